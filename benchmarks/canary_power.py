@@ -139,7 +139,7 @@ def sampled(claims: Iterable[float], kinds: Iterable[str], runs: int) -> list[li
 
 def violations(claims: Iterable[float], kinds: Iterable[str], runs: int) -> list[list[str]]:
     """Alarms of runs with ten releases whose noise hides less than it seems to."""
-    made = {
+    made: dict[str, Callable[[float, int], Scenario]] = {
         **in_full_view(10),
         "coins": partial(scenarios.central, rate=0.2, rounds=10),
         "fixed": partial(scenarios.fixed, share=0.5, rounds=10),

@@ -54,7 +54,7 @@ class Purpose(IntEnum):
     BATCHES = 6
     DIRECTION = 7
     MAGNITUDE = 8
-    BOOTSTRAP = 9
+    # 9 drew clients anew, when intervals were made from draws.
     ATTRIBUTE = 10
     ROWS = 11
     """Which rows of a held-out client are scored."""

@@ -118,7 +118,7 @@ class Predictions(_Part):
     rows_left_out: int
     """Of the file, for want of truth, prediction or client."""
     drawn: Literal["clients", "rows"]
-    """What intervals draw anew."""
+    """What intervals count as drawn by itself."""
 
 
 class AuditData(_Part):

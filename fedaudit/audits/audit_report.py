@@ -47,7 +47,6 @@ _NO_CLIENTS = "without a client key there are no clients to average over"
 _UNSIGNED = "the report is not signed"
 _NO_LEDGER = "an audit of predictions spends nothing, and has no ledger"
 _LOSSES = ("loss_difference", "loss_ratio")
-_BY_ROWS = "bootstrap-rows"
 _PROVENANCE = ("code_version", "libraries", "device", "backend", "started_at", "finished_at")
 _GUARANTEE = ("label", "mechanism", "unit", "adjacency", "delta")
 _SPENT = (
@@ -195,8 +194,10 @@ def _metric(name: str, metric: MetricSection, *, by_rows: bool) -> MetricSection
 
 
 def _drawn_by_rows(interval: IntervalSection | None) -> IntervalSection | None:
-    """Bundles of rows that were dealt out at random are drawn as rows are."""
-    return None if interval is None else interval.model_copy(update={"method": _BY_ROWS})
+    """Bundles of rows that were dealt out at random vary as rows do."""
+    if interval is None:
+        return None
+    return interval.model_copy(update={"method": f"{interval.method}-by-rows"})
 
 
 # -- the other sections ---------------------------------------------------------------------------

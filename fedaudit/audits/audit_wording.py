@@ -180,10 +180,10 @@ def _groups(rows: AuditedRows) -> list[str]:
 def _drawn(rows: AuditedRows) -> str:
     if rows.client_count is None:
         return (
-            "Intervals draw rows anew, as if no two belonged to the same person or institution: "
-            "where several do, they are too narrow. Name a client key then."
+            "Intervals count rows one by one, as if no two belonged to the same person or "
+            "institution: where several do, they are too narrow. Name a client key then."
         )
-    return "Intervals draw clients anew, and take the model as it is."
+    return "Intervals count clients, whose rows belong together, and take the model as it is."
 
 
 def _counts(base: int | None) -> str:

@@ -33,7 +33,7 @@ class AuditedRows:
     """None where the table has predictions."""
     clients: NDArray[np.int64]
     """Whose each row is. Without a client key, one of equally large bundles of rows dealt out at
-    random, which intervals are drawn by."""
+    random, which intervals count."""
     client_count: int | None
     """None without a client key."""
     left_out: int

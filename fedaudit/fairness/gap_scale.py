@@ -52,7 +52,7 @@ def gap_words(metric: str, value: float, *, interval: tuple[float, float] | None
     elif interval[0] > 0:
         chance = "its interval excludes 0"
     else:
-        chance = "its interval includes 0, so it may be chance"
+        chance = "its interval reaches 0, so the groups may fare alike"
     return f"That is {size} between two groups: {chance}; {_NO_STANDARD}."
 
 

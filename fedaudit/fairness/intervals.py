@@ -1,33 +1,50 @@
-"""How sure a gap is: percentile intervals from drawing clients anew with replacement.
+"""How sure a gap is: an interval of each pair of groups, and of the gap what these allow together.
 
-Rows of one client belong together, so clients are drawn, not rows (a cluster bootstrap). The groups
-shown are those of the point estimate. An interval shows how much a gap depends on which clients
-were drawn for validation, given the trained model; it does not show how another training run would
-differ. The largest gap among many groups is biased upward, and its interval with it.
+A share has the score interval (Wilson 1927) of as many independent rows as its rows are worth, two
+shares the hybrid of their intervals (Newcombe 1998, method 10; for ratios Donner and Zou 2012).
+Pairs cover together, over the rates of a family too (Bonferroni). So the gap, the widest of the
+pairs' distances, is at least the largest lower end and at most the largest upper one. It reaches 0
+wherever no pair is shown to differ.
+
+Rows of one client belong together, so they are worth fewer where clients differ: by a *design
+effect*, the variance that clients show (of a ratio estimator, linearised) over that of rows drawn
+one by one, with Student's t in the place of the normal quantile since it is estimated (Korn and
+Graubard 1998). It is at least 1, and at most what it would be if each client's rows were all alike
+(Kish 1965). That is what it is taken for where nothing can be estimated: with fewer than two
+clients, or where all rows of a group are predicted alike. Where clients have rows of two groups,
+what these have in common cancels in a difference: the hybrid then takes in the correlation of the
+two figures over clients (Zou 2007, for ratios Donner and Zou 2012).
+
+An interval shows how far a gap depends on which clients were drawn for validation, given the
+trained model; it does not show how another training run would differ. Beside a group's own figures
+it discloses one number of each rate, the design effect (of a loss, the standard error), in two
+digits, and the correlations in one.
 """
 
-from collections.abc import Callable, Collection, Iterator
+import math
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
-from typing import NamedTuple
+from statistics import NormalDist
+from typing import NamedTuple, assert_never
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fedaudit.fairness.counts import scored_rows
 from fedaudit.fairness.disclosure import Disclosure
-from fedaudit.fairness.gaps import NO_OUTCOME, gap_values
-from fedaudit.fairness.scores import GroupScores, score_values
-from fedaudit.native.resampled import pool, stride_of, tally
-from fedaudit.randomness import CounterSource, Purpose
-from fedaudit.spec.metrics import METRICS, SCORE_METRICS
+from fedaudit.fairness.gaps import NO_OUTCOME
+from fedaudit.fairness.scores import GroupScores
+from fedaudit.spec.metrics import COUNTS, METRICS, RATES, Count, Kind
 
-MIN_CLIENTS = 20
-"""Below this, percentiles over clients say little."""
-MAX_UNDEFINED = 0.05
-"""Share of draws without a value above which there is no interval."""
-
-_WORDS_AT_A_TIME = 1 << 20
+METHOD = "score-pairs"
+"""Of a gap between groups."""
+GAIN_METHOD = "clustered-mean"
+"""Of what a model gains over a constant."""
+MIN_WORTH = 2.0
+"""Equally large clients that a group must be worth for how they vary to be estimated."""
+NOT_ESTIMABLE = "the rows of a group are of too few clients, or alike, to say how its loss varies"
+_FIRST, _SECOND = np.eye(2)
+_UNDEFINED = "a group compared lacks the figure"
 
 
 @dataclass(frozen=True)
@@ -39,163 +56,330 @@ class Interval:
     reason: str | None
 
 
-def bootstrap_intervals(
+class Limits(NamedTuple):
+    """A figure of each group and the ends of its interval: [groups] each."""
+
+    value: NDArray[np.float64]
+    low: NDArray[np.float64]
+    high: NDArray[np.float64]
+    correlations: NDArray[np.float64]
+    """[groups, groups]"""
+
+
+class Clustered:
+    """What clients' numbers of each group add up to, with their products."""
+
+    def __init__(self, own: NDArray[np.number]) -> None:
+        """`own` [clients, groups, kinds]. Products of counts stay below 2**53 and are exact; of a
+        group with a number that is not finite, all is NaN."""
+        numbers = own.astype(np.float64)
+        numbers[~np.isfinite(numbers)] = np.nan
+        self._own = numbers
+        self.totals: NDArray[np.float64] = numbers.sum(axis=0)
+        """[groups, kinds]"""
+        by_group = numbers.transpose(1, 2, 0)
+        self._products: NDArray[np.float64] = by_group @ by_group.swapaxes(1, 2)
+
+    def squares(self, weights: NDArray[np.float64]) -> NDArray[np.float64]:
+        """The sum over clients of the square of what the kinds make, weighted [groups, kinds]."""
+        found: NDArray[np.float64] = np.einsum("gi,gij,gj->g", weights, self._products, weights)
+        return found
+
+    def worth(self, whole: NDArray[np.float64]) -> NDArray[np.float64]:
+        """How many clients with equally many of the kinds in `whole` [kinds] a group's are worth:
+        [groups] (Kish)."""
+        rows = self.totals @ whole
+        return _over(rows**2, self.squares(np.broadcast_to(whole, self.totals.shape)))
+
+    def variance(
+        self, part: NDArray[np.float64], whole: NDArray[np.float64]
+    ) -> NDArray[np.float64]:
+        """Of the ratio of the kinds in `part` to those in `whole`, [kinds] each: [groups].
+
+        NaN where clients are worth fewer than MIN_WORTH.
+        """
+        rows, worth = self.totals @ whole, self.worth(whole)
+        ratio = _over(self.totals @ part, rows)
+        residuals = self.squares(part - ratio[:, np.newaxis] * whole)
+        found = _over(worth * residuals, (worth - 1) * rows**2)
+        return np.where(worth >= MIN_WORTH, np.maximum(found, 0.0), np.nan)
+
+    def correlations(
+        self, part: NDArray[np.float64], whole: NDArray[np.float64]
+    ) -> NDArray[np.float64]:
+        """Of the ratios of two groups over clients: [groups, groups], rounded down to tenths.
+
+        0 where nothing can be estimated, and between groups that have no client in common.
+        """
+        groups = len(self.totals)
+        if not (np.count_nonzero(self._own @ whole, axis=1) > 1).any():
+            return np.zeros((groups, groups))
+        ratio = _over(self.totals @ part, self.totals @ whole)
+        residuals = np.einsum("cgk,gk->cg", self._own, part - ratio[:, np.newaxis] * whole)
+        together = residuals.T @ residuals
+        lengths = np.sqrt(np.diagonal(together))
+        found = np.floor(_over(together, lengths[:, np.newaxis] * lengths) * 10 + 1e-9) / 10
+        enough = self.worth(whole) >= MIN_WORTH
+        known = enough[:, np.newaxis] & enough & np.isfinite(found)
+        return np.where(known, np.clip(found, -1.0, 1.0), 0.0)
+
+
+def rate_intervals(
     client_counts: NDArray[np.int64],
     disclosure: Disclosure,
     *,
     level: float,
-    samples: int,
-    seed: int,
-    stream: int = 0,
+    published: NDArray[np.int64] | None = None,
 ) -> dict[str, Interval]:
     """The interval of each of METRICS, from counts per client [clients, groups, 4].
 
-    `level`: coverage, such as 0.95. `stream`: another number draws other clients from the same
-    seed (one for each attribute). The same arguments always give the same intervals. Raises
-    ValueError where the disclosure was not decided from the rows of these counts.
+    `level`: coverage, such as 0.95. `published` [groups, 4]: the counts that gaps are computed
+    from, where these are not the clients' sums. Raises ValueError where the disclosure was not
+    decided from the rows of these counts.
     """
     if not disclosure.rule.has_favourable_outcome:
         return dict.fromkeys(METRICS, Interval(None, None, NO_OUTCOME))
-    disclosure.check(scored_rows(client_counts.sum(axis=0)))
-    shown, reference = disclosure.shown, disclosure.reference
-
-    def measure(pooled: NDArray[np.float64]) -> NDArray[np.float64]:
-        return gap_values(pooled.astype(np.int64), _each(shown, pooled), reference=reference)
-
-    return resampled_intervals(
-        METRICS,
-        measure,
-        # Sums of counts stay far below 2**53: they are exact, whatever order they are taken in.
-        client_counts.astype(np.float64),
-        contributing=np.flatnonzero(client_counts[:, shown].any(axis=(1, 2))),
-        draws=ClientDraws(seed, stream, samples),
-        level=level,
-    )
+    counts = client_counts.sum(axis=0)
+    disclosure.check(scored_rows(counts))
+    shown = disclosure.shown
+    clustered = Clustered(client_counts[:, shown])
+    totals = (counts if published is None else published)[shown].astype(np.float64)
+    pairs = compared_pairs(disclosure)
+    found, kept = {}, {}
+    for name, metric in METRICS.items():
+        rates = metric.family.rates
+        share = _share_of_each(pairs, level, len(rates))
+        for rate in rates:
+            if (rate, share) not in kept:
+                part, whole = _kinds(RATES[rate].numerator), _kinds(RATES[rate].denominator)
+                kept[rate, share] = share_limits(clustered, totals, part, whole, share=share)
+        found[name] = gap_interval([kept[rate, share] for rate in rates], pairs, metric.kind)
+    return found
 
 
 def score_intervals(
-    scores: GroupScores,
-    disclosure: Disclosure,
-    *,
-    root_mean: bool,
-    level: float,
-    samples: int,
-    seed: int,
-    stream: int = 0,
+    scores: GroupScores, disclosure: Disclosure, *, root_mean: bool, level: float
 ) -> dict[str, Interval]:
-    """The interval of each of SCORE_METRICS, as `bootstrap_intervals`, from the same clients."""
+    """The interval of each of SCORE_METRICS, as `rate_intervals`."""
     disclosure.check(scores.rows.sum(axis=0))
-    shown, reference = disclosure.shown, disclosure.reference
-
-    def measure(pooled: NDArray[np.float64]) -> NDArray[np.float64]:
-        return score_values(pooled, _each(shown, pooled), root_mean=root_mean, reference=reference)
-
-    return resampled_intervals(
-        SCORE_METRICS,
-        measure,
-        scores.sums,
-        contributing=np.flatnonzero(scores.rows[:, shown].any(axis=1)),
-        draws=ClientDraws(seed, stream, samples),
-        level=level,
-    )
-
-
-class ClientDraws(NamedTuple):
-    """Which clients are drawn: `samples` times as many as there are, with replacement."""
-
-    seed: int
-    stream: int
-    samples: int
-
-
-def resampled_intervals(
-    metrics: Collection[str],
-    measure: Callable[[NDArray[np.float64]], NDArray[np.float64]],
-    sums: NDArray[np.float64],
-    *,
-    contributing: NDArray[np.int64],
-    draws: ClientDraws,
-    level: float,
-    of: str = "clients have rows in the groups shown",
-) -> dict[str, Interval]:
-    """Of what `measure` makes of sums over drawn clients: [count, metrics] of [count, ...].
-
-    `sums` [clients, ...] of each client; `contributing`: the clients that are drawn from. `of`:
-    what they are called where they are too few.
-    """
-    drawn_from = sums[contributing]
-    if len(drawn_from) < MIN_CLIENTS:
-        reason = f"{len(drawn_from)} {of}; an interval needs {MIN_CLIENTS}"
-        return {metric: Interval(None, None, reason) for metric in metrics}
-    values = np.concatenate([measure(pooled) for pooled in _resample(drawn_from, draws)])
+    pairs = compared_pairs(disclosure)
+    own = np.stack([scores.loss, scores.rows], axis=-1)[:, disclosure.shown]
+    limits = mean_limits(Clustered(own), _FIRST, _SECOND, share=_share_of_each(pairs, level, 1))
+    if root_mean:
+        value, low, high = map(np.sqrt, limits[:3])
+        limits = Limits(value, low, high, limits.correlations)
     return {
-        metric: _percentiles(values[:, position], level) for position, metric in enumerate(metrics)
+        "accuracy_difference": accuracy_interval(scores, disclosure, level=level),
+        "loss_difference": gap_interval([limits], pairs, "difference", otherwise=NOT_ESTIMABLE),
+        "loss_ratio": gap_interval([limits], pairs, "ratio", otherwise=NOT_ESTIMABLE),
     }
 
 
-def _each(shown: NDArray[np.bool_], pooled: NDArray[np.float64]) -> NDArray[np.bool_]:
-    """The groups shown, for each of the draws."""
-    return np.broadcast_to(shown, (len(pooled), len(shown)))
+def accuracy_interval(
+    scores: GroupScores,
+    disclosure: Disclosure,
+    *,
+    level: float,
+    published: tuple[NDArray[np.int64], NDArray[np.int64]] | None = None,
+) -> Interval:
+    """That of the accuracy difference.
 
-
-def _resample(sums: NDArray[np.float64], draws: ClientDraws) -> Iterator[NDArray[np.float64]]:
-    """Sums [some samples, ...] over clients drawn with replacement, in blocks."""
-    flat = sums.reshape(len(sums), -1)
-    chunk = max(1, _WORDS_AT_A_TIME // max(flat.shape))
-    for start in range(0, draws.samples, chunk):
-        times = _times(draws, len(sums), start, min(start + chunk, draws.samples))
-        yield _added_up(times, flat).reshape(-1, *sums.shape[1:])
-
-
-def _added_up(times: NDArray[np.float64], own: NDArray[np.float64]) -> NDArray[np.float64]:
-    """`times` [samples, clients] @ `own` [clients, numbers], where many are 0.
-
-    Columns of whole numbers are exact in any order. The others are multiplied by themselves, since
-    the order in which they are added may depend on how many there are.
+    `published`: right and scored rows [groups] that accuracies are computed from, where these are
+    not the clients' sums.
     """
-    with np.errstate(invalid="ignore"):  # a loss that is not finite, drawn no times
-        whole = np.all(own == np.rint(own), axis=0)
-        found = np.zeros((len(times), own.shape[1]))
-        if not pool(times, np.where(whole, own, 0.0), found):
-            found[:, whole] = times @ own[:, whole]
-        found[:, ~whole] = times @ own[:, ~whole]
+    if scores.correct is None:
+        return Interval(None, None, _UNDEFINED)
+    pairs = compared_pairs(disclosure)
+    own = np.stack([scores.correct, scores.rows], axis=-1)[:, disclosure.shown]
+    clustered = Clustered(own)
+    totals = clustered.totals
+    if published is not None:
+        totals = np.stack(published, axis=-1)[disclosure.shown].astype(np.float64)
+    share = _share_of_each(pairs, level, 1)
+    limits = share_limits(clustered, totals, _FIRST, _SECOND, share=share)
+    return gap_interval([limits], pairs, "difference")
+
+
+# -- one figure of each group ---------------------------------------------------------------------
+
+
+def share_limits(
+    clustered: Clustered,
+    totals: NDArray[np.float64],
+    part: NDArray[np.float64],
+    whole: NDArray[np.float64],
+    *,
+    share: float,
+) -> Limits:
+    """The score interval of the share that the kinds in `part` [kinds] are of those in `whole`.
+
+    It misses in a `share` of cases. `totals` [groups, kinds]: what the share is computed from; the
+    design effect is that of `clustered`.
+    """
+    rows = totals @ whole
+    value = np.minimum(1.0, _over(totals @ part, rows))
+    size = _over(rows, _design_effects(clustered, part, whole, share=share))
+    critical = -NormalDist().inv_cdf(share / 2)
+    spread = _over(np.full_like(size, critical**2), size)
+    middle = (value + spread / 2) / (1 + spread)
+    half = np.sqrt(spread * (value * (1 - value) + spread / 4)) / (1 + spread)
+    # In exact arithmetic the value is between the ends.
+    low, high = np.minimum(middle - half, value), np.maximum(middle + half, value)
+    return Limits(
+        value, np.maximum(0.0, low), np.minimum(1.0, high), clustered.correlations(part, whole)
+    )
+
+
+def _design_effects(
+    clustered: Clustered, part: NDArray[np.float64], whole: NDArray[np.float64], *, share: float
+) -> NDArray[np.float64]:
+    """How many times the variance of rows drawn one by one that of a share is: [groups]."""
+    rows, worth = clustered.totals @ whole, clustered.worth(whole)
+    value = _over(clustered.totals @ part, rows)
+    ratio = _over(clustered.variance(part, whole) * rows, value * (1 - value))
+    ratio *= (_student(worth, share) / NormalDist().inv_cdf(share / 2)) ** 2
+    all_alike = _over(rows, worth)
+    return up_to_two_digits(np.maximum(1.0, np.fmin(ratio, all_alike)))
+
+
+def mean_limits(
+    clustered: Clustered, part: NDArray[np.float64], whole: NDArray[np.float64], *, share: float
+) -> Limits:
+    """The interval of the mean of numbers that are not negative, on the scale of its logarithm.
+
+    NaN where clients do not show how it varies.
+    """
+    value = _over(clustered.totals @ part, clustered.totals @ whole)
+    error = up_to_two_digits(np.sqrt(clustered.variance(part, whole)))
+    wide = -_student(clustered.worth(whole), share) * _over(error, value)
+    factor = np.exp(np.where(wide > 0, wide, np.nan))
+    return Limits(value, value / factor, value * factor, clustered.correlations(part, whole))
+
+
+def gain_intervals(clustered: Clustered, *, level: float, are_shares: bool) -> list[Interval]:
+    """Of what each group's rows gained, from `clustered` with the kinds gain and rows, by
+    Student's t.
+
+    `are_shares`: whether a row gains 1, 0 or -1. Two clients of average size are then added, of
+    which one gains and one loses all rows (Bonett and Price 2012), so that rows which were never
+    decided differently leave something uncertain.
+    """
+    gained, rows = clustered.totals.T
+    worth = clustered.worth(np.array([0.0, 1.0]))
+    added = _over(rows, worth) if are_shares else np.zeros_like(rows)
+    of = rows + 2 * added
+    value = _over(gained, of)
+    squares = clustered.squares(np.stack([np.ones_like(value), -value], axis=-1))
+    squares = np.maximum(0.0, squares) + 2 * added**2 * (1 + value**2)
+    error = up_to_two_digits(np.sqrt(_over(worth * squares, (worth - 1) * of**2)))
+    wide = -_student(worth, 1 - level) * np.where(worth >= MIN_WORTH, error, np.nan)
+    ends = zip((value - wide).tolist(), (value + wide).tolist(), strict=True)
+    return [
+        Interval(low, high, None)
+        if math.isfinite(low)
+        else Interval(None, None, "of too few clients to say how it varies")
+        for low, high in ends
+    ]
+
+
+def _student(worth: NDArray[np.float64], share: float) -> NDArray[np.float64]:
+    """The lower quantile of Student's t of which a `share` lies outside on both sides."""
+    # Only now: it takes a while, and not every report has intervals.
+    from scipy.special import stdtrit
+
+    found: NDArray[np.float64] = stdtrit(np.maximum(worth - 1, 1.0), share / 2)
     return found
 
 
-@lru_cache(maxsize=2)
-def _times(draws: ClientDraws, clients: int, start: int, end: int) -> NDArray[np.float64]:
-    """How often each client is drawn in some of the samples: [end - start, clients].
+def up_to_two_digits(values: NDArray[np.float64]) -> NDArray[np.float64]:
+    """The next number above with two significant digits; 1, 0 and NaN as they are."""
+    with np.errstate(divide="ignore", invalid="ignore"):
+        step = 10.0 ** (np.floor(np.log10(values)) - 1)
+        found: NDArray[np.float64] = np.ceil(values / step - 1e-9) * step
+    return np.where(values > 0, found, values)
 
-    Kept, because rates, scores and gains of one attribute draw the same clients.
+
+# -- pairs of groups ------------------------------------------------------------------------------
+
+
+def compared_pairs(disclosure: Disclosure) -> NDArray[np.bool_]:
+    """Which of the groups shown are compared with which, both ways: [shown, shown]."""
+    places = np.flatnonzero(disclosure.shown)
+    apart: NDArray[np.bool_] = places[:, np.newaxis] != places
+    if disclosure.reference is not None:
+        of_reference = places == disclosure.reference
+        apart &= of_reference[:, np.newaxis] | of_reference
+    return apart
+
+
+def _share_of_each(pairs: NDArray[np.bool_], level: float, rates: int) -> float:
+    """How often the interval of one pair in one rate may miss."""
+    return (1 - level) / max(1, rates * int(pairs.sum()) // 2)
+
+
+def gap_interval(
+    rates: Sequence[Limits], pairs: NDArray[np.bool_], kind: Kind, *, otherwise: str = _UNDEFINED
+) -> Interval:
+    """What the pairs' intervals allow of the widest gap; `otherwise`: why there is none.
+
+    `pairs` [groups, groups]: those compared, both ways.
     """
-    counters = np.arange(start, end, dtype=np.uint32)
-    words = CounterSource(draws.seed).words(
-        purpose=Purpose.BOOTSTRAP, round_=draws.stream, counters=counters, count=stride_of(clients)
-    )
-    drawn = tally(words, clients)
-    if drawn is not None:
-        drawn.flags.writeable = False
-        return drawn
-    words = words[:, :clients]
-    chosen = (words.astype(np.uint64) * np.uint64(clients)) >> np.uint64(32)
-    cells = chosen.astype(np.int64) + np.arange(len(counters))[:, np.newaxis] * clients
-    times = np.bincount(cells.ravel(), minlength=len(counters) * clients)
-    found = times.reshape(len(counters), clients).astype(np.float64)
-    found.flags.writeable = False
-    return found
+    lower: Callable[[Limits], NDArray[np.float64]]
+    match kind:
+        case "difference":
+            lower = _lower_differences
+        case "ratio":
+            lower = _lower_ratios
+        case _:
+            assert_never(kind)
+    found = np.concatenate([lower(one)[pairs] for one in rates])
+    if not len(found) or np.isnan(found).any():
+        return Interval(None, None, otherwise)
+    least, most = float(found.min()), float(found.max())
+    match kind:
+        case "difference":
+            # The upper end of a pair is the lower one the other way round.
+            return Interval(max(0.0, most), -least, None)
+        case "ratio":
+            return Interval(least, min(1.0, 1 / most if most else 1.0), None)
+        case _:
+            assert_never(kind)
 
 
-def _percentiles(values: NDArray[np.float64], level: float) -> Interval:
-    undefined = int(np.isnan(values).sum())
-    if undefined > MAX_UNDEFINED * len(values):
-        return Interval(
-            None,
-            None,
-            f"undefined in {undefined} of {len(values)} draws; at most {MAX_UNDEFINED:.0%} may be",
-        )
-    tail = 50 * (1 - level)
-    low, high = np.percentile(values[~np.isnan(values)], (tail, 100 - tail))
-    reason = (
-        f"{undefined} of {len(values)} draws were undefined and left out" if undefined else None
-    )
-    return Interval(float(low), float(high), reason)
+def _lower_differences(limits: Limits) -> NDArray[np.float64]:
+    """Lower ends of each figure less each other one: [groups, groups]."""
+    value, below, above = _distances(limits)
+    squares = below**2 + above**2 - 2 * limits.correlations * below * above
+    return value - value.T - np.sqrt(np.maximum(0.0, squares))
+
+
+def _lower_ratios(limits: Limits) -> NDArray[np.float64]:
+    """Lower ends of each figure over each other one: [groups, groups]."""
+    value, below, above = _distances(limits)
+    product = value * value.T - limits.correlations * below * above
+    # Donner and Zou (2012), their fraction made larger by the other root: nothing cancels.
+    one, other = value**2 - below**2, value.T**2 - above**2
+    root = np.sqrt(np.maximum(0.0, product**2 - one * other))
+    found = _over(one, product + root)
+    nothing = (limits.low == 0)[:, np.newaxis] | (product + root <= 0)
+    return np.where(nothing, 0.0, np.maximum(0.0, found))
+
+
+def _distances(
+    limits: Limits,
+) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
+    """Of each pair, one figure, how far its lower end is below it, and how far the upper end of the
+    other figure is above that: [groups, groups] each."""
+    value = np.broadcast_to(limits.value[:, np.newaxis], limits.correlations.shape)
+    below = np.broadcast_to((limits.value - limits.low)[:, np.newaxis], value.shape)
+    return value, below, np.broadcast_to(limits.high - limits.value, value.shape)
+
+
+def _over(one: NDArray[np.float64], other: NDArray[np.float64]) -> NDArray[np.float64]:
+    """One over the other, NaN where that is 0."""
+    return np.divide(one, other, out=np.full_like(one, np.nan), where=other != 0)
+
+
+def _kinds(counts: Sequence[Count]) -> NDArray[np.float64]:
+    """Which of COUNTS are among these: [4]."""
+    return np.array([float(count in counts) for count in COUNTS])

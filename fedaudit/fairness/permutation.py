@@ -28,7 +28,6 @@ from numpy.typing import NDArray
 from fedaudit.fairness.counts import scored_rows
 from fedaudit.fairness.disclosure import Disclosure
 from fedaudit.fairness.gaps import gap_values
-from fedaudit.fairness.intervals import MAX_UNDEFINED, MIN_CLIENTS
 from fedaudit.fairness.metrics import comparable
 from fedaudit.fairness.scores import GroupScores, score_values
 from fedaudit.native.resampled import regroup
@@ -38,6 +37,10 @@ from fedaudit.spec.metrics import METRICS, SCORE_METRICS, is_ratio
 Unit = Literal["client", "record"]
 
 PERMUTATIONS = 1000
+MIN_CLIENTS = 20
+"""Below this, exchanging clients says little."""
+MAX_UNDEFINED = 0.05
+"""Share of permutations without a value above which there is no null."""
 _CELLS_AT_A_TIME = 1 << 20
 NO_GAP = "there is no gap to compare with"
 _NO_LOSSES = "single rows would have to be exchanged, and only sums of their losses are kept"

@@ -35,8 +35,6 @@ _ARGUMENTS: dict[str, list[Any]] = {
     "cluster": [_P, _P, _P, _I, _I, _I, _I, _I, _I, _P, _P, _P],
     "separation": [_P, _P, _P, _P, _I, _I, _I, _I, _P],
     "count": [_P, _P, _I, _I, _I, _P, _P, _P, _P, _I, _I, _P, _P],
-    "tally": [_P, _I, _I, _I, c_uint64, _P],
-    "pool": [_P, _I, _I, _P, _P, _P, _I, _I, _P],
     "regroup": [_P, _I, _I, _P, _I, _I, _P],
     "near": [_P, _I, _I, _P, _I, _P, _I, _P, _P, _I, c_int32, c_int32, _P, _P],
     "best_number": [*[_P] * 4, _I, _P, _I, *[_P] * 4, _I, *[_D] * 4, _I, _P],

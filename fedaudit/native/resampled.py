@@ -1,4 +1,4 @@
-"""Clients drawn again or exchanged between groups, by the compiled kernels.
+"""Clients exchanged between groups, and rounds that drew the same ones, by the compiled kernels.
 
 Each answers None without kernels.
 """
@@ -10,48 +10,7 @@ from numpy.typing import NDArray
 
 from fedaudit.native.library import kernels, line, place_of
 
-_WORDS_A_BLOCK = 4
 _NARROW = 2**31
-
-
-def stride_of(count: int) -> int:
-    """How many words a row has of which `count` are wanted, so that rows lie in one piece."""
-    return -(-count // _WORDS_A_BLOCK) * _WORDS_A_BLOCK
-
-
-def tally(words: NDArray[np.uint32], population: int) -> NDArray[np.float64] | None:
-    """How often each of a population is drawn by as many words: [rows, population] of words [rows,
-    `stride_of(population)`]."""
-    library = kernels()
-    if library is None:
-        return None
-    drawn = line(words, np.uint32)
-    found = np.zeros((len(drawn), population))
-    library.fedaudit_tally(
-        place_of(drawn), len(drawn), drawn.shape[1], population, population, place_of(found)
-    )
-    return found
-
-
-def pool(
-    times: NDArray[np.float64], whole: NDArray[np.float64], found: NDArray[np.float64]
-) -> bool:
-    """Adds `times` [rows, clients] @ `whole` [clients, width], whole numbers that are mostly 0, to
-    `found` [rows, width], and says whether it did."""
-    library = kernels()
-    if library is None:
-        return False
-    client, place = (part.astype(np.int64) for part in np.nonzero(whole))
-    value, drawn = whole[client, place], line(times, np.float64)
-    library.fedaudit_pool(
-        place_of(drawn),
-        *drawn.shape,
-        *(place_of(part) for part in (client, place, value)),
-        len(client),
-        whole.shape[1],
-        place_of(found),
-    )
-    return True
 
 
 def regroup(group: NDArray[np.int64], own: NDArray[Any], groups: int) -> NDArray[np.float64] | None:

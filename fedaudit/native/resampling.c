@@ -1,30 +1,8 @@
-/* Sums over clients that are drawn again or exchanged between groups, and rounds that drew nearly
-   the same of them. Losses are added client by client, as numpy's bincount adds them; all else is
-   whole numbers, whose order does not matter. */
+/* Sums over clients that are exchanged between groups, and rounds that drew nearly the same of them.
+   Losses are added client by client, as numpy's bincount adds them; all else is whole numbers, whose
+   order does not matter. */
 
 #include "kernels.h"
-
-/* How often each of `population` is drawn: word w draws number w * population / 2^32.
-
-   words [rows][stride], of each row the first `count`. Adds to found [rows][population]. */
-KERNEL void fedaudit_tally(const uint32_t *words, int64_t rows, int64_t stride, int64_t count,
-                           uint64_t population, double *found)
-{
-    for (int64_t row = 0; row < rows; row++, words += stride, found += population)
-        for (int64_t i = 0; i < count; i++)
-            found[words[i] * population >> 32] += 1.0;
-}
-
-/* Adds to found [rows][width] what the entries come to: entry i counts value[i] for place[i] each
-   time that client[i] is drawn; times [rows][clients]. */
-KERNEL void fedaudit_pool(const double *times, int64_t rows, int64_t clients,
-                          const int64_t *client, const int64_t *place, const double *value,
-                          int64_t entries, int64_t width, double *restrict found)
-{
-    for (int64_t row = 0; row < rows; row++, times += clients, found += width)
-        for (int64_t i = 0; i < entries; i++)
-            found[place[i]] += times[client[i]] * value[i];
-}
 
 /* Adds each client's numbers to its group's: group [rows][clients], own [clients][kinds], found
    [rows][groups][kinds]. */

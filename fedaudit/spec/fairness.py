@@ -72,7 +72,8 @@ def without_label(favourable: Favourable | None) -> Favourable | None:
 
 
 class Intervals(SpecPart):
-    """Uncertainty of the gaps, by drawing clients anew with replacement."""
+    """Uncertainty of the gaps (`fedaudit.fairness.intervals`). `method` and `samples` are those of
+    former reports, which drew clients anew: they are read and hashed, and change nothing."""
 
     method: Literal["bootstrap-clients"] = "bootstrap-clients"
     level: Annotated[float, Field(gt=0, lt=1)] = 0.95

@@ -1,21 +1,19 @@
 """How much better a model is than the best constant on the same rows, and how sure that is."""
 
 from dataclasses import dataclass
-from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fedaudit.fairness.intervals import ClientDraws, Interval, resampled_intervals
+from fedaudit.fairness.intervals import Clustered, Interval, gain_intervals
 from fedaudit.utility.constant_comparison import ConstantComparison, Gain, RowGains
 from fedaudit.utility.degenerate import Gained, Judgement, judge_model
 
 _GAINS = ("accuracy_over_baseline", "loss_under_baseline", "outcome_gain")
-_JUDGED_AT, _SAMPLES = 0.95, 1000
+_JUDGED_AT = 0.95
+MIN_CLIENTS = 20
+"""Below this, the variance between clients is not trusted to judge a model."""
 NO_INTERVALS = "the spec asks for no intervals"
-_STREAM = 1 << 20
-"""Draws other clients than those of the sensitive attributes, which are counted from 0."""
-_TOO_FEW = "validation clients"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,13 +31,10 @@ class OverConstant:
     outcome_share: float | None
     """Share of rows with the most frequent true outcome."""
     intervals: dict[str, Interval]
-    """Of `accuracy_over_baseline` and `loss_under_baseline`: clients drawn with replacement, the
-    constant as it is."""
+    """Of `accuracy_over_baseline` and `loss_under_baseline`, the constant as it is."""
 
 
-def over_constant(
-    found: ConstantComparison, *, seed: int, level: float | None, samples: int
-) -> OverConstant:
+def over_constant(found: ConstantComparison, *, level: float | None) -> OverConstant:
     """The figures of a comparison. `level`: coverage of the intervals, None for none."""
     rows = int(found.rows.sum())
     accuracy = baseline = None
@@ -62,14 +57,14 @@ def over_constant(
         intervals=(
             dict.fromkeys(_GAINS[:2], Interval(None, None, NO_INTERVALS))
             if level is None
-            else _intervals(found, seed, level, samples)
+            else _intervals(found, level)
         ),
     )
 
 
-def judge_comparison(found: ConstantComparison, *, seed: int) -> Judgement:
+def judge_comparison(found: ConstantComparison) -> Judgement:
     """Whether the model is degenerate, at 95 % whatever level a spec asks for."""
-    intervals = _intervals(found, seed, _JUDGED_AT, _SAMPLES)
+    intervals = _intervals(found, _JUDGED_AT)
     outcome_gain = found.outcome_gain
     kinds: dict[Gain, float | None] = {
         "accuracy": (
@@ -105,64 +100,42 @@ def _share(outcomes: NDArray[np.int64] | None) -> float | None:
     return int(outcomes.max(axis=-1).sum()) / int(outcomes.sum())
 
 
-@lru_cache(maxsize=1)
-def _intervals(
-    found: ConstantComparison, seed: int, level: float, samples: int
-) -> dict[str, Interval]:
-    """Of each of the gains; those that there are none of have no interval.
-
-    Kept, because a report judges the model by the intervals that it shows.
-    """
-    rows = found.rows.astype(np.float64)
-    none = np.full(len(rows), np.nan)
-    right = none
-    if found.correct is not None and found.constant_correct is not None:
-        right = (found.correct - found.constant_correct).astype(np.float64)
+def _intervals(found: ConstantComparison, level: float) -> dict[str, Interval]:
+    """Of each of the gains; those that there are none of have no interval."""
+    clients = len(found.rows)
+    if clients < MIN_CLIENTS:
+        reason = f"{clients} validation clients; an interval needs {MIN_CLIENTS}"
+        return dict.fromkeys(_GAINS, Interval(None, None, reason))
     saved = (found.constant_loss - found.loss) * found.weights
-    outcome = none if found.outcome_gain is None else found.outcome_gain.astype(np.float64)
-    sums = np.stack([rows, right, found.weights, saved, rows, outcome], axis=1)
+    right = None
+    if found.correct is not None and found.constant_correct is not None:
+        right = found.correct - found.constant_correct
+    kinds = ((right, found.rows), (saved, found.weights), (found.outcome_gain, found.rows))
+    return {
+        name: (
+            Interval(None, None, "there is no such gain")
+            if gained is None
+            else _of_all(gained, rows, level, are_shares=gained is not saved)
+        )
+        for name, (gained, rows) in zip(_GAINS, kinds, strict=True)
+    }
 
-    def measure(pooled: NDArray[np.float64]) -> NDArray[np.float64]:
-        return pooled[:, 1::2] / pooled[:, ::2]
 
-    return resampled_intervals(
-        _GAINS,
-        measure,
-        sums,
-        contributing=np.arange(len(found.rows)),
-        draws=ClientDraws(seed, _STREAM, samples),
-        level=level,
-        of=_TOO_FEW,
-    )
+def _of_all(
+    gained: NDArray[np.number], rows: NDArray[np.number], level: float, *, are_shares: bool
+) -> Interval:
+    """Of what all clients' rows gained together."""
+    own = Clustered(np.stack([gained, rows], axis=-1)[:, np.newaxis])
+    [interval] = gain_intervals(own, level=level, are_shares=are_shares)
+    return interval
 
 
 def group_intervals(
-    gained: NDArray[np.int64],
-    rows: NDArray[np.int64],
-    *,
-    seed: int,
-    stream: int,
-    level: float,
-    samples: int,
+    gained: NDArray[np.int64], rows: NDArray[np.int64], *, level: float
 ) -> list[Interval]:
     """Of each group's accuracy over the constant's, from `gained` and `rows` [clients, groups].
 
     `gained`: rows that the model alone classifies rightly, less those that the constant alone does.
-    `stream` as in `bootstrap_intervals`. A draw without a row of the group is left out.
     """
-    names = [str(group) for group in range(rows.shape[1])]
-
-    def measure(pooled: NDArray[np.float64]) -> NDArray[np.float64]:
-        with np.errstate(invalid="ignore"):
-            return np.asarray(pooled[:, 0] / pooled[:, 1])
-
-    found = resampled_intervals(
-        names,
-        measure,
-        np.stack([gained, rows], axis=1).astype(np.float64),
-        contributing=np.flatnonzero(rows.any(axis=1)),
-        draws=ClientDraws(seed, stream, samples),
-        level=level,
-        of="clients have rows in the groups",
-    )
-    return [found[name] for name in names]
+    own = Clustered(np.stack([gained, rows], axis=-1))
+    return gain_intervals(own, level=level, are_shares=True)

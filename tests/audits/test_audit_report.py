@@ -53,7 +53,7 @@ def test_gaps_are_fairlearns(report: dict[str, Any]) -> None:
             assert section["metrics"][name]["value"] == pytest.approx(found, abs=1e-12)
         assert section["cross_check"]["library"] == "fairlearn"
         assert section["metrics"]["equalized_odds_difference"]["interval"]["method"] == (
-            "bootstrap-rows"
+            "score-pairs-by-rows"
         )
     assert report["utility"]["accuracy"] == pytest.approx((truth == predicted).mean())
 
@@ -103,7 +103,7 @@ def test_clients_are_drawn_where_they_are_known(folder: Path) -> None:
     report = audited(folder, client_key="town")
     assert report["data"]["clients"] == 30
     interval = report["fairness"][0]["metrics"]["equalized_odds_difference"]["interval"]
-    assert interval["method"] == "bootstrap-clients"
+    assert interval["method"] == "score-pairs"
     assert report["fairness"][0]["client_averaged"] is not None
 
 

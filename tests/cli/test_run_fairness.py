@@ -71,7 +71,7 @@ def test_combinations_are_attributes_like_any_other(run, people):
         assert group["suppressed"] == (not group["value"].endswith("White"))
         assert (group["loss"] is None) == group["suppressed"]
         assert (group["accuracy"] is None) == group["suppressed"]
-    assert both["metrics"]["accuracy_difference"]["interval"]["samples"] == 1000
+    assert both["metrics"]["accuracy_difference"]["interval"]["method"] == "score-pairs"
     assert any("'sex_race', in no group" in note for note in report["data"]["notes"])
     assert any(
         "the figures of other attributes' groups would reveal these rows" in limit

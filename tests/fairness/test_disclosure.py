@@ -7,7 +7,7 @@ from fedaudit.fairness.client_averages import client_averages
 from fedaudit.fairness.combination import IntersectionTable
 from fedaudit.fairness.disclosure import DisclosureRule, attribute_rule, size_rule
 from fedaudit.fairness.gaps import NO_OUTCOME, gaps
-from fedaudit.fairness.intervals import bootstrap_intervals, score_intervals
+from fedaudit.fairness.intervals import rate_intervals, score_intervals
 from fedaudit.fairness.permutation import NO_GAP, permutation_nulls, score_nulls
 from fedaudit.fairness.scores import GroupScores, score_gaps
 from fedaudit.fairness.suppression import shown_cells, shown_groups, with_complementary_suppression
@@ -98,14 +98,13 @@ def test_a_decision_about_one_population_does_not_serve_another(other):
         wrong = disclosed_clients(counts[1:])
     else:
         wrong = disclosed_clients(counts[:, :2])
-    asked = {"level": 0.9, "samples": 100, "seed": 1}
     with pytest.raises(ValueError, match=r"those whose disclosure was decided|counts have shape"):
         gaps(counts.sum(axis=0), wrong)
     for use in (
         lambda: score_gaps(scores, wrong, root_mean=False),
         lambda: client_averages(counts, wrong),
-        lambda: bootstrap_intervals(counts, wrong, **asked),
-        lambda: score_intervals(scores, wrong, root_mean=False, **asked),
+        lambda: rate_intervals(counts, wrong, level=0.9),
+        lambda: score_intervals(scores, wrong, root_mean=False, level=0.9),
         lambda: permutation_nulls(counts, wrong, seed=1),
         lambda: score_nulls(scores, wrong, root_mean=False, seed=1),
     ):
@@ -120,7 +119,7 @@ def test_without_a_favourable_outcome_rates_have_nothing_to_show():
     (figures,) = gaps(counts.sum(axis=0), disclosure)
     assert {figure.reason for figure in figures} == {NO_OUTCOME}
     assert permutation_nulls(counts, disclosure, seed=1) == dict.fromkeys(METRICS, NO_GAP)
-    intervals = bootstrap_intervals(counts, disclosure, level=0.9, samples=100, seed=1)
+    intervals = rate_intervals(counts, disclosure, level=0.9)
     assert {interval.reason for interval in intervals.values()} == {NO_OUTCOME}
 
 

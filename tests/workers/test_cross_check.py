@@ -57,7 +57,7 @@ def test_a_report_that_takes_long_keeps_its_lease(
         (Stack, "result"),
         (report_material, "publish_counts"),
         (assemble, "utility_section"),
-        (fairness_section, "bootstrap_intervals"),
+        (fairness_section, "rate_intervals"),
         (fairness_section, "with_nulls"),
         (finish, "sign_report"),
     ]
@@ -70,7 +70,7 @@ def test_a_report_that_takes_long_keeps_its_lease(
         "result",
         "publish_counts",
         "utility_section",
-        "bootstrap_intervals",
+        "rate_intervals",
         "with_nulls",
         "sign_report",
     ]

@@ -7,7 +7,7 @@ from typing import Any, assert_never
 import yaml
 
 from api.pages.spec_form.cost_note import CostNote, cost_note
-from api.pages.spec_form.profile_defaults import too_few_for_intervals
+from api.pages.spec_form.profile_defaults import too_few_to_judge
 from api.pages.wording import cost, small_number
 from api.services.experiments.admission import Trial
 from fedaudit.privacy.accounting.adjacencies import adjacency_words
@@ -92,7 +92,7 @@ def _doubts(planned: ExperimentPlan) -> Iterator[str]:
     fairness = spec.fairness
     asks = bool(fairness.sensitive) and fairness.intervals is not None and fairness.noise is None
     if asks and not spec.federation.holds_out_rows:
-        missing = too_few_for_intervals(planned.federation.clients - planned.training_clients)
+        missing = too_few_to_judge(planned.federation.clients - planned.training_clients)
         if missing is not None:
             yield missing
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from api.pages.spec_form import fields
 from api.pages.wording import plural
-from fedaudit.fairness.intervals import MIN_CLIENTS
+from fedaudit.fairness.permutation import MIN_CLIENTS
 from fedaudit.federations.split import validation_clients
 from fedaudit.reports.document.outcome_words import outcome_of_profile
 from fedaudit.spec.disclosure.disclosure_policy import DisclosurePolicy
@@ -77,26 +77,26 @@ def _split(
     if policy.split is not None:
         share = policy.split.validation_fraction
     elif validation_clients(clients, validation_fraction=share) < MIN_CLIENTS:
-        share = _share_for_intervals(clients) or share
+        share = _share_to_judge(clients) or share
     held_out = validation_clients(clients, validation_fraction=share)
     cohort, training = _cohort(clients - held_out), clients - held_out
     notes = [_drawn(cohort, training, held_out=plural(held_out, "client"))]
-    if missing := too_few_for_intervals(held_out):
+    if missing := too_few_to_judge(held_out):
         notes.append(missing)
     return {_SHARE: f"{share:.6g}", **cohort}, notes
 
 
-def too_few_for_intervals(held_out: int) -> str | None:
-    """Why so many held-out clients leave gaps without intervals; None where they are enough."""
+def too_few_to_judge(held_out: int) -> str | None:
+    """Why gaps of so many held-out clients are hard to judge; None where they are enough."""
     if held_out >= MIN_CLIENTS:
         return None
     return (
-        f"Gaps will have no intervals, so nobody can say how sure they are: "
-        f"{plural(held_out, 'client')} held out, and intervals need {MIN_CLIENTS}."
+        f"Gaps will be hard to judge: {plural(held_out, 'client')} held out, whose intervals are "
+        f"wide, and comparing clients with chance needs {MIN_CLIENTS}."
     )
 
 
-def _share_for_intervals(clients: int) -> float | None:
+def _share_to_judge(clients: int) -> float | None:
     """The smallest share, in hundredths, that holds out enough; None where more than half would
     go."""
     for hundredths in range(1, 51):

@@ -8,7 +8,7 @@ from fedaudit.reports.document.part import Part as _Part
 
 
 class IntervalSection(_Part):
-    """A percentile interval over clients drawn anew, or one from counts with noise."""
+    """What a formula gives, or, in former reports, percentiles over clients drawn anew."""
 
     low: float
     high: float

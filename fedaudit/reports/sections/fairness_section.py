@@ -4,7 +4,7 @@ from typing import assert_never
 
 from fedaudit.fairness.disclosure import Disclosure
 from fedaudit.fairness.gaps import Figure, gaps
-from fedaudit.fairness.intervals import Interval, bootstrap_intervals, score_intervals
+from fedaudit.fairness.intervals import METHOD, Interval, rate_intervals, score_intervals
 from fedaudit.fairness.published_counts import ExactCounts, NoisedCounts, RoundedCounts
 from fedaudit.fairness.scores import score_gaps
 from fedaudit.reports.document.document import (
@@ -18,7 +18,7 @@ from fedaudit.reports.sections.chance_gaps import with_nulls
 from fedaudit.reports.sections.client_averaged import client_averaged
 from fedaudit.reports.sections.fairness_groups import NOT_HANDED_OVER, group_sections
 from fedaudit.reports.sections.fairness_hypotheses import hypothesis_sections
-from fedaudit.reports.sections.group_gains import group_gains
+from fedaudit.reports.sections.group_gains import group_gains, interval_section
 from fedaudit.reports.sections.last_rounds import with_last_rounds
 from fedaudit.reports.sections.noised_fairness import noised_section
 from fedaudit.reports.sections.privacy_cost_section import privacy_cost_by_group
@@ -65,7 +65,7 @@ def exact_sections(
 def _section(
     material: ScoredMaterial, attribute: str, stream: int, progressed: Progressed
 ) -> FairnessSection:
-    """`stream`: the attribute's position, which gives it random numbers of its own."""
+    """`stream`: the attribute's position, by which its permutations are drawn."""
     values = material.federation.attributes[attribute]
     disclosure = material.disclosures[attribute]
     by_hypothesis, why_none = hypothesis_sections(
@@ -78,9 +78,9 @@ def _section(
     progressed()
     costs, why_no_costs = privacy_cost_by_group(material, attribute, disclosure.rule)
     combined = material.spec.fairness.combinations.get(attribute)
-    gains = group_gains(material, attribute, stream=stream)
+    gains = group_gains(material, attribute)
     progressed()
-    metrics = _metrics(material, attribute, disclosure, stream)
+    metrics = _metrics(material, attribute, disclosure)
     progressed()
     metrics = with_nulls(metrics, material, attribute, disclosure, stream=stream)
     progressed()
@@ -108,12 +108,12 @@ def _section(
 
 
 def _metrics(
-    material: ScoredMaterial, attribute: str, disclosure: Disclosure, stream: int
+    material: ScoredMaterial, attribute: str, disclosure: Disclosure
 ) -> dict[str, MetricSection]:
     asked = material.spec.fairness.intervals
     intervals = {}
     if asked is not None:
-        intervals = _intervals(material, attribute, disclosure, stream, asked)
+        intervals = _intervals(material, attribute, disclosure, asked.level)
     return {
         figure.metric: _metric(figure, asked, intervals.get(figure.metric))
         for figure in _figures(material, attribute, disclosure)
@@ -129,33 +129,14 @@ def _figures(material: ScoredMaterial, attribute: str, disclosure: Disclosure) -
 
 
 def _intervals(
-    material: ScoredMaterial,
-    attribute: str,
-    disclosure: Disclosure,
-    stream: int,
-    asked: Intervals,
+    material: ScoredMaterial, attribute: str, disclosure: Disclosure, level: float
 ) -> dict[str, Interval]:
-    """Intervals of every figure; the same clients are drawn for all figures of one attribute."""
-    spec, scores = material.spec, material.result.scores.get(attribute)
-    found = bootstrap_intervals(
-        material.result.fairness[attribute],
-        disclosure,
-        level=asked.level,
-        samples=asked.samples,
-        seed=spec.seed,
-        stream=stream,
-    )
+    found = rate_intervals(material.result.fairness[attribute], disclosure, level=level)
+    scores = material.result.scores.get(attribute)
     if scores is None:
         return found
-    return found | score_intervals(
-        scores,
-        disclosure,
-        root_mean=spec.training.root_mean,
-        level=asked.level,
-        samples=asked.samples,
-        seed=spec.seed,
-        stream=stream,
-    )
+    root_mean = material.spec.training.root_mean
+    return found | score_intervals(scores, disclosure, root_mean=root_mean, level=level)
 
 
 def _metric(figure: Figure, asked: Intervals | None, found: Interval | None) -> MetricSection:
@@ -164,14 +145,7 @@ def _metric(figure: Figure, asked: Intervals | None, found: Interval | None) -> 
     if figure.value is None:
         reason = "there is no value to be sure of"
     elif asked is not None and found is not None:
-        if found.low is not None and found.high is not None:
-            interval = IntervalSection(
-                low=found.low,
-                high=found.high,
-                level=asked.level,
-                method=asked.method,
-                samples=asked.samples,
-            )
+        interval = interval_section(found, level=asked.level, method=METHOD)
         reason = found.reason
     return MetricSection(
         value=figure.value, reason=figure.reason, interval=interval, interval_reason=reason

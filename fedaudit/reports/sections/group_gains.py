@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fedaudit.fairness.intervals import Interval
+from fedaudit.fairness.intervals import GAIN_METHOD, Interval
 from fedaudit.fairness.scores import NO_ACCURACY
 from fedaudit.reports.document.held_out_document import IntervalSection
 from fedaudit.reports.document.material import ScoredMaterial
@@ -40,13 +40,10 @@ def no_gain(reason: str) -> GroupGain:
     return GroupGain(None, None, None, dict.fromkeys(GAIN_FIELDS, reason))
 
 
-def group_gains(
-    material: ScoredMaterial, attribute: str, *, stream: int
-) -> Sequence[GroupGain] | None:
+def group_gains(material: ScoredMaterial, attribute: str) -> Sequence[GroupGain] | None:
     """The gain of each group of an attribute; None where the run handed nothing over.
 
-    `stream`: the attribute's position, so that the clients drawn are those of its gaps. Raises
-    ValueError where the disclosure was not decided from the rows that these figures cover.
+    Raises ValueError where the disclosure was not decided from the rows that these figures cover.
     """
     found = material.result.against_constant
     if found is None or attribute not in found.by_group:
@@ -61,7 +58,7 @@ def group_gains(
         counts.rows.sum(0).tolist(),
         counts.constant_correct.sum(0).tolist(),
         gained.sum(0).tolist(),
-        _intervals(material, gained, counts.rows, stream),
+        _intervals(material, gained, counts.rows),
         strict=True,
     )
     return [
@@ -75,30 +72,21 @@ def _gain(right: float, gain: float, interval: IntervalSection | None, why: str)
 
 
 def _intervals(
-    material: ScoredMaterial, gained: NDArray[np.int64], rows: NDArray[np.int64], stream: int
+    material: ScoredMaterial, gained: NDArray[np.int64], rows: NDArray[np.int64]
 ) -> list[tuple[IntervalSection | None, str]]:
     """By group, the interval of its gain, or the reason why there is none."""
     asked = material.spec.fairness.intervals
     if asked is None:
         return [(None, NO_INTERVALS)] * rows.shape[1]
-    drawn = group_intervals(
-        gained,
-        rows,
-        seed=material.spec.seed,
-        stream=stream,
-        level=asked.level,
-        samples=asked.samples,
-    )
+    found = group_intervals(gained, rows, level=asked.level)
     return [
-        (interval_section(one, level=asked.level, samples=asked.samples), one.reason or "")
-        for one in drawn
+        (interval_section(one, level=asked.level, method=GAIN_METHOD), one.reason or "")
+        for one in found
     ]
 
 
-def interval_section(found: Interval, *, level: float, samples: int) -> IntervalSection | None:
-    """The interval over clients drawn anew, None where there is none."""
+def interval_section(found: Interval, *, level: float, method: str) -> IntervalSection | None:
+    """The interval, None where there is none."""
     if found.low is None or found.high is None:
         return None
-    return IntervalSection(
-        low=found.low, high=found.high, level=level, method="bootstrap-clients", samples=samples
-    )
+    return IntervalSection(low=found.low, high=found.high, level=level, method=method, samples=None)

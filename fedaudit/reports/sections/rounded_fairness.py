@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 from fedaudit.fairness.coarse import digit_step, nearest, outward, step_of, without_dust
 from fedaudit.fairness.counts import scored_rows
 from fedaudit.fairness.gaps import Figure, gaps_between
+from fedaudit.fairness.intervals import METHOD, Interval, accuracy_interval, rate_intervals
 from fedaudit.fairness.metrics import spread
 from fedaudit.fairness.rounding import Rounder
 from fedaudit.reports.document.document import (
@@ -22,6 +23,7 @@ from fedaudit.reports.document.document import (
 from fedaudit.reports.document.held_out_document import IntervalSection
 from fedaudit.reports.document.material import ScoredMaterial
 from fedaudit.reports.sections.fairness_groups import shown_rates
+from fedaudit.reports.sections.group_gains import interval_section
 from fedaudit.spec.metrics import METRICS, RATES
 
 CHECKED_BEFORE = (
@@ -49,6 +51,7 @@ class _Rounding:
         self._exact, self._material, self._rounder = exact, material, rounder
         self._name = exact.attribute
         rule = material.disclosures[self._name].rule
+        self._asked = material.spec.fairness.intervals
         self._reference, self._has_outcome = rule.reference, rule.has_favourable_outcome
         self._shown = np.array([not group.suppressed for group in exact.groups], dtype=np.bool_)
         counts = material.result.fairness[self._name].sum(axis=0)
@@ -118,7 +121,7 @@ class _Rounding:
     # -- gaps -------------------------------------------------------------------------------------
 
     def _metrics(self, groups: list[GroupSection]) -> dict[str, MetricSection]:
-        figures = self._gaps(groups)
+        figures, intervals = self._gaps(groups), self._intervals()
         found = {}
         for name, exact in self._exact.metrics.items():
             value, reason = figures.get(name, (exact.value, exact.reason))
@@ -134,7 +137,7 @@ class _Rounding:
                     }
                 )
                 continue
-            interval, null = exact.interval, exact.null
+            interval, null = intervals.get(name, exact.interval), exact.null
             found[name] = exact.model_copy(
                 update={
                     "value": value,
@@ -173,6 +176,27 @@ class _Rounding:
                 else (None, "a group lacks the figure once counts are rounded")
             )
         return found
+
+    def _intervals(self) -> dict[str, IntervalSection]:
+        """Of the gaps between shares, from the rounded counts."""
+        asked, disclosure = self._asked, self._material.disclosures[self._name]
+        if asked is None:
+            return {}
+        found: dict[str, Interval] = {}
+        own, scores = self._material.result.fairness, self._material.result.scores.get(self._name)
+        if self._has_outcome:
+            found |= rate_intervals(
+                own[self._name], disclosure, level=asked.level, published=self._counts
+            )
+        if scores is not None and self._right is not None:
+            found["accuracy_difference"] = accuracy_interval(
+                scores, disclosure, level=asked.level, published=(self._right, self._rows)
+            )
+        sections = {
+            name: interval_section(one, level=asked.level, method=METHOD)
+            for name, one in found.items()
+        }
+        return {name: one for name, one in sections.items() if one is not None}
 
     def _interval(self, name: str, exact: IntervalSection, value: float) -> IntervalSection:
         """Widened to whole steps, and to the value itself."""

@@ -4,6 +4,7 @@ import math
 from typing import Any, assert_never
 
 from fedaudit.fairness.coarse import digit_step, nearest, outward, step_of, without_dust
+from fedaudit.fairness.intervals import GAIN_METHOD
 from fedaudit.fairness.noised_intervals import METHOD
 from fedaudit.fairness.published_counts import ExactCounts, NoisedCounts, RoundedCounts
 from fedaudit.fairness.scores import NO_ACCURACY
@@ -130,12 +131,7 @@ def _with_comparison(
     reasons: dict[str, str],
 ) -> dict[str, Any]:
     asked = material.spec.fairness.intervals
-    compared = over_constant(
-        found,
-        seed=material.spec.seed,
-        level=None if asked is None else asked.level,
-        samples=0 if asked is None else asked.samples,
-    )
+    compared = over_constant(found, level=None if asked is None else asked.level)
     values |= {"baseline": found.constant}
     values |= {name: getattr(compared, name) for name in _COMPARED[1:]}
     for name in ("baseline_accuracy", "accuracy_over_baseline"):
@@ -157,7 +153,7 @@ def _interval(
     asked, found = material.spec.fairness.intervals, compared.intervals[name]
     if asked is None:
         return None, NO_INTERVALS
-    return interval_section(found, level=asked.level, samples=asked.samples), found.reason
+    return interval_section(found, level=asked.level, method=GAIN_METHOD), found.reason
 
 
 def _rows_step(material: ScoredMaterial, *, base: int) -> float:
@@ -240,7 +236,7 @@ def _judgement(
         return Judgement(None, WITHHELD) if gain is None else gain.judgement
     if compared is None or _finite(material.result.validation_loss) is None:
         return Judgement(None, _NOT_SCORED if compared is None else _NOT_FINITE)
-    judged = judge_comparison(compared, seed=material.spec.seed)
+    judged = judge_comparison(compared)
     warm = isinstance(material.spec.model.start, ArtifactStart)
     if judged.degenerate is False and improved is False and not warm:
         return Judgement(None, _NOT_LEARNT)

@@ -83,7 +83,8 @@ def _worst(report: Mapping[str, Any], section: Mapping[str, Any]) -> list[str]:
     else:
         sentences = [_by_values(report, section, "loss", lower_is_worse=False)]
     over_seeds = _over_seeds(report, section, metric)
-    sentences += [_stated(section, metric, over_seeds), gap_sentence(section, metric)]
+    sentences += [_stated(section, metric, over_seeds)]
+    sentences += [gap_sentence(section, metric) or _alike(section, metric)]
     sentences += [_chance(section, metric), gap_sentence(section, OF_SELECTION)]
     accuracy = metric_of(section, "accuracy_difference")["value"]
     if accuracy is not None and metric in METRICS and accuracy > (_gap(section) or 0.0):
@@ -236,8 +237,8 @@ def _stated(section: Mapping[str, Any], metric: str, over_seeds: Mapping[str, An
 def gap_sentence(section: Mapping[str, Any], metric: str) -> str:
     """How much a gap of a report's section is; '' where it has none, or no words for it.
 
-    An interval of a largest gap by resampling hardly ever reaches 0: where chance gives as much, it
-    is not called evidence.
+    The resampled interval of a largest gap, as reports of earlier versions have it, hardly ever
+    reaches 0: where chance gives as much, no interval is called evidence.
     """
     found = metric_of(section, metric)
     if found["value"] is None:
@@ -254,6 +255,14 @@ def _over_seeds(
     metrics = (report.get("repeats") or {}).get("metrics", {})
     found: Mapping[str, Any] | None = metrics.get(f"{metric}[{section['attribute']}]")
     return found if found is not None and found["n"] > 1 else None
+
+
+def _alike(section: Mapping[str, Any], metric: str) -> str:
+    """Said where the interval of a difference does not show that anybody fares worse."""
+    interval = metric_of(section, metric)["interval"]
+    if interval is None or interval["low"] > 0:
+        return ""
+    return "The interval reaches 0, so the groups may fare alike."
 
 
 def _chance(section: Mapping[str, Any], metric: str) -> str:

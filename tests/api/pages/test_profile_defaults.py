@@ -31,7 +31,7 @@ def federation(
 
 
 @pytest.mark.parametrize(
-    ("clients", "share", "drawn", "intervals"),
+    ("clients", "share", "drawn", "judged"),
     [
         (2, "0.3", "1", False),
         (3, "0.3", "2", False),
@@ -41,12 +41,12 @@ def federation(
         (1000, "0.3", "70", True),
     ],
 )
-def test_enough_clients_are_held_out_for_intervals_where_there_are_enough(
-    clients: int, share: str, drawn: str, intervals: bool
+def test_enough_clients_are_held_out_to_judge_gaps_where_there_are_enough(
+    clients: int, share: str, drawn: str, judged: bool
 ) -> None:
     found = profile_defaults(federation(clients=clients), DisclosurePolicy())
     assert (found.typed[SHARE], found.typed[COHORT]) == (share, drawn)
-    assert any("no intervals" in note for note in found.notes) != intervals
+    assert any("hard to judge" in note for note in found.notes) != judged
 
 
 def test_the_target_decides_the_model() -> None:
@@ -70,7 +70,7 @@ def test_a_policy_goes_before_what_the_data_suggest() -> None:
     found = profile_defaults(federation(), policy)
     assert found.typed[SHARE] == "0.2"
     assert found.typed["/fairness/minimum_group_size"] == "12"
-    assert any("12 clients held out, and intervals need 20" in note for note in found.notes)
+    assert any("12 clients held out, whose intervals are wide" in note for note in found.notes)
     own = profile_defaults(federation(), DisclosurePolicy())
     assert own.typed["/fairness/minimum_group_size"] == "40"
 
@@ -103,4 +103,4 @@ def test_the_form_begins_with_what_suits_the_data_and_can_be_priced_as_it_stands
     priced = browser.post(NEW, {**chosen, **form, "action": "preview"})
     assert priced.status_code == 200, text_of(priced)
     assert "20 of 40 clients in training" in text_of(priced)
-    assert "no intervals" not in text_of(priced)
+    assert "hard to judge" not in text_of(priced)

@@ -275,6 +275,15 @@ def test_chance_is_said_only_where_the_gap_may_be_chance(good):
         assert ("It may be chance: 40% of random assignments" in fairness) == said
 
 
+def test_an_interval_that_reaches_0_does_not_say_who_fares_worse(good):
+    for low, said in ((0.0, True), (0.01, False)):
+        report = copy.deepcopy(good)
+        metric = report["fairness"][0]["metrics"]["equalized_odds_difference"]
+        metric["interval"] = {**metric["interval"], "low": low}
+        fairness = verdict_parts(report).fairness
+        assert ("reaches 0, so the groups may fare alike" in fairness) == said
+
+
 def test_a_wider_gap_in_accuracy_is_told_too(good):
     report = section_of(good, accuracy=(0.633, 0.917))
     metric = report["fairness"][0]["metrics"]["accuracy_difference"]
