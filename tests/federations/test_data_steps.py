@@ -13,6 +13,7 @@ import pytest
 
 from fedaudit.attacks.replay.loaded_neighbour import moved_by, units
 from fedaudit.federations.load import load_federation
+from fedaudit.federations.table import table_federation
 from fedaudit.spec.experiment import ExperimentSpec
 from fedaudit.spec.federation import HospitalCharges, SyntheticGroups, SyntheticLinear
 from fedaudit.spec.images import Femnist, Images
@@ -330,3 +331,22 @@ def test_every_option_of_a_source_is_tried_and_in_the_table(
 def test_made_up_data_are_nobodys() -> None:
     for source in (SyntheticLinear, SyntheticGroups):
         assert source.model_construct().traits.made_up
+
+
+def test_a_step_that_nobody_wrote_down_is_found(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A loader that centres the target by the mean of all rows."""
+    read = table_federation._target
+
+    def centred(*arguments: Any, **options: Any) -> Any:
+        target, classes = read(*arguments, **options)
+        return target - target.mean(), classes
+
+    monkeypatch.setattr(table_federation, "_target", centred)
+    write_rows(tmp_path / "rows.csv", gaps=False)
+    spec = a_spec({**SOURCE, "features": ["a"], "target": "y"}, BY_RECORD)
+    cell = Cell(spec, load_federation(spec, sources_dir=tmp_path))
+    for unit in units(cell):
+        found = moved_by(spec, cell.federation, unit, tmp_path, tmp_path / "copies")
+        assert "targets" in found
