@@ -12,7 +12,7 @@ from fedaudit.ledger.ledger_context import (
 )
 from fedaudit.privacy.accounting.mechanism_parameters import MechanismParameters
 from fedaudit.privacy.mechanisms.registry import mechanism_of
-from fedaudit.spec.parse import parse_spec
+from fedaudit.spec.parse import parse_admitted
 from models.database import Database
 from models.repositories import ExperimentRepository, LedgerRepository, SubjectSetRepository
 from models.tables.experiments import Experiment
@@ -81,5 +81,5 @@ def _ledger_context(experiment: Experiment, names: Sequence[str]) -> LedgerConte
     if experiment.mechanism_inputs is not None:
         inputs = MechanismParameters.from_dict(experiment.mechanism_inputs)
         return rebuild_ledger_context(inputs, names, rounds=experiment.rounds_total)
-    inputs = mechanism_of(parse_spec(experiment.spec)).inputs(n=experiment.parameters)
+    inputs = mechanism_of(parse_admitted(experiment.spec)).inputs(n=experiment.parameters)
     return build_metric_context(inputs, names)

@@ -1,6 +1,6 @@
 """Turn a unit's rows into experiments that can run: from their beginning, or from a checkpoint."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -51,14 +51,16 @@ def load_cell(
     files: Files,
     open_artifact: OpenArtifact,
     loaded: dict[DataKey, Federation],
+    parse: Callable[[object], ExperimentSpec] = parse_spec,
 ) -> Cell:
     """The experiment's spec and data, and the parameters that it starts from.
 
-    `loaded`: the data of the unit's experiments before it, to which these are added.
+    `loaded`: the data of the unit's experiments before it, to which these are added. `parse`: by
+    today's rules for a run that is to have a report; `parse_admitted` to look at one that has it.
     Raises InvalidInputError where they cannot be used, or the data is no longer that on which the
     experiment was admitted and its budget reserved.
     """
-    spec = parse_spec(row.spec)
+    spec = parse(row.spec)
     federation = _shared(spec, files, loaded)
     with database.read() as session:
         admitted = FederationRepository(session, row.project_id).get(row.federation_id)

@@ -13,7 +13,7 @@ from fedaudit.privacy.mechanisms.base import PrivacyMechanism
 from fedaudit.privacy.mechanisms.registry import mechanism_of
 from fedaudit.reports.document.largest_gap import LargestGap
 from fedaudit.spec.metrics import METRICS
-from fedaudit.spec.parse import parse_spec
+from fedaudit.spec.parse import parse_admitted
 from models.repositories.experiments import ENDED
 
 # The first that an experiment has is the one shown.
@@ -54,7 +54,7 @@ def row_of(
     experiment: ExperimentBody, federation: str | None, gap: LargestGap | None = None
 ) -> Row:
     """The line of an experiment; `gap` is its report's largest, where it has a report."""
-    mechanism, done = mechanism_of(parse_spec(experiment.spec)), experiment.progress
+    mechanism, done = mechanism_of(parse_admitted(experiment.spec)), experiment.progress
     waiting = experiment.status not in ENDED
     return Row(
         experiment=experiment,

@@ -17,7 +17,7 @@ from api.shared.resources import Resources, Shared
 from api.shared.security import Caller, ReportsReader
 from fedaudit.reports.gates.gate_evaluation import evaluate, overall, without_report
 from fedaudit.spec.gates import Gate
-from fedaudit.spec.parse import parse_spec
+from fedaudit.spec.parse import parse_admitted
 from models.repositories import ReportRepository
 from models.tables.experiments import Experiment
 
@@ -52,7 +52,7 @@ def _of_experiment(
         experiment = find_experiment(session, caller, experiment_id)
         gates = _named(session, caller, asked)
         if gates is None:
-            gates = parse_spec(experiment.spec).gates
+            gates = parse_admitted(experiment.spec).gates
         return _evaluated(session, caller, experiment, gates)
 
 

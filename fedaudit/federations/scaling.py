@@ -1,15 +1,16 @@
 """Scaling by public constants that a spec declares, never by statistics of the data."""
 
 from collections.abc import Mapping, Sequence
+from typing import assert_never
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fedaudit.federations.errors import error_at, pointer, raise_errors
 from fedaudit.spec.errors import FieldError
-from fedaudit.spec.sources import Range
+from fedaudit.spec.sources import Centre, Range, Scale
 
-Scales = Mapping[str, float | Range]
+Scales = Mapping[str, Scale]
 EVERY_NUMBER = "*"
 """Names, under `scale`, every numeric feature that is not named itself."""
 
@@ -37,10 +38,10 @@ def check_scales(
             )
         elif name == target and classes:
             problem = "the target is a class and has no scale; leave it out"
-        elif name == target and isinstance(scale, Range):
+        elif name == target and isinstance(scale, Range | Centre):
             problem = (
-                "the target takes a divisor, not a range: values brought to the ends of a range "
-                "could not be distinguished; give a number"
+                "the target takes a divisor: values brought to the ends of a range could not be "
+                "distinguished, and rules of fairness are in its own units; give a number"
             )
         elif name not in (*features, target, EVERY_NUMBER):
             problem = (
@@ -51,14 +52,20 @@ def check_scales(
     raise_errors(faults)
 
 
-def scaled(values: NDArray[np.float64], scale: float | Range) -> tuple[NDArray[np.float64], int]:
-    """Values divided by their scale, and how many of them were clamped to its range."""
-    if not isinstance(scale, Range):
-        with np.errstate(over="ignore"):
-            return values / scale, 0
-    outside = int(np.count_nonzero((values < scale.low) | (values > scale.high)))
-    kept = np.clip(values, scale.low, scale.high)
-    return (kept - scale.low) / (scale.high - scale.low), outside
+def scaled(values: NDArray[np.float64], scale: Scale) -> tuple[NDArray[np.float64], int]:
+    """Values on their scale, and how many of them were clamped to its range. Each by itself."""
+    with np.errstate(over="ignore"):
+        match scale:
+            case int() | float():
+                return values / scale, 0
+            case Centre():
+                return (values - scale.mean) / scale.deviation, 0
+            case Range():
+                outside = int(np.count_nonzero((values < scale.low) | (values > scale.high)))
+                kept = np.clip(values, scale.low, scale.high)
+                return (kept - scale.low) / (scale.high - scale.low), outside
+            case _:
+                assert_never(scale)
 
 
 def as_float32(values: NDArray[np.float64], name: str) -> NDArray[np.float32]:

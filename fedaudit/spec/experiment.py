@@ -3,7 +3,7 @@
 from collections.abc import Callable, Collection
 from typing import Annotated, Any, Literal, Self, assert_never
 
-from pydantic import Field, model_validator
+from pydantic import Field, ValidationInfo, model_validator
 
 from fedaudit.spec.attacks.attack_part import AttackedSpec
 from fedaudit.spec.attacks.attack_spec import AttackSpec
@@ -19,9 +19,12 @@ from fedaudit.spec.model.start_agreement import check_start
 from fedaudit.spec.model.starts import with_default_start
 from fedaudit.spec.naming.labels import refuse_other_columns
 from fedaudit.spec.privacy import PrivacySpec
+from fedaudit.spec.source_traits import moves_others
 from fedaudit.spec.training import FixedCohort, PoissonCohort, Training
 
 Device = Literal["auto", "cpu", "cuda"]
+ADMITTED = {"admitted": True}
+"""The context in which a spec is validated that was admitted once, by the rules of its time."""
 
 
 def filled(value: Any) -> Any:
@@ -55,8 +58,10 @@ class ExperimentSpec(SpecPart):
         return filled(value)
 
     @model_validator(mode="after")
-    def _parts_agree(self) -> Self:
+    def _parts_agree(self, info: ValidationInfo) -> Self:
         refuse_all(self.disagreements(type(self).model_fields))
+        if info.context is not ADMITTED:
+            refuse_all(self.uncharged_steps())
         return self
 
     def disagreements(self, valid: Collection[str]) -> Refusals:
@@ -77,6 +82,24 @@ class ExperimentSpec(SpecPart):
         for needed, check in found:
             if needed <= set(valid):
                 yield from check()
+
+    def uncharged_steps(self) -> Refusals:
+        """What loading computes from the data of more than the guarantee's unit.
+
+        No clip bounds it and no accountant counts it, so that every figure would be wrong. Specs
+        that were stored before this was refused can still be read (`ADMITTED`), and not run.
+        """
+        by_record, statistics = self.privacy.draws_by_record, self.federation.traits.statistics
+        if not moves_others(statistics, by_record=by_record) or self.privacy.mechanism == "none":
+            return
+        unit = "record" if by_record else "client"
+        yield refuse_at(
+            "/federation/standardise",
+            f"one {unit} would move the features of others by means and deviations that have no "
+            f"noise, and no figure of {self.privacy.mechanism} counts that; declare public "
+            "constants under `federation.scale` ({mean, deviation} or {low, high})"
+            + (", or use `mechanism: none`" if by_record else ", or use `client`"),
+        )
 
     def _check_start(self) -> Refusals:
         return check_start(self.model, hypotheses=self.training.hypotheses)

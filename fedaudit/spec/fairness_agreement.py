@@ -92,11 +92,11 @@ def check_count_noise(
                     f"with {training.method.kind} one record moves the model that predicts its "
                     "client's other records; use the unit `client`, or the method `hypotheses`",
                 )
-            if getattr(source, "standardise", None) == "client" and not source.holds_out_rows:
+            if source.traits.statistics == "of each client" and not source.holds_out_rows:
                 yield refuse_at(
                     "/fairness/noise/unit",
                     "with `standardise: client` one record moves the features of its client's "
-                    "other records; use the unit `client`, or `standardise: global`",
+                    "other records; use the unit `client`, or declare constants under `scale`",
                 )
         case _:
             assert_never(noise.unit)

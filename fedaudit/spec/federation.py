@@ -55,6 +55,8 @@ class SyntheticLinear(Source):
             cuts_attributes=False,
             training_columns=None,
             files=(),
+            statistics="none",
+            finds_classes=False,
             data_limits=(),
             fairness_limits=(),
         )
@@ -86,6 +88,8 @@ class SyntheticGroups(Source):
             cuts_attributes=False,
             training_columns=None,
             files=(),
+            statistics="none",
+            finds_classes=False,
             data_limits=(),
             fairness_limits=() if self.independent_attribute else (_GROUPS_ARE_DISTRIBUTIONS,),
         )
@@ -133,6 +137,8 @@ class HospitalCharges(FileSource):
             cuts_attributes=False,
             training_columns=None,
             files=self.paths if self.zip_table is None else (*self.paths, self.zip_table),
+            statistics="none",
+            finds_classes=False,
             data_limits=(),
             fairness_limits=(),
         )

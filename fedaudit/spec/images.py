@@ -55,6 +55,8 @@ class Images(FileSource):
             cuts_attributes=True,
             training_columns=None,
             files=self.paths,
+            statistics="none",
+            finds_classes=self.classes is None,
             data_limits=(),
             fairness_limits=(),
         )
@@ -84,6 +86,8 @@ class Femnist(FileSource):
             cuts_attributes=False,
             training_columns=None,
             files=self.paths,
+            statistics="none",
+            finds_classes=False,
             data_limits=(),
             fairness_limits=(),
         )

@@ -12,7 +12,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from fedaudit.spec.attacks.attack_spec import AttackSpec
 from fedaudit.spec.errors import FieldError, InvalidInputError, field_errors, refuse_all
-from fedaudit.spec.experiment import ExperimentSpec, filled
+from fedaudit.spec.experiment import ADMITTED, ExperimentSpec, filled
 from fedaudit.spec.fairness import Fairness
 from fedaudit.spec.federation import FederationSpec
 from fedaudit.spec.gates import Gate
@@ -72,6 +72,18 @@ def refuse_small_clip(spec: ExperimentSpec) -> None:
         raise InvalidInputError([FieldError(at, message, of_spec=True)])
 
 
+def parse_admitted(value: object) -> ExperimentSpec:
+    """The spec of an experiment that was admitted, maybe by an earlier version, to be read and not
+    to be run: what is refused since then stays readable. Raises InvalidInputError.
+
+    It is not known by its document, which anybody can write: it has to come from a store.
+    """
+    try:
+        return ExperimentSpec.model_validate(value, context=ADMITTED)
+    except ValidationError as error:
+        raise InvalidInputError(field_errors(error, value)) from None
+
+
 _PARTS: dict[str, TypeAdapter[Any]] = {
     "federation": TypeAdapter(FederationSpec),
     "model": TypeAdapter(ModelSpec),
@@ -97,6 +109,8 @@ def _disagreements(value: object) -> list[FieldError]:
     spec = ExperimentSpec.model_construct(**valid)
     try:
         refuse_all(spec.disagreements(valid))
+        if {"federation", "privacy"} <= valid.keys():
+            refuse_all(spec.uncharged_steps())
     except ValidationError as error:
         return field_errors(error, value)
     return []

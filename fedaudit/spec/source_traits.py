@@ -1,10 +1,25 @@
 """What the rest of the project has to know of a source of data, whichever it is."""
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, assert_never
 
 TargetKind = Literal["number", "class", "either"]
 """What the target of a source is; `either` where the loss decides."""
+Statistics = Literal["none", "of each client", "of all clients"]
+"""Over whose rows a source computes numbers, without noise, that change features."""
+
+
+def moves_others(statistics: Statistics, *, by_record: bool) -> bool:
+    """Whether one unit, a record or else a client, changes the features of other units."""
+    match statistics:
+        case "none":
+            return False
+        case "of each client":
+            return by_record
+        case "of all clients":
+            return True
+        case _:
+            assert_never(statistics)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,6 +49,10 @@ class SourceTraits:
     that no further column can be named."""
     files: tuple[str, ...]
     """Every path below the sources folder that is read."""
+    statistics: Statistics
+    """Whose rows decide how features are scaled, beyond a row's own cells."""
+    finds_classes: bool
+    """Whether the classes of a classifier are the values that the data have, and not declared."""
     data_limits: tuple[str, ...]
     """Sentences for a report's limits: what loading reveals without protection."""
     fairness_limits: tuple[str, ...]

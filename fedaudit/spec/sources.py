@@ -112,14 +112,25 @@ class Range(SpecPart):
         return self
 
 
-def _number_or_range(scale: object) -> str:
+class Centre(SpecPart):
+    """A declared public mean and deviation: they are brought to 0 and 1."""
+
+    mean: float
+    deviation: Annotated[float, Field(gt=0)]
+
+
+def _kind_of_scale(scale: object) -> str:
+    if isinstance(scale, Centre) or (isinstance(scale, dict) and {"mean", "deviation"} & {*scale}):
+        return "[centre]"
     return "[range]" if isinstance(scale, dict | Range) else "[divisor]"
 
 
 Divisor = Annotated[float, Field(gt=0)]
 Scale = Annotated[
-    Annotated[Divisor, Tag("[divisor]")] | Annotated[Range, Tag("[range]")],
-    Discriminator(_number_or_range),
+    Annotated[Divisor, Tag("[divisor]")]
+    | Annotated[Range, Tag("[range]")]
+    | Annotated[Centre, Tag("[centre]")],
+    Discriminator(_kind_of_scale),
 ]
 Scales = dict[Text, Scale]
 

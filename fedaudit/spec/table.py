@@ -7,14 +7,21 @@ from pydantic import Discriminator, Field, Tag, model_validator
 from fedaudit.spec.base import SpecPart, Text
 from fedaudit.spec.errors import refuse_at
 from fedaudit.spec.naming.labels import repeated_labels
-from fedaudit.spec.source_traits import SourceTraits
+from fedaudit.spec.source_traits import SourceTraits, Statistics
 from fedaudit.spec.sources import FileSource, Scales
 
 Clients = Annotated[int, Field(ge=2, le=1_000_000)]
-_STANDARDISED = (
-    "Features were standardised by means and deviations of the data, taken without noise: no "
-    "guarantee covers what these reveal."
-)
+_STANDARDISED: dict[Statistics, str | None] = {
+    "none": None,
+    "of each client": (
+        "Features were standardised by means and deviations of the data, taken without noise, of "
+        "each client by itself: no guarantee for records covers what these reveal."
+    ),
+    "of all clients": (
+        "Features were standardised by means and deviations of the data, taken without noise: no "
+        "guarantee covers what these reveal, nor any model that was trained on them."
+    ),
+}
 _DEALT = (
     "The clients were made up: the partition dealt rows to them by the seed, and none of them is a "
     "person or an institution. A guarantee for a client is one for the rows that happened to be "
@@ -206,12 +213,14 @@ class Table(FileSource):
     ]
     """Texts that mean an empty cell; the empty text always does."""
     scale: Scales = {}
-    """Public constants per column, never taken from the data: a divisor, or the range {low, high},
-    whose ends become 0 and 1 (values outside are brought to its ends). The target takes a divisor.
-    "*" stands for every numeric feature that is not named."""
+    """Public constants per column, never taken from the data: a divisor, the range {low, high},
+    whose ends become 0 and 1 (values outside are brought to its ends), or {mean, deviation}, which
+    become 0 and 1. The target takes a divisor. "*" stands for every numeric feature that is not
+    named."""
     standardise: Standardise | None = None
     """Bring numeric features, once scaled, to mean 0 and deviation 1 over the rows of all training
-    clients or within each client: this looks at the data, without noise, and the report says so."""
+    clients or within each client: this looks at the data, without noise. `global` goes with no
+    mechanism, `client` with those whose unit is the client; elsewhere use `scale`."""
 
     @model_validator(mode="after")
     def _clients_come_from_one_place(self) -> Self:
@@ -257,8 +266,10 @@ class Table(FileSource):
             cuts_attributes=True,
             training_columns=frozenset({self.target, *self.named_features}),
             files=self.paths,
+            statistics=self._statistics,
+            finds_classes=True,
             data_limits=(
-                *(() if self.standardise is None else (_STANDARDISED,)),
+                *filter(None, [_STANDARDISED[self._statistics]]),
                 *(() if self.dealt is None else (_DEALT,)),
             ),
             fairness_limits=(),
@@ -282,6 +293,18 @@ class Table(FileSource):
                 return None
             case _:
                 assert_never(self.partition)
+
+    @property
+    def _statistics(self) -> Statistics:
+        match self.standardise:
+            case None:
+                return "none"
+            case "client":
+                return "of each client"
+            case "global":
+                return "of all clients"
+            case _:
+                assert_never(self.standardise)
 
     @property
     def _standardised_over_training(self) -> bool:

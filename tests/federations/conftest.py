@@ -10,7 +10,7 @@ import pytest
 from fedaudit.federations.federation import Federation
 from fedaudit.federations.load import load_federation
 from fedaudit.spec.errors import InvalidInputError
-from fedaudit.spec.parse import parse_spec
+from fedaudit.spec.parse import parse_admitted
 
 Load = Callable[..., Federation]
 Refuse = Callable[..., dict[str, str]]
@@ -64,7 +64,7 @@ def load(sources: Path) -> Load:
         if data is not None:
             content = data.encode() if isinstance(data, str) else data
             (sources / "data.csv").write_bytes(content)
-        return load_federation(parse_spec(spec_value(changes or {})), sources_dir=sources)
+        return load_federation(parse_admitted(spec_value(changes or {})), sources_dir=sources)
 
     return load
 

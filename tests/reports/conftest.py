@@ -12,7 +12,7 @@ from fedaudit.privacy.mechanisms.registry import mechanism_of
 from fedaudit.privacy.planning.plan import SpendingPlan
 from fedaudit.reports.document.material import FederationFacts, FinalFigures, ReportMaterial
 from fedaudit.spec.experiment import ExperimentSpec
-from fedaudit.spec.parse import parse_spec
+from fedaudit.spec.parse import parse_admitted
 from fedaudit.utility.constant_comparison import ConstantByGroup
 from tests.fairness.disclosures import with_disclosures
 from tests.utility.comparisons import useful_model
@@ -78,7 +78,7 @@ def material() -> Callable[..., ReportMaterial]:
     """Makes the material; `spec` replaces parts of the spec, other arguments its own fields."""
 
     def make(spec: dict[str, Any] | None = None, **changes: Any) -> ReportMaterial:
-        parsed = parse_spec({**SPEC, **(spec or {})})
+        parsed = parse_admitted({**SPEC, **(spec or {})})
         releases = np.zeros(60, dtype=np.int32)
         releases[:30] = np.arange(30) % 5
         found = ReportMaterial(

@@ -11,6 +11,7 @@ from fedaudit.attacks.feasibility import check_attacks
 from fedaudit.reports.later.later_statement import LaterStatement
 from fedaudit.spec.attacks.attack_spec import AttackSpec
 from fedaudit.spec.errors import InvalidInputError
+from fedaudit.spec.parse import parse_admitted
 from fedaudit.training.base.cell import Cell
 from fedaudit.version import __version__
 from infrastructure.tracing import span
@@ -86,6 +87,7 @@ class LaterAttacksRun(ClaimedUnit):
             files=own.files,
             open_artifact=own.artifact,
             loaded={},
+            parse=parse_admitted,
         )
         asked = TypeAdapter(list[AttackSpec]).validate_python(request.row.asked)
         cell = replace(cell, spec=cell.spec.model_copy(update={"attacks": asked}))

@@ -33,7 +33,7 @@ from fedaudit.privacy.mechanisms.registry import mechanism_of
 from fedaudit.reports.charts.chart import Chart
 from fedaudit.reports.charts.running import running_charts
 from fedaudit.spec.experiment import ExperimentSpec
-from fedaudit.spec.parse import parse_spec
+from fedaudit.spec.parse import parse_admitted
 from models.clock import utc_now
 from models.repositories import (
     ExperimentRepository,
@@ -123,7 +123,7 @@ def experiment_figures(
         row = find_experiment(session, visitor.caller, experiment_id)
         live = live_figures(session, row, after=after)
         report = _report(session, visitor, row)
-    shown, found = _figures(row, parse_spec(row.spec), live, report)
+    shown, found = _figures(row, parse_admitted(row.spec), live, report)
     gaps = [reading for one in found for reading in one.gaps]
     return JSONResponse(
         {
@@ -217,7 +217,7 @@ def _find(session: Session, visitor: Visitor, experiment_id: str) -> _Found:
     return _Found(
         row=row,
         tags=list(ExperimentRepository(session, project_id).tags([row.id])[row.id]),
-        spec=parse_spec(row.spec),
+        spec=parse_admitted(row.spec),
         live=live_figures(session, row),
         report=_report(session, visitor, row),
         federation=None if federation is None else federation.name,

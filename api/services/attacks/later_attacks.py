@@ -26,7 +26,7 @@ from fedaudit.attacks.feasibility import check_attacks
 from fedaudit.runs.start_artifact import with_start
 from fedaudit.spec.errors import FieldError, InvalidInputError, pointer
 from fedaudit.spec.experiment import ExperimentSpec
-from fedaudit.spec.parse import parse_spec
+from fedaudit.spec.parse import parse_admitted
 from fedaudit.training.base.cell import Cell, draws_in_secret
 from infrastructure.storage import stored_artifact
 from models.repositories import (
@@ -166,7 +166,7 @@ def _with_attacks(experiment: Experiment, value: Any) -> ExperimentSpec:
     does not fit it is told as at its submission."""
     asked = validated(AttacksRequest, value)
     attacks = [attack.model_dump(mode="json") for attack in asked.attacks]
-    return parse_spec({**experiment.spec, "attacks": attacks})
+    return parse_admitted({**experiment.spec, "attacks": attacks})
 
 
 def _cell(

@@ -5,6 +5,7 @@ from pathlib import Path
 
 from fedaudit.attacks.replay.accounting_replay import check_accounting
 from fedaudit.attacks.replay.bounded_contributions import check_contributions
+from fedaudit.attacks.replay.loaded_neighbour import check_loading
 from fedaudit.attacks.replay.neighbour_pair import neighbour_pair
 from fedaudit.attacks.replay.new_noise import (
     check_cells_apart,
@@ -39,12 +40,17 @@ def replay(
     Raises InvalidInputError where the spec does not fit its data.
     """
     federation = load_federation(spec, sources_dir=sources_dir)
-    return replay_cell(with_start(Cell(spec, federation), open_artifact), rounds=rounds)
-
-
-def replay_cell(cell: Cell, *, rounds: int = DEFAULT_ROUNDS) -> ReplayReport:
-    """As `replay`, of data that are loaded."""
     findings = Findings()
+    check_loading(Cell(spec, federation), findings, sources_dir=sources_dir)
+    cell = with_start(Cell(spec, federation), open_artifact)
+    return replay_cell(cell, rounds=rounds, findings=findings)
+
+
+def replay_cell(
+    cell: Cell, *, rounds: int = DEFAULT_ROUNDS, findings: Findings | None = None
+) -> ReplayReport:
+    """As `replay`, of data that are loaded. `findings`: of how they were."""
+    findings = findings or Findings()
     if draws_in_secret(cell):
         check_secrecy(cell, findings)
         # Coins and noise that are the same in both runs are drawn from the seed, by the same code.

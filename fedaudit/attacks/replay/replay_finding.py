@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal, get_args
 
-Stage = Literal["sampling", "clip", "sum", "noise", "release", "accounting"]
+Stage = Literal["loading", "sampling", "clip", "sum", "noise", "release", "accounting"]
 """In the order in which a round passes them; what breaks one often shows in later ones too."""
 STAGES: tuple[Stage, ...] = get_args(Stage)
 DEFAULT_ROUNDS = 12

@@ -34,7 +34,7 @@ from fedaudit.federations.table.partition import WHERE as PARTITION
 from fedaudit.federations.table.partition import deal_rows
 from fedaudit.federations.table.standardise import standardiser
 from fedaudit.federations.table.table_record_keys import table_record_keys
-from fedaudit.spec.sources import Range
+from fedaudit.spec.sources import Centre, Range
 from fedaudit.spec.table import Table
 
 _TARGET = "/federation/target"
@@ -244,6 +244,6 @@ def _budgets(rows: TableRows, name: str) -> NDArray[np.float64]:
 
 def _target_scale(source: Table) -> float:
     scale = source.scale.get(source.target, 1.0)
-    if isinstance(scale, Range):
+    if isinstance(scale, Range | Centre):
         raise ValueError("the scale of a target is a divisor")
     return scale

@@ -12,6 +12,7 @@ from typing import Any, assert_never
 
 from fedaudit.privacy.accounting.mechanism_parameters import DECLARED, known_guarantee_kind
 from fedaudit.reports.document.attacks.raised_alarms import alarm_words, raised_alarms
+from fedaudit.reports.document.checks import value_at
 from fedaudit.reports.document.guarantee_facts import (
     beyond_radius,
     condition_of,
@@ -45,9 +46,17 @@ def doubt(gate: Gate, figure: GateFigure, report: Mapping[str, Any]) -> str | No
             # `declared_doubt` has asked for the trainer's word; this asks what its word bounds.
             return _beyond_radius(gate, report) or _untested(gate, report)
         case "heuristic":
-            return _not_in_force(gate, report) or _heuristic(gate, figure)
+            return (
+                _beside_the_ledger(report)
+                or _not_in_force(gate, report)
+                or _heuristic(gate, figure)
+            )
         case "formal":
-            return _not_in_force(gate, report) or _conditional(gate, report)
+            return (
+                _beside_the_ledger(report)
+                or _not_in_force(gate, report)
+                or _conditional(gate, report)
+            )
         case _:
             assert_never(kind)
 
@@ -185,6 +194,31 @@ def deltas_then(report: Mapping[str, Any]) -> Mapping[str, Any]:
     if "attacks" in report or guarantee.get("delta") is None:
         return report
     return {**report, "guarantee": {**guarantee, "delta": 0.0}}
+
+
+def uncharged_then(report: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The report as if loading had computed nothing that is not charged.
+
+    For verification alone. Specs that ask for it are refused, so that a report of one is older than
+    that rule.
+    """
+    if _beside_the_ledger(report) is None:
+        return report
+    federation = {**report["spec"]["federation"], "standardise": None}
+    return {**report, "spec": {**report["spec"], "federation": federation}}
+
+
+def _beside_the_ledger(report: Mapping[str, Any]) -> str | None:
+    """Why no figure of an older report holds whose features followed from everybody's data. No
+    gate can allow it."""
+    how = value_at(report, "spec", "federation", "standardise")
+    if how is None or (how == "client" and report["guarantee"]["unit"] == "client"):
+        return None
+    return (
+        f"by `standardise: {how}` one {report['guarantee']['unit']} moved the features of others, "
+        "which no figure of the report counts; train once more with constants under "
+        "`federation.scale`"
+    )
 
 
 def _not_in_force(gate: Gate, report: Mapping[str, Any]) -> str | None:

@@ -22,7 +22,7 @@ from fedaudit.privacy.planning.plan import SpendingPlan
 from fedaudit.reports.document.checks import Check, check, shown, unchecked
 from fedaudit.spec.errors import InvalidInputError
 from fedaudit.spec.experiment import ExperimentSpec
-from fedaudit.spec.parse import parse_spec
+from fedaudit.spec.parse import parse_admitted
 
 NAME = "ledger.epsilons"
 
@@ -57,7 +57,7 @@ class EntryEpsilons:
     def __init__(self, spec: Any, names: Sequence[str]) -> None:
         """`spec`: as stored, of any form. `names`: the subjects' names by index."""
         try:
-            self._spec: ExperimentSpec | None = parse_spec(spec)
+            self._spec: ExperimentSpec | None = parse_admitted(spec)
         except InvalidInputError:
             self._spec = None
         self._names = tuple(names)

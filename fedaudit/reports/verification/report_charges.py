@@ -20,7 +20,7 @@ from fedaudit.spec.errors import InvalidInputError
 from fedaudit.spec.experiment import ExperimentSpec
 from fedaudit.spec.fairness_agreement import publishes_noised_rounds
 from fedaudit.spec.metrics import COUNTS
-from fedaudit.spec.parse import parse_spec
+from fedaudit.spec.parse import parse_admitted
 
 _ENTRIES, _REPORT = "ledger.fairness_privacy", "report.fairness_privacy"
 _DIGITS = 1e-9
@@ -33,7 +33,7 @@ class ReportCharges:
     def __init__(self, spec: Any) -> None:
         """`spec`: as stored, of any form."""
         try:
-            self._spec: ExperimentSpec | None = parse_spec(spec)
+            self._spec: ExperimentSpec | None = parse_admitted(spec)
             self._release = count_release(self._spec)
         except InvalidInputError:
             self._spec, self._release = None, None

@@ -21,7 +21,7 @@ from fedaudit.reports.document.checks import (
     value_at,
 )
 from fedaudit.reports.gates.gate_evaluation import evaluate
-from fedaudit.reports.gates.gate_evidence import as_judged_then, deltas_then
+from fedaudit.reports.gates.gate_evidence import as_judged_then, deltas_then, uncharged_then
 from fedaudit.reports.gates.noised_gates import intervals_then
 from fedaudit.reports.sections.privacy_section import log_ratio_max
 from fedaudit.reports.verification.epsilon_checks import epsilon_checks
@@ -32,7 +32,7 @@ from fedaudit.reports.verification.report_signature import report_envelope
 from fedaudit.reports.verification.words_checks import words_checks
 from fedaudit.spec.errors import InvalidInputError
 from fedaudit.spec.experiment import ExperimentSpec
-from fedaudit.spec.parse import parse_spec
+from fedaudit.spec.parse import parse_admitted
 
 
 def report_checks(
@@ -145,7 +145,7 @@ def _figures(
 ) -> Iterator[Check]:
     """The figures that follow from entries and spec, and the gates that follow from figures."""
     try:
-        spec = parse_spec(evidence.spec)
+        spec = parse_admitted(evidence.spec)
     except InvalidInputError:
         why = "the stored spec cannot be read, or is of another version"
         yield unchecked("report.figures", why)
@@ -264,7 +264,7 @@ def check_gates(spec: ExperimentSpec, report: Mapping[str, Any]) -> Check:
     fields = ("figure", "attribute", "op", "bound", "value", "outcome")
     try:
         gates = [as_judged_then(gate, report) for gate in spec.gates]
-        judged = evaluate(gates, intervals_then(deltas_then(report)))
+        judged = evaluate(gates, uncharged_then(intervals_then(deltas_then(report))))
         found = [{name: gate[name] for name in fields} for gate in judged]
         said = [{name: gate[name] for name in fields} for gate in report["gates"]]
     except (KeyError, TypeError, ValueError, AttributeError, IndexError):

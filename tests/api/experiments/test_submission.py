@@ -6,10 +6,14 @@ from pathlib import Path
 import pytest
 from sqlalchemy import select
 
+from fedaudit.federations.reading.source_files import Files
+from fedaudit.runs.start_artifact import no_artifacts
 from fedaudit.spec.canonical import spec_hash
-from fedaudit.spec.parse import parse_spec
-from models.tables import Event, OutboxMessage, Unit
+from fedaudit.spec.errors import InvalidInputError
+from fedaudit.spec.parse import parse_admitted, parse_spec
+from models.tables import Event, Experiment, OutboxMessage, Unit
 from tests.api.service import SPEC, Api, running_api, settings_for, spec
+from workers.resume import load_cell
 
 WORST_CASE = 4.0
 """Of SPEC: a release in each of 4 rounds, at n / nu = 3 / 3."""
@@ -209,3 +213,33 @@ def test_a_key_is_short_printable_text(api: Api, key: str) -> None:
     assert response.status_code == 422
     assert response.json()["errors"][0]["pointer"] == "/header/idempotency-key"
     assert api.counts() == before
+
+
+@pytest.mark.parametrize("noise", ["release", "simulation"])
+def test_statistics_of_all_clients_are_refused_for_a_client(api: Api, noise: str) -> None:
+    """The former attack: one client of 100 moved the features of all, and its epsilon was called
+    formal. An experiment that was queued before that was refused is not run, and stays readable."""
+    table = {"source": "table", "path": "a.csv", "client_key": "town", "target": "y"}
+    attacked = {
+        **SPEC,
+        "federation": {**table, "standardise": "global"},
+        "fairness": {},
+        "privacy": {**SPEC["privacy"], "noise": noise},
+        "gates": [],
+    }
+    response = api.post("/v1/experiments", json=attacked)
+    assert response.status_code == 422
+    assert [one["pointer"] for one in response.json()["errors"]] == ["/federation/standardise"]
+    before = api.submit()["id"]
+    with api.database.write() as session:
+        row = session.get(Experiment, before)
+        assert row is not None
+        row.spec = parse_admitted(attacked).model_dump(mode="json")
+        row.status, row.status_reason = "failed", "worker-lost"
+    assert api.get(f"/v1/experiments/{before}").status_code == 200
+    assert api.post("/v1/gates/evaluations", json={"experiment_id": before}).status_code == 200
+    assert api.post(f"/v1/experiments/{before}/retry").status_code == 422
+    with pytest.raises(InvalidInputError, match="/federation/standardise"):
+        load_cell(
+            api.database, api.stored(before), files=Files(), open_artifact=no_artifacts, loaded={}
+        )

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from api.shared.federation_cache import FederationCache
 from api.shared.federation_files import Uploads
 from fedaudit.federations.federation import Federation
-from fedaudit.spec.parse import parse_spec
+from fedaudit.spec.parse import parse_admitted
 
 ROWS = "place,age,cost\n" + "".join(f"p{row % 8},{row},{row % 3}\n" for row in range(80))
 BY_KEY = {"client_key": "place"}
@@ -33,7 +33,7 @@ def spec(federation: dict[str, Any], **changes: Any) -> dict[str, Any]:
 def loaded(cache: FederationCache, value: dict[str, Any]) -> Federation:
     # No spec here names an upload, so nothing is asked of the project's.
     return cache.load(
-        parse_spec(value),
+        parse_admitted(value),
         uploads=Uploads(
             "project",
             database=None,  # type: ignore[arg-type]

@@ -23,7 +23,7 @@ from fedaudit.federations.reading import gathered_rows, table_files
 from fedaudit.federations.reading.data_room import DataRoom
 from fedaudit.federations.table import features, mapped_table
 from fedaudit.spec.errors import InvalidInputError
-from fedaudit.spec.parse import parse_spec
+from fedaudit.spec.parse import parse_admitted, parse_spec
 from tests.federations.conftest import CLASSIFIER, spec_value
 
 COLOUR = {
@@ -72,7 +72,7 @@ def written(folder: Path, *, rows: int = 400, seed: int = 1) -> Path:
 
 def loaded(sources: Path, changes: dict[str, Any], room: DataRoom | None = None) -> Federation:
     value = spec_value({"federation.features": ["y"], **changes})
-    return load_federation(parse_spec(value), sources_dir=sources, room=room)
+    return load_federation(parse_admitted(value), sources_dir=sources, room=room)
 
 
 @pytest.fixture

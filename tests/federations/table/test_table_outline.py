@@ -24,7 +24,7 @@ from fedaudit.federations.table import features, table_index
 from fedaudit.federations.table.table_index import read_index
 from fedaudit.runs.experiment_plan import plan_experiment
 from fedaudit.spec.errors import InvalidInputError
-from fedaudit.spec.parse import parse_spec
+from fedaudit.spec.parse import parse_admitted, parse_spec
 from tests.federations.conftest import CLASSIFIER, spec_value
 from tests.federations.outlines import assert_outlined, at, written_index
 
@@ -167,9 +167,9 @@ def test_a_plan_sees_what_loading_sees(
     if turn >= 2:
         monkeypatch.setattr(federation_module, "_SIDE_BY_SIDE_CELLS", 100)
         monkeypatch.setattr(features, "_CELLS_AT_ONCE", 64)
-    otherwise = parse_spec(spec_value({"federation.path": path, **REGISTERED}))
+    otherwise = parse_admitted(spec_value({"federation.path": path, **REGISTERED}))
     for place, (name, changes) in enumerate(list(variants())[turn::8]):
-        spec = parse_spec(spec_value({"federation.path": path, **changes}))
+        spec = parse_admitted(spec_value({"federation.path": path, **changes}))
         registered = otherwise if place % 2 == 0 else spec
         try:
             assert_outlined(spec, folder, tmp_path, registered=registered)

@@ -7,7 +7,9 @@ import pytest
 from fedaudit.reports.assemble import assemble
 from fedaudit.reports.document.guarantee_facts import condition_of, is_in_force, label_of
 from fedaudit.reports.gates.gate_evaluation import evaluate
+from fedaudit.reports.verification.report_checks import check_gates
 from fedaudit.spec.gates import Gate
+from fedaudit.spec.parse import parse_admitted
 
 NO_EVIDENCE = "insufficient_evidence"
 
@@ -146,3 +148,20 @@ def test_a_report_of_an_earlier_version_is_never_taken_to_be_better(material):
             assert condition is None or condition in found
             wanted = NO_EVIDENCE if condition or not in_force else "pass"
             assert judged(report, figure="leakage_max")[0] == wanted
+
+
+@pytest.mark.parametrize(
+    ("how", "is_evidence"), [(None, True), ("client", True), ("global", False)]
+)
+def test_features_that_followed_from_everybodys_data_are_no_evidence(material, how, is_evidence):
+    """Of reports from before such specs were refused, whose gates passed by the rules of then."""
+    table = {"source": "table", "path": "a.csv", "client_key": "a", "target": "b"}
+    gate = {"figure": "log_ratio_max", "op": "le", "value": 1e300}
+    spec = {**laplace(radius=1.0, clip=0.5), "federation": table, "gates": [gate]}
+    report = assemble(material(spec))
+    assert report["gates"][0]["outcome"] == "pass"
+    report["spec"]["federation"]["standardise"] = how
+    assert check_gates(parse_admitted(report["spec"]), report).outcome == "pass"
+    outcome, reason = judged(report, **gate, allow_conditional=True, allow_heuristic=True)
+    assert outcome == ("pass" if is_evidence else NO_EVIDENCE)
+    assert ("one client moved the features of others" in reason) != is_evidence

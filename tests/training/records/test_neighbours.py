@@ -19,7 +19,7 @@ from fedaudit.federations.load import load_federation
 from fedaudit.federations.record_keys import record_keys
 from fedaudit.privacy.records.record_use import drawn_budgets
 from fedaudit.spec.experiment import ExperimentSpec
-from fedaudit.spec.parse import parse_spec
+from fedaudit.spec.parse import parse_admitted
 from fedaudit.training.base.record_sources import (
     record_use_of,
     training_records,
@@ -32,7 +32,7 @@ Record = tuple[Any, ...]
 
 
 def a_spec(seed: int, *, distribution: str = "bounded-pareto", **table: Any) -> ExperimentSpec:
-    return parse_spec(
+    return parse_admitted(
         records_spec(
             seed=seed,
             federation={**TABLE, "validation_fraction": 1 / 3, "validation_unit": "record"} | table,

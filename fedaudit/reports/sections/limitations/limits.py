@@ -15,6 +15,7 @@ from fedaudit.reports.sections.limitations.epsilon_limits import (
 from fedaudit.reports.sections.limitations.floating_point import floating_point_limits
 from fedaudit.reports.sections.limitations.noised_limits import noised_limits
 from fedaudit.reports.sections.method_section import method_limits
+from fedaudit.spec.experiment import ExperimentSpec
 from fedaudit.spec.training import StoppedBy
 
 _UNSIGNED = (
@@ -24,6 +25,10 @@ _UNSIGNED = (
 _APART = (
     "Budgets of this service are kept for each project apart: what another project spends on the "
     "same data is in none of this one's figures."
+)
+_FOUND_CLASSES = (
+    "Which classes there are was found in the data and is taken as known: a record of a class that "
+    "no other one has would change the size of the model, which no figure covers."
 )
 _SIGNED = (
     "The signature shows that whoever held the key stated this, and that nothing was changed "
@@ -89,7 +94,12 @@ def _limit_data(material: ReportMaterial) -> list[str]:
         "The numbers of clients and rows and a hash of the data are disclosed without noise: "
         "anyone who guesses the whole data set can confirm the guess.",
         *material.spec.federation.traits.data_limits,
+        *([_FOUND_CLASSES] if _finds_classes(material.spec) else []),
     ]
+
+
+def _finds_classes(spec: ExperimentSpec) -> bool:
+    return spec.classifies and spec.federation.traits.finds_classes
 
 
 def _limit_held_out(material: ReportMaterial) -> list[str]:
