@@ -69,8 +69,8 @@ def check_law(replayed: Replayed, findings: Findings) -> None:
     whole = np.concatenate([one.reshape(-1, charged.n) for one in (*many, *dict(played).values())])
     _test(findings, gaussian_law(whole) if sizes is None else laplace_law(whole, sizes))
     _test(findings, dependence_law(_in_place(played, sizes)))
-    if many:
-        _test(findings, dependence_law(as_normal(np.concatenate(many), sizes)))
+    for series in many:
+        _test(findings, dependence_law(as_normal(series, sizes)))
     if counts:
         of_count = np.concatenate(counts)[:, None]
         _test(findings, gaussian_law(of_count), ", of the count")
@@ -78,7 +78,8 @@ def check_law(replayed: Replayed, findings: Findings) -> None:
 
 
 def _many_more(replayed: Replayed) -> tuple[list[Floats], list[Floats]]:
-    """The noise of blocks of rounds, [rounds, vectors, n] each, and that of their counts."""
+    """The noise of all rounds of the run, and of rounds beyond, [rounds, vectors, n] each, and that
+    of their counts."""
     clients = None
     if replayed.role == "local-steps":
         return [], []  # drawn step by step, where it is heard
@@ -86,22 +87,23 @@ def _many_more(replayed: Replayed) -> tuple[list[Floats], list[Floats]]:
         clients = np.unique(np.append(replayed.charged_clients(1), replayed.pair.client))
     vectors = replayed.spec.training.hypotheses if clients is None else len(clients)
     probes = min(_MOST_ROUNDS, _PROBED_NUMBERS // (replayed.charged.n * vectors))
-    found = [
-        draw(replayed, rounds, clients) for rounds in _blocks(probes, replayed.spec.training.rounds)
-    ]
-    return [noise for noise, _ in found], [counts for _, counts in found if counts is not None]
+    own = min(replayed.spec.training.rounds, probes)
+    noise, counts = [], []
+    for first, last in ((1, own + 1), (_BEYOND, _BEYOND + probes - own)):
+        rounds = np.arange(first, last)
+        blocks = [
+            draw(replayed, rounds[begin : begin + _BLOCK], clients)
+            for begin in range(0, len(rounds), _BLOCK)
+        ]
+        if blocks:
+            noise.append(np.concatenate([one for one, _ in blocks]))
+        counts += [one for _, one in blocks if one is not None]
+    return noise, counts
 
 
 def _test(findings: Findings, law: Tests, suffix: str = "") -> None:
     for name, pvalue in law:
         findings.test("noise", name + suffix, pvalue)
-
-
-def _blocks(probes: int, rounds: int) -> list[NDArray[np.int64]]:
-    """The rounds of a run, or as many as there are probes, and for the rest rounds beyond."""
-    own = min(rounds, probes)
-    numbers = np.concatenate([np.arange(1, own + 1), np.arange(_BEYOND, _BEYOND + probes - own)])
-    return [numbers[first : first + _BLOCK] for first in range(0, probes, _BLOCK)]
 
 
 def _played(replayed: Replayed) -> Iterator[tuple[tuple[int, int], Floats]]:
