@@ -29,8 +29,8 @@ _SEEDS = 512
 _DRAWN = 1 << 20
 _WORDS, _WORDS_OF = 1 << 11, 1 << 20
 """Of so many counters, in a round that no run reaches."""
-_SHORT_BLOCKS, _SHORT_DRAWS = 1 << 15, 1 << 11
-"""With b bits of entropy 2^(b/2) draws or so have two alike: the former find 28, the latter 20."""
+_SHORT_BLOCKS, _SHORT_DRAWS = 1 << 14, 1 << 10
+"""With b bits of entropy 2^(b/2 + 1) draws have two alike: the former find 26, the latter 18."""
 
 
 def check_never_twice(replayed: Replayed, findings: Findings) -> None:

@@ -78,7 +78,9 @@ def replay_cell(cell: Cell, *, rounds: int = DEFAULT_ROUNDS) -> ReplayReport:
     _note_silent(quiet)
     short = Replayed(pair=pair, base=quiet, neighbour=quiet, held_out=quiet)
     check_contributions(short, findings)
-    _check_noise(short, findings)
+    # Beside short sums, another divisor looks like other noise.
+    if not findings.found("release", "divisor of sums"):
+        _check_noise(short, findings)
     unprotected = check_release(replayed, findings)
     check_accounting(replayed, findings)
     return ReplayReport(

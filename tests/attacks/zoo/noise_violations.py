@@ -138,6 +138,17 @@ def halve_it_later(patch: pytest.MonkeyPatch) -> None:
     _server_noise(patch, lambda of, rounds: of(rounds) * _by_round(np.where(rounds > 20, 0.5, 1)))
 
 
+@violation(lambda: central(training__rounds=40), stage="noise", check="size over rounds")
+def stop_noise_later(patch: pytest.MonkeyPatch) -> None:
+    """From round 30 on there is no noise, and 20 rounds are played."""
+
+    def change(of: Any, rounds: Rounds) -> Numbers:
+        found: Numbers = of(rounds) * _by_round((rounds < 30) | (rounds > 40))
+        return found
+
+    _server_noise(patch, change)
+
+
 @violation(local, stage="noise", check="normal numbers")
 def spare_a_client(patch: pytest.MonkeyPatch) -> None:
     """One client has a tenth of the noise."""

@@ -1,6 +1,8 @@
 """What goes wrong beside the noise: who is drawn, what is weighed, remembered and accounted for."""
 
+from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -11,6 +13,7 @@ from torch import Tensor
 
 from fedaudit.ledger.entries import Outcome
 from fedaudit.networks.record_gradients_small_dense import SmallDenseClippedGradients
+from fedaudit.privacy.accounting import epsilon_tables
 from fedaudit.privacy.accounting.accountants import rdp
 from fedaudit.privacy.accounting.privacy_events import PoissonSampled
 from fedaudit.privacy.noise import laplace
@@ -236,26 +239,26 @@ def adapt_to_bare_gradients(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Adam, "step", step)
 
 
-@violation(coins, stage="accounting", check="epsilon")
-def lose_a_term(patch: pytest.MonkeyPatch) -> None:
-    """The accountant keeps half of a sampled round's divergence."""
+def _sampled_curves(
+    patch: pytest.MonkeyPatch, change: Callable[[Any, PoissonSampled], Any]
+) -> None:
     real = rdp.event_curve
 
-    def curve(event: Any, *given: Any) -> Any:
-        found = real(event, *given)
-        return found / 2 if isinstance(event, PoissonSampled) else found
+    def curve(event: Any, orders: Any, adjacency: Any) -> Any:
+        of = partial(real, orders=orders, adjacency=adjacency)
+        return change(of, event) if isinstance(event, PoissonSampled) else of(event)
 
-    patch.setattr(rdp, "event_curve", curve)
+    for module in (rdp, epsilon_tables):
+        patch.setattr(module, "event_curve", curve)
+
+
+@violation(coins, stage="accounting", check="epsilon by another computation")
+def lose_a_term(patch: pytest.MonkeyPatch) -> None:
+    """The accountant loses half of a sampled round's divergence."""
+    _sampled_curves(patch, lambda of, event: of(event) / 2)
 
 
 @violation(coins, stage="accounting", check="epsilon by another computation")
 def account_for_less_often(patch: pytest.MonkeyPatch) -> None:
     """The accountant takes nine tenths of the rate."""
-    real = rdp.event_curve
-
-    def curve(event: Any, *given: Any) -> Any:
-        if isinstance(event, PoissonSampled):
-            event = replace(event, rate=0.9 * event.rate)
-        return real(event, *given)
-
-    patch.setattr(rdp, "event_curve", curve)
+    _sampled_curves(patch, lambda of, event: of(replace(event, rate=0.9 * event.rate)))
