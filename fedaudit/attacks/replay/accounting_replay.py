@@ -233,7 +233,7 @@ def _check_local(replayed: Replayed, privacy: GaussianLocal, findings: Findings)
                     else 0.0
                 )
                 if privacy.accountant == "rdp" and count:
-                    # Sums of clients that are replaced lie two clips apart.
+                    # Sums of clients that are replaced differ by two clips.
                     again = sampled_epsilon(
                         1.0,
                         noise_multiplier=float(privacy.noise_multiplier) / 2,

@@ -62,9 +62,9 @@ def least_delta_of_coins(
 def least_delta_of_samples(
     epsilon: float, *, rate: float, rounds: int, noise_multiplier: float
 ) -> float:
-    """Of rounds that a unit enters by a coin of its own, against its absence.
+    """Of rounds that a unit enters by its own coin, against its absence.
 
-    The attacker looks at every round by itself: which of many intervals it falls into, and the
+    The attacker sees every round by itself: which of many intervals it falls into, and the
     logarithms of their chances' ratios, rounded down to a grid, added up over rounds by a Fourier
     transform. A ratio is at least 1 - rate, so nothing wraps around the grid's end from below.
     """
@@ -77,7 +77,7 @@ def least_delta_of_samples(
     losses = np.maximum(np.log(chance[some]) - np.log(without[some]), least)
     step = (2 * (abs(epsilon) - rounds * least) + 1) / _GRID
     places = np.minimum(np.floor((losses - least) / step), _GRID - 1).astype(np.int64)
-    # What would lie beyond the end wraps to smaller ratios, which refute less.
+    # What is beyond the end wraps to smaller ratios, which refute less.
     one = np.bincount(places, weights=chance[some], minlength=_GRID)
     summed = np.fft.irfft(np.fft.rfft(one) ** rounds, _GRID)
     sums = rounds * least + step * np.arange(_GRID)

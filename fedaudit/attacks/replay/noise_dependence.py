@@ -10,7 +10,7 @@ bound for independent standard normal numbers, however few they are:
 - Squared norms of sums over m rounds, over m, have the chi-square law.
 - The cosine of two vectors in R^n is that of a uniform direction: (1 + cosine) / 2 has the law
   Beta((n - 1) / 2, (n - 1) / 2).
-- Singular values of a matrix [rows, columns] lie farther than t beyond sqrt(rows) -+ sqrt(columns)
+- Singular values of a matrix [rows, columns] are farther than t beyond sqrt(rows) -+ sqrt(columns)
   with a chance of at most exp(-t^2 / 2) each (Davidson and Szarek 2001, theorem II.13).
 """
 
@@ -151,7 +151,7 @@ def _chi_square(values: Floats, freedom: Floats) -> Floats:
 
 
 def _cosines(vectors: Floats) -> float:
-    """The p-value of the two vectors that lie most nearly along one line."""
+    """The p-value of the two vectors whose cosine is the largest."""
     norms = np.sqrt(np.square(vectors).sum(1, keepdims=True))
     unit = vectors[norms[:, 0] > 0] / norms[norms[:, 0] > 0]
     upper = np.triu_indices(len(unit), 1)

@@ -107,7 +107,7 @@ class PassedThrough:
     sends something else there, which nobody may notice."""
     draws: Draws | None = None
     source: Source | None = None
-    """What noise was drawn from: by a mechanism of its own, or step by step."""
+    """What noise was drawn from: by the mechanism itself, or step by step."""
     protection: ClientProtection | TrustedServer | None = None
     """The one that was looked at, to draw from again."""
 

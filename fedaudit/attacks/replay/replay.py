@@ -78,7 +78,7 @@ def replay_cell(cell: Cell, *, rounds: int = DEFAULT_ROUNDS) -> ReplayReport:
     _note_silent(quiet)
     short = Replayed(pair=pair, base=quiet, neighbour=quiet, held_out=quiet)
     check_contributions(short, findings)
-    # Beside short sums, another divisor looks like other noise.
+    # Beside short sums, another divisor cannot be distinguished from other noise.
     if not findings.found("release", "divisor of sums"):
         _check_noise(short, findings)
     unprotected = check_release(replayed, findings)

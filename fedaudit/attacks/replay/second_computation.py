@@ -38,7 +38,7 @@ def expect_epsilon(findings: Findings, epsilon: float, least: float, *, round_: 
 
 
 def sampled_epsilon(rate: float, *, noise_multiplier: float, rounds: int, delta: float) -> float:
-    """Of rounds that a unit enters by a coin of its own, one clip from its absence."""
+    """Of rounds that a unit enters by its own coin, one clip from its absence."""
     return _least_epsilon(
         lambda order: rounds * _log_moment(rate, noise_multiplier, order) / (order - 1), delta
     )

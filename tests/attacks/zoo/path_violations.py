@@ -37,7 +37,7 @@ def draw_one_always(patch: pytest.MonkeyPatch) -> None:
     def sample(source: Any, purpose: Purpose, rounds: Any, clients: Any, size: int) -> Any:
         found = real(source, purpose, rounds, clients, size)
         if purpose is Purpose.COHORT:
-            found[..., 0] = clients[:, 0]  # the smallest number, so nobody is drawn twice
+            found[..., 0] = clients[:, 0]  # the smallest number, so no client is drawn twice
         return found
 
     patch.setattr(cohort, "_sample", sample)
