@@ -134,7 +134,8 @@ def check_words(source: Source, findings: Findings) -> None:
     words = source.wide_words(
         purpose=Purpose.GAUSSIAN, round_=_WORDS_OF, counters=np.arange(_WORDS), count=2
     ).ravel()
-    bits = 2.0 * np.unpackbits(np.ascontiguousarray(words).view(np.uint8)).reshape(-1, 64) - 1
+    coins = np.unpackbits(np.ascontiguousarray(words).view(np.uint8)).reshape(-1, 64)
+    bits: Floats = 2 * coins.astype(np.float64) - 1
     with_one = np.concatenate([bits, np.ones((len(bits), 1))], axis=1)
     findings.test("noise", "bits of random words", pairs(with_one))
     findings.test("noise", "random words in turn", lags(bits))
