@@ -5,6 +5,7 @@ a new seed, once in a million draws of that seed.
 """
 
 import itertools
+import os
 import struct
 from contextlib import nullcontext
 from typing import cast
@@ -282,16 +283,40 @@ def test_every_permutation_is_equally_likely() -> None:
     assert stats.chisquare(found).pvalue > FALSE_ALARM
 
 
-def test_entropy_is_never_the_same_twice() -> None:
+@pytest.mark.parametrize("kind", ["words", "wide_words"])
+def test_words_are_all_bits_of_the_operating_system_and_no_others(
+    kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A generator between the two, or a bit that is used twice, changes what comes out."""
+    stream, given = np.random.default_rng(5).bytes(1 << 12), bytearray()
+
+    def urandom(size: int) -> bytes:
+        begin = len(given)
+        given.extend(stream[begin : begin + size])
+        return stream[begin : begin + size]
+
+    monkeypatch.setattr(os, "urandom", urandom)
     source = EntropySource(np.zeros((2, 1), dtype=np.uint64))
-    words = [
-        source.words(purpose=Purpose.MAGNITUDE, round_=1, counters=np.arange(3), count=4)
-        for _ in range(100)
+    found = [
+        getattr(source, kind)(
+            purpose=Purpose.GAUSSIAN, round_=round_, counters=np.arange(3), count=count
+        )
+        for round_, count in ((1, 4), (1, 4), (2, 7))
     ]
-    assert words[0].shape == (2, 3, 4)
-    # Blocks of 128 bits: a repetition by chance has a probability below 1e-30.
-    blocks = np.concatenate(words).reshape(-1, 4)
-    assert len(np.unique(blocks, axis=0)) == 600
+    assert found[0].shape == (2, 3, 4)
+    assert b"".join(words.tobytes() for words in found) == bytes(given)
+
+
+@pytest.mark.parametrize("kind", ["words", "wide_words"])
+def test_secret_words_have_more_than_25_bits_of_entropy(kind: str) -> None:
+    """Blocks of 128 bits, drawn one by one: two of 2^15 are alike by chance in one test of 2^99;
+    of 16 bits of entropy the first few hundred have two."""
+    draw, count = getattr(EntropySource(), kind), 4 if kind == "words" else 2
+    blocks = [
+        draw(purpose=Purpose.GAUSSIAN, round_=1, counters=0, count=count).tobytes()
+        for _ in range(1 << 15)
+    ]
+    assert len(set(blocks)) == len(blocks)
 
 
 def test_entropy_is_uniform() -> None:

@@ -5,10 +5,15 @@ from typing import assert_never
 
 import numpy as np
 
-from fedaudit.attacks.replay.least_delta import least_delta, least_delta_of_coins
+from fedaudit.attacks.replay.least_delta import (
+    least_delta,
+    least_delta_of_coins,
+    least_delta_of_samples,
+)
 from fedaudit.attacks.replay.record_accounting import check_record_epsilons
 from fedaudit.attacks.replay.replay_finding import Findings
 from fedaudit.attacks.replay.replayed import Replayed
+from fedaudit.attacks.replay.second_computation import expect_epsilon, sampled_epsilon
 from fedaudit.ledger.entries import Outcome
 from fedaudit.privacy.accounting.accountants.base import Accountant
 from fedaudit.privacy.accounting.accountants.pld import PldAccountant
@@ -171,23 +176,34 @@ def _check_central(replayed: Replayed, privacy: GaussianCentral, findings: Findi
         case _:
             assert_never(cohort)
     _check_event(replayed, findings, event, adjacency)
+    multiplier = float(privacy.noise_multiplier)
     for entry in replayed.base.entries:
         if entry.epsilons is None or entry.round not in {1, replayed.base.rounds}:
             continue
-        epsilon = float(entry.epsilons[0])
+        epsilon, count, least = float(entry.epsilons[0]), entry.round, 0.0
+        match cohort:
+            case FixedCohort():
+                delta = least_delta_of_coins(
+                    epsilon, rate=rate, rounds=count, noise_multiplier=multiplier, replaces=True
+                )
+            case PoissonCohort():
+                delta = least_delta_of_samples(
+                    epsilon, rate=rate, rounds=count, noise_multiplier=multiplier
+                )
+                if privacy.accountant == "rdp":
+                    least = sampled_epsilon(
+                        rate, noise_multiplier=multiplier, rounds=count, delta=privacy.delta
+                    )
+            case _:
+                assert_never(cohort)
+        expect_epsilon(findings, epsilon, least, round_=count)
         _check_epsilon(
             replayed,
             findings,
-            entry.round,
+            count,
             epsilon,
-            least=_epsilon(privacy, event, entry.round, adjacency),
-            delta=least_delta_of_coins(
-                epsilon,
-                rate=rate,
-                rounds=entry.round,
-                noise_multiplier=float(privacy.noise_multiplier),
-                replaces=adjacency == "replace-one",
-            ),
+            least=_epsilon(privacy, event, count, adjacency),
+            delta=delta,
         )
 
 
@@ -216,6 +232,15 @@ def _check_local(replayed: Replayed, privacy: GaussianLocal, findings: Findings)
                     if count
                     else 0.0
                 )
+                if privacy.accountant == "rdp" and count:
+                    # Sums of clients that are replaced differ by two clips.
+                    again = sampled_epsilon(
+                        1.0,
+                        noise_multiplier=float(privacy.noise_multiplier) / 2,
+                        rounds=count,
+                        delta=privacy.delta,
+                    )
+                    expect_epsilon(findings, float(epsilon), again, round_=entry.round)
                 known[count] = _epsilon(privacy, event, count, "replace-one"), delta
             least, delta = known[count]
             _check_epsilon(

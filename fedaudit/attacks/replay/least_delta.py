@@ -9,11 +9,12 @@ whatever accountant gave it.
 import math
 
 import numpy as np
-from scipy import stats
+from scipy import special, stats
 
 from fedaudit.attacks.replay.passed_through import Floats
 
 _CELLS = 1500
+_FINE_CELLS, _GRID = 10_000, 1 << 18
 _NEGLIGIBLE = 1e-14
 
 
@@ -58,6 +59,31 @@ def least_delta_of_coins(
     )
 
 
+def least_delta_of_samples(
+    epsilon: float, *, rate: float, rounds: int, noise_multiplier: float
+) -> float:
+    """Of rounds that a unit enters by its own coin, against its absence.
+
+    The attacker sees every round by itself: which of many intervals it falls into, and the
+    logarithms of their chances' ratios, rounded down to a grid, added up over rounds by a Fourier
+    transform. A ratio is at least 1 - rate, so nothing wraps around the grid's end from below.
+    """
+    reach = 12 * noise_multiplier
+    edges = np.concatenate([[-np.inf], np.linspace(-reach, reach + 1, _FINE_CELLS), [np.inf]])
+    without = _cells(edges, np.zeros(1), np.ones(1), noise_multiplier)
+    chance = (1 - rate) * without + rate * _cells(edges, np.ones(1), np.ones(1), noise_multiplier)
+    some = (chance > 0) & (without > 0)
+    least = math.log1p(-rate) if rate < 1 else -reach / noise_multiplier**2
+    losses = np.maximum(np.log(chance[some]) - np.log(without[some]), least)
+    step = (2 * (abs(epsilon) - rounds * least) + 1) / _GRID
+    places = np.minimum(np.floor((losses - least) / step), _GRID - 1).astype(np.int64)
+    # What is beyond the end wraps to smaller ratios, which refute less.
+    one = np.bincount(places, weights=chance[some], minlength=_GRID)
+    summed = np.fft.irfft(np.fft.rfft(one) ** rounds, _GRID)
+    sums = rounds * least + step * np.arange(_GRID)
+    return float((summed * np.maximum(-np.expm1(epsilon - np.maximum(sums, epsilon)), 0.0)).sum())
+
+
 def least_delta_of_two_stages(
     epsilon: float,
     *,
@@ -89,5 +115,8 @@ def _cells(edges: Floats, means: Floats, weights: Floats, deviation: float) -> F
     """The chance of each interval under a mixture of normal numbers."""
     found = np.zeros(len(edges) - 1)
     for mean, weight in zip(means.tolist(), weights.tolist(), strict=True):
-        found += weight * np.diff(stats.norm.cdf(edges, mean, deviation))
+        away = (edges - mean) / deviation
+        below, above = special.ndtr(away), special.ndtr(-away)
+        # The smaller tails keep their digits: beside a factor of exp(epsilon) they count.
+        found += weight * np.where(away[:-1] > 0, above[:-1] - above[1:], below[1:] - below[:-1])
     return found

@@ -29,6 +29,8 @@ from fedaudit.training.stacked.round_method import build_draws
 
 _LOUD = 1000.0
 """How many times the largest target of the data a loud unit's target is."""
+_QUIET = 1e-3
+"""Steps, and features and targets of records, of a run whose updates do not reach their clip."""
 _LOUD_FEATURES = 100.0
 """Features of a loud unit, where slopes grow with these alone."""
 
@@ -43,6 +45,8 @@ class NeighbourPair:
     neighbour: Cell
     held_out: Cell
     """The base, but for a unit that is held out for validation."""
+    quiet: Cell
+    """The spec's own data, with updates that do not reach their clip."""
     client: int
     record: int | None
     """The record that differs, among those that train; None where all of the client does."""
@@ -83,6 +87,7 @@ def neighbour_pair(cell: Cell, ledger_context: LedgerContext, *, rounds: int) ->
         held_out=replace(
             base, federation=_loud(base.federation, _validated(cell), (1.0, 1.0), sign=-1)
         ),
+        quiet=_quiet(cell),
         client=client,
         record=record,
         difference=difference,
@@ -93,6 +98,22 @@ def neighbour_pair(cell: Cell, ledger_context: LedgerContext, *, rounds: int) ->
 def with_keys(federation: Federation) -> Federation:
     """The federation with the keys of its records fixed, so that other values keep their coins."""
     return replace(federation, record_keys=record_keys(federation))
+
+
+def _quiet(cell: Cell) -> Cell:
+    """The cell with short updates, or gradients of records: noise may not follow how long they
+    are."""
+    federation = cell.federation
+    if mechanism_of(cell.spec).facts.applied_by != "local-steps":
+        local = cell.spec.training.local
+        local = local.model_copy(update={"step_size": _QUIET * local.step_size})
+        training = cell.spec.training.model_copy(update={"local": local})
+        return replace(cell, spec=cell.spec.model_copy(update={"training": training}))
+    if not isinstance(federation.features, ClientRows):
+        federation = replace(federation, features=_QUIET * federation.features)
+    if not federation.classes:
+        federation = replace(federation, target=_QUIET * federation.target)
+    return replace(cell, federation=federation)
 
 
 def _participations(cell: Cell, rounds: int) -> NDArray[np.int64]:

@@ -33,8 +33,6 @@ def gaussian_law(noise: Floats) -> Tests:
     total = float(np.square(flat).sum())
     yield "their size", _two_sided(stats.chi2(flat.size), total)
     yield "their mean", _normal(float(flat.sum()) / math.sqrt(flat.size))
-    if len(noise) > _FEW:
-        yield "vectors in turn", correlation(noise[:-1].ravel(), noise[1:].ravel())
     if noise.shape[1] > 1:
         yield "numbers in turn", correlation(noise[:, :-1].ravel(), noise[:, 1:].ravel())
 

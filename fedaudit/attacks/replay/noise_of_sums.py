@@ -7,8 +7,8 @@ from typing import assert_never
 import numpy as np
 
 from fedaudit.attacks.replay.bounded_contributions import wide
-from fedaudit.attacks.replay.noise_law import gaussian_law
 from fedaudit.attacks.replay.passed_through import Floats, SumPassed
+from fedaudit.attacks.replay.probed_noise import drawn_noise
 from fedaudit.attacks.replay.replay_finding import Findings
 from fedaudit.attacks.replay.replayed import Replayed
 from fedaudit.privacy.records.record_plans import RecordPlan
@@ -16,15 +16,10 @@ from fedaudit.spec.privacy import GaussianCentral
 from fedaudit.spec.training import FixedCohort, PoissonCohort
 from fedaudit.training.base.record_sources import training_records
 from fedaudit.training.base.splits import split_cells
-from fedaudit.training.mechanisms.base import TrustedServer
-from fedaudit.training.stacked.round_method import build_draws
 
 _FLOAT32 = 2.0**-23
 _GRID = 2.0**-11
 _CLOSE = 1e-6
-_PROBED_NUMBERS = 1 << 17
-_MOST_PROBES = 4000
-_PROBED_FROM = 1 << 20
 
 
 @dataclass(frozen=True, eq=False)
@@ -57,7 +52,7 @@ def check_noise_of_server(replayed: Replayed, findings: Findings) -> None:
     added: list[_Added] = []
     for round_ in range(1, replayed.base.rounds + 1):
         own = replayed.base.passed.sums[round_]
-        drawn = _drawn(replayed, round_)
+        drawn = drawn_noise(replayed, round_)
         if own.released is None or own.sums is None or own.theta is None or own.noise is None:
             findings.add(
                 "noise",
@@ -86,7 +81,6 @@ def check_noise_of_server(replayed: Replayed, findings: Findings) -> None:
         if privacy.adaptive_clip is not None:
             _check_count(replayed, findings, round_, own)
     _check_added(added, findings)
-    _probe_server(replayed, findings)
 
 
 def _check_added(rounds: list[_Added], findings: Findings) -> None:
@@ -177,35 +171,6 @@ def _check_count(replayed: Replayed, findings: Findings, round_: int, own: SumPa
     )
 
 
-def _drawn(replayed: Replayed, round_: int) -> Floats:
-    found = replayed.base.passed.drawn_noise(round_)
-    return _draw(replayed, round_)[0] if found is None else found
-
-
-def _draw(replayed: Replayed, round_: int) -> tuple[Floats, Floats | None]:
-    """The noise of a round, [k, n], and of its count, [1]."""
-    passed = replayed.base.passed
-    assert isinstance(passed.protection, TrustedServer)
-    draws = passed.draws or build_draws([replayed.base.cell])
-    found = passed.protection.draw(draws, np.array([round_]))
-    return found.sums[0], found.counts
-
-
-def _probe_server(replayed: Replayed, findings: Findings) -> None:
-    numbers = replayed.charged.n * replayed.spec.training.hypotheses
-    probes = min(_MOST_PROBES, _PROBED_NUMBERS // numbers)
-    rounds = [*range(1, replayed.base.rounds + 1)]
-    rounds += range(_PROBED_FROM, _PROBED_FROM + probes)
-    found = [_draw(replayed, round_) for round_ in rounds]
-    sums = np.stack([one for one, _ in found])
-    for name, pvalue in gaussian_law(sums.reshape(-1, sums.shape[-1])):
-        findings.test("noise", name, pvalue)
-    counts = [one for _, one in found if one is not None]
-    if counts:
-        for name, pvalue in gaussian_law(np.stack(counts)):
-            findings.test("noise", f"{name}, of the count", pvalue)
-
-
 def check_noise_of_steps(replayed: Replayed, findings: Findings) -> None:
     """Every step of every client has noise of its own, at the scale charged."""
     records = replayed.base.ledger_context.plan
@@ -214,7 +179,6 @@ def check_noise_of_steps(replayed: Replayed, findings: Findings) -> None:
     plan, clip = records.records.use.plan, replayed.charged.clip
     multipliers = _multipliers(replayed, plan)
     assert clip is not None
-    heard = []
     for round_ in range(1, replayed.base.rounds + 1):
         for part in replayed.base.passed.steps[round_]:
             scale = np.array([multipliers[silo] for silo in part.silos.tolist()])[:, None] * clip
@@ -226,7 +190,6 @@ def check_noise_of_steps(replayed: Replayed, findings: Findings) -> None:
                 allowed=f"{len(part.sums)} draws for {len(part.sums)} steps",
                 measured=f"{len(part.unit_noise)} draws",
             )
-            heard += part.unit_noise
             for total, gradient, unit in zip(
                 part.sums, part.gradients, part.unit_noise, strict=False
             ):
@@ -245,9 +208,6 @@ def check_noise_of_steps(replayed: Replayed, findings: Findings) -> None:
                     allowed=f"what was drawn, times {float(scale[away.argmax(), 0]):.6g}",
                     measured=f"what was drawn, times {_ratio(added, unit):.6g}",
                 )
-    if heard:
-        for name, pvalue in gaussian_law(np.concatenate(heard)):
-            findings.test("noise", name, pvalue)
 
 
 def _multipliers(replayed: Replayed, plan: RecordPlan) -> dict[int, float]:

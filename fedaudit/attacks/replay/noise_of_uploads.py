@@ -2,23 +2,15 @@
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 
 from fedaudit.attacks.replay.bounded_contributions import upload_slack, wide
-from fedaudit.attacks.replay.noise_law import gaussian_law, laplace_law
 from fedaudit.attacks.replay.passed_through import Floats, UploadsPassed
+from fedaudit.attacks.replay.probed_noise import drawn_noise
 from fedaudit.attacks.replay.replay_finding import Findings
 from fedaudit.attacks.replay.replayed import Replayed
 from fedaudit.ledger.entries import Outcome
 from fedaudit.privacy.noise.laplace import layer_slices
-from fedaudit.training.base.cohort import Draws
-from fedaudit.training.mechanisms.base import ClientProtection
-from fedaudit.training.stacked.round_method import build_draws
 
-_PROBED_NUMBERS = 1 << 17
-_MOST_PROBES = 4000
-_PROBED_FROM = 1 << 20
-"""Probes are drawn for rounds that no run reaches."""
 _CLOSE = 1e-6
 
 
@@ -30,7 +22,7 @@ def check_noise_of_uploads(replayed: Replayed, findings: Findings) -> None:
         radii = _charged_radii(replayed, round_)
         whose = replayed.clients_of_uploads(round_)
         for clients, part in zip(whose, replayed.base.passed.uploads[round_], strict=True):
-            drawn = _drawn(replayed, round_, clients)
+            drawn = drawn_noise(replayed, round_, clients)
             if part.noise is not None:
                 findings.expect(
                     "noise",
@@ -43,42 +35,6 @@ def check_noise_of_uploads(replayed: Replayed, findings: Findings) -> None:
             own = np.array([radii[client] for client in clients.tolist()])
             _check_radii(replayed, findings, round_, part, own)
             _check_added(replayed, findings, round_, part=part, drawn=drawn, radii=own)
-
-
-def probed_uploads(replayed: Replayed, findings: Findings) -> None:
-    """Draws many more times for clients of the run, and tests the law of it all."""
-    charged = replayed.charged
-    if charged.noise_multiplier is None:
-        return
-    probes = min(_MOST_PROBES, _PROBED_NUMBERS // charged.n)
-    clients = np.unique(np.concatenate([replayed.charged_clients(1), [replayed.pair.client]]))
-    rounds = -(-probes // len(clients))
-    found = [_draw(replayed, _PROBED_FROM + round_, clients) for round_ in range(rounds)]
-    for round_ in range(1, replayed.base.rounds + 1):
-        drawn = replayed.base.passed.drawn_noise(round_)
-        found.append(_draw(replayed, round_, clients) if drawn is None else drawn)
-    noise = np.concatenate(found)
-    law = (
-        gaussian_law(noise) if charged.counts_epsilon else laplace_law(noise, charged.noised_sizes)
-    )
-    for name, pvalue in law:
-        findings.test("noise", name, pvalue)
-
-
-def _drawn(replayed: Replayed, round_: int, clients: NDArray[np.int64]) -> Floats:
-    """What was drawn ahead for the round, or else what is drawn for it now."""
-    found = replayed.base.passed.drawn_noise(round_)
-    return _draw(replayed, round_, clients) if found is None else found
-
-
-def _draw(replayed: Replayed, round_: int, clients: NDArray[np.int64]) -> Floats:
-    passed = replayed.base.passed
-    assert isinstance(passed.protection, ClientProtection)
-    draws: Draws = passed.draws or build_draws([replayed.base.cell])
-    found = passed.protection.draw(draws, np.array([round_]), clients[None])
-    assert found is not None
-    noise: Floats = found[0]
-    return noise
 
 
 def _charged_radii(replayed: Replayed, round_: int) -> dict[int, Floats]:

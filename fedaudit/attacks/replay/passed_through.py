@@ -7,6 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
 
+from fedaudit.randomness import Source
 from fedaudit.training.base.cohort import Draws
 from fedaudit.training.mechanisms.base import ClientProtection, TrustedServer
 
@@ -105,7 +106,8 @@ class PassedThrough:
     """[clients], by round: uploads for which the ledger charges nobody. A run that follows this one
     sends something else there, which nobody may notice."""
     draws: Draws | None = None
-    """The source that noise was drawn from."""
+    source: Source | None = None
+    """What noise was drawn from: by the mechanism itself, or step by step."""
     protection: ClientProtection | TrustedServer | None = None
     """The one that was looked at, to draw from again."""
 

@@ -7,6 +7,7 @@ from fedaudit.attacks.replay.least_delta import least_delta_of_two_stages
 from fedaudit.attacks.replay.passed_through import Floats
 from fedaudit.attacks.replay.replay_finding import Findings
 from fedaudit.attacks.replay.replayed import Replayed
+from fedaudit.attacks.replay.second_computation import expect_epsilon, two_stage_epsilon
 from fedaudit.privacy.accounting.accountants.two_stage import TwoStageAccountant
 from fedaudit.privacy.accounting.privacy_events import Observer, TwoStage
 from fedaudit.privacy.records.record_use import client_rate
@@ -62,6 +63,15 @@ def check_record_epsilons(
                     allowed=least.epsilon(privacy.delta),
                     measured=epsilon,
                 )
+                again = two_stage_epsilon(
+                    coin,
+                    rate,
+                    steps=event.steps,
+                    noise_multiplier=multiplier,
+                    rounds=count,
+                    delta=privacy.delta,
+                )
+                expect_epsilon(findings, epsilon, again, round_=None)
                 delta = least_delta_of_two_stages(
                     epsilon,
                     client_rate=coin,

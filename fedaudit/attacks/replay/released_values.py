@@ -24,12 +24,25 @@ def check_release(replayed: Replayed, findings: Findings) -> tuple[str, ...]:
         _check_server(replayed, findings)
     if replayed.role == "local-steps":
         _check_normaliser(replayed, findings)
+    _check_kept(replayed.base, findings)
     chooses = replayed.spec.training.reports_choices and replayed.spec.training.hypotheses > 1
     if replayed.role == "clients" and chooses:
         known.append(_CHOICE)
     _check_transcript(replayed, findings, chooses=bool(known))
     known += _check_held_out(replayed, findings)
     return tuple(known)
+
+
+def _check_kept(base: WatchedRun, findings: Findings) -> None:
+    """What a result holds are the hypotheses of the round that it names."""
+    findings.expect(
+        "release",
+        "kept hypotheses",
+        holds=np.array_equal(base.kept, base.hypotheses[base.best_round], equal_nan=True),
+        round_=base.best_round,
+        allowed="the hypotheses after the round that is named the best",
+        measured="other hypotheses",
+    )
 
 
 def _check_server(replayed: Replayed, findings: Findings) -> None:

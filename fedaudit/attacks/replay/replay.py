@@ -8,13 +8,15 @@ from fedaudit.attacks.replay.bounded_contributions import check_contributions
 from fedaudit.attacks.replay.loaded_neighbour import check_loading
 from fedaudit.attacks.replay.neighbour_pair import neighbour_pair
 from fedaudit.attacks.replay.new_noise import (
-    check_cells_apart,
     check_never_twice,
     check_secrecy,
+    check_seeds_apart,
+    check_words,
     simulated,
 )
 from fedaudit.attacks.replay.noise_of_sums import check_noise_of_server, check_noise_of_steps
-from fedaudit.attacks.replay.noise_of_uploads import check_noise_of_uploads, probed_uploads
+from fedaudit.attacks.replay.noise_of_uploads import check_noise_of_uploads
+from fedaudit.attacks.replay.probed_noise import check_law
 from fedaudit.attacks.replay.released_values import check_release
 from fedaudit.attacks.replay.replay_finding import DEFAULT_ROUNDS, Findings, ReplayReport
 from fedaudit.attacks.replay.replayed import Replayed
@@ -26,6 +28,10 @@ from fedaudit.runs.run import cell_ledger_context
 from fedaudit.runs.start_artifact import OpenArtifact, no_artifacts, with_start
 from fedaudit.spec.experiment import ExperimentSpec
 from fedaudit.training.base.cell import Cell, draws_in_secret
+from fedaudit.training.stacked.round_method import build_draws
+
+_QUIET_ROUNDS = 4
+"""Rounds that are played with short updates."""
 
 
 def replay(
@@ -69,14 +75,18 @@ def replay_cell(
     check_sampling(replayed, findings)
     check_contributions(replayed, findings)
     check_never_twice(replayed, findings)
-    check_cells_apart(pair.base, findings)
-    if replayed.role == "server":
-        check_noise_of_server(replayed, findings)
-    elif replayed.role == "local-steps":
-        check_noise_of_steps(replayed, findings)
-    else:
-        check_noise_of_uploads(replayed, findings)
-        probed_uploads(replayed, findings)
+    check_seeds_apart(replayed, findings)
+    check_words(build_draws([cell]).source(), findings)
+    _check_noise(replayed, findings)
+    if replayed.charged.noise_multiplier is not None or replayed.base.passed.steps:
+        check_law(replayed, findings)
+    quiet = play(pair.quiet, rounds=min(rounds, _QUIET_ROUNDS))
+    _note_silent(quiet)
+    short = Replayed(pair=pair, base=quiet, neighbour=quiet, held_out=quiet)
+    check_contributions(short, findings)
+    # Beside short sums, another divisor cannot be distinguished from other noise.
+    if not findings.found("release", "divisor of sums"):
+        _check_noise(short, findings)
     unprotected = check_release(replayed, findings)
     check_accounting(replayed, findings)
     return ReplayReport(
@@ -88,6 +98,15 @@ def replay_cell(
         unprotected=unprotected,
         tests=findings.tests,
     )
+
+
+def _check_noise(replayed: Replayed, findings: Findings) -> None:
+    if replayed.role == "server":
+        check_noise_of_server(replayed, findings)
+    elif replayed.role == "local-steps":
+        check_noise_of_steps(replayed, findings)
+    else:
+        check_noise_of_uploads(replayed, findings)
 
 
 def _without_noised_rounds(cell: Cell) -> Cell:

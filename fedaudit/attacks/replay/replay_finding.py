@@ -96,6 +96,10 @@ class Findings:
             measured=_words(measured),
         )
 
+    def found(self, stage: Stage, check: str) -> bool:
+        """Whether a check has a finding."""
+        return (stage, check) in self._found
+
     def expect(
         self,
         stage: Stage,

@@ -54,6 +54,10 @@ class WatchedRun:
     ledger_lines: Sequence[Mapping[str, Any]]
     releases: NDArray[np.int32]
     """What training has counted by itself: [subjects]."""
+    kept: NDArray[np.float32]
+    """[k, n]: the hypotheses that a result would hold now."""
+    best_round: int
+    """The round that it names for them; 0 is before the first."""
 
     @property
     def rounds(self) -> int:
@@ -94,6 +98,7 @@ def play(cell: Cell, *, rounds: int, follow: PassedThrough | None = None) -> Wat
             records += new
             sink.write(record_block(run, new, last=False))
             states.append(_state(cell, trainer))
+    result = trainer.result(0)
     return WatchedRun(
         cell=cell,
         passed=passed,
@@ -105,6 +110,8 @@ def play(cell: Cell, *, rounds: int, follow: PassedThrough | None = None) -> Wat
         published=_published(sink, len(records)),
         ledger_lines=list(sink.lines()),
         releases=trainer.releases(0),
+        kept=result.hypotheses,
+        best_round=result.best_round,
     )
 
 

@@ -68,6 +68,7 @@ class _Steps(RecordSteps):
         round_: int,
         state: OptimiserState | None = None,
     ) -> tuple[Tensor, OptimiserState]:
+        self.passed.source = source
         kept = self.passed.steps[self.passed.round]
         own = StepsPassed(
             silos=records.silos.copy(),

@@ -1,6 +1,5 @@
 """Violations that a replay does not find, so that nobody takes its silence for more than it is."""
 
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -9,8 +8,6 @@ from torch import Tensor
 
 from fedaudit.privacy.noise.laplace import Sanitiser
 from fedaudit.runs import publishing
-from fedaudit.training.mechanisms.base import ServerNoise
-from fedaudit.training.mechanisms.gaussian_central import GaussianServer
 from tests.attacks.zoo.cells import central, fixed
 from tests.attacks.zoo.violations import Sabotage
 
@@ -25,19 +22,6 @@ def missed(cell: Any) -> Any:
         return sabotage
 
     return keep
-
-
-@missed(lambda: central(training__rounds=40))
-def stop_noise_later(patch: pytest.MonkeyPatch) -> None:
-    """From round 30 on there is no noise, and 20 rounds are played."""
-    real = GaussianServer.draw
-
-    def draw(self: Any, draws: Any, rounds: Any) -> ServerNoise:
-        found = real(self, draws, rounds)
-        late = (np.asarray(rounds) >= 30) & (np.asarray(rounds) <= 40)
-        return replace(found, sums=np.where(late[..., None, None], 0.0, found.sums))
-
-    patch.setattr(GaussianServer, "draw", draw)
 
 
 @missed(fixed)

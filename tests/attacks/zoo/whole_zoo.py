@@ -2,6 +2,8 @@
 
 from tests.attacks.zoo import (
     accounting_violations,
+    noise_violations,
+    path_violations,
     record_violations,
     server_violations,
     upload_violations,
@@ -12,7 +14,14 @@ from tests.attacks.zoo.violations import ZOO
 __all__ = ["ZOO", "table"]
 
 # Importing them fills the zoo.
-_FILLED = upload_violations, server_violations, record_violations, accounting_violations
+_FILLED = (
+    upload_violations,
+    server_violations,
+    record_violations,
+    accounting_violations,
+    noise_violations,
+    path_violations,
+)
 
 
 def table() -> list[str]:

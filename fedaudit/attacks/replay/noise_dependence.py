@@ -1,0 +1,185 @@
+"""Whether noise depends on other noise: over rounds, hypotheses, clients and coordinates.
+
+Every vector may have the right law and their sums no noise at all: z and then -z, a difference of
+the noise of two rounds, a coordinate that is minus another. Every p-value here is exact or an upper
+bound for independent standard normal numbers, however few they are:
+
+- Products of two numbers that are symmetric and independent have independent signs, given their
+  sizes. Their sum S over the root V of the sum of their squares exceeds t with a chance of at most
+  2 exp(-t^2 / 2) (Hoeffding 1963). Sizes are tested likewise, by their normal scores.
+- Squared norms of sums over m rounds, over m, have the chi-square law.
+- The cosine of two vectors in R^n is that of a uniform direction: (1 + cosine) / 2 has the law
+  Beta((n - 1) / 2, (n - 1) / 2).
+- Singular values of a matrix [rows, columns] are farther than t beyond sqrt(rows) -+ sqrt(columns)
+  with a chance of at most exp(-t^2 / 2) each (Davidson and Szarek 2001, theorem II.13).
+"""
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import special
+
+from fedaudit.attacks.replay.noise_law import Tests
+from fedaudit.attacks.replay.passed_through import Floats
+from fedaudit.privacy.noise.laplace import layer_slices
+
+_COORDINATES = 256
+"""So many coordinates of a longer vector are looked at, half of them at each end."""
+_ALL_WINDOWS = 64
+"""Of more rounds, windows are those of a binary tree."""
+_WINDOW_ROUNDS = (16, 8, 4, 2)
+_MOST_COLUMNS = 512
+_MOST_PAIRED = 1 << 10
+
+
+def as_normal(noise: Floats, sizes: Sequence[int] | None) -> Floats:
+    """Laplace noise [..., n] of layers of these sizes as normal numbers, with the same directions;
+    without sizes the noise is normal already. Long vectors are cut to their two ends."""
+    if sizes is not None:
+        noise = noise.copy()
+        for part in layer_slices(sizes):
+            own = noise[..., part]
+            n, norms = own.shape[-1], np.sqrt(np.square(own).sum(-1, keepdims=True))
+            # Both tails keep their digits: the smaller one is inverted.
+            lower, upper = special.gammainc(n, norms), special.gammaincc(n, norms)
+            squares = np.where(
+                lower < 0.5, special.gammaincinv(n / 2, lower), special.gammainccinv(n / 2, upper)
+            )
+            own *= np.sqrt(2 * squares) / np.maximum(norms, 1e-300)
+    half = _COORDINATES // 2
+    if noise.shape[-1] > _COORDINATES:
+        noise = np.concatenate([noise[..., :half], noise[..., -half:]], axis=-1)
+    return noise
+
+
+def dependence_law(noise: Floats) -> Tests:
+    """Of normal numbers [rounds, units, n]: a unit is a hypothesis, a client or a silo, in the same
+    place in every round, and NaN where it had no noise."""
+    there = ~np.isnan(noise)
+    vectors = np.where(there, noise, 0.0).reshape(-1, noise.shape[-1])
+    for name, values in (("noise", vectors), ("sizes of noise", size_scores(vectors))):
+        yield f"{name} at any lag", lags(values)
+        yield f"{name}, pairs of coordinates", pairs(values)
+    yield from _over_windows(noise)
+    full = vectors[there.reshape(vectors.shape).all(-1)]
+    if 1 < len(full) <= _MOST_PAIRED and full.shape[1] > 1:
+        yield "two vectors of noise", _cosines(full)
+    yield "combinations of coordinates", _singular(full)
+    if there.all():
+        yield "combinations of rounds", _singular(_windowed(noise))
+
+
+def size_scores(values: Floats) -> Floats:
+    """Normal numbers that say how large normal numbers are; 0 stays 0."""
+    shares = np.clip(special.erf(np.abs(values) / math.sqrt(2)), 1e-16, 1 - 1e-16)
+    return np.where(values == 0, 0.0, special.ndtri(shares))
+
+
+def lags(values: Floats) -> float:
+    """The p-value of vectors [vectors, n] against those any number of places later."""
+    count = len(values)
+    if count < 2:
+        return 1.0
+    products, squares = (_correlated(part)[1:] for part in (values, np.square(values)))
+    return _signed(products, squares, least=float(np.square(np.square(values)).sum()))
+
+
+def _correlated(values: Floats) -> Floats:
+    """The sum of products of vectors so many places apart: [vectors]."""
+    count = len(values)
+    waves = np.fft.rfft(values, 2 * count, axis=0)
+    found: Floats = np.fft.irfft(np.square(np.abs(waves)).sum(1), 2 * count)[:count]
+    return found
+
+
+def pairs(values: Floats) -> float:
+    """The p-value of each of n coordinates of vectors [vectors, n] against each other one."""
+    upper = np.triu_indices(values.shape[1], 1)
+    squared = np.square(values)
+    products, squares = (values.T @ values)[upper], (squared.T @ squared)[upper]
+    return _signed(products, squares, least=float(squares.max(initial=0.0)))
+
+
+def _signed(products: Floats, squares: Floats, *, least: float) -> float:
+    """The smallest p-value of sums of products and of their squares, times their number."""
+    some = squares > 1e-9 * least
+    if not some.any():
+        return 1.0
+    largest = float((np.square(products[some]) / squares[some]).max())
+    return min(1.0, 2 * int(some.sum()) * math.exp(-largest / 2))
+
+
+def _over_windows(noise: Floats) -> Tests:
+    """Sums of noise over rounds, and its size, in windows of rounds."""
+    rounds, flat = len(noise), noise.reshape(len(noise), -1)
+    there = ~np.isnan(flat)
+    of_sums, of_sizes = [], []
+    counts, sums, sizes = (
+        np.concatenate([np.zeros((1, part.shape[1])), part.cumsum(0)])
+        for part in (there * 1.0, np.where(there, flat, 0.0), np.square(np.where(there, flat, 0.0)))
+    )
+    for starts, length in _windows(rounds):
+        there_in, sum_in, size_in = (
+            whole[starts + length] - whole[starts] for whole in (counts, sums, sizes)
+        )
+        numbers = there_in.sum(-1)
+        of_sizes.append(_chi_square(size_in.sum(-1), numbers))
+        if length > 1:
+            squares = np.square(sum_in) / np.maximum(there_in, 1)
+            of_sums.append(_chi_square(squares.sum(-1), (there_in > 0).sum(-1)))
+    for name, found in (("sums over rounds", of_sums), ("size over rounds", of_sizes)):
+        if found:
+            every = np.concatenate(found)
+            yield name, min(1.0, float(every.min()) * len(every))
+
+
+def _windows(rounds: int) -> list[tuple[NDArray[np.int64], int]]:
+    """The starts of windows of each length."""
+    if rounds <= _ALL_WINDOWS:
+        return [(np.arange(rounds - length + 1), length) for length in range(1, rounds + 1)]
+    lengths = [1 << power for power in range(rounds.bit_length())]
+    return [(np.arange(rounds // length) * length, length) for length in lengths]
+
+
+def _chi_square(values: Floats, freedom: Floats) -> Floats:
+    """Two-sided p-values; 1 where there is nothing to look at."""
+    of = np.maximum(freedom, 1)
+    ends = np.minimum(special.chdtr(of, values), special.chdtrc(of, values))
+    return np.where(freedom > 0, np.minimum(1.0, 2 * ends), 1.0)
+
+
+def _cosines(vectors: Floats) -> float:
+    """The p-value of the two vectors whose cosine is the largest."""
+    norms = np.sqrt(np.square(vectors).sum(1, keepdims=True))
+    unit = vectors[norms[:, 0] > 0] / norms[norms[:, 0] > 0]
+    upper = np.triu_indices(len(unit), 1)
+    if not len(upper[0]):
+        return 1.0
+    largest = min(1.0, float(np.abs((unit @ unit.T)[upper]).max()))
+    half = (unit.shape[1] - 1) / 2
+    return min(1.0, 2 * len(upper[0]) * float(special.betainc(half, half, (1 - largest) / 2)))
+
+
+def _windowed(noise: Floats) -> Floats:
+    """The longest windows of rounds that leave enough of them: [windows * n, rounds * units]."""
+    rounds, units, n = noise.shape
+    for length in _WINDOW_ROUNDS:
+        count, columns = rounds // length, length * units
+        if columns <= _MOST_COLUMNS and count * n >= 4 * columns:
+            taken = noise[: count * length].reshape(count, columns, n)
+            return taken.transpose(0, 2, 1).reshape(-1, columns)
+    return np.zeros((0, 2))
+
+
+def _singular(matrix: Floats) -> float:
+    """The p-value of the singular values that are farthest out."""
+    rows, columns = matrix.shape
+    if columns < 2 or rows < 4 * columns:
+        return 1.0
+    squares = np.linalg.eigvalsh(matrix.T @ matrix)
+    least, most = (math.sqrt(max(0.0, float(squares[end]))) for end in (0, -1))
+    below = math.sqrt(rows) - math.sqrt(columns) - least
+    above = most - math.sqrt(rows) - math.sqrt(columns)
+    return min(1.0, 2 * math.exp(-(max(0.0, below, above) ** 2) / 2))

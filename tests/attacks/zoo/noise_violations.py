@@ -1,0 +1,288 @@
+"""What goes wrong with noise over rounds, coordinates, seeds and words, and with the kept model."""
+
+import os
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from fedaudit.privacy.noise.gaussian import LocalGaussian
+from fedaudit.privacy.noise.layered_laplace import LayerSanitiser
+from fedaudit.randomness import CounterSource, EntropySource
+from fedaudit.training.mechanisms import laplace_l2
+from fedaudit.training.mechanisms.base import ServerNoise
+from fedaudit.training.mechanisms.gaussian_central import GaussianServer
+from fedaudit.training.mechanisms.gaussian_local import GaussianUploads
+from fedaudit.training.stacked.stack_state import StackState
+from tests.attacks.zoo.cells import central, fixed, layered, local, moving
+from tests.attacks.zoo.violations import violation
+
+Numbers = NDArray[np.float64]
+Rounds = NDArray[np.int64]
+Change = Callable[[Callable[[Rounds], Numbers], Rounds], Numbers]
+"""From what is drawn for rounds [..., cells], and such rounds, to noise [..., cells, k, n]."""
+
+
+def _server_noise(patch: pytest.MonkeyPatch, change: Change) -> None:
+    real = GaussianServer.draw
+
+    def draw(self: Any, draws: Any, rounds: Rounds) -> ServerNoise:
+        found = real(self, draws, rounds)
+        return replace(found, sums=change(lambda which: real(self, draws, which).sums, rounds))
+
+    patch.setattr(GaussianServer, "draw", draw)
+
+
+def _by_round(factor: Any) -> Numbers:
+    wide: Numbers = np.asarray(factor, dtype=np.float64)[..., None, None]
+    return wide
+
+
+@violation(central, stage="noise", check="noise used once")
+def reuse_every_third(patch: pytest.MonkeyPatch) -> None:
+    """Every third round of a server takes the noise of the round before."""
+    _server_noise(patch, lambda of, rounds: of(rounds - (rounds % 3 == 0)))
+
+
+@violation(local, stage="noise", check="noise at any lag")
+def reuse_every_third_of_clients(patch: pytest.MonkeyPatch) -> None:
+    """Every third round of a client takes its noise of the round before."""
+    real = GaussianUploads.draw
+
+    def draw(self: Any, draws: Any, rounds: Rounds, clients: Rounds) -> Any:
+        return real(self, draws, rounds - (rounds % 3 == 0), clients)
+
+    patch.setattr(GaussianUploads, "draw", draw)
+
+
+@violation(central, stage="noise", check="sums over rounds")
+def take_minus_the_round_before(patch: pytest.MonkeyPatch) -> None:
+    """Even rounds take minus the noise of the round before."""
+
+    def change(of: Any, rounds: Rounds) -> Numbers:
+        even = rounds % 2 == 0
+        found: Numbers = of(rounds - even) * _by_round(1 - 2 * even)
+        return found
+
+    _server_noise(patch, change)
+
+
+@violation(central, stage="noise", check="noise at any lag")
+def let_sums_telescope(patch: pytest.MonkeyPatch) -> None:
+    """A round's noise is the difference of two draws, one of which is the next round's."""
+    _server_noise(patch, lambda of, rounds: (of(rounds) - of(rounds - 1)) / np.sqrt(2))
+
+
+@violation(central, stage="noise", check="noise used once")
+def undo_two_rounds(patch: pytest.MonkeyPatch) -> None:
+    """Rounds 3 and 4 take minus the noise of rounds 1 and 2."""
+
+    def change(of: Any, rounds: Rounds) -> Numbers:
+        late = (rounds == 3) | (rounds == 4)
+        found: Numbers = of(rounds - 2 * late) * _by_round(1 - 2 * late)
+        return found
+
+    _server_noise(patch, change)
+
+
+@violation(central, stage="noise", check="noise, pairs of coordinates")
+def mirror_a_coordinate(patch: pytest.MonkeyPatch) -> None:
+    """The noise of the last parameter is minus that of the first."""
+
+    def change(of: Any, rounds: Rounds) -> Numbers:
+        found: Numbers = of(rounds)
+        found[..., -1] = -found[..., 0]
+        return found
+
+    _server_noise(patch, change)
+
+
+@violation(central, stage="noise", check="normal numbers")
+def leave_a_parameter_bare(patch: pytest.MonkeyPatch) -> None:
+    """One parameter has no noise."""
+
+    def change(of: Any, rounds: Rounds) -> Numbers:
+        found: Numbers = of(rounds)
+        found[..., 1] = 0
+        return found
+
+    _server_noise(patch, change)
+
+
+@violation(central, stage="noise", check="their size")
+def noise_the_first_hypothesis(patch: pytest.MonkeyPatch) -> None:
+    """Only the first hypothesis has noise."""
+    _server_noise(patch, lambda of, rounds: of(rounds) * np.array([[1.0], [0.0]]))
+
+
+@violation(central, stage="noise", check="noise at any lag")
+def share_a_part(patch: pytest.MonkeyPatch) -> None:
+    """Hypotheses share 0.6 of their noise and have 0.8 of their own."""
+
+    def change(of: Any, rounds: Rounds) -> Numbers:
+        found: Numbers = of(rounds)
+        found[..., 1:, :] = 0.6 * found[..., :1, :] + 0.8 * found[..., 1:, :]
+        return found
+
+    _server_noise(patch, change)
+
+
+@violation(lambda: central(training__rounds=40), stage="noise", check="size over rounds")
+def halve_it_later(patch: pytest.MonkeyPatch) -> None:
+    """Noise is halved from round 21 on, and 20 rounds are played."""
+    _server_noise(patch, lambda of, rounds: of(rounds) * _by_round(np.where(rounds > 20, 0.5, 1)))
+
+
+@violation(lambda: central(training__rounds=40), stage="noise", check="size over rounds")
+def stop_noise_later(patch: pytest.MonkeyPatch) -> None:
+    """From round 30 on there is no noise, and 20 rounds are played."""
+
+    def change(of: Any, rounds: Rounds) -> Numbers:
+        found: Numbers = of(rounds) * _by_round((rounds < 30) | (rounds > 40))
+        return found
+
+    _server_noise(patch, change)
+
+
+@violation(local, stage="noise", check="normal numbers")
+def spare_a_client(patch: pytest.MonkeyPatch) -> None:
+    """One client has a tenth of the noise."""
+    real = GaussianUploads.draw
+
+    def draw(self: Any, draws: Any, rounds: Rounds, clients: Rounds) -> Any:
+        found = real(self, draws, rounds, clients)
+        assert found is not None
+        return found * np.where(clients == 7, 0.1, 1.0)[..., None]
+
+    patch.setattr(GaussianUploads, "draw", draw)
+
+
+@violation(local, stage="noise", check="noise added")
+def spare_the_short(patch: pytest.MonkeyPatch) -> None:
+    """Noise is halved for updates shorter than a tenth of the clip, where none is."""
+    real = LocalGaussian.__call__
+
+    def call(self: Any, start: Tensor, updated: Tensor, unit: Tensor) -> Any:
+        short = (updated - start).norm(dim=-1) < 0.1 * self.clip
+        return real(self, start, updated, unit * torch.where(short, 0.5, 1.0)[..., None])
+
+    patch.setattr(LocalGaussian, "__call__", call)
+
+
+@violation(central, stage="noise", check="noise added")
+def lower_the_clip(patch: pytest.MonkeyPatch) -> None:
+    """The clip is lowered to the largest update where that is smaller, and the noise with it."""
+    largest: dict[int, Tensor] = {}
+    real_clip, real_average = GaussianServer.clip, GaussianServer.average
+
+    def clip(self: Any, updates: Tensor, clips: Tensor) -> tuple[Tensor, Tensor]:
+        largest[0] = updates.double().norm(dim=-1).amax(-1, keepdim=True)
+        found: tuple[Tensor, Tensor] = real_clip(self, updates, clips)
+        return found
+
+    def average(self: Any, *given: Any, clips: Tensor) -> Tensor:
+        return real_average(self, *given, clips=torch.minimum(clips, largest[0]))
+
+    patch.setattr(GaussianServer, "clip", clip)
+    patch.setattr(GaussianServer, "average", average)
+
+
+@violation(central, stage="release", check="kept hypotheses")
+def keep_bare_hypotheses(patch: pytest.MonkeyPatch) -> None:
+    """The best hypotheses are kept without noise."""
+    bare: dict[int, Tensor] = {}
+    real_average, real_keep = GaussianServer.average, StackState.keep_best
+
+    def average(self: Any, theta: Tensor, sums: Tensor, noise: Any, **given: Any) -> Tensor:
+        bare[0] = real_average(self, theta, sums, np.zeros_like(noise), **given)
+        return real_average(self, theta, sums, noise, **given)
+
+    def keep(self: Any, cells: Any, played: Any, improved: Any) -> None:
+        # The replay plays one round at a time.
+        real_keep(self, cells, [replace(one, hypotheses=bare[0]) for one in played], improved)
+
+    patch.setattr(GaussianServer, "average", average)
+    patch.setattr(StackState, "keep_best", keep)
+
+
+@violation(moving, stage="noise", check="noise on the count")
+def halve_the_noise_on_the_count(patch: pytest.MonkeyPatch) -> None:
+    """The count that the clip follows has half the noise."""
+    real = GaussianServer.next_clips
+
+    def following(self: Any, clips: Any, *, noise: Any, **given: Any) -> Any:
+        return real(self, clips, noise=noise / 2, **given)
+
+    patch.setattr(GaussianServer, "next_clips", following)
+
+
+@violation(moving, stage="noise", check="normal numbers, of the count")
+def draw_no_noise_on_the_count(patch: pytest.MonkeyPatch) -> None:
+    """No noise is drawn for the count that the clip follows."""
+    real = GaussianServer.draw
+
+    def draw(self: Any, *given: Any) -> ServerNoise:
+        found = real(self, *given)
+        assert found.counts is not None
+        return replace(found, counts=np.zeros_like(found.counts))
+
+    patch.setattr(GaussianServer, "draw", draw)
+
+
+@violation(layered, stage="noise", check="radius")
+def exchange_radii(patch: pytest.MonkeyPatch) -> None:
+    """Layers have each other's radius."""
+    real = LayerSanitiser.radii
+    patch.setattr(LayerSanitiser, "radii", lambda *given: real(*given).flip(-1))
+
+
+@violation(layered, stage="noise", check="noise added")
+def take_the_size_of_the_other_layer(patch: pytest.MonkeyPatch) -> None:
+    """The rate of a layer's noise is made of the other layer's size."""
+    real = laplace_l2._layer_sanitiser
+
+    def exchanged(privacy: Any, sizes: tuple[int, ...], device: torch.device) -> LayerSanitiser:
+        return replace(real(privacy, sizes[::-1], device), sizes=sizes)
+
+    patch.setattr(laplace_l2, "_layer_sanitiser", exchanged)
+
+
+@violation(central, stage="noise", check="noise of other seeds")
+def cut_seeds_short(patch: pytest.MonkeyPatch) -> None:
+    """Seeds are cut to 8 bits."""
+    real = CounterSource.__init__
+
+    def cut(self: Any, seed: Any) -> None:
+        real(self, np.asarray(seed, dtype=np.uint64) & np.uint64(255))
+
+    patch.setattr(CounterSource, "__init__", cut)
+
+
+@violation(lambda: fixed(noise="release"), stage="noise", check="entropy of secret words")
+def draw_little_entropy(patch: pytest.MonkeyPatch) -> None:
+    """Secret words have 16 bits of entropy a call."""
+    real = EntropySource.wide_words
+
+    def words(self: Any, **given: Any) -> NDArray[np.uint64]:
+        shape = real(self, **given).shape
+        seed = int.from_bytes(os.urandom(2), "little")
+        return np.random.default_rng(seed).integers(0, 2**64, size=shape, dtype=np.uint64)
+
+    patch.setattr(EntropySource, "wide_words", words)
+
+
+@violation(lambda: central(noise="release"), stage="noise", check="bits of random words")
+def repeat_half_a_word(patch: pytest.MonkeyPatch) -> None:
+    """Secret words have 32 random bits twice."""
+    real = EntropySource.wide_words
+
+    def words(self: Any, **given: Any) -> NDArray[np.uint64]:
+        half = real(self, **given) & np.uint64(2**32 - 1)
+        return half | half << np.uint64(32)
+
+    patch.setattr(EntropySource, "wide_words", words)
