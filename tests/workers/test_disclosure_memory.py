@@ -1,5 +1,6 @@
 """Two reports on the same data do not give away what one alone would suppress."""
 
+import hashlib
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -9,9 +10,13 @@ import numpy as np
 import pyarrow.csv
 import pyarrow.parquet
 import pytest
+from sqlalchemy import delete, insert, select
 
+import migrations
+from models.clock import utc_now
 from models.database import Database
 from models.repositories import ReportRepository
+from models.tables.disclosures import DisclosedSet, DisclosureMemory
 from tests.workers.admission import Submitted, events_of, experiment_of, submit
 from workers.context import WorkerContext
 from workers.run_unit import run_unit
@@ -171,7 +176,7 @@ def test_what_a_spec_makes_of_images_is_no_other_file(
     )
     source = {"source": "images", "client_key": "writer", "validation_fraction": 0.5}
     asked = {
-        **spec(edges={"age": [50]}, favourable={"op": "in", "values": [1]}),
+        **spec(edges={"age": [50]}, favourable={"op": "in", "value": [1]}),
         "federation": {**source, "path": "faces.npz", "classes": 3},
         "model": {"kind": "logistic"},
         "training": {"loss": "cross-entropy", "rounds": 1, "cohort": {"clients": 4}},
@@ -183,6 +188,33 @@ def test_what_a_spec_makes_of_images_is_no_other_file(
         changed = of_file("faces.npz", asked, **other)
         _, second = ran(database, context, tmp_path, changed)
         assert is_shown(second) == [False, False], other
+    # What was remembered of images before their rows were numbered by the file.
+    with database.write() as session:
+        by_clients = hashlib.sha256(b"rows of clients").hexdigest()
+        removed = delete(DisclosedSet).where(DisclosedSet.numbering != by_clients)
+        assert session.execute(removed).rowcount > 0  # type: ignore[attr-defined]
+    _, second = ran(database, context, tmp_path, of_file("faces.npz", asked, classes=5))
+    assert is_shown(second) == [False, False]
+
+
+def test_what_was_remembered_of_images_is_put_together(tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path / 'service.db'}"
+    migrations.upgrade(url)
+    migrations.downgrade(url, "0035")
+    database = Database(url)
+    of_file = hashlib.sha256(b"rows of the file").hexdigest()
+    stored = [(of_file, "a"), ("3" * 64, "a"), ("4" * 64, "a"), ("4" * 64, "b")]
+    with database.write() as session:
+        session.execute(insert(DisclosureMemory).values(fingerprint="f", profile_cuts={}))
+        for numbering, digest in stored:
+            named = {"fingerprint": "f", "numbering": numbering, "disclosed_at": utc_now()}
+            bits = {"digest": digest, "bits": b"", "favourable_digest": "", "favourable_bits": b""}
+            session.execute(insert(DisclosedSet).values(**named, **bits))
+    migrations.upgrade(url)
+    of_clients = hashlib.sha256(b"rows of clients").hexdigest()
+    with database.read() as session:
+        found = session.execute(select(DisclosedSet.numbering, DisclosedSet.digest)).all()
+    assert {tuple(one) for one in found} == {(of_file, "a"), (of_clients, "a"), (of_clients, "b")}
 
 
 def test_one_town_more_that_is_held_out_discloses_nothing(
