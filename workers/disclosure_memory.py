@@ -1,18 +1,24 @@
-"""What a run may disclose beside earlier reports on its data: decided once, before its first
-round."""
+"""What a report may disclose beside earlier ones: decided once, before a run's first round."""
 
 import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass
 
+import numpy as np
 import structlog
+from numpy.typing import NDArray
 from sqlalchemy.orm import Session
 
 from fedaudit.fairness.earlier_disclosures import DisclosedRows, RowSet
-from fedaudit.fairness.scored_groups import DisclosureDecision
+from fedaudit.fairness.scored_groups import DisclosureDecision, Numbered, ScoredGroups
 from fedaudit.runs.held_out_groups import (
-    decide_beside_earlier,
     is_remembered,
-    row_numbering,
+    rows_by_cells,
+    rows_of_clients,
+    rows_of_file,
+    scored_groups,
 )
+from fedaudit.spec.images import Femnist, Images
 from models.repositories import DisclosureRepository, ExperimentRepository
 from models.values import StoredSet
 from workers.flush import FencedWriter
@@ -20,48 +26,150 @@ from workers.running_experiment import RunningExperiment
 
 log = structlog.get_logger()
 
+ROWS_OF_FILE = "rows of the file"
+_ROWS_OF_CLIENTS = "rows of clients"
+_ROWS_BY_CELLS = "rows by their cells"
+_ANCHORS = 16
+"""Rows by which memories are found. Of sets that differ in a share s of their rows, all are others
+with a chance of s to this power."""
+_EVERY_ANCHORED = hashlib.sha256(_ROWS_BY_CELLS.encode()).hexdigest()
+"""Locked for all memories with anchors: which of them another run adds to is not known before."""
 
-def settle_disclosures(writer: FencedWriter, experiment: RunningExperiment) -> frozenset[str]:
+Known = Sequence[list[DisclosedRows]]
+"""Of each memory, what it held."""
+
+
+@dataclass(frozen=True, eq=False)
+class Memory:
+    """The sets of rows that were disclosed under one numbering of the rows."""
+
+    key: str
+    """Of the data: a fingerprint, or what represents data with the same rows or columns."""
+    numbering: str
+    rows: Numbered
+    anchors: Sequence[str] = ()
+    """Keys of rows by which other memories are found too; none for those of one key alone."""
+
+    @property
+    def locks(self) -> set[str]:
+        """The keys to be locked before it is added to."""
+        return {self.key, _EVERY_ANCHORED} if self.anchors else {self.key}
+
+    def earlier(self, session: Session) -> list[DisclosedRows]:
+        """What was disclosed before."""
+        disclosed = DisclosureRepository(session)
+        stored = disclosed.sets(self._keys(disclosed), numbering=self._numbering)
+        return [
+            DisclosedRows(
+                RowSet.from_bytes(rows, digest=digest),
+                RowSet.from_bytes(favourable, digest=favourable_digest),
+            )
+            for digest, rows, favourable_digest, favourable in stored
+        ]
+
+    def count(self, session: Session) -> int:
+        """How many sets were disclosed before; never fewer later."""
+        disclosed = DisclosureRepository(session)
+        return disclosed.count(self._keys(disclosed), numbering=self._numbering)
+
+    def add(self, session: Session, sets: Sequence[DisclosedRows]) -> None:
+        """Remembers what is disclosed. Lock `locks` before."""
+        stored = [
+            StoredSet(*one.key, one.rows.as_bytes(), one.favourable.as_bytes()) for one in sets
+        ]
+        DisclosureRepository(session).add(
+            self.key, numbering=self._numbering, sets=stored, anchors=self.anchors
+        )
+
+    def _keys(self, disclosed: DisclosureRepository) -> list[str]:
+        return disclosed.memories(self.anchors) if self.anchors else [self.key]
+
+    @property
+    def _numbering(self) -> str:
+        return hashlib.sha256(self.numbering.encode()).hexdigest()
+
+
+def decide(groups: ScoredGroups, memories: Sequence[Memory], known: Known) -> DisclosureDecision:
+    """What is withheld beside all of them together."""
+    rows = [memory.rows for memory in memories]
+    return groups.decide_beside(list(zip(rows, known, strict=True)))
+
+
+def remember(
+    session: Session,
+    groups: ScoredGroups,
+    memories: Sequence[Memory],
+    known: Known,
+    decision: DisclosureDecision,
+) -> frozenset[str]:
+    """Adds what is disclosed; decided anew where another report was quicker than `known`."""
+    disclosed = DisclosureRepository(session)
+    # In one order, so that two that lock the same memories do not wait for each other.
+    for key in sorted(set[str]().union(*(memory.locks for memory in memories))):
+        disclosed.lock(key)
+    if [memory.count(session) for memory in memories] != [len(one) for one in known]:
+        decision = decide(groups, memories, [memory.earlier(session) for memory in memories])
+    for memory, sets in zip(memories, decision.sets, strict=True):
+        memory.add(session, sets)
+    return decision.withheld
+
+
+def settle_disclosures(
+    writer: FencedWriter, experiment: RunningExperiment, *, secret: bytes
+) -> frozenset[str]:
     """The attributes of which the run reports nothing; remembers what it discloses.
 
     A run that is taken up again keeps to what was decided. What takes long is done before the
-    transaction, and again within it only where another run on the same data was quicker.
+    transaction, and again within it only where another run on the same data was quicker. `secret`:
+    of this service, by which the keys of rows are made.
     """
     cell = experiment.run.cell
     if not is_remembered(cell):
         return frozenset()
     with writer.database.read() as session:
         decided = _decided_before(session, experiment)
-        known = [] if decided is not None else _earlier(session, experiment)
     if decided is not None:
         return decided
-    decision = decide_beside_earlier(cell, known)
-    return writer.write(lambda session: _settle(session, experiment, decision, len(known)))
+    groups, memories = scored_groups(cell), _memories(experiment, secret)
+    with writer.database.read() as session:
+        known = [memory.earlier(session) for memory in memories]
+    decision = decide(groups, memories, known)
+
+    def settle(session: Session) -> frozenset[str]:
+        decided = _decided_before(session, experiment)
+        if decided is not None:
+            return decided
+        withheld = remember(session, groups, memories, known, decision)
+        experiments = ExperimentRepository(session, experiment.project_id)
+        experiments.withhold(experiment.id, sorted(withheld))
+        if withheld:
+            log.info(
+                "attributes withheld beside earlier reports",
+                experiment_id=experiment.id,
+                attributes=sorted(withheld),
+            )
+        return withheld
+
+    return writer.write(settle)
 
 
-def _settle(
-    session: Session, experiment: RunningExperiment, decision: DisclosureDecision, known: int
-) -> frozenset[str]:
-    """`decision`: beside so many `known` sets, which are never fewer later."""
+def _memories(experiment: RunningExperiment, secret: bytes) -> list[Memory]:
+    """That of the file, that of its rows in any file, and what was remembered of images before
+    their rows were numbered by the file."""
     cell = experiment.run.cell
-    decided = _decided_before(session, experiment)
-    if decided is not None:
-        return decided
-    disclosed = DisclosureRepository(session)
-    disclosed.lock(cell.federation.fingerprint)
-    fingerprint, numbering = cell.federation.fingerprint, _numbering(experiment)
-    if disclosed.count(fingerprint, numbering=numbering) > known:
-        decision = decide_beside_earlier(cell, _earlier(session, experiment))
-    disclosed.add(fingerprint, numbering=numbering, sets=stored_sets(decision))
-    experiments = ExperimentRepository(session, experiment.project_id)
-    experiments.withhold(experiment.id, sorted(decision.withheld))
-    if decision.withheld:
-        log.info(
-            "attributes withheld beside earlier reports",
-            experiment_id=experiment.id,
-            attributes=sorted(decision.withheld),
-        )
-    return decision.withheld
+    fingerprint, by_cells = cell.federation.fingerprint, rows_by_cells(cell, secret=secret)
+    anchors = sorted({anchor for one in by_cells for anchor in _anchors(one.population.row_keys)})
+    found = [Memory(fingerprint, ROWS_OF_FILE, rows_of_file(cell))]
+    if anchors:
+        found.append(Memory(anchors[0], _ROWS_BY_CELLS, by_cells, anchors))
+    if isinstance(cell.spec.federation, Images | Femnist):
+        found.append(Memory(fingerprint, _ROWS_OF_CLIENTS, rows_of_clients(cell)))
+    return found
+
+
+def _anchors(keys: NDArray[np.uint64] | None) -> list[str]:
+    smallest = [] if keys is None else np.unique(keys)[:_ANCHORS].tolist()
+    return [f"{key:016x}" for key in smallest]
 
 
 def _decided_before(session: Session, experiment: RunningExperiment) -> frozenset[str] | None:
@@ -70,28 +178,3 @@ def _decided_before(session: Session, experiment: RunningExperiment) -> frozense
     if row is None or row.withheld_attributes is None:
         return None
     return frozenset(row.withheld_attributes)
-
-
-def _earlier(session: Session, experiment: RunningExperiment) -> list[DisclosedRows]:
-    fingerprint = experiment.run.cell.federation.fingerprint
-    return disclosed_before(session, fingerprint, numbering=_numbering(experiment))
-
-
-def disclosed_before(session: Session, fingerprint: str, *, numbering: str) -> list[DisclosedRows]:
-    """What was disclosed of the data, of rows that are numbered so."""
-    stored = DisclosureRepository(session).sets(fingerprint, numbering=numbering)
-    return [
-        DisclosedRows(RowSet.from_bytes(rows), RowSet.from_bytes(favourable))
-        for rows, favourable in stored
-    ]
-
-
-def stored_sets(decision: DisclosureDecision) -> list[StoredSet]:
-    """What a decision discloses, as it is remembered."""
-    return [
-        StoredSet(*one.key, one.rows.as_bytes(), one.favourable.as_bytes()) for one in decision.sets
-    ]
-
-
-def _numbering(experiment: RunningExperiment) -> str:
-    return hashlib.sha256(row_numbering(experiment.run.cell)).hexdigest()

@@ -143,10 +143,11 @@ class UnitRun(ClaimedUnit):
             )
             check_attacks(cell)
             found = resume_experiment(database, row, cell, key=self._context.signing_key.public)
-            found.run.withheld = settle_disclosures(self._writer, found)
+            secret = self._context.signing_key.derived_secret(ROUNDING)
+            found.run.withheld = settle_disclosures(self._writer, found, secret=secret)
             self._lease.progressed()
             # The same in every run of this service, so that repeats are rounded alike.
-            found.run.rounding_key = self._context.signing_key.derived_secret(ROUNDING)
+            found.run.rounding_key = secret
             return found
         except InvalidInputError as error:
             detail = str(error)[:DETAIL_CHARACTERS]

@@ -1,13 +1,12 @@
 """What the figures of an audit are made from: counts by client and group."""
 
-import hashlib
 from collections.abc import Collection
 from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fedaudit.audits.audited_rows import ROW_NUMBERING, AuditedRows
+from fedaudit.audits.audited_rows import AuditedRows
 from fedaudit.fairness.predicted_rows import PredictedRows
 from fedaudit.fairness.published_counts import ExactCounts, PublishedCounts, RoundedCounts
 from fedaudit.fairness.rounded_groups import rounder_of
@@ -152,14 +151,10 @@ def _published(rows: AuditedRows, key: bytes) -> PublishedCounts:
     base = rows.audit.fairness.rounded_to
     if base is None:
         return ExactCounts()
-    scored = rows.scored
+    people, data = rows.scored.population, rows.federation.fingerprint
+    if rows.contents:  # by every column: the same people in whichever file
+        people = rows.by_contents(rows.contents[0])[0].population
+        data = rows.contents[0].columns
     return RoundedCounts(
-        rounder_of(
-            scored.population,
-            scored.favourable,
-            base=base,
-            key=key,
-            fingerprint=rows.federation.fingerprint,
-            numbering=hashlib.sha256(ROW_NUMBERING).hexdigest(),
-        )
+        rounder_of(people, rows.scored.favourable, base=base, key=key, data=data.encode())
     )

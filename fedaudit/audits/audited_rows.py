@@ -6,17 +6,15 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from fedaudit.audits.row_contents import NUMBERS, RowContents
+from fedaudit.audits.row_contents import RowContents
+from fedaudit.fairness.earlier_disclosures import clients_by_number
 from fedaudit.fairness.population import Population
-from fedaudit.fairness.scored_groups import ScoredGroups
+from fedaudit.fairness.scored_groups import Numbered, NumberedRows, ScoredGroups
 from fedaudit.federations.federation import Federation
 from fedaudit.federations.groups.favourable_outcomes import OutcomeRules
 from fedaudit.spec.audits.audit_spec import AuditSpec
 from fedaudit.spec.audits.measuring_spec import measuring_spec
 from fedaudit.spec.experiment import ExperimentSpec
-
-ROW_NUMBERING = b"rows of the file"
-"""As for runs on tables (`fedaudit.runs.held_out_groups`): both remember the same sets."""
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -95,25 +93,18 @@ class AuditedRows:
             favourable=self.favourable[judged],
         )
 
-    def by_contents(self, contents: RowContents) -> ScoredGroups:
-        """The same as `scored`, with rows numbered by what they hold."""
+    @property
+    def rows_of_file(self) -> Numbered:
+        """The rows of `scored` by their places in the file."""
+        client_of = clients_by_number(self._row_numbers, self.clients)
+        return [NumberedRows(self.scored.population, client_of)]
+
+    def by_contents(self, contents: RowContents) -> Numbered:
+        """The rows of `scored` by what they hold."""
         # The numbers of rows in the file begin with 1.
-        ids = contents.numbers[self._row_numbers[self.judged] - 1]
-        return replace(self.scored, population=replace(self.scored.population, row_ids=ids))
-
-    def client_of_contents(self, contents: RowContents) -> NDArray[np.int64]:
-        """The client of each row by what it holds; -1 for numbers of no row."""
-        found = np.full(NUMBERS, -1, dtype=np.int64)
-        found[contents.numbers[self._row_numbers - 1]] = self.clients
-        return found
-
-    @cached_property
-    def client_of(self) -> NDArray[np.int64]:
-        """The client of each row by its number in the file; -1 for rows that were left out."""
-        numbers = self._row_numbers
-        found = np.full(int(numbers.max(initial=-1)) + 1, -1, dtype=np.int64)
-        found[numbers] = self.clients
-        return found
+        numbers = contents.numbers[self._row_numbers - 1]
+        population = replace(self.scored.population, row_ids=numbers[self.judged])
+        return [NumberedRows(population, clients_by_number(numbers, self.clients))]
 
     @property
     def _row_numbers(self) -> NDArray[np.int64]:

@@ -27,27 +27,26 @@ class RowSet:
 
     packed: NDArray[np.uint8]
     """A bit for every number, from 0 up; without zeros behind the last row."""
+    digest: str
+    """SHA-256 of the rows, in hexadecimal: equal sets have equal ones, and no others."""
 
     @classmethod
-    def of(cls, row_ids: NDArray[np.int64]) -> "RowSet":
-        """The rows with these numbers, each at least 0."""
+    def of(cls, row_ids: NDArray[np.int64], keys: NDArray[np.uint64] | None = None) -> "RowSet":
+        """The rows with these numbers, each at least 0; `keys` where rows may share a number."""
         bits = np.zeros(int(row_ids.max(initial=-1)) + 1, dtype=np.bool_)
         bits[row_ids] = True
-        return cls(np.packbits(bits))
+        packed = np.packbits(bits)
+        named = packed if keys is None else np.sort(keys).astype("<u8")
+        return cls(packed, hashlib.sha256(named.tobytes()).hexdigest())
 
     @classmethod
-    def from_bytes(cls, stored: bytes) -> "RowSet":
+    def from_bytes(cls, stored: bytes, *, digest: str) -> "RowSet":
         """What `as_bytes` made. Raises zlib.error for anything else."""
-        return cls(np.frombuffer(zlib.decompress(stored), dtype=np.uint8))
+        return cls(np.frombuffer(zlib.decompress(stored), dtype=np.uint8), digest)
 
     def as_bytes(self) -> bytes:
         """To be stored."""
         return zlib.compress(self.packed.tobytes(), level=1)
-
-    @cached_property
-    def digest(self) -> str:
-        """SHA-256 of the rows, in hexadecimal: equal sets have equal ones."""
-        return hashlib.sha256(self.packed.tobytes()).hexdigest()
 
     @cached_property
     def rows(self) -> int:
@@ -125,6 +124,8 @@ class Neighbourhood:
         """
         if one.rows.digest != other.rows.digest:
             return self._differ_in_few(one.rows, other.rows)
+        if one.favourable.digest == other.favourable.digest:
+            return False
         return self._differ_in_few(one.favourable, other.favourable)
 
     def any_near(self, one: DisclosedRows, others: "SetsBeside") -> bool:
@@ -141,13 +142,15 @@ class Neighbourhood:
         return found
 
     def _differ_in_few(self, one: RowSet, other: RowSet) -> bool:
+        """Of two sets that are not equal, even if all rows that differ share their numbers with
+        rows of both."""
         bound = int(self._bound(np.array(max(len(one.packed), len(other.packed)))))
         if abs(one.rows - other.rows) >= bound:
             return False
         differing = one.differing(other)
         count = int(np.bitwise_count(differing).sum())
         if count == 0 or count < self._rows:
-            return count > 0
+            return True
         if self._clients < 2 or count >= bound:
             return False
         places = np.flatnonzero(np.unpackbits(differing))
@@ -175,18 +178,31 @@ def disclosed_sets(
     ids = population.row_ids
     if ids is None:
         raise ValueError("rows without numbers cannot be remembered")
-    everybody = np.ones(len(ids), dtype=np.bool_)
+    everybody, keys = np.ones(len(ids), dtype=np.bool_), population.row_keys
+
+    def row_set(rows: NDArray[np.bool_]) -> RowSet:
+        return RowSet.of(ids[rows], None if keys is None else keys[rows])
+
     found = {}
-    for name, one in disclosures.items():
+    for name in population.codes.keys() & disclosures.keys():
+        one = disclosures[name]
         groups = np.flatnonzero(one.shown & (one.rows > 0))
         if len(groups):
             members = [population.codes[name] == group for group in groups]
             if name in ordered:
                 members += _runs_of(population.codes[name], groups)
             found[name] = [
-                DisclosedRows(RowSet.of(ids[rows]), RowSet.of(ids[rows & favourable]))
+                DisclosedRows(row_set(rows), row_set(rows & favourable))
                 for rows in (*members, everybody)
             ]
+    return found
+
+
+def clients_by_number(numbers: NDArray[np.int64], clients: NDArray[np.int64]) -> NDArray[np.int64]:
+    """The client of each row by its number; -1 for numbers of no row, or of several clients'."""
+    found = np.full(int(numbers.max(initial=-1)) + 1, -1, dtype=np.int64)
+    found[numbers] = clients
+    found[numbers[found[numbers] != clients]] = -1
     return found
 
 

@@ -21,6 +21,8 @@ class Population:
     row_ids: NDArray[np.int64] | None = None
     """[rows]: the number of each row in the data, whatever a spec makes of them; None where rows
     cannot be told apart from one spec to another."""
+    row_keys: NDArray[np.uint64] | None = None
+    """[rows]: by what rows are told apart that share a number; None where none do."""
 
     def sizes(self, attribute: str) -> NDArray[np.int64]:
         """How many rows each group has: [groups]."""

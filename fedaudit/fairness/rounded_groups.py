@@ -1,7 +1,6 @@
 """Whose rows the counts of each group are of, by which they are rounded."""
 
 import hashlib
-import json
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,15 +15,14 @@ def rounder_of(
     *,
     base: int,
     key: bytes,
-    fingerprint: str,
-    numbering: str,
+    data: bytes,
 ) -> Rounder:
     """The rounder of the people who are scored; `key` is secret.
 
-    `favourable` [rows]: whether the true outcome is; `fingerprint` and `numbering`: of the data,
-    and of their rows. Offsets follow from the rows that are scored and from their true outcomes
-    alone, so that a split or a rule that is written otherwise and means the same people rounds them
-    alike. Raises ValueError where rows have no numbers.
+    `favourable` [rows]: whether the true outcome is; `data`: within what the rows' numbers mean the
+    same; rows may share a number. Offsets follow from the rows that are scored and from their true
+    outcomes alone, so that a split or a rule that is written otherwise and means the same people
+    rounds them alike. Raises ValueError where rows have no numbers.
     """
     if people.row_ids is None:
         raise ValueError("rows without numbers cannot be told apart")
@@ -40,8 +38,7 @@ def rounder_of(
             )
             for own in members
         ]
-    population = json.dumps([fingerprint, numbering]).encode()
-    return Rounder(base=base, key=key, population=population, groups=groups)
+    return Rounder(base=base, key=key, population=data, groups=groups)
 
 
 def _digest(ids: NDArray[np.int64]) -> bytes:

@@ -20,14 +20,27 @@ from fedaudit.spec.experiment import ExperimentSpec
 from fedaudit.spec.fairness import Fairness
 
 
+@dataclass(frozen=True, eq=False)
+class NumberedRows:
+    """The scored rows, by their groups of some attributes, under one numbering."""
+
+    population: Population
+    client_of: NDArray[np.int64]
+    """As for `Neighbourhood`."""
+
+
+Numbered = Sequence[NumberedRows]
+"""One way to number rows; perhaps differently for each attribute."""
+
+
 @dataclass(frozen=True)
 class DisclosureDecision:
     """Which attributes a report says nothing of, and what it discloses of the others."""
 
     withheld: frozenset[str]
     """Attributes whose groups are too near to those of earlier reports."""
-    sets: tuple[DisclosedRows, ...]
-    """What is to be remembered."""
+    sets: Sequence[Sequence[DisclosedRows]]
+    """What is to be remembered, under each of the numberings."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -56,33 +69,40 @@ class ScoredGroups:
         return {name: found[name] for name in self.groups}
 
     def decide_beside(
-        self,
-        earlier: Sequence[DisclosedRows],
-        *,
-        client_of: NDArray[np.int64],
-        withheld: Collection[str] = (),
+        self, earlier: Sequence[tuple[Numbered, Sequence[DisclosedRows]]]
     ) -> DisclosureDecision:
-        """Which attributes are withheld, after reports that disclosed `earlier` sets of rows.
+        """Which attributes are withheld, after reports that disclosed sets of rows.
 
-        `client_of` as for `Neighbourhood`; `withheld`: those that are for another reason. With an
+        `earlier`: ways to number the rows, and the sets that were disclosed under each. With an
         attribute its intersections are withheld.
         """
         fairness = self.spec.fairness
-        neighbourhood = Neighbourhood(
-            client_of, rows=fairness.minimum_group_size, clients=fairness.minimum_group_clients
-        )
-        hidden = set(withheld)
+        hidden: set[str] = set()
         while True:
             decided = self.decide(hidden)
-            sets = disclosed_sets(self.population, decided, self.favourable, ordered=fairness.edges)
-            found = conflicting(sets, earlier, neighbourhood)
+            found: set[str] = set()
+            remembered = []
+            for numbered, before in earlier:
+                every: dict[tuple[str, str], DisclosedRows] = {}
+                for one in numbered:
+                    sets = disclosed_sets(
+                        one.population, decided, self.favourable, ordered=fairness.edges
+                    )
+                    found |= conflicting(sets, before, self._neighbourhood(one.client_of))
+                    every |= {each.key: each for own in sets.values() for each in own}
+                remembered.append(tuple(every.values()))
             if not found:
-                every = {one.key: one for own in sets.values() for one in own}
-                return DisclosureDecision(frozenset(hidden), tuple(every.values()))
+                return DisclosureDecision(frozenset(hidden), remembered)
             hidden |= found
             hidden |= {
                 name for name, parts in fairness.combinations.items() if hidden.intersection(parts)
             }
+
+    def _neighbourhood(self, client_of: NDArray[np.int64]) -> Neighbourhood:
+        fairness = self.spec.fairness
+        return Neighbourhood(
+            client_of, rows=fairness.minimum_group_size, clients=fairness.minimum_group_clients
+        )
 
     @cached_property
     def _rules(self) -> dict[str, DisclosureRule]:

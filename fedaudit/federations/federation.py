@@ -33,6 +33,13 @@ class Attribute:
     values: tuple[str, ...]
     codes: NDArray[np.int16]
     """[rows] positions in `values`; -1 where the value is missing."""
+    numbers: NDArray[np.float64] | None = None
+    """[rows] what was cut at edges, NaN where it is missing; None where nothing was cut."""
+
+    def of_rows(self, place: NDArray[np.int64] | NDArray[np.bool_]) -> "Attribute":
+        """The attribute of some of the rows."""
+        numbers = None if self.numbers is None else self.numbers[place]
+        return replace(self, codes=self.codes[place], numbers=numbers)
 
 
 @dataclass(frozen=True, eq=False)
@@ -101,7 +108,7 @@ class Federation:
     names no such column."""
     row_numbers: NDArray[np.int64] | None = None
     """[rows]: the number of each row in the file; the same whichever rows and columns a spec uses.
-    None where the data are no table."""
+    None where the data are generated."""
     record_keys: NDArray[np.uint64] | None = None
     """[rows]: see `fedaudit.federations.record_keys`. None where nothing is drawn for each
     record."""
@@ -160,7 +167,12 @@ class Federation:
         """Size of what there is of each row beside its features, in bytes."""
         of_rows = (self.record_budgets, self.row_numbers, self.record_keys)
         size = sum(0 if one is None else one.nbytes for one in of_rows)
-        codes = sum(one.codes.nbytes for one in self.attributes)
+        codes = sum(
+            array.nbytes
+            for one in self.attributes
+            for array in (one.codes, one.numbers)
+            if array is not None
+        )
         return size + codes + self.target.nbytes + self.raw_target.nbytes
 
     @property
@@ -203,9 +215,7 @@ class Federation:
             raw_target=self.raw_target[place],
             first=np.concatenate([[0], np.cumsum(counts)]),
             client_names=tuple(self.client_names[client] for client in clients.tolist()),
-            attributes=tuple(
-                replace(attribute, codes=attribute.codes[place]) for attribute in self.attributes
-            ),
+            attributes=tuple(attribute.of_rows(place) for attribute in self.attributes),
             truth=None,
             record_budgets=None,
             row_numbers=None,

@@ -15,6 +15,8 @@ class Levels:
     values: tuple[str, ...]
     codes: NDArray[np.int64]
     """[rows]; -1 where the cell is empty."""
+    numbers: NDArray[np.float64] | None = None
+    """[rows] what was cut at edges, NaN where the cell is empty; None where nothing was cut."""
 
     @property
     def missing(self) -> int:

@@ -97,7 +97,9 @@ def pack(rows: Rows, *, where: str = "/federation/client_key") -> Federation:
         target_scale=rows.target_scale,
         classes=rows.classes,
         attributes=tuple(
-            Attribute(name, levels.values, levels.codes.astype(np.int16)[order])
+            Attribute(name, levels.values, levels.codes.astype(np.int16), levels.numbers).of_rows(
+                order
+            )
             for name, levels in rows.attributes.items()
         ),
         fingerprint=rows.fingerprint,

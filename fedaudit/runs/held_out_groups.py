@@ -1,25 +1,26 @@
 """Whose figures a run reports by group, and which of the groups are disclosed."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection
+from dataclasses import replace
 
 import numpy as np
-import rfc8785
 from numpy.typing import NDArray
 
 from fedaudit.fairness.disclosure import Disclosure
-from fedaudit.fairness.earlier_disclosures import DisclosedRows
+from fedaudit.fairness.earlier_disclosures import clients_by_number
 from fedaudit.fairness.population import Population
-from fedaudit.fairness.scored_groups import DisclosureDecision, ScoredGroups
-from fedaudit.federations.federation import Federation
+from fedaudit.fairness.scored_groups import Numbered, NumberedRows, ScoredGroups
 from fedaudit.federations.groups.favourable_outcomes import outcome_rules
+from fedaudit.runs.cell_keys import cell_keys
 from fedaudit.spec.sources import FileSource
 from fedaudit.training.base.cell import Cell
 from fedaudit.training.base.record_sources import validation_rows
 
 _MAX_NUMBERS = 2**26 // 5
-"""Of rows that are no table's. They are numbered as if each client had as many as the longest, and
-reports remember such numbers; data that would need more were refused when that began."""
-_NOT_NUMBERING = {"path", "id", "validation_fraction", "validation_unit", "scoring", "labels"}
+"""Of rows that are numbered client by client."""
+NUMBERS = 1 << 20
+"""Of rows that are numbered by their cells. Rows may share one: two sets then look nearer than they
+are, never farther."""
 
 
 def held_out_groups(cell: Cell) -> Population:
@@ -33,7 +34,7 @@ def held_out_groups(cell: Cell) -> Population:
         codes={one.name: one.codes[place].astype(np.int64) for one in federation.attributes},
         groups={one.name: len(one.values) for one in federation.attributes},
         clients=federation.client_of[place],
-        row_ids=_row_ids(federation)[place],
+        row_ids=None if federation.row_numbers is None else federation.row_numbers[place],
     )
 
 
@@ -49,6 +50,11 @@ def _scored(cell: Cell) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
     return place, rules.label(federation.raw_target)[place]
 
 
+def scored_places(cell: Cell) -> NDArray[np.int64]:
+    """Where these rows lie in the federation's arrays: [rows]."""
+    return _scored(cell)[0]
+
+
 def scored_outcomes(cell: Cell) -> NDArray[np.bool_]:
     """Whether the true outcome of each of these rows is favourable: [rows]; without rules, none."""
     return _scored(cell)[1]
@@ -61,16 +67,7 @@ def decide_disclosures(cell: Cell, *, withheld: Collection[str] = ()) -> dict[st
     """
     if not cell.federation.attributes:
         return {}
-    return _scored_groups(cell).decide(withheld)
-
-
-def _scored_groups(cell: Cell) -> ScoredGroups:
-    return ScoredGroups(
-        spec=cell.spec,
-        groups={one.name: one.values for one in cell.federation.attributes},
-        population=held_out_groups(cell),
-        favourable=scored_outcomes(cell),
-    )
+    return scored_groups(cell).decide(withheld)
 
 
 def is_remembered(cell: Cell) -> bool:
@@ -83,39 +80,54 @@ def is_remembered(cell: Cell) -> bool:
     return bool(cell.federation.attributes) and isinstance(cell.spec.federation, FileSource)
 
 
-def row_numbering(cell: Cell) -> bytes:
-    """By what the rows of a run are numbered: equal for runs whose rows have the same numbers.
-
-    Rows of a table have those of the file. Others are counted client by client, so their numbers
-    mean the same only where the spec makes the same clients of the data; who of them is held out
-    moves no number.
-    """
-    if cell.federation.row_numbers is not None:
-        return b"rows of the file"
-    return rfc8785.dumps(cell.spec.federation.model_dump(mode="json", exclude=_NOT_NUMBERING))
+def scored_groups(cell: Cell) -> ScoredGroups:
+    """The scored rows by their groups, for what is disclosed of them."""
+    return ScoredGroups(
+        spec=cell.spec,
+        groups={one.name: one.values for one in cell.federation.attributes},
+        population=held_out_groups(cell),
+        favourable=scored_outcomes(cell),
+    )
 
 
-def decide_beside_earlier(cell: Cell, earlier: Sequence[DisclosedRows]) -> DisclosureDecision:
-    """Which attributes a run withholds, after reports that disclosed `earlier` sets of rows.
+def rows_of_file(cell: Cell) -> Numbered:
+    """By their places in the file."""
+    federation = cell.federation
+    if federation.row_numbers is None:
+        raise ValueError("generated rows are not remembered")
+    return [
+        NumberedRows(
+            held_out_groups(cell),
+            clients_by_number(federation.row_numbers, federation.client_of),
+        )
+    ]
 
-    With an attribute its intersections are withheld.
-    """
-    return _scored_groups(cell).decide_beside(earlier, client_of=_client_of_rows(cell.federation))
 
-
-def _row_ids(federation: Federation) -> NDArray[np.int64]:
-    """The number of each row; see `row_numbering`."""
-    if federation.row_numbers is not None:
-        return federation.row_numbers.astype(np.int64)
-    if federation.clients * federation.longest > _MAX_NUMBERS:
-        return np.arange(federation.rows)
+def rows_of_clients(cell: Cell) -> Numbered:
+    """As rows of images were numbered once: client by client, as if each had as many as the
+    longest."""
+    federation, (place, _) = cell.federation, _scored(cell)
     client = federation.client_of
-    return client * federation.longest + np.arange(federation.rows) - federation.first[client]
+    numbers = client * federation.longest + np.arange(federation.rows) - federation.first[client]
+    if federation.clients * federation.longest > _MAX_NUMBERS:
+        numbers = np.arange(federation.rows)
+    population = replace(held_out_groups(cell), row_ids=numbers[place])
+    return [NumberedRows(population, clients_by_number(numbers, client))]
 
 
-def _client_of_rows(federation: Federation) -> NDArray[np.int64]:
-    """The client of each row by its number; -1 for numbers of no row."""
-    ids = _row_ids(federation)
-    found = np.full(int(ids.max(initial=-1)) + 1, -1, dtype=np.int64)
-    found[ids] = federation.client_of
+def rows_by_cells(cell: Cell, *, secret: bytes) -> Numbered:
+    """By keyed hashes of the cells that put people into groups; see `cell_keys`."""
+    federation, (place, _) = cell.federation, _scored(cell)
+    everybody, found = held_out_groups(cell), []
+    for name in everybody.codes:
+        keys = cell_keys(cell, name, secret=secret)
+        numbers = (keys % np.uint64(NUMBERS)).astype(np.int64)
+        population = replace(
+            everybody,
+            codes={name: everybody.codes[name]},
+            groups={name: everybody.groups[name]},
+            row_ids=numbers[place],
+            row_keys=keys[place],
+        )
+        found.append(NumberedRows(population, clients_by_number(numbers, federation.client_of)))
     return found

@@ -1,23 +1,23 @@
 """How the counts of a run are rounded: by whose rows they are, whatever the spec calls them."""
 
-import hashlib
+from dataclasses import replace
 
 from fedaudit.fairness.rounded_groups import rounder_of
 from fedaudit.fairness.rounding import Rounder
-from fedaudit.runs.held_out_groups import held_out_groups, row_numbering, scored_outcomes
+from fedaudit.runs.cell_keys import contribution_keys
+from fedaudit.runs.held_out_groups import held_out_groups, scored_outcomes, scored_places
 from fedaudit.training.base.cell import Cell
+
+_OF_RUNS = b"client and target"
 
 
 def build_rounder(cell: Cell, *, base: int, key: bytes) -> Rounder:
-    """The rounder of a run's held-out people; `key` is secret.
-
-    Raises ValueError where rows have no numbers.
-    """
+    """The rounder of a run's held-out people; `key` is secret."""
+    people = contribution_keys(cell.federation)[scored_places(cell)]
     return rounder_of(
-        held_out_groups(cell),
+        replace(held_out_groups(cell), row_ids=people),
         scored_outcomes(cell),
         base=base,
         key=key,
-        fingerprint=cell.federation.fingerprint,
-        numbering=hashlib.sha256(row_numbering(cell)).hexdigest(),
+        data=_OF_RUNS,
     )

@@ -14,7 +14,7 @@ from models.tables.declared.declared_rounds import (
     DeclaredRoundRow,
     DeclaredTally,
 )
-from models.tables.disclosures import DisclosedSet, DisclosureMemory
+from models.tables.disclosures import DisclosedSet, DisclosureAnchor, DisclosureMemory
 from models.tables.events import Event
 from models.tables.experiments import Experiment, ExperimentTag
 from models.tables.fairness import Fairness
@@ -62,6 +62,7 @@ __all__ = [
     "DeclaredRoundRow",
     "DeclaredTally",
     "DisclosedSet",
+    "DisclosureAnchor",
     "DisclosureMemory",
     "ErasedLedger",
     "Erasure",

@@ -10,7 +10,8 @@ from models.tables.base import Base
 
 
 class DisclosureMemory(Base):
-    """Data of which something was disclosed, whichever project trained on it.
+    """Data of which something was disclosed, whichever project trained on it: a file by its
+    fingerprint, or rows of any file, by the first of their anchors.
 
     Whoever adds to it locks this row first, so that two runs that start at once see each other.
     """
@@ -20,6 +21,18 @@ class DisclosureMemory(Base):
     fingerprint: Mapped[str] = mapped_column(String(64), primary_key=True)
     profile_cuts: Mapped[dict[str, Any]]
     """By attribute, how profiles cut it and judged its rows."""
+
+
+class DisclosureAnchor(Base):
+    """A key of one of the rows of a memory that is no file's: data with that row are compared with
+    it. Keyed by a secret of the service."""
+
+    __tablename__ = "disclosure_anchors"
+
+    anchor: Mapped[str] = mapped_column(String(16), primary_key=True)
+    fingerprint: Mapped[str] = mapped_column(
+        ForeignKey("disclosure_memories.fingerprint"), primary_key=True
+    )
 
 
 class DisclosedSet(Base):

@@ -12,6 +12,7 @@ from fedaudit.fairness.earlier_disclosures import (
     Neighbourhood,
     RowSet,
     SetsBeside,
+    clients_by_number,
     conflicting,
     disclosed_sets,
 )
@@ -41,7 +42,7 @@ def test_what_differs_is_what_only_one_of_two_sets_has(first, second):
     assert set(differing.tolist()) == first ^ second
     assert (one.digest == other.digest) == (first == second)
     assert one.rows == len(first)
-    stored = RowSet.from_bytes(one.as_bytes())
+    stored = RowSet.from_bytes(one.as_bytes(), digest=one.digest)
     assert stored.digest == one.digest
 
 
@@ -93,6 +94,22 @@ def test_large_sets_are_near_whichever_has_the_rows_that_the_other_lacks():
         assert near.any_near(judged(other), SetsBeside([judged(range(80)), one]))
     for other in (range(189), range(211), range(6, 206)):
         assert not near.any_near(one, SetsBeside([judged(other)]))
+
+
+def test_rows_that_share_a_number_make_sets_nearer_and_never_equal():
+    """The attack: one row more, whose number a row of both sets has too."""
+    numbers, keys = np.arange(60) % 50, np.arange(60, dtype=np.uint64)
+
+    def named(rows) -> DisclosedRows:
+        return DisclosedRows(RowSet.of(numbers[rows], keys[rows]), rows_of([]))
+
+    near = Neighbourhood(people(range(50)), rows=10, clients=1)
+    assert near.any_near(named(slice(51)), SetsBeside([named(slice(50))]))
+    assert near.is_near(named(slice(51)), named(slice(50)))
+    assert not near.is_near(named(slice(50)), named(slice(50)))
+    shared = clients_by_number(numbers, people(np.arange(60) // 30))
+    assert shared[:10].tolist() == [-1] * 10, "of clients 0 and 1, which nobody is known of"
+    assert shared[10:].tolist() == [0] * 20 + [1] * 20
 
 
 def test_sets_have_the_digest_under_which_they_were_stored():

@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from fractions import Fraction
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -75,6 +76,38 @@ def test_derived_figures_are_in_steps(exact: dict[str, Any], rounded: dict[str, 
     assert any("rounded at random to multiples of 5" in one for one in rounded["limits"])
     assert not any("rounded at random" in one for one in exact["limits"])
     assert rounded["integrity"]["ledger_hash"] == exact["integrity"]["ledger_hash"]
+
+
+def test_copies_of_a_file_round_the_same_people_alike(tmp_path: Path) -> None:
+    """The attack: twelve copies of a table with a newline more each, and the mean of their
+    counts; then copies with other rows' order and other features."""
+    lines = [f"c{row % 40},{row * 7 % 60 + 20},{row % 5},{row * 3 % 2}" for row in range(600)]
+    text = "\n".join(["town,age,x,y", *lines])
+    moved = "\n".join(["town,age,x,y", *(one.replace(",0,", ",0.001,") for one in lines[::-1])])
+    counts = np.arange(24).reshape(6, 2, 2)[:, :, [0, 0, 1, 1]]
+    found = []
+    for place, copy in enumerate([text + "\n" * more for more in range(12)] + [moved]):
+        (tmp_path / f"{place}.csv").write_text(copy)
+        spec = parse_spec(
+            {
+                "name": "ages",
+                "federation": {
+                    "source": "table",
+                    "path": f"{place}.csv",
+                    "client_key": "town",
+                    "target": "y",
+                    "features": ["x"],
+                },
+                "model": {"kind": "logistic"},
+                "training": {"loss": "cross-entropy", "rounds": 1, "cohort": {"clients": 4}},
+                "privacy": {"mechanism": "none"},
+                "fairness": {"sensitive": ["age"], "edges": {"age": [50]}},
+            }
+        )
+        cell = Cell(spec, load_federation(spec, sources_dir=tmp_path))
+        rounder = build_rounder(cell, base=5, key=b"secret")
+        found.append(rounder.counts("age", counts).tolist())
+    assert all(one == found[0] for one in found)
 
 
 def test_another_way_to_name_the_same_people_rounds_them_alike() -> None:

@@ -16,7 +16,7 @@ from fedaudit.native.library import fallback_only, kernels
 from fedaudit.runs import sampled_rounds
 from fedaudit.runs.blocks import record_block
 from fedaudit.runs.earlier_samples import EarlierSamples
-from fedaudit.runs.held_out_groups import decide_disclosures, held_out_groups, row_numbering
+from fedaudit.runs.held_out_groups import decide_disclosures, held_out_groups
 from fedaudit.runs.run import new_run
 from fedaudit.runs.sampled_rounds import SampledRounds
 from fedaudit.spec.parse import parse_spec
@@ -187,11 +187,3 @@ def test_what_the_report_suppresses_no_round_shows() -> None:
     shown = {"group": replace(report["group"], shown=np.array([True, False]))}
     found = SampledRounds(whole, shown, size=12).disclosures(range(1, 20))["group"]
     assert not found.shown[:, 1].any()
-
-
-def test_numbers_of_rows_do_not_depend_on_who_is_held_out() -> None:
-    one, other = cell(clients=None), cell(clients=5)
-    spec = one.spec.model_copy(
-        update={"federation": one.spec.federation.model_copy(update={"validation_fraction": 0.3})}
-    )
-    assert row_numbering(one) == row_numbering(other) == row_numbering(replace(one, spec=spec))

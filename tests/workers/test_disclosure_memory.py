@@ -1,14 +1,22 @@
 """Two reports on the same data do not give away what one alone would suppress."""
 
+import hashlib
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow.csv
+import pyarrow.parquet
 import pytest
+from sqlalchemy import delete, insert, select
 
+import migrations
+from models.clock import utc_now
 from models.database import Database
 from models.repositories import ReportRepository
+from models.tables.disclosures import DisclosedSet, DisclosureMemory
 from tests.workers.admission import Submitted, events_of, experiment_of, submit
 from workers.context import WorkerContext
 from workers.run_unit import run_unit
@@ -65,6 +73,55 @@ def ran(
     return submitted, report.document["fairness"][0]
 
 
+def of_file(name: str, asked: dict[str, Any], **federation: Any) -> dict[str, Any]:
+    return {**asked, "federation": {**asked["federation"], "path": name, **federation}}
+
+
+def rewritten(line: Callable[[list[str]], str]) -> Callable[[Path], None]:
+    """Writes a copy with every line made anew from its cells."""
+
+    def write(path: Path) -> None:
+        lines = path.with_name("ages.csv").read_text().splitlines()
+        path.write_text("\n".join(line(one.split(",")) for one in lines))
+
+    return write
+
+
+def as_text(change: Callable[[str], str]) -> Callable[[Path], None]:
+    def write(path: Path) -> None:
+        path.write_bytes(change(path.with_name("ages.csv").read_text()).encode())
+
+    return write
+
+
+def as_parquet(path: Path) -> None:
+    table = pyarrow.csv.read_csv(path.with_name("ages.csv"))
+    age = table.column_names.index("age")
+    table = table.set_column(age, "age", table["age"].cast("float64"))
+    pyarrow.parquet.write_table(table, path)
+
+
+def reordered(text: str) -> str:
+    head, *rows = text.splitlines()
+    return "\n".join([head, *rows[::-1]])
+
+
+COPIES: dict[str, Callable[[Path], None]] = {
+    "newline.csv": as_text(lambda text: text + "\n"),
+    "crlf.csv": as_text(lambda text: text.replace("\n", "\r\n")),
+    "mark.csv": as_text(lambda text: "\ufeff" + text),
+    "rows.csv": as_text(reordered),
+    "less.csv": as_text(lambda text: text[: text[:-1].rindex("\n") + 1]),
+    "columns.csv": rewritten(lambda cells: ",".join(cells[::-1])),
+    "quoted.csv": rewritten(lambda cells: ",".join(f'"{one}"' for one in cells)),
+    "wider.csv": rewritten(lambda cells: ",".join([*cells, "z" if cells[2] == "x" else "1"])),
+    "moved.csv": rewritten(
+        lambda cells: ",".join([*cells[:2], cells[2] + ".001" * (cells[2] != "x"), cells[3]])
+    ),
+    "table.parquet": as_parquet,
+}
+
+
 def is_shown(section: dict[str, Any]) -> list[bool]:
     return [not group["suppressed"] for group in section["groups"]]
 
@@ -85,6 +142,79 @@ def test_a_second_cut_of_the_same_column_discloses_nothing(
     assert again["groups"] == first["groups"], "what is disclosed already gives nothing more away"
     _, other = ran(database, context, sources, spec(edges={"age": [40]}))
     assert is_shown(other) == [True, True], "a cut far from it is no difference of few rows"
+
+
+def test_a_copy_of_a_file_is_no_other_file(
+    database: Database, context: WorkerContext, sources: Path
+) -> None:
+    """The attack: another cut on a copy that differs in its bytes alone, or in few of its cells."""
+    once = spec(edges={"age": [83]}, rounding={"base": 5})
+    _, first = ran(database, context, sources, once)
+    assert is_shown(first) == [True, True]
+    for name, write in COPIES.items():
+        write(sources / name)
+        _, second = ran(database, context, sources, of_file(name, spec(edges={"age": [84]})))
+        assert is_shown(second) == [False, False], name
+    for name in ("newline.csv", "rows.csv", "table.parquet"):
+        _, again = ran(database, context, sources, of_file(name, once))
+        rates = [[one[rate] for one in again["groups"]] for rate in ("selection_rate", "value")]
+        before = [[one[rate] for one in first["groups"]] for rate in ("selection_rate", "value")]
+        assert rates == before, f"{name}: the same people are shown again, rounded alike"
+
+
+def test_what_a_spec_makes_of_images_is_no_other_file(
+    database: Database, context: WorkerContext, tmp_path: Path
+) -> None:
+    """The attack: the same archive, with one class more or turned, under another cut."""
+    rows, generator = np.arange(400), np.random.default_rng(4)
+    np.savez(
+        tmp_path / "faces.npz",
+        x=generator.integers(0, 256, (400, 4, 4), dtype=np.uint8),
+        y=rows % 3,
+        writer=rows % 40,
+        age=(rows * 7) % 61 + 20,
+    )
+    source = {"source": "images", "client_key": "writer", "validation_fraction": 0.5}
+    asked = {
+        **spec(edges={"age": [50]}, favourable={"op": "in", "value": [1]}),
+        "federation": {**source, "path": "faces.npz", "classes": 3},
+        "model": {"kind": "logistic"},
+        "training": {"loss": "cross-entropy", "rounds": 1, "cohort": {"clients": 4}},
+    }
+    _, first = ran(database, context, tmp_path, asked)
+    assert is_shown(first) == [True, True]
+    asked["fairness"] = {**asked["fairness"], "edges": {"age": [51]}}
+    for other in ({}, {"classes": 4}, {"rotate": {"probability": 0.5}}):
+        changed = of_file("faces.npz", asked, **other)
+        _, second = ran(database, context, tmp_path, changed)
+        assert is_shown(second) == [False, False], other
+    # What was remembered of images before their rows were numbered by the file.
+    with database.write() as session:
+        by_clients = hashlib.sha256(b"rows of clients").hexdigest()
+        removed = delete(DisclosedSet).where(DisclosedSet.numbering != by_clients)
+        assert session.execute(removed).rowcount > 0  # type: ignore[attr-defined]
+    _, second = ran(database, context, tmp_path, of_file("faces.npz", asked, classes=5))
+    assert is_shown(second) == [False, False]
+
+
+def test_what_was_remembered_of_images_is_put_together(tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path / 'service.db'}"
+    migrations.upgrade(url)
+    migrations.downgrade(url, "0035")
+    database = Database(url)
+    of_file = hashlib.sha256(b"rows of the file").hexdigest()
+    stored = [(of_file, "a"), ("3" * 64, "a"), ("4" * 64, "a"), ("4" * 64, "b")]
+    with database.write() as session:
+        session.execute(insert(DisclosureMemory).values(fingerprint="f", profile_cuts={}))
+        for numbering, digest in stored:
+            named = {"fingerprint": "f", "numbering": numbering, "disclosed_at": utc_now()}
+            bits = {"digest": digest, "bits": b"", "favourable_digest": "", "favourable_bits": b""}
+            session.execute(insert(DisclosedSet).values(**named, **bits))
+    migrations.upgrade(url)
+    of_clients = hashlib.sha256(b"rows of clients").hexdigest()
+    with database.read() as session:
+        found = session.execute(select(DisclosedSet.numbering, DisclosedSet.digest)).all()
+    assert {tuple(one) for one in found} == {(of_file, "a"), (of_clients, "a"), (of_clients, "b")}
 
 
 def test_one_town_more_that_is_held_out_discloses_nothing(

@@ -15,8 +15,9 @@ from fedaudit.spec.errors import FieldError, InvalidInputError
 from infrastructure.signing_keys import ROUNDING
 from models.repositories import AuditRepository
 from models.tables.audits.audits import PredictionAudit
-from workers.audits.audit_memory import decide, memories_of, remember
+from workers.audits.audit_memory import memories_of
 from workers.claimed_unit import ClaimedUnit
+from workers.disclosure_memory import decide, remember
 from workers.proof.checkpoint_signing import use_key
 from workers.uploaded_files import ProjectFiles
 
@@ -108,7 +109,7 @@ class AuditRun(ClaimedUnit):
         memories = memories_of(self._claim.project_id, row.fingerprint, rows)
         with self._context.database.read() as session:
             known = [memory.earlier(session) for memory in memories]
-        decisions = decide(memories, known)
+        decision = decide(rows.scored, memories, known)
         self._progressed()
 
         def settle(session: Session) -> frozenset[str]:
@@ -116,7 +117,7 @@ class AuditRun(ClaimedUnit):
             found = audits.get(row.id)
             if found is not None and found.withheld is not None:
                 return frozenset(found.withheld)
-            withheld = remember(session, memories, known, decisions)
+            withheld = remember(session, rows.scored, memories, known, decision)
             audits.withhold(row.id, sorted(withheld))
             return withheld
 

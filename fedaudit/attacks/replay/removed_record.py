@@ -49,7 +49,7 @@ def without_row(federation: Federation, row: int) -> Federation:
         target=federation.target[kept],
         raw_target=federation.raw_target[kept],
         first=federation.first - (federation.first > row),
-        attributes=tuple(replace(one, codes=one.codes[kept]) for one in federation.attributes),
+        attributes=tuple(one.of_rows(kept) for one in federation.attributes),
         record_budgets=None if budgets is None else budgets[kept],
         row_numbers=None if numbers is None else numbers[kept],
         record_keys=None if keys is None else keys[kept],

@@ -62,7 +62,8 @@ def _between_edges(rows: TableRows, column: str, edges: Sequence[float], where: 
     """
     numbers = rows.numbers(column, where, missing_allowed=True)
     codes = np.searchsorted(np.array(edges), numbers, side="right")
-    return Levels(group_names(edges), np.where(np.isnan(numbers), -1, codes).astype(np.int64))
+    groups = np.where(np.isnan(numbers), -1, codes).astype(np.int64)
+    return Levels(group_names(edges), groups, numbers)
 
 
 def _shortest(number: float) -> str:

@@ -101,9 +101,10 @@ def _cut(archive: NumpyArchive, name: str, levels: Levels, edges: Sequence[float
             "is not a number",
             "correct it, or leave out the edges",
         )
-    group = np.searchsorted(np.array(edges), np.array(numbers, dtype=np.float64), side="right")
-    codes = np.where(levels.codes < 0, -1, group[levels.codes]).astype(np.int64)
-    return Levels(group_names(edges), codes)
+    cut = np.append(np.array(numbers, dtype=np.float64), np.nan)[levels.codes]  # -1 is the last
+    group = np.searchsorted(np.array(edges), cut, side="right")
+    codes = np.where(levels.codes < 0, -1, group).astype(np.int64)
+    return Levels(group_names(edges), codes, cut)
 
 
 def _check_characters(

@@ -29,6 +29,8 @@ class LabelledRows:
     """[clients + 1]: where each client's rows begin."""
     labels: NDArray[np.int64]
     """[rows] positions in `classes`."""
+    numbers: NDArray[np.int64]
+    """[rows]: the place of each in the file, from 1; by user where the file is LEAF's."""
     classes: tuple[str, ...]
     fingerprint: str
     notes: tuple[str, ...]
@@ -64,12 +66,13 @@ def federation_of(data: LabelledRows, attributes: Mapping[str, Levels]) -> Feder
         target_scale=1.0,
         classes=data.classes,
         attributes=tuple(
-            Attribute(name, levels.values, levels.codes.astype(np.int16))
+            Attribute(name, levels.values, levels.codes.astype(np.int16), levels.numbers)
             for name, levels in attributes.items()
         ),
         fingerprint=data.fingerprint,
         truth=None,
         notes=data.notes,
+        row_numbers=data.numbers,
     )
 
 

@@ -87,12 +87,18 @@ def load_images(source: Images, *, fairness: Groups, seed: int, files: Files) ->
             rows=rows,
             first=first_rows(np.bincount(clients.codes)),
             labels=codes[order],
+            numbers=order + 1,
             classes=classes,
             fingerprint=file.fingerprint,
             notes=(*notes, *_dark(rows)),
         )
     ordered = {
-        name: Levels(levels.values, levels.codes[order]) for name, levels in attributes.items()
+        name: Levels(
+            levels.values,
+            levels.codes[order],
+            None if levels.numbers is None else levels.numbers[order],
+        )
+        for name, levels in attributes.items()
     }
     return _federation(data, ordered, source.rotate, fairness, seed)
 

@@ -246,6 +246,7 @@ def _joined(
         rows=ClientRows(values, _BYTE if exact else 1.0, square_image(width)),
         first=first,
         labels=labels,
+        numbers=np.arange(1, len(labels) + 1),
         classes=tuple(str(label) for label in range(classes)),
         fingerprint=file.fingerprint,
         notes=(f"users without images, left out: {empty}",) if empty else (),

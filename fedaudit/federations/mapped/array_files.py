@@ -39,6 +39,7 @@ def write_federation(federation: Federation, folder: Path) -> None:
     in the folder already are left there. Raises OSError."""
     arrays = {name: getattr(federation, name) for name in _ARRAYS}
     arrays |= {_codes(place): one.codes for place, one in enumerate(federation.attributes)}
+    arrays |= {_numbers(place): one.numbers for place, one in enumerate(federation.attributes)}
     if not _file(folder, FEATURES).exists():
         arrays[FEATURES] = federation.side_by_side
     for name, array in arrays.items():
@@ -83,7 +84,7 @@ def _federation(about: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> Feder
         target_scale=about["target_scale"],
         classes=tuple(about["classes"]),
         attributes=tuple(
-            Attribute(name, tuple(values), arrays[_codes(place)])
+            Attribute(name, tuple(values), arrays[_codes(place)], arrays.get(_numbers(place)))
             for place, (name, values) in enumerate(about["attributes"])
         ),
         fingerprint=about["fingerprint"],
@@ -106,3 +107,7 @@ def _file(folder: Path, name: str) -> Path:
 
 def _codes(place: int) -> str:
     return f"attribute_{place}"
+
+
+def _numbers(place: int) -> str:
+    return f"numbers_{place}"

@@ -72,6 +72,7 @@ def map_key(source: Table, asked: LoadRequest) -> str:
     left_out = _DECIDE_NO_ROW | (set() if seeded else _DECIDE_WITH_SEED)
     told = [
         __version__,
+        "numbers before cuts",
         source.model_dump(mode="json", exclude=left_out),
         asked.fairness.sensitive,
         asked.fairness.edges,

@@ -1,13 +1,13 @@
 """What was disclosed of data: across projects, because rows are the same whoever reads them."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from sqlalchemy import func, select
 
 from models.clock import utc_now
 from models.repositories.base import Repository
-from models.tables.disclosures import DisclosedSet, DisclosureMemory
+from models.tables.disclosures import DisclosedSet, DisclosureAnchor, DisclosureMemory
 from models.values import StoredSet
 
 
@@ -34,25 +34,49 @@ class DisclosureRepository(Repository):
             memory.with_for_update(), execution_options={"populate_existing": True}
         ).one()
 
-    def sets(self, fingerprint: str, *, numbering: str) -> Iterator[tuple[bytes, bytes]]:
-        """The sets whose rows are numbered so, and the favourable of each, as they were stored."""
-        stored = select(DisclosedSet.bits, DisclosedSet.favourable_bits).where(
-            DisclosedSet.fingerprint == fingerprint, DisclosedSet.numbering == numbering
-        )
+    def memories(self, anchors: Sequence[str]) -> list[str]:
+        """Those that have one of these rows."""
+        found = select(DisclosureAnchor.fingerprint).where(DisclosureAnchor.anchor.in_(anchors))
+        return sorted(set(self.session.scalars(found)))
+
+    def sets(
+        self, fingerprints: Sequence[str], *, numbering: str
+    ) -> Iterator[tuple[str, bytes, str, bytes]]:
+        """The sets whose rows are numbered so, and the favourable of each: digests, and rows as
+        they were stored; each once."""
+        stored = select(
+            DisclosedSet.digest,
+            DisclosedSet.bits,
+            DisclosedSet.favourable_digest,
+            DisclosedSet.favourable_bits,
+        ).where(DisclosedSet.fingerprint.in_(fingerprints), DisclosedSet.numbering == numbering)
         ordered = stored.order_by(DisclosedSet.digest, DisclosedSet.favourable_digest)
+        last = None
         for found in self.session.execute(ordered):
-            yield found.bits, found.favourable_bits
+            if last != (last := (found.digest, found.favourable_digest)):
+                yield found.digest, found.bits, found.favourable_digest, found.favourable_bits
 
-    def count(self, fingerprint: str, *, numbering: str) -> int:
+    def count(self, fingerprints: Sequence[str], *, numbering: str) -> int:
         """How many `sets` there are."""
-        counted = (
-            select(func.count())
-            .select_from(DisclosedSet)
-            .where(DisclosedSet.fingerprint == fingerprint, DisclosedSet.numbering == numbering)
+        distinct = select(DisclosedSet.digest, DisclosedSet.favourable_digest).distinct()
+        counted = distinct.where(
+            DisclosedSet.fingerprint.in_(fingerprints), DisclosedSet.numbering == numbering
         )
-        return self.session.scalar(counted) or 0
+        return self.session.scalar(select(func.count()).select_from(counted.subquery())) or 0
 
-    def add(self, fingerprint: str, *, numbering: str, sets: Iterable[StoredSet]) -> None:
-        """Remembers sets; those that are known already are stored once. Call `lock` before."""
+    def add(
+        self,
+        fingerprint: str,
+        *,
+        numbering: str,
+        sets: Iterable[StoredSet],
+        anchors: Sequence[str] = (),
+    ) -> None:
+        """Remembers sets; those that are known already are stored once. Call `lock` before.
+
+        `anchors`: of rows by which the memory is found.
+        """
         of_all = {"fingerprint": fingerprint, "numbering": numbering, "disclosed_at": utc_now()}
         self._insert_all_absent(DisclosedSet, [{**of_all, **vars(one)} for one in sets])
+        named = [{"anchor": one, "fingerprint": fingerprint} for one in anchors]
+        self._insert_all_absent(DisclosureAnchor, named)
