@@ -10,7 +10,7 @@ from fedaudit.fairness.gap_scale import gap_size, gap_words, is_below_four_fifth
     [
         ("demographic_parity_difference", 0.268, (0.2, 0.3), "27 percentage points between two"),
         ("equalized_odds_difference", 0.05, (0.01, 0.1), "its interval excludes 0; no standard"),
-        ("equalized_odds_difference", 0.05, (0.0, 0.1), "reaches 0, so the groups may fare alike; no"),
+        ("equalized_odds_difference", 0.05, (0.0, 0.1), "reaches 0, so the groups may fare alike"),
         ("equalized_odds_difference", 0.05, None, "whether it may be chance is not known; no"),
         ("demographic_parity_ratio", 0.38, (0.3, 0.5), "(its interval 0.3 to 0.5): below four"),
         ("demographic_parity_ratio", 0.8 - 1e-12, None, "at least four fifths, the threshold of"),
