@@ -9,7 +9,7 @@ from fedaudit.randomness import CounterSource, EntropySource, Source
 from fedaudit.training.base.cell import Cell, draws_in_secret
 from fedaudit.training.trainer_choice import open_stack
 
-_ROUNDS_AT_ONCE = 16
+ROUNDS_AT_ONCE = 16
 
 
 def source_of(cell: Cell) -> Source:
@@ -41,7 +41,7 @@ def train(cell: Cell, *, device: str, progress: Progress) -> int:
     progress(0.0)
     with np.errstate(over="ignore", invalid="ignore"):
         while trainer.active:
-            trainer.plan(_ROUNDS_AT_ONCE)
-            played += len(trainer.advance(_ROUNDS_AT_ONCE)[0])
+            trainer.plan(ROUNDS_AT_ONCE)
+            played += len(trainer.advance(ROUNDS_AT_ONCE)[0])
             progress(min(1.0, played / rounds))
     return played
