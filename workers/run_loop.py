@@ -10,7 +10,6 @@ import structlog
 from sqlalchemy.orm import Session
 
 from fedaudit.attacks.attack import AttackedRun, AttackOutcome
-from fedaudit.attacks.canaries.canary_audit import audit_beside
 from fedaudit.attacks.carried_out import carry_out
 from fedaudit.ledger.composition import composed_epsilon
 from fedaudit.privacy.metric.leakage import leakage
@@ -37,6 +36,7 @@ from workers.attacks.attack_watch import (
     AttacksStoppedError,
     LeasedAttacks,
 )
+from workers.attacks.followed_runs import FollowedRuns
 from workers.claim import Lease
 from workers.claimed_unit import DETAIL_CHARACTERS
 from workers.context import WorkerContext
@@ -86,8 +86,8 @@ class RunLoop:
             checkpoints=[experiment.checkpoint for experiment in experiments],
             helpers=self._helpers,
         )
-        audits = {one.id: audit_beside(one.run.cell, device=context.device) for one in experiments}
-        self._audits = {id_: audit for id_, audit in audits.items() if audit is not None}
+        runs = [experiment.run for experiment in experiments]
+        self._audits = FollowedRuns(runs, self._stack, context=context, lease=lease)
         self._held: dict[int, FinalResult] = {}
         """Ended runs whose reports speak of those beside them, which go on."""
         self._repeat_until = max(map(self._charge_interrupted, range(len(experiments))))
@@ -98,13 +98,12 @@ class RunLoop:
             with self._helpers:
                 return self._play()
         except AttacksStoppedError:
-            # What it attacked has trained to its end, or stands between two blocks; the next worker
-            # attacks it from the first.
+            # Between two blocks of rounds, or after the last: the next worker attacks anew.
             self._writer.write(self._sign_all)
             return False
 
     def _play(self) -> bool:
-        self._follow_audits(0)
+        self._audits.follow(0)
         for position in set(range(len(self._experiments))) - set(self._stack.active):
             # Training had ended and the worker was lost before the report was stored; or rounds
             # that were lost with it have used up its budget.
@@ -115,7 +114,7 @@ class RunLoop:
                 return False
             subjects = _subjects_a_round(self._experiments[active[0]].run)
             rounds = self._pace.rounds(experiments=len(active), cohort=subjects)
-            self._follow_audits(rounds)
+            self._audits.follow(rounds)
             if draws_in_secret(self._experiments[active[0]].run.cell):
                 rounds = self._charge_ahead(rounds)
             began = monotonic()
@@ -130,27 +129,6 @@ class RunLoop:
         for position, result in self._held.items():
             self._succeed(position, result)
         return True
-
-    def _follow_audits(self, rounds: int) -> None:
-        """Plays the canaries beside each run as far as its next rounds go, and ends those whose
-        noise they prove too small.
-
-        A run that was taken up is followed by new canaries from its first round on; with simulated
-        noise they are the same again. Raises AttacksStoppedError where this worker has to stop.
-        """
-        for position in self._stack.active if self._audits else ():
-            run = self._experiments[position].run
-            audit = self._audits.get(run.experiment_id)
-            if audit is None:
-                continue
-            audit.play(run.rounds_done + rounds, progress=self._look)
-            if audit.crossed is not None:
-                self._stack.end_after(position, audit.crossed)
-
-    def _look(self, _done: float) -> None:
-        self._lease.progressed()
-        if self._context.stopping():
-            raise AttacksStoppedError
 
     def _traced(self, active: Sequence[int]) -> dict[str, str | int]:
         """What a span of the next rounds says: whose they are, and the first of them."""
@@ -371,12 +349,8 @@ class RunLoop:
             project_id=experiment.project_id,
             is_cancelled=is_cancelled,
         )
-        attacked = AttackedRun(
-            experiment.run,
-            result,
-            self._context.device,
-            audit=self._audits.get(experiment.id),
-        )
+        audit = self._audits.audits.get(experiment.id)
+        attacked = AttackedRun(experiment.run, result, self._context.device, audit=audit)
         with span("fedaudit.attacks", {"fedaudit.experiment_id": experiment.id}):
             return list(carry_out(attacked, watch=watch))
 

@@ -3,7 +3,7 @@
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 from fedaudit.privacy.lower_bounds.run_evidence import (
     ALARM_LEVEL,
@@ -17,9 +17,6 @@ from fedaudit.reports.document.attacks.attack_section import Alarm, AttackSectio
 from fedaudit.runs.run import Run
 from fedaudit.training.base.cell import draws_in_secret
 from fedaudit.training.base.round_records import FinalResult
-
-if TYPE_CHECKING:
-    from fedaudit.attacks.canaries.canary_audit import CanaryAudit
 
 Progress = Callable[[float], None]
 """Is given the share that is done, from 0 to 1, often: it may raise to stop the attack."""
@@ -36,7 +33,7 @@ class AttackedRun:
     device: str
     before: tuple[EValue, ...] = ()
     """Of the attacks on it before this one."""
-    audit: "CanaryAudit | None" = None
+    audit: "FollowedCanaries | None" = None
     """The canaries that were followed beside its training."""
 
     def weigh(self, e_value: float, basis: EvidenceBasis) -> "Weighed":
@@ -74,6 +71,16 @@ class AttackOutcome:
     """What the report prints: nothing that suppression hides."""
     files: Mapping[str, bytes] = field(default_factory=dict)
     """Confidential figures and pictures, by file name, as `scores.csv`."""
+
+
+class FollowedCanaries(Protocol):
+    """An attack by canaries that began beside the run's training."""
+
+    def play(self, until: int | None = None, *, progress: Progress) -> None:
+        """Their companion's rounds up to `until`, or all of them."""
+
+    def outcome(self, weigh: Callable[[float, EvidenceBasis], Weighed]) -> AttackOutcome:
+        """What they show, once all were played."""
 
 
 def weigh(e_value: float, basis: EvidenceBasis, *, before: Sequence[EValue] = ()) -> Weighed:
