@@ -10,6 +10,7 @@ import workers.attacks.attack_watch
 from fedaudit.ledger.envelope import Envelope
 from fedaudit.privacy.metric.leakage import leakage
 from fedaudit.reports.later.later_statement import statement_in, statement_of
+from fedaudit.reports.verification.later_checks import evidence_checks, read_later
 from infrastructure.storage import Storage
 from models.repositories import ExpiredFileRepository, LaterAttacksRepository, fail_unit
 from models.values import ReclaimedUnit
@@ -224,6 +225,10 @@ def test_weak_evidence_of_attacks_that_draw_anew_adds_up_to_an_alarm(
         outcomes = {one["name"]: one["outcome"] for one in checks}
         assert outcomes["attacks.evidence"] == "pass"
         assert "fail" not in outcomes.values()
+        for altered in ({"evidence": 1.0}, {"e_value": 1.5}, {"e_basis": "other"}):
+            told = {"attacks": [*sections[:-1], {**sections[-1], **altered}]}
+            [judged] = evidence_checks(told, read_later([]))
+            assert judged.outcome == "fail"
         alarms = sum(alarm for _, alarm in found[noise])
         assert (api.get(f"/v1/experiments/{id_}").json()["alarms"] or 0) == alarms
     second = 30 * (15 + 1 / 6) + 1 / 3
