@@ -21,7 +21,8 @@ import torch
 from benchmarks import canary_scenarios as scenarios
 from benchmarks.canary_scenarios import COUNTS, KEPT, VIOLATIONS, Scenario
 from benchmarks.reproductions.runs import table
-from fedaudit.attacks.canaries.canary_attack import audit_claim
+from fedaudit.attacks.attack import weigh
+from fedaudit.attacks.canaries.canary_audit import CanaryAudit
 from fedaudit.attacks.canaries.canary_bounds import PlannedBounds, plan_bounds
 from fedaudit.attacks.canaries.canary_claim import claim_of
 from fedaudit.attacks.canaries.canary_pool import draw_pool
@@ -51,9 +52,9 @@ def measured(scenario: Scenario, planned: PlannedBounds, seed: int) -> CanariesS
     adjacency = planned.claim.law.adjacency
     canaries = draw_canaries(pool.release, n=cell.shape.n, adjacency=adjacency, source=source)
     spec = CanariesSpec(unit=scenario.unit, count=scenario.count)
-    outcome = audit_claim(
-        spec, cell, pool, canaries, planned, device="cpu", progress=lambda share: None
-    )
+    audit = CanaryAudit(spec, cell, pool, canaries, planned, device="cpu")
+    audit.play(progress=lambda share: None)
+    outcome = audit.outcome(weigh)
     assert isinstance(outcome.section, CanariesSection)
     return outcome.section
 

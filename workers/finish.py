@@ -14,6 +14,7 @@ from fedaudit.privacy.metric.leakage import leakage
 from fedaudit.reports.assemble import report_hash
 from fedaudit.reports.document.attacks.attack_section import AttackSection
 from fedaudit.reports.document.attacks.raised_alarms import raised_alarms
+from fedaudit.reports.document.endings import known_ending
 from fedaudit.reports.document.material import ModelFile
 from fedaudit.reports.report_progress import Progressed, unfollowed
 from fedaudit.reports.verification.report_signature import sign_report
@@ -44,6 +45,8 @@ from workers.sweeps.other_runs import is_as_stated, repeats_of, sweep_of
 GATE_EVALUATED = "gate.evaluated"
 ALARM_RAISED = "alarm.raised"
 DIVERGED = "diverged"
+NOISE_TOO_SMALL = "noise-too-small"
+"""Canaries beside the run ended it."""
 
 _PRIVACY = ("leakage_max", "leakage_median", "log_ratio_max", "epsilon_max")
 
@@ -165,12 +168,22 @@ def succeed(
     events += alarm_events(document["attacks"])
     EventRepository(session).append(*owner, events)
     experiments.conclude(
-        experiment.id, status="succeeded", price=leakage, figures=_stored_figures(document)
+        experiment.id,
+        status="succeeded",
+        reason=_ended_by(document),
+        price=leakage,
+        figures=_stored_figures(document),
     )
     checkpoint = experiment.ledger_checkpoint("succeeded")
     sign_checkpoint(session, checkpoint, project_id=experiment.project_id, key=key)
     CheckpointRepository(session).delete(experiment.id)
     return True
+
+
+def _ended_by(document: Mapping[str, Any]) -> str | None:
+    """The reason beside the status, where a run with a report was ended before its time."""
+    ending = known_ending(document["utility"]["stopped_by"])
+    return NOISE_TOO_SMALL if ending == "audit" else None
 
 
 def end_without_report(

@@ -36,6 +36,7 @@ from workers.attacks.attack_watch import (
     AttacksStoppedError,
     LeasedAttacks,
 )
+from workers.attacks.followed_runs import FollowedRuns
 from workers.claim import Lease
 from workers.claimed_unit import DETAIL_CHARACTERS
 from workers.context import WorkerContext
@@ -85,6 +86,8 @@ class RunLoop:
             checkpoints=[experiment.checkpoint for experiment in experiments],
             helpers=self._helpers,
         )
+        runs = [experiment.run for experiment in experiments]
+        self._audits = FollowedRuns(runs, self._stack, context=context, lease=lease)
         self._held: dict[int, FinalResult] = {}
         """Ended runs whose reports speak of those beside them, which go on."""
         self._repeat_until = max(map(self._charge_interrupted, range(len(experiments))))
@@ -95,11 +98,12 @@ class RunLoop:
             with self._helpers:
                 return self._play()
         except AttacksStoppedError:
-            # What it attacked has trained to its end; the next worker attacks it from the first.
+            # Between two blocks of rounds, or after the last: the next worker attacks anew.
             self._writer.write(self._sign_all)
             return False
 
     def _play(self) -> bool:
+        self._audits.follow(0)
         for position in set(range(len(self._experiments))) - set(self._stack.active):
             # Training had ended and the worker was lost before the report was stored; or rounds
             # that were lost with it have used up its budget.
@@ -110,6 +114,7 @@ class RunLoop:
                 return False
             subjects = _subjects_a_round(self._experiments[active[0]].run)
             rounds = self._pace.rounds(experiments=len(active), cohort=subjects)
+            self._audits.follow(rounds)
             if draws_in_secret(self._experiments[active[0]].run.cell):
                 rounds = self._charge_ahead(rounds)
             began = monotonic()
@@ -344,7 +349,8 @@ class RunLoop:
             project_id=experiment.project_id,
             is_cancelled=is_cancelled,
         )
-        attacked = AttackedRun(experiment.run, result, self._context.device)
+        audit = self._audits.audits.get(experiment.id)
+        attacked = AttackedRun(experiment.run, result, self._context.device, audit=audit)
         with span("fedaudit.attacks", {"fedaudit.experiment_id": experiment.id}):
             return list(carry_out(attacked, watch=watch))
 

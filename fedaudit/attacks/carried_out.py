@@ -2,10 +2,12 @@
 
 import logging
 from collections.abc import Iterator
+from dataclasses import replace
 
 from fedaudit.attacks.attack import AttackedRun, AttackOutcome, Progress
 from fedaudit.attacks.attack_files import check_names
 from fedaudit.attacks.registry import attack_of
+from fedaudit.privacy.lower_bounds.run_evidence import e_values_of
 from fedaudit.reports.document.attacks.attack_section import AttackSection
 from fedaudit.reports.document.attacks.not_done_section import NotDoneSection
 from fedaudit.spec.attacks.attack_spec import AttackSpec
@@ -46,6 +48,8 @@ def carry_out(attacked: AttackedRun, *, watch: AttackWatch) -> Iterator[AttackOu
         else:
             outcome = not_done(spec, reason)
         watch.end(position, outcome.section)
+        found = e_values_of([outcome.section.model_dump()])
+        attacked = replace(attacked, before=(*attacked.before, *found))
         yield outcome
 
 

@@ -12,6 +12,7 @@ from typing import Any
 
 from fedaudit.attacks.attack import AttackedRun
 from fedaudit.ledger.chain import Row, ledger_hash
+from fedaudit.reports.document.endings import known_ending
 from fedaudit.runs.blocks import record_block
 from fedaudit.runs.run import Run
 from fedaudit.training.base.round_records import FinalResult, PlayedRounds
@@ -38,6 +39,8 @@ class RecordedRun:
     best_round: int
     validation_loss: float | None
     """None where the report does not give it as it was."""
+    audited: bool = False
+    """Whether canaries beside it ended it, which its repeat is without."""
 
     @classmethod
     def of(cls, report: Mapping[str, Any]) -> "RecordedRun":
@@ -54,6 +57,7 @@ class RecordedRun:
             rounds=utility["rounds"],
             best_round=utility["best_round"],
             validation_loss=None if coarse else utility["validation_loss"],
+            audited=known_ending(utility["stopped_by"]) == "audit",
         )
 
 
@@ -66,6 +70,8 @@ def repeat_run(
     called now and then, and may raise to stop. Raises NotRepeatedError.
     """
     trainer = open_stack([run.cell], device=device)
+    if recorded.audited:
+        trainer.end_after(0, recorded.rounds)
     rows: list[Row] = []
     at_once = 1
     if not trainer.active:

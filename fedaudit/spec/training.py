@@ -39,9 +39,10 @@ Cohort = Annotated[
 ]
 
 
-StoppedBy = Literal["rounds", "patience", "budget", "diverged"]
+StoppedBy = Literal["rounds", "patience", "budget", "audit", "diverged"]
 """Why training ended: all rounds were played, validation losses did not improve, another round
-would pass `epsilon_budget`, or a loss was not finite."""
+would pass `epsilon_budget`, canaries beside it proved its noise too small, or a loss was not
+finite."""
 
 
 class Local(SpecPart):

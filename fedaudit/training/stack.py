@@ -17,7 +17,7 @@ from fedaudit.training.base.parameter_plot import plot_unavailable_reason
 from fedaudit.training.base.round_records import FinalResult, PlannedRound, PlayedRounds
 from fedaudit.training.base.row_figures import row_figures
 from fedaudit.training.base.splits import split_cells
-from fedaudit.training.base.stopping import EarlyStopping, RunEnd
+from fedaudit.training.base.stopping import NEVER, EarlyStopping, RunEnd
 from fedaudit.training.engine import build_engine, score_rounds
 from fedaudit.training.ranks.helpers import Helpers
 from fedaudit.training.stack_key import stack_key
@@ -27,8 +27,6 @@ from fedaudit.training.stacked.run_state import CellState, first_state, particip
 from fedaudit.training.stacked.stack_round import Cohort, RoundResult
 from fedaudit.training.stacked.stack_state import StackState
 from fedaudit.training.stacked.validation import Figures
-
-_UNBOUNDED = 1 << 62
 
 
 class Stack:
@@ -61,10 +59,12 @@ class Stack:
         )
         caps = [participation_cap(cell) for cell in cells]
         self._bounded = any(cap is not None for cap in caps)
-        self._caps = np.array([_UNBOUNDED if cap is None else cap for cap in caps])
+        self._caps = np.array([NEVER if cap is None else cap for cap in caps])
         self._in_plane = [plot_unavailable_reason(cell) is None for cell in cells]
         self._stopping = EarlyStopping.of_specs([cell.spec for cell in cells])
         self._stopped: dict[int, RunEnd] = {}
+        self._audited = np.full(len(self._cells), NEVER)
+        """[cells]: the round that an audit beside each ends it with."""
         self._splits = split_cells(cells)
         self._engine = build_engine(cells, self._splits, self._device, helpers=helpers)
         self.n = cells[0].shape.n
@@ -165,6 +165,7 @@ class Stack:
             validated,
             last_round=last,
             playing=np.array([one not in self._stopped for one in self._running.tolist()]),
+            audited=self._audited[self._running],
         )
         booked = Booked(
             release=progress.release_numbers(gathered.round),
@@ -317,21 +318,30 @@ class Stack:
         self._store_running(position)
         self._stopped.setdefault(position, "cancelled")
 
+    def end_after(self, position: int, round_: int) -> None:
+        """See `Trainer.end_after`."""
+        self._store_running(position)
+        self._audited[position] = round_
+        self._check_stop(position)
+
     def _check_stop(self, position: int) -> None:
         why = self._stopping.stop_reason(
-            self._state.progress, position, last_round=int(self._last_rounds()[position])
+            self._state.progress,
+            position,
+            last_round=int(self._last_rounds()[position]),
+            audited=int(self._audited[position]),
         )
         if why is not None:
             self._stopped.setdefault(position, why)
 
     def _last_rounds(self) -> NDArray[np.int64]:
-        """The specs' last rounds, or the last before one that would exceed a population's budget:
-        [cells]."""
-        if not self._bounded or not self._together:
-            return self._stopping.rounds
-        room = self._caps - self._state.budget_uses[:, 0]
-        last: NDArray[np.int64] = self._state.progress.round + room
-        return np.minimum(self._stopping.rounds, last)
+        """The specs' last rounds, or the last before one that would exceed a population's budget,
+        or that an audit ends a run with: [cells]."""
+        last: NDArray[np.int64] = np.minimum(self._stopping.rounds, self._audited)
+        if self._bounded and self._together:
+            room = self._caps - self._state.budget_uses[:, 0]
+            last = np.minimum(last, self._state.progress.round + room)
+        return last
 
     def _store_running(self, position: int) -> None:
         """Puts what the tensors hold of a running cell into its state."""

@@ -34,6 +34,7 @@ class Look(Attack):
     alarm: Alarm | None = None
     between: Callable[[], None] = lambda: None
     looked: list[AttackedRun] = field(default_factory=list)
+    e_value: float | None = None
 
     def execute(self, attacked: AttackedRun, *, progress: Progress) -> AttackOutcome:
         """See `Attack`."""
@@ -42,13 +43,16 @@ class Look(Attack):
         self.between()
         progress(0.5)
         largest = float(abs(attacked.result.hypotheses).max())
+        weighed = None if self.e_value is None else attacked.weigh(self.e_value, "fresh")
+        alarm = weighed.alarm(**ALARM.model_dump()) if weighed is not None else self.alarm
         section = LookSection(
             kind=self.kind,
             status="done",
             reason=None,
             statement="The largest parameter was looked up, which shows nothing of anybody.",
             capabilities=["It sees the trained hypotheses."],
-            alarm=self.alarm,
+            alarm=alarm,
+            **({} if weighed is None else weighed.fields()),
             largest_parameter=largest,
             rounds=attacked.run.rounds_done,
         )
@@ -62,10 +66,12 @@ class Looks:
     alarm: Alarm | None = None
     between: Callable[[], None] = lambda: None
     looked: list[AttackedRun] = field(default_factory=list)
+    e_value: float | None = None
+    """Given, alarms follow from it."""
 
     def attack_of(self, spec: AttackSpec) -> Attack:
         """In place of the registry's."""
-        return Look(spec.kind, self.alarm, self.between, self.looked)
+        return Look(spec.kind, self.alarm, self.between, self.looked, self.e_value)
 
 
 def offer_looks(monkeypatch: pytest.MonkeyPatch) -> Looks:

@@ -1,8 +1,8 @@
 """An experiment that has ended, as attacks need it: repeated, or from what is stored of it."""
 
 import hashlib
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import cached_property
 from math import nan
@@ -15,6 +15,7 @@ from fedaudit.attacks.attack import AttackedRun
 from fedaudit.attacks.repeated_run import NotRepeatedError, RecordedRun, repeat_run
 from fedaudit.ledger.chain import ledger_hash
 from fedaudit.networks.parameter_files import ParameterFileError, decode_tensors, hypotheses_of
+from fedaudit.privacy.lower_bounds.run_evidence import e_values_of
 from fedaudit.reports.document.endings import known_ending
 from fedaudit.reports.later.later_statement import Basis
 from fedaudit.runs.held_out_groups import is_remembered
@@ -45,6 +46,8 @@ class AttackedExperiment:
     row: Experiment
     report: dict[str, Any]
     cell: Cell
+    later: Sequence[Mapping[str, Any]] = ()
+    """Sections of the attacks on it since its report."""
 
     @cached_property
     def basis(self) -> Basis:
@@ -56,7 +59,12 @@ class AttackedExperiment:
         return "companions"
 
     def attacked(self, progressed: Callable[[], None]) -> AttackedRun:
-        """The run at its end. `progressed` may raise. Raises NothingToAttackError."""
+        """The run at its end, with the evidence of every attack before. `progressed` may raise.
+        Raises NothingToAttackError."""
+        before = e_values_of([*(self.report.get("attacks") or []), *self.later])
+        return replace(self._at_its_end(progressed), before=tuple(before))
+
+    def _at_its_end(self, progressed: Callable[[], None]) -> AttackedRun:
         if self.basis == "repeated":
             return self._repeated(progressed)
         run = self._stored_run()

@@ -1,7 +1,8 @@
 """A unit that attacks an experiment with a report: repeated or as stored, and told beside it."""
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import structlog
 from pydantic import TypeAdapter
@@ -41,6 +42,8 @@ class _Request:
     row: LaterAttacks
     experiment: Experiment
     report: Report
+    before: Sequence[Mapping[str, Any]]
+    """Sections of the attacks since the report."""
 
 
 class LaterAttacksRun(ClaimedUnit):
@@ -75,7 +78,7 @@ class LaterAttacksRun(ClaimedUnit):
         report = ReportRepository(session, row.project_id).get(row.experiment_id)
         if experiment is None or report is None:
             raise LookupError(f"no report of experiment {row.experiment_id}")
-        return _Request(row, experiment, report)
+        return _Request(row, experiment, report, later.sections(row.experiment_id))
 
     def _cell(self, request: _Request) -> Cell:
         """The experiment's spec and data with the attacks that are asked for. Raises
@@ -116,7 +119,7 @@ class LaterAttacksRun(ClaimedUnit):
             later=row.number,
         )
         attacked = AttackedExperiment(
-            self._context, request.experiment, request.report.document, cell
+            self._context, request.experiment, request.report.document, cell, request.before
         )
         outcomes: list[AttackOutcome] = []
         try:

@@ -1,14 +1,16 @@
-"""The lower bounds of a claim, planned before the run and taken after it.
+"""The lower bounds of a claim and their e-values, planned before the run and taken after it.
 
 What could be chosen by looking is chosen before: how many coins are guessed, and how the
 significance is shared. It is shared among the bounds (Bonferroni), so that all of them together are
 wrong with no greater chance: a tenth goes to each of those that assume less, and what is left to
-`known-noise`, which sees most. A claim of a single release has no sums of releases.
+`known-noise`, which sees most. A claim of a single release has no sums of releases. The e-values
+are averaged in the same shares: they are of the same coins and noise.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,9 +18,17 @@ from numpy.typing import NDArray
 from fedaudit.attacks.canaries.canary_claim import CanaryClaim
 from fedaudit.attacks.canaries.evidence_of_releases import ReleaseEvidence
 from fedaudit.attacks.canaries.kept_numbers import most_kept
+from fedaudit.privacy.lower_bounds.e_values import (
+    calibrated,
+    known_noise_alarm_power,
+    known_noise_e_value,
+    known_noise_p_value,
+    one_look_level,
+    one_run_e_value,
+    staked,
+)
 from fedaudit.privacy.lower_bounds.f_dp import fewest_correct, refutes
 from fedaudit.privacy.lower_bounds.guesses import GuessPlan, by_score, possible_plans
-from fedaudit.privacy.lower_bounds.known_noise import known_noise_power
 from fedaudit.privacy.lower_bounds.one_run import (
     most_canaries,
     one_run_epsilon,
@@ -35,6 +45,9 @@ from fedaudit.reports.document.attacks.canaries_section import (
 
 _SHARES: Mapping[BoundName, float] = {"known-noise": 0.8, "f-dp": 0.1, "one-run": 0.1}
 _SHARES_WITH_SUMS = {**_SHARES, "known-noise": 0.7, "summed-releases": 0.1}
+_LEVELS = (1e-1, 1e-2, 1e-3, one_look_level(0.1), 1e-4, 1e-5, 1e-6)
+"""At which `f-dp` and `summed-releases` are asked whether they refute the claim; the p-value is the
+smallest at which one does."""
 _DRAWS = 1000
 _NUMBERS = 4_000_000
 _LEAST_DRAWS = 100
@@ -81,6 +94,8 @@ class PlannedBounds:
 
     claim: CanaryClaim
     significance: float
+    claimed_ratio: float
+    """Of a canary's share of a release to the deviation of the noise, at most, by the claim."""
     known_noise: float
     """Power."""
     f_dp: GuessTest
@@ -90,21 +105,30 @@ class PlannedBounds:
 
     @property
     def shares(self) -> Mapping[BoundName, float]:
-        """The significance of each bound."""
-        return _shared(self.claim, self.significance)
+        """What each bound has of the significance and of the stakes; together they are 1."""
+        return _shares_of(self.claim)
+
+    def averaged(self, bounds: Sequence[CanaryBound]) -> float:
+        """The e-value of all bounds together."""
+        return sum(self.shares[bound.name] * (bound.e_value or 0.0) for bound in bounds)
 
 
-def _shared(claim: CanaryClaim, significance: float) -> dict[BoundName, float]:
-    parts = _SHARES if claim.law.compositions == 1 else _SHARES_WITH_SUMS
-    return {name: part * significance for name, part in parts.items()}
+def _shares_of(claim: CanaryClaim) -> Mapping[BoundName, float]:
+    return _SHARES if claim.law.compositions == 1 else _SHARES_WITH_SUMS
 
 
-def plan_bounds(claim: CanaryClaim, *, canaries: int, significance: float) -> PlannedBounds:
-    """Powers against noise that is half of what is claimed, and what is guessed."""
+def plan_bounds(
+    claim: CanaryClaim, *, canaries: int, significance: float, stop: bool = False
+) -> PlannedBounds:
+    """Powers against noise that is half of what is claimed, and what is guessed.
+
+    `stop`: where the evidence of `known-noise` is followed, and nothing is staked on the others.
+    """
     law, delta, epsilon = claim.law, claim.delta, claim.epsilon
     needed = law.with_ratio(max(law.ratio_of_epsilon(epsilon, delta), law.ratio))
     curve = needed.curve()
-    share = _shared(claim, significance)
+    shares = _shares_of(claim)
+    level = {name: one_look_level(part) for name, part in shares.items()}
 
     def refutes_curve(correct: int, plan: GuessPlan, count: int) -> bool:
         return refutes(
@@ -112,36 +136,37 @@ def plan_bounds(claim: CanaryClaim, *, canaries: int, significance: float) -> Pl
             canaries=count,
             guesses=plan.guesses,
             correct=correct,
-            significance=share["f-dp"],
+            significance=level["f-dp"],
         )
 
     def refutes_epsilon(correct: int, plan: GuessPlan, count: int) -> bool:
         p = one_run_p_value(
             canaries=count, guesses=plan.guesses, correct=correct, epsilon=epsilon, delta=delta
         )
-        return p <= share["one-run"]
+        return p <= level["one-run"]
 
     few = min(canaries, most_canaries(delta) or canaries)
     return PlannedBounds(
         claim,
         significance,
-        known_noise_power(
+        needed.ratio / law.reach,
+        known_noise_alarm_power(
             claimed=needed.ratio / law.reach,
             true=2 * law.ratio / law.reach,
             weight=claim.weight,
             numbers=max(2, round(claim.numbers)),
-            significance=share["known-noise"],
+            share=None if stop else shares["known-noise"],
         ),
-        _known_power(claim, _planned_guesses(law, canaries, refutes_curve)),
-        _known_power(claim, _planned_guesses(law, few, refutes_epsilon)),
-        _summed_power(claim, needed.ratio, share.get("summed-releases", 0.0), canaries=canaries),
+        _known_power(claim, _planned_guesses(law, canaries, refutes_curve), stop=stop),
+        _known_power(claim, _planned_guesses(law, few, refutes_epsilon), stop=stop),
+        0.0 if stop else _summed_power(claim, needed.ratio, level, canaries=canaries),
     )
 
 
 def _summed_power(
-    claim: CanaryClaim, needed: float, significance: float, *, canaries: int
+    claim: CanaryClaim, needed: float, level: Mapping[BoundName, float], *, canaries: int
 ) -> float:
-    if not significance or not claim.alike:
+    if "summed-releases" not in level or not claim.alike:
         return 0.0
     releases = claim.law.compositions
     return summed_power(
@@ -149,12 +174,12 @@ def _summed_power(
         claimed=needed,
         weight=claim.weight / releases,
         numbers=min(round(claim.numbers / releases), most_kept(canaries)),
-        significance=significance,
+        significance=level["summed-releases"],
     )
 
 
-def _known_power(claim: CanaryClaim, test: GuessTest) -> GuessTest:
-    return test if claim.alike else replace(test, power=0.0)
+def _known_power(claim: CanaryClaim, test: GuessTest, *, stop: bool) -> GuessTest:
+    return test if claim.alike and not stop else replace(test, power=0.0)
 
 
 def _planned_guesses(
@@ -193,7 +218,7 @@ def take_bounds(
     """The bounds after a run in which the busiest canary's client made so many `releases`."""
     claim = planned.claim
     law = replace(claim.law, compositions=max(1, releases))
-    share = planned.shares
+    share = {name: part * planned.significance for name, part in planned.shares.items()}
     ratio = found.fit.least_ratio(share["known-noise"]) * law.reach
     f_dp, one_run = planned.f_dp, planned.one_run
     epsilons: dict[BoundName, float] = {
@@ -219,6 +244,7 @@ def take_bounds(
         "one-run": (one_run.power, one_run.canaries),
         "summed-releases": (planned.summed, len(coins)),
     }
+    e_values = _e_values(planned, found, coins, law=law)
     return [
         CanaryBound(
             name=name,
@@ -228,9 +254,57 @@ def take_bounds(
             assumption=_ASSUMPTIONS[name],
             canaries=powers[name][1],
             all_clear=no_all_clear(powers[name][0]),
+            e_value=e_values[name],
         )
         for name, epsilon in epsilons.items()
     ]
+
+
+def _e_values(
+    planned: PlannedBounds,
+    found: ReleaseEvidence,
+    coins: NDArray[np.bool_],
+    *,
+    law: ReleaseLaw,
+) -> Mapping[BoundName, float]:
+    """Against the claim for the releases that were planned; `law`: of those that were made."""
+    claim, f_dp, one_run = planned.claim, planned.f_dp, planned.one_run
+    curve = claim.law.with_ratio(planned.claimed_ratio * claim.law.reach).curve()
+    guessed = f_dp.correct(found, coins)
+    refuted = [
+        level
+        for level in _LEVELS
+        if refutes(
+            curve,
+            canaries=f_dp.canaries,
+            guesses=f_dp.plan.guesses,
+            correct=guessed,
+            significance=level,
+        )
+    ]
+    told: dict[str, Any] = {
+        "canaries": one_run.canaries,
+        "guesses": one_run.plan.guesses,
+        "correct": one_run.correct(found, coins),
+        "epsilon": claim.epsilon,
+        "delta": claim.delta,
+    }
+    summed = [
+        level
+        for level in _LEVELS
+        if "summed-releases" in planned.shares
+        and found.kept.epsilon(law, claim.delta, significance=level) > claim.epsilon
+    ]
+    by_name: Mapping[BoundName, tuple[float, float]] = {
+        "known-noise": (
+            known_noise_p_value(found.fit, claimed=planned.claimed_ratio),
+            known_noise_e_value(found.fit, claimed=planned.claimed_ratio),
+        ),
+        "f-dp": (min(refuted, default=1.0), calibrated(min(refuted, default=1.0))),
+        "one-run": (one_run_p_value(**told), one_run_e_value(**told)),
+        "summed-releases": (min(summed, default=1.0), calibrated(min(summed, default=1.0))),
+    }
+    return {name: staked(*by_name[name], share=part) for name, part in planned.shares.items()}
 
 
 def _f_dp_epsilon(

@@ -4,7 +4,6 @@ from collections.abc import Sequence
 
 from fedaudit.privacy.accounting.observers import observer_words
 from fedaudit.privacy.accounting.privacy_events import Observer
-from fedaudit.reports.document.attacks.attack_section import Alarm
 from fedaudit.reports.document.attacks.canaries_section import CanaryBound
 from fedaudit.spec.attacks.canaries_spec import CanariesSpec
 
@@ -46,27 +45,41 @@ def claim_words(spec: CanariesSpec, *, epsilon: float, delta: float, observer: O
     )
 
 
-def bounds_alarm(claim: str, epsilon: float, bounds: Sequence[CanaryBound]) -> Alarm | None:
-    """An alarm where a bound passes the claim."""
-    past = [bound for bound in bounds if bound.epsilon_lower_bound > epsilon]
-    if not past:
-        return None
-    found = "; ".join(
+def measured_words(bounds: Sequence[CanaryBound]) -> str:
+    """What each bound measured, for an alarm."""
+    return "; ".join(
         f"{bound.name}: at least {bound.epsilon_lower_bound:.4g}, wrong with a chance of at most "
         f"{bound.significance:.2g}"
-        for bound in past
+        + ("" if bound.e_value is None else f" (e-value {bound.e_value:.4g})")
+        for bound in bounds
     )
-    return Alarm(claim=claim, evidence=found)
 
 
-def bounds_statement(claim: str, bounds: Sequence[CanaryBound], *, alarm: bool) -> str:
+def bounds_statement(
+    claim: str,
+    epsilon: float,
+    bounds: Sequence[CanaryBound],
+    *,
+    alarm: bool,
+    stopped_in: int | None = None,
+) -> str:
     """What was tried and what came of it."""
     figures = ", ".join(
         f"{bound.epsilon_lower_bound:.3g} by {bound.name} (power {bound.power:.0%})"
         for bound in bounds
     )
-    if alarm:
-        verdict = "A measurement passes the claim: either the mechanism or its accounting is wrong."
+    if stopped_in is not None:
+        verdict = (
+            f"After round {stopped_in} the evidence was enough, and a run beside it was ended: "
+            "either the mechanism or its accounting is wrong."
+        )
+    elif alarm:
+        verdict = "The evidence is enough: either the mechanism or its accounting is wrong."
+    elif any(bound.epsilon_lower_bound > epsilon for bound in bounds):
+        verdict = (
+            "A bound passes the claim, which one look at its significance does by chance now and "
+            "then; all attacks on this run together are not enough for an alarm."
+        )
     elif any(bound.all_clear is None for bound in bounds):
         verdict = (
             "No measurement passes the claim, and one of them would likely have, were the noise "

@@ -10,7 +10,7 @@ from fedaudit.training.base.cell import Cell, draws_in_secret
 from fedaudit.training.base.trainer import Trainer
 from fedaudit.training.trainer_choice import open_stack
 
-_ROUNDS_AT_ONCE = 16
+ROUNDS_AT_ONCE = 16
 
 
 def source_of(cell: Cell) -> Source:
@@ -42,7 +42,7 @@ def train(cell: Cell, *, device: str, progress: Progress) -> tuple[int, Trainer]
     progress(0.0)
     with np.errstate(over="ignore", invalid="ignore"):
         while trainer.active:
-            trainer.plan(_ROUNDS_AT_ONCE)
-            played += len(trainer.advance(_ROUNDS_AT_ONCE)[0])
+            trainer.plan(ROUNDS_AT_ONCE)
+            played += len(trainer.advance(ROUNDS_AT_ONCE)[0])
             progress(min(1.0, played / rounds))
     return played, trainer

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from fedaudit.attacks.attack import AttackOutcome, Progress
+from fedaudit.attacks.attack import AttackedRun, AttackOutcome, Progress, Weighed
 from fedaudit.attacks.canaries.canary_pool import CanaryPool
 from fedaudit.attacks.canaries.canary_set import CanarySet
 from fedaudit.attacks.canaries.canary_words import COMPANION, CONFIDENTIAL, capabilities
@@ -13,11 +13,13 @@ from fedaudit.attacks.canaries.companion import train
 from fedaudit.attacks.canaries.metric_clients import MetricClients
 from fedaudit.attacks.canaries.score_table import score_table
 from fedaudit.federations.split import training_clients
+from fedaudit.privacy.lower_bounds.e_values import one_look_level
 from fedaudit.privacy.lower_bounds.metric_ratio import (
     LARGEST_LEAKAGE,
     MetricTest,
     adaptive_log_ratio,
     least_leakage,
+    metric_e_value,
     plan_metric_test,
 )
 from fedaudit.reports.document.attacks.attack_section import Alarm
@@ -39,10 +41,11 @@ def audit_metric(
     pool: CanaryPool,
     canaries: CanarySet,
     *,
-    device: str,
+    attacked: AttackedRun,
     progress: Progress,
 ) -> AttackOutcome:
     """Trains the companion with two inputs, where anything can be tested of them."""
+    device = attacked.device
     if privacy.radius == "adaptive":
         return _adaptive(spec, privacy, cell, pool, canaries, device=device, progress=progress)
     nu, n = privacy.noise_multiplier, cell.shape.n
@@ -52,7 +55,7 @@ def audit_metric(
         noise_multiplier=nu,
         releases=_expected_uploads(cell, spec.count),
         most_share=most,
-        significance=spec.significance,
+        significance=one_look_level(),
     )
     if test is None or test.power < _LEAST_POWER:
         return AttackOutcome(_not_done(spec, test, claim=n / nu, n=n))
@@ -63,6 +66,9 @@ def audit_metric(
     toward = np.where(canaries.coins, nearness, -nearness)
     right = int((toward > test.threshold).sum())
     wrong = int((toward < -test.threshold).sum())
+    weighed = attacked.weigh(
+        metric_e_value(right=right, wrong=wrong, leakage=test.leakage), "fresh"
+    )
     found = least_leakage(right=right, wrong=wrong, significance=spec.significance)
     audit = MetricAudit(
         radius="fixed",
@@ -87,7 +93,8 @@ def audit_metric(
                 f"{test.share:g} of the radius. Measured from below, from the uploads of "
                 f"{audit.releases} canaries: {found:.3g} (power {test.power:.0%}). "
             ),
-            alarm=_alarm(found, test, spec.significance),
+            alarm=_alarm(found, test, weighed, spec.significance),
+            weighed=weighed,
         ),
         {"scores.csv": _scores(cell, pool, canaries, nearness, threshold=test.threshold)},
     )
@@ -100,10 +107,8 @@ def _expected_uploads(cell: Cell, canaries: int) -> int:
     return max(1, int(canaries * (1 - (1 - share) ** cell.spec.training.rounds)))
 
 
-def _alarm(found: float, test: MetricTest, significance: float) -> Alarm | None:
-    if found <= test.leakage:
-        return None
-    return Alarm(
+def _alarm(found: float, test: MetricTest, weighed: Weighed, significance: float) -> Alarm | None:
+    return weighed.alarm(
         claim=(
             f"leakage {test.leakage:.4g} between two updates of a client at {test.share:g} of the "
             "radius, against the server"
@@ -217,6 +222,7 @@ def _section(
     *,
     statement: str,
     alarm: Alarm | None,
+    weighed: Weighed | None = None,
     reason: str | None = None,
 ) -> CanariesSection:
     return CanariesSection(
@@ -225,7 +231,7 @@ def _section(
         statement=statement + ("" if canaries is None else f"{COMPANION} {CONFIDENTIAL}"),
         capabilities=capabilities("server", by_record=False),
         alarm=alarm,
-        alarm_level=audit.significance if reason is None else None,
+        **({} if weighed is None else weighed.fields()),
         unit=spec.unit,
         count=spec.count,
         included=None if canaries is None else int(canaries.coins.sum()),

@@ -24,7 +24,7 @@ from fedaudit.attacks.membership.likelihood_ratios import (
     likelihood_ratios,
     not_normal,
 )
-from fedaudit.attacks.membership.membership_alarm import ALARM_LEVEL, alarm_of
+from fedaudit.attacks.membership.membership_alarm import contradiction_of
 from fedaudit.attacks.membership.membership_files import membership_files
 from fedaudit.attacks.membership.membership_words import capabilities, statement
 from fedaudit.attacks.membership.relative_likelihoods import relative_likelihoods
@@ -153,7 +153,11 @@ class MembershipAttack(Attack):
     ) -> MembershipSection:
         spec, own = self.spec, scores[self._way]
         auc, claim = area_under_curve(own, rows.member), claim_of(attacked)
-        alarm = None if isinstance(claim, str) else alarm_of(claim, own, rows)
+        alarm, weighed = None, None
+        if not isinstance(claim, str):
+            against = contradiction_of(claim, own, rows)
+            weighed = attacked.weigh(against.e_value, "run")
+            alarm = weighed.alarm(claim=against.claim, evidence=against.evidence)
         fewest = (None, None) if shadows is None else shadows.fewest
         variant, variance = self._way
         tested = self._tested(rows, shadows)
@@ -172,7 +176,7 @@ class MembershipAttack(Attack):
             ),
             capabilities=capabilities(spec, attacked.run.spec),
             alarm=alarm,
-            alarm_level=None if isinstance(claim, str) else ALARM_LEVEL,
+            **({} if weighed is None else weighed.fields()),
             method=spec.method,
             variant=variant,
             variance=variance,

@@ -77,17 +77,3 @@ def least_center(statistic: float, freedom: int, significance: float) -> float:
     if excess(0.0) >= 0:
         return 0.0
     return float(brentq(excess, 0.0, statistic * 1.5 + 10, xtol=1e-9))
-
-
-def known_noise_power(
-    *, claimed: float, true: float, weight: float, numbers: int, significance: float
-) -> float:
-    """The chance that the bound passes the ratio `claimed` where the ratio is `true`.
-
-    `weight` and `numbers` as in `SignalFit`, expected before the run.
-    """
-    if weight <= 0 or numbers < 2:
-        return 0.0
-    root = math.sqrt(weight)
-    needed = float(nct.isf(significance, numbers - 1, claimed * root))
-    return float(nct.sf(needed, numbers - 1, true * root))

@@ -16,8 +16,10 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import logit
+from scipy.special import expit, logit
 from scipy.stats import beta, binom
+
+from fedaudit.privacy.lower_bounds.e_values import guesses_e_value, staked
 
 LARGEST_LEAKAGE = 5.0
 """Beyond it, right guesses would have to be more certain than some thousands can show."""
@@ -74,6 +76,13 @@ def least_leakage(*, right: int, wrong: int, significance: float) -> float:
         return 0.0
     chance = float(beta.ppf(significance, right, wrong + 1))
     return max(0.0, float(logit(chance)))
+
+
+def metric_e_value(*, right: int, wrong: int, leakage: float) -> float:
+    """Evidence against the leakage claimed, from right and wrong guesses."""
+    guesses = right + wrong
+    p_value = float(binom.sf(right - 1, guesses, expit(leakage)))
+    return staked(p_value, guesses_e_value(right=right, guesses=guesses, epsilon=leakage))
 
 
 def _closeness(

@@ -10,6 +10,9 @@ SENTENCES: dict[StoppedBy, str] = {
     "budget": (
         "Training ended with round {rounds}: the next would have passed privacy.epsilon_budget"
     ),
+    "audit": (
+        "Training ended with round {rounds}, in which canaries beside it proved its noise too small"
+    ),
     "diverged": "Training diverged in round {rounds}",
 }
 """In the verdict."""
@@ -17,12 +20,14 @@ ON_PAGES: dict[StoppedBy, str] = {
     "rounds": "all rounds done",
     "patience": "patience ran out",
     "budget": "the epsilon budget",
+    "audit": "canaries proved the noise too small",
     "diverged": "divergence",
 }
 IN_TABLES: dict[StoppedBy, str] = {
     "rounds": "all of them",
     "patience": "patience ran out",
     "budget": "the epsilon budget",
+    "audit": "noise proved too small",
     "diverged": "diverged",
 }
 """Behind the number of rounds, on the command line."""
@@ -43,7 +48,8 @@ def chosen_by_losses(stopped_by: StoppedBy | None) -> bool:
     match stopped_by:
         case "patience" | "diverged":
             return True
-        case "rounds" | "budget" | None:
+        # An audit goes by coins and noise of its own, and what clients sent is taken off before.
+        case "rounds" | "budget" | "audit" | None:
             return False
         case _:
             assert_never(stopped_by)

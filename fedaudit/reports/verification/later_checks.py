@@ -7,10 +7,12 @@ from typing import Any
 from fedaudit.ledger.ed25519 import Keyring
 from fedaudit.ledger.envelope import Envelope
 from fedaudit.ledger.evidence import Evidence
+from fedaudit.privacy.lower_bounds.run_evidence import e_values_of, is_alarm, run_evidence
 from fedaudit.reports.document.checks import (
     Check,
     canonical_hash,
     check,
+    same,
     unknown_key,
     value_at,
 )
@@ -46,6 +48,35 @@ class ReadLater:
         for one in self.statements:
             found = [*found, *one.attacks]
             yield found
+
+
+def evidence_checks(report: object, later: ReadLater) -> Iterator[Check]:
+    """Whether the evidence of each attack follows from the e-values before it, and alarms from the
+    evidence; none of reports whose attacks have no e-values."""
+    of_report = value_at(report, "attacks")
+    listed = of_report if isinstance(of_report, list) else []
+    sections = [one for one in listed if isinstance(one, Mapping)]
+    sections += [attack for one in later.statements for attack in one.attacks]
+    if all(one.get("e_value") is None for one in sections):
+        return
+    wrong = []
+    for number, one in enumerate(sections, start=1):
+        if one.get("e_value") is None:
+            continue
+        try:
+            found = run_evidence(e_values_of(sections[:number]))
+        except ValueError:
+            wrong.append(number)
+            continue
+        alarmed = is_alarm(found, one["e_value"])
+        if not same(one.get("evidence"), found) or (one.get("alarm") is not None) != alarmed:
+            wrong.append(number)
+    yield check(
+        "attacks.evidence",
+        not wrong,
+        good="the evidence and every alarm follow from the attacks' e-values",
+        bad=f"evidence or alarm of attacks do not follow from the e-values: {wrong[:_SHOWN]}",
+    )
 
 
 def read_later(values: Sequence[object]) -> ReadLater:

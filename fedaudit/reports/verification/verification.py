@@ -24,7 +24,7 @@ from fedaudit.reports.verification.checkpoint_checks import (
 from fedaudit.reports.verification.declared_checks import DeclaredEntries, is_declared
 from fedaudit.reports.verification.entry_epsilons import EntryEpsilons
 from fedaudit.reports.verification.erasure_checks import erasure_checks, read_erasure
-from fedaudit.reports.verification.later_checks import later_checks, read_later
+from fedaudit.reports.verification.later_checks import evidence_checks, later_checks, read_later
 from fedaudit.reports.verification.recompute import LedgerTotals
 from fedaudit.reports.verification.report_charges import ReportCharges
 from fedaudit.reports.verification.report_checks import report_checks, signature_check
@@ -103,6 +103,7 @@ def verify(
     later = read_later(evidence.later_attacks)
     checks += sign_off_checks(evidence, sign_offs, keyring, later=later)
     checks += later_checks(evidence, later, keyring)
+    checks += evidence_checks(evidence.report, later)
     checks += more
     signers = [*_signers(evidence, checkpoints), *sign_offs.signers, *later.signers]
     signers += [] if erasure is None else erasure.signers

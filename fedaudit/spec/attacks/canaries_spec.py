@@ -30,6 +30,9 @@ class CanariesSpec(AttackPart):
     """How many canaries there are, of which about half take part."""
     significance: Annotated[float, Field(gt=0, le=0.05)] = 0.01
     """The chance of a bound above the truth, over all bounds of the attack together."""
+    stop: Annotated[bool, Field(exclude_if=lambda stop: not stop)] = False
+    """Whether the companion is played beside the run, and ends it in the round in which the
+    evidence against its noise is enough."""
 
     @property
     def needs_hypotheses(self) -> bool:
@@ -39,6 +42,18 @@ class CanariesSpec(AttackPart):
     def disagreements(self, attacked: AttackedSpec, *, pointer: str) -> Refusals:
         """See `AttackPart`."""
         privacy, method = attacked.privacy, attacked.training.method
+        if self.stop and not pointer.endswith("/0"):
+            yield refuse_at(
+                f"{pointer}/stop",
+                "canaries that may end the run are weighed before all other attacks; put them "
+                "first, or set it to false",
+            )
+        if self.stop and isinstance(privacy, LaplaceL2 | NoMechanism):
+            yield refuse_at(
+                f"{pointer}/stop",
+                f"{privacy.mechanism} claims no epsilon that could be followed over rounds; set "
+                "it to false",
+            )
         if isinstance(method, QFfl) or not method.releases:
             yield refuse_at(
                 "/training/method/kind",

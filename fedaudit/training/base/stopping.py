@@ -10,9 +10,11 @@ from numpy.typing import NDArray
 from fedaudit.spec.experiment import ExperimentSpec
 from fedaudit.spec.training import StoppedBy
 
-StopReason = Literal["patience", "rounds", "budget"]
+NEVER = 1 << 62
+"""A round that none is beyond."""
+StopReason = Literal["patience", "rounds", "budget", "audit"]
 """Why a run ends where it stands, of a loss that is finite."""
-RunEnd = Literal["patience", "rounds", "budget", "diverged", "cancelled", "running"]
+RunEnd = Literal["patience", "rounds", "budget", "audit", "diverged", "cancelled", "running"]
 """How a run stands: ended for one of the reasons that a report may name (`StoppedBy`), taken out by
 its caller, or not ended."""
 
@@ -20,7 +22,7 @@ its caller, or not ended."""
 def reported_end(end: RunEnd) -> StoppedBy:
     """Why a run ended, for its report. Raises ValueError for a run that did not end by itself."""
     match end:
-        case "patience" | "rounds" | "budget" | "diverged":
+        case "patience" | "rounds" | "budget" | "audit" | "diverged":
             return end
         case "cancelled" | "running":
             raise ValueError(f"a run that is {end} has no report")
@@ -33,7 +35,7 @@ def has_diverged(end: RunEnd) -> bool:
     match end:
         case "diverged":
             return True
-        case "patience" | "rounds" | "budget" | "cancelled" | "running":
+        case "patience" | "rounds" | "budget" | "audit" | "cancelled" | "running":
             return False
         case _:
             assert_never(end)
@@ -131,11 +133,13 @@ class EarlyStopping:
         *,
         last_round: NDArray[np.int64],
         playing: NDArray[np.bool_],
+        audited: NDArray[np.int64] | None = None,
     ) -> Followed:
         """Moves `progress` on by some rounds, of each run up to the one that it ends in.
 
         `rounds` are numbers, `losses` selection losses, which count where they were `validated`:
-        [rounds, runs] each. `last_round` as in `stop_reason`; `playing`: runs that have not ended.
+        [rounds, runs] each. `last_round` and `audited` as in `stop_reason`; `playing`: runs that
+        have not ended.
         """
         diverged = validated & ~np.isfinite(losses) & self.looks_at_losses
         seen = validated & ~diverged
@@ -158,7 +162,12 @@ class EarlyStopping:
         for run in runs[playing & over.any(axis=0)].tolist():
             if diverged[kept[run] - 1, run]:
                 ends[run] = "diverged"
-            elif why := self.stop_reason(progress, run, last_round=int(last_round[run])):
+            elif why := self.stop_reason(
+                progress,
+                run,
+                last_round=int(last_round[run]),
+                audited=NEVER if audited is None else int(audited[run]),
+            ):
                 ends[run] = why
         return Followed(kept, newest, ends)
 
@@ -177,14 +186,19 @@ class EarlyStopping:
         since = np.maximum.accumulate(np.where(found < best[:-1], count, -before))
         return best, count - since
 
-    def stop_reason(self, progress: Progress, run: int, *, last_round: int) -> StopReason | None:
+    def stop_reason(
+        self, progress: Progress, run: int, *, last_round: int, audited: int = NEVER
+    ) -> StopReason | None:
         """Why a run ends at this point; None where it goes on.
 
-        `last_round`: the spec's, or an earlier one after which no budget has room.
+        `last_round`: the spec's, or an earlier one after which no budget has room or that is
+        `audited`, the round in which an audit found its noise too small.
         """
         patience, done = self.patience[run], int(progress.round[run])
         if patience is not None and progress.without_improvement[run] >= patience:
             return "patience"
         if done >= self.rounds[run]:
             return "rounds"
+        if done >= audited:
+            return "audit"
         return "budget" if done >= last_round else None

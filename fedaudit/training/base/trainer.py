@@ -46,6 +46,10 @@ class Trainer(Protocol):
     def stop(self, position: int) -> None:
         """Removes a cell before its end."""
 
+    def end_after(self, position: int, round_: int) -> None:
+        """The cell ends with this round at the latest, or now where it is beyond it: an audit
+        beside it has found its noise too small."""
+
     def result(self, position: int) -> FinalResult:
         """The result of the finished run at `position`."""
 

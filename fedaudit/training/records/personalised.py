@@ -61,5 +61,8 @@ class PersonalisedStack:
         run = self._runs[position]
         run.stopped_by = run.stopped_by or "cancelled"
 
+    def end_after(self, position: int, round_: int) -> None:
+        self._runs[position].end_after(round_)
+
     def result(self, position: int) -> FinalResult:
         return self._runs[position].result()

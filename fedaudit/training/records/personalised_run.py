@@ -33,7 +33,7 @@ from fedaudit.training.base.round_records import (
     RoundColumns,
 )
 from fedaudit.training.base.row_figures import row_figures
-from fedaudit.training.base.stopping import EarlyStopping, RunEnd
+from fedaudit.training.base.stopping import NEVER, EarlyStopping, RunEnd
 from fedaudit.training.records.personalised_round import PersonalisedPlayed, PersonalisedRound
 from fedaudit.training.records.personalised_state import PersonalisedState, first_personalised_state
 from fedaudit.training.records.row_validation import RowValidator
@@ -64,6 +64,7 @@ class PersonalisedRun:
         self._secret = draws_in_secret(cell)
         self._source: Source = EntropySource() if self._secret else self._public
         self._stopping = EarlyStopping.of_specs([spec])
+        self._audited = NEVER
         self._drawn: dict[int, NDArray[np.int64]] = {}
         self._planned_until = 0
         self.stopped_by: RunEnd | None
@@ -80,7 +81,7 @@ class PersonalisedRun:
     def plan(self, rounds: int) -> list[PlannedRound]:
         """See `Trainer.plan`; whose coins fall is drawn then, where it is subjects."""
         first = self.state.round + 1
-        last = min(self.state.round + rounds, self._spec.training.rounds)
+        last = min(self.state.round + rounds, self._spec.training.rounds, self._audited)
         self._planned_until = max(self._planned_until, last)
         return [
             PlannedRound(number, int(self._release(number)[0]), self._subjects(number))
@@ -218,8 +219,14 @@ class PersonalisedRun:
         )
 
     def _validates(self, number: int) -> bool:
-        rounds = self._stopping.rounds
-        return bool(self._stopping.validates(np.array([number]), last_round=rounds)[0])
+        last = np.minimum(self._stopping.rounds, self._audited)
+        return bool(self._stopping.validates(np.array([number]), last_round=last)[0])
+
+    def end_after(self, round_: int) -> None:
+        """See `Trainer.end_after`."""
+        self._audited = round_
+        if self.stopped_by is None and self.state.round >= round_:
+            self.stopped_by = "audit"
 
     def _observe(self, number: int, figures: Figures | None) -> None:
         """Counts the round in, keeps the model with the smallest selection loss, and may end."""
@@ -228,8 +235,9 @@ class PersonalisedRun:
             np.array([[number]]),
             np.full((1, 1), np.nan) if figures is None else figures.selection_loss[np.newaxis],
             np.array([[figures is not None]]),
-            last_round=self._stopping.rounds,
+            last_round=np.minimum(self._stopping.rounds, self._audited),
             playing=np.ones(1, dtype=np.bool_),
+            audited=np.array([self._audited]),
         )
         if followed.improved[0] >= 0:
             self.state.best_theta = self.state.theta.copy()

@@ -1,10 +1,12 @@
 """An alarm is rung by members who are found, and hardly ever by chance."""
 
 import numpy as np
+from numpy.typing import NDArray
 
 from fedaudit.attacks.membership.attacked_rows import AttackedRows
 from fedaudit.attacks.membership.claimed_rates import Claim
-from fedaudit.attacks.membership.membership_alarm import alarm_of
+from fedaudit.attacks.membership.membership_alarm import contradiction_of
+from fedaudit.privacy.lower_bounds.run_evidence import EValue, is_alarm, run_evidence
 from fedaudit.privacy.planning.plan import ObserverEpsilon
 
 
@@ -24,28 +26,36 @@ def attacked(
     return AttackedRows(place=np.arange(len(client)), client=client, member=member[client])
 
 
+def alarms(claimed: Claim, scores: NDArray[np.float64], rows: AttackedRows) -> bool:
+    """As the first attack on a run."""
+    e_value = contradiction_of(claimed, scores, rows).e_value
+    return is_alarm(run_evidence([EValue(e_value, "run")]), e_value)
+
+
 def test_members_who_stand_out_ring_it() -> None:
     generator = np.random.default_rng(1)
     rows = attacked(clients=600, rows=2, held_out=300, generator=generator)
     scores = generator.normal(size=len(rows)) + 3 * rows.member
-    found = alarm_of(claim(0.5, delta=1e-6), scores, rows)
-    assert found is not None
+    assert alarms(claim(0.5, delta=1e-6), scores, rows)
+    found = contradiction_of(claim(0.5, delta=1e-6), scores, rows)
     assert "one row of each of 600 clients" in found.evidence
-    assert alarm_of(claim(8.0, delta=1e-6), scores, rows) is None
+    assert "epsilon 0.5" in found.claim
+    assert not alarms(claim(8.0, delta=1e-6), scores, rows)
     # So many rows may each fail with a chance of delta.
-    assert alarm_of(claim(0.5, delta=1e-4), scores, rows) is None
+    assert not alarms(claim(0.5, delta=1e-4), scores, rows)
 
 
 def test_clients_whose_rows_are_alike_ring_no_false_alarm() -> None:
     """Nothing is learnt; a few clients of another kind train or are held out by chance.
 
-    Each of 400 runs alarms with a chance of at most 1 %, so more than 12 alarms come with one below
-    0.001.
+    Each of 400 runs alarms with a chance of at most 1 in 400, so more than 5 alarms come with one
+    below 0.001; and e-values are 1 at most on average.
     """
-    generator, alarms = np.random.default_rng(7), 0
+    generator, found = np.random.default_rng(7), []
     for _ in range(400):
         rows = attacked(clients=100, rows=20, held_out=10, generator=generator)
         unlike = generator.random(100) < 0.1
         scores = generator.normal(size=len(rows)) + 5.0 * unlike[rows.client]
-        alarms += alarm_of(claim(0.1, delta=1e-6), scores, rows) is not None
-    assert alarms <= 12
+        found.append(contradiction_of(claim(0.1, delta=1e-6), scores, rows).e_value)
+    assert sum(one >= 200 for one in found) <= 5
+    assert np.mean(found) <= 1

@@ -70,3 +70,6 @@ def test_chances_of_a_false_alarm_add_up_over_attacks() -> None:
     tested = [{**SECTION, "alarm_level": level} for level in (0.05, 0.01)]
     assert false_alarm_chance([SECTION, *tested]) == "0.06"
     assert false_alarm_chance([{"alarm_level": 0.05}] * 40) == "1"
+    # Attacks with e-values share one level, beside which stand those of earlier versions.
+    weighed = {**SECTION, "alarm_level": 0.01, "e_value": 0.5}
+    assert false_alarm_chance([*tested, *[weighed] * 40]) == "0.07"

@@ -5,10 +5,12 @@ import pytest
 import safetensors.numpy
 from celery.worker import state as celery_state
 
+import fedaudit.training.mechanisms.gaussian_central
 import workers.attacks.attack_watch
 from fedaudit.ledger.envelope import Envelope
 from fedaudit.privacy.metric.leakage import leakage
 from fedaudit.reports.later.later_statement import statement_in, statement_of
+from fedaudit.reports.verification.later_checks import evidence_checks, read_later
 from infrastructure.storage import Storage
 from models.repositories import ExpiredFileRepository, LaterAttacksRepository, fail_unit
 from models.values import ReclaimedUnit
@@ -198,11 +200,82 @@ def test_attacks_under_which_workers_are_lost_are_carried_out_by_another(
     assert ask(api, ended, ATTACK).status_code == 202
 
 
+CENTRAL = {"mechanism": "gaussian-central", "noise_multiplier": 1.0, "clip": 1.0, "delta": 1e-5}
+MEMBERSHIP = {"kind": "membership"}
+ONE_MODEL = {"hypotheses": 1, "rounds": 2}
+
+
+def test_weak_evidence_of_attacks_that_draw_anew_adds_up_to_an_alarm(
+    api: Api, looks: Looks
+) -> None:
+    """30 alone is not enough; with noise of its own each time, it soon is. The same of one seed
+    stays what it is."""
+    looks.e_value = 30.0
+    found = {}
+    for noise in ("release", "simulation"):
+        privacy = {**CENTRAL, "noise": noise}
+        body = spec(privacy=privacy, training=ONE_MODEL, gates=[], attacks=[MEMBERSHIP])
+        id_ = api.submit({**body, "name": noise})["id"]
+        work(api, id_)
+        sections = [*report_of(api, id_)["attacks"]]
+        for _ in range(2):
+            sections += [one["section"] for one in attack_later(api, id_, MEMBERSHIP)["items"]]
+        found[noise] = [(one["evidence"], one["alarm"] is not None) for one in sections]
+        checks = api.get(f"/v1/experiments/{id_}/report/verification").json()["checks"]
+        outcomes = {one["name"]: one["outcome"] for one in checks}
+        assert outcomes["attacks.evidence"] == "pass"
+        assert "fail" not in outcomes.values()
+        for altered in ({"evidence": 1.0}, {"e_value": 1.5}, {"e_basis": "other"}):
+            told = {"attacks": [*sections[:-1], {**sections[-1], **altered}]}
+            [judged] = evidence_checks(told, read_later([]))
+            assert judged.outcome == "fail"
+        alarms = sum(alarm for _, alarm in found[noise])
+        assert (api.get(f"/v1/experiments/{id_}").json()["alarms"] or 0) == alarms
+    second = 30 * (15 + 1 / 6) + 1 / 3
+    assert found["release"] == [
+        (15.5, False),
+        (pytest.approx(second), True),
+        (pytest.approx(30 * (second - 1 / 3 + 1 / 12) + 1 / 4), True),
+    ]
+    assert found["simulation"] == [
+        (15.0, False),
+        (pytest.approx(20.0), False),
+        (pytest.approx(22.5), False),
+    ]
+
+
+@pytest.mark.parametrize("noise", ["simulation", "release"])
+def test_a_run_that_its_canaries_end_is_charged_and_told(
+    api: Api, monkeypatch: pytest.MonkeyPatch, noise: str
+) -> None:
+    target = fedaudit.training.mechanisms.gaussian_central
+    whole = target.unit_gaussian
+    monkeypatch.setattr(target, "unit_gaussian", lambda *a, **named: whole(*a, **named) / 8)
+    privacy = {**CENTRAL, "noise": noise, "noise_multiplier": 2.0}
+    training = {**ONE_MODEL, "rounds": 300, "stopping": {"patience": None}}
+    body = spec(privacy=privacy, training=training, gates=[], attacks=[{**CANARIES, "stop": True}])
+    id_ = api.submit({**body, "model": {"kind": "mlp", "hidden": [5]}})["id"]
+    work(api, id_)
+    experiment, report = api.get(f"/v1/experiments/{id_}").json(), report_of(api, id_)
+    assert (experiment["status"], experiment["status_reason"]) == ("succeeded", "noise-too-small")
+    assert experiment["alarms"] == 1
+    assert "alarm.raised" in events_of(api, id_)
+    played = report["utility"]["rounds"]
+    assert report["utility"]["stopped_by"] == "audit"
+    assert played == report["attacks"][0]["stopped_in"] < 300
+    assert experiment["progress"]["round"] == report["integrity"]["entries"] == played
+    checks = api.get(f"/v1/experiments/{id_}/report/verification").json()["checks"]
+    assert [one for one in checks if one["outcome"] == "fail"] == []
+    page = text_of(signed_in(api).get(f"/experiments/{id_}"))
+    assert "canaries proved the noise too small" in page
+    # It is repeated as far as it went, and its evidence is where the next attack begins.
+    later = attack_later(api, id_, {**CANARIES, "count": 8})
+    assert later["status"] == "succeeded"
+    assert later["items"][0]["section"]["evidence"] > 1
+
+
 def test_noise_that_cannot_be_drawn_again_leaves_what_is_stored(api: Api, looks: Looks) -> None:
-    central = {"mechanism": "gaussian-central", "noise_multiplier": 1.0, "clip": 1.0, "delta": 1e-5}
-    released = spec(
-        privacy={**central, "noise": "release"}, training={"hypotheses": 1, "rounds": 2}, gates=[]
-    )
+    released = spec(privacy={**CENTRAL, "noise": "release"}, training=ONE_MODEL, gates=[])
     id_ = api.submit(released)["id"]
     work(api, id_)
     model = api.get(f"/v1/experiments/{id_}/model").content

@@ -4,6 +4,8 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from fedaudit.privacy.lower_bounds.run_evidence import EvidenceBasis
+
 
 class Alarm(BaseModel):
     """Evidence against a claim of the report: the mechanism or its accounting is wrong."""
@@ -30,5 +32,11 @@ class AttackSection(BaseModel):
     """What the attacker knows and may do, a sentence each."""
     alarm: Alarm | None = None
     alarm_level: Annotated[float, Field(ge=0, le=1)] | None = None
-    """The chance of an alarm were the claim true, at most; None where no claim was tested. The
-    levels of several attacks add up."""
+    """The chance of an alarm were the claim true, at most; None where no claim was tested. With an
+    `e_value` that of any alarm of the run, however often it is attacked; the levels of earlier
+    reports, which have none, add up."""
+    e_value: Annotated[float, Field(ge=0)] | None = None
+    """Evidence against the claim: at most 1 on average where it holds."""
+    e_basis: EvidenceBasis | None = None
+    evidence: Annotated[float, Field(ge=0)] | None = None
+    """Of all attacks on the run up to this one (`run_evidence`)."""

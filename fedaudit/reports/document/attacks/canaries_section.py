@@ -28,13 +28,16 @@ class CanaryBound(_Part):
     significance: Share
     """The chance that the bound lies above the truth, at most."""
     power: Share
-    """The chance of an alarm were the noise half of what is claimed, computed before the run."""
+    """The chance of an alarm were the noise half of what is claimed, as the first attack on a run,
+    computed before it."""
     assumption: str
     """What the bound takes for granted."""
     canaries: Annotated[int, Field(ge=0)]
     """How many of them it uses."""
     all_clear: str | None
     """Why no alarm of this bound is no all-clear; None where an alarm would have been likely."""
+    e_value: Annotated[float, Field(ge=0)] | None = None
+    """Evidence against the claim by what this bound measures; None where none is claimed."""
 
 
 class MetricAudit(_Part):
@@ -83,5 +86,8 @@ class CanariesSection(AttackSection):
     """The largest cosine between the directions of two canaries of one release: 0 where they are
     orthogonal or share no release; None where nothing was trained."""
     bounds: list[CanaryBound]
+    stopped_in: int | None = None
+    """With `stop`: the companion's round in which the evidence was enough to end the run; None
+    where it never was, or nobody asked."""
     metric: MetricAudit | None = None
     """Of `laplace-l2`."""

@@ -204,7 +204,7 @@ def _limit_training(material: ReportMaterial) -> list[str]:
 
 def _limit_ending(stopped_by: StoppedBy) -> list[str]:
     match stopped_by:
-        case "rounds" | "patience" | "budget":
+        case "rounds" | "patience" | "budget" | "audit":
             return []
         case "diverged":
             return [
