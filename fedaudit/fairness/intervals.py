@@ -22,7 +22,7 @@ digits, and the correlations in one.
 """
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import NormalDist
 from typing import NamedTuple, assert_never
@@ -324,15 +324,7 @@ def gap_interval(
 
     `pairs` [groups, groups]: those compared, both ways.
     """
-    lower: Callable[[Limits], NDArray[np.float64]]
-    match kind:
-        case "difference":
-            lower = _lower_differences
-        case "ratio":
-            lower = _lower_ratios
-        case _:
-            assert_never(kind)
-    found = np.concatenate([lower(one)[pairs] for one in rates])
+    found = np.concatenate([_LOWER_ENDS[kind](one)[pairs] for one in rates])
     if not len(found) or np.isnan(found).any():
         return Interval(None, None, otherwise)
     least, most = float(found.min()), float(found.max())
@@ -363,6 +355,12 @@ def _lower_ratios(limits: Limits) -> NDArray[np.float64]:
     found = _over(one, product + root)
     nothing = (limits.low == 0)[:, np.newaxis] | (product + root <= 0)
     return np.where(nothing, 0.0, np.maximum(0.0, found))
+
+
+_LOWER_ENDS: Mapping[Kind, Callable[[Limits], NDArray[np.float64]]] = {
+    "difference": _lower_differences,
+    "ratio": _lower_ratios,
+}
 
 
 def _distances(

@@ -99,6 +99,11 @@ def small_spec() -> dict[str, Any]:
                 "allow_heuristic": True,
                 "allow_simulation": True,
             },
-            {"figure": "equalized_odds_difference", "op": "le", "value": 1.0},
+            {
+                "figure": "equalized_odds_difference",
+                "op": "le",
+                "value": 1.0,
+                "allow_degenerate": True,
+            },
         ],
     }

@@ -35,7 +35,7 @@ def test_a_spec_without_a_fault_is_replayed_and_nothing_is_found(command: Comman
     assert report["findings"] == []
     assert report["broken"] is None
     assert report["rounds"] == 4
-    assert report["checks"]["distance of neighbouring sums"] == 4
+    assert report["checks"]["distance of neighbouring sums"] == 2 * 4  # values, and rows
     assert "validation_loss, of those held out" in report["unprotected"]
     told = command("replay", "-", "--rounds", "2", stdin=small())
     assert told.returncode == ExitCode.DONE, told.stderr

@@ -30,5 +30,5 @@ def test_the_command_line_loads_nothing_heavy_before_a_command_needs_it():
 def test_the_list_of_commands_says_what_each_says_of_itself() -> None:
     for name, place in PLACES.items():
         group = get_group(import_module(place.module).app)
-        said = group.commands.get(name, group).get_short_help_str(limit=500)
-        assert said == place.help, name
+        said = (group.commands.get(name, group).help or "").split("\n\n")[0]
+        assert " ".join(said.split()) == place.help, name

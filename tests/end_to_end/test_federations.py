@@ -74,7 +74,11 @@ def test_every_format_is_profiled_and_trained_on(client: Client, kind: str) -> N
         assert {group["value"] for group in fairness["groups"]} == _GROUPS[attribute]
         for name, metric in fairness["metrics"].items():
             assert metric["value"] is not None or metric["reason"], name
-        assert 0 <= fairness["metrics"]["equalized_odds_difference"]["value"] <= 1
+        gap = fairness["metrics"]["equalized_odds_difference"]
+        if gap["value"] is None:  # the same rows were disclosed in another layout of LEAF
+            assert "disclosed" in gap["reason"], gap
+        else:
+            assert 0 <= gap["value"] <= 1
 
 
 def test_a_small_group_is_a_warning_and_is_not_shown(client: Client) -> None:

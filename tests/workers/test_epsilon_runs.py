@@ -56,7 +56,8 @@ def budgets_of(database: Database, submitted: Submitted) -> dict[str, Budget]:
 
 
 def audited(database: Database, submitted: Submitted) -> LedgerAudit:
-    audit = LedgerAudit(submitted.id, names_of(database, submitted), watch=())
+    salt = experiment_of(database, submitted).ledger_salt
+    audit = LedgerAudit(submitted.id, names_of(database, submitted), watch=(), salt=salt)
     for row in ledger_of(database, submitted):
         assert audit.read([row])
     assert audit.unchained is None

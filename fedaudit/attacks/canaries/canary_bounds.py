@@ -43,8 +43,12 @@ from fedaudit.reports.document.attacks.canaries_section import (
     CanaryBound,
 )
 
-_SHARES: Mapping[BoundName, float] = {"known-noise": 0.8, "f-dp": 0.1, "one-run": 0.1}
-_SHARES_WITH_SUMS = {**_SHARES, "known-noise": 0.7, "summed-releases": 0.1}
+_SHARES_WITH_SUMS: Mapping[BoundName, float] = {
+    "known-noise": 0.7,
+    "f-dp": 0.1,
+    "one-run": 0.1,
+    "summed-releases": 0.1,
+}
 _LEVELS = (1e-1, 1e-2, 1e-3, one_look_level(0.1), 1e-4, 1e-5, 1e-6)
 """At which `f-dp` and `summed-releases` are asked whether they refute the claim; the p-value is the
 smallest at which one does."""
@@ -114,7 +118,10 @@ class PlannedBounds:
 
 
 def _shares_of(claim: CanaryClaim) -> Mapping[BoundName, float]:
-    return _SHARES if claim.law.compositions == 1 else _SHARES_WITH_SUMS
+    shares = dict(_SHARES_WITH_SUMS)
+    if claim.law.compositions == 1:  # the sum of one release is the release
+        shares["known-noise"] += shares.pop("summed-releases")
+    return shares
 
 
 def plan_bounds(

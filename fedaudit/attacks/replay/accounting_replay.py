@@ -170,32 +170,19 @@ def _check_central(replayed: Replayed, privacy: GaussianCentral, findings: Findi
             drawn = min(cohort.clients, population)
             event, rate = FixedSizeSampled(population, drawn, noised), drawn / population
             adjacency: Adjacency = "replace-one"
+            bounds = _bounds_of_coins
         case PoissonCohort():
             event, rate = PoissonSampled(cohort.rate, noised), cohort.rate
             adjacency = "add-or-remove-one"
+            bounds = _bounds_of_samples
         case _:
             assert_never(cohort)
     _check_event(replayed, findings, event, adjacency)
-    multiplier = float(privacy.noise_multiplier)
     for entry in replayed.base.entries:
         if entry.epsilons is None or entry.round not in {1, replayed.base.rounds}:
             continue
-        epsilon, count, least = float(entry.epsilons[0]), entry.round, 0.0
-        match cohort:
-            case FixedCohort():
-                delta = least_delta_of_coins(
-                    epsilon, rate=rate, rounds=count, noise_multiplier=multiplier, replaces=True
-                )
-            case PoissonCohort():
-                delta = least_delta_of_samples(
-                    epsilon, rate=rate, rounds=count, noise_multiplier=multiplier
-                )
-                if privacy.accountant == "rdp":
-                    least = sampled_epsilon(
-                        rate, noise_multiplier=multiplier, rounds=count, delta=privacy.delta
-                    )
-            case _:
-                assert_never(cohort)
+        epsilon, count = float(entry.epsilons[0]), entry.round
+        delta, least = bounds(privacy, epsilon, rate=rate, rounds=count)
         expect_epsilon(findings, epsilon, least, round_=count)
         _check_epsilon(
             replayed,
@@ -205,6 +192,29 @@ def _check_central(replayed: Replayed, privacy: GaussianCentral, findings: Findi
             least=_epsilon(privacy, event, count, adjacency),
             delta=delta,
         )
+
+
+def _bounds_of_coins(
+    privacy: GaussianCentral, epsilon: float, *, rate: float, rounds: int
+) -> tuple[float, float]:
+    """The least delta at an epsilon, and the least epsilon that is known, of fixed cohorts."""
+    multiplier = float(privacy.noise_multiplier)
+    delta = least_delta_of_coins(
+        epsilon, rate=rate, rounds=rounds, noise_multiplier=multiplier, replaces=True
+    )
+    return delta, 0.0
+
+
+def _bounds_of_samples(
+    privacy: GaussianCentral, epsilon: float, *, rate: float, rounds: int
+) -> tuple[float, float]:
+    """The same of cohorts in which each client is drawn by itself."""
+    multiplier = float(privacy.noise_multiplier)
+    delta = least_delta_of_samples(epsilon, rate=rate, rounds=rounds, noise_multiplier=multiplier)
+    if privacy.accountant != "rdp":
+        return delta, 0.0
+    least = sampled_epsilon(rate, noise_multiplier=multiplier, rounds=rounds, delta=privacy.delta)
+    return delta, least
 
 
 def _check_local(replayed: Replayed, privacy: GaussianLocal, findings: Findings) -> None:
