@@ -243,8 +243,10 @@ def gap_sentence(section: Mapping[str, Any], metric: str) -> str:
     found = metric_of(section, metric)
     if found["value"] is None:
         return ""
-    interval = None if _chance(section, metric) else found["interval"]
+    interval = found["interval"]
     ends = None if interval is None else (interval["low"], interval["high"])
+    if ends is not None and ends[0] > 0 and _chance(section, metric):
+        ends = None
     return gap_words(metric, found["value"], interval=ends)
 
 
