@@ -66,7 +66,13 @@ SAMPLED = {
 }
 
 
-@pytest.mark.parametrize("scenario", SAMPLED.values(), ids=SAMPLED)
+@pytest.mark.parametrize(
+    "scenario",
+    [
+        pytest.param(SAMPLED["coins"], id="coins", marks=pytest.mark.slow),
+        pytest.param(SAMPLED["fixed"], id="fixed"),
+    ],
+)
 def test_sampled_cohorts_are_audited_with_the_power_stated(scenario: Scenario) -> None:
     stated = planned_for(scenario).known_noise
     half, whole = _alarms(scenario, 10)

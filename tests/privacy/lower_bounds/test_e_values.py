@@ -100,7 +100,7 @@ def test_known_noise_is_worth_1_at_the_claim_and_less_below_it(weight: float, nu
     assert mean(0.9) > 1.3
 
 
-@pytest.mark.parametrize("ratio", [0.3, 0.21])
+@pytest.mark.parametrize("ratio", [0.3, pytest.param(0.21, marks=pytest.mark.slow)])
 def test_looking_after_every_round_raises_few_false_alarms(ratio: float) -> None:
     """2,000 runs of 60 rounds; each crosses with a chance of at most 1 in 200, so that 24 or more
     of them come with one below 1 in 1,000."""

@@ -4,6 +4,7 @@ First one that a spec names and nothing else does; then objects that offer every
 offers, and were never declared to be one.
 """
 
+from copy import copy
 from dataclasses import replace
 from typing import Any, Literal
 
@@ -43,8 +44,16 @@ class Invented(SpecPart):
 
 
 def with_invented(one: Cell) -> Cell:
-    """The cell under a mechanism that nobody knows."""
-    return Cell(one.spec.model_copy(update={"privacy": Invented()}), one.federation)
+    """The cell under a mechanism that nobody knows, past the check that a cell makes itself."""
+    changed = copy(one)
+    object.__setattr__(changed, "spec", one.spec.model_copy(update={"privacy": Invented()}))
+    return changed
+
+
+def test_no_cell_is_made_of_it() -> None:
+    one = padded()
+    with pytest.raises(AssertionError, match="Invented"):
+        Cell(one.spec.model_copy(update={"privacy": Invented()}), one.federation)
 
 
 def padded() -> Cell:
