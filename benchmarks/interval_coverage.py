@@ -203,10 +203,13 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--draws", type=int, default=1000)
     parser.add_argument("--former", type=int, default=40)
+    names = [population.name for population in POPULATIONS]
+    parser.add_argument("--populations", nargs="+", choices=names, default=names)
     parser.add_argument("--ways", nargs="+", choices=_WAYS, default=list(_WAYS))
     asked = parser.parse_args()
     found = []
-    for population, groups, way, rows in product(POPULATIONS, (2, 4), asked.ways, SIZES):
+    chosen = [population for population in POPULATIONS if population.name in asked.populations]
+    for population, groups, way, rows in product(chosen, (2, 4), asked.ways, SIZES):
         figures = cell(
             population,
             groups=groups,
