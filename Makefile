@@ -37,6 +37,9 @@ PYTEST_ARGS ?=
 MUTATE ?= fedaudit/ledger
 MINUTES ?= 30
 MUTATION_ARGS ?=
+# The commit, or the folder of one, whose answers are right.
+BASE ?= main
+GOLDEN_ARGS ?=
 # Where the data sets lie that are not part of the project.
 DATA ?= ../shared/data
 
@@ -44,7 +47,7 @@ DATA ?= ../shared/data
 export OMP_NUM_THREADS ?= 1
 
 .DEFAULT_GOAL := help
-.PHONY: help install native demo test test-slow test-integrations test-data mutation lint format bench reproduce screenshots
+.PHONY: help install native demo test test-slow test-integrations test-data golden mutation lint format bench reproduce screenshots
 
 help:
 	@echo "make install    make .venv, with fedaudit and its tools; the others do it by themselves"
@@ -54,6 +57,7 @@ help:
 	@echo "make test-slow  run the tests that take minutes"
 	@echo "make test-integrations  against MLflow, W&B, OpenLineage, Flower and NVFlare"
 	@echo "make test-data  train on the real data by a running service: the table in docs/federations.md"
+	@echo "make golden BASE=main  run the same specs in a commit and in this tree: what differs"
 	@echo "make mutation MUTATE=fedaudit/ledger  change a folder's code, see whether a test notices"
 	@echo "make lint       ruff, mypy and the boundaries between the rooms"
 	@echo "make format     let ruff rewrite what it can"
@@ -102,6 +106,9 @@ test-integrations: $(INTEGRATIONS_STAMP)
 test-data: $(ENVIRONMENT)
 	FEDAUDIT_TEST_DATA_DIR="$(abspath $(DATA))" $(PYTHON) -m pytest -m slow \
 		tests/end_to_end/test_federations_real_data.py $(PYTEST_ARGS)
+
+golden: $(ENVIRONMENT)
+	$(PYTHON) -m tests.golden $(BASE) $(GOLDEN_ARGS)
 
 # Needs the extra `mutation`: $(PYTHON) -m pip install --editable clients/python --editable '.[dev,mutation]'
 mutation: $(ENVIRONMENT)

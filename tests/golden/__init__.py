@@ -1,0 +1,1 @@
+"""The same specs in two trees: see `__main__`."""

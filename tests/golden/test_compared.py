@@ -1,0 +1,66 @@
+"""The comparison finds what differs, and only that."""
+
+import json
+from pathlib import Path
+from typing import Any, get_args
+
+import pytest
+
+from tests.golden.collected import specs
+from tests.golden.compared import differences
+
+KEY = "ab" * 32
+REPORT: dict[str, Any] = {
+    "experiment": {"id": "01890000-0000-7000-8000-000000000000"},
+    "privacy": {"epsilon_max": 1.0, "words": "an epsilon of 1"},
+    "integrity": {"key_id": KEY, "ledger_hash": "cd" * 32},
+}
+
+
+def differing(folder: Path, *, figures: bool = False, **changes: Any) -> list[str]:
+    """Where a report with changes differs from REPORT."""
+    for side, report in (("base", REPORT), ("present", {**REPORT, **changes})):
+        (folder / side).mkdir()
+        (folder / side / "report.json").write_text(json.dumps(report))
+        (folder / side / "said.txt").write_text(f"signed by {report['integrity']['key_id']}\n")
+    found = differences(folder / "base", folder / "present", figures=figures)
+    return [f"{name}:{one.path}" for name, listed in found.items() for one in listed]
+
+
+def test_ids_keys_and_times_do_not_count(tmp_path: Path) -> None:
+    other = {"key_id": "ef" * 32, "ledger_hash": "cd" * 32}
+    experiment = {"id": "01890000-0000-7000-8000-00000000ffff"}
+    assert differing(tmp_path, integrity=other, experiment=experiment) == []
+
+
+@pytest.mark.parametrize("epsilon", [1, 1.0000000000000002, None])
+def test_a_planted_difference_is_found(tmp_path: Path, epsilon: float | None) -> None:
+    privacy = {**REPORT["privacy"], "epsilon_max": epsilon}
+    assert differing(tmp_path, privacy=privacy) == ["report.json:/privacy/epsilon_max"]
+
+
+def test_a_ledger_hash_and_a_field_that_is_gone_are_found(tmp_path: Path) -> None:
+    gone = {"key_id": KEY, "ledger_hash": KEY}
+    found = differing(tmp_path, integrity=gone, experiment={}, figures=True)
+    assert found == ["report.json:/experiment/id", "report.json:/integrity/ledger_hash"]
+
+
+def test_sentences_count_unless_figures_are_asked_for(tmp_path: Path) -> None:
+    privacy = {**REPORT["privacy"], "words": "epsilon is 1"}
+    assert differing(tmp_path, privacy=privacy) == ["report.json:/privacy/words"]
+    (tmp_path / "again").mkdir()
+    assert differing(tmp_path / "again", privacy=privacy, figures=True) == []
+
+
+def test_every_mechanism_method_and_attack_is_run() -> None:
+    from fedaudit.privacy.mechanisms.registry import MECHANISMS
+    from fedaudit.spec.attacks.attack_spec import AttackKind
+    from fedaudit.spec.parse import parse_spec
+    from tests.training.methods.names import method_names
+
+    parsed = [parse_spec(one) for one in specs().values()]
+    assert {one.privacy.mechanism for one in parsed} == {one.facts.name for one in MECHANISMS}
+    assert {one.training.method.kind for one in parsed} == method_names()
+    assert {kind for one in parsed for kind in (a.kind for a in one.attacks)} == set(
+        get_args(AttackKind)
+    )
