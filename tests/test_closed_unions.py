@@ -46,6 +46,7 @@ UNIONS = {
     "LayerSpec",
     "Loss",
     "Missing",
+    "NoiseLaw",
     "Observer",
     "PoolingName",
     "PrivacySpec",

@@ -140,14 +140,23 @@ def _check_parameters(replayed: Replayed, findings: Findings) -> None:
     """The ledger names the parameters that are released and the noise that was asked for."""
     charged, privacy = replayed.charged, replayed.spec.privacy
     expected: dict[str, object] = {"n": replayed.base.hypotheses[0].shape[-1]}
-    if isinstance(privacy, LaplaceL2 | GaussianCentral | GaussianLocal):
-        expected["noise_multiplier"] = float(privacy.noise_multiplier)
-    if isinstance(privacy, LaplaceL2):
-        expected["radius"] = None if privacy.radius == "adaptive" else float(privacy.radius)
-    if isinstance(privacy, LaplaceL2 | GaussianLocal | RecordPersonalised) and (
-        charged.noise_multiplier is not None or charged.counts_epsilon
-    ):
-        expected["clip"] = privacy.clip
+    match privacy:
+        case LaplaceL2():
+            radius = None if privacy.radius == "adaptive" else float(privacy.radius)
+            noise = float(privacy.noise_multiplier)
+            expected |= {"noise_multiplier": noise, "radius": radius, "clip": privacy.clip}
+        case GaussianLocal():
+            noise = float(privacy.noise_multiplier)
+            expected |= {"noise_multiplier": noise, "clip": privacy.clip}
+        case GaussianCentral():
+            expected["noise_multiplier"] = float(privacy.noise_multiplier)
+        case RecordPersonalised():
+            if charged.cost_kind != "unbounded":
+                expected["clip"] = privacy.clip
+        case NoMechanism():
+            pass
+        case _:
+            assert_never(privacy)
     for name, value in expected.items():
         found = getattr(charged, name)
         findings.expect(

@@ -52,13 +52,13 @@ def _check_radii(
     replayed: Replayed, findings: Findings, round_: int, part: UploadsPassed, radii: Floats
 ) -> None:
     """A radius is the public one, or the norm of the client's own update, clipped."""
-    charged = replayed.charged
-    if part.radii is None or charged.counts_epsilon:
+    charged, sizes = replayed.charged, replayed.laplace_sizes
+    if part.radii is None or sizes is None:
         return
     lengths = np.stack(
         [
             np.linalg.norm(wide(part.updated[:, own] - part.start[:, own]), axis=-1)
-            for own in layer_slices(charged.noised_sizes)
+            for own in layer_slices(sizes)
         ],
         axis=-1,
     )
@@ -96,9 +96,10 @@ def _check_added(
     added = wide(part.uploads) - wide(bare)
     multiplier = charged.noise_multiplier or 0.0
     scale = np.full(added.shape, multiplier * (charged.clip or 0.0))
-    if not charged.counts_epsilon:
-        for layer, own in enumerate(layer_slices(charged.noised_sizes)):
-            scale[:, own] = multiplier / charged.noised_sizes[layer] * radii[:, [layer]]
+    sizes = replayed.laplace_sizes
+    if sizes is not None:
+        for layer, own in enumerate(layer_slices(sizes)):
+            scale[:, own] = multiplier / sizes[layer] * radii[:, [layer]]
     slack = upload_slack(replayed, part)
     for one, expected, finite in zip(added, scale * drawn, part.finite.tolist(), strict=True):
         if not finite or not np.isfinite(expected).all():

@@ -60,8 +60,7 @@ def draw(
 
 def check_law(replayed: Replayed, findings: Findings) -> None:
     """Tests the law of what was drawn, of the rounds that were played and of many more."""
-    charged = replayed.charged
-    sizes = None if charged.counts_epsilon else charged.noised_sizes
+    charged, sizes = replayed.charged, replayed.laplace_sizes
     played = [*_played(replayed)]
     many, counts = _many_more(replayed)
     if not played:

@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
+from typing import assert_never
 
 import numpy as np
 from numpy.typing import NDArray
@@ -43,6 +44,23 @@ class Replayed:
     def role(self) -> str:
         """Where the mechanism is applied: clients, server or local-steps."""
         return mechanism_of(self.spec).facts.applied_by
+
+    @property
+    def laplace_sizes(self) -> tuple[int, ...] | None:
+        """Parameters of each part that has Laplace noise of its own; None of Gaussian noise.
+
+        Raises ValueError where the mechanism draws no noise.
+        """
+        law = mechanism_of(self.spec).facts.noise_law
+        match law:
+            case "laplace":
+                return self.charged.noised_sizes
+            case "gaussian":
+                return None
+            case "none":
+                raise ValueError(f"{self.charged.mechanism} draws no noise")
+            case _:
+                assert_never(law)
 
     @property
     def together(self) -> range:

@@ -33,6 +33,10 @@ AppliedBy = Literal["clients", "server", "local-steps"]
 trusted `server` protects the sum of what it receives; `local-steps` are private record by
 record."""
 
+NoiseLaw = Literal["gaussian", "laplace", "none"]
+"""The law of the noise that is drawn. What a report says of the numbers, and what `replay` tests
+them by, is chosen by it and by nothing else: `none` draws no noise in any run."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class NoiseOrigin:
@@ -43,6 +47,8 @@ class NoiseOrigin:
     registry_details: str
     statement: str
     """One sentence on which party adds noise and which is trusted."""
+    noised: str
+    """What has noise, as a report calls it."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,6 +63,7 @@ class MechanismFacts:
     """A description, for users choosing a mechanism."""
     applied_by: AppliedBy
     """Where it is applied, which decides how a run is computed and which subjects are charged."""
+    noise_law: NoiseLaw
     unit: PrivacyUnit
     subject_kind: SubjectKind
     """The kind of subjects of its ledger."""
@@ -194,6 +201,10 @@ class PrivacyMechanism(ABC):
     @abstractmethod
     def limits(self) -> list[str]:
         """What a report of this mechanism does not show, beyond the limits of its kind of cost."""
+
+    def noised_numbers(self, n: int) -> int:
+        """How many numbers `noise_origin.noised` has, of a model of `n` parameters."""
+        return n
 
     def stack_traits(self) -> tuple[object, ...]:
         """What runs of this mechanism must have in common to be trained side by side."""

@@ -63,6 +63,7 @@ class GaussianCentralMechanism(EpsilonMechanism):
         label="Gaussian, at the server",
         description="A trusted server adds Gaussian noise to sums. Counted as epsilon.",
         applied_by="server",
+        noise_law="gaussian",
         unit="client",
         subject_kind="population",
         observers=("final_model",),
@@ -74,6 +75,7 @@ class GaussianCentralMechanism(EpsilonMechanism):
                 "noise."
             ),
             statement="The server adds the noise, and is trusted with every update.",
+            noised="the noised sums of a round",
         ),
         participation_is_visible=False,
         unbounded=None,
@@ -179,6 +181,10 @@ class GaussianCentralMechanism(EpsilonMechanism):
         if self.spec.training.hypotheses > 1:
             found.append(_CHOICE_COVERED)
         return found
+
+    def noised_numbers(self, n: int) -> int:
+        """The sums for all hypotheses."""
+        return n * self.spec.training.hypotheses
 
     def stack_traits(self) -> tuple[object, ...]:
         """Whether the clip is adaptive."""

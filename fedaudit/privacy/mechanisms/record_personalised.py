@@ -73,6 +73,7 @@ class RecordPersonalisedMechanism(EpsilonMechanism):
         label="budgets of records",
         description="Every record has a budget of its own. Counted as epsilon.",
         applied_by="local-steps",
+        noise_law="gaussian",
         unit="record",
         subject_kind="record_group",
         observers=RECORD_OBSERVERS,
@@ -84,6 +85,7 @@ class RecordPersonalisedMechanism(EpsilonMechanism):
                 "noise."
             ),
             statement="Each client adds noise, and is trusted with its own records.",
+            noised="a noised step of a client",
         ),
         participation_is_visible=False,
         unbounded=NO_NOISE,

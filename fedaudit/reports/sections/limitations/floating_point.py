@@ -22,22 +22,26 @@ _FLOOR = (
 
 def floating_point_limits(material: ReportMaterial) -> list[str]:
     """What the numbers of this run's noise are, and the chance by which they miss the theorem."""
-    numbers, more = material.inputs.n, list[str]()
-    if material.inputs.radius_floor is not None:
-        more.append(_FLOOR)
-    applied_by = mechanism_of(material.spec).facts.applied_by
-    match applied_by:
-        case "clients":
-            noised = "an upload"
-        case "server":
-            noised = "the noised sums of a round"
-            numbers *= material.spec.training.hypotheses
-        case "local-steps":
-            noised = "a noised step of a client"
-            more.append(_SHARED_PRODUCTS)
+    mechanism = mechanism_of(material.spec)
+    law = mechanism.facts.noise_law
+    match law:
+        case "gaussian" | "laplace":
+            numbers = mechanism.noised_numbers(material.inputs.n)
+            found = [_of_rounded_doubles(mechanism.facts.noise_origin.noised, numbers)]
+        case "none":
+            return []
         case _:
-            assert_never(applied_by)
-    stated = (
+            assert_never(law)
+    if material.inputs.radius_floor is not None:
+        found.append(_FLOOR)
+    if mechanism.facts.unit == "record":
+        found.append(_SHARED_PRODUCTS)
+    return found
+
+
+def _of_rounded_doubles(noised: str, numbers: int) -> str:
+    """Of noise from double-precision logarithms, sines and cosines, rounded to a grid."""
+    return (
         "The mechanism is proven for real numbers. Noise is drawn in double-precision "
         "floating-point from 64 random bits a number, and what has its noise is rounded once, to a "
         "public grid of 2^-12 to 2^-11 of the noise's standard deviation, so that its low bits "
@@ -46,7 +50,6 @@ def floating_point_limits(material: ReportMaterial) -> list[str]:
         f"{_above(numbers * _CHANCE)}, if logarithm, sine and cosine are right to one unit in the "
         "last place. How long anything takes is not hidden either."
     )
-    return [stated, *more]
 
 
 def _above(chance: float) -> str:
