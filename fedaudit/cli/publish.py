@@ -29,10 +29,7 @@ _MLFLOW_SETTINGS = {
     "MLFLOW_DISABLE_TELEMETRY": "true",
 }
 
-app = typer.Typer(
-    help="Send a report to the tools that a team has: MLflow, Weights & Biases, OpenLineage.",
-    no_args_is_help=True,
-)
+app = typer.Typer(no_args_is_help=True)
 
 Source = Annotated[
     str,
