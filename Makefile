@@ -44,7 +44,7 @@ DATA ?= ../shared/data
 export OMP_NUM_THREADS ?= 1
 
 .DEFAULT_GOAL := help
-.PHONY: help install native demo test test-slow test-integrations test-data mutation lint format bench reproduce screenshots
+.PHONY: help install native demo test test-slow test-integrations test-data mutation lint format bench reproduce screenshots client-types
 
 help:
 	@echo "make install    make .venv, with fedaudit and its tools; the others do it by themselves"
@@ -56,6 +56,7 @@ help:
 	@echo "make test-data  train on the real data by a running service: the table in docs/federations.md"
 	@echo "make mutation MUTATE=fedaudit/ledger  change a folder's code, see whether a test notices"
 	@echo "make lint       ruff, mypy and the boundaries between the rooms"
+	@echo "make client-types  write the client's result types anew, from the OpenAPI document"
 	@echo "make format     let ruff rewrite what it can"
 	@echo "make bench      run the benchmarks"
 	@echo "make screenshots  take the pictures of docs/pages.md with the system's Chromium"
@@ -112,6 +113,9 @@ lint: $(ENVIRONMENT)
 	$(PYTHON) -m ruff format --check .
 	$(PYTHON) -m mypy
 	$(PYTHON) -c 'from importlinter.cli import lint_imports_command; lint_imports_command()'
+
+client-types: $(ENVIRONMENT)
+	$(PYTHON) -m clients.client_types
 
 format: $(ENVIRONMENT)
 	$(PYTHON) -m ruff check --fix .

@@ -26,7 +26,7 @@ from fedaudit.spec.sweeps.sweep_spec import SweepSpec, parse_sweep
 from fedaudit_client.client import Client
 from fedaudit_client.errors import ProblemError
 from fedaudit_client.pages import sweep_page
-from fedaudit_client.sweep_types import SubmittedSweep, Sweep, SweepTable
+from fedaudit_client.result_types import SubmittedSweep, Sweep, SweepTable
 
 app = typer.Typer()
 sweeps = typer.Typer(no_args_is_help=True)

@@ -15,7 +15,7 @@ from fedaudit.sweeps.cost_lines import cost_cautions, cost_lines
 from fedaudit.sweeps.leading_figures import leading_figures, measured_figures
 from fedaudit.sweeps.table_lines import figure_words
 from fedaudit.sweeps.varied_fields import short_names, value_words, varied_fields
-from fedaudit_client.sweep_types import ListedSweep, Sweep, SweepCosts, SweepFacts, SweepTable
+from fedaudit_client.result_types import ListedSweep, Sweep, SweepCosts, SweepFacts, SweepTable
 
 _HEAD_WIDTH = 16
 
