@@ -47,7 +47,8 @@ DATA ?= ../shared/data
 export OMP_NUM_THREADS ?= 1
 
 .DEFAULT_GOAL := help
-.PHONY: help install native demo test test-slow test-integrations test-data golden mutation lint format bench reproduce screenshots
+.PHONY: help install native demo test test-slow test-integrations test-data golden mutation lint format bench reproduce \
+	screenshots client-types
 
 help:
 	@echo "make install    make .venv, with fedaudit and its tools; the others do it by themselves"
@@ -60,6 +61,7 @@ help:
 	@echo "make golden BASE=main  run the same specs in a commit and in this tree: what differs"
 	@echo "make mutation MUTATE=fedaudit/ledger  change a folder's code, see whether a test notices"
 	@echo "make lint       ruff, mypy and the boundaries between the rooms"
+	@echo "make client-types  write the client's result types anew, from the OpenAPI document"
 	@echo "make format     let ruff rewrite what it can"
 	@echo "make bench      run the benchmarks"
 	@echo "make screenshots  take the pictures of docs/pages.md with the system's Chromium"
@@ -119,6 +121,9 @@ lint: $(ENVIRONMENT)
 	$(PYTHON) -m ruff format --check .
 	$(PYTHON) -m mypy
 	$(PYTHON) -c 'from importlinter.cli import lint_imports_command; lint_imports_command()'
+
+client-types: $(ENVIRONMENT)
+	$(PYTHON) -m clients.client_types
 
 format: $(ENVIRONMENT)
 	$(PYTHON) -m ruff check --fix .

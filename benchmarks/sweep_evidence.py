@@ -14,7 +14,7 @@ from fedaudit.ledger.bundle import opened_bundle
 from fedaudit.ledger.ed25519 import public_keys_in
 from fedaudit.reports.verification.verification import VALID, verify
 from fedaudit_client.client import Client
-from fedaudit_client.sweep_types import SweepCell
+from fedaudit_client.result_types import SweepCell
 from infrastructure.signing_keys import public_file
 
 Connection = psycopg.Connection[Any]

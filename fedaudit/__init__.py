@@ -5,18 +5,21 @@
 
 from typing import TYPE_CHECKING, Any
 
-from fedaudit.version import __version__
-
 if TYPE_CHECKING:
+    from fedaudit.version import __version__
     from fedaudit_client.client import Client
 
 __all__ = ["Client", "__version__"]
 
 
 def __getattr__(name: str) -> Any:
-    # When it is asked for: whoever imports another part of the library needs no HTTP.
+    # When it is asked for: other parts of the library need no HTTP and no lists of packages.
     if name == "Client":
         from fedaudit_client.client import Client
 
         return Client
+    if name == "__version__":
+        from fedaudit.version import __version__
+
+        return __version__
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

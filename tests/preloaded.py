@@ -31,7 +31,6 @@ _LIBRARIES = (
     "fedaudit.cli.main",
     "fedaudit.cli.run",
     "fedaudit.cli.experiments",
-    "fedaudit.cli.submit",
     "fedaudit.cli.reports",
     "fedaudit.cli.verify",
     "fedaudit_client.client",

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, TypedDict
 
 from fedaudit_client.client import Client
-from fedaudit_client.sweep_types import FigureSpread, Sweep, SweepRow, SweepTable
+from fedaudit_client.result_types import FigureSpread, Sweep, SweepRow, SweepTable
 
 KEPT = Path("benchmarks/results/reproduced")
 

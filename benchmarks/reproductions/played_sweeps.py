@@ -35,7 +35,7 @@ from fedaudit.spec.parse import decode_text
 from fedaudit_client.client import Client
 from fedaudit_client.errors import ValidationError
 from fedaudit_client.events import ENDED
-from fedaudit_client.sweep_types import Sweep
+from fedaudit_client.result_types import Sweep
 
 _STOP_SECONDS = 30
 

@@ -6,9 +6,16 @@ from typing import Annotated, Any
 
 import typer
 
-from fedaudit.cli.attack_output import ATTACKS, write_attack_file, write_attack_files
 from fedaudit.cli.connection import connected, is_id
-from fedaudit.cli.display.output import json_text, say, writable_folder, write_json
+from fedaudit.cli.display.output import (
+    ATTACKS,
+    json_text,
+    say,
+    writable_folder,
+    write_attack_file,
+    write_attack_files,
+    write_json,
+)
 from fedaudit.cli.display.progress import rounds_bar
 from fedaudit.cli.display.summary import show_attacks
 from fedaudit.cli.failures import ExitCode, usage_error

@@ -12,8 +12,8 @@ import uuid_utils
 from fedaudit.audits.audit_page import render_audit
 from fedaudit.audits.audit_report import AuditRequest, audit_report
 from fedaudit.audits.audit_table import read_audit
-from fedaudit.cli.display.audit_summary import show_audit
 from fedaudit.cli.display.output import json_text, say, writable_folder, write_json
+from fedaudit.cli.display.summary import show_audit
 from fedaudit.cli.failures import CommandError, ExitCode, gate_exit, usage_error
 from fedaudit.cli.options import AsJson
 from fedaudit.cli.specs import explain, read_value

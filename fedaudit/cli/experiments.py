@@ -1,24 +1,75 @@
 """The commands on experiments of the service at FEDAUDIT_URL."""
 
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any, assert_never
+from textwrap import wrap
+from typing import TYPE_CHECKING, Annotated, Any, assert_never
 
 import typer
 
-from fedaudit.cli.connection import MAX_PAGE, connected, first_of
-from fedaudit.cli.display.output import json_text, say, whole_file, write_json, write_line
+from fedaudit.cli.connection import (
+    MAX_PAGE,
+    checked_key,
+    connected,
+    first_of,
+    query_parameter,
+)
+from fedaudit.cli.display.output import (
+    json_text,
+    say,
+    standard_output,
+    whole_file,
+    write_json,
+    write_line,
+)
 from fedaudit.cli.failures import ExitCode, gate_exit, usage_error
-from fedaudit.cli.forms import TableForm, TableName
-from fedaudit.cli.options import AsJson, ExperimentId, Most, Out, Sort, Where
-from fedaudit.cli.queries import query_parameter
+from fedaudit.cli.options import (
+    AsJson,
+    ExperimentId,
+    IdempotencyKey,
+    Most,
+    Out,
+    Sort,
+    Spec,
+    TableForm,
+    TableName,
+    Where,
+)
+from fedaudit.cli.specs import read_submission
 from fedaudit_client.client import Client
 from fedaudit_client.errors import ProblemError
 from fedaudit_client.pages import experiment_page, report_page
 from fedaudit_client.result_types import Experiment
 
+if TYPE_CHECKING:
+    from fedaudit.reports.document.outcomes import GateOutcome
+
+Json = Mapping[str, Any]
+
 app = typer.Typer()
+_ID_WIDTH = 36
+_GAPS = (
+    "equalized_odds_difference",
+    "demographic_parity_difference",
+    "equal_opportunity_difference",
+)
+
+
+@app.command()
+def submit(
+    spec: Spec,
+    *,
+    wait: Annotated[bool, typer.Option("--wait", help="Follow it to its end.")] = False,
+    as_json: AsJson = False,
+    idempotency_key: IdempotencyKey = None,
+) -> None:
+    """Hand an experiment to the service at FEDAUDIT_URL."""
+    checked_key(idempotency_key)
+    asked = read_submission(spec)
+    with connected() as client:
+        submitted = client.submit(asked, idempotency_key=idempotency_key)
+        raise typer.Exit(go_on(client, submitted, wait=wait, as_json=as_json))
 
 
 @app.command("list")
@@ -54,8 +105,6 @@ def list_experiments(
     if as_json:
         write_json(shown)
     elif shown:
-        from fedaudit.cli.display.experiment_table import show_experiments
-
         show_experiments(shown)
     else:
         say("no experiment fits")
@@ -69,8 +118,6 @@ def show(experiment_id: ExperimentId, *, as_json: AsJson = False) -> None:
     if as_json:
         write_json(experiment)
         return
-    from fedaudit.cli.display.experiment_table import show_experiment
-
     show_experiment(experiment, page=page)
 
 
@@ -116,7 +163,7 @@ def watch(experiment_id: ExperimentId, *, as_json: AsJson = False) -> None:
         else:
             experiment = follow(client, experiment)
             _show_end(client, experiment, as_json=False)
-        raise typer.Exit(_outcome(experiment))
+        raise typer.Exit(_exit_of(experiment))
 
 
 @app.command()
@@ -170,7 +217,7 @@ def model(
         client.download_model(experiment_id, file)
 
 
-def go_on(client: Client, submitted: Mapping[str, Any], *, wait: bool, as_json: bool) -> ExitCode:
+def go_on(client: Client, submitted: Json, *, wait: bool, as_json: bool) -> ExitCode:
     """Print an experiment that was submitted just now; with `wait`, once it has ended."""
     if not wait:
         _show_line(submitted, as_json=as_json)
@@ -180,10 +227,10 @@ def go_on(client: Client, submitted: Mapping[str, Any], *, wait: bool, as_json: 
     say(f"submitted as {submitted['id']}")
     ended = follow(client, submitted)
     _show_end(client, ended, as_json=as_json)
-    return _outcome(ended)
+    return _exit_of(ended)
 
 
-def follow(client: Client, experiment: Mapping[str, Any]) -> Experiment:
+def follow(client: Client, experiment: Json) -> Experiment:
     """The experiment once it has ended; until then a progress bar at a terminal."""
     from fedaudit.cli.display.progress import rounds_bar
 
@@ -200,7 +247,7 @@ def follow(client: Client, experiment: Mapping[str, Any]) -> Experiment:
     return client.get(id_)
 
 
-def _outcome(experiment: Mapping[str, Any]) -> ExitCode:
+def _exit_of(experiment: Json) -> ExitCode:
     if experiment["status"] != "succeeded":
         reason = experiment.get("status_reason") or "no reason was given"
         ended = {"cancelled": "was cancelled"}.get(experiment["status"], experiment["status"])
@@ -215,7 +262,7 @@ def _outcome(experiment: Mapping[str, Any]) -> ExitCode:
     return gate_exit(outcome)
 
 
-def _show_end(client: Client, experiment: Mapping[str, Any], *, as_json: bool) -> None:
+def _show_end(client: Client, experiment: Json, *, as_json: bool) -> None:
     """The experiment; for people also what its report says of it, and where the report is."""
     _show_line(experiment, as_json=as_json)
     if as_json or experiment["status"] != "succeeded":
@@ -236,10 +283,102 @@ def _show_end(client: Client, experiment: Mapping[str, Any], *, as_json: bool) -
     write_line(f"report: {report_page(client.url, experiment['id'])}")
 
 
-def _show_line(experiment: Mapping[str, Any], *, as_json: bool) -> None:
+def _show_line(experiment: Json, *, as_json: bool) -> None:
     if as_json:
         write_json(experiment)
         return
     progress = experiment["progress"]
     rounds = f"round {progress['round']} of {progress['rounds']}"
     write_line(f"{experiment['id']}  {experiment['status']}  {rounds}  {experiment['name']}")
+
+
+def show_experiments(experiments: Sequence[Json]) -> None:
+    """A table that fits a terminal of 80 columns: names stand above their ids."""
+    from rich.box import HORIZONTALS
+    from rich.markup import escape
+    from rich.table import Table
+
+    table = Table(box=HORIZONTALS, padding=(0, 1, 0, 0), pad_edge=False)
+    # Else this one, which is the widest, would be narrowed first, and no id could be copied.
+    table.add_column("experiment", no_wrap=True, width=_ID_WIDTH)
+    for title in ("status", "privacy cost", "result", "gates"):
+        table.add_column(title, overflow="fold")
+    for one in experiments:
+        cells = (_cost(one), _result(one), _gates(one))
+        status = f"{one['status']}\n{_progress(one)}" if _is_under_way(one) else one["status"]
+        name = "\n".join(wrap(one["name"], _ID_WIDTH))
+        table.add_row(f"{escape(name)}\n{one['id']}", status, *map(escape, cells))
+    standard_output().print(table)
+
+
+def show_experiment(experiment: Json, *, page: str) -> None:
+    """One line for each fact; those that there are none of are left out."""
+    for label, value in _facts(experiment, page):
+        if value:
+            write_line(f"{label:20}{value}")
+
+
+def _facts(experiment: Json, page: str) -> Iterator[tuple[str, str]]:
+    spec, figures = experiment["spec"], experiment["figures"]
+    reason = experiment["status_detail"] or experiment["status_reason"]
+    yield "name", experiment["name"]
+    yield "id", experiment["id"]
+    yield "status", experiment["status"] + (f": {reason}" if reason else "")
+    yield "rounds", _progress(experiment)
+    yield "mechanism", _mechanism(spec["privacy"])
+    yield "data", f"{spec['federation']['source']}, federation {experiment['federation_id']}"
+    yield "tags", ", ".join(experiment["tags"])
+    yield "retry of", experiment["retry_of"] or ""
+    for label in ("created", "started", "finished"):
+        yield label, experiment[f"{label}_at"] or ""
+    yield "privacy cost", _cost(experiment).replace("\n", ", ")
+    yield "result", _result(experiment).replace("\n", " ")
+    for name in _GAPS:
+        if figures[name] is not None:
+            yield name.partition("_diff")[0].replace("_", " "), f"gap of {figures[name]:.4g}"
+    yield "gates", _gates(experiment)
+    yield "page", page
+
+
+def _mechanism(privacy: Json) -> str:
+    name: str = privacy["mechanism"]
+    return name if name == "none" else f"{name}, {privacy['noise']} noise"
+
+
+def _is_under_way(experiment: Json) -> bool:
+    return experiment["status"] in ("queued", "running", "cancelling")
+
+
+def _progress(experiment: Json) -> str:
+    progress = experiment["progress"]
+    return f"{progress['round']} of {progress['rounds']}"
+
+
+def _cost(experiment: Json) -> str:
+    """Costs are rounded up. What has a report and no figure is bounded by nothing."""
+    from fedaudit.privacy.guarantees.guarantee import at_most
+    from fedaudit.reports.document.privacy_costs import UNBOUNDED
+
+    figures = experiment["figures"]
+    if figures["epsilon_max"] is not None:
+        return f"epsilon {at_most(figures['epsilon_max'], digits=4)}\ndelta {figures['delta']:g}"
+    if figures["leakage_max"] is not None:
+        return f"leakage {at_most(figures['leakage_max'], digits=4)}"
+    return UNBOUNDED if experiment["status"] == "succeeded" else ""
+
+
+def _result(experiment: Json) -> str:
+    figures = experiment["figures"]
+    for name, label in (("accuracy", "accuracy"), ("validation_loss", "loss")):
+        if figures[name] is not None:
+            return f"{label}\n{figures[name]:.4g}"
+    return ""
+
+
+def _gates(experiment: Json) -> str:
+    from fedaudit.reports.gates.gate_results import OUTCOME_WORDS
+
+    outcome: GateOutcome | None = experiment["gate_outcome"]
+    words = "" if outcome is None else OUTCOME_WORDS[outcome]
+    # A service of an earlier version says nothing of alarms.
+    return f"{words}\nALARM".strip() if experiment.get("alarms") else words

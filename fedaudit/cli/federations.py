@@ -1,34 +1,34 @@
-"""The commands below `federations`."""
+"""The commands below `federations`, and `budget`: what may be spent on their data."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
+from math import isfinite, nan
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 from fedaudit.cli.connection import confirm, connected
-from fedaudit.cli.display.federation_table import show
+from fedaudit.cli.display.federation_table import show, show_budgets
 from fedaudit.cli.display.output import say, write_each, write_json, write_line
 from fedaudit.cli.failures import ExitCode, usage_error
-from fedaudit.cli.options import AsJson, Yes
+from fedaudit.cli.options import AdjacencyName, AsJson, NoiseMode, Yes
 from fedaudit.cli.specs import read_value
 from fedaudit.spec.disclosure.disclosure_policy import parse_disclosure_policy
 from fedaudit.spec.registration import RegistrationFairness, parse_uploaded
 from fedaudit_client.client import Client
 from fedaudit_client.result_types import Federation
 
-app = typer.Typer(
-    help="The data that experiments name by id, at the service of FEDAUDIT_URL.",
-    no_args_is_help=True,
-)
+app = typer.Typer()
+federations = typer.Typer(no_args_is_help=True)
+app.add_typer(federations, name="federations")
 
 _MAX_SCAFFOLD_ROWS = 1_000_000
 FederationId = Annotated[str, typer.Argument(metavar="ID", help="The federation's id.")]
 
 
-@app.command("add")
+@federations.command("add")
 def federations_add(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="The data, perhaps gzipped.")],
     *,
@@ -67,7 +67,7 @@ def federations_add(
         raise typer.Exit(ExitCode.FAILED)
 
 
-@app.command("scaffold")
+@federations.command("scaffold")
 def federations_scaffold(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="A CSV or Parquet file.")],
     *,
@@ -124,14 +124,14 @@ def federations_scaffold(
     say(f"  fedaudit federations add {file} --registration {out}")
 
 
-@app.command("list")
+@federations.command("list")
 def federations_list(*, as_json: AsJson = False) -> None:
     """List the project's federations, newest first."""
     with connected() as client:
         write_each(client.federations(), _line, as_json=as_json)
 
 
-@app.command("show")
+@federations.command("show")
 def federations_show(federation_id: FederationId, *, as_json: AsJson = False) -> None:
     """Show a federation and its profile."""
     with connected() as client:
@@ -143,7 +143,7 @@ def federations_show(federation_id: FederationId, *, as_json: AsJson = False) ->
         show(federation, budgets)
 
 
-@app.command("disclosure")
+@federations.command("disclosure")
 def federations_disclosure(
     federation_id: FederationId,
     *,
@@ -176,7 +176,7 @@ def federations_disclosure(
         write_line(f"{name} of the service: {least}")
 
 
-@app.command("remove")
+@federations.command("remove")
 def federations_remove(
     federation_id: FederationId,
     *,
@@ -192,7 +192,7 @@ def federations_remove(
     say(f"deleted {federation_id}; what was spent on its data stays spent")
 
 
-@app.command("erase")
+@federations.command("erase")
 def federations_erase(
     federation_id: FederationId,
     *,
@@ -266,3 +266,111 @@ def _read_registration(source: str) -> Any:
         fairness = {key: part for key, part in fairness.items() if key in known}
     value = {"name": spec.get("name"), "federation": federation}
     return value if fairness is None else {**value, "fairness": fairness}
+
+
+_FIGURES = ("leakage", "log_ratio", "epsilon")
+
+
+@app.command()
+def budget(
+    federation_id: Annotated[
+        str, typer.Argument(metavar="FEDERATION", help="The federation's id.")
+    ],
+    *,
+    total: Annotated[
+        str | None,
+        typer.Option(
+            "--set",
+            metavar="FIGURE=TOTAL",
+            help="leakage, log_ratio or epsilon, and what may be spent of it in all; "
+            "`none` takes the total back.",
+        ),
+    ] = None,
+    noise: Annotated[
+        NoiseMode,
+        typer.Option("--noise", "--book", help="Of which runs: those with this noise."),
+    ] = "release",
+    delta: Annotated[float | None, typer.Option(help="Of an epsilon.")] = None,
+    adjacency: Annotated[AdjacencyName | None, typer.Option(help="Of an epsilon.")] = None,
+    observer: Annotated[str | None, typer.Option(help="Of an epsilon, as server.")] = None,
+    radius: Annotated[
+        str | None, typer.Option(help="Of leakage: adaptive (the default), or a distance.")
+    ] = None,
+    clip: Annotated[float | None, typer.Option(help="Of leakage: what updates are clipped to.")] = (
+        None
+    ),
+    unit_key: Annotated[
+        str | None, typer.Option(help="Whose clients, as client_key=zip; else the first that come.")
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Show what may be spent on a federation's data, and what was; or set one total."""
+    terms = {
+        "delta": delta,
+        "adjacency": adjacency,
+        "observer": observer,
+        "radius": radius,
+        "clip": clip,
+        "unit_key": unit_key,
+    }
+    given = {name: value for name, value in terms.items() if value is not None}
+    if total is None and given:
+        raise usage_error(f"budget: {_option(next(iter(given)))} goes with --set")
+    setting = None if total is None else {**_setting(total, noise), **_typed(given)}
+    with connected() as client:
+        if setting is None:
+            found = client.budgets(federation_id)
+        else:
+            found = client.set_budget(federation_id, setting)
+    if as_json:
+        write_json(list(found))
+        return
+    if found:
+        show_budgets(found)
+    else:
+        say("nothing was spent on this data, and no total is set")
+    _warn(found)
+
+
+def _setting(total: str, noise: NoiseMode) -> dict[str, Any]:
+    figure, _, amount = total.partition("=")
+    if figure not in _FIGURES:
+        raise usage_error(f"--set: {figure!r} is not one of {', '.join(_FIGURES)}; as leakage=40")
+    try:
+        bound = None if amount == "none" else float(amount)
+    except ValueError:
+        bound = nan
+    if bound is not None and not isfinite(bound):
+        raise usage_error(f"--set: {amount!r} is no number; as {figure}=40, or {figure}=none")
+    return {"book": noise, "figure": figure, "total": bound}
+
+
+def _typed(given: Mapping[str, Any]) -> dict[str, Any]:
+    """The same, with a radius that is a distance as a number."""
+    radius = given.get("radius")
+    if radius is None or radius == "adaptive":
+        return dict(given)
+    try:
+        return {**given, "radius": float(radius)}
+    except ValueError:
+        raise usage_error(f"--radius: {radius!r} is neither `adaptive` nor a distance") from None
+
+
+def _warn(budgets: Sequence[Mapping[str, Any]]) -> None:
+    """A run is counted by leakage or by epsilon: with totals for both, one of them refuses it."""
+    for noise in ("release", "simulation"):
+        bound = {
+            one["figure"]
+            for one in budgets
+            if one["book"] == noise and one["total"] is not None and one["observer"] != "report"
+        }
+        if "epsilon" in bound and bound & {"leakage", "log_ratio"}:
+            say(
+                f"{' and '.join(sorted(bound))} have totals for runs with {noise} noise: no run "
+                "is counted by leakage and by an epsilon, so each is refused; take one back with "
+                "--set FIGURE=none"
+            )
+
+
+def _option(name: str) -> str:
+    return f"--{name.replace('_', '-')}"

@@ -9,8 +9,7 @@ from fedaudit.cli.connection import connected
 from fedaudit.cli.display.output import json_text, write_bytes
 from fedaudit.cli.display.summary import show_gates
 from fedaudit.cli.failures import gate_exit, usage_error
-from fedaudit.cli.forms import GateForm
-from fedaudit.cli.options import Out
+from fedaudit.cli.options import GateForm, Out
 from fedaudit.cli.specs import explain, read_value
 from fedaudit.reports.gates.gate_junit import junit as junit_of
 from fedaudit.reports.gates.gate_markdown import markdown as markdown_of

@@ -1,138 +1,65 @@
 """The command line: every command by its name, and where it is."""
 
 import sys
-from typing import Annotated, NoReturn
+from importlib import import_module
+from pathlib import Path
+from typing import Annotated, Any, NamedTuple, NoReturn
 
 import typer
+from typer.core import TyperCommand, TyperGroup
+from typer.main import get_group
 
 from fedaudit.cli.display.output import say, write_json, write_line
 from fedaudit.cli.failures import CommandError, ExitCode
-from fedaudit.cli.lazy import Place, lazy_group
 from fedaudit.cli.options import AsJson
 
 
-def _places(module: str, **helps: str) -> dict[str, Place]:
-    return {
-        name.replace("_", "-"): Place(f"fedaudit.cli.{module}", said)
-        for name, said in helps.items()
-    }
+class Place(NamedTuple):
+    """Where the Typer application is that has a command, or is the group of that name."""
+
+    module: str
+    """Below `fedaudit.cli`."""
+    help: str
+    """Also the help of a group; a test compares it with a command's own help."""
 
 
-PLACES = {
-    **_places(
-        "service.commands",
-        up="Start the whole service: API, worker and sweeper. Ctrl-C stops it.",
-        worker="Train what the service's queue hands out, until stopped.",
-        migrate="Bring the service's database up to this version's schema.",
-    ),
-    **_places(
-        "run",
-        run="Train and audit in this process, without a service, and print the report.",
-    ),
-    **_places("submit", submit="Hand an experiment to the service at FEDAUDIT_URL."),
-    **_places(
-        "experiments",
-        watch="Follow an experiment until it ends.",
-        list="List experiments in every state, newest first.",
-        show="Show how an experiment stands, and its main figures once it has ended.",
-        cancel="End an experiment that is queued or runs; what it has spent stays spent.",
-        retry="Queue the spec of a failed or cancelled experiment again, as a new experiment.",
-        export="Write an experiment's ledger, rounds, fairness or records to a file or to standard "
-        "output.",
-        model="Write an experiment's trained hypotheses as safetensors.",
-    ),
-    **_places(
-        "reports",
-        report="Fetch the audit report of a finished experiment.",
-        reports="List reports by any of their figures.",
-        compare="Put reports side by side: figures, specs and Pareto fronts.",
-    ),
-    **_places(
-        "sign_off",
-        sign_off="Sign a report off; it cannot be changed or taken back. Needs the scope "
-        "reports:sign.",
-    ),
-    **_places(
-        "gate",
-        gate="Exit 0 where the experiment passes its gates, 1 where it fails, 3 where it is "
-        "not decided.",
-    ),
-    **_places(
-        "submitted_sweep",
-        sweep="Hand an experiment for every combination of values to the service at FEDAUDIT_URL.",
-    ),
-    **_places("sweeps", sweeps="Many experiments as one: see docs/sweeps.md."),
-    **_places(
-        "attack",
-        attack="Train a spec here and carry out its attacks: what each tried, found and does not "
-        "show.",
-    ),
-    **_places(
-        "replay",
-        replay="Train beside a neighbour with the same coins and noise, and say where a guarantee "
-        "breaks.",
-    ),
-    **_places(
-        "verify",
-        verify="Exit 0 where all agrees under a trusted key, 1 where it was altered, 3 without "
-        "such a key.",
-    ),
-    **_places(
-        "audit",
-        audit="Compare predictions with the truth, group by group, in this process; nothing is "
-        "trained.",
-    ),
-    **_places(
-        "budget",
-        budget="Show what may be spent on a federation's data, and what was; or set one total.",
-    ),
-    **_places(
-        "federations",
-        federations="The data that experiments name by id, at the service of FEDAUDIT_URL.",
-    ),
-    **_places(
-        "ledgers",
-        ledgers="Ledgers of trainings that run elsewhere, at the service of FEDAUDIT_URL.",
-    ),
-    **_places(
-        "policies",
-        policies="Gates under names, at the service of FEDAUDIT_URL; see `gate --policy-name`.",
-    ),
-    **_places(
-        "artifacts",
-        artifacts="Parameters that experiments start from: safetensors files, by the hash of their "
-        "content.",
-    ),
-    **_places(
-        "webhooks",
-        webhooks="Addresses that the service at FEDAUDIT_URL tells of events; see "
-        "docs/webhooks.md. Needs a key with the scope admin.",
-    ),
-    **_places(
-        "publish",
-        publish="Send a report to the tools that a team has: MLflow, Weights & Biases, "
-        "OpenLineage.",
-    ),
-    **_places(
-        "keys",
-        keys="API keys: `create` works on the database itself, `list`, `rotate` and `revoke` over "
-        "HTTP. `signing` makes a key to sign with.",
-    ),
-    **_places(
-        "signing_keys",
-        signing_keys="The keys that ledgers and reports are signed with: `rotate` works on the "
-        "key's file, `compromised` on the database, `list` over HTTP.",
-    ),
-    **_places(
-        "audit_log",
-        audit_log="Who did what in the project; see docs/people.md. Needs a key with the scope "
-        "admin.",
-    ),
-}
+def _places() -> dict[str, Place]:
+    table = Path(__file__).with_name("commands.txt").read_text("utf-8")
+    rows = (line.split(" ", 2) for line in table.splitlines())
+    return {name: Place(module, said) for name, module, said in rows}
+
+
+PLACES = _places()
+"""By the name of the command or group."""
+
+
+class _Commands(TyperGroup):
+    """Every command; a module is imported when one of its commands is called, and for no list."""
+
+    _is_listing = False
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        return [*PLACES, *super().list_commands(ctx)]
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        place = PLACES.get(cmd_name)
+        if place is None:
+            return super().get_command(ctx, cmd_name)
+        if self._is_listing:
+            return TyperCommand(cmd_name, help=place.help)
+        group = get_group(import_module(f"fedaudit.cli.{place.module}").app)
+        found = group.commands.get(cmd_name, group)
+        found.help = found.help or place.help
+        return found
+
+    def format_help(self, ctx: Any, formatter: Any) -> None:
+        self._is_listing = True
+        super().format_help(ctx, formatter)
+
 
 app = typer.Typer(
     name="fedaudit",
-    cls=lazy_group(PLACES),
+    cls=_Commands,
     help="Privacy and fairness audits of federated learning.",
     no_args_is_help=True,
     add_completion=False,

@@ -1,9 +1,17 @@
-"""Options that several commands share."""
+"""Options that several commands share, and the values that options may have."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
+
+ReportForm = Literal["json", "html", "pdf", "text"]
+GateForm = Literal["text", "json", "junit", "markdown"]
+TableName = Literal["ledger", "rounds", "fairness", "records"]
+TableForm = Literal["csv", "ndjson", "parquet"]
+SweepTableForm = Literal["text", "json", "csv", "markdown"]
+NoiseMode = Literal["release", "simulation"]
+AdjacencyName = Literal["add-or-remove-one", "replace-one"]
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON for programs.")]
 DataDir = Annotated[

@@ -12,12 +12,20 @@ from fedaudit.cli.connection import connected
 from fedaudit.cli.display.output import say, write_json, write_line
 from fedaudit.cli.failures import CommandError, ExitCode, usage_error
 from fedaudit.cli.options import AsJson
-from fedaudit.publishing.extras import MissingExtraError, PublishingError, import_tool
-from fedaudit.publishing.lineage import lineage_of_file, lineage_of_service
 from fedaudit.publishing.mlflow_runs import publish_to_mlflow
-from fedaudit.publishing.openlineage_events import publish_to_openlineage
-from fedaudit.publishing.publication import Publication
-from fedaudit.publishing.publication_sources import from_file, from_service
+from fedaudit.publishing.openlineage_events import (
+    lineage_of_file,
+    lineage_of_service,
+    publish_to_openlineage,
+)
+from fedaudit.publishing.publication import (
+    MissingExtraError,
+    Publication,
+    PublishingError,
+    from_file,
+    from_service,
+    import_tool,
+)
 from fedaudit.publishing.wandb_runs import publish_to_wandb
 
 _MLFLOW_SETTINGS = {
@@ -29,10 +37,7 @@ _MLFLOW_SETTINGS = {
     "MLFLOW_DISABLE_TELEMETRY": "true",
 }
 
-app = typer.Typer(
-    help="Send a report to the tools that a team has: MLflow, Weights & Biases, OpenLineage.",
-    no_args_is_help=True,
-)
+app = typer.Typer(no_args_is_help=True)
 
 Source = Annotated[
     str,

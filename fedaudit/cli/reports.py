@@ -5,15 +5,12 @@ from typing import TYPE_CHECKING, Annotated, assert_never
 
 import typer
 
-from fedaudit.cli.connection import MAX_PAGE, connected, first_of
-from fedaudit.cli.display.comparison_table import show_comparison
+from fedaudit.cli.connection import MAX_PAGE, connected, first_of, query_parameter
 from fedaudit.cli.display.output import json_text, say, write_bytes, write_json, yaml_text
-from fedaudit.cli.display.report_table import show_reports
+from fedaudit.cli.display.report_table import show_comparison, show_reports
 from fedaudit.cli.display.summary import show
 from fedaudit.cli.failures import usage_error
-from fedaudit.cli.forms import ReportForm
-from fedaudit.cli.options import AsJson, ExperimentId, Most, Out, Sort, Where
-from fedaudit.cli.queries import query_parameter
+from fedaudit.cli.options import AsJson, ExperimentId, Most, Out, ReportForm, Sort, Where
 
 if TYPE_CHECKING:
     from fedaudit.reports.readings.reading_choice import ReadingName

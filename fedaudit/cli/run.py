@@ -5,8 +5,13 @@ from typing import Annotated
 
 import typer
 
-from fedaudit.cli.attack_output import write_attack_files
-from fedaudit.cli.display.output import json_text, say, writable_folder, write_json
+from fedaudit.cli.display.output import (
+    json_text,
+    say,
+    writable_folder,
+    write_attack_files,
+    write_json,
+)
 from fedaudit.cli.display.progress import rounds_bar
 from fedaudit.cli.display.summary import show
 from fedaudit.cli.failures import ExitCode, gate_exit

@@ -1,27 +1,43 @@
-"""The commands below `sweeps`."""
+"""The command `sweep`, and those below `sweeps`: many experiments as one."""
 
 from contextlib import closing
-from typing import Annotated, assert_never
+from typing import Annotated, Any, assert_never
 
 import typer
 
-from fedaudit.cli.connection import MAX_PAGE, connected, first_of
+from fedaudit.cli.connection import MAX_PAGE, checked_key, connected, first_of
 from fedaudit.cli.display.output import json_text, say, write_bytes, write_json, write_line
-from fedaudit.cli.display.sweep_table import show_cells, show_costs, show_sweep, show_table
-from fedaudit.cli.failures import usage_error
-from fedaudit.cli.forms import SweepTableForm
-from fedaudit.cli.options import AsJson, Most, Out
-from fedaudit.cli.submitted_sweep import end_of, go_on
+from fedaudit.cli.display.progress import cells_bar
+from fedaudit.cli.display.sweep_table import (
+    show_cells,
+    show_costs,
+    show_planned_cells,
+    show_sweep,
+    show_table,
+    statuses_words,
+)
+from fedaudit.cli.failures import ExitCode, usage_error
+from fedaudit.cli.options import AsJson, IdempotencyKey, Most, Out, SweepTableForm
+from fedaudit.cli.specs import read_value
+from fedaudit.spec.parse import parse_spec
+from fedaudit.spec.registered.inheritance import waits_for_registration
+from fedaudit.spec.sweeps.sweep_cells import expand, parse_cells
+from fedaudit.spec.sweeps.sweep_spec import SweepSpec, parse_sweep
+from fedaudit_client.client import Client
+from fedaudit_client.errors import ProblemError
 from fedaudit_client.pages import sweep_page
+from fedaudit_client.result_types import SubmittedSweep, Sweep, SweepTable
 
-app = typer.Typer(no_args_is_help=True, help="Many experiments as one: see docs/sweeps.md.")
+app = typer.Typer()
+sweeps = typer.Typer(no_args_is_help=True)
+app.add_typer(sweeps, name="sweeps")
 SweepId = Annotated[str, typer.Argument(metavar="ID", help="The sweep's id.")]
 Everything = Annotated[
     bool, typer.Option("--all", help="Every figure, and not only those that are read first.")
 ]
 
 
-@app.command("list")
+@sweeps.command("list")
 def sweeps_list(*, most: Most = 50, as_json: AsJson = False) -> None:
     """List sweeps, newest first."""
     with connected() as client, closing(client.sweeps(limit=min(most, MAX_PAGE))) as asked:
@@ -34,7 +50,7 @@ def sweeps_list(*, most: Most = 50, as_json: AsJson = False) -> None:
         show_sweep(one)
 
 
-@app.command("show")
+@sweeps.command("show")
 def sweeps_show(sweep_id: SweepId, *, as_json: AsJson = False) -> None:
     """Show how a sweep and its cells stand, and what it costs together."""
     with connected() as client:
@@ -48,14 +64,14 @@ def sweeps_show(sweep_id: SweepId, *, as_json: AsJson = False) -> None:
     write_line(f"page: {page}")
 
 
-@app.command("watch")
+@sweeps.command("watch")
 def sweeps_watch(sweep_id: SweepId, *, as_json: AsJson = False) -> None:
     """Follow a sweep until all cells have ended, and print its table."""
     with connected() as client:
         raise typer.Exit(end_of(client, client.sweep(sweep_id), as_json=as_json))
 
 
-@app.command("table")
+@sweeps.command("table")
 def sweeps_table(
     sweep_id: SweepId,
     *,
@@ -82,7 +98,7 @@ def sweeps_table(
                 assert_never(form)
 
 
-@app.command("cancel")
+@sweeps.command("cancel")
 def sweeps_cancel(sweep_id: SweepId, *, as_json: AsJson = False) -> None:
     """End every cell that is queued or runs; what was spent stays spent."""
     with connected() as client:
@@ -96,7 +112,7 @@ def sweeps_cancel(sweep_id: SweepId, *, as_json: AsJson = False) -> None:
         say(f"cells that run end after their round; to wait: fedaudit sweeps watch {sweep_id}")
 
 
-@app.command("retry")
+@sweeps.command("retry")
 def sweeps_retry(
     sweep_id: SweepId,
     *,
@@ -107,3 +123,146 @@ def sweeps_retry(
     with connected() as client:
         submitted = client.retry_sweep(sweep_id)
         raise typer.Exit(go_on(client, submitted, wait=wait, as_json=as_json))
+
+
+@app.command()
+def sweep(
+    file: Annotated[
+        str, typer.Argument(metavar="FILE", help="A sweep as YAML or JSON; - is stdin.")
+    ],
+    *,
+    wait: Annotated[
+        bool, typer.Option("--wait/--no-wait", help="Follow it to its end, and print its table.")
+    ] = True,
+    dry_run: Annotated[
+        bool,
+        typer.Option("--dry-run", help="Print the cells and what they would cost; start nothing."),
+    ] = False,
+    as_json: AsJson = False,
+    idempotency_key: IdempotencyKey = None,
+) -> None:
+    """Hand an experiment for every combination of values to the service at FEDAUDIT_URL.
+
+    Exits 0 where every cell succeeded, 1 where one did not. The outcomes of their gates are shown
+    and decide nothing: a sweep looks for cells that pass.
+    """
+    checked_key(idempotency_key)
+    asked = _checked(read_value(file))
+    with connected() as client:
+        if dry_run:
+            raise typer.Exit(_project(client, asked, as_json=as_json))
+        submitted = client.submit_sweep(
+            asked.model_dump(mode="json"), idempotency_key=idempotency_key
+        )
+        raise typer.Exit(go_on(client, submitted, wait=wait, as_json=as_json))
+
+
+def _project(client: Client, asked: SweepSpec, *, as_json: bool) -> ExitCode:
+    """Print the cells of a sweep and what they would cost together; nothing is stored."""
+    found = client.project_sweep(asked.model_dump(mode="json"))
+    cells = [dict(cell.values) for cell in expand(asked)]
+    if as_json:
+        write_json({**found, "values": cells})
+    else:
+        write_line(f"{found['cells']} cells")
+        show_planned_cells(cells)
+        if found["costs"] is not None:
+            show_costs(found["costs"], found["facts"])
+        _show_warnings(found["warnings"])
+    if not found["has_room"]:
+        say(f"it would be refused: {found['detail']}")
+        return ExitCode.FAILED
+    return ExitCode.DONE
+
+
+def _checked(value: Any) -> SweepSpec:
+    """Raises InvalidInputError with the faults of the sweep and of every cell that this machine can
+    tell, and CommandError for an experiment."""
+    if isinstance(value, dict) and "base" not in value and "federation" in value:
+        raise usage_error(
+            "this is one experiment: submit it with `fedaudit submit`, or put it below `base` and "
+            "say in `grid` what varies"
+        )
+    sweep = parse_sweep(value)
+    if not any(waits_for_registration(cell.document) for cell in expand(sweep)):
+        parse_cells(sweep, parse_spec)
+    return sweep
+
+
+def go_on(client: Client, sweep: SubmittedSweep, *, wait: bool, as_json: bool) -> ExitCode:
+    """Print a sweep that was submitted just now; with `wait`, its table once all cells ended."""
+    _show_warnings(sweep["warnings"])
+    if wait:
+        say(f"submitted as {sweep['id']}, {sweep['progress']['cells']} cells")
+        return end_of(client, sweep, as_json=as_json)
+    if as_json:
+        write_json(sweep)
+    else:
+        show_sweep(sweep)
+        say(f"its page: {sweep_page(client.url, sweep['id'])}")
+    return ExitCode.DONE
+
+
+def end_of(client: Client, sweep: Sweep, *, as_json: bool) -> ExitCode:
+    """Follow a sweep to its end, and print its table."""
+    ended = _followed(client, sweep)
+    table = _table(client, ended["id"])
+    if as_json:
+        write_json({**ended, "table": table})
+    else:
+        if table is not None:
+            show_table(table)
+        show_costs(ended["costs"], ended["facts"])
+        write_line(f"page: {sweep_page(client.url, ended['id'])}")
+    return _outcome(ended)
+
+
+def _table(client: Client, sweep_id: str) -> SweepTable | None:
+    try:
+        return client.sweep_table(sweep_id)
+    except ProblemError as error:
+        if error.slug != "forbidden":
+            raise
+    # A key that only runs experiments is good enough to have run these.
+    say("the key may not read reports, so the table is not shown here")
+    return None
+
+
+def _outcome(sweep: Sweep) -> ExitCode:
+    outcomes = [cell["gate_outcome"] for cell in sweep["cells"] if cell["gate_outcome"]]
+    if outcomes:
+        passed = sum(outcome == "pass" for outcome in outcomes)
+        say(f"{passed} of {len(outcomes)} cells with gates passed them")
+    progress = sweep["progress"]
+    if progress["statuses"].get("succeeded", 0) == progress["cells"]:
+        return ExitCode.DONE
+    say(f"fedaudit: of {progress['cells']} cells {statuses_words(sweep)}")
+    reasons = {cell["status_reason"] for cell in sweep["cells"] if cell["status_reason"]}
+    if reasons:
+        say(f"reasons: {', '.join(sorted(reasons))}")
+    say(f"to try the others again: fedaudit sweeps retry {sweep['id']}")
+    return ExitCode.FAILED
+
+
+def _show_warnings(warnings: Any) -> None:
+    for warning in warnings:
+        say(f"mind: {warning}")
+
+
+def _followed(client: Client, sweep: Sweep) -> Sweep:
+    """The sweep once all cells have ended; until then a progress bar, at a terminal."""
+    id_, progress, ended = sweep["id"], sweep["progress"], sweep
+    try:
+        with (
+            cells_bar(
+                sweep["name"], cells=progress["cells"], rounds=progress["rounds_total"]
+            ) as advance,
+            closing(client.watch_sweep(id_)) as states,
+        ):
+            for ended in states:
+                advance(ended["progress"]["ended"], ended["progress"]["rounds"])
+    except KeyboardInterrupt:
+        say(f"\nit goes on; to follow it again: fedaudit sweeps watch {id_}")
+        say(f"to end it: fedaudit sweeps cancel {id_}")
+        raise
+    return ended

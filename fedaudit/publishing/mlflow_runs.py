@@ -1,32 +1,47 @@
 """A publication as a run of an MLflow tracking server. Needs the extra `mlflow`."""
 
-from collections.abc import Iterator
+import hashlib
+import json
+import re
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
 from importlib import import_module
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
+from typing import Any, NamedTuple
 
-from fedaudit.publishing.extras import PublishingError, import_tool
-from fedaudit.publishing.mlflow_limits import (
-    allowed_name,
-    allowed_parameters,
-    allowed_tags,
-    batches,
+from fedaudit.publishing.publication import (
+    MODEL_FILE,
+    Publication,
+    PublishingError,
+    import_tool,
 )
-from fedaudit.publishing.publication import MODEL_FILE, Publication
 from fedaudit.publishing.published_figures import PublishedFigure
-from fedaudit.publishing.spec_parameters import spec_parameters
 from fedaudit.reports.gates.gate_results import condition
 
 DEFAULT_EXPERIMENT = "fedaudit"
+MOST_METRICS, MOST_PARAMETERS, MOST_TAGS = 1000, 12, 9
+"""In one request, of at most 1,000,000 bytes: as many as fit at the greatest lengths, where JSON
+escapes every letter. Source: mlflow 3.17, `mlflow/utils/validation.py`."""
+LONGEST_NAME, LONGEST_PARAMETER, LONGEST_TAG = 250, 6000, 8000
+
+_NO_CHARACTER = re.compile(r"[^\w.\- :]", re.ASCII)
+_DIGEST = 12
 _EXPERIMENT_TAG = "fedaudit.experiment_id"
 _NOTE = "mlflow.note.content"
 """The tag that MLflow shows as a run's description."""
 _EXTERNAL_TAG = "mlflow.model.isExternal"
 """Of a model whose files are elsewhere."""
+
+
+class Batch(NamedTuple):
+    """The content of one request."""
+
+    metrics: Sequence[PublishedFigure] = ()
+    parameters: Sequence[tuple[str, str]] = ()
+    tags: Sequence[tuple[str, str]] = ()
 
 
 @dataclass(frozen=True)
@@ -132,8 +147,8 @@ def _write_entities(
                 )
                 for one in batch.metrics
             ],
-            params=[entities.Param(*one) for one in batch.parameters.items()],
-            tags=[entities.RunTag(*one) for one in batch.tags.items()],
+            params=[entities.Param(*one) for one in batch.parameters],
+            tags=[entities.RunTag(*one) for one in batch.tags],
         )
     return len(metrics)
 
@@ -231,3 +246,71 @@ def _page(tracking_uri: str, home: str, run_id: str) -> str | None:
     if not tracking_uri.startswith(("http://", "https://")):
         return None
     return f"{tracking_uri.rstrip('/')}/#/experiments/{home}/runs/{run_id}"
+
+
+def batches(
+    metrics: Sequence[PublishedFigure], parameters: Mapping[str, str], tags: Mapping[str, str]
+) -> Iterator[Batch]:
+    """Everything in as many requests as it takes, each within every limit."""
+    for start in range(0, len(tags), MOST_TAGS):
+        yield Batch(tags=[*tags.items()][start : start + MOST_TAGS])
+    for start in range(0, len(parameters), MOST_PARAMETERS):
+        yield Batch(parameters=[*parameters.items()][start : start + MOST_PARAMETERS])
+    for start in range(0, len(metrics), MOST_METRICS):
+        yield Batch(metrics=metrics[start : start + MOST_METRICS])
+
+
+def allowed_name(name: str) -> str:
+    """The name as MLflow takes it, different names still different.
+
+    A character that it refuses becomes an underscore, and a digest of the name follows. So it does
+    where a part between slashes reads as a folder, or the name is too long.
+    """
+    parts = [_NO_CHARACTER.sub("_", part) for part in name.split("/")]
+    parts = ["_" if part.strip(".") == "" else part for part in parts]
+    allowed = "/".join(parts)
+    if allowed == name and len(name) <= LONGEST_NAME:
+        return name
+    digest = hashlib.sha256(name.encode()).hexdigest()[:_DIGEST]
+    return f"{allowed[: LONGEST_NAME - _DIGEST - 1]}-{digest}"
+
+
+def allowed_parameters(parameters: Mapping[str, str]) -> dict[str, str]:
+    """Names and values as MLflow takes them; a value cut short ends with the hash of all of it."""
+    return {
+        allowed_name(name): shortened(value, LONGEST_PARAMETER)
+        for name, value in parameters.items()
+    }
+
+
+def allowed_tags(tags: Mapping[str, str]) -> dict[str, str]:
+    """The same for tags."""
+    return {allowed_name(name): shortened(value, LONGEST_TAG) for name, value in tags.items()}
+
+
+def spec_parameters(spec: Mapping[str, Any]) -> dict[str, str]:
+    """Every setting by its path with dots between, as `privacy.noise_multiplier`.
+
+    Objects are followed; lists stay one value, as compact JSON. Texts are themselves, other values
+    JSON.
+    """
+    return dict(_flattened("", spec))
+
+
+def _flattened(prefix: str, part: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    for name, value in part.items():
+        path = f"{prefix}.{name}" if prefix else str(name)
+        if isinstance(value, Mapping) and value:
+            yield from _flattened(path, value)
+        elif isinstance(value, str):
+            yield path, value
+        else:
+            yield path, json.dumps(value, separators=(",", ":"), ensure_ascii=False)
+
+
+def shortened(text: str, most: int) -> str:
+    """The text if it has at most so many characters; else its beginning and the SHA-256 of all."""
+    if len(text) <= most:
+        return text
+    digest = f"... sha256:{hashlib.sha256(text.encode()).hexdigest()}"
+    return text[: most - len(digest)] + digest

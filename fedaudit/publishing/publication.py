@@ -1,16 +1,62 @@
-"""What is published of one experiment, whichever tool it goes to."""
+"""What is published of one experiment, whichever tool it goes to, and where it comes from."""
 
 import json
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from importlib import import_module
 from pathlib import Path
-from typing import Any
+from tempfile import TemporaryDirectory
+from types import ModuleType
+from typing import Any, Literal
 
-from fedaudit.publishing.later_found import LaterFound
-from fedaudit.publishing.published_figures import PublishedFigures, report_figures
-from fedaudit.publishing.report_facts import parsed_report, report_facts
+from fedaudit.publishing.later_found import LaterFound, later_found
+from fedaudit.publishing.published_figures import (
+    NOT_IN_FILE,
+    PublishedFigures,
+    add_rounds,
+    report_figures,
+)
+from fedaudit.reports.assemble import report_hash
 from fedaudit.reports.document.document import Report
+from fedaudit.reports.document.guarantee_facts import guarantee_words
+from fedaudit.reports.document.report_figures import parsed
+from fedaudit.reports.document.usefulness import why_not_useful
+from fedaudit.reports.page.html import render
+from fedaudit.reports.readings import facts
 from fedaudit.reports.readings.reading_choice import READINGS, reading
+from fedaudit_client.client import Client
+from fedaudit_client.errors import ProblemError
+from fedaudit_client.pages import report_page
+
+Extra = Literal["mlflow", "wandb", "openlineage"]
+
+_MODULES: dict[Extra, str] = {
+    "mlflow": "mlflow",
+    "wandb": "wandb",
+    "openlineage": "openlineage.client",
+}
+
+
+class PublishingError(Exception):
+    """A report cannot be published; the message says why and what to change."""
+
+
+class MissingExtraError(PublishingError):
+    """The tool's client library is not installed; the message names the extra."""
+
+
+def import_tool(extra: Extra) -> ModuleType:
+    """The tool's client library. Raises MissingExtraError."""
+    name = _MODULES[extra]
+    try:
+        return import_module(name)
+    except ImportError as error:
+        raise MissingExtraError(
+            f"this needs the library {name}, which cannot be imported ({error}): install the "
+            f"extra `{extra}`, as in pip install 'fedaudit[{extra}]'"
+        ) from error
+
 
 MODEL_FILE = "model.safetensors"
 
@@ -34,8 +80,11 @@ class Publication:
     """Where the report was had from: the service's address, or `file`."""
     url: str | None = None
     """The report's page, where a service has it."""
-    gates: Sequence[Mapping[str, Any]] = field(default_factory=tuple)
-    """The report's gates, as evaluated for it."""
+
+    @property
+    def gates(self) -> Sequence[Mapping[str, Any]]:
+        """The report's gates, as evaluated for it."""
+        return [gate.model_dump(mode="json") for gate in self.report.gates]
 
     @property
     def experiment_id(self) -> str:
@@ -67,20 +116,17 @@ def publication(
     `later`: what attacks found after it was signed, which counts as if it stood in it.
     Raises PublishingError where the document is no report.
     """
-    contents: dict[str, str] = {
-        "report.json": _json(document),
-        "report.html": page,
-    }
+    contents = {"report.json": _json(document), "report.html": page}
     if later is not None and later.requests:
         contents["later-attacks.json"] = _json(later.requests)
         document = later.judge(document)
     report = parsed_report(document)
     for name in READINGS:
         made = reading(document, name)
-        markdown = isinstance(made, str)
-        contents[f"readings/{name}.{'md' if markdown else 'json'}"] = (
-            made if isinstance(made, str) else _json(made)
-        )
+        if isinstance(made, str):
+            contents[f"readings/{name}.md"] = made
+        else:
+            contents[f"readings/{name}.json"] = _json(made)
     files = []
     for name, text in contents.items():
         path = folder / name
@@ -94,9 +140,154 @@ def publication(
         files=files,
         origin=origin,
         url=url,
-        gates=[gate.model_dump(mode="json") for gate in report.gates],
     )
 
 
 def _json(value: Any) -> str:
     return f"{json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False)}\n"
+
+
+LEDGER_FILE = "ledger.ndjson"
+_NO_MODEL_IN_FILE = "a report file has no model; publish by the experiment's id for it"
+_CONFLICT = 409
+
+
+@contextmanager
+def from_service(
+    client: Client, experiment_id: str, *, with_ledger: bool = False
+) -> Iterator[Publication]:
+    """What a service has of an experiment that has ended; its files are there within the block.
+
+    `with_ledger` adds the ledger, which is confidential: the key needs the scope `ledger:read`.
+    Raises ClientError, and PublishingError where the report cannot be read.
+    """
+    document = client.report(experiment_id)
+    with TemporaryDirectory(prefix="fedaudit-") as name:
+        folder = Path(name)
+        found = publication(
+            document,
+            page=client.report_page(experiment_id),
+            folder=folder,
+            origin=client.url,
+            url=report_page(client.url, experiment_id),
+            later=later_found(client, experiment_id),
+        )
+        add_rounds(
+            found.figures,
+            found.document,
+            found.report,
+            rounds=client.rows(experiment_id, "rounds"),
+            gaps=client.rows(experiment_id, "fairness"),
+        )
+        if with_ledger:
+            ledger = folder / LEDGER_FILE
+            with ledger.open("wb") as file:
+                file.writelines(client.export(experiment_id, "ledger"))
+            found.files.append(ledger)
+        _add_model(found, client, folder / MODEL_FILE)
+        yield found
+
+
+@contextmanager
+def from_file(path: Path) -> Iterator[Publication]:
+    """A report file, as `fedaudit run --out` and `fedaudit report --out` write it.
+
+    Raises PublishingError where it is none. Its signature is not checked: `fedaudit verify` does
+    that, with a bundle.
+    """
+    document = read_document(path)
+    # Before its page is made, which would only say that it is no report of a run.
+    refuse_declared(document)
+    with TemporaryDirectory(prefix="fedaudit-") as name:
+        try:
+            page = render(document)
+        except (ValueError, KeyError, TypeError, AttributeError):
+            raise PublishingError(f"{path} is no audit report") from None
+        found = publication(document, page=page, folder=Path(name), origin="file")
+        found.figures.missing["rounds"] = NOT_IN_FILE
+        found.model_reason = found.report.model_reason or _NO_MODEL_IN_FILE
+        yield found
+
+
+def read_document(path: Path) -> Mapping[str, Any]:
+    """The JSON of a report file. Raises PublishingError."""
+    try:
+        document = json.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise PublishingError(f"cannot read {path}: {error.strerror}") from None
+    except ValueError as error:
+        raise PublishingError(f"{path} is no JSON: {error}") from None
+    if not isinstance(document, Mapping) or "report_version" not in document:
+        raise PublishingError(f"{path} is no audit report; `fedaudit report ID --out` writes one")
+    return document
+
+
+def _add_model(found: Publication, client: Client, path: Path) -> None:
+    try:
+        with path.open("wb") as file:
+            client.download_model(found.experiment_id, file)
+    except ProblemError as error:
+        if error.status != _CONFLICT:
+            raise
+        path.unlink()
+        found.model_reason = error.detail
+    else:
+        found.model = path
+
+
+def parsed_report(document: Mapping[str, Any]) -> Report:
+    """The report, with what its version left unsaid of the guarantee.
+
+    Raises PublishingError where it is none, and where it is that of a declared ledger.
+    """
+    refuse_declared(document)
+    try:
+        return parsed(document)
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise PublishingError(f"this is no audit report that can be read: {error}") from None
+
+
+def refuse_declared(document: Mapping[str, Any]) -> None:
+    """Raises PublishingError for the report of a declared ledger: it has no spec and no rounds of
+    this service, and its figures must not be sorted with those of runs."""
+    if document.get("declared"):
+        raise PublishingError(
+            "this is the report of a declared ledger, which is not published to other tools: its "
+            "figures are the trainer's word; log them from the training itself, under names that "
+            "say so"
+        )
+
+
+def report_facts(
+    document: Mapping[str, Any], report: Report, *, origin: str, url: str | None
+) -> dict[str, str]:
+    """By name, what whoever looks at a figure of this report has to know with it.
+
+    `report` is the document parsed, `origin` where it was had from, `url` its page.
+    """
+    useless = why_not_useful(document)
+    stated = {
+        "experiment_id": report.experiment.id,
+        "status": report.experiment.status,
+        "origin": origin,
+        "report_url": url,
+        "report_hash": report_hash(document),
+        "spec_hash": report.experiment.spec_hash,
+        "signing_key": report.integrity.key_id or "not signed",
+        "guarantee": guarantee_words(report.guarantee.model_dump()),
+        "guarantee_in_force": "true" if report.guarantee.in_force else "false",
+        "mechanism": report.guarantee.mechanism,
+        "privacy_cost": _privacy_cost(document, report),
+        "model_decides": "true" if useless is None else f"not shown: {useless}",
+        "gate_outcome": report.gate_outcome or "no gate was given",
+        "verdict": report.verdict,
+    }
+    return {name: value for name, value in stated.items() if value is not None}
+
+
+def _privacy_cost(document: Mapping[str, Any], report: Report) -> str:
+    """What training spent, after what that is worth."""
+    if report.guarantee.kind == "none":
+        return "unbounded: nothing protects the clients"
+    words = guarantee_words(report.guarantee.model_dump())
+    return f"{words}: {' '.join(facts.spent(document)) or 'no figure'}"

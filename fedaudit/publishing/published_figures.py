@@ -1,16 +1,23 @@
-"""The figures of a report and of its rounds, under the names they are published by."""
+"""The figures of a report and of its rounds, under the names they are published by.
+
+Someone who sorts runs in another tool sees a figure's name and its value, and neither the guarantee
+nor the verdict. So a figure that a gate would not count without an exception has another name.
+"""
 
 import math
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import chain
-from typing import Any
+from typing import Any, NamedTuple, assert_never
 
-from fedaudit.publishing.evidence_sections import UTILITY, fairness_section, privacy_section
+from fedaudit.privacy.accounting.mechanism_parameters import GuaranteeKind
 from fedaudit.reports.charts.series import FIGURES as BY_ROUND
+from fedaudit.reports.document.attacks.raised_alarms import raised_alarms
 from fedaudit.reports.document.document import Report
-from fedaudit.reports.document.report_figures import PRIVACY, ReportFigure, figures_of
+from fedaudit.reports.document.guarantee_facts import condition_of, is_in_force
+from fedaudit.reports.document.report_figures import COUNTED, PRIVACY, ReportFigure, figures_of
+from fedaudit.reports.document.usefulness import why_not_useful
 
 NOT_FINITE = "the value is not finite"
 NOT_IN_FILE = "a report file has no figures by round; publish by the experiment's id for them"
@@ -90,8 +97,7 @@ def add_rounds(
         found.missing[name] = _in_words(reasons, counted[name])
 
 
-@dataclass(frozen=True)
-class _Line:
+class _Line(NamedTuple):
     name: str
     key: _Key
     round: int
@@ -138,7 +144,7 @@ def _name(document: Mapping[str, Any], figure: ReportFigure) -> str:
 
 
 def _section(document: Mapping[str, Any], figure: str) -> str:
-    return privacy_section(document, figure) if figure in PRIVACY else UTILITY
+    return privacy_section(document, figure) if figure in PRIVACY else "utility"
 
 
 def _add(
@@ -148,3 +154,36 @@ def _add(
         found.missing[name] = reason or _NO_REASON
     else:
         found.final.append(PublishedFigure(name, float(value), last))
+
+
+def privacy_section(report: Mapping[str, Any], figure: str) -> str:
+    """The heading of a privacy figure; `report` is a stored report.
+
+    It is `privacy` alone where the figure is proven, for all datasets, the noise was secret, and no
+    attack found evidence against it.
+    """
+    if figure in COUNTED or raised_alarms(report):
+        return "participation" if figure in COUNTED else "privacy_contradicted"
+    kind: GuaranteeKind = report["guarantee"]["kind"]
+    match kind:
+        case "none":
+            return "privacy_none"
+        case "declared":
+            return "privacy_declared"
+        case "heuristic":
+            return "privacy_heuristic" if is_in_force(report) else "privacy_not_in_force"
+        case "formal":
+            if not is_in_force(report):
+                return "privacy_not_in_force"
+            conditional = condition_of(report, figure) is not None
+            return "privacy_conditional" if conditional else "privacy"
+        case _:
+            assert_never(kind)
+
+
+def fairness_section(report: Mapping[str, Any]) -> str:
+    """The heading of gaps: a model that decides nothing, or is not shown to decide anything, has
+    the smallest gaps of all. Gaps of counts that nobody here made are `fairness_declared`."""
+    if report["guarantee"]["kind"] == "declared":
+        return "fairness_declared"
+    return "fairness" if why_not_useful(report) is None else "fairness_no_evidence"

@@ -6,8 +6,7 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any
 
-from fedaudit.publishing.extras import PublishingError, import_tool
-from fedaudit.publishing.publication import Publication
+from fedaudit.publishing.publication import Publication, PublishingError, import_tool
 
 DEFAULT_PROJECT = "fedaudit"
 STEP = "round"

@@ -4,12 +4,9 @@ import json
 
 import pytest
 
-from fedaudit.publishing.evidence_sections import fairness_section, privacy_section
-from fedaudit.publishing.extras import PublishingError
 from fedaudit.publishing.openlineage_events import Lineage
-from fedaudit.publishing.publication import publication
-from fedaudit.publishing.publication_sources import from_file
-from fedaudit.publishing.published_figures import add_rounds
+from fedaudit.publishing.publication import PublishingError, from_file, publication
+from fedaudit.publishing.published_figures import add_rounds, fairness_section, privacy_section
 from fedaudit.reports.assemble import assemble, report_hash
 from tests.reports.reading_documents import FIXED, NOTHING, gaussian
 

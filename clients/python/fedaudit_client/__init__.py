@@ -8,7 +8,7 @@ from fedaudit_client.errors import (
     ProblemError,
     UnreachableError,
 )
-from fedaudit_client.http.retries import Retries
+from fedaudit_client.http.wire import Retries
 from fedaudit_client.version import __version__
 
 __all__ = [

@@ -5,11 +5,40 @@ from typing import Self
 
 import httpx
 
-from fedaudit_client.every_call import EveryCall
+from fedaudit_client.audits import AttackCalls, AuditCalls
+from fedaudit_client.experiments import ExperimentCalls
+from fedaudit_client.federations import FederationCalls
 from fedaudit_client.http.calls import Awaiting, Blocking, settled
-from fedaudit_client.http.connection import Connection
-from fedaudit_client.http.retries import Retries
-from fedaudit_client.http.wires import AwaitingWire, BlockingWire
+from fedaudit_client.http.wire import AwaitingWire, BlockingWire, Connection, Retries
+from fedaudit_client.ledgers import LedgerCalls
+from fedaudit_client.project_calls import (
+    AuditLogCalls,
+    KeyCalls,
+    ModelCalls,
+    SignOffCalls,
+    WebhookCalls,
+)
+from fedaudit_client.reports import GateCalls, ReportCalls, TableCalls
+from fedaudit_client.sweeps import SweepCalls
+
+
+class EveryCall(
+    ExperimentCalls,
+    SweepCalls,
+    TableCalls,
+    ReportCalls,
+    GateCalls,
+    FederationCalls,
+    KeyCalls,
+    LedgerCalls,
+    ModelCalls,
+    SignOffCalls,
+    WebhookCalls,
+    AttackCalls,
+    AuditCalls,
+    AuditLogCalls,
+):
+    """Whatever can be asked of the service."""
 
 
 class Client(Blocking, EveryCall):

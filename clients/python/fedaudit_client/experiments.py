@@ -9,9 +9,8 @@ import httpx
 
 from fedaudit_client.errors import ProblemError, UnreachableError
 from fedaudit_client.events import ENDED, Event, EventReader
-from fedaudit_client.http.answers import json_as, nothing
 from fedaudit_client.http.calls import Calls, call, pages, steps, stream
-from fedaudit_client.http.request import Request, experiment_path, once
+from fedaudit_client.http.request import Request, experiment_path, json_as, nothing, once
 from fedaudit_client.http.wire import Wire
 from fedaudit_client.result_types import Experiment, Submitted, Validation
 

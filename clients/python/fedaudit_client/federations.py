@@ -6,9 +6,17 @@ from typing import IO, Any
 
 import httpx
 
-from fedaudit_client.http.answers import Json, items, json_as, json_object, nothing
 from fedaudit_client.http.calls import Calls, call, pages, steps, stream
-from fedaudit_client.http.request import Request, once, path_part
+from fedaudit_client.http.request import (
+    Json,
+    Request,
+    items,
+    json_as,
+    json_object,
+    nothing,
+    once,
+    path_part,
+)
 from fedaudit_client.result_types import Budget, Erasure, Federation
 
 _FIRST_WAIT_SECONDS, _MAX_WAIT_SECONDS = 0.2, 5.0

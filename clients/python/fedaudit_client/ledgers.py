@@ -5,9 +5,17 @@ from typing import IO, Any
 
 import httpx
 
-from fedaudit_client.http.answers import Json, content, json_object, nothing, text
 from fedaudit_client.http.calls import Calls, call, pages, steps, stream
-from fedaudit_client.http.request import Request, once, path_part
+from fedaudit_client.http.request import (
+    Json,
+    Request,
+    content,
+    json_object,
+    nothing,
+    once,
+    path_part,
+    text,
+)
 
 # A service that signs a ledger may keep its rounds waiting for seconds.
 _HELD = httpx.Timeout(30.0, read=60.0)

@@ -6,12 +6,10 @@ from typing import Any, Literal
 import httpx
 
 from fedaudit_client.events import ENDED
-from fedaudit_client.http.answers import json_as, text
 from fedaudit_client.http.calls import Calls, call, pages, steps, stream
-from fedaudit_client.http.polling import last_of, polled
-from fedaudit_client.http.request import Request, once, path_part
-from fedaudit_client.http.wire import Wire
-from fedaudit_client.sweep_types import (
+from fedaudit_client.http.request import Request, json_as, once, path_part, text
+from fedaudit_client.http.wire import Wire, last_of, polled
+from fedaudit_client.result_types import (
     ListedSweep,
     SubmittedSweep,
     Sweep,

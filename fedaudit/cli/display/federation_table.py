@@ -1,7 +1,11 @@
 """A federation and its profile for people, in a table."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
+
+from rich.box import HORIZONTALS
+from rich.markup import escape
+from rich.table import Table
 
 from fedaudit.cli.display.output import standard_output
 from fedaudit.reports.document.outcome_words import labels_of_spec, outcome_of_profile
@@ -15,20 +19,9 @@ _SHOWN = 12
 
 def show(federation: Json, budgets: Sequence[Json] = ()) -> None:
     """What is known of a federation, on standard output; notes and faults below the table."""
-    from rich.box import HORIZONTALS
-    from rich.markup import escape
-    from rich.table import Table
-
-    table = Table(box=HORIZONTALS)
-    table.add_column("", no_wrap=True)
-    table.add_column(escape(federation["name"]), overflow="fold")
-    for title, lines in (*_sections(federation), *_budgets(budgets)):
-        table.add_section()
-        table.add_row(f"[bold]{escape(title)}[/bold]")
-        for label, value in lines.items():
-            table.add_row(f"  {escape(label)}", escape(value))
+    sections = (*_sections(federation), *_budgets(budgets))
     console = standard_output()
-    console.print(table)
+    console.print(_table(sections, title=federation["name"]))
     profile = federation["profile"] or {}
     for note in profile.get("notes", []):
         console.print(f"[bold]Note.[/bold] {escape(note)}")
@@ -47,21 +40,21 @@ def show(federation: Json, budgets: Sequence[Json] = ()) -> None:
 
 def show_budgets(budgets: Sequence[Json]) -> None:
     """A federation's budgets alone, on standard output."""
-    from rich.box import HORIZONTALS
-    from rich.markup import escape
-    from rich.table import Table
+    console = standard_output()
+    console.print(_table(_budgets(budgets)))
+    console.print(f"They count {escape(budgets[0]['scope'])}.")
 
-    table = Table(box=HORIZONTALS, show_header=False)
+
+def _table(sections: Iterable[tuple[str, Mapping[str, str]]], *, title: str | None = None) -> Table:
+    table = Table(box=HORIZONTALS, show_header=title is not None)
     table.add_column("", no_wrap=True)
-    table.add_column("", overflow="fold")
-    for title, lines in _budgets(budgets):
+    table.add_column(escape(title or ""), overflow="fold")
+    for name, lines in sections:
         table.add_section()
-        table.add_row(f"[bold]{escape(title)}[/bold]")
+        table.add_row(f"[bold]{escape(name)}[/bold]")
         for label, value in lines.items():
             table.add_row(f"  {escape(label)}", escape(value))
-    console = standard_output()
-    console.print(table)
-    console.print(f"They count {escape(budgets[0]['scope'])}.")
+    return table
 
 
 def _sections(federation: Json) -> Iterator[tuple[str, dict[str, str]]]:

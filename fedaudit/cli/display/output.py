@@ -2,7 +2,7 @@
 
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, TextIO
@@ -10,10 +10,15 @@ from typing import IO, TYPE_CHECKING, Any, TextIO
 from fedaudit.cli.failures import usage_error
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Sequence
 
     from rich.console import Console, RenderableType
     from rich.table import Table
+
+    from fedaudit.attacks.attack import AttackOutcome
+
+ATTACKS = "attacks.json"
+"""The sections of all attacks, beside their files."""
 
 # A file or pipe has no width; rich would wrap at 80 columns, or at COLUMNS where that is set.
 _WIDTH_WITHOUT_TERMINAL = 132
@@ -91,18 +96,13 @@ def write_json(value: Any, *, pretty: bool = True) -> None:
     write_line(json_text(value, pretty=pretty))
 
 
-def write_each(
-    found: "Iterable[Mapping[str, Any]]",
-    line: "Callable[[Any], str]",
-    *,
-    as_json: bool,
-) -> None:
-    """Each on a line of its own as `line` words it, or all of them as a JSON list."""
-    items = list(found)
-    if as_json:
-        write_json(items)
-    for one in () if as_json else items:
-        write_line(line(one))
+def write_each(found: Any, line: "Callable[[Any], str] | None", *, as_json: bool) -> None:
+    """A document, or each of a list, on a line of its own as `line` words it; or all as JSON."""
+    if as_json or line is None:
+        write_json(found)
+    else:
+        for one in [found] if isinstance(found, Mapping) else found:
+            write_line(line(one))
 
 
 def json_text(value: Any, *, pretty: bool = True) -> str:
@@ -145,7 +145,7 @@ def write_bytes(content: bytes, out: Path | None, *, option: str = "--out") -> N
 
 
 @contextmanager
-def whole_file(out: Path | None) -> Iterator[IO[bytes]]:
+def whole_file(out: Path | None, *, option: str = "--out") -> Iterator[IO[bytes]]:
     """Where to write bytes: standard output where no file is named. A file appears whole or not at
     all. Raises CommandError where it cannot be written."""
     if out is None:
@@ -158,7 +158,7 @@ def whole_file(out: Path | None) -> Iterator[IO[bytes]]:
             yield file
         os.replace(aside, out)
     except OSError as error:
-        raise usage_error(f"--out: cannot write {out}: {error.strerror}") from None
+        raise usage_error(f"{option}: cannot write {out}: {error.strerror}") from None
     finally:
         aside.unlink(missing_ok=True)
     say(f"written to {out}")
@@ -171,3 +171,20 @@ def writable_folder(path: Path) -> Path:
     except OSError as error:
         raise usage_error(f"--out: cannot make the folder {path}: {error.strerror}") from None
     return path
+
+
+def write_attack_file(folder: Path, position: int, name: str, data: bytes) -> str:
+    """Writes one below `attacks/POSITION`; returns its path below the folder."""
+    path = folder / "attacks" / str(position) / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(data)
+    return str(path.relative_to(folder))
+
+
+def write_attack_files(outcomes: "Sequence[AttackOutcome]", folder: Path) -> list[str]:
+    """Writes them below `attacks/POSITION`; returns their paths below the folder."""
+    return [
+        write_attack_file(folder, position, name, data)
+        for position, outcome in enumerate(outcomes)
+        for name, data in outcome.files.items()
+    ]

@@ -1,7 +1,11 @@
-"""A report for people: its main figures in a table, one column per report."""
+"""Reports of runs and of audits for people: their main figures in tables."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+from rich.box import HORIZONTALS
+from rich.markup import escape
+from rich.table import Table
 
 from fedaudit.cli.display.output import standard_output
 from fedaudit.privacy.accounting.observers import observer_words
@@ -14,9 +18,7 @@ from fedaudit.reports.document.participation import participation_label
 from fedaudit.reports.document.privacy_costs import UNBOUNDED, is_unbounded
 from fedaudit.reports.document.verdict_parts import verdict_lines
 from fedaudit.reports.gates.gate_results import OUTCOME_WORDS, GateResults, condition
-
-if TYPE_CHECKING:
-    from rich.table import Table
+from fedaudit.spec.metrics import RATES
 
 Report = Mapping[str, Any]
 
@@ -30,17 +32,15 @@ _OUTCOMES = {
     for outcome, colour in _COLOURS.items()
 }
 _NOTHING = "none"
+_RATES = (*RATES, "accuracy")
 
 
-def summary_table(reports: Sequence[Report]) -> "Table":
+def summary_table(reports: Sequence[Report]) -> Table:
     """The figures of the reports side by side; a figure that one of them lacks shows its reason."""
-    from rich.box import HORIZONTALS
-    from rich.table import Table
-
     table = Table(box=HORIZONTALS)
     table.add_column("", no_wrap=True)
     for report in reports:
-        table.add_column(_plain(report["experiment"]["name"]), overflow="fold")
+        table.add_column(escape(report["experiment"]["name"]), overflow="fold")
     columns = [list(_sections(report)) for report in reports]
     for title in dict.fromkeys(title for column in columns for title, _ in column):
         found = [dict(column).get(title, {}) for column in columns]
@@ -55,26 +55,26 @@ def show(report: Report) -> None:
     """The figures, the verdict, the guarantee and the limits of one report on standard output."""
     console = standard_output()
     for title, text in verdict_lines(report):
-        console.print(f"[bold]{title}[/bold]\n{_plain(text)}")
+        console.print(f"[bold]{title}[/bold]\n{escape(text)}")
     console.print(summary_table([report]))
-    console.print(f"\n[bold]Guarantee.[/bold] {_plain(report['guarantee']['statement'])}")
+    console.print(f"\n[bold]Guarantee.[/bold] {escape(report['guarantee']['statement'])}")
     show_attacks(report.get("attacks") or [])
     if held_out := report.get("fairness_privacy"):
-        console.print(f"\n[bold]Held-out people.[/bold] {_plain(held_out['statement'])}")
+        console.print(f"\n[bold]Held-out people.[/bold] {escape(held_out['statement'])}")
     console.print("\n[bold]Limits.[/bold]")
     for limit in report["limits"]:
-        console.print(f"- {_plain(limit)}")
+        console.print(f"- {escape(limit)}")
 
 
 def show_attacks(attacks: Sequence[Mapping[str, Any]]) -> None:
     """What each attack tried and found, on standard output."""
     console = standard_output()
     for attack in attacks:
-        console.print(f"\n[bold]Attack: {_plain(attack['kind'])}.[/bold]")
+        console.print(f"\n[bold]Attack: {escape(attack['kind'])}.[/bold]")
         if alarm := attack["alarm"]:
-            claim, evidence = _plain(alarm["claim"]), _plain(alarm["evidence"])
+            claim, evidence = escape(alarm["claim"]), escape(alarm["evidence"])
             console.print(f"[red]Alarm.[/red] Claimed: {claim} Found: {evidence}")
-        console.print(_plain(attack["statement"]))
+        console.print(escape(attack["statement"]))
 
 
 def show_gates(results: GateResults) -> None:
@@ -82,7 +82,7 @@ def show_gates(results: GateResults) -> None:
     console = standard_output()
     for evaluation in results.evaluations:
         if evaluation.policy is not None:
-            console.print(f"[bold]{_plain(evaluation.policy)}[/bold]")
+            console.print(f"[bold]{escape(evaluation.policy)}[/bold]")
         for gate in evaluation.gates:
             console.print(f"{_condition(gate)}: {_outcome(gate)}")
 
@@ -95,7 +95,7 @@ def _sections(report: Report) -> Iterator[tuple[str, dict[str, str]]]:
         yield "privacy of held-out people", _held_out(held_out)
     for section in report["fairness"]:
         accurate = report["utility"]["accuracy"] is not None
-        yield f"fairness by {_plain(section['attribute'])}", _fairness(section, accurate=accurate)
+        yield f"fairness by {escape(section['attribute'])}", _fairness(section, accurate=accurate)
     if report["gates"]:
         yield "gates", {_condition(gate): _brief_outcome(gate) for gate in report["gates"]}
 
@@ -146,7 +146,7 @@ def _level(report: Report) -> str:
 
 def _epsilon(one: Mapping[str, Any]) -> str:
     value = f"{at_most(one['value'], digits=4)} at delta = {one['delta']:g}"
-    return f"{value}, against {_plain(observer_words(one['observer']))}"
+    return f"{value}, against {escape(observer_words(one['observer']))}"
 
 
 def _held_out(section: Mapping[str, Any]) -> dict[str, str]:
@@ -169,7 +169,7 @@ def _utility(report: Report) -> dict[str, str]:
         **_known(utility, "accuracy of a constant", "baseline_accuracy"),
     }
     if utility.get("degenerate"):
-        figures["degenerate"] = f"yes: {_plain(utility['reasons']['degenerate'])}"
+        figures["degenerate"] = f"yes: {escape(utility['reasons']['degenerate'])}"
     return figures
 
 
@@ -189,18 +189,18 @@ def _fairness(section: Mapping[str, Any], *, accurate: bool) -> dict[str, str]:
 
 def _gap(metric: Mapping[str, Any]) -> str:
     if metric["value"] is None:
-        return f"{_NOTHING}: {_plain(metric['reason'] or '')}"
+        return f"{_NOTHING}: {escape(metric['reason'] or '')}"
     interval = metric["interval"]
     within = f" ({interval['low']:.3f} to {interval['high']:.3f})" if interval else ""
     return f"{metric['value']:.3f}{within}"
 
 
 def _condition(gate: Mapping[str, Any]) -> str:
-    return _plain(condition(gate))
+    return escape(condition(gate))
 
 
 def _outcome(gate: Mapping[str, Any]) -> str:
-    return f"{_OUTCOMES[gate['outcome']]}: {_plain(gate['reason'])}"
+    return f"{_OUTCOMES[gate['outcome']]}: {escape(gate['reason'])}"
 
 
 def _brief_outcome(gate: Mapping[str, Any]) -> str:
@@ -217,18 +217,62 @@ def _cost(report: Report, name: str) -> str:
         return at_most(value, digits=4)
     word = UNBOUNDED if is_unbounded(report["guarantee"]["kind"], name) else _NOTHING
     reason = privacy["reasons"].get(name)
-    return f"{word}: {_plain(reason)}" if reason else word
+    return f"{word}: {escape(reason)}" if reason else word
 
 
 def _figure(section: Mapping[str, Any], name: str) -> str:
     value = section[name]
     if value is None:
-        return f"{_NOTHING}: {_plain(section['reasons'].get(name, ''))}"
+        return f"{_NOTHING}: {escape(section['reasons'].get(name, ''))}"
     return f"{value:.4g}"
 
 
-def _plain(text: str) -> str:
-    """The text as it is: square brackets are no markup."""
-    from rich.markup import escape
+def show_audit(report: Mapping[str, Any]) -> None:
+    """The verdict, the rates of each group, the gaps, the gates and the limits."""
+    console = standard_output()
+    for title, text in verdict_lines(report):
+        console.print(f"[bold]{title}[/bold]\n{escape(text)}")
+    for section in report["fairness"]:
+        console.print(_group_table(section))
+        console.print(_gap_table(section))
+    for gate in report["gates"]:
+        outcome = OUTCOME_WORDS[gate["outcome"]]
+        console.print(f"{escape(condition(gate))}: {outcome}. {escape(gate['reason'])}")
+    console.print("\n[bold]Limits.[/bold]")
+    for limit in report["limits"]:
+        console.print(f"- {escape(limit)}")
 
-    return escape(text)
+
+def _group_table(section: Mapping[str, Any]) -> Table:
+    table = Table(box=HORIZONTALS, title=escape(f"by {section['attribute']}"))
+    table.add_column("group")
+    for name in _RATES:
+        table.add_column(name.replace("_", " "), justify="right")
+    for group in section["groups"]:
+        called = escape(group.get("label") or group["value"])
+        if group["suppressed"]:
+            table.add_row(called, *["suppressed"] * len(_RATES))
+        else:
+            table.add_row(called, *(_short(group[name]) for name in _RATES))
+    return table
+
+
+def _gap_table(section: Mapping[str, Any]) -> Table:
+    table = Table(box=HORIZONTALS)
+    for name in ("gap", "value", "interval", "by chance, p"):
+        table.add_column(name, justify="left" if name == "gap" else "right")
+    for name, metric in section["metrics"].items():
+        if metric["value"] is None:
+            continue
+        interval, null = metric["interval"], metric["null"]
+        table.add_row(
+            name,
+            _short(metric["value"]),
+            "" if interval is None else f"{interval['low']:.3g} to {interval['high']:.3g}",
+            "" if null is None else _short(null["p_value"]),
+        )
+    return table
+
+
+def _short(value: float | None) -> str:
+    return "-" if value is None else f"{value:.3g}"

@@ -3,18 +3,28 @@
 import textwrap
 from collections.abc import Collection, Mapping, Sequence
 from itertools import groupby
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
+from rich.box import HORIZONTALS
 from rich.markup import escape
+from rich.table import Table
 
-from fedaudit.cli.display.fitted_columns import Column, print_columns
-from fedaudit.cli.display.output import standard_output, write_line
+from fedaudit.cli.display.output import print_records, standard_output, write_line
 from fedaudit.sweeps import sweep_costs, sweep_facts, sweep_table
 from fedaudit.sweeps.cost_lines import cost_cautions, cost_lines
 from fedaudit.sweeps.leading_figures import leading_figures, measured_figures
 from fedaudit.sweeps.table_lines import figure_words
 from fedaudit.sweeps.varied_fields import short_names, value_words, varied_fields
-from fedaudit_client.sweep_types import ListedSweep, Sweep, SweepCosts, SweepFacts, SweepTable
+from fedaudit_client.result_types import ListedSweep, Sweep, SweepCosts, SweepFacts, SweepTable
+
+_HEAD_WIDTH = 16
+
+
+class Column(NamedTuple):
+    """A head, which is plain text, and a cell for each row, which may have markup of rich."""
+
+    head: str
+    cells: Sequence[str]
 
 
 def show_sweep(sweep: ListedSweep) -> None:
@@ -43,13 +53,13 @@ def show_cells(sweep: Sweep) -> None:
         outcomes = [(cell["gate_outcome"] or "").replace("_", "\n") for cell in cells]
         told.append(Column("gates", outcomes))
     numbers = Column("cell", [str(cell["position"] + 1) for cell in cells])
-    print_columns(numbers, _values([cell["values"] for cell in cells]), told)
+    _print([numbers, *_values([cell["values"] for cell in cells]), *told])
 
 
 def show_planned_cells(cells: Sequence[Mapping[str, Any]]) -> None:
     """The values of each cell of a sweep that is not submitted."""
     numbers = Column("cell", [str(number) for number in range(1, len(cells) + 1)])
-    print_columns(numbers, _values(cells) or [Column("values", ["the base as it is"] * len(cells))])
+    _print([numbers, *(_values(cells) or [Column("values", ["the base as it is"] * len(cells))])])
 
 
 def show_costs(costs: SweepCosts, facts: SweepFacts) -> None:
@@ -76,7 +86,7 @@ def show_table(table: SweepTable, *, everything: bool = False) -> None:
         figures.insert(0, Column("front", ["yes" if row["front"] else "" for row in rows]))
     numbers = Column("row", [str(number) for number in range(1, len(rows) + 1)])
     values = _values([row["values"] for row in rows], taken=found["figures"])
-    print_columns(numbers, [*values, seeds], figures)
+    _print([numbers, *values, seeds, *figures])
     if any(row["figures"][name]["best"] for row in rows for name in shown):
         _item("*: the best beyond the intervals of all other rows, which count seeds alone")
     if found["front_figures"]:
@@ -120,3 +130,23 @@ def _item(text: str) -> None:
     width = 10_000 if console.soft_wrap else console.width
     lines = textwrap.wrap(text, width, initial_indent="  ", subsequent_indent="    ")
     console.print("\n".join(lines), markup=False)
+
+
+def _print(columns: Sequence[Column]) -> None:
+    table = Table(box=HORIZONTALS, padding=(0, 1, 0, 0), pad_edge=False)
+    for column in columns:
+        table.add_column(escape(_broken(column.head)))
+    for cells in zip(*(column.cells for column in columns), strict=True):
+        table.add_row(*cells)
+    print_records(table)
+
+
+def _broken(head: str) -> str:
+    """A long name on several lines, broken after its joints: `equalized_odds_`, `difference`,
+    `[group]`."""
+    lines = [""]
+    for piece in head.replace(".", ".\n").replace("_", "_\n").replace("[", "\n[").split("\n"):
+        if lines[-1] and len(lines[-1]) + len(piece) > _HEAD_WIDTH:
+            lines.append("")
+        lines[-1] += piece
+    return "\n".join(lines)

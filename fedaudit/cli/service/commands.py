@@ -11,8 +11,7 @@ from fedaudit.cli.display.output import say, write_line
 from fedaudit.cli.failures import CommandError, usage_error
 from fedaudit.cli.options import AsJson, DataDir, SourcesDir
 from fedaudit.cli.service.installation import Installation, python_module
-from fedaudit.cli.service.stop_signals import stop_signals
-from fedaudit.cli.service.supervisor import Service, Supervisor
+from fedaudit.cli.service.supervisor import Service, Supervisor, stop_signals
 from fedaudit.cli.service.up import announce, open_pages, running_service
 
 app = typer.Typer()

@@ -22,8 +22,7 @@ from fedaudit.cli.service.installation import (
     make_private_folder,
     python_module,
 )
-from fedaudit.cli.service.stop_signals import stop_signals
-from fedaudit.cli.service.supervisor import Service, Supervisor
+from fedaudit.cli.service.supervisor import Service, Supervisor, stop_signals
 
 _PROJECT = "default"
 _START_SECONDS = 90.0

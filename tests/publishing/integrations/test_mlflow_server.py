@@ -14,7 +14,7 @@ pytest.importorskip("mlflow.server", reason="needs the extra `integrations`: MLf
 import mlflow
 
 from fedaudit.publishing.mlflow_runs import publish_to_mlflow
-from fedaudit.publishing.publication_sources import from_service
+from fedaudit.publishing.publication import from_service
 from tests.publishing.integrations.conftest import called
 
 pytestmark = pytest.mark.integrations

@@ -1,18 +1,136 @@
 """Keep a ledger from within Flower: a strategy around the user's own. Needs the extra `flower`."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
 from flwr.app import ArrayRecord, ConfigRecord, Context, Message, MetricRecord, RecordDict
 from flwr.serverapp import Grid
-from flwr.serverapp.strategy import Result, Strategy
+from flwr.serverapp.strategy import (
+    DifferentialPrivacyClientSideFixedClipping,
+    DifferentialPrivacyServerSideFixedClipping,
+    FedAvg,
+    Result,
+    Strategy,
+)
 
-from fedaudit_client.adapters.flower_counts import taken_counts, total_counts
-from fedaudit_client.adapters.flower_noise import AveragedNoise, averaged_noise, draws_evenly
 from fedaudit_client.adapters.plain import Event, Ledger, RoundRefused, declared
 from fedaudit_client.errors import NotFoundError
+
+PREFIX = "fedaudit/"
+NAMES = ("true_positives", "false_positives", "true_negatives", "false_negatives")
+Counts = dict[tuple[str, str], list[int]]
+
+
+def taken_counts(metrics: MutableMapping[str, Any]) -> Counts:
+    """The counts of one client, by attribute and group; they are taken out of its metrics.
+
+    Raises ValueError for a metric that is none of the form above.
+    """
+    found: Counts = {}
+    for key in [key for key in metrics if key.startswith(PREFIX)]:
+        attribute, _, group = key.removeprefix(PREFIX).partition("/")
+        value = metrics.pop(key)
+        if not (attribute and group and _are_counts(value)):
+            raise ValueError(f"{key} = {value!r}: not four counts as {PREFIX}ATTRIBUTE/GROUP")
+        found[attribute, group] = [int(one) for one in value]
+    return found
+
+
+def total_counts(clients: Iterable[Counts]) -> dict[str, dict[str, dict[str, int]]]:
+    """The sum over clients, as a declared round has it in `groups`."""
+    sums: Counts = {}
+    for counts in clients:
+        for key, values in counts.items():
+            known = sums.get(key, [0] * len(NAMES))
+            sums[key] = [a + b for a, b in zip(known, values, strict=True)]
+    found: dict[str, dict[str, dict[str, int]]] = {}
+    for (attribute, group), values in sums.items():
+        found.setdefault(attribute, {})[group] = dict(zip(NAMES, values, strict=True))
+    return found
+
+
+def _are_counts(value: Any) -> bool:
+    return (
+        isinstance(value, list)
+        and len(value) == len(NAMES)
+        and all(isinstance(one, int) and one >= 0 for one in value)
+    )
+
+
+_FIXED = (DifferentialPrivacyClientSideFixedClipping, DifferentialPrivacyServerSideFixedClipping)
+
+
+@dataclass(frozen=True)
+class AveragedNoise:
+    """Noise that the server adds to a mean, of standard deviation multiplier * clip / calibrated.
+
+    A mean of m updates moves by clip / m where one of them does, so fewer than the wrapper was
+    told of have less noise in proportion.
+    """
+
+    multiplier: float
+    calibrated: int
+    """The number of clients that the wrapper was told of."""
+    weight_key: str
+    """The metric by which the mean is weighted: it has to be the same for all."""
+
+    def event(self, count: int, *, drawn: int, population: int | None) -> dict[str, Any]:
+        """What the mean of `count` updates releases; with a population, of a secret sample of
+        `drawn` of them."""
+        if self.multiplier == 0:
+            return {"kind": "none"}
+        multiplier = self.multiplier * count / self.calibrated
+        if population is None:
+            return {"kind": "gaussian", "noise_multiplier": multiplier}
+        sample = {"clients": drawn, "population": population}
+        return {"kind": "fixed-gaussian", **sample, "noise_multiplier": multiplier}
+
+
+def averaged_noise(strategy: Strategy, terms: Mapping[str, Any]) -> AveragedNoise:
+    """The noise of the wrapper with fixed clipping in a strategy.
+
+    Raises ValueError where there is none whose noise is known to be that of a mean, or where the
+    ledger's figures are meant to hold against the server, which adds it.
+    """
+    found = [one for one in _chain(strategy) if isinstance(one, _FIXED)]
+    if len(found) != 1:
+        raise ValueError(
+            "what rounds release is not known: inside the strategy there is "
+            f"{'none' if not found else 'more than one'} of Flower's wrappers with fixed clipping; "
+            'state `event`, such as {"kind": "gaussian", "noise_multiplier": 1.0}, or '
+            '{"kind": "none"} where there is no noise'
+        )
+    [wrapper] = found
+    base = wrapper.strategy
+    if type(base).aggregate_train is not FedAvg.aggregate_train:
+        raise ValueError(
+            f"{type(base).__name__} does not average updates as FedAvg does, so the wrapper's "
+            "noise is not in proportion to what one client moves; state `event`"
+        )
+    if terms["observer"] != "final_model" or terms["unit"] != "client":
+        raise ValueError(
+            "the server adds the noise and sees updates without it, for whole clients; open a "
+            "ledger with the observer final_model and the unit client, or state `event`"
+        )
+    return AveragedNoise(
+        float(wrapper.noise_multiplier), int(wrapper.num_sampled_clients), base.weighted_by_key
+    )
+
+
+def draws_evenly(strategy: Strategy) -> bool:
+    """Whether nodes are drawn by FedAvg itself."""
+    *_, innermost = _chain(strategy)
+    return type(innermost).configure_train is FedAvg.configure_train
+
+
+def _chain(strategy: Strategy) -> Iterator[Any]:
+    found: Any = strategy
+    while found is not None:
+        yield found
+        found = getattr(found, "strategy", None)
+
 
 RECORD = "fedaudit"
 QUERY = "query.fedaudit"

@@ -10,8 +10,7 @@ from collections.abc import AsyncGenerator, Callable, Coroutine, Generator, Mapp
 from functools import wraps
 from typing import Any, Concatenate, Generic, ParamSpec, TypeVar, cast, overload
 
-from fedaudit_client.http.answers import json_object
-from fedaudit_client.http.request import Request
+from fedaudit_client.http.request import Request, json_object
 from fedaudit_client.http.wire import Wire
 
 P = ParamSpec("P")

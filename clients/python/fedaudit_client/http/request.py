@@ -1,12 +1,15 @@
-"""A call of the HTTP interface as data: what is sent, and how the answer is read. No network."""
+"""Requests, and what their answers are read as."""
 
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Generic, TypeVar
+from json import JSONDecodeError
+from typing import Any, Generic, TypeVar, cast
 from urllib.parse import quote
 
 import httpx
+
+from fedaudit_client.errors import PROBLEMS, FieldError, ProblemError, UnreachableError
 
 T = TypeVar("T")
 
@@ -62,3 +65,101 @@ def path_part(value: str) -> str:
 def experiment_path(experiment_id: str) -> str:
     """The path of an experiment below `/v1`."""
     return f"experiments/{path_part(experiment_id)}"
+
+
+Json = dict[str, Any]
+
+# What stands between client and service answers so while the service is away.
+_GATEWAY = (502, 503, 504)
+
+
+def check(response: httpx.Response) -> None:
+    """Raises ProblemError for a problem document, UnreachableError for any other refusal.
+
+    The body must have been read.
+    """
+    if response.status_code < 400:
+        return
+    if media_type(response) != "application/problem+json":
+        raise UnreachableError(
+            f"{response.url} answered {response.status_code} without saying why; "
+            "is it the address of a fedaudit service?",
+            is_temporary=response.status_code in _GATEWAY,
+        )
+    problem = json_object(response)
+    type_ = str(problem.get("type", "about:blank"))
+    raise PROBLEMS.get(type_.rpartition("/")[2], ProblemError)(
+        response.status_code,
+        type_,
+        str(problem.get("detail") or problem.get("title") or response.reason_phrase),
+        _field_errors(problem.get("errors")),
+        retry_after_seconds=_retry_after(response.headers.get("retry-after", "")),
+        request_id=response.headers.get("x-request-id"),
+    )
+
+
+def json_object(response: httpx.Response) -> Json:
+    """The JSON object of an answer. Raises UnreachableError where it is none."""
+    try:
+        value = response.json()
+    except (JSONDecodeError, UnicodeDecodeError):
+        value = None
+    if not isinstance(value, dict):
+        raise UnreachableError(
+            f"{response.url} answered with something other than a JSON object; "
+            "is it the address of a fedaudit service?",
+            is_temporary=False,
+        )
+    return value
+
+
+def json_as(kind: type[T]) -> Callable[[httpx.Response], T]:
+    """As `json_object`, for an answer whose fields `kind` names; they are not checked."""
+    return cast("Callable[[httpx.Response], T]", json_object)
+
+
+def items(response: httpx.Response) -> Sequence[Any]:
+    """The `items` of an answer that is a list, as a whole or a page of it."""
+    found = json_object(response).get("items")
+    if not isinstance(found, list):
+        raise UnreachableError(f"{response.url} answered without `items`", is_temporary=False)
+    return found
+
+
+def text(response: httpx.Response) -> str:
+    """The text of an answer."""
+    return response.text
+
+
+def json_or_markdown(response: httpx.Response) -> Json | str:
+    """The JSON object of an answer, or its text where the answer is Markdown."""
+    return text(response) if media_type(response) == "text/markdown" else json_object(response)
+
+
+def content(response: httpx.Response) -> bytes:
+    """The bytes of an answer."""
+    return response.content
+
+
+def nothing(response: httpx.Response) -> None:
+    """Of an answer that only says that it was done."""
+
+
+def media_type(response: httpx.Response) -> str:
+    """The media type of an answer, without its parameters."""
+    found: str = response.headers.get("content-type", "").partition(";")[0]
+    return found
+
+
+def _field_errors(errors: Any) -> list[FieldError]:
+    return [
+        FieldError(str(error.get("pointer", "")), str(error.get("message", "")))
+        for error in errors or []
+        if isinstance(error, Mapping)
+    ]
+
+
+def _retry_after(value: str) -> float | None:
+    """The seconds of a Retry-After header; None for a date, which this service never sends."""
+    value = value.strip()
+    return float(value) if value.isascii() and value.isdigit() else None
