@@ -22,9 +22,9 @@ def is_below_four_fifths(ratio: float) -> bool:
 
 
 def gap_size(metric: str, value: float) -> str:
-    """A gap in the words of lists: percentage points of a difference of rates; '' of a gap of
-    losses, which have no common unit."""
-    if metric not in METRICS:
+    """A gap in the words of lists: percentage points of a difference of shares; '' of a gap of
+    losses or of other rates, which have no common unit."""
+    if metric not in METRICS or not METRICS[metric].is_share:
         return ""
     if METRICS[metric].kind == "difference":
         return f"{100 * value:.2g} percentage points"

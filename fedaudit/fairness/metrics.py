@@ -31,9 +31,8 @@ def group_rates(counts: NDArray[np.int64]) -> NDArray[np.float64]:
     # Counts stay far below 2**53, so these products are exact.
     numbers = counts.swapaxes(-1, -2).astype(np.float64)
     numerators, denominators = _NUMERATORS @ numbers, _DENOMINATORS @ numbers
-    with np.errstate(invalid="ignore"):
-        rates: NDArray[np.float64] = numerators / denominators
-    return rates
+    missing = np.full_like(numerators, np.nan)
+    return np.divide(numerators, denominators, out=missing, where=denominators != 0)
 
 
 def rate_gaps(
