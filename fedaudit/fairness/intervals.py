@@ -30,10 +30,9 @@ from typing import NamedTuple, assert_never
 import numpy as np
 from numpy.typing import NDArray
 
-from fedaudit.fairness.counts import scored_rows
 from fedaudit.fairness.disclosure import Disclosure
-from fedaudit.fairness.gaps import NO_OUTCOME
-from fedaudit.fairness.scores import GroupScores
+from fedaudit.fairness.gaps import NO_OUTCOME, GroupScores
+from fedaudit.fairness.metrics import scored_rows
 from fedaudit.spec.metrics import COUNTS, METRICS, RATES, Count, Kind, Rate
 
 METHOD = "score-pairs"

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from fedaudit.fairness.gaps import GroupScores
 from fedaudit.fairness.permutation import _exchanged_once, permutation_nulls, score_nulls
-from fedaudit.fairness.scores import GroupScores
 from fedaudit.native.library import fallback_only, kernels
 from fedaudit.utility.constant_prediction import best_constant
 from fedaudit.utility.measured_rows import LossShape, MeasuredRows

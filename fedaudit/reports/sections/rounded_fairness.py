@@ -5,12 +5,17 @@ from collections.abc import Mapping
 import numpy as np
 from numpy.typing import NDArray
 
-from fedaudit.fairness.coarse import digit_step, nearest, outward, step_of, without_dust
-from fedaudit.fairness.counts import scored_rows
 from fedaudit.fairness.gaps import Figure, gaps_between
 from fedaudit.fairness.intervals import METHOD, Interval, accuracy_interval, rate_intervals
-from fedaudit.fairness.metrics import spread
-from fedaudit.fairness.rounding import Rounder
+from fedaudit.fairness.metrics import scored_rows, spread
+from fedaudit.fairness.published_counts import (
+    Rounder,
+    digit_step,
+    nearest,
+    outward,
+    step_of,
+    without_dust,
+)
 from fedaudit.reports.document.document import (
     ClientAveragedSection,
     FairnessSection,

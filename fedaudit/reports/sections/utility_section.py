@@ -3,11 +3,19 @@
 import math
 from typing import Any, assert_never
 
-from fedaudit.fairness.coarse import digit_step, nearest, outward, step_of, without_dust
+from fedaudit.fairness.gaps import NO_ACCURACY
 from fedaudit.fairness.intervals import GAIN_METHOD
 from fedaudit.fairness.noised_intervals import METHOD
-from fedaudit.fairness.published_counts import ExactCounts, NoisedCounts, RoundedCounts
-from fedaudit.fairness.scores import NO_ACCURACY
+from fedaudit.fairness.published_counts import (
+    ExactCounts,
+    NoisedCounts,
+    RoundedCounts,
+    digit_step,
+    nearest,
+    outward,
+    step_of,
+    without_dust,
+)
 from fedaudit.reports.document.held_out_document import IntervalSection
 from fedaudit.reports.document.material import ScoredMaterial
 from fedaudit.reports.document.utility_document import Utility

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from fedaudit.fairness.predicted_rows import PredictedRows
-from fedaudit.fairness.scores import GroupScores
+from fedaudit.fairness.gaps import GroupScores
+from fedaudit.fairness.population import PredictedRows
 from fedaudit.training.base.against_constant import against_constant
 from fedaudit.training.base.cell import Cell
 from fedaudit.training.base.final_groups import FinalGroups
