@@ -4,8 +4,8 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, assert_never
 
-from fedaudit.federations.errors import error_at, listed, pointer, raise_errors
-from fedaudit.spec.errors import FieldError
+from fedaudit.federations.errors import error_at, listed, raise_errors
+from fedaudit.spec.errors import FieldError, pointer
 from fedaudit.spec.table import ByColumn, Dirichlet, Feature, Iid, OneHot, Shards, Table
 
 _FEATURES = "/federation/features"

@@ -6,7 +6,7 @@ from typing import assert_never
 import numpy as np
 from numpy.typing import NDArray
 
-from fedaudit.federations.groups.favourable_outcomes import outcome_rules
+from fedaudit.federations.favourable_outcomes import outcome_rules
 from fedaudit.training.base.cell import Cell
 from fedaudit.training.base.final_groups import ScoredRows
 from fedaudit.utility.constant_comparison import ConstantComparison, compare_with_constant

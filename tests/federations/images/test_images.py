@@ -6,8 +6,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fedaudit.federations.groups.favourable_outcomes import outcome_rules
-from fedaudit.federations.images import array_levels, client_rows, label_classes
+from fedaudit.federations.favourable_outcomes import outcome_rules
+from fedaudit.federations.images import client_rows
 from fedaudit.federations.images import image_federation as images
 from fedaudit.federations.load import load_federation
 from fedaudit.federations.reading.source_files import Files
@@ -87,7 +87,7 @@ def test_images_come_whole_out_of_many_blocks(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     whole = load_npz(tmp_path, npz(**arrays(101)))
-    monkeypatch.setattr("fedaudit.federations.reading.npz._BLOCK", 50)
+    monkeypatch.setattr("fedaudit.federations.reading.archives._BLOCK", 50)
     assert np.array_equal(
         rows_of(load_npz(tmp_path, npz(**arrays(101)))).values, rows_of(whole).values
     )
@@ -240,7 +240,7 @@ def test_arrays_that_are_no_federation(
 def test_the_faulty_image_is_named(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, block: int
 ) -> None:
-    monkeypatch.setattr("fedaudit.federations.reading.npz._BLOCK", block)
+    monkeypatch.setattr("fedaudit.federations.reading.archives._BLOCK", block)
     x = np.zeros((12, 4, 4), dtype=np.float32)
     x[7, 1, 2] = np.inf
     _, message = refuse(tmp_path, npz(**arrays(x=x)))
@@ -293,10 +293,10 @@ def test_sensitive_attributes_that_cannot_be_used(
 
 def test_too_many_groups_classes_or_rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     content = npz(**arrays(group=np.arange(12)))
-    monkeypatch.setattr(array_levels, "MAX_GROUPS", 11)
+    monkeypatch.setattr(images, "MAX_GROUPS", 11)
     pointer, message = refuse(tmp_path, content, fairness=Fairness(sensitive=["group"]))
     assert (pointer, "12 distinct values" in message) == (SENSITIVE, True)
-    monkeypatch.setattr(label_classes, "MAX_CLASSES", 3)
+    monkeypatch.setattr(images, "MAX_CLASSES", 3)
     assert "has 4 classes" in refuse(tmp_path, content)[1]
     monkeypatch.setattr(images, "MAX_IMAGES_BYTES", 12 * 16 - 1)
     assert "images of more than" in refuse(tmp_path, content)[1]
