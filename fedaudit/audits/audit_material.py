@@ -17,8 +17,12 @@ from fedaudit.fairness.published_counts import (
 )
 from fedaudit.reports.document.material import FederationFacts, FinalFigures, ScoredMaterial
 from fedaudit.spec.metrics import COUNTS
-from fedaudit.utility.constant_comparison import ConstantComparison, compare_with_constant
-from fedaudit.utility.measured_rows import LossShape, MeasuredRows
+from fedaudit.utility.constant import (
+    ConstantComparison,
+    LossShape,
+    MeasuredRows,
+    compare_with_constant,
+)
 
 _TP, _FP, _TN, _FN = range(len(COUNTS))
 

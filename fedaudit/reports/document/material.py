@@ -20,7 +20,7 @@ from fedaudit.reports.document.sweep_document import RepeatsSection, SweepSectio
 from fedaudit.spec.disclosure.disclosure_policy import DisclosurePolicy
 from fedaudit.spec.experiment import ExperimentSpec
 from fedaudit.spec.training import StoppedBy
-from fedaudit.utility.constant_comparison import ConstantComparison
+from fedaudit.utility.constant import ConstantComparison
 
 
 @dataclass(frozen=True)

@@ -24,10 +24,10 @@ from fedaudit.reports.sections.method_section import method_section
 from fedaudit.reports.sections.noised_fairness import WITHHELD
 from fedaudit.reports.sections.noised_gain import NOISED_OUTCOMES, NoisedGain, noised_gain
 from fedaudit.spec.model.starts import ArtifactStart
-from fedaudit.utility.constant_comparison import ConstantComparison
-from fedaudit.utility.degenerate import Judgement
-from fedaudit.utility.over_constant import (
+from fedaudit.utility.constant import ConstantComparison
+from fedaudit.utility.degenerate import (
     NO_INTERVALS,
+    Judgement,
     OverConstant,
     judge_comparison,
     over_constant,

@@ -9,8 +9,13 @@ from numpy.typing import NDArray
 from fedaudit.federations.favourable_outcomes import outcome_rules
 from fedaudit.training.base.cell import Cell
 from fedaudit.training.base.final_groups import ScoredRows
-from fedaudit.utility.constant_comparison import ConstantComparison, compare_with_constant
-from fedaudit.utility.measured_rows import LossShape, MeasuredRows, RowLoss
+from fedaudit.utility.constant import (
+    ConstantComparison,
+    LossShape,
+    MeasuredRows,
+    RowLoss,
+    compare_with_constant,
+)
 
 
 def against_constant(

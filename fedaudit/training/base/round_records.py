@@ -17,7 +17,7 @@ from fedaudit.fairness.population import PredictedRows
 from fedaudit.privacy.accounting.privacy_events import Observer
 from fedaudit.training.base.record_table import RecordTable
 from fedaudit.training.base.stopping import RunEnd
-from fedaudit.utility.constant_comparison import ConstantComparison
+from fedaudit.utility.constant import ConstantComparison
 
 _MAX_UPLOADS = 100
 _AT_PLACES = ("selection_losses", "validation_losses", "accuracies")

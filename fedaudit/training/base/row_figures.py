@@ -12,7 +12,7 @@ from fedaudit.training.base.against_constant import against_constant
 from fedaudit.training.base.cell import Cell
 from fedaudit.training.base.final_groups import FinalGroups
 from fedaudit.training.base.predicted_rows import predicted_rows, predicting_hypotheses
-from fedaudit.utility.constant_comparison import ConstantComparison
+from fedaudit.utility.constant import ConstantComparison
 
 
 @dataclass(frozen=True)
