@@ -167,10 +167,16 @@ class HospitalChargesKind(FileKind):
         self._source = source
 
     def load(self, asked: LoadRequest) -> Federation:
-        """The same data for every seed. Raises InvalidInputError."""
-        return load_hospital_charges(
-            self._source, sensitive=asked.fairness.sensitive, files=asked.files
-        )
+        """Payments by condition and place, one client per provider or ZIP code; the same data for
+        every seed.
+
+        Reads the file as CMS publishes it (from FY2011 on), plain copies of it, and the derived
+        file with `service_index` and coordinates. Features are the index of the row's condition in
+        `conditions` and the coordinates; rows without coordinates are left out and counted in a
+        note. Raises InvalidInputError naming field, column and row.
+        """
+        with open_source(self._source, files=asked.files) as file:
+            return _load(self._source, file, asked.fairness.sensitive, asked.files)
 
     def row_hashes(
         self, *, files: Files, keep: int, progress: Callable[[], None]
@@ -178,20 +184,6 @@ class HospitalChargesKind(FileKind):
         """Of all columns of the charges."""
         with open_source(self._source, files=files) as file:
             return smallest_row_hashes(file, header=True, keep=keep, progress=progress)
-
-
-def load_hospital_charges(
-    source: HospitalCharges, *, sensitive: Sequence[str], files: Files
-) -> Federation:
-    """Payments by condition and place, one client per provider or ZIP code.
-
-    Reads the file as CMS publishes it (from FY2011 on), plain copies of it, and the derived file
-    with `service_index` and coordinates. Features are the index of the row's condition in
-    `conditions` and the coordinates; rows without coordinates are left out and counted in a note.
-    Raises InvalidInputError naming field, column and row.
-    """
-    with open_source(source, files=files) as file:
-        return _load(source, file, sensitive, files)
 
 
 def _load(

@@ -100,34 +100,31 @@ class SyntheticLinearKind(SourceKind):
         self._source = source
 
     def load(self, asked: LoadRequest) -> Federation:
-        """Drawn by the experiment's seed. Raises InvalidInputError."""
-        return load_synthetic_linear(self._source, seed=asked.seed)
+        """Client i holds rows of distribution i modulo their number, drawn by the experiment's
+        seed.
 
-
-def load_synthetic_linear(source: SyntheticLinear, *, seed: int) -> Federation:
-    """Client i holds rows of distribution i modulo their number: half each for two distributions.
-
-    Raises InvalidInputError at /federation/clients where the data would be too large.
-    """
-    check_size(
-        rows=source.clients * source.rows_per_client,
-        features=len(source.thetas[0]),
-        where="/federation/clients",
-        remedy="ask for fewer clients or fewer rows_per_client",
-    )
-    canonical = source.model_dump(
-        mode="json", include={"source", "clients", "rows_per_client", "thetas"}
-    )
-    components = len(source.thetas)
-    return linear_federation(
-        seed=seed,
-        component=(np.arange(source.clients) % components).astype(np.int16),
-        thetas=source.thetas,
-        shifts=[0.0] * components,
-        rows=source.rows_per_client,
-        attributes=(),
-        canonical=canonical,
-    )
+        Raises InvalidInputError at /federation/clients where the data would be too large.
+        """
+        source = self._source
+        check_size(
+            rows=source.clients * source.rows_per_client,
+            features=len(source.thetas[0]),
+            where="/federation/clients",
+            remedy="ask for fewer clients or fewer rows_per_client",
+        )
+        canonical = source.model_dump(
+            mode="json", include={"source", "clients", "rows_per_client", "thetas"}
+        )
+        components = len(source.thetas)
+        return linear_federation(
+            seed=asked.seed,
+            component=(np.arange(source.clients) % components).astype(np.int16),
+            thetas=source.thetas,
+            shifts=[0.0] * components,
+            rows=source.rows_per_client,
+            attributes=(),
+            canonical=canonical,
+        )
 
 
 THETAS = ((5.0, 6.0), (4.0, -4.5))
@@ -142,40 +139,33 @@ class SyntheticGroupsKind(SourceKind):
         self._source = source
 
     def load(self, asked: LoadRequest) -> Federation:
-        """Drawn by the experiment's seed. Raises InvalidInputError."""
-        return load_synthetic_groups(
-            self._source, sensitive=asked.fairness.sensitive, seed=asked.seed
+        """A majority with y = x . theta_1 + u and a minority with y = x . theta_2 + shift + u,
+        drawn by the experiment's seed.
+
+        The attribute `group` is the distribution's name; with `independent_attribute` it is dealt
+        out at random, in groups of the same sizes, so that a gap between groups says nothing about
+        personalisation. Raises InvalidInputError at /federation/clients_per_group where the data
+        would be too large.
+        """
+        source = self._source
+        check_size(
+            rows=sum(source.clients_per_group) * source.rows_per_client,
+            features=len(THETAS[0]),
+            where="/federation/clients_per_group",
+            remedy="ask for fewer clients or fewer rows_per_client",
         )
-
-
-def load_synthetic_groups(
-    source: SyntheticGroups, *, sensitive: Sequence[str], seed: int
-) -> Federation:
-    """A majority with y = x . theta_1 + u and a minority with y = x . theta_2 + shift + u.
-
-    The attribute `group` is the distribution's name; with `independent_attribute` it is dealt out
-    at random, in groups of the same sizes, so that a gap between groups says nothing about
-    personalisation. Raises InvalidInputError at /federation/clients_per_group where the data
-    would be too large.
-    """
-    check_size(
-        rows=sum(source.clients_per_group) * source.rows_per_client,
-        features=len(THETAS[0]),
-        where="/federation/clients_per_group",
-        remedy="ask for fewer clients or fewer rows_per_client",
-    )
-    component = np.repeat(np.arange(2), source.clients_per_group).astype(np.int16)
-    canonical = source.model_dump(mode="json", exclude={"validation_fraction"})
-    attribute = _attribute(source, component, seed=seed)
-    return linear_federation(
-        seed=seed,
-        component=component,
-        thetas=THETAS,
-        shifts=[0.0, source.shift],
-        rows=source.rows_per_client,
-        attributes=tuple(attribute for name in sensitive if name == _ATTRIBUTE),
-        canonical=canonical,
-    )
+        component = np.repeat(np.arange(2), source.clients_per_group).astype(np.int16)
+        canonical = source.model_dump(mode="json", exclude={"validation_fraction"})
+        attribute = _attribute(source, component, seed=asked.seed)
+        return linear_federation(
+            seed=asked.seed,
+            component=component,
+            thetas=THETAS,
+            shifts=[0.0, source.shift],
+            rows=source.rows_per_client,
+            attributes=tuple(attribute for name in asked.fairness.sensitive if name == _ATTRIBUTE),
+            canonical=canonical,
+        )
 
 
 def _attribute(source: SyntheticGroups, component: NDArray[np.int16], *, seed: int) -> Attribute:

@@ -28,7 +28,7 @@ from fedaudit.federations.images.leaf import read_leaf
 from fedaudit.federations.levels import Levels, levels_of, number_in
 from fedaudit.federations.packing import first_rows
 from fedaudit.federations.reading.archives import MAX_TEXT_LENGTH, NumpyArchive, open_numpy
-from fedaudit.federations.reading.source_files import Files, open_source
+from fedaudit.federations.reading.source_files import open_source
 from fedaudit.federations.source_kind import FileKind, LoadRequest
 from fedaudit.spec.errors import pointer
 from fedaudit.spec.fairness import Groups
@@ -240,110 +240,90 @@ _CLIENT_KEY = "/federation/client_key"
 _TURNED = "images are turned by each experiment; the groups of 'rotated' are those of seed 0"
 
 
-class ImagesKind(FileKind):
-    """Images of a NumPy archive."""
+class _ImageKind(FileKind):
+    """Images, of which those of some clients are rotated by the experiment's seed."""
+
+    def __init__(self, source: Images | Femnist) -> None:
+        self._rotation = source.rotate
+
+    def profile_notes(self) -> list[str]:
+        return [] if self._rotation is None else [_TURNED]
+
+
+class ImagesKind(_ImageKind):
+    """The images of a NumPy archive, one client per value of its array `client_key`."""
 
     def __init__(self, source: Images) -> None:
+        super().__init__(source)
         self._source = source
 
     def load(self, asked: LoadRequest) -> Federation:
-        """Rotates some clients' images, chosen by the experiment's seed. Raises
-        InvalidInputError."""
-        return load_images(
-            self._source, fairness=asked.fairness, seed=asked.seed, files=asked.files
-        )
+        """Raises InvalidInputError naming field, array and row."""
+        source = self._source
+        with open_source(source, files=asked.files) as file, open_numpy(file) as archive:
+            images = _image_count(archive)
+            clients = _clients(archive, source.client_key, images)
+            codes, classes = read_labels(archive, source.classes, images)
+            order = np.argsort(clients.codes, kind="stable")
+            attributes, notes = _attributes(archive, source, asked.fairness, images)
+            rows = _rows(archive, clients, order)
+            data = LabelledRows(
+                clients=clients.values,
+                rows=rows,
+                first=first_rows(np.bincount(clients.codes)),
+                labels=codes[order],
+                numbers=order + 1,
+                classes=classes,
+                fingerprint=file.fingerprint,
+                notes=(*notes, *_dark(rows)),
+            )
+        ordered = {
+            name: Levels(
+                levels.values,
+                levels.codes[order],
+                None if levels.numbers is None else levels.numbers[order],
+            )
+            for name, levels in attributes.items()
+        }
+        return _federation(data, ordered, source.rotate, asked)
 
-    def profile_notes(self) -> list[str]:
-        return _turned(self._source.rotate)
 
-
-class FemnistKind(FileKind):
-    """Handwriting in the format of LEAF."""
+class FemnistKind(_ImageKind):
+    """Handwriting in the format of LEAF, one client per user."""
 
     def __init__(self, source: Femnist) -> None:
+        super().__init__(source)
         self._source = source
 
     def load(self, asked: LoadRequest) -> Federation:
-        """Rotates some clients' images, chosen by the experiment's seed. Raises
-        InvalidInputError."""
-        return load_femnist(
-            self._source, fairness=asked.fairness, seed=asked.seed, files=asked.files
-        )
-
-    def profile_notes(self) -> list[str]:
-        return _turned(self._source.rotate)
-
-
-def _turned(rotation: Rotate | None) -> list[str]:
-    return [] if rotation is None else [_TURNED]
-
-
-def load_images(source: Images, *, fairness: Groups, seed: int, files: Files) -> Federation:
-    """The images of a NumPy archive, one client per value of its array `client_key`.
-
-    Raises InvalidInputError naming field, array and row.
-    """
-    with open_source(source, files=files) as file, open_numpy(file) as archive:
-        images = _image_count(archive)
-        clients = _clients(archive, source.client_key, images)
-        codes, classes = read_labels(archive, source.classes, images)
-        order = np.argsort(clients.codes, kind="stable")
-        attributes, notes = _attributes(archive, source, fairness, images)
-        rows = _rows(archive, clients, order)
-        data = LabelledRows(
-            clients=clients.values,
-            rows=rows,
-            first=first_rows(np.bincount(clients.codes)),
-            labels=codes[order],
-            numbers=order + 1,
-            classes=classes,
-            fingerprint=file.fingerprint,
-            notes=(*notes, *_dark(rows)),
-        )
-    ordered = {
-        name: Levels(
-            levels.values,
-            levels.codes[order],
-            None if levels.numbers is None else levels.numbers[order],
-        )
-        for name, levels in attributes.items()
-    }
-    return _federation(data, ordered, source.rotate, fairness, seed)
-
-
-def load_femnist(source: Femnist, *, fairness: Groups, seed: int, files: Files) -> Federation:
-    """The images of a LEAF data set, one client per user.
-
-    Raises InvalidInputError naming field, shard, user and row.
-    """
-    for place, name in enumerate(fairness.sensitive):
-        if name != ATTRIBUTE or source.rotate is None:
-            raise error_at(
-                pointer("fairness", "sensitive", place),
-                f"handwriting of LEAF has no attribute {name!r}; it has {ATTRIBUTE!r} where "
-                "`rotate` is given",
-            )
-    with open_source(source, files=files) as file:
-        data = read_leaf(file, classes=source.classes)
-    return _federation(data, {}, source.rotate, fairness, seed)
+        """Raises InvalidInputError naming field, shard, user and row."""
+        for place, name in enumerate(asked.fairness.sensitive):
+            if name != ATTRIBUTE or self._source.rotate is None:
+                raise error_at(
+                    pointer("fairness", "sensitive", place),
+                    f"handwriting of LEAF has no attribute {name!r}; it has {ATTRIBUTE!r} where "
+                    "`rotate` is given",
+                )
+        with open_source(self._source, files=asked.files) as file:
+            data = read_leaf(file, classes=self._source.classes)
+        return _federation(data, {}, self._source.rotate, asked)
 
 
 def _federation(
     data: LabelledRows,
     attributes: Mapping[str, Levels],
     rotation: Rotate | None,
-    fairness: Groups,
-    seed: int,
+    asked: LoadRequest,
 ) -> Federation:
     """The federation with some clients' images rotated; attributes in the order of the spec."""
     if rotation is None:
         return federation_of(data, attributes)
     positive_flipped = rotated_clients(
-        len(data.clients), probability=rotation.probability, seed=seed
+        len(data.clients), probability=rotation.probability, seed=asked.seed
     )
     rotate(data.rows, positive_flipped, first=data.first)
     known = {**attributes, ATTRIBUTE: rotation_levels(positive_flipped, first=data.first)}
-    return federation_of(data, {name: known[name] for name in fairness.sensitive})
+    return federation_of(data, {name: known[name] for name in asked.fairness.sensitive})
 
 
 def _image_count(archive: NumpyArchive) -> int:

@@ -142,161 +142,44 @@ MAX_GROUP_VALUES = 100
 MAX_CLASS_VALUES = 20
 _WORD = re.compile(r"[A-Z]?[a-z]+|[A-Z]+|\d+")
 
+
+def _words(text: str) -> list[str]:
+    return text.split()
+
+
 _SENSITIVE = frozenset(
-    [
-        "sex",
-        "gender",
-        "female",
-        "male",
-        "race",
-        "racial",
-        "rac",
-        "ethnic",
-        "ethnicity",
-        "hispanic",
-        "hisp",
-        "black",
-        "white",
-        "asian",
-        "colour",
-        "color",
-        "skin",
-        "age",
-        "agep",
-        "religion",
-        "religious",
-        "faith",
-        "caste",
-        "disability",
-        "disabled",
-        "dis",
-        "nationality",
-        "nation",
-        "national",
-        "native",
-        "nativity",
-        "citizen",
-        "citizenship",
-        "cit",
-        "immigrant",
-        "foreign",
-        "marital",
-        "married",
-        "mar",
-        "orientation",
-        "pregnant",
-        "veteran",
-        "language",
-        "zip",
-        "zipcode",
-        "postcode",
-    ]
+    _words(
+        """
+    sex gender female male race racial rac ethnic ethnicity hispanic hisp black white asian
+    colour color skin age agep religion religious faith caste disability disabled dis
+    nationality nation national native nativity citizen citizenship cit immigrant foreign
+    marital married mar orientation pregnant veteran language zip zipcode postcode
+    """
+    )
 )
-_CLIENTS = [
-    "client",
-    "hospital",
-    "site",
-    "centre",
-    "center",
-    "clinic",
-    "provider",
-    "institution",
-    "bank",
-    "branch",
-    "school",
-    "university",
-    "writer",
-    "device",
-    "user",
-    "customer",
-    "subject",
-    "patient",
-    "person",
-    "household",
-    "employer",
-    "company",
-    "department",
-    "store",
-    "organisation",
-    "organization",
-    "state",
-    "province",
-    "county",
-    "region",
-    "district",
-    "city",
-    "town",
-    "village",
-    "country",
-    "zip",
-    "zipcode",
-    "postcode",
-]
-_TARGETS = [
-    "target",
-    "label",
-    "class",
-    "outcome",
-    "y",
-    "response",
-    "recid",
-    "recidivism",
-    "default",
-    "readmitted",
-    "readmission",
-    "approved",
-    "approval",
-    "hired",
-    "admitted",
-    "admission",
-    "churn",
-    "fraud",
-    "diagnosis",
-    "diagnosed",
-    "disease",
-    "death",
-    "died",
-    "mortality",
-    "income",
-    "pincp",
-    "earnings",
-    "salary",
-    "wage",
-    "passed",
-    "pass",
-    "result",
-    "decision",
-    "grade",
-    "credit",
-    "risk",
-    "score",
-    "price",
-    "cost",
-    "charges",
-    "payments",
-]
+_CLIENTS = _words(
+    """
+    client hospital site centre center clinic provider institution bank branch school
+    university writer device user customer subject patient person household employer company
+    department store organisation organization state province county region district city town
+    village country zip zipcode postcode
+"""
+)
+_TARGETS = _words(
+    """
+    target label class outcome y response recid recidivism default readmitted readmission
+    approved approval hired admitted admission churn fraud diagnosis diagnosed disease death
+    died mortality income pincp earnings salary wage passed pass result decision grade credit
+    risk score price cost charges payments
+"""
+)
 _BAD = frozenset(
-    [
-        "recid",
-        "recidivism",
-        "default",
-        "readmitted",
-        "readmission",
-        "churn",
-        "fraud",
-        "diagnosis",
-        "diagnosed",
-        "disease",
-        "death",
-        "died",
-        "mortality",
-        "risk",
-        "denied",
-        "rejected",
-        "arrest",
-        "arrested",
-        "dropout",
-    ]
+    _words(
+        """
+    recid recidivism default readmitted readmission churn fraud diagnosis diagnosed disease
+    death died mortality risk denied rejected arrest arrested dropout
+    """
+    )
 )
 _YES = ("yes", "y", "true", "t", "1", "1.0", "good", "approved", "pass", "passed", "high", ">50k")
 _NO = ("no", "n", "false", "f", "0", "0.0", "bad", "denied", "fail", "failed", "low", "<=50k")

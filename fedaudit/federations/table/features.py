@@ -15,7 +15,14 @@ from fedaudit.federations.classes import find_classes
 from fedaudit.federations.federation import is_large, no_cells
 from fedaudit.federations.levels import Levels
 from fedaudit.federations.mapped import FEATURES, new_array
-from fedaudit.federations.packing import EVERY_NUMBER, Scales, as_float32, client_order, scaled
+from fedaudit.federations.packing import (
+    EVERY_NUMBER,
+    Scales,
+    as_float32,
+    check_scales,
+    client_order,
+    scaled,
+)
 from fedaudit.federations.reading.table_rows import TableRows
 from fedaudit.federations.split import held_out_rows, split_clients
 from fedaudit.federations.table.columns import Columns, FeatureColumn
@@ -119,6 +126,17 @@ _RULE = (
 )
 
 
+def check_table_scales(source: Table, columns: Columns, *, classes: bool) -> None:
+    """See `check_scales`; `classes`: whether the target is one."""
+    check_scales(
+        source.scale,
+        features=[column.name for column in columns.features if not column.one_hot],
+        one_hot=[column.name for column in columns.features if column.one_hot],
+        target=columns.target,
+        classes=classes,
+    )
+
+
 @dataclass(frozen=True, eq=False)
 class Features:
     """The features of the rows, ready for training."""
@@ -209,16 +227,17 @@ def check_features(
     columns: Sequence[FeatureColumn],
     *,
     scales: Scales,
-    counts: Sequence["CellCounts"],
+    counts: Sequence["CellCounts"] | None = None,
     whole: bool = True,
     progress: Callable[[], None] = lambda: None,
 ) -> None:
     """What `read_features` refuses is refused with the same error, and no value is kept.
 
-    `counts`: of each column, added to. `whole`: whether each column is looked at from its first row
-    to its last before the next one, as it is where features are not laid out.
+    `counts`: of each column, added to where they are given. `whole`: whether each column is looked
+    at from its first row to its last before the next one, as it is where features are not laid out.
     """
     names = [name for column in columns for name in column.names]
+    counts = counts or [CellCounts() for _ in columns]
     for _, part in _parts(rows, features=len(names), whole=whole):
         for column, count in zip(columns, counts, strict=True):
             count.filled += _filled(part, column)

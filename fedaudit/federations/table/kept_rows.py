@@ -15,12 +15,16 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from fedaudit.federations.errors import error_at, listed
-from fedaudit.federations.packing import check_scales
 from fedaudit.federations.reading.source_files import SourceFile
 from fedaudit.federations.reading.table_files import TableFile
 from fedaudit.federations.reading.table_rows import TableRows
 from fedaudit.federations.table.columns import BUDGETS, Columns, FeatureColumn, find_columns
-from fedaudit.federations.table.features import read_features, refuse_gaps, with_gaps
+from fedaudit.federations.table.features import (
+    check_features,
+    check_table_scales,
+    refuse_gaps,
+    with_gaps,
+)
 from fedaudit.spec.errors import FieldError, InvalidInputError, pointer
 from fedaudit.spec.fairness import Groups
 from fedaudit.spec.table import OneHot, Table
@@ -173,11 +177,36 @@ def _meaning(text: str) -> int:
     return _MEANINGS.get(text.casefold(), _NEITHER)
 
 
-class Batches(Protocol):
-    """A table that is read some rows at a time."""
+class ReadableTable(Protocol):
+    """A table file, or what was kept of one."""
+
+    @property
+    def names(self) -> Sequence[str]:
+        """All columns of the file."""
+
+    @property
+    def rows(self) -> int | None:
+        """The number of rows where it is known."""
 
     def batches(self, names: Sequence[str]) -> Iterator[TableRows]:
-        """The rows of some of the columns."""
+        """The rows of some of the columns, some at a time."""
+
+
+def complete_rows(
+    rows: TableRows, features: Sequence[FeatureColumn]
+) -> tuple[NDArray[np.bool_], dict[str, int]]:
+    """Where no feature is empty whose rule omits such rows, [rows], and how many cells are empty
+    of each feature that has a rule for it."""
+    kept, found = np.ones(len(rows), dtype=np.bool_), {}
+    for column in features:
+        if not (column.feature.drops_rows or column.feature.fills_gaps):
+            continue  # an empty cell is an error, raised where the column is read
+        empty = rows.empty(column.name, column.where)
+        if count := int(np.count_nonzero(empty)):
+            found[column.name] = count
+        if column.feature.drops_rows:
+            kept &= ~empty
+    return kept, found
 
 
 class KeptRows:
@@ -196,7 +225,7 @@ class KeptRows:
         self.left_out = 0
         """Of these."""
 
-    def parts(self, table: Batches, progress: Callable[[int], None]) -> Iterator[TableRows]:
+    def parts(self, table: ReadableTable, progress: Callable[[int], None]) -> Iterator[TableRows]:
         """The rows that are kept, some at a time; `progress` is given how many were seen.
 
         Raises InvalidInputError where a cell that is needed is empty, or no row is left.
@@ -237,12 +266,8 @@ class KeptRows:
             return rows
         if key is not None:
             self._clients.update(rows.encoded(key.name, key.where)[0])
-        kept = np.ones(len(rows), dtype=np.bool_)
-        for column in self._dropping:
-            empty = rows.empty(column.name, column.where)
-            if empty.any():
-                self._blamed.add(column.name)
-                kept &= ~empty
+        kept, empty = complete_rows(rows, self._dropping)
+        self._blamed.update(empty)
         self.left_out += int(np.count_nonzero(~kept))
         return rows if kept.all() else rows.where(kept)
 
@@ -318,7 +343,7 @@ class _Search:
         self._try(("join", ""), with_joined, rows, columns)
         for name, check in required.checks(rows):
             self._try(("required", name), check)
-        rows = rows.where(required.present(rows) & _complete(rows, columns))
+        rows = rows.where(required.present(rows) & complete_rows(rows, columns.features)[0])
         if not len(rows):
             return
         for column in columns.features:
@@ -330,7 +355,7 @@ class _Search:
             self._try(("budgets", ""), rows.numbers, self._budgets, BUDGETS)
 
     def _check_feature(self, rows: TableRows, column: FeatureColumn) -> None:
-        read_features(rows, (column,), scales=self._source.scale, standardise=None)
+        check_features(rows, (column,), scales=self._source.scale)
 
     def _check_groups(self, rows: TableRows, columns: Columns) -> None:
         for place, name in enumerate(columns.sensitive):
@@ -344,13 +369,7 @@ class _Search:
                 self._try(("group", name), rows.encoded, name, where)
 
     def _check_scales(self, columns: Columns) -> None:
-        check_scales(
-            self._source.scale,
-            features=[column.name for column in columns.features if not column.one_hot],
-            one_hot=[column.name for column in columns.features if column.one_hot],
-            target=columns.target,
-            classes=self._classes,
-        )
+        check_table_scales(self._source, columns, classes=self._classes)
 
     def _try(
         self,
@@ -371,12 +390,3 @@ class _Search:
 
 def _check_numbers(rows: TableRows, name: str, where: str) -> None:
     rows.numbers(name, where, missing_allowed=True)
-
-
-def _complete(rows: TableRows, columns: Columns) -> NDArray[np.bool_]:
-    """Where no feature is empty whose rule omits such rows, [rows]."""
-    kept = np.ones(len(rows), dtype=np.bool_)
-    for column in columns.features:
-        if column.feature.drops_rows:
-            kept &= ~rows.empty(column.name, column.where)
-    return kept

@@ -3,10 +3,9 @@
 import errno
 import hashlib
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,7 +22,7 @@ from fedaudit.federations.mapped import (
     read_federation,
     write_federation,
 )
-from fedaudit.federations.packing import Rows, check_clients, check_scales, pack
+from fedaudit.federations.packing import Rows, check_clients, pack
 from fedaudit.federations.reading.source_files import DataRoom, SourceFile
 from fedaudit.federations.reading.table_files import TableFile
 from fedaudit.federations.reading.table_rows import TableRows, gathered_rows
@@ -34,10 +33,11 @@ from fedaudit.federations.table.features import (
     FeatureReading,
     GatheredRows,
     KeptFeatures,
+    check_table_scales,
     refuse_gaps,
     standardiser,
 )
-from fedaudit.federations.table.kept_rows import KeptRows, every_fault
+from fedaudit.federations.table.kept_rows import KeptRows, ReadableTable, every_fault
 from fedaudit.federations.table.partition import WHERE as PARTITION
 from fedaudit.federations.table.partition import deal_rows
 from fedaudit.spec.errors import InvalidInputError
@@ -46,6 +46,8 @@ from fedaudit.spec.table import Table
 from fedaudit.version import __version__
 
 _TARGET = "/federation/target"
+Reading = Callable[[Table, Columns], FeatureReading]
+"""Makes the reading of the features of a table's columns."""
 
 
 def load_table(
@@ -54,6 +56,7 @@ def load_table(
     asked: LoadRequest,
     *,
     folder: Path,
+    reading: Reading = KeptFeatures,
 ) -> Federation:
     """The federation in a table: rows grouped by the client key, or dealt to clients.
 
@@ -73,34 +76,13 @@ def load_table(
     )
     with search:
         table = TableFile(file, header=source.header)
-        return read_table(source, table, file, asked, folder=folder, reading=KeptFeatures)
+        return read_table(source, table, file, asked, folder=folder, reading=reading)
 
 
 def read_client_key(rows: TableRows, name: str, where: str = "/federation/client_key") -> Levels:
     """The clients of the rows. Raises InvalidInputError at `where` for a row without a client."""
     refuse_gaps(rows, name, where, remedy="say which client the row belongs to")
     return rows.levels(name, where)
-
-
-class Reading(Protocol):
-    """Makes the reading of the features of a table's columns."""
-
-    def __call__(self, source: Table, columns: Columns) -> FeatureReading: ...
-
-
-class ReadableTable(Protocol):
-    """A table file, or what was kept of one."""
-
-    @property
-    def names(self) -> Sequence[str]:
-        """All columns of the file."""
-
-    @property
-    def rows(self) -> int | None:
-        """The number of rows where it is known."""
-
-    def batches(self, names: Sequence[str]) -> Iterator[TableRows]:
-        """The rows of some of the columns, some at a time."""
 
 
 def read_table(
@@ -118,11 +100,10 @@ def read_table(
     """
     columns = find_columns(source, table.names, asked.fairness.sensitive, budgets=asked.budgets)
     _check_fit(source, columns, classification=asked.classification)
-    check_memory = _memory_check(asked, columns)
-    check_memory(table.rows or 0, more=False)
+    _check_memory(asked, columns, table.rows or 0, more=False)
     features_read = reading(source, columns)
     used = KeptRows(source, features_read.read)
-    parts = used.parts(table, partial(check_memory, more=True))
+    parts = used.parts(table, partial(_check_memory, asked, columns))
     rows = gathered_rows(map(features_read.part, parts), folder, in_memory=features_read.in_memory)
     target, classes = _target(rows, source, classification=asked.classification)
     if source.dealt is None:
@@ -165,36 +146,22 @@ def read_table(
     )
 
 
-class _MemoryCheck(Protocol):
-    def __call__(self, rows: int, *, more: bool) -> None: ...
-
-
-def _memory_check(asked: LoadRequest, columns: Columns) -> _MemoryCheck:
-    """A check of so many rows, or more; it raises InvalidInputError where a run has no room."""
-
-    def check(rows: int, *, more: bool) -> None:
-        asked.progress()
-        fault = memory_fault(
-            rows=rows,
-            features=columns.width,
-            attributes=len(columns.sensitive),
-            allowed=asked.files.room.memory_bytes,
-            more=more,
-        )
-        if fault is not None:
-            raise fault
-
-    return check
+def _check_memory(asked: LoadRequest, columns: Columns, rows: int, *, more: bool = True) -> None:
+    """Raises InvalidInputError where a run has no room for so many rows, or more."""
+    asked.progress()
+    fault = memory_fault(
+        rows=rows,
+        features=columns.width,
+        attributes=len(columns.sensitive),
+        allowed=asked.files.room.memory_bytes,
+        more=more,
+    )
+    if fault is not None:
+        raise fault
 
 
 def _check_fit(source: Table, columns: Columns, *, classification: bool) -> None:
-    check_scales(
-        source.scale,
-        features=[column.name for column in columns.features if not column.one_hot],
-        one_hot=[column.name for column in columns.features if column.one_hot],
-        target=columns.target,
-        classes=classification,
-    )
+    check_table_scales(source, columns, classes=classification)
     if source.positive is not None and not classification:
         raise error_at(
             "/federation/positive",

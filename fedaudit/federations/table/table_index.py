@@ -16,6 +16,7 @@ from typing import Any, BinaryIO, cast
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
+from pydantic import TypeAdapter
 
 from fedaudit.federations.classes import find_classes
 from fedaudit.federations.packing import EVERY_NUMBER, Scales, as_float32, scaled
@@ -88,39 +89,8 @@ class TableFacts:
         """Whether a spec reads the file in that way."""
         return (self.header, self.missing_values) == (source.header, gap_texts(source))
 
-    def as_dict(self) -> dict[str, object]:
-        """JSON, for `facts_from`."""
-        return {
-            "names": self.names,
-            "rows": self.rows,
-            "header": self.header,
-            "missing_values": self.missing_values,
-            "columns": {
-                name: [one.empty, one.ends, one.values] for name, one in self.columns.items()
-            },
-        }
 
-
-def facts_from(told: Mapping[str, object]) -> TableFacts:
-    """What `TableFacts.as_dict` gave. Raises ArithmeticError, LookupError, TypeError or ValueError
-    for anything else."""
-    columns = told["columns"]
-    if not isinstance(columns, Mapping):
-        raise TypeError("facts are told column by column")
-    return TableFacts(
-        names=_texts(told["names"]),
-        rows=int(str(told["rows"])),
-        header=bool(told["header"]),
-        missing_values=_texts(told["missing_values"]),
-        columns={
-            name: ColumnFacts(
-                int(empty),
-                None if ends is None else (float(ends[0]), float(ends[1])),
-                None if values is None else _texts(values),
-            )
-            for name, (empty, ends, values) in columns.items()
-        },
-    )
+_FACTS = TypeAdapter(TableFacts)
 
 
 def gap_texts(source: Table) -> tuple[str, ...]:
@@ -215,12 +185,6 @@ def _empty_cells(rows: TableRows, name: str) -> int:
     return int(np.count_nonzero(rows.empty(name, _ANYWHERE)))
 
 
-def _texts(told: object) -> tuple[str, ...]:
-    if not isinstance(told, list | tuple):
-        raise TypeError("a list of texts is needed")
-    return tuple(str(one) for one in told)
-
-
 _ABOUT = b"fedaudit"
 _AT_ONCE = 32 * 2**20
 """Bytes of cells that are looked at together: there may be thousands of columns."""
@@ -296,7 +260,11 @@ def write_index(source: Table, file: SourceFile, asked: LoadRequest, place: Bina
             facts = TableFacts(
                 table.names, tally.rows, source.header, gap_texts(source), tally.facts
             )
-            about = {"made_by": __version__, "of": file.fingerprint, "facts": facts.as_dict()}
+            about = {
+                "made_by": __version__,
+                "of": file.fingerprint,
+                "facts": _FACTS.dump_python(facts, mode="json"),
+            }
             writer.add_key_value_metadata({_ABOUT: json.dumps(about).encode()})
     finally:
         if writer is not None:
@@ -312,7 +280,7 @@ def read_index(file: SourceFile, fingerprint: str) -> TableIndex | None:
             held = frozenset(found.schema_arrow.names)
         if (about["made_by"], about["of"]) != (__version__, fingerprint):
             return None
-        return TableIndex(file, facts_from(about["facts"]), held)
+        return TableIndex(file, _FACTS.validate_python(about["facts"]), held)
     except (pa.ArrowException, ArithmeticError, LookupError, TypeError, ValueError, OSError):
         return None
 

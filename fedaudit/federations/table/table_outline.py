@@ -32,9 +32,9 @@ from fedaudit.federations.table.features import (
     feature_notes,
     with_gaps,
 )
-from fedaudit.federations.table.kept_rows import every_fault
+from fedaudit.federations.table.kept_rows import ReadableTable, every_fault
 from fedaudit.federations.table.table_federation import (
-    ReadableTable,
+    load_table,
     map_folder,
     map_key,
     mapped_table,
@@ -230,19 +230,8 @@ def _checked(
     source: Table, file: SourceFile, asked: LoadRequest, maps: MapFolder | None
 ) -> Federation:
     """With the errors of loading, all of them."""
-    with (
-        making_folder(None if maps is None else maps.folder) as folder,
-        every_fault(
-            source,
-            file,
-            asked.fairness,
-            classes=asked.classification,
-            numbers=not asked.classification,
-            budgets=asked.budgets,
-        ),
-    ):
-        table = TableFile(file, header=source.header)
-        return read_table(source, table, file, asked, folder=folder, reading=CheckedFeatures)
+    with making_folder(None if maps is None else maps.folder) as folder:
+        return load_table(source, file, asked, folder=folder, reading=CheckedFeatures)
 
 
 class TableKind(FileKind):

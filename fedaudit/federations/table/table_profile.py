@@ -11,7 +11,6 @@ from fedaudit.federations.errors import error_at
 from fedaudit.federations.federation import memory_fault
 from fedaudit.federations.groups import MAX_GROUPS, group_names
 from fedaudit.federations.levels import levels_of
-from fedaudit.federations.packing import check_scales
 from fedaudit.federations.profiles.profile import (
     NUMERIC_TARGET,
     AttributeCounts,
@@ -32,8 +31,8 @@ from fedaudit.federations.reading.source_files import DataRoom, SourceFile
 from fedaudit.federations.reading.table_files import TableFile
 from fedaudit.federations.reading.table_rows import TableRows
 from fedaudit.federations.table.columns import Columns, find_columns
-from fedaudit.federations.table.features import read_features
-from fedaudit.federations.table.kept_rows import RequiredCells, prepared_rows
+from fedaudit.federations.table.features import check_features, check_table_scales
+from fedaudit.federations.table.kept_rows import RequiredCells, complete_rows, prepared_rows
 from fedaudit.spec.errors import pointer
 from fedaudit.spec.fairness import Groups
 from fedaudit.spec.table import Dealt, Dirichlet, Iid, Shards, Table
@@ -45,7 +44,6 @@ class TablePass:
     def __init__(self, source: Table, columns: Columns, fairness: Groups) -> None:
         self._source = source
         self._columns = columns
-        self._features = tuple(column.as_codes for column in columns.features)
         self._edges = fairness.edges
         key = columns.client_key
         self.required = RequiredCells(source, columns)
@@ -66,7 +64,9 @@ class TablePass:
         if not len(rows):
             return
         clients = self._clients(rows)
-        kept = self._complete(rows)
+        kept, empty = complete_rows(rows, self._columns.features)
+        for name, count in empty.items():
+            self.missing[name] = self.missing.get(name, 0) + count
         if not kept.all():
             rows = rows.where(kept)
             clients = None if clients is None else clients[kept]
@@ -74,7 +74,7 @@ class TablePass:
         self.left_out += len(kept) - len(rows)
         if not len(rows):
             return
-        read_features(rows, self._features, scales=self._source.scale, standardise=None)
+        check_features(rows, self._columns.features, scales=self._source.scale)
         if self.clients is not None and clients is not None:
             self.clients.add(clients)
         groups = {
@@ -115,19 +115,6 @@ class TablePass:
             return None
         values, codes = rows.encoded(self.clients.name, self.clients.where)
         return self.clients.number(values, codes)
-
-    def _complete(self, rows: TableRows) -> NDArray[np.bool_]:
-        """The rows where no feature is empty whose rule omits such rows, [rows]."""
-        kept = np.ones(len(rows), dtype=np.bool_)
-        for column in self._features:
-            if not (column.feature.drops_rows or column.feature.fills_gaps):
-                continue  # an empty cell is an error, raised where the column is read
-            empty = rows.empty(column.name, column.where)
-            if count := int(np.count_nonzero(empty)):
-                self.missing[column.name] = self.missing.get(column.name, 0) + count
-            if column.feature.drops_rows:
-                kept &= ~empty
-        return kept
 
     def _groups(
         self, rows: TableRows, name: str, place: int
@@ -193,13 +180,7 @@ def profile_table(
     """
     table = TableFile(file, header=source.header)
     columns = find_columns(source, table.names, fairness.sensitive)
-    check_scales(
-        source.scale,
-        features=[column.name for column in columns.features if not column.one_hot],
-        one_hot=[column.name for column in columns.features if column.one_hot],
-        target=columns.target,
-        classes=source.positive is not None,
-    )
+    check_table_scales(source, columns, classes=source.positive is not None)
     found = TablePass(source, columns, fairness)
     for rows in table.batches(list(columns.fields)):
         found.add(prepared_rows(rows, columns, source))

@@ -10,11 +10,19 @@ from fedaudit.federations.favourable_outcomes import outcome_rules
 from fedaudit.federations.images import client_rows
 from fedaudit.federations.images import image_federation as images
 from fedaudit.federations.load import load_federation
-from fedaudit.federations.reading.source_files import Files
 from fedaudit.spec.errors import InvalidInputError
 from fedaudit.spec.fairness import Fairness, GroupRule
 from fedaudit.spec.parse import parse_spec
-from tests.federations.image_files import PATH, arrays, labels_of, load_npz, npz, pixels_of, rows_of
+from tests.federations.image_files import (
+    PATH,
+    arrays,
+    labels_of,
+    load_images,
+    load_npz,
+    npz,
+    pixels_of,
+    rows_of,
+)
 
 KEY = "/federation/client_key"
 CLASSES = "/federation/classes"
@@ -331,13 +339,8 @@ def test_square_images() -> None:
 
 def test_real_handwriting(shared_data: Path) -> None:
     archive = np.load(shared_data / "unipen_handwriting/unipen_alnum62_28x28.npz")
-    source = images.Images(source="images", path="unipen_handwriting/unipen_alnum62_28x28.npz")
-    federation = images.load_images(
-        source,
-        fairness=Fairness(sensitive=["site"]),
-        seed=0,
-        files=Files(shared_data),
-    )
+    path = "unipen_handwriting/unipen_alnum62_28x28.npz"
+    federation = load_images(shared_data, path, fairness=Fairness(sensitive=["site"]))
     assert (federation.clients, federation.rows) == (217, 75_592)
     assert federation.classes == tuple(archive["classes"].tolist())
     client = federation.client_names.index("113")
