@@ -147,7 +147,7 @@ class Measured:
 
 def _own_figures(folder: Path, point: Point, *, only_load: bool) -> dict[str, float]:
     from fedaudit.federations.load import load_federation
-    from fedaudit.federations.reading.data_room import DataRoom
+    from fedaudit.federations.reading.source_files import DataRoom
     from fedaudit.runs.blocks import record_block
     from fedaudit.runs.checked_report import checked_report
     from fedaudit.runs.experiment_plan import plan_experiment

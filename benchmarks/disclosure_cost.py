@@ -17,9 +17,9 @@ import numpy as np
 
 from benchmarks.machine import machine
 from fedaudit.fairness.disclosure import DisclosureRule
-from fedaudit.fairness.earlier_disclosures import Neighbourhood, conflicting, disclosed_sets
 from fedaudit.fairness.joint_disclosure import decide_together
 from fedaudit.fairness.population import Population
+from fedaudit.fairness.scored_groups import Neighbourhood, conflicting, disclosed_sets
 
 _RESULTS = Path(__file__).parent / "results" / "disclosure_cost.json"
 _ROWS_OF_A_CLIENT = 20

@@ -8,9 +8,9 @@ import httpx
 import numpy as np
 from sqlalchemy.orm import Session
 
-from fedaudit.fairness.counts import scored_rows
 from fedaudit.fairness.disclosure import DisclosureRule
 from fedaudit.fairness.gaps import gaps
+from fedaudit.fairness.metrics import scored_rows
 from fedaudit.ledger.chain import genesis, ledger_hash, link
 from fedaudit.ledger.encoding import EntryEncoder
 from fedaudit.ledger.entries import LedgerEntry

@@ -34,13 +34,12 @@ _SPEC: dict[str, Any] = {
 
 
 def _laid_out(folder: Path) -> dict[str, float]:
-    from fedaudit.federations.profile_file import (
+    from fedaudit.federations.load import (
         index_registered,
         lay_out_registered,
         profile_registration,
     )
-    from fedaudit.federations.reading.data_room import DataRoom
-    from fedaudit.federations.reading.source_files import Files
+    from fedaudit.federations.reading.source_files import DataRoom, Files
     from fedaudit.runs.worker_extra import import_worker_extra
     from fedaudit.spec.registration import parse_registration
 
@@ -81,7 +80,7 @@ def _submission(folder: Path, *, indexed: bool) -> dict[str, float]:
 
 def _run(folder: Path, rounds: int) -> dict[str, float]:
     from fedaudit.federations.load import load_federation
-    from fedaudit.federations.reading.data_room import DataRoom
+    from fedaudit.federations.reading.source_files import DataRoom
     from fedaudit.runs.experiment_plan import plan_experiment
     from fedaudit.runs.worker_extra import import_worker_extra
     from fedaudit.spec.parse import parse_spec

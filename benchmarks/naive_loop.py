@@ -15,8 +15,8 @@ from sklearn.cluster import KMeans
 from torch import nn
 
 from benchmarks.other_frameworks.averaging_task import dense_module, rmse
+from fedaudit.federations.favourable_outcomes import OutcomeRules, outcome_rules
 from fedaudit.federations.federation import Federation
-from fedaudit.federations.groups.favourable_outcomes import OutcomeRules, outcome_rules
 from fedaudit.federations.split import split_clients
 from fedaudit.spec.experiment import ExperimentSpec
 from fedaudit.spec.model.kinds import Linear, Mlp

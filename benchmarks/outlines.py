@@ -35,7 +35,7 @@ def _indexed(folder: Path, rows: int) -> dict[str, float]:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    from fedaudit.federations.profile_file import index_registered
+    from fedaudit.federations.load import index_registered
     from fedaudit.federations.reading.source_files import Files
     from fedaudit.spec.registration import parse_registration
 

@@ -14,8 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from benchmarks.machine import machine
-from fedaudit.fairness.counts import scored_rows
 from fedaudit.fairness.disclosure import DisclosureRule
+from fedaudit.fairness.metrics import scored_rows
 from fedaudit.fairness.permutation import PERMUTATIONS, Unit, permutation_nulls
 
 _RESULTS = Path(__file__).parent / "results" / "permutation_null.json"

@@ -22,7 +22,7 @@ from fedaudit.federations.federation import Federation
 from fedaudit.federations.reading.source_files import Files
 from fedaudit.federations.source_kind import LoadRequest
 from fedaudit.federations.split import held_out_rows, scored_rows
-from fedaudit.federations.table.table_kind import TableKind
+from fedaudit.federations.table.table_outline import TableKind
 from fedaudit.spec.fairness import Fairness
 from fedaudit.spec.table import Table
 

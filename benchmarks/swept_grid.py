@@ -33,8 +33,7 @@ from benchmarks.process_tree import processor_seconds
 from benchmarks.served_api import http
 from benchmarks.whole_service import WORKER, whole_service
 from benchmarks.workloads import hospital_charges
-from fedaudit.federations.data_key import DataKey, data_key
-from fedaudit.federations.federation import Federation
+from fedaudit.federations.federation import DataKey, Federation, data_key
 from fedaudit.federations.load import load_federation
 from fedaudit.spec.experiment import ExperimentSpec
 from fedaudit.spec.parse import parse_spec

@@ -7,7 +7,7 @@ from functools import cached_property
 
 from celery.worker import state
 
-from fedaudit.federations.reading.data_room import DataRoom
+from fedaudit.federations.reading.source_files import DataRoom
 from fedaudit.ledger.ed25519 import SigningKey
 from infrastructure.queue import Queue
 from infrastructure.settings import Settings

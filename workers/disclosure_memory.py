@@ -9,8 +9,13 @@ import structlog
 from numpy.typing import NDArray
 from sqlalchemy.orm import Session
 
-from fedaudit.fairness.earlier_disclosures import DisclosedRows, RowSet
-from fedaudit.fairness.scored_groups import DisclosureDecision, Numbered, ScoredGroups
+from fedaudit.fairness.scored_groups import (
+    DisclosedRows,
+    DisclosureDecision,
+    Numbered,
+    RowSet,
+    ScoredGroups,
+)
 from fedaudit.runs.held_out_groups import (
     is_remembered,
     rows_by_cells,

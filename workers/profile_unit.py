@@ -6,7 +6,7 @@ from typing import Any, BinaryIO
 import structlog
 from sqlalchemy.orm import Session
 
-from fedaudit.federations.profiles.earlier_cuts import beside_earlier, cuts_of
+from fedaudit.federations.profiles.profile import beside_earlier, cuts_of
 from fedaudit.spec.errors import FieldError, InvalidInputError
 from fedaudit.spec.registration import Registration, parse_registration
 from infrastructure.storage import StorageError, table_index_key
@@ -62,7 +62,7 @@ class ProfileRun(ClaimedUnit):
 
     def _profile(self, row: Federation) -> dict[str, Any]:
         # Imported here because it loads pyarrow.
-        from fedaudit.federations.profile_file import profile_registration
+        from fedaudit.federations.load import profile_registration
 
         return profile_registration(
             _registration(row),
@@ -73,7 +73,7 @@ class ProfileRun(ClaimedUnit):
 
     def _sketch(self, row: Federation) -> Sketch | None:
         """What near-copies of a table are found by; None where there are no rows to compare."""
-        from fedaudit.federations.profile_file import registered_row_hashes
+        from fedaudit.federations.load import registered_row_hashes
 
         try:
             hashes = registered_row_hashes(
@@ -91,7 +91,7 @@ class ProfileRun(ClaimedUnit):
 
     def _lay_out(self, row: Federation, profile: dict[str, Any]) -> None:
         """Before it is ready, so that nobody who submits waits for it."""
-        from fedaudit.federations.profile_file import lay_out_registered
+        from fedaudit.federations.load import lay_out_registered
 
         try:
             lay_out_registered(
@@ -107,7 +107,7 @@ class ProfileRun(ClaimedUnit):
 
     def _index(self, row: Federation) -> None:
         """Keep beside the file what submissions on it are planned from."""
-        from fedaudit.federations.profile_file import index_registered
+        from fedaudit.federations.load import index_registered
 
         # Without a name: people's data, of which a worker that is killed must leave nothing.
         with tempfile.TemporaryFile() as place:

@@ -8,8 +8,7 @@ from numpy.typing import NDArray
 from sqlalchemy.orm import Session
 
 from fedaudit.federations.agreement import check_agreement
-from fedaudit.federations.data_key import DataKey, data_key
-from fedaudit.federations.federation import Federation
+from fedaudit.federations.federation import DataKey, Federation, data_key
 from fedaudit.federations.load import load_federation
 from fedaudit.federations.reading.source_files import Files
 from fedaudit.ledger.audit import LedgerAudit

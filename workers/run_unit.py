@@ -4,8 +4,7 @@ import structlog
 from sqlalchemy.orm import Session
 
 from fedaudit.attacks.feasibility import check_attacks
-from fedaudit.federations.data_key import DataKey
-from fedaudit.federations.federation import Federation
+from fedaudit.federations.federation import DataKey, Federation
 from fedaudit.spec.errors import InvalidInputError
 from fedaudit.training.stack_key import stacks
 from infrastructure.signing_keys import ROUNDING

@@ -9,13 +9,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from api.shared.federation_files import Uploads
-from fedaudit.federations.data_key import data_key
+from fedaudit.federations.federation import data_key
 from fedaudit.spec.experiment import ExperimentSpec
 from infrastructure.settings import Settings
 
 if TYPE_CHECKING:
     from fedaudit.federations.federation import Federation
-    from fedaudit.federations.reading.data_room import DataRoom
+    from fedaudit.federations.reading.source_files import DataRoom
 
 _KEPT = 4
 _MAX_KEPT_BYTES = 64 * 2**20
@@ -81,7 +81,7 @@ class FederationCache:
             self._kept.clear()
 
     def _room(self) -> "DataRoom":
-        from fedaudit.federations.reading.data_room import DataRoom
+        from fedaudit.federations.reading.source_files import DataRoom
 
         settings = self._settings
         if settings is None:

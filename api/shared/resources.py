@@ -105,7 +105,7 @@ class Resources:
         folder = self.settings.maps_dir
         if folder is None or not folder.is_dir():
             return
-        from fedaudit.federations.mapped.map_folder import MapFolder
+        from fedaudit.federations.mapped import MapFolder
 
         def gone(fingerprints: Collection[str]) -> set[str]:
             with self.database.read() as session:

@@ -7,14 +7,22 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedaudit.audits.audited_rows import AuditedRows
-from fedaudit.fairness.predicted_rows import PredictedRows
-from fedaudit.fairness.published_counts import ExactCounts, PublishedCounts, RoundedCounts
-from fedaudit.fairness.rounded_groups import rounder_of
-from fedaudit.fairness.scores import GroupScores
+from fedaudit.fairness.gaps import GroupScores
+from fedaudit.fairness.population import PredictedRows
+from fedaudit.fairness.published_counts import (
+    ExactCounts,
+    PublishedCounts,
+    RoundedCounts,
+    rounder_of,
+)
 from fedaudit.reports.document.material import FederationFacts, FinalFigures, ScoredMaterial
 from fedaudit.spec.metrics import COUNTS
-from fedaudit.utility.constant_comparison import ConstantComparison, compare_with_constant
-from fedaudit.utility.measured_rows import LossShape, MeasuredRows
+from fedaudit.utility.constant import (
+    ConstantComparison,
+    LossShape,
+    MeasuredRows,
+    compare_with_constant,
+)
 
 _TP, _FP, _TN, _FN = range(len(COUNTS))
 

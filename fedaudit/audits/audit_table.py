@@ -9,13 +9,12 @@ from numpy.typing import NDArray
 
 from fedaudit.audits.audited_rows import AuditedRows, predicted_from
 from fedaudit.audits.row_contents import row_contents
+from fedaudit.federations.agreement import federation_label_faults
 from fedaudit.federations.classes import MAX_CLASSES, find_classes
 from fedaudit.federations.errors import error_at, listed
+from fedaudit.federations.favourable_outcomes import OutcomeRules, outcome_rules
 from fedaudit.federations.federation import Attribute, Federation
-from fedaudit.federations.groups.favourable_outcomes import OutcomeRules, outcome_rules
-from fedaudit.federations.groups.intersections import with_intersections
-from fedaudit.federations.groups.label_agreement import federation_label_faults
-from fedaudit.federations.groups.sensitive import read_sensitive
+from fedaudit.federations.groups import read_sensitive, with_intersections
 from fedaudit.federations.levels import Levels
 from fedaudit.federations.reading.source_files import Files, SourceFile, open_source
 from fedaudit.federations.reading.table_files import TableFile

@@ -7,11 +7,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedaudit.audits.row_contents import RowContents
-from fedaudit.fairness.earlier_disclosures import clients_by_number
 from fedaudit.fairness.population import Population
-from fedaudit.fairness.scored_groups import Numbered, NumberedRows, ScoredGroups
+from fedaudit.fairness.scored_groups import Numbered, NumberedRows, ScoredGroups, clients_by_number
+from fedaudit.federations.favourable_outcomes import OutcomeRules
 from fedaudit.federations.federation import Federation
-from fedaudit.federations.groups.favourable_outcomes import OutcomeRules
 from fedaudit.spec.audits.audit_spec import AuditSpec
 from fedaudit.spec.audits.measuring_spec import measuring_spec
 from fedaudit.spec.experiment import ExperimentSpec

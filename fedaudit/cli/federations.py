@@ -90,8 +90,7 @@ def federations_scaffold(
     It reads the file alone and needs no service. Correct it, then give it to
     `fedaudit federations add FILE --registration`.
     """
-    from fedaudit.federations.proposals.proposal_yaml import proposal_yaml
-    from fedaudit.federations.proposals.propose_file import propose_file
+    from fedaudit.federations.proposals.proposal import proposal_yaml, propose_file
     from fedaudit.federations.reading.source_files import Files, open_path
 
     if not file.is_file():

@@ -12,7 +12,7 @@ import uuid_utils
 from fedaudit.attacks.feasibility import check_attacks
 from fedaudit.cli.failures import CommandError, usage_error
 from fedaudit.federations.load import load_federation
-from fedaudit.federations.reading.data_room import DataRoom
+from fedaudit.federations.reading.source_files import DataRoom
 from fedaudit.reports.charts.series import Series
 from fedaudit.reports.document.material import ModelFile, ReportMaterial
 from fedaudit.reports.document.sweep_document import SweepSection

@@ -14,8 +14,13 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from fedaudit.fairness.combination import IntersectionTable, combination_of
-from fedaudit.fairness.suppression import shown_cells, shown_groups, with_complementary_suppression
+from fedaudit.fairness.suppression import (
+    IntersectionTable,
+    combination_of,
+    shown_cells,
+    shown_groups,
+    with_complementary_suppression,
+)
 from fedaudit.spec.experiment import ExperimentSpec
 from fedaudit.spec.fairness import Groups
 

@@ -30,11 +30,10 @@ from typing import NamedTuple, assert_never
 import numpy as np
 from numpy.typing import NDArray
 
-from fedaudit.fairness.counts import scored_rows
 from fedaudit.fairness.disclosure import Disclosure
-from fedaudit.fairness.gaps import NO_OUTCOME
-from fedaudit.fairness.scores import GroupScores
-from fedaudit.spec.metrics import COUNTS, METRICS, RATES, Count, Kind
+from fedaudit.fairness.gaps import NO_OUTCOME, GroupScores
+from fedaudit.fairness.metrics import scored_rows
+from fedaudit.spec.metrics import COUNTS, METRICS, RATES, Count, Kind, Rate
 
 METHOD = "score-pairs"
 """Of a gap between groups."""
@@ -151,8 +150,7 @@ def rate_intervals(
         share = _share_of_each(pairs, level, len(rates))
         for rate in rates:
             if (rate, share) not in kept:
-                part, whole = _kinds(RATES[rate].numerator), _kinds(RATES[rate].denominator)
-                kept[rate, share] = share_limits(clustered, totals, part, whole, share=share)
+                kept[rate, share] = _rate_limits(RATES[rate], clustered, totals, share=share)
         found[name] = gap_interval([kept[rate, share] for rate in rates], pairs, metric.kind)
     return found
 
@@ -201,6 +199,24 @@ def accuracy_interval(
 
 
 # -- one figure of each group ---------------------------------------------------------------------
+
+
+def _rate_limits(
+    rate: Rate, clustered: Clustered, totals: NDArray[np.float64], *, share: float
+) -> Limits:
+    """See `share_limits`. A rate that is no share, N / M, is the odds of the share N / (N + M)."""
+    part, whole = _kinds(rate.numerator), _kinds(rate.denominator)
+    if rate.is_share:
+        return share_limits(clustered, totals, part, whole, share=share)
+    value, low, high, correlations = share_limits(
+        clustered, totals, part, part + whole, share=share
+    )
+    return Limits(odds(value), odds(low), odds(high), correlations)
+
+
+def odds(shares: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Shares over what is left of 1; NaN for a share of 1."""
+    return _over(shares, 1 - shares)
 
 
 def share_limits(

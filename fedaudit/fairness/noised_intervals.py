@@ -20,7 +20,7 @@ from typing import assert_never
 import numpy as np
 from numpy.typing import NDArray
 
-from fedaudit.fairness.intervals import Interval
+from fedaudit.fairness.intervals import Interval, odds
 from fedaudit.fairness.published_counts import NoisedCounts
 from fedaudit.spec.metrics import COUNTS, METRICS, RATES, Kind
 
@@ -63,7 +63,8 @@ def noised_intervals(
 def rate_bounds(
     counts: NDArray[np.int64], rate: str, noised: NoisedCounts, *, share: float
 ) -> Bounds:
-    """An interval of one of RATES for each group, which misses with a chance of `share` at most."""
+    """An interval of one of RATES for each group, which misses with a chance of `share` at most;
+    NaN where a rate that is no share has no upper end."""
     above = [COUNTS.index(count) for count in RATES[rate].numerator]
     below = [
         COUNTS.index(count)
@@ -77,7 +78,11 @@ def rate_bounds(
     variance = noised.max_rows * rows * _PLACES * (1 - _PLACES)
     variance += noise * (len(above) * (1 - _PLACES) ** 2 + len(below) * _PLACES**2)
     off = np.abs((1 - _PLACES) * over - _PLACES * rest) - 0.5 * noised.max_rows
-    return _ends(off <= wide * np.sqrt(variance), _PLACES)
+    bounds = _ends(off <= wide * np.sqrt(variance), _PLACES)
+    if RATES[rate].is_share:
+        return bounds
+    low, high = map(odds, bounds)
+    return low, high
 
 
 def share_difference_bounds(
@@ -130,6 +135,8 @@ def _pairs(places: NDArray[np.int64], reference: int | None) -> Sequence[tuple[i
 def _gap(bounds: Sequence[Bounds], pairs: Sequence[tuple[int, int]], kind: Kind) -> Interval:
     """The worst gap that the intervals of some rates allow, and the least."""
     one, other = np.array(pairs).T
+    if any(np.isnan(high).any() for _, high in bounds):
+        return Interval(None, None, "the noise leaves a rate without an upper bound")
     match kind:
         case "difference":
             lows = [float((low[one] - high[other]).max()) for low, high in bounds]

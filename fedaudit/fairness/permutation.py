@@ -25,11 +25,9 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from fedaudit.fairness.counts import scored_rows
 from fedaudit.fairness.disclosure import Disclosure
-from fedaudit.fairness.gaps import gap_values
-from fedaudit.fairness.metrics import comparable
-from fedaudit.fairness.scores import GroupScores, score_values
+from fedaudit.fairness.gaps import GroupScores, gap_values, score_values
+from fedaudit.fairness.metrics import comparable, scored_rows
 from fedaudit.native.resampled import regroup
 from fedaudit.randomness import CounterSource, Purpose
 from fedaudit.spec.metrics import METRICS, SCORE_METRICS, is_ratio

@@ -1,4 +1,4 @@
-"""The held-out rows of a run, by the groups that they belong to. Confidential."""
+"""The held-out rows of a run. Confidential."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -113,3 +113,19 @@ def _pairs(
     width = int(clients.max(initial=0)) + 1
     found = np.unique(numbers * width + clients)
     return found // width, found % width
+
+
+@dataclass(frozen=True, eq=False)
+class PredictedRows:
+    """Rows that have a group and were scored, in any order. Confidential."""
+
+    groups: NDArray[np.int64]
+    """[rows]: positions in the attribute's values."""
+    truth: NDArray[np.bool_] | None
+    """[rows]: whether the true outcome is favourable; None where none was declared."""
+    predicted: NDArray[np.bool_] | None
+    """[rows]: whether the predicted outcome is favourable; None with `truth`."""
+    true_classes: NDArray[np.int64] | None
+    """[rows]; None for regression."""
+    predicted_classes: NDArray[np.int64] | None
+    """[rows]; None for regression."""

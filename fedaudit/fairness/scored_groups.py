@@ -1,6 +1,16 @@
-"""The rows that figures by group are made from, and which of the groups are disclosed."""
+"""Which groups of the scored rows are disclosed, after what earlier reports have disclosed.
 
-from collections.abc import Collection, Mapping, Sequence
+Two reports whose groups differ in few rows give these rows away, as two groups of one report do: a
+cut moved from 83 to 84, or one client more that is held out. The same holds for two that judge one
+group by rules that differ for few of its rows. So every set of rows whose figures were disclosed is
+remembered, with those of them whose outcome was favourable, and one that is too near to another is
+not disclosed beside it. Sets are compared in pairs. Of groups between edges, all that lie beside
+each other are such a set too; other sums of several groups are not looked at.
+"""
+
+import hashlib
+import zlib
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -8,16 +18,225 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedaudit.fairness.disclosure import Disclosure, DisclosureRule, attribute_rule
-from fedaudit.fairness.earlier_disclosures import (
-    DisclosedRows,
-    Neighbourhood,
-    conflicting,
-    disclosed_sets,
-)
 from fedaudit.fairness.joint_disclosure import decide_together
 from fedaudit.fairness.population import Population
 from fedaudit.spec.experiment import ExperimentSpec
 from fedaudit.spec.fairness import Fairness
+
+
+@dataclass(frozen=True, eq=False)
+class RowSet:
+    """Some rows of the data, by their numbers. Confidential."""
+
+    packed: NDArray[np.uint8]
+    """A bit for every number, from 0 up; without zeros behind the last row."""
+    digest: str
+    """SHA-256 of the rows, in hexadecimal: equal sets have equal ones, and no others."""
+
+    @classmethod
+    def of(cls, row_ids: NDArray[np.int64], keys: NDArray[np.uint64] | None = None) -> "RowSet":
+        """The rows with these numbers, each at least 0; `keys` where rows may share a number."""
+        bits = np.zeros(int(row_ids.max(initial=-1)) + 1, dtype=np.bool_)
+        bits[row_ids] = True
+        packed = np.packbits(bits)
+        named = packed if keys is None else np.sort(keys).astype("<u8")
+        return cls(packed, hashlib.sha256(named.tobytes()).hexdigest())
+
+    @classmethod
+    def from_bytes(cls, stored: bytes, *, digest: str) -> "RowSet":
+        """What `as_bytes` made. Raises zlib.error for anything else."""
+        return cls(np.frombuffer(zlib.decompress(stored), dtype=np.uint8), digest)
+
+    def as_bytes(self) -> bytes:
+        """To be stored."""
+        return zlib.compress(self.packed.tobytes(), level=1)
+
+    @cached_property
+    def rows(self) -> int:
+        """How many rows it has."""
+        return int(np.bitwise_count(self.packed).sum())
+
+    def differing(self, other: "RowSet") -> NDArray[np.uint8]:
+        """The rows that only one of the two has, packed."""
+        short, long = sorted((self.packed, other.packed), key=len)
+        found = long.copy()
+        found[: len(short)] ^= short
+        return found
+
+
+@dataclass(frozen=True, eq=False)
+class DisclosedRows:
+    """Rows whose figures are disclosed together. Confidential."""
+
+    rows: RowSet
+    favourable: RowSet
+    """Those of them whose true outcome is favourable; none where no outcome was declared."""
+
+    @property
+    def key(self) -> tuple[str, str]:
+        """Equal for what discloses the same."""
+        return self.rows.digest, self.favourable.digest
+
+
+class SetsBeside:
+    """Sets in one array, with which a set is compared many times as fast as with one by one."""
+
+    def __init__(self, sets: Sequence[DisclosedRows]) -> None:
+        self.sets = sets
+        self.sizes = np.array([one.rows.rows for one in sets], dtype=np.int64)
+        """[sets]: rows of each."""
+        self.lengths = np.array([len(one.rows.packed) for one in sets], dtype=np.int64)
+        """[sets]: bytes of each."""
+        width = -(-int(self.lengths.max(initial=0)) // 8) * 8
+        packed = np.zeros((len(sets), width), dtype=np.uint8)
+        for place, one in enumerate(sets):
+            packed[place, : len(one.rows.packed)] = one.rows.packed
+        self._words = packed.view(np.uint64)
+
+    def differing(self, one: RowSet, places: NDArray[np.int64]) -> NDArray[np.int64]:
+        """How many rows only one of the two has, of the sets at some places: [places]."""
+        own = np.zeros(max(8 * self._words.shape[1], len(one.packed)), dtype=np.uint8)
+        own[: len(one.packed)] = one.packed
+        inside, outside = np.split(own, [8 * self._words.shape[1]])
+        apart = self._words[places] ^ inside.view(np.uint64)
+        beyond = int(np.bitwise_count(outside).sum())
+        found: NDArray[np.int64] = np.bitwise_count(apart).sum(axis=1, dtype=np.int64) + beyond
+        return found
+
+
+class Neighbourhood:
+    """When figures of two sets of rows are too near to each other to be disclosed both."""
+
+    def __init__(self, client_of: NDArray[np.int64], *, rows: int, clients: int) -> None:
+        """Few are fewer than `rows`, or of fewer than `clients` clients.
+
+        `client_of` [row numbers]: the client of each row of the data, held out or not; -1 for rows
+        that the spec leaves out.
+        """
+        self._rows, self._clients, self._client_of = rows, clients, client_of
+        known = client_of[client_of >= 0]
+        longest = int(np.bincount(known).max(initial=0))
+        self._most = len(client_of) - len(known) + (clients - 1) * longest
+        """Rows that fewer than so many clients can have, with all that nobody is known of."""
+
+    def is_near(self, one: DisclosedRows, other: DisclosedRows) -> bool:
+        """Whether they differ, and only in few rows; or are the same rows, judged alike but for
+        few.
+
+        The clients of rows that this spec leaves out are unknown, and taken to be none.
+        """
+        if one.rows.digest != other.rows.digest:
+            return self._differ_in_few(one.rows, other.rows)
+        if one.favourable.digest == other.favourable.digest:
+            return False
+        return self._differ_in_few(one.favourable, other.favourable)
+
+    def any_near(self, one: DisclosedRows, others: "SetsBeside") -> bool:
+        """Whether `is_near` is true of any of them."""
+        bounds = self._bound(np.maximum(others.lengths, len(one.rows.packed)))
+        close = np.flatnonzero(np.abs(others.sizes - one.rows.rows) < bounds)
+        close = close[others.differing(one.rows, close) < bounds[close]]
+        return any(self.is_near(one, others.sets[place]) for place in close.tolist())
+
+    def _bound(self, length: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Sets of so many bytes at most [...] that differ in so many rows are not near: [...]."""
+        beyond = np.maximum(0, 8 * length - len(self._client_of))
+        found: NDArray[np.int64] = np.maximum(self._rows, self._most + beyond + 1)
+        return found
+
+    def _differ_in_few(self, one: RowSet, other: RowSet) -> bool:
+        """Of two sets that are not equal, even if all rows that differ share their numbers with
+        rows of both."""
+        bound = int(self._bound(np.array(max(len(one.packed), len(other.packed)))))
+        if abs(one.rows - other.rows) >= bound:
+            return False
+        differing = one.differing(other)
+        count = int(np.bitwise_count(differing).sum())
+        if count == 0 or count < self._rows:
+            return True
+        if self._clients < 2 or count >= bound:
+            return False
+        places = np.flatnonzero(np.unpackbits(differing))
+        known = self._client_of[places[places < len(self._client_of)]]
+        known = known[known >= 0]
+        if self._clients == 2:
+            return not (known[1:] != known[:1]).any()
+        return len(np.unique(known)) < self._clients
+
+
+def disclosed_sets(
+    population: Population,
+    disclosures: Mapping[str, Disclosure],
+    favourable: NDArray[np.bool_],
+    *,
+    ordered: Collection[str] = (),
+) -> dict[str, list[DisclosedRows]]:
+    """By attribute, the rows of every group whose figures are disclosed, and all of its rows.
+
+    `favourable` [rows]: whether the true outcome is. `ordered`: attributes that were cut at edges,
+    of which every group and those beside it add up to another cut: their sums are disclosed too, as
+    far as all of their groups are. Attributes of which nothing is disclosed have
+    none. Raises ValueError as `Neighbourhood`.
+    """
+    ids = population.row_ids
+    if ids is None:
+        raise ValueError("rows without numbers cannot be remembered")
+    everybody, keys = np.ones(len(ids), dtype=np.bool_), population.row_keys
+
+    def row_set(rows: NDArray[np.bool_]) -> RowSet:
+        return RowSet.of(ids[rows], None if keys is None else keys[rows])
+
+    found = {}
+    for name in population.codes.keys() & disclosures.keys():
+        one = disclosures[name]
+        groups = np.flatnonzero(one.shown & (one.rows > 0))
+        if len(groups):
+            members = [population.codes[name] == group for group in groups]
+            if name in ordered:
+                members += _runs_of(population.codes[name], groups)
+            found[name] = [
+                DisclosedRows(row_set(rows), row_set(rows & favourable))
+                for rows in (*members, everybody)
+            ]
+    return found
+
+
+def clients_by_number(numbers: NDArray[np.int64], clients: NDArray[np.int64]) -> NDArray[np.int64]:
+    """The client of each row by its number; -1 for numbers of no row, or of several clients'."""
+    found = np.full(int(numbers.max(initial=-1)) + 1, -1, dtype=np.int64)
+    found[numbers] = clients
+    found[numbers[found[numbers] != clients]] = -1
+    return found
+
+
+def _runs_of(codes: NDArray[np.int64], groups: NDArray[np.int64]) -> list[NDArray[np.bool_]]:
+    """The rows of every two or more shown groups that lie beside each other."""
+    shown = set(groups.tolist())
+    found = []
+    for first in groups.tolist():
+        last = first + 1
+        while last in shown:
+            found.append((codes >= first) & (codes <= last))
+            last += 1
+    return found
+
+
+def conflicting(
+    sets: Mapping[str, Collection[DisclosedRows]],
+    earlier: Iterable[DisclosedRows],
+    neighbourhood: Neighbourhood,
+) -> set[str]:
+    """The attributes with a set that is too near to one that was disclosed before.
+
+    What is disclosed once more gives nothing away beside itself.
+    """
+    same = {one.key for own in sets.values() for one in own}
+    before = SetsBeside([one for one in earlier if one.key not in same])
+    return {
+        name
+        for name, own in sets.items()
+        if any(neighbourhood.any_near(one, before) for one in own)
+    }
 
 
 @dataclass(frozen=True, eq=False)

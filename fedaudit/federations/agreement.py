@@ -1,16 +1,76 @@
 """What a spec and its data must agree on."""
 
+from collections.abc import Mapping, Sequence
 from typing import assert_never
 
+from fedaudit.federations.classes import find_classes
 from fedaudit.federations.errors import listed, raise_errors
-from fedaudit.federations.federation import Federation
-from fedaudit.federations.groups.favourable_outcomes import outcome_rules
-from fedaudit.federations.groups.label_agreement import federation_label_faults
-from fedaudit.federations.network_input import image_faults
+from fedaudit.federations.favourable_outcomes import outcome_rules
+from fedaudit.federations.federation import ClientRows, Federation
 from fedaudit.federations.split import validation_clients
-from fedaudit.spec.errors import FieldError
+from fedaudit.spec.errors import FieldError, pointer
 from fedaudit.spec.experiment import ExperimentSpec
+from fedaudit.spec.naming.labels import label_of, repeated_labels
 from fedaudit.spec.training import FixedCohort, PoissonCohort
+
+Labels = Mapping[str, Mapping[str, str]]
+
+
+def federation_label_faults(labels: Labels, federation: Federation) -> list[FieldError]:
+    """Every label of a code that the data lack, and every label that two groups share."""
+    values = {one.name: one.values for one in federation.attributes}
+    return label_faults(labels, {federation.target_name: federation.classes, **values})
+
+
+def label_faults(labels: Labels, values: Mapping[str, Sequence[str]]) -> list[FieldError]:
+    """The faults, by the codes of each column. A numeric target has none, and its labels wait for
+    an experiment that takes it for classes."""
+    faults: list[FieldError] = []
+    for column, words in labels.items():
+        known = values.get(column, ())
+        if not known:
+            continue
+        places = find_classes(known, list(words))
+        faults += [
+            FieldError(
+                pointer("federation", "labels", column, code),
+                f"{column!r} has no value {code!r}; it has {listed(tuple(known))}",
+            )
+            for code, place in zip(words, places, strict=True)
+            if place < 0
+        ]
+        repeated = repeated_labels([label_of(words, value) or value for value in known])
+        faults += [
+            FieldError(
+                pointer("federation", "labels", column, code),
+                f"{label!r} is what another group of {column!r} is called; give it another label",
+            )
+            for (code, label), place in zip(words.items(), places, strict=True)
+            if place >= 0 and label in repeated
+        ]
+    return faults
+
+
+def image_faults(spec: ExperimentSpec, federation: Federation) -> list[FieldError]:
+    """An error at /model/kind where rows are not images of the size that the network takes."""
+    taken = spec.model.image
+    if taken is None:
+        return []
+    features = federation.features
+    image = features.image if isinstance(features, ClientRows) else None
+    if image == taken:
+        return []
+    height, width, channels = taken
+    found = "no images" if image is None else f"images of {_size(*image)}"
+    message = (
+        f"`{spec.model.kind}` takes images of {_size(height, width, channels)}, and these rows are "
+        f"{found}; bring them to that size, or use `mlp` or `logistic`"
+    )
+    return [FieldError("/model/kind", message, of_spec=True)]
+
+
+def _size(height: int, width: int, channels: int) -> str:
+    return f"{height} by {width} with {channels} channel{'s' if channels != 1 else ''}"
 
 
 def check_agreement(spec: ExperimentSpec, federation: Federation) -> None:

@@ -1,8 +1,6 @@
 """Errors for a spec and data that do not fit together."""
 
-from fedaudit.spec.errors import FieldError, InvalidInputError, pointer
-
-__all__ = ["error_at", "listed", "pointer", "raise_errors"]
+from fedaudit.spec.errors import FieldError, InvalidInputError
 
 
 def error_at(where: str, message: str, *, of_spec: bool = False) -> InvalidInputError:

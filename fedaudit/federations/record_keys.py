@@ -1,21 +1,31 @@
-"""A number for every record, from the record itself: what is drawn for a record goes by it.
+"""Numbers made from the content of records: their keys, and hashes by which near-copies are found.
 
-A key is a hash (BLAKE2b) of the client's name, of what training sees of the record, and of how many
-records of that client before it are the same. So one record more or less changes no other record's
-key, but for records that are the same as itself: of these, one key more or less is in use, and
-which of them has which makes no difference. Keys do not depend on the experiment's seed.
+What is drawn for a record goes by its key. A key is a hash (BLAKE2b) of the client's name, of what
+training sees of the record, and of how many records of that client before it are the same. So one
+record more or less changes no other record's key, but for records that are the same as itself: of
+these, one key more or less is in use, and which of them has which makes no difference. Keys do not
+depend on the experiment's seed.
 
 Two different records may share a key of 64 bits; they then share what is drawn, and neither
 depends on whether the other is there.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+import hashlib
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from hashlib import blake2b
+from itertools import pairwise
+from typing import Any
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from fedaudit.federations.federation import ClientRows, Federation
+from fedaudit.federations.levels import Levels
+from fedaudit.federations.reading.source_files import SourceFile
+from fedaudit.federations.reading.table_files import TableFile
+from fedaudit.federations.reading.table_rows import TableRows
 
 RecordKeys = NDArray[np.uint64]
 
@@ -88,3 +98,82 @@ def _as_bytes(
 ) -> NDArray[np.uint8]:
     """Numbers [rows, columns] as bytes [rows, ...]."""
     return np.ascontiguousarray(numbers).view(np.uint8)
+
+
+_ROWS_JOINED = 1 << 14
+"""Rows whose cells are joined at once."""
+# No cell has this character: a name or a number that holds it is refused.
+_BETWEEN_CELLS = "\x1f"
+
+
+def table_record_keys(rows: TableRows, columns: Mapping[str, str], clients: Levels) -> RecordKeys:
+    """The keys of these rows, by clients and the trimmed text of these columns: uint64 [rows].
+
+    `columns`: names, and the field of the spec that names each. Their order, and the scales and
+    categories that a spec declares, are not in a key; categories may depend on other rows.
+    """
+    return keys_of_contents(_joined_cells(rows, columns), clients.codes, clients.values)
+
+
+def _joined_cells(rows: TableRows, columns: Mapping[str, str]) -> Iterator[memoryview]:
+    """Each row's cells as one text in UTF-8; a chunk of rows is in memory."""
+    names = sorted(columns)
+    for start in range(0, len(rows), _ROWS_JOINED):
+        part = rows.part(start, _ROWS_JOINED)
+        texts = [_one_array(part.text(name, columns[name])) for name in names]
+        joined = pc.binary_join_element_wise(*texts, _BETWEEN_CELLS)
+        _, offsets, text = joined.buffers()
+        ends = np.frombuffer(offsets, dtype=np.int32, count=len(joined) + 1).tolist()
+        view = memoryview(text) if text is not None else memoryview(b"")
+        for first, last in pairwise(ends):
+            yield view[first:last]
+
+
+def _one_array(text: Any) -> Any:
+    return text.combine_chunks() if isinstance(text, pa.ChunkedArray) else text
+
+
+_HASH_BYTES = 8
+
+
+def smallest_row_hashes(
+    file: SourceFile, *, header: bool, keep: int, progress: Callable[[], None]
+) -> NDArray[np.int64]:
+    """The `keep` smallest distinct hashes of the rows, ascending, from 0 to 2^63 - 1.
+
+    A row is its cells as trimmed text, in the order of the columns' names, whatever their order in
+    the file; columns of other types than texts and numbers are left out. `progress` is called after
+    every batch of rows. Raises InvalidInputError where the file is no table.
+    """
+    table = TableFile(file, header=header)
+    names = sorted(table.names)
+    smallest = np.empty(0, np.int64)
+    for rows in table.batches(names):
+        found = np.fromiter(_hashes(rows, names), np.int64)
+        smallest = np.union1d(smallest, found)[:keep]
+        progress()
+    return smallest
+
+
+def _hashes(rows: TableRows, names: list[str]) -> Iterator[int]:
+    comparable = [name for name in names if _is_comparable(rows.columns[name].type)]
+    cells = [rows.text(name, "/federation/path") for name in comparable]
+    if not cells:
+        return
+    joined = pc.binary_join_element_wise(*cells, _BETWEEN_CELLS)
+    for row in pc.unique(joined).to_pylist():
+        digest = hashlib.blake2b(row.encode(), digest_size=_HASH_BYTES).digest()
+        yield int.from_bytes(digest, "big") >> 1
+
+
+def _is_comparable(kind: pa.DataType) -> bool:
+    is_ = pa.types
+    return bool(
+        is_.is_string(kind)
+        or is_.is_large_string(kind)
+        or is_.is_string_view(kind)
+        or is_.is_integer(kind)
+        or is_.is_floating(kind)
+        or is_.is_boolean(kind)
+        or is_.is_decimal(kind)
+    )

@@ -14,8 +14,7 @@ from typing import Literal, assert_never
 import torch
 from torch import Tensor
 
-from fedaudit.fixed_order_sums import fixed_order_sum
-from fedaudit.square_roots import square_root
+from fedaudit.reproducible import fixed_order_sum, square_root
 
 LossKind = Literal["rmse", "mse", "cross-entropy"]
 

@@ -9,11 +9,11 @@ of the additions depends neither on the padding nor on the other silos.
 import torch
 from torch import Tensor
 
-from fedaudit.fixed_order_sums import fixed_order_sum
 from fedaudit.networks.losses import Loss
 from fedaudit.networks.parameter_layers import Layer
 from fedaudit.networks.record_gradients import RecordBatch, all_finite, shares, squares
 from fedaudit.networks.shape import DenseShape
+from fedaudit.reproducible import fixed_order_sum
 
 _BLOCK = 64
 

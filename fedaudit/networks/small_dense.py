@@ -8,9 +8,9 @@ long elementwise operation. `networks.general` computes the same by autograd and
 import torch
 from torch import Tensor
 
-from fedaudit.fixed_order_sums import fixed_order_sum
 from fedaudit.networks.losses import Loss
 from fedaudit.networks.shape import DenseShape
+from fedaudit.reproducible import fixed_order_sum
 
 
 class SmallDenseNetwork:

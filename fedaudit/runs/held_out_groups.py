@@ -7,10 +7,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedaudit.fairness.disclosure import Disclosure
-from fedaudit.fairness.earlier_disclosures import clients_by_number
 from fedaudit.fairness.population import Population
-from fedaudit.fairness.scored_groups import Numbered, NumberedRows, ScoredGroups
-from fedaudit.federations.groups.favourable_outcomes import outcome_rules
+from fedaudit.fairness.scored_groups import Numbered, NumberedRows, ScoredGroups, clients_by_number
+from fedaudit.federations.favourable_outcomes import outcome_rules
 from fedaudit.runs.cell_keys import cell_keys
 from fedaudit.spec.sources import FileSource
 from fedaudit.training.base.cell import Cell

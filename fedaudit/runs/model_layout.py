@@ -9,8 +9,8 @@ from collections.abc import Iterator
 from typing import Any, assert_never
 
 from fedaudit.federations.federation import ClientRows, Federation
-from fedaudit.federations.hospital.hospital_charges import FEATURES
-from fedaudit.federations.scaling import EVERY_NUMBER, Scales
+from fedaudit.federations.hospital import FEATURES
+from fedaudit.federations.packing import EVERY_NUMBER, Scales
 from fedaudit.spec.federation import (
     FederationSpec,
     HospitalCharges,

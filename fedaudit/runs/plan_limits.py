@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import assert_never
 
-from fedaudit.federations.memory import bytes_in_memory
+from fedaudit.federations.federation import bytes_in_memory
 from fedaudit.privacy.mechanisms.registry import mechanism_of
 from fedaudit.spec.errors import FieldError, InvalidInputError
 from fedaudit.training.base.cell import Cell

@@ -5,7 +5,7 @@ from dataclasses import fields, replace
 
 from fedaudit.fairness.disclosure import Disclosure
 from fedaudit.fairness.joint_disclosure import decide_parts_together
-from fedaudit.federations.groups.group_rows import training_group_rows
+from fedaudit.federations.split import training_group_rows
 from fedaudit.ledger.chain import ledger_hash
 from fedaudit.reports.document.material import FederationFacts, FinalFigures, ReportMaterial
 from fedaudit.reports.sections.last_rounds import LAST_ROUNDS

@@ -5,10 +5,10 @@ from collections.abc import Mapping
 import numpy as np
 from numpy.typing import NDArray
 
-from fedaudit.fairness.counts import scored_rows
 from fedaudit.fairness.disclosure import Disclosure
 from fedaudit.fairness.gaps import Figure, gaps, gaps_between
-from fedaudit.fairness.rounding import Rounder
+from fedaudit.fairness.metrics import scored_rows
+from fedaudit.fairness.published_counts import Rounder
 from fedaudit.reports.sections.noised_fairness import WITHHELD
 from fedaudit.runs.figures import FairnessFigures
 from fedaudit.spec.experiment import ExperimentSpec

@@ -25,7 +25,11 @@ _TP, _FP, _TN, _FN = COUNTS
 
 @dataclass(frozen=True)
 class Rate:
-    """A share of a group's rows: the rows of some counts over those of others."""
+    """Of a group, the rows of some counts over those of others: a share of the rows of its
+    denominator, or a ratio of two kinds of rows that have none in common.
+
+    Raises ValueError for a numerator that is only partly in its denominator.
+    """
 
     name: str
     numerator: tuple[Count, ...]
@@ -34,6 +38,17 @@ class Rate:
     """Which rows the denominator counts, in words."""
     in_every_report: bool = False
     """Whether every report that was ever stored has it; of later rates a report may have none."""
+
+    def __post_init__(self) -> None:
+        if not self.is_share and set(self.numerator) & set(self.denominator):
+            raise ValueError(
+                f"{self.name}: the numerator is neither within the denominator nor apart"
+            )
+
+    @property
+    def is_share(self) -> bool:
+        """Whether it lies between 0 and 1: its denominator counts all that its numerator does."""
+        return set(self.numerator) <= set(self.denominator)
 
     @property
     def why_undefined(self) -> str:
@@ -87,6 +102,12 @@ class Metric:
         """As `equalized_odds_difference`."""
         return f"{self.family.name}_{self.kind}"
 
+    @property
+    def is_share(self) -> bool:
+        """Whether it lies between 0 and 1: a ratio of the lower rate to the higher, or a difference
+        of shares."""
+        return self.kind == "ratio" or all(RATES[name].is_share for name in self.family.rates)
+
 
 RATES: Mapping[str, Rate] = MappingProxyType(
     {
@@ -136,7 +157,10 @@ SCORE_METRICS = ("accuracy_difference", "loss_difference", "loss_ratio")
 FAIRNESS_FIGURES: tuple[str, ...] = (*METRICS, *SCORE_METRICS)
 """Every figure of a sensitive attribute that a report has, a gate may name, a list sorts by."""
 
-SHARES = frozenset({*METRICS, "accuracy", "prediction_share", "accuracy_difference", "loss_ratio"})
+SHARES = frozenset(
+    {name for name, metric in METRICS.items() if metric.is_share}
+    | {"accuracy", "prediction_share", "accuracy_difference", "loss_ratio"}
+)
 """Figures that lie between 0 and 1, whatever the model."""
 
 HEADLINE = "equalized_odds_difference"

@@ -11,7 +11,7 @@ import yaml
 from helm_python import Chart, HelmError, lint
 from sqlalchemy import text
 
-from fedaudit.federations.memory import run_bytes
+from fedaudit.federations.federation import run_bytes
 from infrastructure.settings import Settings
 from tests.api.service import running_api, settings_for
 

@@ -6,8 +6,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from fedaudit.federations.load import load_federation
-from fedaudit.federations.profile_file import profile_registration
+from fedaudit.federations.load import load_federation, profile_registration
 from fedaudit.federations.reading.source_files import Files
 from fedaudit.spec.parse import decode_text, parse_spec
 from fedaudit.spec.registration import parse_registration, parse_uploaded

@@ -4,9 +4,9 @@ from dataclasses import replace
 
 import numpy as np
 
-from fedaudit.fairness.combination import IntersectionTable
-from fedaudit.fairness.counts import scored_rows
 from fedaudit.fairness.disclosure import Disclosure, DisclosureRule, attribute_rule
+from fedaudit.fairness.metrics import scored_rows
+from fedaudit.fairness.suppression import IntersectionTable
 from fedaudit.reports.document.material import ReportMaterial
 
 

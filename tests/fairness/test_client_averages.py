@@ -5,8 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fedaudit.fairness.client_averages import client_averages
-from fedaudit.fairness.gaps import ZERO_OVER_ZERO, gaps
+from fedaudit.fairness.gaps import ZERO_OVER_ZERO, client_averages, gaps
 from fedaudit.spec.metrics import METRICS, RATES
 from tests.fairness.disclosures import disclosed_clients, disclosed_counts
 

@@ -7,8 +7,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fedaudit.fairness.combination import IntersectionTable, combination_of
-from fedaudit.fairness.suppression import shown_cells, shown_groups
+from fedaudit.fairness.suppression import (
+    IntersectionTable,
+    combination_of,
+    shown_cells,
+    shown_groups,
+)
 
 GROUPS = {
     "sex": ("F", "M"),

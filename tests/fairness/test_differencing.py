@@ -5,9 +5,8 @@ from itertools import combinations
 import numpy as np
 import pytest
 
-from fedaudit.fairness.differencing import Exposure, find_exposure
 from fedaudit.fairness.disclosure import DisclosureRule
-from fedaudit.fairness.joint_disclosure import decide_together
+from fedaudit.fairness.joint_disclosure import Exposure, decide_together, find_exposure
 from fedaudit.fairness.population import Atoms, Population
 
 

@@ -3,14 +3,16 @@
 import numpy as np
 import pytest
 
-from fedaudit.fairness.client_averages import client_averages
-from fedaudit.fairness.combination import IntersectionTable
 from fedaudit.fairness.disclosure import DisclosureRule, attribute_rule, size_rule
-from fedaudit.fairness.gaps import NO_OUTCOME, gaps
+from fedaudit.fairness.gaps import NO_OUTCOME, GroupScores, client_averages, gaps, score_gaps
 from fedaudit.fairness.intervals import rate_intervals, score_intervals
 from fedaudit.fairness.permutation import NO_GAP, permutation_nulls, score_nulls
-from fedaudit.fairness.scores import GroupScores, score_gaps
-from fedaudit.fairness.suppression import shown_cells, shown_groups, with_complementary_suppression
+from fedaudit.fairness.suppression import (
+    IntersectionTable,
+    shown_cells,
+    shown_groups,
+    with_complementary_suppression,
+)
 from fedaudit.spec.fairness import Groups
 from fedaudit.spec.metrics import METRICS
 from tests.fairness.disclosures import disclosed, disclosed_clients

@@ -7,7 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fedaudit.fairness.earlier_disclosures import (
+from fedaudit.fairness.joint_disclosure import decide_together
+from fedaudit.fairness.population import Population
+from fedaudit.fairness.scored_groups import (
     DisclosedRows,
     Neighbourhood,
     RowSet,
@@ -16,8 +18,6 @@ from fedaudit.fairness.earlier_disclosures import (
     conflicting,
     disclosed_sets,
 )
-from fedaudit.fairness.joint_disclosure import decide_together
-from fedaudit.fairness.population import Population
 from tests.fairness.disclosures import disclosed
 
 ROWS = st.sets(st.integers(0, 200))

@@ -2,7 +2,7 @@
 
 import pytest
 
-from fedaudit.fairness.gap_scale import gap_size, gap_words, is_below_four_fifths
+from fedaudit.fairness.metrics import gap_size, gap_words, is_below_four_fifths
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fedaudit.fairness import joint_disclosure
-from fedaudit.fairness.combination import IntersectionTable
 from fedaudit.fairness.disclosure import DisclosureRule
 from fedaudit.fairness.joint_disclosure import (
     UNDECIDED,
@@ -17,6 +16,7 @@ from fedaudit.fairness.joint_disclosure import (
     decide_together,
 )
 from fedaudit.fairness.population import Population
+from fedaudit.fairness.suppression import IntersectionTable
 
 
 def population(columns, *, clients=None, groups=None) -> Population:

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy.stats import binom, hypergeom
 
-from fedaudit.fairness.gaps import ZERO_OVER_ZERO, gap_values, gaps
+from fedaudit.fairness.gaps import ZERO_OVER_ZERO, GroupScores, gap_values, gaps
 from fedaudit.fairness.permutation import (
     NO_GAP,
     _generator,
@@ -12,7 +12,6 @@ from fedaudit.fairness.permutation import (
     permutation_nulls,
     score_nulls,
 )
-from fedaudit.fairness.scores import GroupScores
 from fedaudit.spec.metrics import METRICS, SCORE_METRICS
 from tests.fairness.disclosures import disclosed_clients, disclosed_counts, disclosed_scores
 

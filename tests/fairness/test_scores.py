@@ -7,13 +7,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.metrics import accuracy_score
 
+from fedaudit.fairness.gaps import GroupScores, group_scores, score_gaps
 from fedaudit.fairness.intervals import (
     NOT_ESTIMABLE,
     Interval,
     rate_intervals,
     score_intervals,
 )
-from fedaudit.fairness.scores import GroupScores, group_scores, score_gaps
 from fedaudit.spec.metrics import SCORE_METRICS
 from tests.fairness.disclosures import disclosed_clients, disclosed_scores
 

@@ -12,8 +12,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedaudit.federations.federation import ClientRows, Federation
-from fedaudit.federations.images.image_federation import load_femnist, load_images
+from fedaudit.federations.images.image_federation import FemnistKind, ImagesKind
 from fedaudit.federations.reading.source_files import Files
+from fedaudit.federations.source_kind import LoadRequest
 from fedaudit.spec.fairness import Fairness
 from fedaudit.spec.images import Femnist, Images
 
@@ -88,8 +89,15 @@ def load_npz(
 ) -> Federation:
     """The federation of an NPZ file's bytes."""
     (folder / "data.npz").write_bytes(content)
-    source = Images.model_validate({"source": "images", "path": "data.npz", **fields})
-    return load_images(source, fairness=fairness or Fairness(), seed=seed, files=Files(folder))
+    return load_images(folder, "data.npz", seed=seed, fairness=fairness, **fields)
+
+
+def load_images(
+    folder: Path, path: str, *, seed: int = 0, fairness: Fairness | None = None, **fields: Any
+) -> Federation:
+    """The federation of an NPZ file below a folder."""
+    source = Images.model_validate({"source": "images", "path": path, **fields})
+    return ImagesKind(source).load(_asked(folder, fairness, seed))
 
 
 def load_leaf(
@@ -104,7 +112,18 @@ def load_leaf(
     """The federation of a LEAF data set's bytes."""
     (folder / name).write_bytes(content)
     source = Femnist.model_validate({"source": "femnist", "path": name, **fields})
-    return load_femnist(source, fairness=fairness or Fairness(), seed=seed, files=Files(folder))
+    return FemnistKind(source).load(_asked(folder, fairness, seed))
+
+
+def _asked(folder: Path, fairness: Fairness | None, seed: int) -> LoadRequest:
+    return LoadRequest(
+        fairness=fairness or Fairness(),
+        classification=True,
+        seed=seed,
+        files=Files(folder),
+        budgets=None,
+        keyed=False,
+    )
 
 
 def rows_of(federation: Federation) -> ClientRows:

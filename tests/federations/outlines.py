@@ -9,11 +9,10 @@ from unittest.mock import patch
 import numpy as np
 
 from fedaudit.federations.federation import Federation
-from fedaudit.federations.load import load_federation, outline_federation
+from fedaudit.federations.load import file_kind, load_federation, outline_federation
 from fedaudit.federations.reading.source_files import Files
 from fedaudit.federations.source_kind import LoadRequest
-from fedaudit.federations.source_kinds import file_kind
-from fedaudit.federations.table import table_kind, table_outline
+from fedaudit.federations.table import table_outline
 from fedaudit.spec.errors import FieldError, InvalidInputError
 from fedaudit.spec.experiment import ExperimentSpec
 from fedaudit.spec.fairness import Groups
@@ -82,7 +81,7 @@ def written_index(registered: ExperimentSpec, sources: Path, folder: Path) -> Pa
         budgets=None,
         keyed=False,
     )
-    with patch.object(table_kind, "WORTH_A_MAP", 1), place.open("wb") as file:
+    with patch.object(table_outline, "WORTH_A_MAP", 1), place.open("wb") as file:
         try:
             file_kind(source).write_index(asked, file)  # type: ignore[arg-type]
         except InvalidInputError:

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from fedaudit.federations.profile_file import profile_registration
+from fedaudit.federations.load import profile_registration
 from fedaudit.federations.reading.source_files import Files
 from fedaudit.spec.errors import InvalidInputError
 from fedaudit.spec.registration import parse_registration

@@ -7,8 +7,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from fedaudit.federations.favourable_outcomes import outcome_rules
 from fedaudit.federations.federation import ClientRows, Federation
-from fedaudit.federations.groups.favourable_outcomes import outcome_rules
 from fedaudit.federations.load import load_federation
 from fedaudit.spec.experiment import ExperimentSpec
 from fedaudit.spec.parse import decode_text, parse_spec

@@ -9,15 +9,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fedaudit.federations import memory
-from fedaudit.federations.groups import sensitive
-from fedaudit.federations.load import load_federation
-from fedaudit.federations.profile_file import profile_registration
+from fedaudit.federations import federation as federation_module
+from fedaudit.federations import groups
+from fedaudit.federations.load import load_federation, profile_registration
 from fedaudit.federations.profiles import tallies
 from fedaudit.federations.profiles.profile import profile
 from fedaudit.federations.reading import table_files
 from fedaudit.federations.reading.source_files import Files
-from fedaudit.federations.table import table_pass, target_pass
+from fedaudit.federations.table import table_profile
 from fedaudit.spec.errors import InvalidInputError
 from fedaudit.spec.parse import parse_spec
 from fedaudit.spec.registration import parse_registration
@@ -118,7 +117,7 @@ def test_rules_by_group_and_the_positive_class(
         {"group": {"sex": "F"}, "op": "ge", "value": 0.2},
         {"group": {"sex": "M"}, "op": "le", "value": 0.7},
     ]
-    monkeypatch.setattr(target_pass, "MAX_CLASSES", 150)  # numbers only from within the file on
+    monkeypatch.setattr(tallies, "MAX_CLASSES", 150)  # numbers only from within the file on
     fairness = {**FAIRNESS, "favourable": by_group, "minimum_group_size": 1}
     profiled, loaded = both(sources, drop, fairness, numeric=True)
     assert profiled == loaded
@@ -217,7 +216,7 @@ def test_limits_on_what_is_counted(sources: Path, monkeypatch: pytest.MonkeyPatc
     written(sources, rows)
     names = registration({"features": ["x"]}, {"sensitive": ["sex"]})
     with monkeypatch.context() as patch:
-        patch.setattr(target_pass, "MAX_CLASSES", 5)
+        patch.setattr(tallies, "MAX_CLASSES", 5)
         faults = refused(sources, names)
         assert "row 2 of column 'cost' is not a number" in faults["/federation/target"]
     with monkeypatch.context() as patch:
@@ -225,12 +224,12 @@ def test_limits_on_what_is_counted(sources: Path, monkeypatch: pytest.MonkeyPatc
         faults = refused(sources, names)
         assert "more than 20 distinct values" in faults["/federation/client_key"]
     with monkeypatch.context() as patch:
-        for module in (table_pass, sensitive):
+        for module in (table_profile, groups):
             patch.setattr(module, "MAX_GROUPS", 2)
         faults = refused(sources, names)
         assert "more than 2 distinct values" in faults["/fairness/sensitive/0"]
     with monkeypatch.context() as patch:
-        patch.setattr(memory, "_OF_A_ROW", 2**27)
+        patch.setattr(federation_module, "_OF_A_ROW", 2**27)
         (warning,) = [
             one
             for one in profile_in(sources, names)["warnings"]

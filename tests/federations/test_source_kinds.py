@@ -5,8 +5,8 @@ from typing import get_args
 import pytest
 
 from api.pages.spec_form import fields
+from fedaudit.federations.load import file_kind, source_kind
 from fedaudit.federations.source_kind import FileKind
-from fedaudit.federations.source_kinds import file_kind, source_kind
 from fedaudit.spec.federation import FederationSpec, FileSpec, HospitalCharges
 from fedaudit.spec.images import Femnist, Images, Rotate
 from fedaudit.spec.registration import RegisteredSource

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from fedaudit.utility.constant_comparison import (
+from fedaudit.utility.constant import (
     ConstantByGroup,
     ConstantComparison,
     RowGains,

@@ -7,10 +7,8 @@ from hypothesis import strategies as st
 from sklearn.dummy import DummyClassifier
 from sklearn.metrics import accuracy_score, log_loss
 
-from fedaudit.utility.constant_comparison import compare_with_constant
-from fedaudit.utility.constant_prediction import best_constant
-from fedaudit.utility.measured_rows import LossShape, MeasuredRows
-from fedaudit.utility.over_constant import judge_comparison
+from fedaudit.utility.constant import LossShape, MeasuredRows, best_constant, compare_with_constant
+from fedaudit.utility.degenerate import judge_comparison
 
 
 def rows_of(client, target, predicted=None, values=None, **changes) -> MeasuredRows:

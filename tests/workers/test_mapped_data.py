@@ -10,7 +10,7 @@ from typing import Any, BinaryIO
 import pytest
 from sqlalchemy import update
 
-from fedaudit.federations.table import mapped_table, table_kind, table_outline
+from fedaudit.federations.table import table_federation, table_outline
 from infrastructure.queue import Queue
 from infrastructure.storage import Storage, StorageError, table_index_key
 from models.tables.federations import Federation
@@ -35,7 +35,7 @@ def api(
     header, _, rows = test_erasure.CONTENT.partition(b"\n")
     halves = header + b"\n" + rows.replace(b"\n", b".5\n")
     monkeypatch.setattr(test_erasure, "CONTENT", halves)
-    for module in (mapped_table, table_kind, table_outline):
+    for module in (table_federation, table_outline):
         monkeypatch.setattr(module, "WORTH_A_MAP", 1)
     settings = settings_for(database_url, tmp_path, signing_key_file=signing_key_file)
     with running_api(settings) as api:
@@ -57,7 +57,7 @@ def test_a_profiled_table_is_not_read_again_and_its_map_goes_with_it(
     def read(*_: Any, **__: Any) -> None:
         raise AssertionError("the table was read")
 
-    monkeypatch.setattr(mapped_table, "load_table", read)
+    monkeypatch.setattr(table_federation, "load_table", read)
     experiment = ran(api, context, spec_on(federation, local()))
     assert api.get(f"/v1/experiments/{experiment}/report.json").status_code == 200
     tidy_maps(api.settings, api.database)

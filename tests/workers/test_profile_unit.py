@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from celery.worker import state as celery_state
 
-from fedaudit.federations import profile_file
+from fedaudit.federations import load
 from infrastructure.storage import Storage
 from models.database import Database
 from models.repositories import FederationRepository, UnitRepository
@@ -174,7 +174,7 @@ def test_a_federation_deleted_meanwhile_stays_deleted(
         return {"rows": 1, "attributes": {}}
 
     registered = register(database, people(300), storage=context.storage)
-    monkeypatch.setattr(profile_file, "profile_registration", delete)
+    monkeypatch.setattr(load, "profile_registration", delete)
     run_unit(context, registered.unit_id)
     row = federation_of(database, registered)
     assert (row.status, row.profile) == ("deleted", {})
@@ -191,7 +191,7 @@ def test_a_worker_that_lost_its_unit_writes_nothing(
         return {"rows": 1}
 
     registered = register(database, people(300), storage=context.storage)
-    monkeypatch.setattr(profile_file, "profile_registration", overtaken)
+    monkeypatch.setattr(load, "profile_registration", overtaken)
     run_unit(context, registered.unit_id)
     row = federation_of(database, registered)
     assert (row.status, row.profile) == ("profiling", {})
@@ -246,7 +246,7 @@ def test_profiling_loads_no_torch(tmp_path: Path) -> None:
 import sys
 from pathlib import Path
 import workers.app, workers.run_unit
-from fedaudit.federations.profile_file import profile_registration
+from fedaudit.federations.load import profile_registration
 from fedaudit.federations.reading.source_files import Files
 from fedaudit.spec.registration import parse_registration
 from tests.workers.registering import REGISTRATION

@@ -16,7 +16,7 @@ def tidy_maps(settings: Settings, database: Database) -> None:
     """Remove maps of contents that were deleted or erased everywhere, and those long unused."""
     if settings.maps_dir is None or not settings.maps_dir.is_dir():
         return
-    from fedaudit.federations.mapped.map_folder import MapFolder
+    from fedaudit.federations.mapped import MapFolder
 
     def gone(fingerprints: Collection[str]) -> set[str]:
         with database.read() as session:

@@ -4,8 +4,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from api.pages.registration_form import names
-from fedaudit.federations.proposals.feature_guesses import MAX_CATEGORIES
-from fedaudit.federations.proposals.surveyed_columns import Column, Survey
+from fedaudit.federations.proposals.column_survey import Column, Survey
+from fedaudit.federations.proposals.proposal import MAX_CATEGORIES
 
 _ON = "on"
 

@@ -21,7 +21,7 @@ from api.shared.load_pool import stop_if_given_up
 from api.shared.resources import Resources
 from api.shared.security import Caller
 from fedaudit.attacks.feasibility import check_attacks
-from fedaudit.federations.profiles.earlier_cuts import beside_earlier, cuts_of
+from fedaudit.federations.profiles.profile import beside_earlier, cuts_of
 from fedaudit.runs.experiment_plan import ExperimentPlan, plan_experiment
 from fedaudit.runs.plan_limits import PlanLimits
 from fedaudit.spec.experiment import ExperimentSpec

@@ -26,8 +26,8 @@ from models.repositories import PendingUploadRepository
 from models.tables.uploads.pending_uploads import PendingUpload
 
 if TYPE_CHECKING:
+    from fedaudit.federations.proposals.column_survey import Survey
     from fedaudit.federations.proposals.proposal import Proposal
-    from fedaudit.federations.proposals.surveyed_columns import Survey
     from fedaudit.federations.reading.source_files import SourceFile, Upload
 
 KEPT_SECONDS = 24 * 3600.0
@@ -198,7 +198,7 @@ def _check_data(
     resources: Resources, caller: Caller, upload: PendingUpload, registration: Registration
 ) -> None:
     """Every fault of the data at once, while the form can still be corrected."""
-    from fedaudit.federations.profile_file import profile_registration
+    from fedaudit.federations.load import profile_registration
     from fedaudit.federations.reading.source_files import Files
 
     source = registration.federation.model_copy(update={"path": None, "id": upload.id})

@@ -27,8 +27,7 @@ def propose_registration(
     Raises InvalidInputError for what is no usable table, ProblemError where there is no such file.
     """
     # Imported here because this package loads pyarrow.
-    from fedaudit.federations.proposals.proposal_yaml import proposal_yaml
-    from fedaudit.federations.proposals.propose_file import propose_file
+    from fedaudit.federations.proposals.proposal import proposal_yaml, propose_file
 
     with _opened(resources, caller, asked) as (file, name):
         stop_if_given_up()

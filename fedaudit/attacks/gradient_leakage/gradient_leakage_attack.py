@@ -17,8 +17,8 @@ from fedaudit.attacks.gradient_leakage.leakage_files import leakage_files
 from fedaudit.attacks.gradient_leakage.leakage_results import Reconstructed, leakage_section
 from fedaudit.attacks.gradient_leakage.reconstruction import Reconstruction
 from fedaudit.attacks.gradient_leakage.recovered_images import in_order
-from fedaudit.one_thread import one_thread
 from fedaudit.randomness import CounterSource, EntropySource, Purpose, Source
+from fedaudit.reproducible import one_thread
 from fedaudit.spec.attacks.gradient_leakage_spec import GradientLeakageSpec
 from fedaudit.training.base.cell import Cell, draws_in_secret
 from fedaudit.training.base.first_hypotheses import first_hypotheses

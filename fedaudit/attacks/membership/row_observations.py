@@ -15,7 +15,7 @@ from torch import Tensor
 
 from fedaudit.attacks.membership.attacked_rows import AttackedRows
 from fedaudit.networks.client_network import ClientNetwork
-from fedaudit.one_thread import one_thread
+from fedaudit.reproducible import one_thread
 from fedaudit.training.base.cell import Cell
 from fedaudit.training.base.flat_rows import flat_features, flat_target
 from fedaudit.training.stacked.round_method import build_loss

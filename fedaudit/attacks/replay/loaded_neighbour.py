@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 from fedaudit.attacks.replay.replay_finding import Findings
 from fedaudit.federations.federation import ClientRows, Federation
-from fedaudit.federations.hospital.hospital_columns import CHARGES, known_columns
+from fedaudit.federations.hospital import CHARGES, known_columns
 from fedaudit.federations.load import load_federation
 from fedaudit.federations.reading.source_files import Files, open_source
 from fedaudit.federations.reading.table_files import TableFile

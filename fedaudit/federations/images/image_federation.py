@@ -1,141 +1,329 @@
 """Federations of images: NumPy archives, and handwriting in LEAF's format."""
 
 import math
-from collections.abc import Mapping
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fedaudit.federations.errors import error_at, pointer
+from fedaudit.federations.classes import MAX_CLASSES
+from fedaudit.federations.errors import error_at, listed
 from fedaudit.federations.federation import ClientRows, Federation
-from fedaudit.federations.images.array_levels import column, groups_of, levels_in
+from fedaudit.federations.groups import MAX_GROUPS, group_names
 from fedaudit.federations.images.client_rows import (
+    ATTRIBUTE,
     MAX_IMAGES_BYTES,
     MAX_ROW_VALUES,
     LabelledRows,
     check_clients,
     federation_of,
+    rotate,
+    rotated_clients,
+    rotation_levels,
     square_image,
 )
-from fedaudit.federations.images.label_classes import read_labels
 from fedaudit.federations.images.leaf import read_leaf
-from fedaudit.federations.images.rotation import ATTRIBUTE, rotate, rotated_clients, rotation_levels
-from fedaudit.federations.levels import Levels
+from fedaudit.federations.levels import Levels, levels_of, number_in
 from fedaudit.federations.packing import first_rows
-from fedaudit.federations.reading.npz import NumpyArchive, open_numpy
-from fedaudit.federations.reading.source_files import Files, open_source
+from fedaudit.federations.reading.archives import MAX_TEXT_LENGTH, NumpyArchive, open_numpy
+from fedaudit.federations.reading.source_files import open_source
 from fedaudit.federations.source_kind import FileKind, LoadRequest
+from fedaudit.spec.errors import pointer
 from fedaudit.spec.fairness import Groups
 from fedaudit.spec.images import Femnist, Images, Rotate
+
+_UNPRINTABLE = re.compile(r"[\x00-\x1f\x7f\ud800-\udfff]")
+_LAST_CHARACTER = 0x10FFFF
+
+
+def column(archive: NumpyArchive, name: str, *, rows: int, where: str) -> NDArray[Any]:
+    """An array [rows]. Raises InvalidInputError at `where` if there is no array of that shape."""
+    if name not in archive.names:
+        raise error_at(
+            where,
+            f"'{archive.file.label}' has no array {name!r}; it has {listed(archive.names)}",
+        )
+    shape = archive.header(name).shape
+    if shape != (rows,):
+        raise error_at(
+            where,
+            f"the array {name!r} of '{archive.file.label}' has the shape {list(shape)}; it needs "
+            f"one entry for each of the {rows} images",
+        )
+    return archive.read(name)
+
+
+def read_levels(
+    archive: NumpyArchive, name: str, *, rows: int, where: str, numeric: bool = True
+) -> Levels:
+    """An array as codes into its distinct values, in the order of `levels_of`.
+
+    Texts are trimmed; an empty text and NaN are missing. Raises InvalidInputError at `where` for an
+    entry that cannot be a name.
+    """
+    entries = column(archive, name, rows=rows, where=where)
+    return levels_in(archive, name, entries, where=where, numeric=numeric)
+
+
+def levels_in(
+    archive: NumpyArchive, name: str, entries: NDArray[Any], *, where: str, numeric: bool
+) -> Levels:
+    """Like `read_levels`, for entries that have been read."""
+    if entries.dtype.kind == "U":
+        _check_characters(archive, name, entries, where)
+    distinct, codes = np.unique(entries, return_inverse=True)
+    names = _names(distinct)
+    for position, text in enumerate(names):
+        if text is None or len(text) > MAX_TEXT_LENGTH or _UNPRINTABLE.search(text):
+            raise archive.fault(
+                name,
+                int(np.argmax(codes == position)),
+                where,
+                "could not serve as a name: it is infinite, not in UTF-8 or has control characters",
+                "correct it",
+            )
+    merged = {text: place for place, text in enumerate(dict.fromkeys(names)) if text is not None}
+    place_of = np.array([merged[text] for text in names if text is not None], dtype=np.int64)
+    return levels_of(list(merged), place_of[codes], numeric=numeric)
+
+
+def groups_of(
+    archive: NumpyArchive, name: str, fairness: Groups, *, rows: int, where: str
+) -> Levels:
+    """A sensitive attribute: the distinct values of an array, or its numbers cut at `edges`.
+
+    Raises InvalidInputError at `where`, or below /fairness/edges.
+    """
+    levels = read_levels(archive, name, rows=rows, where=where)
+    if levels.missing == rows:
+        raise error_at(where, f"{name!r} is empty for every image; name another array")
+    if name in fairness.edges:
+        return _cut(archive, name, levels, fairness.edges[name])
+    if len(levels.values) > MAX_GROUPS:
+        raise error_at(
+            where,
+            f"{name!r} has {len(levels.values)} distinct values, and {MAX_GROUPS} groups are "
+            "allowed; bring them into fewer groups, numbers by `edges`",
+        )
+    return levels
+
+
+def _cut(archive: NumpyArchive, name: str, levels: Levels, edges: Sequence[float]) -> Levels:
+    """The groups between ascending edges, including those without an image, since they are
+    declared."""
+    numbers = [number_in(value) for value in levels.values]
+    if None in numbers:
+        raise archive.fault(
+            name,
+            int(np.argmax(levels.codes == numbers.index(None))),
+            pointer("fairness", "edges", name),
+            "is not a number",
+            "correct it, or leave out the edges",
+        )
+    cut = np.append(np.array(numbers, dtype=np.float64), np.nan)[levels.codes]  # -1 is the last
+    group = np.searchsorted(np.array(edges), cut, side="right")
+    codes = np.where(levels.codes < 0, -1, group).astype(np.int64)
+    return Levels(group_names(edges), codes, cut)
+
+
+def _check_characters(
+    archive: NumpyArchive, name: str, entries: NDArray[np.str_], where: str
+) -> None:
+    """Refuse character codes that are not valid, which Python cannot convert to text."""
+    points = np.ascontiguousarray(entries).view(np.uint32).reshape(len(entries), -1)
+    wrong = (points > _LAST_CHARACTER).any(axis=1)
+    if wrong.any():
+        raise archive.fault(
+            name, int(np.argmax(wrong)), where, "is no text", "save the array again"
+        )
+
+
+def _names(distinct: NDArray[Any]) -> list[str | None]:
+    """The text of each entry: '' where it is missing, None where it cannot be a name."""
+    match distinct.dtype.kind:
+        case "b":
+            return ["true" if value else "false" for value in distinct]
+        case "f":
+            return [_number_name(value) for value in distinct]
+        case "S":
+            return [_decoded(value) for value in distinct.tolist()]
+    return [str(value).strip() for value in distinct.tolist()]
+
+
+def _decoded(value: bytes) -> str | None:
+    try:
+        return value.decode("utf-8").strip()
+    except UnicodeDecodeError:
+        return None
+
+
+def _number_name(value: np.floating[Any]) -> str | None:
+    """The shortest text of a number of that precision; a whole number without a fraction."""
+    if np.isnan(value):
+        return ""
+    if np.isinf(value):
+        return None
+    return str(value).removesuffix(".0")
+
+
+_CLASSES = "/federation/classes"
+
+
+def read_labels(
+    archive: NumpyArchive, classes: int | None, images: int
+) -> tuple[NDArray[np.int64], tuple[str, ...]]:
+    """Each image's class, and the classes; see `Images.classes` for the order of precedence.
+
+    Raises InvalidInputError naming the row, or at /federation/classes.
+    """
+    where = archive.file.pointer
+    labels = column(archive, "y", rows=images, where=where)
+    if labels.dtype.kind not in "iuUS":
+        raise archive.file.fault(
+            f"holds an array 'y' of type {labels.dtype}; labels are whole numbers or texts"
+        )
+    whole = labels.dtype.kind in "iu"
+    if classes is not None and not whole:
+        raise error_at(_CLASSES, "labels are texts; leave it out, so that the data's are counted")
+    if classes is None and not (whole and "classes" in archive.names):
+        return _distinct_labels(archive, labels)
+    names = (
+        tuple(str(label) for label in range(classes)) if classes else _class_names(archive, where)
+    )
+    outside = (labels < 0) | (labels >= len(names))
+    if outside.any():
+        raise archive.fault(
+            "y",
+            int(np.argmax(outside)),
+            where,
+            f"is no whole number from 0 to {len(names) - 1}",
+            "correct it, or set `classes` to the number of classes",
+        )
+    return labels.astype(np.int64), names
+
+
+def _distinct_labels(
+    archive: NumpyArchive, labels: NDArray[np.generic]
+) -> tuple[NDArray[np.int64], tuple[str, ...]]:
+    where = archive.file.pointer
+    levels = levels_in(archive, "y", labels, where=where, numeric=True)
+    if levels.missing:
+        row = int(np.argmax(levels.codes < 0))
+        raise archive.fault("y", row, where, "is empty", "name the class or leave the image out")
+    _check_class_count(archive, len(levels.values))
+    return levels.codes, levels.values
+
+
+def _class_names(archive: NumpyArchive, where: str) -> tuple[str, ...]:
+    """The archive's own names of the classes, in the order of the labels."""
+    count = (archive.header("classes").shape or (1,))[0]
+    levels = read_levels(archive, "classes", rows=count, where=where)
+    if levels.missing or len(levels.values) != count:
+        raise archive.file.fault(
+            "holds an array 'classes' in which a name is empty or comes twice; name every class "
+            "once, or set `classes` to their number"
+        )
+    _check_class_count(archive, count)
+    return tuple(levels.values[code] for code in levels.codes)
+
+
+def _check_class_count(archive: NumpyArchive, count: int) -> None:
+    if not 2 <= count <= MAX_CLASSES:
+        raise archive.file.fault(
+            f"has {count} classes; a classifier needs from 2 to {MAX_CLASSES} of them"
+        )
+
 
 _CLIENT_KEY = "/federation/client_key"
 _TURNED = "images are turned by each experiment; the groups of 'rotated' are those of seed 0"
 
 
-class ImagesKind(FileKind):
-    """Images of a NumPy archive."""
+class _ImageKind(FileKind):
+    """Images, of which those of some clients are rotated by the experiment's seed."""
+
+    def __init__(self, source: Images | Femnist) -> None:
+        self._rotation = source.rotate
+
+    def profile_notes(self) -> list[str]:
+        return [] if self._rotation is None else [_TURNED]
+
+
+class ImagesKind(_ImageKind):
+    """The images of a NumPy archive, one client per value of its array `client_key`."""
 
     def __init__(self, source: Images) -> None:
+        super().__init__(source)
         self._source = source
 
     def load(self, asked: LoadRequest) -> Federation:
-        """Rotates some clients' images, chosen by the experiment's seed. Raises
-        InvalidInputError."""
-        return load_images(
-            self._source, fairness=asked.fairness, seed=asked.seed, files=asked.files
-        )
+        """Raises InvalidInputError naming field, array and row."""
+        source = self._source
+        with open_source(source, files=asked.files) as file, open_numpy(file) as archive:
+            images = _image_count(archive)
+            clients = _clients(archive, source.client_key, images)
+            codes, classes = read_labels(archive, source.classes, images)
+            order = np.argsort(clients.codes, kind="stable")
+            attributes, notes = _attributes(archive, source, asked.fairness, images)
+            rows = _rows(archive, clients, order)
+            data = LabelledRows(
+                clients=clients.values,
+                rows=rows,
+                first=first_rows(np.bincount(clients.codes)),
+                labels=codes[order],
+                numbers=order + 1,
+                classes=classes,
+                fingerprint=file.fingerprint,
+                notes=(*notes, *_dark(rows)),
+            )
+        ordered = {
+            name: Levels(
+                levels.values,
+                levels.codes[order],
+                None if levels.numbers is None else levels.numbers[order],
+            )
+            for name, levels in attributes.items()
+        }
+        return _federation(data, ordered, source.rotate, asked)
 
-    def profile_notes(self) -> list[str]:
-        return _turned(self._source.rotate)
 
-
-class FemnistKind(FileKind):
-    """Handwriting in the format of LEAF."""
+class FemnistKind(_ImageKind):
+    """Handwriting in the format of LEAF, one client per user."""
 
     def __init__(self, source: Femnist) -> None:
+        super().__init__(source)
         self._source = source
 
     def load(self, asked: LoadRequest) -> Federation:
-        """Rotates some clients' images, chosen by the experiment's seed. Raises
-        InvalidInputError."""
-        return load_femnist(
-            self._source, fairness=asked.fairness, seed=asked.seed, files=asked.files
-        )
-
-    def profile_notes(self) -> list[str]:
-        return _turned(self._source.rotate)
-
-
-def _turned(rotation: Rotate | None) -> list[str]:
-    return [] if rotation is None else [_TURNED]
-
-
-def load_images(source: Images, *, fairness: Groups, seed: int, files: Files) -> Federation:
-    """The images of a NumPy archive, one client per value of its array `client_key`.
-
-    Raises InvalidInputError naming field, array and row.
-    """
-    with open_source(source, files=files) as file, open_numpy(file) as archive:
-        images = _image_count(archive)
-        clients = _clients(archive, source.client_key, images)
-        codes, classes = read_labels(archive, source.classes, images)
-        order = np.argsort(clients.codes, kind="stable")
-        attributes, notes = _attributes(archive, source, fairness, images)
-        rows = _rows(archive, clients, order)
-        data = LabelledRows(
-            clients=clients.values,
-            rows=rows,
-            first=first_rows(np.bincount(clients.codes)),
-            labels=codes[order],
-            numbers=order + 1,
-            classes=classes,
-            fingerprint=file.fingerprint,
-            notes=(*notes, *_dark(rows)),
-        )
-    ordered = {
-        name: Levels(
-            levels.values,
-            levels.codes[order],
-            None if levels.numbers is None else levels.numbers[order],
-        )
-        for name, levels in attributes.items()
-    }
-    return _federation(data, ordered, source.rotate, fairness, seed)
-
-
-def load_femnist(source: Femnist, *, fairness: Groups, seed: int, files: Files) -> Federation:
-    """The images of a LEAF data set, one client per user.
-
-    Raises InvalidInputError naming field, shard, user and row.
-    """
-    for place, name in enumerate(fairness.sensitive):
-        if name != ATTRIBUTE or source.rotate is None:
-            raise error_at(
-                pointer("fairness", "sensitive", place),
-                f"handwriting of LEAF has no attribute {name!r}; it has {ATTRIBUTE!r} where "
-                "`rotate` is given",
-            )
-    with open_source(source, files=files) as file:
-        data = read_leaf(file, classes=source.classes)
-    return _federation(data, {}, source.rotate, fairness, seed)
+        """Raises InvalidInputError naming field, shard, user and row."""
+        for place, name in enumerate(asked.fairness.sensitive):
+            if name != ATTRIBUTE or self._source.rotate is None:
+                raise error_at(
+                    pointer("fairness", "sensitive", place),
+                    f"handwriting of LEAF has no attribute {name!r}; it has {ATTRIBUTE!r} where "
+                    "`rotate` is given",
+                )
+        with open_source(self._source, files=asked.files) as file:
+            data = read_leaf(file, classes=self._source.classes)
+        return _federation(data, {}, self._source.rotate, asked)
 
 
 def _federation(
     data: LabelledRows,
     attributes: Mapping[str, Levels],
     rotation: Rotate | None,
-    fairness: Groups,
-    seed: int,
+    asked: LoadRequest,
 ) -> Federation:
     """The federation with some clients' images rotated; attributes in the order of the spec."""
     if rotation is None:
         return federation_of(data, attributes)
     positive_flipped = rotated_clients(
-        len(data.clients), probability=rotation.probability, seed=seed
+        len(data.clients), probability=rotation.probability, seed=asked.seed
     )
     rotate(data.rows, positive_flipped, first=data.first)
     known = {**attributes, ATTRIBUTE: rotation_levels(positive_flipped, first=data.first)}
-    return federation_of(data, {name: known[name] for name in fairness.sensitive})
+    return federation_of(data, {name: known[name] for name in asked.fairness.sensitive})
 
 
 def _image_count(archive: NumpyArchive) -> int:

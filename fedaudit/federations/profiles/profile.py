@@ -1,23 +1,133 @@
-"""Summarise a federation in a few figures."""
+"""Summarise a federation in a few figures, and what of them may be shown beside earlier ones.
 
+A profile counts the groups of an attribute and states how many of each have a favourable outcome.
+Two profiles that cut one column at 83 and at 84, or judge by rules that differ a little, give the
+few rows in between away, and reading the file again costs nothing. So the first cut of a column
+that was shown stays the only one: of another one nothing is shown.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fedaudit.fairness.disclosure import size_rule
-from fedaudit.federations.errors import pointer
+from fedaudit.fairness.disclosure import DisclosureRule, size_rule
+from fedaudit.federations.errors import listed
+from fedaudit.federations.favourable_outcomes import outcome_rules
 from fedaudit.federations.federation import Attribute, Federation
-from fedaudit.federations.groups.favourable_outcomes import outcome_rules
-from fedaudit.federations.profiles.profile_figures import (
-    AttributeCounts,
-    Warnings,
-    attribute_figures,
-    class_figures,
-    spread,
-)
-from fedaudit.spec.errors import InvalidInputError
-from fedaudit.spec.fairness import Groups
+from fedaudit.spec.errors import InvalidInputError, pointer
+from fedaudit.spec.fairness import Groups, without_label
+
+_HIDDEN = "small groups, and what would give them away, are not shown"
+
+Warnings = list[dict[str, str]]
+"""Objects {pointer, message}: the data are usable, but the caller should know."""
+
+
+@dataclass(frozen=True, eq=False)
+class AttributeCounts:
+    """Counts of a sensitive attribute."""
+
+    name: str
+    where: str
+    """The field of the spec that names it."""
+    constant: bool
+    """Whether it is a client attribute: all of a client's rows have the same value."""
+    values: Sequence[str]
+    rows: NDArray[np.int64]
+    """[groups]"""
+    missing: int
+    """Rows without a value."""
+    scored: NDArray[np.int64]
+    """[groups]: rows for which a rule decides whether their outcome is favourable."""
+    favourable: NDArray[np.int64]
+    """[groups]"""
+    no_rule: str | None = None
+    """Why no outcome is favourable; null where there is a rule."""
+
+
+def attribute_figures(
+    counts: AttributeCounts, rule: DisclosureRule
+) -> tuple[dict[str, Any], Warnings]:
+    """Sizes and base rates of an attribute's groups, and a warning of small ones."""
+    sizes = rule.decide(counts.rows, of="rows")
+    shown = sizes.shown
+    rated = shown & _rated(counts, rule)
+    rates = counts.favourable / np.maximum(counts.scored, 1)
+    reasons = {}
+    if not shown.all():
+        reasons["groups"] = _HIDDEN
+    if not rated.all():
+        reasons["base_rates"] = counts.no_rule or _HIDDEN
+    figures = {
+        "of": "client" if counts.constant else "record",
+        "groups": _with_gaps(counts.values, counts.rows, shown),
+        "missing": counts.missing,
+        "base_rates": _with_gaps(counts.values, rates, rated),
+        "reasons": reasons,
+    }
+    small = _small(counts.values, counts.rows, rule)
+    if not small:
+        return figures, []
+    message = (
+        f"{counts.name!r} has groups of {sizes.too_few}: {listed(small)}; "
+        "reports will not show their figures"
+    )
+    return figures, [{"pointer": counts.where, "message": message}]
+
+
+def class_figures(
+    target: str, classes: Sequence[str], rows: NDArray[np.int64], rule: DisclosureRule
+) -> tuple[dict[str, int | None], Warnings]:
+    """How many rows each class has, and a warning of small ones."""
+    sizes = rule.decide(rows, of="rows")
+    small = _small(classes, rows, rule)
+    balance = _with_gaps(classes, rows, sizes.shown)
+    if not small:
+        return balance, []
+    message = (
+        f"{target!r} has classes of {sizes.too_few}: {listed(small)}; little can be learnt of them"
+    )
+    return balance, [{"pointer": "/federation/target", "message": message}]
+
+
+def spread(rows: NDArray[np.int64]) -> dict[str, float | int | None]:
+    """Rows per client: [clients]."""
+    return {
+        "minimum": int(rows.min()),
+        "median": float(np.median(rows)),
+        "maximum": int(rows.max()),
+    }
+
+
+def _rated(counts: AttributeCounts, rule: DisclosureRule) -> NDArray[np.bool_]:
+    """The groups whose base rates may be shown, [groups].
+
+    Rows without a value are a group too: the class sizes minus what the rates add up to would
+    reveal its outcomes. And rates of a rare outcome would reveal how rare it is.
+    """
+    rows = np.append(counts.scored, counts.missing)
+    rated = rule.decide(rows).shown[:-1]
+    favourable = int(counts.favourable.sum())
+    rarest = min(favourable, int(counts.scored.sum()) - favourable)
+    if counts.no_rule is not None or rule.is_small(rarest):
+        return np.zeros_like(rated)
+    return rated
+
+
+def _small(names: Sequence[str], rows: NDArray[np.int64], rule: DisclosureRule) -> list[str]:
+    return [name for name, size in zip(names, rows.tolist(), strict=True) if rule.is_small(size)]
+
+
+def _with_gaps(
+    names: Sequence[str], figures: NDArray[np.generic], shown: NDArray[np.bool_]
+) -> dict[str, Any]:
+    """The figures by name, null where they are suppressed."""
+    values = zip(names, figures.tolist(), shown.tolist(), strict=True)
+    return {name: figure if is_shown else None for name, figure, is_shown in values}
+
 
 NUMERIC_TARGET = "the target is a number"
 
@@ -118,3 +228,46 @@ def _counts(
         favourable=count(scored & favourable),
         no_rule=no_rule,
     )
+
+
+Cuts = dict[str, Any]
+"""By attribute: {rows, edges, favourable}, by which its groups were made, as JSON."""
+
+_OTHER_CUT = (
+    "suppressed: an earlier profile of these data showed this attribute by other edges, by another "
+    "rule or of other rows, and the two together would show the few rows between; keep to the "
+    "first, or ask the federation's owner for it"
+)
+
+
+def cuts_of(profile: Mapping[str, Any], fairness: Groups) -> Cuts:
+    """By what the attributes of a profile were cut and judged."""
+    judged = fairness.model_copy(update={"favourable": without_label(fairness.favourable)})
+    rules = judged.model_dump(mode="json", include={"favourable"})
+    return {
+        name: {"rows": profile["rows"], "edges": fairness.edges.get(name), **rules}
+        for name in profile["attributes"]
+    }
+
+
+def beside_earlier(
+    profile: Mapping[str, Any], cuts: Cuts, earlier: Cuts
+) -> tuple[dict[str, Any], Cuts]:
+    """The profile without attributes that were cut otherwise before, and all cuts shown by now."""
+    other = {name for name, cut in cuts.items() if earlier.get(name, cut) != cut}
+    attributes = {
+        name: _withheld(found) if name in other else found
+        for name, found in profile["attributes"].items()
+    }
+    return {**profile, "attributes": attributes}, {**cuts, **earlier}
+
+
+def _withheld(attribute: Mapping[str, Any]) -> dict[str, Any]:
+    """The attribute's names alone."""
+    return {
+        **attribute,
+        "groups": dict.fromkeys(attribute["groups"]),
+        "missing": None,
+        "base_rates": dict.fromkeys(attribute["base_rates"]),
+        "reasons": dict.fromkeys(("groups", "missing", "base_rates"), _OTHER_CUT),
+    }

@@ -1,22 +1,168 @@
-"""A registration proposed for a table, with the reason of every guess."""
+"""A registration proposed for a table, with the reason of every guess.
 
-from collections.abc import Mapping
+As YAML it parses as a registration, with a comment beside each guess.
+"""
+
+import json
+import math
+import re
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+import yaml
+
 from fedaudit.federations.errors import error_at
-from fedaudit.federations.proposals.column_roles import (
+from fedaudit.federations.levels import number_in
+from fedaudit.federations.proposals.column_survey import (
     MAX_CLASS_VALUES,
+    MAX_GROUP_VALUES,
+    Column,
+    Survey,
     client_candidates,
     good_class,
     sensitive_word,
+    survey_table,
     target_candidates,
+    words_of,
 )
-from fedaudit.federations.proposals.feature_guesses import guess_feature, power_above, usable_name
-from fedaudit.federations.proposals.group_guesses import guess_attribute, joinable_columns
-from fedaudit.federations.proposals.surveyed_columns import Column, Survey
+from fedaudit.federations.reading.source_files import SourceFile
 from fedaudit.spec.errors import pointer
 from fedaudit.spec.registration import parse_uploaded
+
+MAX_CATEGORIES = 50
+_FEW_GAPS, _MANY_GAPS = 0.05, 0.5
+_FEW_CODES = 10
+_USABLE = re.compile(r"[^\x00-\x1f\x7f]{1,200}")
+
+
+@dataclass(frozen=True)
+class FeatureGuess:
+    """A feature as a registration names it, or None with the reason why the column is none."""
+
+    feature: str | dict[str, Any] | None
+    reason: str = ""
+    scale: float | None = None
+
+
+def usable_name(text: str) -> bool:
+    """Whether a registration can name a column, or a category, so."""
+    return bool(_USABLE.fullmatch(text))
+
+
+def guess_feature(column: Column) -> FeatureGuess:
+    """What a column that is neither sensitive, client key nor target may be."""
+    why_none = _why_no_feature(column)
+    if why_none is not None:
+        return FeatureGuess(None, why_none)
+    if column.numeric:
+        return _number(column)
+    feature = {"name": column.name, "kind": "categorical", "categories": column.distinct}
+    numbers = sum(number_in(value) is not None for value in column.distinct)
+    reason = "some of its texts are numbers, others are not" if numbers else ""
+    return _with_gaps(column, feature, reason)
+
+
+def _why_no_feature(column: Column) -> str | None:
+    if len(column.distinct) < 2:
+        return "it has one value at most"
+    if column.missing > _MANY_GAPS * column.rows:
+        return f"it is empty in {column.missing} of {column.rows} rows"
+    if _identifies(column):
+        return "it tells single rows apart, as an identifier does"
+    if not column.numeric and (column.many or len(column.distinct) > MAX_CATEGORIES):
+        return f"it holds more than {MAX_CATEGORIES} different texts"
+    if not (column.numeric or all(map(usable_name, column.distinct))):
+        return "its texts are too long for categories"
+    return None
+
+
+def power_above(size: float) -> float:
+    """The power of ten that is not below a size; 1 for 0."""
+    return float(10.0 ** math.ceil(math.log10(size))) if size > 0 else 1.0
+
+
+def _number(column: Column) -> FeatureGuess:
+    few = len(column.distinct) <= _FEW_CODES and not column.fractions and not column.many
+    reason = ""
+    if few and len(column.distinct) > 2:
+        reason = "few whole numbers: if they are codes, give `kind: categorical` and `categories`"
+    guess = _with_gaps(column, {"name": column.name}, reason)
+    power = power_above(column.largest)
+    return FeatureGuess(guess.feature, guess.reason, power if power > 1 else None)
+
+
+def _with_gaps(column: Column, feature: dict[str, Any], reason: str) -> FeatureGuess:
+    if not column.missing:
+        return FeatureGuess(feature["name"] if len(feature) == 1 else feature, reason)
+    share = f"{column.missing} of {column.rows} rows are empty"
+    if column.missing <= _FEW_GAPS * column.rows:
+        return FeatureGuess({**feature, "missing": "drop-row"}, _joined(share, reason))
+    fill: Any = max(column.distinct, key=lambda value: column.values[value])
+    if column.numeric:
+        fill = number_in(fill) or 0.0
+    gap = f"{share}, and too many to leave out: `fill` is the commonest value, better take another"
+    filled = {**feature, "missing": "constant", "fill": fill}
+    return FeatureGuess(filled, _joined(gap, reason))
+
+
+def _joined(*reasons: str) -> str:
+    return "; ".join(reason for reason in reasons if reason)
+
+
+def _identifies(column: Column) -> bool:
+    """Whether nearly every row has a value of its own that is no measurement."""
+    named_so = {"id", "uuid", "name", "key"} & set(words_of(column.name))
+    present = column.rows - column.missing
+    many = column.many or len(column.distinct) > max(MAX_CATEGORIES, present / 2)
+    return bool(many and (named_so or not column.numeric))
+
+
+_AGES = (30.0, 50.0)
+_CODES = 20
+_BITS = frozenset({"0", "1", "0.0", "1.0"})
+
+
+@dataclass(frozen=True)
+class AttributeGuess:
+    """The groups of an attribute; None where a column has too many values to be one."""
+
+    groups: tuple[str, ...] | None
+    reason: str
+    edges: tuple[float, ...] | None = None
+
+
+def joinable_columns(columns: Sequence[Column]) -> dict[str, dict[str, str]]:
+    """Attributes that columns of 0 and 1 seem to hold together: by their common beginning, each
+    column and the rest of its name."""
+    found: dict[str, dict[str, str]] = {}
+    for column in columns:
+        start, mark, rest = column.name.rpartition("_")
+        if mark and rest and start and set(column.distinct) <= _BITS and words_sound(start):
+            found.setdefault(start, {})[column.name] = rest
+    return {start: groups for start, groups in found.items() if len(groups) > 1}
+
+
+def words_sound(name: str) -> bool:
+    """Whether a name holds a word that sounds sensitive."""
+    return sensitive_word(Column(name)) is not None
+
+
+def guess_attribute(column: Column, word: str) -> AttributeGuess:
+    """What a column whose name holds a sensitive word may be compared by."""
+    named = f"a guess by its name (`{word}`)"
+    if len(column.distinct) < 2:
+        return AttributeGuess(None, f"{named}, but it has one value at most")
+    if word in ("age", "agep") and column.numeric and len(column.distinct) > _CODES:
+        return AttributeGuess((), f"{named}; a number, cut into groups by `edges`", _AGES)
+    if column.many or len(column.distinct) > MAX_GROUP_VALUES:
+        return AttributeGuess(
+            None,
+            f"{named}, but it has more than {MAX_GROUP_VALUES} values; bring them into groups to "
+            "compare by it",
+        )
+    return AttributeGuess(tuple(column.distinct), f"{named}; {len(column.distinct)} groups")
+
 
 _MADE_UP_CLIENTS = 100
 
@@ -246,3 +392,131 @@ def _put_missing_values(draft: _Draft) -> None:
     if texts:
         draft.federation["missing_values"] = texts
         draft.guesses["/federation/missing_values"] = "these texts seem to mean an empty cell"
+
+
+MAX_NAME_LENGTH = 200
+
+
+def propose_file(
+    file: SourceFile,
+    *,
+    name: str,
+    most_rows: int,
+    header: bool = True,
+    client_key: str | None = None,
+    target: str | None = None,
+) -> Proposal:
+    """From the first `most_rows` rows. Raises InvalidInputError for what is no usable table."""
+    survey = survey_table(file, header=header, most_rows=most_rows)
+    return propose(
+        survey,
+        name=name[:MAX_NAME_LENGTH],
+        header=header,
+        client_key=client_key,
+        target=target,
+    )
+
+
+_PLAIN = re.compile(r"[A-Za-z][A-Za-z0-9_.-]*")
+_HEAD = (
+    "# Proposed from the file. Comments are the reasons of guesses: read them, correct what is",
+    "# wrong, then `fedaudit federations add FILE --registration THIS`.",
+)
+
+
+def proposal_yaml(proposal: Proposal) -> str:
+    """The text; a field whose value is a guess carries the reason."""
+    return "\n".join(_lines(proposal)) + "\n"
+
+
+def _lines(proposal: Proposal) -> Iterator[str]:
+    yield from _HEAD
+    if not proposal.complete:
+        yield (
+            f"# Only the first {proposal.rows} rows were read: later ones may hold other values, "
+            "and gaps."
+        )
+    registration = proposal.registration
+    yield f"name: {_flow(registration['name'])}"
+    yield "federation:"
+    for name, value in registration["federation"].items():
+        where = f"/federation/{name}"
+        if name == "features":
+            yield "  features:"
+            for place, feature in enumerate(value):
+                yield from _field("    -", feature, proposal, f"{where}/{place}", colon="")
+        else:
+            yield from _field(f"  {name}", value, proposal, where)
+    yield from _label_stubs(proposal)
+    yield from _join_stubs(proposal)
+    yield from _left_out_lines(proposal)
+    yield from _fairness(proposal)
+
+
+def _fairness(proposal: Proposal) -> Iterator[str]:
+    fairness = proposal.registration["fairness"]
+    missing_rule = proposal.guesses.get("/fairness/favourable")
+    if not fairness:
+        yield "# fairness: name the columns between whose groups fairness is measured, under"
+        yield "#   `sensitive`; no column's name sounds sensitive."
+        return
+    yield "fairness:"
+    yield f"  sensitive: {_flow(fairness['sensitive'])}"
+    for place, name in enumerate(fairness["sensitive"]):
+        reason = proposal.guesses[pointer("fairness", "sensitive", place)]
+        yield f"    # {name}: {_comment(reason)}"
+    if "edges" in fairness:
+        yield f"  edges: {_flow(fairness['edges'])}"
+        yield "    # a guess: choose edges that mean something for these people"
+    if missing_rule:
+        yield f"  # {_comment(missing_rule)}"
+
+
+def _label_stubs(proposal: Proposal) -> Iterator[str]:
+    """Labels are left for a person to write: nothing in a file says what a code means."""
+    if not proposal.codes:
+        return
+    yield "  # labels:                # what these codes mean; reports say it in their place"
+    for column, codes in proposal.codes.items():
+        stub = ", ".join(f"{_flow(code)}: ..." for code in codes)
+        yield f"  #   {_flow(column)}: {{{stub}}}"
+
+
+def _join_stubs(proposal: Proposal) -> Iterator[str]:
+    if not proposal.joinable:
+        return
+    yield "  # join:    # these look like one attribute in several columns; if so, name it"
+    for name, groups in proposal.joinable.items():
+        stub = _flow({"columns": groups, "none": "other"})
+        yield f"  #   {_flow(name)}: {stub}   # under `sensitive` in their place"
+
+
+def _left_out_lines(proposal: Proposal) -> Iterator[str]:
+    for column, reason in proposal.left_out.items():
+        yield f"  # no feature: {_comment(column)} ({_comment(reason)})"
+
+
+def _field(
+    start: str, value: Any, proposal: Proposal, where: str, *, colon: str = ":"
+) -> Iterator[str]:
+    reason = proposal.guesses.get(where)
+    line = f"{start}{colon} {_flow(value)}"
+    yield line if reason is None else f"{line}   # {_comment(reason)}"
+
+
+def _flow(value: Any) -> str:
+    """A value on one line; a text is quoted unless it is a plain word for every reader of YAML."""
+    if isinstance(value, dict):
+        return "{" + ", ".join(f"{_flow(name)}: {_flow(one)}" for name, one in value.items()) + "}"
+    if isinstance(value, list):
+        return "[" + ", ".join(map(_flow, value)) + "]"
+    if isinstance(value, float) and value.is_integer():
+        return str(int(value))
+    if isinstance(value, str) and _PLAIN.fullmatch(value) and yaml.safe_load(value) == value:
+        return value
+    return json.dumps(value, ensure_ascii=False)
+
+
+def _comment(text: str) -> str:
+    """A column's name may hold what would end a comment's line."""
+    return " ".join(text.split())

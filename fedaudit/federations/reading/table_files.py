@@ -1,17 +1,266 @@
 """CSV and Parquet files as columns of text or numbers, read as streams."""
 
+import io
+import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, NamedTuple, Protocol
+from typing import Any, BinaryIO, NamedTuple, Protocol, cast
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.csv
+import pyarrow.parquet
 
 from fedaudit.federations.errors import error_at, listed
-from fedaudit.federations.reading.csv_file import CsvFile
-from fedaudit.federations.reading.parquet_file import ParquetFile
 from fedaudit.federations.reading.source_files import MAX_FILE_BYTES, SourceFile
 from fedaudit.federations.reading.table_rows import TableRows
+from fedaudit.spec.errors import InvalidInputError
+
+_BLOCK = 2**20  # maximum length of a row; the reader holds about forty of them
+_RAGGED = re.compile(r"Row #(\d+): Expected (\d+) columns, got (\d+)")
+_ROW = re.compile(r"Row #(\d+):")
+_PARSE = pyarrow.csv.ParseOptions(newlines_in_values=True)
+_QUOTE = ord('"')
+_CSV_FAULTS = (pa.ArrowException, UnicodeDecodeError, OSError)
+
+
+class CsvFile:
+    """A CSV file in UTF-8 whose first block has been read: `names`, then `batches`.
+
+    A cell stays text until a number is requested, so that a ZIP code keeps its zeros and an error
+    can name the row. Raises InvalidInputError at the file's pointer.
+    """
+
+    def __init__(self, source: SourceFile, *, header: bool) -> None:
+        """`header`: whether the first line names the columns; else they are column_1 and so on."""
+        self._source = source
+        self._header = header
+        self.rows = None
+        """Known only after the file has been read."""
+        # The reader itself splits the header, so that both readings agree on quotes.
+        with source.open() as stream, self._reader(_Text(stream, source)) as reader:
+            try:
+                self._fields: list[str] = reader.schema.names
+            except UnicodeDecodeError as error:
+                raise self._unreadable(error) from None
+        self.names = (
+            self._fields
+            if header
+            else [f"column_{place + 1}" for place in range(len(self._fields))]
+        )
+
+    def batches(self, columns: Sequence[int]) -> Iterator[Any]:
+        """Record batches of some columns (by position), each as text; memory for a few blocks
+        only."""
+        with self._source.open() as stream:
+            text = _Text(stream, self._source)
+            with self._reader(text, columns) as reader:
+                yield from self._read(reader)
+        if text.quotes % 2:
+            self._check_last_quote()
+
+    def _reader(self, text: "_Text", columns: Sequence[int] = ()) -> Any:
+        names = [self._fields[column] for column in columns]
+        convert = pyarrow.csv.ConvertOptions(
+            include_columns=names,
+            column_types={name: pa.string() for name in names},
+            strings_can_be_null=False,
+        )
+        # One thread, because only then do the reader's errors number the rows.
+        read = pyarrow.csv.ReadOptions(
+            use_threads=False, block_size=_BLOCK, autogenerate_column_names=not self._header
+        )
+        try:
+            return pyarrow.csv.open_csv(cast(Any, text), read, _PARSE, convert)
+        except _CSV_FAULTS as error:
+            raise self._unreadable(error) from None
+
+    def _read(self, reader: Any) -> Iterator[Any]:
+        while True:
+            try:
+                batch = reader.read_next_batch()
+            except StopIteration:
+                return
+            except _CSV_FAULTS as error:
+                raise self._unreadable(error) from None
+            yield batch
+
+    def _check_last_quote(self) -> None:
+        """An unclosed quote at the end, which swallowed the rest of the file into the last cell.
+
+        The reader does not report this. An odd number of quotes alone is no proof: a quote may
+        stand within an unquoted cell.
+        """
+        last = ""
+        with self._source.open() as stream:
+            reader = self._reader(_Text(stream, self._source), [len(self._fields) - 1])
+            with reader:
+                for batch in self._read(reader):
+                    if batch.num_rows:
+                        last = batch.column(0)[-1].as_py()
+        if "\n" in last or "\r" in last:
+            raise self._source.fault("has a quote that never ends, in its last row; close it")
+
+    def _unreadable(self, error: Exception) -> InvalidInputError:
+        """The reader's message, without the cells that it quotes."""
+        text, fault = str(error), self._source.fault
+        if ragged := _RAGGED.search(text):
+            row, expected, found = map(int, ragged.groups())
+            whole = "its header" if self._header else "its first row"
+            return fault(
+                f"has {found} cells in data row {self._data_row(row)} and {expected} in {whole}; "
+                "correct the row, or quote cells that contain commas"
+            )
+        if isinstance(error, UnicodeDecodeError) or "UTF8" in text:
+            at = _ROW.search(text)
+            where = f" in data row {self._data_row(int(at[1]))}" if at else ""
+            return fault(f"is not in UTF-8{where}; save it in that encoding")
+        if "Empty CSV" in text:
+            return fault("has no rows; name a file with a header and data")
+        if "straddling" in text:
+            return fault(
+                f"has a row of more than {_BLOCK // 2**20} MiB, or a quote that never ends; "
+                "close it"
+            )
+        return fault("is neither a CSV nor a Parquet file that can be read; save it anew")
+
+    def _data_row(self, row: int) -> int:
+        return row - 1 if self._header else row
+
+
+class _Text(io.RawIOBase):
+    """A stream for the reader that refuses NUL and counts quotes."""
+
+    def __init__(self, stream: BinaryIO, source: SourceFile) -> None:
+        self._stream = stream
+        self._source = source
+        self.quotes = 0
+
+    def readable(self) -> bool:
+        return True
+
+    def read(self, size: int = -1) -> bytes:
+        block = self._stream.read(size)
+        if b"\0" in block:
+            raise self._source.fault(
+                "is a binary file or not in UTF-8; name a CSV file in UTF-8, or a Parquet file"
+            )
+        self.quotes += int(np.count_nonzero(np.frombuffer(block, dtype=np.uint8) == _QUOTE))
+        return block
+
+
+_BATCH_ROWS = 2**16
+_BATCH_CELLS = 2**20
+_MAX_CELL_LENGTH = 4096
+_SHOWN_TYPE = 60  # characters of a nested type's name
+_PARQUET_FAULTS = (pa.ArrowException, UnicodeDecodeError, OSError, KeyError)
+
+
+class ParquetFile:
+    """A Parquet file whose footer has been read: `names`, `rows`, then `batches`.
+
+    Raises InvalidInputError at the file's pointer.
+    """
+
+    def __init__(self, source: SourceFile) -> None:
+        self._source = source
+        with source.open() as stream:
+            try:
+                file = self._open(stream)
+                self._schema: Any = file.schema_arrow
+                self.rows: int = file.metadata.num_rows
+            except _PARQUET_FAULTS:
+                raise self._unreadable() from None
+        self.names: list[str] = self._schema.names
+
+    def batches(self, columns: Sequence[int]) -> Iterator[Any]:
+        """Record batches of some columns (by position), without dictionary encoding.
+
+        Raises InvalidInputError for a nested column and for very long cells, too.
+        """
+        self._check_flat(columns)
+        names = [self.names[column] for column in columns]
+        texts = [name for name in names if _is_text(self._schema.field(name).type)]
+        with self._source.open() as stream:
+            try:
+                # If read with dictionaries, a long value that repeats takes no memory per row.
+                rows = max(1, min(_BATCH_ROWS, _BATCH_CELLS // max(1, len(names))))
+                read = self._open(stream, texts).iter_batches(
+                    rows, columns=names, use_threads=False
+                )
+            except _PARQUET_FAULTS:
+                raise self._unreadable() from None
+            first = 1
+            while (batch := self._next(read)) is not None:
+                self._check_cells(batch, first)
+                first += batch.num_rows
+                yield self._plain(batch.select(names))
+
+    def _open(self, stream: Any, texts: Sequence[str] = ()) -> Any:
+        return pyarrow.parquet.ParquetFile(cast(Any, stream), read_dictionary=list(texts))
+
+    def _next(self, read: Iterator[Any]) -> Any:
+        try:
+            batch = next(read, None)
+            if batch is not None:
+                batch.validate(full=True)  # Parquet does not promise that its text is UTF-8
+            return batch
+        except _PARQUET_FAULTS:
+            raise self._unreadable() from None
+
+    def _plain(self, batch: Any) -> Any:
+        """Without dictionary encoding, so that only text and numbers remain."""
+        try:
+            plain = [
+                column.dictionary_decode() if pa.types.is_dictionary(column.type) else column
+                for column in batch.columns
+            ]
+        except _PARQUET_FAULTS:
+            raise self._unreadable() from None
+        return pa.RecordBatch.from_arrays(plain, names=batch.schema.names)
+
+    def _check_flat(self, columns: Sequence[int]) -> None:
+        for column in columns:
+            kind = self._schema.field(column).type
+            if pa.types.is_nested(kind):
+                shown = str(kind)
+                shown = shown if len(shown) <= _SHOWN_TYPE else shown[:_SHOWN_TYPE] + "..."
+                raise self._source.fault(
+                    f"has a nested column {self.names[column].strip()!r} of type {shown}; store "
+                    "it as columns of text or numbers, or leave it out"
+                )
+
+    def _check_cells(self, batch: Any, first: int) -> None:
+        for name, column in zip(batch.schema.names, batch.columns, strict=True):
+            if not (pa.types.is_dictionary(column.type) and _is_text(column.type.value_type)):
+                continue
+            lengths = pc.binary_length(column.dictionary)
+            if (pc.max(lengths).as_py() or 0) <= _MAX_CELL_LENGTH:
+                continue
+            long = pc.greater(pc.take(lengths, column.indices), _MAX_CELL_LENGTH)
+            if (place := pc.index(long, pa.scalar(True)).as_py()) >= 0:
+                raise self._source.fault(
+                    f"has more than {_MAX_CELL_LENGTH} bytes in row {first + place} of column "
+                    f"{name.strip()!r}; shorten it or leave the column out"
+                )
+
+    def _unreadable(self) -> InvalidInputError:
+        return self._source.fault(
+            "is neither a CSV nor a Parquet file that can be read; save it anew"
+        )
+
+
+def _is_text(kind: Any) -> bool:
+    types = pa.types
+    return bool(
+        types.is_string(kind)
+        or types.is_large_string(kind)
+        or types.is_string_view(kind)
+        or types.is_binary(kind)
+        or types.is_large_binary(kind)
+    )
+
 
 MAX_TABLE_CELLS = 20_000_000
 """Cells, rows times columns, that one experiment may read."""

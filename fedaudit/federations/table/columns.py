@@ -1,11 +1,11 @@
 """Which columns of a table a spec uses, and in which role."""
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from typing import Any, assert_never
+from dataclasses import dataclass, field
+from typing import assert_never
 
-from fedaudit.federations.errors import error_at, listed, pointer, raise_errors
-from fedaudit.spec.errors import FieldError
+from fedaudit.federations.errors import error_at, listed, raise_errors
+from fedaudit.spec.errors import FieldError, pointer
 from fedaudit.spec.table import ByColumn, Dirichlet, Feature, Iid, OneHot, Shards, Table
 
 _FEATURES = "/federation/features"
@@ -47,13 +47,6 @@ class FeatureColumn:
         if self.one_hot:
             return tuple(f"{self.name}={category}" for category in self.categories)
         return (self.name,)
-
-    @property
-    def as_codes(self) -> "FeatureColumn":
-        """The feature as one number: what is wrong with a cell is the same, and one column for each
-        category would take memory."""
-        ordinal: Mapping[str, Any] = {"encoding": "ordinal"}
-        return replace(self, feature=self.feature.model_copy(update=ordinal))
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,10 @@
 """The features of a table's rows: numbers unchanged, categories encoded, gaps by their rule."""
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
+from typing import assert_never
 
 import numpy as np
 import pyarrow as pa
@@ -9,10 +12,110 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from fedaudit.federations.classes import find_classes
+from fedaudit.federations.federation import is_large, no_cells
+from fedaudit.federations.levels import Levels
+from fedaudit.federations.mapped import FEATURES, new_array
+from fedaudit.federations.packing import (
+    EVERY_NUMBER,
+    Scales,
+    as_float32,
+    check_scales,
+    client_order,
+    scaled,
+)
 from fedaudit.federations.reading.table_rows import TableRows
-from fedaudit.federations.scaling import EVERY_NUMBER, Scales, as_float32, scaled
-from fedaudit.federations.table.columns import FeatureColumn
-from fedaudit.federations.table.standardise import Standardiser
+from fedaudit.federations.split import held_out_rows, split_clients
+from fedaudit.federations.table.columns import Columns, FeatureColumn
+from fedaudit.spec.sources import Source
+from fedaudit.spec.table import Standardise, Table
+
+
+@dataclass(frozen=True, eq=False)
+class Standardiser:
+    """Which rows give a column's mean and deviation, and to which rows these are applied."""
+
+    groups: NDArray[np.int64]
+    """[rows]: rows of one group share mean and deviation."""
+    counted: NDArray[np.bool_]
+    """[rows]: whether a row contributes to the statistics of its group."""
+    note: str
+
+    def __call__(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
+        """A column [rows] standardised; 0 where its group does not vary.
+
+        The deviation is that of the rows themselves (divided by their number). Sums run row by
+        row, so that they are the same on every machine.
+        """
+        groups, own = self.groups[self.counted], values[self.counted]
+        total = int(self.groups.max(initial=-1)) + 1
+        # A group may have no row that counts: it does not vary.
+        rows = np.maximum(np.bincount(groups, minlength=total), 1)
+        mean = np.bincount(groups, own, minlength=total) / rows
+        centred = values - mean[self.groups]
+        squares = np.square(centred[self.counted])
+        variance = np.bincount(groups, squares, minlength=total) / rows
+        # A mean of equal numbers may differ from them in its last bit.
+        low, high = np.full(len(rows), np.inf), np.full(len(rows), -np.inf)
+        np.minimum.at(low, groups, own)
+        np.maximum.at(high, groups, own)
+        varies = (low < high) & (variance > 0)
+        deviation = np.sqrt(np.where(varies, variance, 1.0))
+        return np.where(varies[self.groups], centred / deviation[self.groups], 0.0)
+
+
+def standardiser(
+    how: Standardise,
+    clients: Levels,
+    *,
+    source: Source,
+    seed: int,
+    keys: NDArray[np.uint64] | None = None,
+) -> Standardiser:
+    """Standardisation over the rows of all training clients, or within each client.
+
+    Held-out clients or rows depend on the experiment's seed. If rows are held out, only training
+    rows are counted, which follow from the rows' `keys` [rows]. There must be at least two clients.
+    Raises ValueError where keys are needed and missing.
+    """
+    codes = clients.codes
+    match how:
+        case "client":
+            counted, whose = np.ones(len(codes), dtype=np.bool_), "its own rows"
+        case "global":
+            split = split_clients(
+                len(clients.values), validation_fraction=source.validation_fraction, seed=seed
+            )
+            counted, whose = np.isin(codes, split.training), "all training clients' rows"
+        case _:
+            assert_never(how)
+    if source.holds_out_rows:
+        if keys is None:
+            raise ValueError("which rows are held out follows from their keys")
+        held_out = held_out_rows(keys, fraction=source.validation_fraction, seed=seed)
+        counted, whose = ~held_out, "the rows that train"
+    return _standardiser(how, codes, counted, whose)
+
+
+def _standardiser(
+    how: Standardise, codes: NDArray[np.int64], counted: NDArray[np.bool_], whose: str
+) -> Standardiser:
+    match how:
+        case "client":
+            return Standardiser(
+                codes,
+                counted,
+                f"features standardised within each client, by the mean and deviation of {whose}, "
+                "taken without noise",
+            )
+        case "global":
+            return Standardiser(
+                np.zeros(len(codes), dtype=np.int64),
+                counted,
+                f"features standardised by the mean and deviation of {whose}, taken without noise",
+            )
+        case _:
+            assert_never(how)
+
 
 _CELLS_AT_ONCE = 1 << 20
 """Cells of features that are laid out on disk at a time: 4 MiB."""
@@ -21,6 +124,17 @@ _RULE = (
     "fill the gap, or say under the feature's `missing` what becomes of it: `drop-row`, or "
     "`constant` with a `fill`"
 )
+
+
+def check_table_scales(source: Table, columns: Columns, *, classes: bool) -> None:
+    """See `check_scales`; `classes`: whether the target is one."""
+    check_scales(
+        source.scale,
+        features=[column.name for column in columns.features if not column.one_hot],
+        one_hot=[column.name for column in columns.features if column.one_hot],
+        target=columns.target,
+        classes=classes,
+    )
 
 
 @dataclass(frozen=True, eq=False)
@@ -113,16 +227,17 @@ def check_features(
     columns: Sequence[FeatureColumn],
     *,
     scales: Scales,
-    counts: Sequence["CellCounts"],
+    counts: Sequence["CellCounts"] | None = None,
     whole: bool = True,
     progress: Callable[[], None] = lambda: None,
 ) -> None:
     """What `read_features` refuses is refused with the same error, and no value is kept.
 
-    `counts`: of each column, added to. `whole`: whether each column is looked at from its first row
-    to its last before the next one, as it is where features are not laid out.
+    `counts`: of each column, added to where they are given. `whole`: whether each column is looked
+    at from its first row to its last before the next one, as it is where features are not laid out.
     """
     names = [name for column in columns for name in column.names]
+    counts = counts or [CellCounts() for _ in columns]
     for _, part in _parts(rows, features=len(names), whole=whole):
         for column, count in zip(columns, counts, strict=True):
             count.filled += _filled(part, column)
@@ -219,3 +334,104 @@ def _categories(rows: TableRows, column: FeatureColumn) -> NDArray[np.int64]:
             remedy = "add its value to `categories`, or to `missing_values` if it means a gap"
         raise rows.fault(column.name, position, column.where, problem, remedy)
     return codes
+
+
+@dataclass(frozen=True, eq=False)
+class GatheredRows:
+    """All rows that are kept of a table, once their clients are known."""
+
+    rows: TableRows
+    clients: Levels
+    standardise: Standardiser | None
+    folder: Path
+    """For what memory should not hold."""
+    progress: Callable[[], None]
+
+
+class FeatureReading(ABC):
+    """The features of one table, from its parts to all of its rows."""
+
+    is_outline: bool = True
+    """Whether the values are left out."""
+    in_memory: int | None = None
+    """Bytes of gathered columns that may be in memory; None for the default."""
+
+    def __init__(self, source: Table, columns: Columns) -> None:
+        self._source = source
+        self._columns = columns
+
+    @property
+    def read(self) -> Columns:
+        """The columns that are read of the file."""
+        return self._columns
+
+    def part(self, rows: TableRows) -> TableRows:
+        """What is gathered of some rows that are kept. Raises InvalidInputError."""
+        return rows
+
+    @abstractmethod
+    def features(self, gathered: GatheredRows) -> tuple[Features, NDArray[np.int64] | None]:
+        """The features, and `client_order` where they lie in it already.
+
+        Raises InvalidInputError naming column and row.
+        """
+
+    def _is_large(self, rows: int) -> bool:
+        return is_large(rows=rows, features=self._columns.width)
+
+    def _outline(
+        self, gathered: GatheredRows, notes: tuple[str, ...]
+    ) -> tuple[Features, NDArray[np.int64]]:
+        rows = len(gathered.rows)
+        names = tuple(name for column in self._columns.features for name in column.names)
+        values = no_cells(rows=rows, features=len(names))
+        return Features(values, names, notes), client_order(gathered.clients)
+
+
+class KeptFeatures(FeatureReading):
+    """As a run needs them: in memory, or laid out in a file where they are large."""
+
+    is_outline = False
+
+    def features(self, gathered: GatheredRows) -> tuple[Features, NDArray[np.int64] | None]:
+        """See `read_features`."""
+        laid = self._laid(gathered)
+        found = read_features(
+            gathered.rows,
+            self._columns.features,
+            scales=self._source.scale,
+            standardise=gathered.standardise,
+            laid=laid,
+            progress=gathered.progress,
+        )
+        return found, None if laid is None else client_order(gathered.clients)
+
+    def _laid(self, gathered: GatheredRows) -> Laid | None:
+        """A file for features that are too large for memory; None for others."""
+        rows = len(gathered.rows)
+        if not self._is_large(rows):
+            return None
+        place = np.empty(rows, dtype=np.int64)
+        place[client_order(gathered.clients)] = np.arange(rows)
+        return Laid(new_array(gathered.folder, FEATURES, (rows, self._columns.width)), place)
+
+
+class CheckedFeatures(FeatureReading):
+    """Column by column, or in the parts in which they would be laid out: what is wrong is told in
+    the words, and in the order, of `KeptFeatures`."""
+
+    in_memory = 16 * 2**20
+
+    def features(self, gathered: GatheredRows) -> tuple[Features, NDArray[np.int64] | None]:
+        """See `check_features`."""
+        columns, standardise = self._columns.features, gathered.standardise
+        counts = [CellCounts() for _ in columns]
+        check_features(
+            gathered.rows,
+            columns,
+            scales=self._source.scale,
+            counts=counts,
+            whole=standardise is not None or not self._is_large(len(gathered.rows)),
+            progress=gathered.progress,
+        )
+        return self._outline(gathered, feature_notes(columns, counts, standardise))

@@ -1,23 +1,212 @@
-"""The rows of a table that an experiment uses, and why others are left out."""
+"""The rows of a table that an experiment uses, why others are left out, and every fault of them.
 
-from collections.abc import Callable, Iterator, Sequence
-from typing import Protocol
+Loading and profiling stop at the first fault that they meet. Then the rows are read once more, each
+column by itself, and what else does not fit is raised with it, so that no fault is met only after
+another is repaired.
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from functools import partial
+from typing import ParamSpec, Protocol
 
 import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
 
 from fedaudit.federations.errors import error_at, listed
+from fedaudit.federations.reading.source_files import SourceFile
+from fedaudit.federations.reading.table_files import TableFile
 from fedaudit.federations.reading.table_rows import TableRows
-from fedaudit.federations.table.columns import Columns
-from fedaudit.federations.table.joined_columns import prepared_rows
-from fedaudit.federations.table.required_cells import RequiredCells
-from fedaudit.spec.table import Table
+from fedaudit.federations.table.columns import BUDGETS, Columns, FeatureColumn, find_columns
+from fedaudit.federations.table.features import (
+    check_features,
+    check_table_scales,
+    refuse_gaps,
+    with_gaps,
+)
+from fedaudit.spec.errors import FieldError, InvalidInputError, pointer
+from fedaudit.spec.fairness import Groups
+from fedaudit.spec.table import OneHot, Table
+
+_TARGET = "/federation/target"
 
 
-class Batches(Protocol):
-    """A table that is read some rows at a time."""
+class RequiredCells:
+    """Leaves out rows without a client or a target where the spec says so, and counts them."""
+
+    def __init__(self, source: Table, columns: Columns) -> None:
+        self._source = source
+        self._columns = columns
+        self._left_out: dict[str, int] = {}
+
+    def kept(self, rows: TableRows) -> TableRows:
+        """The rows that have both. Raises InvalidInputError for the first one that lacks a cell
+        whose lack is not declared."""
+        kept = np.ones(len(rows), dtype=np.bool_)
+        for name, where, what, drops in self._required():
+            if not drops:
+                refuse_gaps(rows, name, where, remedy=_remedy(what))
+                continue
+            empty = rows.empty(name, where) & kept
+            self._left_out[what] = self._left_out.get(what, 0) + int(np.count_nonzero(empty))
+            kept &= ~empty
+        return rows if kept.all() else rows.where(kept)
+
+    def checks(self, rows: TableRows) -> Iterator[tuple[str, Callable[[], None]]]:
+        """Each column whose gaps are errors, and the check of these rows for them."""
+        for name, where, what, drops in self._required():
+            if not drops:
+                yield name, partial(refuse_gaps, rows, name, where, remedy=_remedy(what))
+
+    def present(self, rows: TableRows) -> NDArray[np.bool_]:
+        """Which rows have both a client and a target, [rows]."""
+        present = np.ones(len(rows), dtype=np.bool_)
+        for name, where, _, _ in self._required():
+            present &= ~rows.empty(name, where)
+        return present
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """How many rows were left out, and for want of what; a row counts once."""
+        return tuple(
+            f"rows without a {what}, left out: {rows}"
+            for what, rows in self._left_out.items()
+            if rows
+        )
+
+    @property
+    def left_out(self) -> int:
+        """How many rows were left out."""
+        return sum(self._left_out.values())
+
+    def check_rows_left(self, rows: int) -> None:
+        """Raises InvalidInputError where every row was left out."""
+        if not rows and self.left_out:
+            raise error_at(
+                _TARGET,
+                "every row lacks its client or its target; name other columns, or correct "
+                "`missing_values`",
+            )
+
+    def _required(self) -> Iterator[tuple[str, str, str, bool]]:
+        """Column, field of the spec, what the cell says, and whether rows without it are left
+        out."""
+        yield self._columns.target, _TARGET, "target", self._source.drops_without_target
+        key = self._columns.client_key
+        if key is not None:
+            yield key.name, key.where, "client", self._source.drops_without_client
+
+
+def _remedy(what: str) -> str:
+    field = {"client": "missing_client", "target": "missing_target"}[what]
+    return f"fill the gap, or leave such rows out by `{field}: drop-row`"
+
+
+_SET = frozenset({"1", "1.0", "true", "yes"})
+_UNSET = frozenset({"0", "0.0", "false", "no"})
+
+
+def prepared_rows(rows: TableRows, columns: Columns, source: Table) -> TableRows:
+    """The rows with gaps made empty, and with the joined attributes that are looked at.
+
+    Raises InvalidInputError where a row belongs to two groups, or a cell is neither 0 nor 1.
+    """
+    return with_joined(with_gaps(rows, columns.fields, source.missing_values), columns)
+
+
+def with_joined(rows: TableRows, columns: Columns) -> TableRows:
+    """The rows with a column of group names for each joined attribute. Raises InvalidInputError."""
+    for name, joined in columns.joined.items():
+        rows = rows.with_column(name, pa.array(_groups(rows, name, joined), pa.string()))
+    return rows
+
+
+def join_pointer(name: str, column: str) -> str:
+    """The field of the spec that joins a column."""
+    return pointer("federation", "join", name, "columns", column)
+
+
+def _groups(rows: TableRows, name: str, joined: OneHot) -> list[str]:
+    """The group of each row; empty where its cells are."""
+    groups = [*joined.columns.values(), joined.none or ""]
+    place = np.full(len(rows), len(groups) - 1, dtype=np.int64)
+    taken = np.zeros(len(rows), dtype=np.bool_)
+    filled = np.zeros(len(rows), dtype=np.bool_)
+    for position, column in enumerate(joined.columns):
+        values = _cells(rows, name, column)
+        belongs = values > 0
+        if (twice := belongs & taken).any():
+            raise rows.fault(
+                column,
+                int(np.argmax(twice)),
+                pointer("federation", "join", name),
+                "puts the row into a second group",
+                "set one of the joined columns in each row, or leave this one out of `columns`",
+            )
+        place[belongs] = position
+        taken |= belongs
+        filled |= values >= 0
+    found = np.array(groups, dtype=object)[place]
+    found[~filled] = ""
+    texts: list[str] = found.tolist()
+    return texts
+
+
+def _cells(rows: TableRows, name: str, column: str) -> NDArray[np.int8]:
+    """1 where a cell is set, 0 where it is not, -1 where it is empty: [rows]."""
+    where = join_pointer(name, column)
+    values, codes = rows.encoded(column, where)
+    meanings = np.array([_meaning(value) for value in values], dtype=np.int8)[codes]
+    if (meanings == _NEITHER).any():
+        raise rows.fault(
+            column,
+            int(np.argmax(meanings == _NEITHER)),
+            where,
+            "is neither 0 nor 1",
+            "join columns of 0 and 1 alone, or name the column under `sensitive` itself",
+        )
+    return meanings
+
+
+_NEITHER = -2
+_MEANINGS: Mapping[str, int] = {"": -1, **dict.fromkeys(_SET, 1), **dict.fromkeys(_UNSET, 0)}
+
+
+def _meaning(text: str) -> int:
+    return _MEANINGS.get(text.casefold(), _NEITHER)
+
+
+class ReadableTable(Protocol):
+    """A table file, or what was kept of one."""
+
+    @property
+    def names(self) -> Sequence[str]:
+        """All columns of the file."""
+
+    @property
+    def rows(self) -> int | None:
+        """The number of rows where it is known."""
 
     def batches(self, names: Sequence[str]) -> Iterator[TableRows]:
-        """The rows of some of the columns."""
+        """The rows of some of the columns, some at a time."""
+
+
+def complete_rows(
+    rows: TableRows, features: Sequence[FeatureColumn]
+) -> tuple[NDArray[np.bool_], dict[str, int]]:
+    """Where no feature is empty whose rule omits such rows, [rows], and how many cells are empty
+    of each feature that has a rule for it."""
+    kept, found = np.ones(len(rows), dtype=np.bool_), {}
+    for column in features:
+        if not (column.feature.drops_rows or column.feature.fills_gaps):
+            continue  # an empty cell is an error, raised where the column is read
+        empty = rows.empty(column.name, column.where)
+        if count := int(np.count_nonzero(empty)):
+            found[column.name] = count
+        if column.feature.drops_rows:
+            kept &= ~empty
+    return kept, found
 
 
 class KeptRows:
@@ -36,7 +225,7 @@ class KeptRows:
         self.left_out = 0
         """Of these."""
 
-    def parts(self, table: Batches, progress: Callable[[int], None]) -> Iterator[TableRows]:
+    def parts(self, table: ReadableTable, progress: Callable[[int], None]) -> Iterator[TableRows]:
         """The rows that are kept, some at a time; `progress` is given how many were seen.
 
         Raises InvalidInputError where a cell that is needed is empty, or no row is left.
@@ -77,11 +266,127 @@ class KeptRows:
             return rows
         if key is not None:
             self._clients.update(rows.encoded(key.name, key.where)[0])
-        kept = np.ones(len(rows), dtype=np.bool_)
-        for column in self._dropping:
-            empty = rows.empty(column.name, column.where)
-            if empty.any():
-                self._blamed.add(column.name)
-                kept &= ~empty
+        kept, empty = complete_rows(rows, self._dropping)
+        self._blamed.update(empty)
         self.left_out += int(np.count_nonzero(~kept))
         return rows if kept.all() else rows.where(kept)
+
+
+Needs = ParamSpec("Needs")
+
+MAX_FAULTS = 25
+
+
+@contextmanager
+def every_fault(
+    source: Table,
+    file: SourceFile,
+    fairness: Groups,
+    *,
+    classes: bool,
+    numbers: bool,
+    budgets: str | None = None,
+) -> Iterator[None]:
+    """Work on a table whose fault is raised with all others that its rows show, MAX_FAULTS at most.
+
+    `classes`: whether the target is known to be classes, `numbers`: to be numbers.
+    """
+    try:
+        yield
+    except InvalidInputError as error:
+        found = _Search(source, fairness, classes=classes, numbers=numbers, budgets=budgets)
+        with suppress(InvalidInputError):  # the file itself cannot be read, as `error` says
+            found.read(file)
+        faults = list(dict.fromkeys([*error.errors, *found.faults]))
+        raise InvalidInputError(faults[:MAX_FAULTS]) from None
+
+
+class _Search:
+    """One pass over the rows; a column is left alone once it has a fault."""
+
+    def __init__(
+        self,
+        source: Table,
+        fairness: Groups,
+        *,
+        classes: bool,
+        numbers: bool,
+        budgets: str | None,
+    ) -> None:
+        self.faults: list[FieldError] = []
+        self._source = source
+        self._fairness = fairness
+        self._classes = classes
+        self._numbers = numbers
+        self._budgets = budgets
+        self._done: set[tuple[str, str]] = set()
+
+    def read(self, file: SourceFile) -> None:
+        """Raises InvalidInputError where columns are named wrongly, or the file is no table."""
+        table = TableFile(file, header=self._source.header)
+        columns = find_columns(
+            self._source, table.names, self._fairness.sensitive, budgets=self._budgets
+        )
+        self._try(("scale", ""), self._check_scales, columns)
+        required = RequiredCells(self._source, columns)
+        for rows in table.batches(list(columns.fields)):
+            self._check(rows, columns, required)
+            if len(self.faults) >= MAX_FAULTS:
+                return
+
+    def _check(self, rows: TableRows, columns: Columns, required: RequiredCells) -> None:
+        for name, where in columns.fields.items():
+            self._try(("text", name), rows.text, name, where)
+            if ("text", name) in self._done:
+                return  # such a column cannot be compared with the texts that mean a gap
+        rows = with_gaps(rows, columns.fields, self._source.missing_values)
+        self._try(("join", ""), with_joined, rows, columns)
+        for name, check in required.checks(rows):
+            self._try(("required", name), check)
+        rows = rows.where(required.present(rows) & complete_rows(rows, columns.features)[0])
+        if not len(rows):
+            return
+        for column in columns.features:
+            self._try(("feature", column.name), self._check_feature, rows, column)
+        self._check_groups(rows, columns)
+        if self._numbers:
+            self._try(("target", ""), rows.numbers, columns.target, _TARGET)
+        if self._budgets is not None:
+            self._try(("budgets", ""), rows.numbers, self._budgets, BUDGETS)
+
+    def _check_feature(self, rows: TableRows, column: FeatureColumn) -> None:
+        check_features(rows, (column,), scales=self._source.scale)
+
+    def _check_groups(self, rows: TableRows, columns: Columns) -> None:
+        for place, name in enumerate(columns.sensitive):
+            if name in columns.joined:
+                continue
+            if name in self._fairness.edges:
+                where = pointer("fairness", "edges", name)
+                self._try(("group", name), _check_numbers, rows, name, where)
+            else:
+                where = pointer("fairness", "sensitive", place)
+                self._try(("group", name), rows.encoded, name, where)
+
+    def _check_scales(self, columns: Columns) -> None:
+        check_table_scales(self._source, columns, classes=self._classes)
+
+    def _try(
+        self,
+        what: tuple[str, str],
+        check: Callable[Needs, object],
+        *args: Needs.args,
+        **kw: Needs.kwargs,
+    ) -> None:
+        """Run a check that has not failed yet, and keep its faults."""
+        if what in self._done:
+            return
+        try:
+            check(*args, **kw)
+        except InvalidInputError as error:
+            self._done.add(what)
+            self.faults += error.errors
+
+
+def _check_numbers(rows: TableRows, name: str, where: str) -> None:
+    rows.numbers(name, where, missing_allowed=True)

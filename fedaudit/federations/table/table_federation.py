@@ -1,43 +1,53 @@
-"""Any CSV or Parquet file with features and a target, as a federation."""
+"""Any CSV or Parquet file with features and a target, as a federation, perhaps laid out on disk."""
 
-from collections.abc import Iterator, Sequence
+import errno
+import hashlib
+import json
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fedaudit.federations.classes import class_levels
 from fedaudit.federations.errors import error_at
-from fedaudit.federations.federation import Federation
-from fedaudit.federations.groups.sensitive import read_sensitive
+from fedaudit.federations.federation import Federation, memory_fault
+from fedaudit.federations.groups import read_sensitive
 from fedaudit.federations.levels import Levels
-from fedaudit.federations.memory import memory_fault
+from fedaudit.federations.mapped import (
+    WORTH_A_MAP,
+    MapFolder,
+    making_folder,
+    read_federation,
+    write_federation,
+)
 from fedaudit.federations.packing import Rows, check_clients, pack
-from fedaudit.federations.reading.gathered_rows import gathered_rows
-from fedaudit.federations.reading.source_files import SourceFile
+from fedaudit.federations.reading.source_files import DataRoom, SourceFile
 from fedaudit.federations.reading.table_files import TableFile
-from fedaudit.federations.reading.table_rows import TableRows
-from fedaudit.federations.scaling import check_scales
+from fedaudit.federations.reading.table_rows import TableRows, gathered_rows
+from fedaudit.federations.record_keys import table_record_keys
 from fedaudit.federations.source_kind import LoadRequest
 from fedaudit.federations.table.columns import BUDGETS, Columns, find_columns
-from fedaudit.federations.table.fault_search import every_fault
-from fedaudit.federations.table.feature_reading import (
+from fedaudit.federations.table.features import (
     FeatureReading,
     GatheredRows,
     KeptFeatures,
+    check_table_scales,
+    refuse_gaps,
+    standardiser,
 )
-from fedaudit.federations.table.features import refuse_gaps
-from fedaudit.federations.table.kept_rows import KeptRows
+from fedaudit.federations.table.kept_rows import KeptRows, ReadableTable, every_fault
 from fedaudit.federations.table.partition import WHERE as PARTITION
 from fedaudit.federations.table.partition import deal_rows
-from fedaudit.federations.table.standardise import standardiser
-from fedaudit.federations.table.table_record_keys import table_record_keys
+from fedaudit.spec.errors import InvalidInputError
 from fedaudit.spec.sources import Centre, Range
 from fedaudit.spec.table import Table
+from fedaudit.version import __version__
 
 _TARGET = "/federation/target"
+Reading = Callable[[Table, Columns], FeatureReading]
+"""Makes the reading of the features of a table's columns."""
 
 
 def load_table(
@@ -46,6 +56,7 @@ def load_table(
     asked: LoadRequest,
     *,
     folder: Path,
+    reading: Reading = KeptFeatures,
 ) -> Federation:
     """The federation in a table: rows grouped by the client key, or dealt to clients.
 
@@ -65,34 +76,13 @@ def load_table(
     )
     with search:
         table = TableFile(file, header=source.header)
-        return read_table(source, table, file, asked, folder=folder, reading=KeptFeatures)
+        return read_table(source, table, file, asked, folder=folder, reading=reading)
 
 
 def read_client_key(rows: TableRows, name: str, where: str = "/federation/client_key") -> Levels:
     """The clients of the rows. Raises InvalidInputError at `where` for a row without a client."""
     refuse_gaps(rows, name, where, remedy="say which client the row belongs to")
     return rows.levels(name, where)
-
-
-class Reading(Protocol):
-    """Makes the reading of the features of a table's columns."""
-
-    def __call__(self, source: Table, columns: Columns) -> FeatureReading: ...
-
-
-class ReadableTable(Protocol):
-    """A table file, or what was kept of one."""
-
-    @property
-    def names(self) -> Sequence[str]:
-        """All columns of the file."""
-
-    @property
-    def rows(self) -> int | None:
-        """The number of rows where it is known."""
-
-    def batches(self, names: Sequence[str]) -> Iterator[TableRows]:
-        """The rows of some of the columns, some at a time."""
 
 
 def read_table(
@@ -110,11 +100,10 @@ def read_table(
     """
     columns = find_columns(source, table.names, asked.fairness.sensitive, budgets=asked.budgets)
     _check_fit(source, columns, classification=asked.classification)
-    check_memory = _memory_check(asked, columns)
-    check_memory(table.rows or 0, more=False)
+    _check_memory(asked, columns, table.rows or 0, more=False)
     features_read = reading(source, columns)
     used = KeptRows(source, features_read.read)
-    parts = used.parts(table, partial(check_memory, more=True))
+    parts = used.parts(table, partial(_check_memory, asked, columns))
     rows = gathered_rows(map(features_read.part, parts), folder, in_memory=features_read.in_memory)
     target, classes = _target(rows, source, classification=asked.classification)
     if source.dealt is None:
@@ -157,36 +146,22 @@ def read_table(
     )
 
 
-class _MemoryCheck(Protocol):
-    def __call__(self, rows: int, *, more: bool) -> None: ...
-
-
-def _memory_check(asked: LoadRequest, columns: Columns) -> _MemoryCheck:
-    """A check of so many rows, or more; it raises InvalidInputError where a run has no room."""
-
-    def check(rows: int, *, more: bool) -> None:
-        asked.progress()
-        fault = memory_fault(
-            rows=rows,
-            features=columns.width,
-            attributes=len(columns.sensitive),
-            allowed=asked.files.room.memory_bytes,
-            more=more,
-        )
-        if fault is not None:
-            raise fault
-
-    return check
+def _check_memory(asked: LoadRequest, columns: Columns, rows: int, *, more: bool = True) -> None:
+    """Raises InvalidInputError where a run has no room for so many rows, or more."""
+    asked.progress()
+    fault = memory_fault(
+        rows=rows,
+        features=columns.width,
+        attributes=len(columns.sensitive),
+        allowed=asked.files.room.memory_bytes,
+        more=more,
+    )
+    if fault is not None:
+        raise fault
 
 
 def _check_fit(source: Table, columns: Columns, *, classification: bool) -> None:
-    check_scales(
-        source.scale,
-        features=[column.name for column in columns.features if not column.one_hot],
-        one_hot=[column.name for column in columns.features if column.one_hot],
-        target=columns.target,
-        classes=classification,
-    )
+    check_table_scales(source, columns, classes=classification)
     if source.positive is not None and not classification:
         raise error_at(
             "/federation/positive",
@@ -247,3 +222,80 @@ def _target_scale(source: Table) -> float:
     if isinstance(scale, Range | Centre):
         raise ValueError("the scale of a target is a divisor")
     return scale
+
+
+_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+_DECIDE_NO_ROW = {"path", "id", "labels", "scoring"}
+_DECIDE_WITH_SEED = {"validation_fraction", "validation_unit"}
+"""Fields that say who is held out: the data depend on it where they depend on the seed."""
+
+
+def mapped_table(source: Table, file: SourceFile, asked: LoadRequest) -> Federation:
+    """The federation in a table, mapped where it was laid out before.
+
+    Laid out anew where it was not, or where the file's content changed; a small file is read.
+    Raises InvalidInputError.
+    """
+    try:
+        maps = map_folder(asked.files.room)
+        if maps is None or file.size < WORTH_A_MAP:
+            return _for_one_run(source, file, asked, None if maps is None else maps.folder)
+        key = map_key(source, asked)
+        found = maps.find(maps.fingerprint(file, asked.progress), key)
+        if found is not None:
+            return found
+        with maps.making() as folder:
+            federation = load_table(source, file, asked, folder=folder)
+            file.check_unchanged()
+            return maps.keep(federation, folder, key)
+    except OSError as error:
+        if error.errno in _FULL:
+            raise _full(file) from None
+        raise
+
+
+def map_folder(room: DataRoom) -> MapFolder | None:
+    """Where data are laid out; None where nothing is kept, or nothing can be written."""
+    if room.maps_dir is None:
+        return None
+    maps = MapFolder(room.maps_dir, room.maps_bytes)
+    return maps if maps.is_usable else None
+
+
+def _for_one_run(
+    source: Table, file: SourceFile, asked: LoadRequest, below: Path | None
+) -> Federation:
+    """Read, and laid out only where it is large, without a name."""
+    with making_folder(below) as folder:
+        federation = load_table(source, file, asked, folder=folder)
+        if not federation.is_large:
+            return federation
+        write_federation(federation, folder)
+        return read_federation(folder) or federation
+
+
+def map_key(source: Table, asked: LoadRequest) -> str:
+    """A digest of all that the data depend on beside the file, and of what read it."""
+    seeded = source.traits.draws_data
+    left_out = _DECIDE_NO_ROW | (set() if seeded else _DECIDE_WITH_SEED)
+    told = [
+        __version__,
+        "numbers before cuts",
+        source.model_dump(mode="json", exclude=left_out),
+        asked.fairness.sensitive,
+        asked.fairness.edges,
+        asked.classification,
+        asked.seed if seeded else None,
+        asked.budgets,
+        asked.keyed,
+        source.validation_unit if asked.keyed else None,
+    ]
+    text = json.dumps(told, sort_keys=True)
+    return hashlib.sha256(text.encode()).hexdigest()[:32]
+
+
+def _full(file: SourceFile) -> InvalidInputError:
+    return file.fault(
+        "takes more room than is left on the disk where the service lays out data; name fewer "
+        "features, or free some of it (FEDAUDIT_MAX_MAPPED_BYTES bounds what is kept there)"
+    )

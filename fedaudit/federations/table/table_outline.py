@@ -1,42 +1,55 @@
-"""Tables without the cells of their features: what a plan needs, in memory for the rows alone.
+"""Tables as a kind of source, and without the cells of their features: what a plan needs.
 
-From the index of a table where its facts leave no doubt; else from the table as a stream, of which
-nothing stays but who a row belongs to, what came out and its groups. A fault is told in the words
-of loading the table: then, and where records have keys, its columns are gathered on disk.
+An outline takes memory for the rows alone. It is made from the index of a table where its facts
+leave no doubt; else from the table as a stream, of which nothing stays but who a row belongs to,
+what came out and its groups. A fault is told in the words of loading the table: then, and where
+records have keys, its columns are gathered on disk.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from typing import Any, BinaryIO
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fedaudit.federations.federation import Federation
-from fedaudit.federations.mapped.map_folder import WORTH_A_MAP, MapFolder, making_folder
-from fedaudit.federations.reading.source_files import SourceFile, open_source, open_stored
+from fedaudit.federations.mapped import WORTH_A_MAP, MapFolder, making_folder
+from fedaudit.federations.reading.source_files import Files, SourceFile, open_source, open_stored
 from fedaudit.federations.reading.table_files import TableFile
 from fedaudit.federations.reading.table_rows import TableRows
-from fedaudit.federations.source_kind import LoadRequest
-from fedaudit.federations.table.column_facts import TableFacts
+from fedaudit.federations.record_keys import smallest_row_hashes
+from fedaudit.federations.source_kind import FileKind, LoadRequest, check_fingerprint
 from fedaudit.federations.table.columns import Columns, FeatureColumn
-from fedaudit.federations.table.fault_search import every_fault
-from fedaudit.federations.table.feature_reading import (
-    CheckedFeatures,
-    FeatureReading,
-    GatheredRows,
-)
 from fedaudit.federations.table.features import (
     CellCounts,
+    CheckedFeatures,
+    FeatureReading,
     Features,
+    GatheredRows,
     check_features,
     feature_notes,
     with_gaps,
 )
-from fedaudit.federations.table.mapped_table import map_folder, map_key
-from fedaudit.federations.table.table_federation import ReadableTable, read_table
-from fedaudit.federations.table.table_index import NotInIndexError, TableIndex, read_index
+from fedaudit.federations.table.kept_rows import ReadableTable, every_fault
+from fedaudit.federations.table.table_federation import (
+    load_table,
+    map_folder,
+    map_key,
+    mapped_table,
+    read_table,
+)
+from fedaudit.federations.table.table_index import (
+    NotInIndexError,
+    TableFacts,
+    TableIndex,
+    read_index,
+    write_index,
+)
+from fedaudit.federations.table.table_profile import profile_table
 from fedaudit.spec.errors import InvalidInputError
+from fedaudit.spec.fairness import Groups
 from fedaudit.spec.table import Table
 
 _COLUMNS_AT_ONCE = 32
@@ -217,16 +230,67 @@ def _checked(
     source: Table, file: SourceFile, asked: LoadRequest, maps: MapFolder | None
 ) -> Federation:
     """With the errors of loading, all of them."""
-    with (
-        making_folder(None if maps is None else maps.folder) as folder,
-        every_fault(
-            source,
-            file,
-            asked.fairness,
-            classes=asked.classification,
-            numbers=not asked.classification,
-            budgets=asked.budgets,
-        ),
-    ):
-        table = TableFile(file, header=source.header)
-        return read_table(source, table, file, asked, folder=folder, reading=CheckedFeatures)
+    with making_folder(None if maps is None else maps.folder) as folder:
+        return load_table(source, file, asked, folder=folder, reading=CheckedFeatures)
+
+
+class TableKind(FileKind):
+    """A CSV or Parquet file with features and a target."""
+
+    def __init__(self, source: Table) -> None:
+        self._source = source
+
+    def load(self, asked: LoadRequest) -> Federation:
+        """Rows grouped by the client key, or dealt to clients by the seed.
+
+        Raises InvalidInputError.
+        """
+        with open_source(self._source, files=asked.files) as file:
+            return mapped_table(self._source, file, asked)
+
+    def outline(self, asked: LoadRequest) -> Federation:
+        """Without the cells of features. Raises InvalidInputError."""
+        return outlined_table(self._source, asked)
+
+    def write_index(self, asked: LoadRequest, place: BinaryIO) -> None:
+        """Of a file that is too long to be read for each plan. Raises InvalidInputError."""
+        with open_source(self._source, files=asked.files) as file:
+            if file.size >= WORTH_A_MAP:
+                write_index(self._source, file, asked, place)
+
+    def lay_out(self, asked: LoadRequest) -> None:
+        """Lay a file out to be mapped that is too long to be read by each experiment.
+
+        Nothing where rows depend on the seed. Raises InvalidInputError.
+        """
+        if self._source.traits.draws_data or map_folder(asked.files.room) is None:
+            return
+        with open_source(self._source, files=asked.files) as file:
+            if file.size >= WORTH_A_MAP:
+                mapped_table(self._source, file, asked)
+
+    def profile(
+        self,
+        fairness: Groups,
+        *,
+        files: Files,
+        progress: Callable[[], None],
+        fingerprint: str | None,
+    ) -> dict[str, Any]:
+        """Read as a stream, with memory for its clients and groups only."""
+        with open_source(self._source, files=files) as file:
+            check_fingerprint(file.read_fingerprint(progress), fingerprint)
+            classes = self._source.positive is not None
+            with every_fault(self._source, file, fairness, classes=classes, numbers=False):
+                return profile_table(
+                    self._source, file, fairness, progress=progress, room=files.room
+                )
+
+    def row_hashes(
+        self, *, files: Files, keep: int, progress: Callable[[], None]
+    ) -> NDArray[np.int64]:
+        """Of all columns, whichever the registration names."""
+        with open_source(self._source, files=files) as file:
+            return smallest_row_hashes(
+                file, header=self._source.header, keep=keep, progress=progress
+            )

@@ -1,30 +1,163 @@
-"""The content of a registered table, found in one pass, in memory for clients and groups only."""
+"""The profile of a table of any size, in one pass, with the same checks as loading it."""
 
 from collections.abc import Callable
 from typing import Any, assert_never
 
 import numpy as np
+from numpy.typing import NDArray
 
 from fedaudit.fairness.disclosure import DisclosureRule, size_rule
 from fedaudit.federations.errors import error_at
-from fedaudit.federations.memory import memory_fault
-from fedaudit.federations.profiles.profile import NUMERIC_TARGET
-from fedaudit.federations.profiles.profile_figures import (
+from fedaudit.federations.federation import memory_fault
+from fedaudit.federations.groups import MAX_GROUPS, group_names
+from fedaudit.federations.levels import levels_of
+from fedaudit.federations.profiles.profile import (
+    NUMERIC_TARGET,
+    AttributeCounts,
     Warnings,
     attribute_figures,
     class_figures,
     spread,
 )
-from fedaudit.federations.reading.data_room import DataRoom
-from fedaudit.federations.reading.source_files import SourceFile
+from fedaudit.federations.profiles.tallies import (
+    ClientTally,
+    GroupTally,
+    GroupValues,
+    Positions,
+    TargetFound,
+    TargetPass,
+)
+from fedaudit.federations.reading.source_files import DataRoom, SourceFile
 from fedaudit.federations.reading.table_files import TableFile
-from fedaudit.federations.scaling import check_scales
+from fedaudit.federations.reading.table_rows import TableRows
 from fedaudit.federations.table.columns import Columns, find_columns
-from fedaudit.federations.table.joined_columns import prepared_rows
-from fedaudit.federations.table.table_pass import TablePass
-from fedaudit.federations.table.target_pass import TargetFound
+from fedaudit.federations.table.features import check_features, check_table_scales
+from fedaudit.federations.table.kept_rows import RequiredCells, complete_rows, prepared_rows
+from fedaudit.spec.errors import pointer
 from fedaudit.spec.fairness import Groups
 from fedaudit.spec.table import Dealt, Dirichlet, Iid, Shards, Table
+
+
+class TablePass:
+    """What a table holds, counted batch by batch; memory for clients, groups and classes only."""
+
+    def __init__(self, source: Table, columns: Columns, fairness: Groups) -> None:
+        self._source = source
+        self._columns = columns
+        self._edges = fairness.edges
+        key = columns.client_key
+        self.required = RequiredCells(source, columns)
+        self.clients = None if key is None else ClientTally(key.name, key.where)
+        self.target = TargetPass(source, fairness)
+        self.rows = 0
+        """Rows that are kept."""
+        self.left_out = 0
+        """Rows with a gap in a feature whose rule omits such rows."""
+        self.missing: dict[str, int] = {}
+        """Empty cells of each column that may have some."""
+        self._tallies = {name: GroupTally() for name in columns.sensitive}
+        self._positions = {name: Positions() for name in columns.sensitive}
+
+    def add(self, rows: TableRows) -> None:
+        """Check and count rows. Raises InvalidInputError naming column and row."""
+        rows = self.required.kept(rows)
+        if not len(rows):
+            return
+        clients = self._clients(rows)
+        kept, empty = complete_rows(rows, self._columns.features)
+        for name, count in empty.items():
+            self.missing[name] = self.missing.get(name, 0) + count
+        if not kept.all():
+            rows = rows.where(kept)
+            clients = None if clients is None else clients[kept]
+        self.rows += len(rows)
+        self.left_out += len(kept) - len(rows)
+        if not len(rows):
+            return
+        check_features(rows, self._columns.features, scales=self._source.scale)
+        if self.clients is not None and clients is not None:
+            self.clients.add(clients)
+        groups = {
+            name: self._groups(rows, name, place)
+            for place, name in enumerate(self._columns.sensitive)
+        }
+        self._count(groups, clients, rows)
+
+    def attributes(self, file: SourceFile) -> tuple[TargetFound, list[AttributeCounts]]:
+        """The target and the attributes after the last row. Raises InvalidInputError."""
+        values = {name: self._values(name) for name in self._columns.sensitive}
+        target = self.target.found(file, {name: found[0] for name, found in values.items()})
+        counts = []
+        for place, (name, (names, order)) in enumerate(values.items()):
+            tally, where = self._tallies[name], pointer("fairness", "sensitive", place)
+            if tally.missing == self.rows:
+                raise error_at(where, f"{name!r} is empty in every row; name another column")
+            rows, scored, favourable = (found[order] for found in tally.counts(len(names)))
+            counts.append(
+                AttributeCounts(
+                    name=name,
+                    where=where,
+                    constant=tally.constant,
+                    values=names,
+                    rows=rows,
+                    missing=tally.missing,
+                    scored=scored,
+                    favourable=scored - favourable if target.positive_flipped else favourable,
+                    no_rule=target.no_rule,
+                )
+            )
+            if tally.missing:
+                self.missing[name] = tally.missing
+        return target, counts
+
+    def _clients(self, rows: TableRows) -> NDArray[np.int64] | None:
+        if self.clients is None:
+            return None
+        values, codes = rows.encoded(self.clients.name, self.clients.where)
+        return self.clients.number(values, codes)
+
+    def _groups(
+        self, rows: TableRows, name: str, place: int
+    ) -> tuple[list[str], NDArray[np.int64]]:
+        """The groups of an attribute in these rows, and each row's index among them."""
+        edges = self._edges.get(name)
+        if edges is None:
+            where = pointer("fairness", "sensitive", place)
+            values, codes = rows.encoded(name, where)
+            if len(self._positions[name]) + len(values) > MAX_GROUPS:
+                self._check_groups(name, values, where)
+            gaps = np.array([value == "" for value in values], dtype=np.bool_)
+            return values, np.where(gaps[codes], -1, codes)
+        where = pointer("fairness", "edges", name)
+        numbers = rows.numbers(name, where, missing_allowed=True)
+        codes = np.searchsorted(np.array(edges), numbers, side="right")
+        return list(group_names(edges)), np.where(np.isnan(numbers), -1, codes)
+
+    def _check_groups(self, name: str, values: list[str], where: str) -> None:
+        self._positions[name].of(values)
+        if len(self._positions[name]) > MAX_GROUPS:
+            raise error_at(
+                where,
+                f"{name!r} has more than {MAX_GROUPS} distinct values, and so many groups are "
+                "allowed; bring them into fewer groups, numbers by `edges`",
+            )
+
+    def _count(
+        self, groups: GroupValues, clients: NDArray[np.int64] | None, rows: TableRows
+    ) -> None:
+        scored, favourable = self.target.outcomes(rows, groups)
+        for name, (values, codes) in groups.items():
+            places = np.append(self._positions[name].of(values), -1)  # the last entry: no group
+            self._tallies[name].add(places[codes], clients, scored=scored, favourable=favourable)
+
+    def _values(self, name: str) -> tuple[tuple[str, ...], NDArray[np.int64]]:
+        """The groups of an attribute in their order, and the index of each in its tally."""
+        seen = self._positions[name].values
+        if name in self._edges:
+            return group_names(self._edges[name]), np.arange(len(seen))
+        levels = levels_of(seen, np.arange(len(seen)), numeric=True)
+        return levels.values, np.argsort(levels.codes)
+
 
 _MAX_NAMED_CLASSES = 100
 _ALWAYS_NAMED_CLASSES = 20
@@ -47,13 +180,7 @@ def profile_table(
     """
     table = TableFile(file, header=source.header)
     columns = find_columns(source, table.names, fairness.sensitive)
-    check_scales(
-        source.scale,
-        features=[column.name for column in columns.features if not column.one_hot],
-        one_hot=[column.name for column in columns.features if column.one_hot],
-        target=columns.target,
-        classes=source.positive is not None,
-    )
+    check_table_scales(source, columns, classes=source.positive is not None)
     found = TablePass(source, columns, fairness)
     for rows in table.batches(list(columns.fields)):
         found.add(prepared_rows(rows, columns, source))

@@ -3,8 +3,7 @@
 import torch
 from torch import Tensor
 
-from fedaudit.fixed_order_sums import fixed_order_sum
-from fedaudit.one_thread import one_thread
+from fedaudit.reproducible import fixed_order_sum, one_thread
 
 _PART = 1 << 16
 SHORT = 256

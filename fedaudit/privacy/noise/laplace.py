@@ -25,7 +25,7 @@ from fedaudit.privacy.noise.distances import sum_of_squares
 from fedaudit.privacy.noise.grid import grid_spacing, round_to_grid
 from fedaudit.privacy.noise.normal_numbers import drawn_normals, wide_normals
 from fedaudit.randomness import Purpose, Source, wide_uniforms
-from fedaudit.square_roots import square_root
+from fedaudit.reproducible import square_root
 
 # Up to this shape a gamma number is minus the logarithm of a product of uniforms.
 _MAX_PRODUCT_SHAPE = 16

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from fedaudit.privacy.noise.laplace import Sanitiser, kept_share, layer_slices, norms
-from fedaudit.square_roots import square_root
+from fedaudit.reproducible import square_root
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ from fedaudit.privacy.noise.laplace import Sanitiser, kept_share, layer_gamma, l
 from fedaudit.privacy.noise.layered_laplace import LayerSanitiser, whole_norm
 from fedaudit.privacy.noise.normal_numbers import drawn_normals
 from fedaudit.randomness import Purpose, Source
-from fedaudit.square_roots import square_root
+from fedaudit.reproducible import square_root
 
 _PART = 1 << 16
 

@@ -28,20 +28,21 @@ def spending_charts(report: Mapping[str, Any]) -> list[Chart]:
 
 
 def rates_chart(section: Mapping[str, Any], *, name: str) -> Chart | None:
-    """The rates of each group of one attribute; None where no group has a rate to show."""
+    """The rates of each group of one attribute, of which shares are drawn; None where no group has
+    a rate to show."""
     groups = section["groups"]
     if not any(rate_of(group, rate) is not None for group in groups for rate in RATES):
         return None
-    shown = _shown(groups)
+    shown, shares = _shown(groups), [rate for rate in RATES.values() if rate.is_share]
     rows = [
         Row(
             name=group["value"],
-            marks=tuple(rate_of(group, rate) for rate in RATES),
+            marks=tuple(rate_of(group, rate.name) for rate in shares),
             remark="suppressed" if group["suppressed"] else "no rates",
         )
         for group in shown
     ]
-    kinds = [rate.words for rate in RATES.values()]
+    kinds = [rate.words for rate in shares]
     return Chart(
         name=f"chart-{name}-rates",
         title=f"Rates of the groups of {section['attribute']}",
@@ -50,7 +51,7 @@ def rates_chart(section: Mapping[str, Any], *, name: str) -> Chart | None:
         caption=_rates_words(groups, len(shown)),
         drawing=range_chart(rows, kinds=kinds, unit="share of the group's rows", whole=_SHARE),
         table=FigureTable(
-            head=("Group", *(kind.capitalize() for kind in kinds)),
+            head=("Group", *(rate.label for rate in RATES.values())),
             rows=[
                 (group["value"], *(_rate_text(group, rate) for rate in RATES)) for group in groups
             ],

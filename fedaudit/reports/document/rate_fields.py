@@ -12,9 +12,9 @@ _FieldOf = Callable[[Rate], tuple[Any, Any]]
 
 
 def stored_rate(rate: Rate) -> tuple[Any, Any]:
-    """A share in a stored report; a rate that was added later may be absent from an earlier
-    report."""
-    return Annotated[float, Field(ge=0, le=1)] | None, ... if rate.in_every_report else None
+    """A rate in a stored report; one that was added later may be absent from an earlier report."""
+    bounds = Field(ge=0, le=1) if rate.is_share else Field(ge=0)
+    return Annotated[float, bounds] | None, ... if rate.in_every_report else None
 
 
 def computed_rate(_rate: Rate) -> tuple[Any, Any]:

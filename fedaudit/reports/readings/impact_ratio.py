@@ -10,7 +10,7 @@ law itself sets none.
 from itertools import permutations
 from typing import Literal
 
-from fedaudit.fairness.gap_scale import is_below_four_fifths
+from fedaudit.fairness.metrics import is_below_four_fifths
 from fedaudit.reports.document.checks import value_at
 from fedaudit.reports.document.document import Share
 from fedaudit.reports.readings import facts

@@ -1,8 +1,7 @@
 """The rates of groups averaged over clients, beside those pooled over records."""
 
-from fedaudit.fairness.client_averages import ClientAverages, client_averages
 from fedaudit.fairness.disclosure import MIN_CLIENTS, Disclosure
-from fedaudit.fairness.gaps import NO_OUTCOME
+from fedaudit.fairness.gaps import NO_OUTCOME, ClientAverages, client_averages
 from fedaudit.reports.document.document import (
     ClientAveragedGroup,
     ClientAveragedSection,

@@ -3,10 +3,9 @@
 from typing import assert_never
 
 from fedaudit.fairness.disclosure import Disclosure
-from fedaudit.fairness.gaps import Figure, gaps
+from fedaudit.fairness.gaps import Figure, gaps, score_gaps
 from fedaudit.fairness.intervals import METHOD, Interval, rate_intervals, score_intervals
 from fedaudit.fairness.published_counts import ExactCounts, NoisedCounts, RoundedCounts
-from fedaudit.fairness.scores import score_gaps
 from fedaudit.reports.document.document import (
     FairnessSection,
     MetricSection,

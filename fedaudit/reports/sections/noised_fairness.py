@@ -5,13 +5,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fedaudit.fairness.coarse import without_dust
-from fedaudit.fairness.counts import scored_rows
 from fedaudit.fairness.disclosure import DisclosureRule
 from fedaudit.fairness.gaps import Figure, gaps_between
 from fedaudit.fairness.intervals import Interval
+from fedaudit.fairness.metrics import scored_rows
 from fedaudit.fairness.noised_intervals import METHOD, noised_intervals
-from fedaudit.fairness.published_counts import Counts, NoisedCounts, plausible
+from fedaudit.fairness.published_counts import Counts, NoisedCounts, plausible, without_dust
 from fedaudit.reports.document.document import (
     FairnessSection,
     GroupSection,

@@ -5,12 +5,17 @@ from collections.abc import Mapping
 import numpy as np
 from numpy.typing import NDArray
 
-from fedaudit.fairness.coarse import digit_step, nearest, outward, step_of, without_dust
-from fedaudit.fairness.counts import scored_rows
 from fedaudit.fairness.gaps import Figure, gaps_between
 from fedaudit.fairness.intervals import METHOD, Interval, accuracy_interval, rate_intervals
-from fedaudit.fairness.metrics import spread
-from fedaudit.fairness.rounding import Rounder
+from fedaudit.fairness.metrics import scored_rows, spread
+from fedaudit.fairness.published_counts import (
+    Rounder,
+    digit_step,
+    nearest,
+    outward,
+    step_of,
+    without_dust,
+)
 from fedaudit.reports.document.document import (
     ClientAveragedSection,
     FairnessSection,
@@ -202,7 +207,7 @@ class _Rounding:
         """Widened to whole steps, and to the value itself."""
         step = self._step_of(name, exact.high)
         low, high = outward(min(exact.low, value), max(exact.high, value), step)
-        if name in METRICS or name == "accuracy_difference":
+        if _is_share(name):
             high = min(1.0, high)
         return exact.model_copy(update={"low": max(0.0, low), "high": high})
 
@@ -217,9 +222,10 @@ class _Rounding:
         return exact.model_copy(update=update)
 
     def _step_of(self, name: str, value: float) -> float:
-        """Shares in steps of the base's rows; losses to two digits."""
-        shares = name in METRICS or name == "accuracy_difference"
-        return self._step if shares else digit_step(value)
+        """Shares in steps of the base's rows; losses to two digits, other rates at most so."""
+        if _is_share(name):
+            return self._step
+        return max(self._step, digit_step(value)) if name in METRICS else digit_step(value)
 
     # -- parts of the rows, and clients -----------------------------------------------------------
 
@@ -256,16 +262,27 @@ class _Rounding:
             group.model_copy(
                 update={
                     "clients": None if group.clients is None else rounded,
-                    **{name: self._nearest(getattr(group, name)) for name in RATES},
+                    **{
+                        name: self._nearest(getattr(group, name), is_share=rate.is_share)
+                        for name, rate in RATES.items()
+                    },
                 }
             )
             for group, rounded in zip(exact.groups, clients, strict=True)
         ]
         metrics = {
-            name: one.model_copy(update={"value": self._nearest(one.value)})
+            name: one.model_copy(
+                update={"value": self._nearest(one.value, is_share=_is_share(name))}
+            )
             for name, one in exact.metrics.items()
         }
         return exact.model_copy(update={"groups": groups, "metrics": metrics})
 
-    def _nearest(self, value: float | None) -> float | None:
-        return None if value is None else nearest(value, self._step)
+    def _nearest(self, value: float | None, *, is_share: bool) -> float | None:
+        if value is None:
+            return None
+        return nearest(value, self._step if is_share else max(self._step, digit_step(value)))
+
+
+def _is_share(name: str) -> bool:
+    return name == "accuracy_difference" or (name in METRICS and METRICS[name].is_share)

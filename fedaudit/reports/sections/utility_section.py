@@ -3,11 +3,19 @@
 import math
 from typing import Any, assert_never
 
-from fedaudit.fairness.coarse import digit_step, nearest, outward, step_of, without_dust
+from fedaudit.fairness.gaps import NO_ACCURACY
 from fedaudit.fairness.intervals import GAIN_METHOD
 from fedaudit.fairness.noised_intervals import METHOD
-from fedaudit.fairness.published_counts import ExactCounts, NoisedCounts, RoundedCounts
-from fedaudit.fairness.scores import NO_ACCURACY
+from fedaudit.fairness.published_counts import (
+    ExactCounts,
+    NoisedCounts,
+    RoundedCounts,
+    digit_step,
+    nearest,
+    outward,
+    step_of,
+    without_dust,
+)
 from fedaudit.reports.document.held_out_document import IntervalSection
 from fedaudit.reports.document.material import ScoredMaterial
 from fedaudit.reports.document.utility_document import Utility
@@ -16,10 +24,10 @@ from fedaudit.reports.sections.method_section import method_section
 from fedaudit.reports.sections.noised_fairness import WITHHELD
 from fedaudit.reports.sections.noised_gain import NOISED_OUTCOMES, NoisedGain, noised_gain
 from fedaudit.spec.model.starts import ArtifactStart
-from fedaudit.utility.constant_comparison import ConstantComparison
-from fedaudit.utility.degenerate import Judgement
-from fedaudit.utility.over_constant import (
+from fedaudit.utility.constant import ConstantComparison
+from fedaudit.utility.degenerate import (
     NO_INTERVALS,
+    Judgement,
     OverConstant,
     judge_comparison,
     over_constant,

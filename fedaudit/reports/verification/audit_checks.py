@@ -129,7 +129,10 @@ def _wrong_rates(section: _Section, *, exact: bool) -> Iterator[str]:
         if group["suppressed"]:
             yield from (f"{name} of {place}" for name, one in figures.items() if one is not None)
             continue
-        selected, right, false = (figures[name] for name in RATES)
+        selected, right, false = (
+            figures[name]
+            for name in ("selection_rate", "true_positive_rate", "false_positive_rate")
+        )
         if None not in (selected, right, false):
             low, high = min(right, false), max(right, false)
             if not low - _DIGITS <= selected <= high + _DIGITS:

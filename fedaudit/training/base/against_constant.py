@@ -6,11 +6,16 @@ from typing import assert_never
 import numpy as np
 from numpy.typing import NDArray
 
-from fedaudit.federations.groups.favourable_outcomes import outcome_rules
+from fedaudit.federations.favourable_outcomes import outcome_rules
 from fedaudit.training.base.cell import Cell
 from fedaudit.training.base.final_groups import ScoredRows
-from fedaudit.utility.constant_comparison import ConstantComparison, compare_with_constant
-from fedaudit.utility.measured_rows import LossShape, MeasuredRows, RowLoss
+from fedaudit.utility.constant import (
+    ConstantComparison,
+    LossShape,
+    MeasuredRows,
+    RowLoss,
+    compare_with_constant,
+)
 
 
 def against_constant(

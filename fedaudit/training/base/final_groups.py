@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from fedaudit.fairness.scores import GroupScores
+from fedaudit.fairness.gaps import GroupScores
 from fedaudit.training.base.group_counts import GroupCounter, RowPlaces
 
 

@@ -5,9 +5,9 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from fedaudit.fairness.predicted_rows import PredictedRows
+from fedaudit.fairness.population import PredictedRows
+from fedaudit.federations.favourable_outcomes import OutcomeRules, outcome_rules
 from fedaudit.federations.federation import Federation
-from fedaudit.federations.groups.favourable_outcomes import OutcomeRules, outcome_rules
 from fedaudit.spec.fairness import Fairness
 from fedaudit.training.base.final_groups import ScoredRows
 

@@ -12,12 +12,12 @@ from typing import Any, overload
 import numpy as np
 from numpy.typing import NDArray
 
-from fedaudit.fairness.predicted_rows import PredictedRows
-from fedaudit.fairness.scores import GroupScores
+from fedaudit.fairness.gaps import GroupScores
+from fedaudit.fairness.population import PredictedRows
 from fedaudit.privacy.accounting.privacy_events import Observer
 from fedaudit.training.base.record_table import RecordTable
 from fedaudit.training.base.stopping import RunEnd
-from fedaudit.utility.constant_comparison import ConstantComparison
+from fedaudit.utility.constant import ConstantComparison
 
 _MAX_UPLOADS = 100
 _AT_PLACES = ("selection_losses", "validation_losses", "accuracies")

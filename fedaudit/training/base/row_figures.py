@@ -6,13 +6,13 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from fedaudit.fairness.predicted_rows import PredictedRows
-from fedaudit.fairness.scores import GroupScores
+from fedaudit.fairness.gaps import GroupScores
+from fedaudit.fairness.population import PredictedRows
 from fedaudit.training.base.against_constant import against_constant
 from fedaudit.training.base.cell import Cell
 from fedaudit.training.base.final_groups import FinalGroups
 from fedaudit.training.base.predicted_rows import predicted_rows, predicting_hypotheses
-from fedaudit.utility.constant_comparison import ConstantComparison
+from fedaudit.utility.constant import ConstantComparison
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from fedaudit.one_thread import one_thread
+from fedaudit.reproducible import one_thread
 from fedaudit.training.base.cell import Cell
 from fedaudit.training.base.cohort import Block
 from fedaudit.training.base.group_counts import GroupCounter

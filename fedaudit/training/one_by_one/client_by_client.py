@@ -16,7 +16,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from fedaudit.one_thread import one_thread
+from fedaudit.reproducible import one_thread
 from fedaudit.training.base.cell import Cell, cohort_clients
 from fedaudit.training.base.cohort import Block, rounds_ahead
 from fedaudit.training.base.group_counts import GroupCounter

@@ -16,7 +16,7 @@ from typing import assert_never
 
 import torch
 
-from fedaudit.one_thread import one_thread
+from fedaudit.reproducible import one_thread
 from fedaudit.training.one_by_one.own_clients import OwnClients
 from fedaudit.training.ranks.orders import (
     Choose,

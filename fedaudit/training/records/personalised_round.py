@@ -23,10 +23,9 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from fedaudit.fixed_order_sums import fixed_order_sum
-from fedaudit.one_thread import one_thread
 from fedaudit.privacy.records.record_plans import RecordPlan
 from fedaudit.randomness import Source
+from fedaudit.reproducible import fixed_order_sum, one_thread
 from fedaudit.training.base.cell import Cell
 from fedaudit.training.base.flat_rows import flat_features, flat_target
 from fedaudit.training.base.length_classes import length_classes

@@ -7,7 +7,7 @@ from torch import Tensor
 
 from fedaudit.networks.client_network import ClientNetwork
 from fedaudit.networks.losses import predicted_class
-from fedaudit.one_thread import one_thread
+from fedaudit.reproducible import one_thread
 from fedaudit.training.base.cell import Cell
 from fedaudit.training.base.final_groups import ScoredRows
 from fedaudit.training.base.flat_rows import flat_features, flat_target

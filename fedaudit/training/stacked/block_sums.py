@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor
 
-from fedaudit.fixed_order_sums import fixed_order_sum
+from fedaudit.reproducible import fixed_order_sum
 
 
 def block_sums(updates: Tensor, present: Tensor, chosen: Tensor, *, hypotheses: int) -> Tensor:

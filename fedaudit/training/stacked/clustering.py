@@ -6,10 +6,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from fedaudit.fixed_order_sums import fixed_order_sum
 from fedaudit.privacy.noise.distances import squared_distances
 from fedaudit.privacy.noise.laplace import norms
-from fedaudit.square_roots import square_root
+from fedaudit.reproducible import fixed_order_sum, square_root
 from fedaudit.training.stacked.compiled_server import compiled_clusters, compiled_separation
 
 _MAX_ITERATIONS = 300

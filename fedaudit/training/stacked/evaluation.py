@@ -11,9 +11,9 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from fedaudit.fixed_order_sums import fixed_order_sum
 from fedaudit.networks.losses import Loss, predicted_class
 from fedaudit.networks.network_choice import Network
+from fedaudit.reproducible import fixed_order_sum
 from fedaudit.training.stacked.client_tensors import Lanes
 from fedaudit.training.stacked.hypothesis_choice import real_rows, totals, without_nan
 

@@ -3,9 +3,9 @@
 import torch
 from torch import Tensor
 
-from fedaudit.fixed_order_sums import fixed_order_sum
 from fedaudit.networks.losses import Loss
 from fedaudit.networks.network_choice import Network
+from fedaudit.reproducible import fixed_order_sum
 from fedaudit.training.stacked.client_tensors import Lanes
 
 

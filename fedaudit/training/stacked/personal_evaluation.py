@@ -10,9 +10,9 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from fedaudit.fixed_order_sums import fixed_order_sum
 from fedaudit.networks.losses import Loss
 from fedaudit.networks.network_choice import Network
+from fedaudit.reproducible import fixed_order_sum
 from fedaudit.training.methods.training_method import PersonalSteps
 from fedaudit.training.stacked.client_tensors import Lanes
 from fedaudit.training.stacked.evaluation import Evaluation, Scores, evaluation_of

@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fedaudit.federations.groups.favourable_outcomes import OutcomeRules, outcome_rules
+from fedaudit.federations.favourable_outcomes import OutcomeRules, outcome_rules
 from fedaudit.spec.parse import parse_spec
 from tests.federations.conftest import CLASSIFIER, Load, Refuse, spec_value
 

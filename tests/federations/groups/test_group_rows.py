@@ -2,9 +2,8 @@
 
 import numpy as np
 
-from fedaudit.federations.groups.group_rows import training_group_rows
 from fedaudit.federations.load import load_federation
-from fedaudit.federations.split import split_clients
+from fedaudit.federations.split import split_clients, training_group_rows
 from fedaudit.spec.parse import parse_spec
 
 SPEC = {

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from fedaudit.federations.groups.intersections import with_intersections
+from fedaudit.federations.groups import with_intersections
 from tests.federations.conftest import CLASSIFIER, Load, Refuse
 
 PEOPLE = (

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fedaudit.federations.groups.favourable_outcomes import outcome_rules
-from fedaudit.federations.groups.sensitive import group_names
+from fedaudit.federations.favourable_outcomes import outcome_rules
+from fedaudit.federations.groups import group_names
 from fedaudit.spec.parse import parse_spec
 from tests.federations.conftest import Load, Refuse, spec_value
 

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fedaudit.federations.federation import Federation
-from fedaudit.federations.hospital.hospital_columns import with_money
+from fedaudit.federations.hospital import with_money
 from fedaudit.federations.reading.source_files import Files, open_path
 from fedaudit.federations.reading.table_rows import TableRows
 from fedaudit.spec.errors import InvalidInputError

@@ -6,15 +6,23 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fedaudit.federations.groups.favourable_outcomes import outcome_rules
-from fedaudit.federations.images import array_levels, client_rows, label_classes
+from fedaudit.federations.favourable_outcomes import outcome_rules
+from fedaudit.federations.images import client_rows
 from fedaudit.federations.images import image_federation as images
 from fedaudit.federations.load import load_federation
-from fedaudit.federations.reading.source_files import Files
 from fedaudit.spec.errors import InvalidInputError
 from fedaudit.spec.fairness import Fairness, GroupRule
 from fedaudit.spec.parse import parse_spec
-from tests.federations.image_files import PATH, arrays, labels_of, load_npz, npz, pixels_of, rows_of
+from tests.federations.image_files import (
+    PATH,
+    arrays,
+    labels_of,
+    load_images,
+    load_npz,
+    npz,
+    pixels_of,
+    rows_of,
+)
 
 KEY = "/federation/client_key"
 CLASSES = "/federation/classes"
@@ -87,7 +95,7 @@ def test_images_come_whole_out_of_many_blocks(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     whole = load_npz(tmp_path, npz(**arrays(101)))
-    monkeypatch.setattr("fedaudit.federations.reading.npz._BLOCK", 50)
+    monkeypatch.setattr("fedaudit.federations.reading.archives._BLOCK", 50)
     assert np.array_equal(
         rows_of(load_npz(tmp_path, npz(**arrays(101)))).values, rows_of(whole).values
     )
@@ -240,7 +248,7 @@ def test_arrays_that_are_no_federation(
 def test_the_faulty_image_is_named(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, block: int
 ) -> None:
-    monkeypatch.setattr("fedaudit.federations.reading.npz._BLOCK", block)
+    monkeypatch.setattr("fedaudit.federations.reading.archives._BLOCK", block)
     x = np.zeros((12, 4, 4), dtype=np.float32)
     x[7, 1, 2] = np.inf
     _, message = refuse(tmp_path, npz(**arrays(x=x)))
@@ -293,10 +301,10 @@ def test_sensitive_attributes_that_cannot_be_used(
 
 def test_too_many_groups_classes_or_rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     content = npz(**arrays(group=np.arange(12)))
-    monkeypatch.setattr(array_levels, "MAX_GROUPS", 11)
+    monkeypatch.setattr(images, "MAX_GROUPS", 11)
     pointer, message = refuse(tmp_path, content, fairness=Fairness(sensitive=["group"]))
     assert (pointer, "12 distinct values" in message) == (SENSITIVE, True)
-    monkeypatch.setattr(label_classes, "MAX_CLASSES", 3)
+    monkeypatch.setattr(images, "MAX_CLASSES", 3)
     assert "has 4 classes" in refuse(tmp_path, content)[1]
     monkeypatch.setattr(images, "MAX_IMAGES_BYTES", 12 * 16 - 1)
     assert "images of more than" in refuse(tmp_path, content)[1]
@@ -331,13 +339,8 @@ def test_square_images() -> None:
 
 def test_real_handwriting(shared_data: Path) -> None:
     archive = np.load(shared_data / "unipen_handwriting/unipen_alnum62_28x28.npz")
-    source = images.Images(source="images", path="unipen_handwriting/unipen_alnum62_28x28.npz")
-    federation = images.load_images(
-        source,
-        fairness=Fairness(sensitive=["site"]),
-        seed=0,
-        files=Files(shared_data),
-    )
+    path = "unipen_handwriting/unipen_alnum62_28x28.npz"
+    federation = load_images(shared_data, path, fairness=Fairness(sensitive=["site"]))
     assert (federation.clients, federation.rows) == (217, 75_592)
     assert federation.classes == tuple(archive["classes"].tolist())
     client = federation.client_names.index("113")

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from fedaudit.federations.federation import ClientRows
-from fedaudit.federations.images.rotation import rotate, rotated_clients
+from fedaudit.federations.images.client_rows import rotate, rotated_clients
 from fedaudit.spec.fairness import Fairness
 from tests.federations.image_files import arrays, load_npz, npz, pixels_of
 

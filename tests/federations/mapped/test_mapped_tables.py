@@ -15,13 +15,13 @@ import pyarrow.parquet as pq
 import pytest
 
 from fedaudit.federations import federation as federation_module
+from fedaudit.federations import mapped as map_folder_module
 from fedaudit.federations.federation import Federation
 from fedaudit.federations.load import load_federation
-from fedaudit.federations.mapped import map_folder as map_folder_module
-from fedaudit.federations.mapped.map_folder import MapFolder
-from fedaudit.federations.reading import gathered_rows, table_files
-from fedaudit.federations.reading.data_room import DataRoom
-from fedaudit.federations.table import features, mapped_table
+from fedaudit.federations.mapped import MapFolder
+from fedaudit.federations.reading import table_files, table_rows
+from fedaudit.federations.reading.source_files import DataRoom
+from fedaudit.federations.table import features, table_federation
 from fedaudit.spec.errors import InvalidInputError
 from fedaudit.spec.parse import parse_admitted, parse_spec
 from tests.federations.conftest import CLASSIFIER, spec_value
@@ -78,7 +78,7 @@ def loaded(sources: Path, changes: dict[str, Any], room: DataRoom | None = None)
 @pytest.fixture
 def room(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> DataRoom:
     """Small files are worth a map, and settle at once."""
-    monkeypatch.setattr(mapped_table, "WORTH_A_MAP", 1)
+    monkeypatch.setattr(table_federation, "WORTH_A_MAP", 1)
     monkeypatch.setattr(map_folder_module, "_SETTLED_SECONDS", -1.0)
     return DataRoom(maps_dir=tmp_path / "maps")
 
@@ -86,7 +86,7 @@ def room(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> DataRoom:
 def laid_out(monkeypatch: pytest.MonkeyPatch) -> None:
     """Everything counts as large: rows are gathered on disk, and features laid out in parts."""
     monkeypatch.setattr(federation_module, "_SIDE_BY_SIDE_CELLS", 100)
-    monkeypatch.setattr(gathered_rows, "_IN_MEMORY", 1000)
+    monkeypatch.setattr(table_rows, "_IN_MEMORY", 1000)
     monkeypatch.setattr(table_files, "_TOGETHER", 500)
     monkeypatch.setattr(features, "_CELLS_AT_ONCE", 64)
 
@@ -108,13 +108,13 @@ def assert_same(found: Federation, expected: Federation) -> None:
 
 def count_readings(monkeypatch: pytest.MonkeyPatch) -> list[None]:
     readings: list[None] = []
-    load = mapped_table.load_table
+    load = table_federation.load_table
 
     def counted(*args: Any, **named: Any) -> Federation:
         readings.append(None)
         return load(*args, **named)
 
-    monkeypatch.setattr(mapped_table, "load_table", counted)
+    monkeypatch.setattr(table_federation, "load_table", counted)
     return readings
 
 
@@ -265,7 +265,7 @@ import resource, sys
 from pathlib import Path
 from fedaudit.federations import federation as federation_module
 from fedaudit.federations.load import load_federation
-from fedaudit.federations.reading.data_room import DataRoom
+from fedaudit.federations.reading.source_files import DataRoom
 from fedaudit.spec.parse import parse_spec
 from fedaudit.training.base.cell import Cell
 from fedaudit.training.stack import Stack

@@ -1,6 +1,6 @@
 """A column that profiles showed in one way is not shown in another."""
 
-from fedaudit.federations.profiles.earlier_cuts import beside_earlier, cuts_of
+from fedaudit.federations.profiles.profile import beside_earlier, cuts_of
 from fedaudit.spec.fairness import Groups
 
 

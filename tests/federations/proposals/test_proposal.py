@@ -7,9 +7,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from fedaudit.federations.proposals.proposal import Proposal
-from fedaudit.federations.proposals.proposal_yaml import proposal_yaml
-from fedaudit.federations.proposals.propose_file import propose_file
+from fedaudit.federations.proposals.proposal import Proposal, proposal_yaml, propose_file
 from fedaudit.federations.reading.source_files import Files, open_path
 from fedaudit.spec.errors import InvalidInputError
 from fedaudit.spec.parse import decode_text

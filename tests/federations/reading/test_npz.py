@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fedaudit.federations.reading import archives, npz
+from fedaudit.federations.reading import archives
 from fedaudit.federations.reading.source_files import Files, open_path
 from fedaudit.spec.errors import InvalidInputError
 from tests.federations.image_files import PATH, arrays, npy, zipped
@@ -38,7 +38,7 @@ def read(folder: Path, content: bytes) -> dict[str, Any]:
     (folder / "data.npz").write_bytes(content)
     with (
         open_path("data.npz", files=Files(folder), pointer=PATH) as file,
-        npz.open_numpy(file) as archive,
+        archives.open_numpy(file) as archive,
     ):
         return {name: archive.read(name) for name in archive.names}
 
@@ -71,12 +71,12 @@ def test_arrays_are_read_as_numpy_reads_them(tmp_path: Path, array: Any) -> None
 
 
 def test_blocks_are_the_rows_in_turn(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(npz, "_BLOCK", 13)
+    monkeypatch.setattr(archives, "_BLOCK", 13)
     whole = np.arange(70, dtype="<i2").reshape(10, 7)
     (tmp_path / "data.npz").write_bytes(saved(a=whole, f=np.asfortranarray(whole)))
     with (
         open_path("data.npz", files=Files(tmp_path), pointer=PATH) as file,
-        npz.open_numpy(file) as archive,
+        archives.open_numpy(file) as archive,
     ):
         blocks = list(archive.blocks("a"))
         assert [first for first, _ in blocks] == list(range(10))
@@ -256,9 +256,9 @@ def test_a_bomb_is_refused_by_its_declared_size(tmp_path: Path) -> None:
 
 def test_archives_that_are_too_large(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     content = saved(**arrays())
-    monkeypatch.setattr(npz, "MAX_ARCHIVE_BYTES", 600)
+    monkeypatch.setattr(archives, "MAX_ARCHIVE_BYTES", 600)
     assert "expands to more than" in refuse(tmp_path, content)
-    monkeypatch.setattr(npz, "MAX_ARCHIVE_BYTES", 300)
+    monkeypatch.setattr(archives, "MAX_ARCHIVE_BYTES", 300)
     assert "'x.npy' of more than" in refuse(tmp_path, content)
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from fedaudit.federations.load import load_federation
-from fedaudit.federations.reading import content
+from fedaudit.federations.reading import source_files
 from fedaudit.federations.reading.source_files import Files, Upload, open_path, open_source
 from fedaudit.spec.errors import InvalidInputError
 from fedaudit.spec.parse import parse_spec
@@ -114,7 +114,7 @@ def test_a_small_archive_may_not_become_a_large_file(
         pytest.raises(InvalidInputError, match="more than 1 MiB"),
     ):
         file.read_all(2**20)
-    monkeypatch.setattr(content, "MAX_EXPANDED_BYTES", 2**24)
+    monkeypatch.setattr(source_files, "MAX_EXPANDED_BYTES", 2**24)
     assert "expands to more than" in refuse(data=bomb)[PATH]
 
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from fedaudit.federations.table.fault_search import MAX_FAULTS
+from fedaudit.federations.table.kept_rows import MAX_FAULTS
 from tests.federations.conftest import Refuse
 from tests.federations.registering import profile_in, refused, registration
 

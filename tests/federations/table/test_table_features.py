@@ -11,11 +11,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fedaudit.federations import memory
+from fedaudit.federations import federation as federation_module
 from fedaudit.federations.levels import Levels
 from fedaudit.federations.load import load_federation
 from fedaudit.federations.split import held_out_rows, split_clients
-from fedaudit.federations.table.standardise import standardiser
+from fedaudit.federations.table.features import standardiser
 from fedaudit.spec.federation import SyntheticLinear
 from fedaudit.spec.parse import parse_spec
 from tests.federations.conftest import CLASSIFIER, Load, Refuse, spec_value
@@ -247,8 +247,8 @@ def test_one_class_is_left(refuse: Refuse) -> None:
 
 
 def test_categories_are_bounded(refuse: Refuse, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(memory, "_OF_A_ROW", 2**28)
-    monkeypatch.setattr(memory, "_OF_A_CELL", 2**28)
+    monkeypatch.setattr(federation_module, "_OF_A_ROW", 2**28)
+    monkeypatch.setattr(federation_module, "_OF_A_CELL", 2**28)
     faults = refuse(asked(PAIN), data=PAINS)
     assert "6 or more rows of 3 features" in faults["/federation/features"]
     assert "about 6.00 GiB of memory in a run, and 4.00 GiB are" in faults["/federation/features"]

@@ -10,8 +10,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from fedaudit.federations import memory
-from fedaudit.federations.groups import sensitive
+from fedaudit.federations import federation as federation_module
+from fedaudit.federations import groups
 from fedaudit.federations.load import load_federation
 from fedaudit.federations.reading import table_files
 from fedaudit.spec.errors import InvalidInputError
@@ -189,7 +189,7 @@ def test_sensitive_attributes_without_groups(
     changes = {"fairness": {"sensitive": ["sex"], "favourable": {"op": "ge", "value": 0}}}
     data = "hospital,x,sex,cost\na,1,,2\nb,3,,4\nb,3,,4\n"
     assert "empty in every row" in refuse(changes, data=data)["/fairness/sensitive/0"]
-    monkeypatch.setattr(sensitive, "MAX_GROUPS", 1)
+    monkeypatch.setattr(groups, "MAX_GROUPS", 1)
     data = "hospital,x,sex,cost\na,1,F,2\nb,3,M,4\nb,3,M,4\n"
     assert "2 distinct values" in refuse(changes, data=data)["/fairness/sensitive/0"]
 
@@ -214,7 +214,7 @@ def test_parquet_gaps_and_infinities(refuse: Refuse, sources: Path) -> None:
 
 def test_sizes_are_bounded(refuse: Refuse, monkeypatch: pytest.MonkeyPatch) -> None:
     with monkeypatch.context() as patch:
-        patch.setattr(memory, "_OF_A_ROW", 2**31)
+        patch.setattr(federation_module, "_OF_A_ROW", 2**31)
         faults = refuse(data=GOOD)
         assert "3 or more rows of 1 features" in faults["/federation/features"]
         assert "FEDAUDIT_MAX_DATA_MEMORY_BYTES" in faults["/federation/features"]

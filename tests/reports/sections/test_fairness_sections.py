@@ -6,8 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fedaudit.fairness.gaps import NO_OUTCOME
-from fedaudit.fairness.scores import GroupScores
+from fedaudit.fairness.gaps import NO_OUTCOME, GroupScores
 from fedaudit.reports.assemble import assemble
 from fedaudit.reports.document.document import Report
 from tests.fairness.disclosures import with_disclosures

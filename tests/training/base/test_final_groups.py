@@ -8,7 +8,7 @@ import pytest
 from numpy.typing import NDArray
 
 from fedaudit.federations.federation import Attribute, Federation
-from fedaudit.federations.groups.intersections import with_intersections
+from fedaudit.federations.groups import with_intersections
 from fedaudit.federations.split import split_clients
 from fedaudit.training.base.cell import Cell
 from fedaudit.training.base.round_records import FinalResult

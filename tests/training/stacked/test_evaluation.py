@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
+from fedaudit.federations.favourable_outcomes import outcome_rules
 from fedaudit.federations.federation import Federation
-from fedaudit.federations.groups.favourable_outcomes import outcome_rules
 from fedaudit.networks.losses import Loss
 from fedaudit.networks.shape import DenseShape
 from fedaudit.networks.small_dense import SmallDenseNetwork

@@ -1,35 +1,156 @@
 """Inpatient charges of the Centers for Medicare and Medicaid Services (Galli et al., 5.2)."""
 
-from collections.abc import Callable, Sequence
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from fedaudit.federations.errors import error_at, listed, pointer, raise_errors
+from fedaudit.federations.errors import error_at, listed, raise_errors
 from fedaudit.federations.federation import Federation
-from fedaudit.federations.groups.sensitive import read_sensitive
-from fedaudit.federations.hospital.hospital_columns import (
-    CHARGES,
-    drg_codes,
-    known_columns,
-    with_money,
-    with_zip,
-)
-from fedaudit.federations.hospital.zip_coordinates import (
-    Coordinates,
-    joined_coordinates,
-    own_coordinates,
-)
-from fedaudit.federations.packing import Rows, pack
+from fedaudit.federations.groups import read_sensitive
+from fedaudit.federations.levels import Levels
+from fedaudit.federations.packing import EVERY_NUMBER, Rows, as_float32, check_scales, pack, scaled
 from fedaudit.federations.reading.source_files import Files, SourceFile, open_path, open_source
 from fedaudit.federations.reading.table_files import TableFile
 from fedaudit.federations.reading.table_rows import TableRows
-from fedaudit.federations.scaling import EVERY_NUMBER, as_float32, check_scales, scaled
+from fedaudit.federations.record_keys import smallest_row_hashes
 from fedaudit.federations.source_kind import FileKind, LoadRequest
-from fedaudit.federations.table.row_hashes import smallest_row_hashes
 from fedaudit.federations.table.table_federation import read_client_key
-from fedaudit.spec.errors import FieldError
+from fedaudit.spec.errors import FieldError, pointer
 from fedaudit.spec.federation import HospitalCharges
+
+# Our name of a column, and its spellings in the files of 2011 to 2023 and in copies of them.
+CHARGES: Mapping[str, tuple[str, ...]] = {
+    "provider_id": ("provider_id", "provider_ccn", "rndrng_prvdr_ccn"),
+    "zip": ("zip", "provider_zip_code", "rndrng_prvdr_zip5"),
+    "state": ("state", "provider_state", "rndrng_prvdr_state_abrvtn"),
+    "region": ("region", "hrr", "hospital_referral_region_description",
+               "hospital_referral_region_hrr_description"),
+    "drg": ("drg_code", "drg_cd", "drg_definition"),
+    "average_total_payments": ("average_total_payments", "avg_total_payments", "avg_tot_pymt_amt"),
+    "service_index": ("service_index",),
+    "longitude": ("longitude",),
+    "latitude": ("latitude",),
+}  # fmt: skip
+ZIP_TABLE: Mapping[str, tuple[str, ...]] = {
+    "zip": ("zip", "zip_code", "zipcode", "postal_code"),
+    "longitude": ("longitude", "lon", "lng", "long"),
+    "latitude": ("latitude", "lat"),
+}
+
+_MONEY = r"^\$?(\d+|\d{1,3}(,\d{3})+)(\.\d+)?$"
+_DRG = r"^(?P<code>\d{1,3})(?:\.0)?(?:\s*-.*)?$"
+_ZIP = r"^\d{1,5}(-\d{4})?$"
+
+
+def known_columns(names: Sequence[str], spellings: Mapping[str, tuple[str, ...]]) -> dict[str, str]:
+    """Our names of the columns that a file has, with the file's own names."""
+    plain = {re.sub(r"[^a-z0-9]+", "_", name.lower()).strip("_"): name for name in names}
+    found: dict[str, str] = {}
+    for ours, theirs in spellings.items():
+        for spelling in theirs:
+            if spelling in plain:
+                found[ours] = plain[spelling]
+                break
+    return found
+
+
+def with_money(rows: TableRows, name: str, where: str) -> TableRows:
+    """Amounts like "$5,777.24" as plain numbers; a cell that is not an amount is left unchanged."""
+    if pa.types.is_floating(rows.columns[name].type) or pa.types.is_integer(
+        rows.columns[name].type
+    ):
+        return rows
+    text = rows.text(name, where)
+    amounts = pc.replace_substring_regex(text, r"[$,]", "")
+    return rows.with_column(name, pc.if_else(pc.match_substring_regex(text, _MONEY), amounts, text))
+
+
+def with_zip(rows: TableRows, name: str, where: str) -> TableRows:
+    """ZIP codes as five characters: leading zeros restored, the four-digit suffix removed.
+
+    Raises InvalidInputError at `where` for a cell that is not a ZIP code.
+    """
+    text = pc.replace_substring_regex(rows.text(name, where), r"\.0$", "")
+    _refuse_first(rows, pc.invert(pc.match_substring_regex(text, _ZIP)), name, where, "a ZIP code")
+    return rows.with_column(
+        name, pc.utf8_lpad(pc.replace_substring_regex(text, r"-.*$", ""), width=5, padding="0")
+    )
+
+
+def drg_codes(rows: TableRows, name: str, where: str) -> NDArray[np.int64]:
+    """DRG codes [rows] of cells like "194", "039" or "194 - SIMPLE PNEUMONIA & PLEURISY W CC".
+
+    Raises InvalidInputError at `where` for a cell that does not begin with a code.
+    """
+    found = pc.extract_regex(rows.text(name, where), _DRG)
+    _refuse_first(rows, pc.is_null(found), name, where, "a DRG code")
+    codes: NDArray[np.int64] = pc.cast(pc.struct_field(found, "code"), pa.int64()).to_numpy(
+        zero_copy_only=False
+    )
+    return codes
+
+
+def _refuse_first(rows: TableRows, unusable: Any, name: str, where: str, meant: str) -> None:
+    mask = unusable.to_numpy(zero_copy_only=False)
+    if mask.any():
+        raise rows.fault(
+            name, int(np.argmax(mask)), where, f"is not {meant}", "correct it or leave the row out"
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class Coordinates:
+    """Degrees; NaN where a place is unknown."""
+
+    longitude: NDArray[np.float64]
+    latitude: NDArray[np.float64]
+
+    @property
+    def known(self) -> NDArray[np.bool_]:
+        """Where both are known; 0,0 lies in the sea and marks a missing place."""
+        origin = (self.longitude == 0) & (self.latitude == 0)
+        known: NDArray[np.bool_] = ~(np.isnan(self.longitude) | np.isnan(self.latitude) | origin)
+        return known
+
+
+def own_coordinates(rows: TableRows, columns: dict[str, str], where: str) -> Coordinates:
+    """The coordinates in the rows. Raises InvalidInputError at `where`."""
+    return Coordinates(
+        rows.numbers(columns["longitude"], where, missing_allowed=True),
+        rows.numbers(columns["latitude"], where, missing_allowed=True),
+    )
+
+
+def joined_coordinates(zips: Levels, source: SourceFile) -> Coordinates:
+    """Coordinates of each row's ZIP code in a table with columns zip, longitude and latitude.
+
+    A ZIP code that the table lacks has unknown coordinates; a repeated one has its last known
+    place. Raises InvalidInputError at the file's pointer.
+    """
+    where = source.pointer
+    file = TableFile(source)
+    columns = known_columns(file.names, ZIP_TABLE)
+    if missing := [name for name in ZIP_TABLE if name not in columns]:
+        raise source.fault(f"lacks the columns {listed(missing)}; name a table that has them")
+    table = with_zip(file.read(list(columns.values())), columns["zip"], where)
+    places = own_coordinates(table, columns, where)
+    known = table.where(places.known)
+    codes = known.text(columns["zip"], where).to_pylist()
+    row_of = dict(zip(codes, np.flatnonzero(places.known).tolist(), strict=True))
+    # One look-up per distinct ZIP code; the last entry serves codes without a place.
+    rows = np.array([row_of.get(code, -1) for code in zips.values] + [-1], dtype=np.int64)
+    place = rows[zips.codes]
+    return Coordinates(
+        np.where(place < 0, np.nan, places.longitude[place]),
+        np.where(place < 0, np.nan, places.latitude[place]),
+    )
+
 
 DERIVED_CONDITIONS = (194, 690, 292, 392)
 """The meaning of a `service_index` of 0 to 3 in a file that has it instead of DRG codes."""
@@ -46,10 +167,16 @@ class HospitalChargesKind(FileKind):
         self._source = source
 
     def load(self, asked: LoadRequest) -> Federation:
-        """The same data for every seed. Raises InvalidInputError."""
-        return load_hospital_charges(
-            self._source, sensitive=asked.fairness.sensitive, files=asked.files
-        )
+        """Payments by condition and place, one client per provider or ZIP code; the same data for
+        every seed.
+
+        Reads the file as CMS publishes it (from FY2011 on), plain copies of it, and the derived
+        file with `service_index` and coordinates. Features are the index of the row's condition in
+        `conditions` and the coordinates; rows without coordinates are left out and counted in a
+        note. Raises InvalidInputError naming field, column and row.
+        """
+        with open_source(self._source, files=asked.files) as file:
+            return _load(self._source, file, asked.fairness.sensitive, asked.files)
 
     def row_hashes(
         self, *, files: Files, keep: int, progress: Callable[[], None]
@@ -57,20 +184,6 @@ class HospitalChargesKind(FileKind):
         """Of all columns of the charges."""
         with open_source(self._source, files=files) as file:
             return smallest_row_hashes(file, header=True, keep=keep, progress=progress)
-
-
-def load_hospital_charges(
-    source: HospitalCharges, *, sensitive: Sequence[str], files: Files
-) -> Federation:
-    """Payments by condition and place, one client per provider or ZIP code.
-
-    Reads the file as CMS publishes it (from FY2011 on), plain copies of it, and the derived file
-    with `service_index` and coordinates. Features are the index of the row's condition in
-    `conditions` and the coordinates; rows without coordinates are left out and counted in a note.
-    Raises InvalidInputError naming field, column and row.
-    """
-    with open_source(source, files=files) as file:
-        return _load(source, file, sensitive, files)
 
 
 def _load(

@@ -1,1 +1,0 @@
-"""Sensitive attributes, their intersections, and favourable outcomes."""

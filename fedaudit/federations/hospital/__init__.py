@@ -1,1 +1,0 @@
-"""Inpatient charges of the Centers for Medicare and Medicaid Services."""

@@ -1,0 +1,176 @@
+"""Synthetic federations of linear data (Galli et al., section 5.1; SN Computer Science 2023)."""
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import rfc8785
+from numpy.typing import NDArray
+
+from fedaudit.federations.federation import Attribute, Federation, Truth
+from fedaudit.federations.packing import check_size
+from fedaudit.federations.source_kind import LoadRequest, SourceKind
+from fedaudit.randomness import CounterSource, Purpose, normals, permutation, uniforms
+from fedaudit.spec.federation import SyntheticGroups, SyntheticLinear
+
+MEAN_OF_U = 0.5
+_WORDS_AT_A_TIME = 2**22
+
+
+def linear_federation(
+    *,
+    seed: int,
+    component: NDArray[np.int16],
+    thetas: Sequence[Sequence[float]],
+    shifts: Sequence[float],
+    rows: int,
+    attributes: tuple[Attribute, ...],
+    canonical: Mapping[str, Any],
+) -> Federation:
+    """Clients with `rows` rows each, client i drawn from distribution `component[i]`.
+
+    x is standard normal (the paper leaves it open, and uniform x never reaches theta), u uniform
+    on [0, 1), y = x . theta + shift + u. A client's rows depend on the seed, its index and its
+    distribution, not on how many clients there are. `canonical` holds all that determines the
+    data but the seed. Callers check the size before.
+    """
+    slopes = np.asarray(thetas, dtype=np.float64)
+    clients = len(component)
+    intercepts = np.asarray(shifts, dtype=np.float64)
+    features, target = _draw(seed, component, slopes, intercepts, rows)
+    return Federation(
+        features=features.reshape(clients * rows, -1),
+        target=target.ravel().astype(np.float32),
+        raw_target=target.ravel(),
+        first=np.arange(clients + 1) * rows,
+        client_names=tuple(f"client-{index:07d}" for index in range(clients)),
+        feature_names=tuple(f"x{index}" for index in range(1, slopes.shape[1] + 1)),
+        target_name="y",
+        target_scale=1.0,
+        classes=(),
+        attributes=attributes,
+        fingerprint=_fingerprint(seed, canonical),
+        truth=Truth(thetas=slopes, intercepts=intercepts + MEAN_OF_U, component=component),
+        notes=(),
+    )
+
+
+def _draw(
+    seed: int,
+    component: NDArray[np.int16],
+    slopes: NDArray[np.float64],
+    intercepts: NDArray[np.float64],
+    rows: int,
+) -> tuple[NDArray[np.float32], NDArray[np.float64]]:
+    """Features [clients, rows, features] and target [clients, rows], a chunk of clients at a time.
+
+    Normal numbers are computed in float64 and the products summed in a fixed order, so that the
+    data are the same on machines with other vector instructions but for rounding ties.
+    """
+    source = CounterSource(seed)
+    width = slopes.shape[1]
+    clients = len(component)
+    count = rows * width + rows * width % 2  # Box and Muller need pairs
+    features = np.empty((clients, rows, width), dtype=np.float32)
+    target = np.empty((clients, rows), dtype=np.float64)
+    step = max(1, _WORDS_AT_A_TIME // count)
+    for start in range(0, clients, step):
+        index = np.arange(start, min(start + step, clients))
+        part = slice(start, start + step)
+        words = source.words(purpose=Purpose.DATA, round_=0, counters=index, count=count)
+        drawn = normals(words, dtype=np.float64)[:, : rows * width]
+        features[part] = drawn.reshape(len(index), rows, width)
+        u = uniforms(source.words(purpose=Purpose.DATA, round_=1, counters=index, count=rows))
+        total = intercepts[component[part], None] + u
+        for column in range(width):
+            total += slopes[component[part], column, None] * features[part, :, column]
+        target[part] = total
+    return features, target
+
+
+def _fingerprint(seed: int, canonical: Mapping[str, Any]) -> str:
+    return hashlib.sha256(rfc8785.dumps({**canonical, "seed": seed})).hexdigest()
+
+
+class SyntheticLinearKind(SourceKind):
+    """Linear data around one parameter vector per distribution."""
+
+    def __init__(self, source: SyntheticLinear) -> None:
+        self._source = source
+
+    def load(self, asked: LoadRequest) -> Federation:
+        """Client i holds rows of distribution i modulo their number, drawn by the experiment's
+        seed.
+
+        Raises InvalidInputError at /federation/clients where the data would be too large.
+        """
+        source = self._source
+        check_size(
+            rows=source.clients * source.rows_per_client,
+            features=len(source.thetas[0]),
+            where="/federation/clients",
+            remedy="ask for fewer clients or fewer rows_per_client",
+        )
+        canonical = source.model_dump(
+            mode="json", include={"source", "clients", "rows_per_client", "thetas"}
+        )
+        components = len(source.thetas)
+        return linear_federation(
+            seed=asked.seed,
+            component=(np.arange(source.clients) % components).astype(np.int16),
+            thetas=source.thetas,
+            shifts=[0.0] * components,
+            rows=source.rows_per_client,
+            attributes=(),
+            canonical=canonical,
+        )
+
+
+THETAS = ((5.0, 6.0), (4.0, -4.5))
+GROUPS = ("g1", "g2")
+_ATTRIBUTE = "group"
+
+
+class SyntheticGroupsKind(SourceKind):
+    """A majority and a minority whose targets differ by a shift."""
+
+    def __init__(self, source: SyntheticGroups) -> None:
+        self._source = source
+
+    def load(self, asked: LoadRequest) -> Federation:
+        """A majority with y = x . theta_1 + u and a minority with y = x . theta_2 + shift + u,
+        drawn by the experiment's seed.
+
+        The attribute `group` is the distribution's name; with `independent_attribute` it is dealt
+        out at random, in groups of the same sizes, so that a gap between groups says nothing about
+        personalisation. Raises InvalidInputError at /federation/clients_per_group where the data
+        would be too large.
+        """
+        source = self._source
+        check_size(
+            rows=sum(source.clients_per_group) * source.rows_per_client,
+            features=len(THETAS[0]),
+            where="/federation/clients_per_group",
+            remedy="ask for fewer clients or fewer rows_per_client",
+        )
+        component = np.repeat(np.arange(2), source.clients_per_group).astype(np.int16)
+        canonical = source.model_dump(mode="json", exclude={"validation_fraction"})
+        attribute = _attribute(source, component, seed=asked.seed)
+        return linear_federation(
+            seed=asked.seed,
+            component=component,
+            thetas=THETAS,
+            shifts=[0.0, source.shift],
+            rows=source.rows_per_client,
+            attributes=tuple(attribute for name in asked.fairness.sensitive if name == _ATTRIBUTE),
+            canonical=canonical,
+        )
+
+
+def _attribute(source: SyntheticGroups, component: NDArray[np.int16], *, seed: int) -> Attribute:
+    members = component
+    if source.independent_attribute:
+        members = component[permutation(len(component), seed=seed, purpose=Purpose.ATTRIBUTE)]
+    rows = source.rows_per_client
+    return Attribute(_ATTRIBUTE, GROUPS, np.repeat(members, rows))

@@ -1,1 +1,0 @@
-"""Synthetic data: linear, from a few distributions or groups."""

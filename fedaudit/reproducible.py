@@ -1,0 +1,50 @@
+"""Torch computations whose digits depend on neither the machine nor what else is computed."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import numpy as np
+import torch
+from torch import Tensor
+
+
+def fixed_order_sum(values: Tensor, dim: int) -> Tensor:
+    """The sum along `dim`, by halves in a fixed order, elementwise over all other axes.
+
+    A library reduction may choose its order by the size of the other axes; then a client's sum
+    would depend on how many clients and cells it is stacked with.
+    """
+    size = values.shape[dim]
+    while size > 1:
+        half = size // 2
+        folded = values.narrow(dim, 0, half) + values.narrow(dim, half, half)
+        if size % 2:
+            folded.select(dim, 0).add_(values.select(dim, size - 1))
+        values, size = folded, half
+    return values.select(dim, 0)
+
+
+def square_root(values: Tensor) -> Tensor:
+    """The root of each number; NaN below zero.
+
+    On the host by numpy: torch's may come from a vector library, whose last digit is not always
+    the right one, and not the same on every machine.
+    """
+    if values.device.type != "cpu":
+        return values.sqrt()
+    with np.errstate(invalid="ignore"):
+        return torch.from_numpy(np.asarray(np.sqrt(values.numpy())))
+
+
+@contextmanager
+def one_thread() -> Iterator[None]:
+    """Within, torch computes on one thread; afterwards on as many as before.
+
+    What a large sum, convolution or matrix product adds up in which order depends on their number.
+    """
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(threads)
