@@ -1,13 +1,75 @@
-"""The figures shown of a federation that is in memory."""
+"""Profiles of data: figures, what is hidden in them, and what further ones may show."""
 
 import json
 
 import pytest
 
-from fedaudit.federations.profiles.profile import profile
+from fedaudit.federations.profiles.profile import beside_earlier, cuts_of, profile
 from fedaudit.spec.errors import InvalidInputError
 from fedaudit.spec.fairness import Groups
 from tests.federations.conftest import CLASSIFIER, Load
+
+
+def cut_profile(rows=300):
+    of_age = {
+        "of": "record",
+        "groups": {"<83": 153, ">=83": 147},
+        "missing": 0,
+        "base_rates": {"<83": 0.5, ">=83": 0.25},
+        "reasons": {},
+    }
+    return {"rows": rows, "attributes": {"age": of_age}}
+
+
+def groups(*edges, value=None):
+    rule = None if value is None else {"op": "ge", "value": value}
+    return Groups(sensitive=["age"], edges={"age": list(edges)} if edges else {}, favourable=rule)
+
+
+def shown(found):
+    return found["attributes"]["age"]["groups"]["<83"] is not None
+
+
+def test_the_first_cut_is_shown_and_remembered():
+    found, cuts = beside_earlier(cut_profile(), cuts_of(cut_profile(), groups(83)), {})
+    assert found == cut_profile()
+    assert cuts == {"age": {"rows": 300, "edges": [83.0], "favourable": None}}
+    again, same = beside_earlier(cut_profile(), cuts_of(cut_profile(), groups(83)), cuts)
+    assert again == cut_profile()
+    assert same == cuts
+
+
+def test_other_edges_rules_and_rows_are_not():
+    first = cuts_of(cut_profile(), groups(83))
+    for asked, found in (
+        (groups(84), cut_profile()),
+        (groups(), cut_profile()),
+        (groups(83, value=4), cut_profile()),
+        (groups(83), cut_profile(rows=299)),
+    ):
+        beside, cuts = beside_earlier(found, cuts_of(found, asked), first)
+        assert not shown(beside)
+        assert cuts == first, "what was not shown is not remembered"
+        age = beside["attributes"]["age"]
+        assert set(age["reasons"]) == {"groups", "missing", "base_rates"}
+        assert age["missing"] is None
+
+
+def test_another_attribute_is_added():
+    _, cuts = beside_earlier(
+        cut_profile(), cuts_of(cut_profile(), groups(83)), {"sex": {"rows": 300}}
+    )
+    assert set(cuts) == {"age", "sex"}
+
+
+def test_a_rule_by_another_name_is_the_same_rule():
+    rule = {"op": "ge", "value": 3}
+    plain, named = (
+        Groups(sensitive=["age"], edges={"age": [83]}, favourable=one)
+        for one in (rule, {**rule, "label": "granted"})
+    )
+    assert cuts_of(cut_profile(), named) == cuts_of(cut_profile(), plain)
+
 
 DATA = "hospital,x,sex,cost\na,1,F,7\na,2,M,8\nb,3,F,6\nb,4,,7\nb,5,F,0\nc,6,M,1\n"
 FAIRNESS = {"sensitive": ["sex"], "favourable": {"op": "ge", "value": 7}, "minimum_group_size": 1}
