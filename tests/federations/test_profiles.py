@@ -1,6 +1,7 @@
 """Profiles of data: figures, what is hidden in them, and what further ones may show."""
 
 import json
+from typing import Any
 
 import pytest
 
@@ -114,12 +115,19 @@ def test_classes_and_attributes_of_clients(load: Load) -> None:
     assert figures["attributes"]["sex"]["base_rates"] == {"F": 1.0, "M": 2 / 3}
 
 
-def test_small_groups_are_hidden_together_with_what_would_give_them_away(load: Load) -> None:
-    groups = ["F"] * 40 + ["M"] * 35 + ["X"] * 3 + ["Y"] * 50
-    rows = "".join(f"{'ab'[row % 2]},1,{group},{row % 2}\n" for row, group in enumerate(groups))
+def figures_of(load: Load, groups: list[str], favoured: int | None = None) -> dict[str, Any]:
+    """The profile of rows of these groups: every second one favoured, or so many first ones."""
+    rows = "".join(
+        f"{'ab'[row % 2]},1,{group},{row % 2 if favoured is None else int(row < favoured)}\n"
+        for row, group in enumerate(groups)
+    )
     fairness = {"sensitive": ["sex"]}
     federation = load({**CLASSIFIER, "fairness": fairness}, data="hospital,x,sex,cost\n" + rows)
-    figures = profile(federation, Groups.model_validate(fairness))
+    return profile(federation, Groups.model_validate(fairness))
+
+
+def test_small_groups_are_hidden_together_with_what_would_give_them_away(load: Load) -> None:
+    figures = figures_of(load, ["F"] * 40 + ["M"] * 35 + ["X"] * 3 + ["Y"] * 50)
     # 128 rows less those of F and Y leave 38 for M and X together.
     assert figures["attributes"]["sex"]["groups"] == {"F": 40, "M": None, "X": None, "Y": 50}
     assert figures["attributes"]["sex"]["base_rates"] == {"F": 0.5, "M": None, "X": None, "Y": 0.5}
@@ -130,45 +138,31 @@ def test_small_groups_are_hidden_together_with_what_would_give_them_away(load: L
 
 
 @pytest.mark.parametrize(
-    ("groups", "shown"),
+    ("groups", "favoured", "shown", "rated", "balance"),
     [
-        # The total would tell that X and Z have one row each, and what came of them.
-        (["F"] * 60 + ["M"] * 40 + ["X", "Z"], {"F": 60, "M": None, "X": None, "Z": None}),
-        (["F"] * 60 + ["M"] * 40 + ["X"] * 15 + ["Z"] * 15, {"F": 60, "M": 40, "X": None}),
+        # The total would show that X and Z have one row each, and what came of them.
+        (["F"] * 60 + ["M"] * 40 + ["X", "Z"], None, {"F": 60}, ["F"], 51),
+        (["F"] * 60 + ["M"] * 40 + ["X", "Z"] * 15, None, {"F": 60, "M": 40}, ["F", "M"], 65),
+        # The sizes of the classes, less what the rates add up to, would show the outcomes of rows
+        # without a value.
+        (["F"] * 60 + ["M"] * 40 + [""] * 2, None, {"F": 60, "M": 40}, ["F"], 51),
+        # Rates would show the size of a small class.
+        (["F", "M"] * 100, 7, {"F": 100, "M": 100}, [], None),
     ],
 )
-def test_groups_hidden_together_are_large_enough(
-    load: Load, groups: list[str], shown: dict[str, int | None]
+def test_what_is_shown_does_not_give_away_what_is_hidden(
+    load: Load,
+    groups: list[str],
+    favoured: int | None,
+    shown: dict[str, int],
+    rated: list[str],
+    balance: int | None,
 ) -> None:
-    rows = "".join(f"{'ab'[row % 2]},1,{group},{row % 2}\n" for row, group in enumerate(groups))
-    fairness = {"sensitive": ["sex"]}
-    federation = load({**CLASSIFIER, "fairness": fairness}, data="hospital,x,sex,cost\n" + rows)
-    found = profile(federation, Groups.model_validate(fairness))["attributes"]["sex"]
-    assert found["groups"].items() >= shown.items()
-    assert [name for name, rate in found["base_rates"].items() if rate is not None] == [
-        name for name, count in shown.items() if count is not None
-    ]
-
-
-def test_rates_do_not_tell_the_outcomes_of_rows_without_a_value(load: Load) -> None:
-    """The sizes of the classes, less what the rates add up to, would."""
-    groups = ["F"] * 60 + ["M"] * 40 + [""] * 2
-    rows = "".join(f"{'ab'[row % 2]},1,{group},{row % 2}\n" for row, group in enumerate(groups))
-    fairness = {"sensitive": ["sex"]}
-    federation = load({**CLASSIFIER, "fairness": fairness}, data="hospital,x,sex,cost\n" + rows)
-    figures = profile(federation, Groups.model_validate(fairness))
-    assert figures["class_balance"] == {"0": 51, "1": 51}
-    assert figures["attributes"]["sex"]["groups"] == {"F": 60, "M": 40}
-    assert figures["attributes"]["sex"]["base_rates"] == {"F": 0.5, "M": None}
-
-
-def test_rates_do_not_tell_the_size_of_a_small_class(load: Load) -> None:
-    rows = "".join(f"{'ab'[row % 2]},1,{'FM'[row % 2]},{int(row < 7)}\n" for row in range(200))
-    fairness = {"sensitive": ["sex"]}
-    federation = load({**CLASSIFIER, "fairness": fairness}, data="hospital,x,sex,cost\n" + rows)
-    figures = profile(federation, Groups.model_validate(fairness))
-    assert figures["class_balance"] == {"0": None, "1": None}
-    assert figures["attributes"]["sex"]["base_rates"] == {"F": None, "M": None}
+    figures = figures_of(load, groups, favoured)
+    found = figures["attributes"]["sex"]
+    assert {name: size for name, size in found["groups"].items() if size is not None} == shown
+    assert [name for name, rate in found["base_rates"].items() if rate is not None] == rated
+    assert figures["class_balance"] == {"0": balance, "1": balance}
 
 
 def test_without_a_rule_there_are_reasons_and_no_rates(load: Load) -> None:

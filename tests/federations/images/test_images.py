@@ -8,7 +8,6 @@ import pytest
 
 from fedaudit.federations.favourable_outcomes import outcome_rules
 from fedaudit.federations.federation import ClientRows
-from fedaudit.federations.images import client_rows
 from fedaudit.federations.images import image_federation as images
 from fedaudit.federations.images.client_rows import rotate, rotated_clients
 from fedaudit.federations.load import load_federation
@@ -332,11 +331,6 @@ def test_through_the_front_door(tmp_path: Path) -> None:
     )
     federation = load_federation(spec, sources_dir=tmp_path)
     assert (federation.clients, federation.width, len(federation.classes)) == (3, 16, 4)
-
-
-def test_square_images() -> None:
-    assert client_rows.square_image(784) == (28, 28, 1)
-    assert client_rows.square_image(783) is None
 
 
 def test_real_handwriting(shared_data: Path) -> None:

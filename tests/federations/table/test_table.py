@@ -285,11 +285,6 @@ def test_the_list_of_faults_is_bounded(tmp_path: Path, columns: int) -> None:
     assert len(refused(tmp_path, value)) == min(columns, MAX_FAULTS)
 
 
-def test_a_file_without_faults_is_read_as_before(tmp_path: Path) -> None:
-    (tmp_path / "data.csv").write_text("hospital,x,cost\na,1,2\na,4,5\nb,2,3\n")
-    assert profile_in(tmp_path, registration())["rows"] == 3
-
-
 PEOPLE = (
     "hospital,x,Race_Black,Race_White,cost\n"
     "a,1,1,0,1\na,2,0,True,2\nb,3,0.0,0,3\nb,4,,,4\nb,5,no,yes,5\n"
