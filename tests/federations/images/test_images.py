@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from fedaudit.federations import groups
 from fedaudit.federations.favourable_outcomes import outcome_rules
 from fedaudit.federations.federation import ClientRows
 from fedaudit.federations.images import image_federation as images
@@ -282,7 +283,7 @@ def test_specs_that_do_not_fit_the_arrays(
     [
         (None, None, SENSITIVE, "no array 'group'"),
         (np.arange(11), None, SENSITIVE, "shape [11]"),
-        (np.full(12, np.nan), None, SENSITIVE, "empty for every image"),
+        (np.full(12, np.nan), None, SENSITIVE, "empty in every row"),
         (np.full(12, np.inf), None, SENSITIVE, "group[0]"),
         (np.array(["1", "b"] * 6), [3], "/fairness/edges/group", "group[1] of 'data.npz' is not a"),
         (np.array([True, False] * 6), [3], "/fairness/edges/group", "is not a number"),
@@ -302,7 +303,7 @@ def test_sensitive_attributes_that_cannot_be_used(
 
 def test_too_many_groups_classes_or_rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     content = npz(**arrays(group=np.arange(12)))
-    monkeypatch.setattr(images, "MAX_GROUPS", 11)
+    monkeypatch.setattr(groups, "MAX_GROUPS", 11)
     pointer, message = refuse(tmp_path, content, fairness=Fairness(sensitive=["group"]))
     assert (pointer, "12 distinct values" in message) == (SENSITIVE, True)
     monkeypatch.setattr(images, "MAX_CLASSES", 3)
