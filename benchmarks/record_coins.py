@@ -72,14 +72,7 @@ def main() -> None:
 
         def load(*, keyed: bool) -> Federation:
             return TableKind(source).load(
-                LoadRequest(
-                    fairness=Fairness(),
-                    classification=False,
-                    seed=0,
-                    files=Files(Path(folder)),
-                    budgets=None,
-                    keyed=keyed,
-                )
+                LoadRequest(fairness=Fairness(), files=Files(Path(folder)), keyed=keyed)
             )
 
         for _ in range(options.repeats):

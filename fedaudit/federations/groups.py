@@ -37,19 +37,28 @@ def read_sensitive(
             levels = _between_edges(rows, column, edges[name], pointer("fairness", "edges", name))
         else:
             levels = rows.levels(column, where, numeric=True)
-        if levels.missing == len(rows):
-            raise error_at(where, f"{name!r} is empty in every row; name another column")
-        groups = len(levels.values)
-        if groups > MAX_GROUPS:
-            raise error_at(
-                where,
-                f"{name!r} has {groups} distinct values, and {MAX_GROUPS} groups are allowed; "
-                "bring them into fewer groups, numbers by `edges`",
-            )
-        if levels.missing:
-            notes.append(f"rows without a value of {name!r}, in no group: {levels.missing}")
+        notes += checked_groups(name, levels, where)
         attributes[name] = levels
     return attributes, tuple(notes)
+
+
+def checked_groups(name: str, levels: Levels, where: str) -> list[str]:
+    """A note on the rows without a group, where there are some.
+
+    Raises InvalidInputError at `where` where no row has a group, or groups are too many.
+    """
+    if levels.missing == len(levels.codes):
+        raise error_at(where, f"{name!r} is empty in every row; name another column")
+    groups = len(levels.values)
+    if groups > MAX_GROUPS:
+        raise error_at(
+            where,
+            f"{name!r} has {groups} distinct values, and {MAX_GROUPS} groups are allowed; "
+            "bring them into fewer groups, numbers by `edges`",
+        )
+    if not levels.missing:
+        return []
+    return [f"rows without a value of {name!r}, in no group: {levels.missing}"]
 
 
 def group_names(edges: Sequence[float]) -> tuple[str, ...]:

@@ -143,8 +143,14 @@ def lay_out_registered(
     `figures`: its profile. Raises InvalidInputError where such experiments would be refused.
     """
     classification = figures.get("reasons", {}).get("class_balance") != NUMERIC_TARGET
-    asked = _asked_at_registration(registration, files, progress, classification=classification)
-    file_kind(registration.federation).lay_out(asked)
+    file_kind(registration.federation).lay_out(
+        LoadRequest(
+            fairness=registration.fairness,
+            files=files,
+            classification=classification,
+            progress=progress,
+        )
+    )
 
 
 def index_registered(
@@ -160,27 +166,9 @@ def index_registered(
     False where there is none, as for small files, which are read instead. Raises InvalidInputError
     where a column cannot be read, which need not be one that is used; OSError.
     """
-    asked = _asked_at_registration(registration, files, progress, classification=False)
+    asked = LoadRequest(fairness=registration.fairness, files=files, progress=progress)
     file_kind(registration.federation).write_index(asked, place)
     return place.tell() > 0
-
-
-def _asked_at_registration(
-    registration: Registration,
-    files: Files,
-    progress: Callable[[], None],
-    *,
-    classification: bool,
-) -> LoadRequest:
-    return LoadRequest(
-        fairness=registration.fairness,
-        classification=classification,
-        seed=0,
-        files=files,
-        budgets=None,
-        keyed=False,
-        progress=progress,
-    )
 
 
 def registered_row_hashes(

@@ -14,21 +14,20 @@ from fedaudit.federations.profiles.profile import profile
 from fedaudit.federations.reading.source_files import Files
 from fedaudit.spec.fairness import Groups
 
-_SEED_OF_PROFILES = 0
-
 
 @dataclass(frozen=True, kw_only=True)
 class LoadRequest:
     """What an experiment requires of its data, apart from the source itself."""
 
     fairness: Groups
-    classification: bool
-    """Whether the target is a class."""
-    seed: int
     files: Files
-    budgets: str | None
+    classification: bool = False
+    """Whether the target is a class."""
+    seed: int = 0
+    """Of the experiment; profiles are those of seed 0."""
+    budgets: str | None = None
     """The column with every row's privacy budget."""
-    keyed: bool
+    keyed: bool = False
     """Whether something is drawn for each record by its key."""
     progress: Callable[[], None] = lambda: None
     """Called now and then while a file is read."""
@@ -62,15 +61,7 @@ class FileKind(SourceKind):
         `progress` is called now and then, `fingerprint` is the expected one of the data. Raises
         InvalidInputError with the same message as loading the data.
         """
-        asked = LoadRequest(
-            fairness=fairness,
-            classification=False,
-            seed=_SEED_OF_PROFILES,
-            files=files,
-            budgets=None,
-            keyed=False,
-        )
-        federation = self.load(asked)
+        federation = self.load(LoadRequest(fairness=fairness, files=files))
         check_fingerprint(federation.fingerprint, fingerprint)
         progress()
         figures = profile(federation, fairness)

@@ -1,7 +1,11 @@
-"""The one decision which groups are disclosed, and that it is used for its own population only."""
+"""Which groups are disclosed, by size and as cells of an intersection."""
+
+from itertools import product
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from fedaudit.fairness.disclosure import DisclosureRule, attribute_rule, size_rule
 from fedaudit.fairness.gaps import NO_OUTCOME, GroupScores, client_averages, gaps, score_gaps
@@ -9,6 +13,7 @@ from fedaudit.fairness.intervals import rate_intervals, score_intervals
 from fedaudit.fairness.permutation import NO_GAP, permutation_nulls, score_nulls
 from fedaudit.fairness.suppression import (
     IntersectionTable,
+    combination_of,
     shown_cells,
     shown_groups,
     with_complementary_suppression,
@@ -81,11 +86,6 @@ def test_a_rule_knows_how_an_intersection_lies_and_whether_an_outcome_is_favoura
     assert attribute_rule(experiment, "sex_race", GROUPS).alone().combination is None
     assert attribute_rule(experiment, "sex", GROUPS).has_favourable_outcome
     assert not attribute_rule(spec(favourable=None), "sex", GROUPS).has_favourable_outcome
-
-
-def test_a_reference_must_be_one_of_the_groups():
-    with pytest.raises(ValueError, match="reference 2 is no group; give a place below 2"):
-        DisclosureRule(1, reference=2).decide(np.array([3, 4]))
 
 
 def test_groups_that_are_not_compared_go_by_size_alone():
@@ -165,8 +165,185 @@ def test_a_decision_is_for_the_rows_that_it_was_made_from():
             found.check(other)
 
 
-def test_one_row_is_enough_to_be_suppressed():
-    found = disclosed([40, 1, 50, 45], minimum_group_size=30)
-    assert not found.shown[1]
-    assert found.suppresses
-    assert DisclosureRule(30).is_large(31)
+@pytest.mark.parametrize(
+    ("rows", "shown"),
+    [
+        ([30, 31, 100], [True, True, True]),
+        ([29, 31, 100], [False, False, True]),  # the smallest other is hidden beside it
+        ([29, 100, 31, 5], [False, True, True, False]),
+        ([29, 30], [False, False]),
+        ([29], [False]),
+        ([0, 40, 50], [False, True, True]),  # nobody is hidden by an empty group
+        ([0, 1, 40, 50], [False, False, False, True]),
+        # Together the hidden have fewer than 30 rows, which the total would tell all the same.
+        ([10, 15, 40, 50], [False, False, False, True]),
+        ([10, 20, 40, 50], [False, False, True, True]),
+        ([], []),
+    ],
+)
+def test_small_groups_are_hidden_with_their_complement(rows, shown):
+    found = shown_groups(np.array(rows, dtype=np.int64), minimum_group_size=30) if rows else []
+    assert list(found) == shown
+
+
+@given(
+    st.lists(st.lists(st.integers(0, 60), min_size=3, max_size=3), min_size=1, max_size=8),
+    st.integers(1, 40),
+)
+def test_never_is_one_group_hidden_alone_nor_few_rows(rounds, minimum):
+    rows = np.array(rounds, dtype=np.int64)
+    shown = shown_groups(rows, minimum_group_size=minimum)
+    assert (rows[shown] >= minimum).all()
+    hidden = ((rows > 0) & ~shown).sum(axis=-1)
+    with_rows = (rows > 0).sum(axis=-1)
+    assert ((hidden != 1) | (with_rows == 1)).all()
+    together = np.where(shown, 0, rows).sum(axis=-1)
+    assert ((together == 0) | (together >= minimum) | ~shown.any(axis=-1)).all()
+    for position, alone in enumerate(rows):
+        assert (shown[position] == shown_groups(alone, minimum_group_size=minimum)).all()
+
+
+PARTS = {
+    "sex": ("F", "M"),
+    "race": ("a", "b", "c"),
+    "age": ("young", "old"),
+    "sex_race": tuple("123456"),
+    "sex_race_age": tuple(range(12)),
+}
+SIZE = 30
+
+
+def test_how_combinations_lie():
+    parts = {"sex_race": ("sex", "race"), "age_race_sex": ("age", "race", "sex")}
+    assert combination_of("race", parts, PARTS) is None
+    assert combination_of("sex_race", parts, PARTS) == IntersectionTable((2, 3), ((0,), (1,)))
+    three = combination_of("age_race_sex", parts, PARTS)
+    assert three == IntersectionTable((2, 3, 2), ((0,), (1,), (2,), (1, 2)))
+    assert three.of_margin((1, 2)) == IntersectionTable((3, 2), ((0,), (1,)))
+
+
+def test_lines_are_the_cells_of_each_total():
+    lying = IntersectionTable((2, 3, 2), ((1,), (0, 2)))
+    cells = list(product(range(2), range(3), range(2)))
+    for place, line in enumerate(lying.lines((1,))):
+        assert [cells[cell][1] for cell in line] == [place] * 4
+    for (first, last), line in zip(product(range(2), range(2)), lying.lines((0, 2)), strict=True):
+        assert [(cells[cell][0], cells[cell][2]) for cell in line] == [(first, last)] * 3
+
+
+def test_a_small_cell_does_not_follow_from_the_totals_of_its_parts():
+    """Two cells are small, so none is alone; but each is the only one of its race."""
+    rows = np.array([40, 10, 50, 45, 60, 20])  # F: a b c, M: a b c
+    alone = shown_groups(rows, minimum_group_size=SIZE)
+    assert alone.tolist() == [True, False, True, True, True, False]
+    shown = shown_groups(
+        rows, minimum_group_size=SIZE, combination=IntersectionTable((2, 3), ((0,), (1,)))
+    )
+    # 70 of race b less 60 would be the 10, and 70 of race c less 50 the 20.
+    assert shown.tolist() == [True, False, False, True, False, False]
+
+
+def assert_none_alone(shown, rows, line):
+    hidden = [cell for cell in line if rows[cell] and not shown[cell]]
+    together = sum(rows[cell] for cell in hidden)
+    stated = len(hidden) == 1 or 0 < together < SIZE
+    assert not stated or not any(shown[cell] for cell in line)
+
+
+@settings(max_examples=200, deadline=None)
+@given(seed=st.integers(0, 2**32 - 1), most=st.sampled_from([40, 80, 300]))
+def test_no_hidden_cell_is_the_only_one_of_a_total(seed, most):
+    parts = {"sex_race": ("sex", "race"), "sex_race_age": ("sex", "race", "age")}
+    random = np.random.default_rng(seed)
+    for name, cells in (("sex_race", 6), ("sex_race_age", 12)):
+        lying = combination_of(name, parts, PARTS)
+        rows = random.integers(0, most, cells) * random.integers(0, 2, cells)
+        shown = shown_groups(rows, minimum_group_size=SIZE, combination=lying)
+        assert (rows[shown] >= SIZE).all()
+        assert_none_alone(shown, rows, range(cells))
+        for margin in lying.margins:
+            lines = lying.lines(margin)
+            totals = shown_groups(
+                rows[lines].sum(axis=1),
+                minimum_group_size=SIZE,
+                combination=lying.of_margin(margin),
+            )
+            for line, stated in zip(lines, totals, strict=True):
+                assert_none_alone(shown, rows, line)
+                assert stated or not shown[line].any(), "cells of a hidden total would add up to it"
+
+
+def test_where_nothing_is_small_nothing_is_hidden():
+    rows = np.array([[40, 30, 50, 45, 60, 70], [40, 0, 0, 45, 60, 70]])
+    shown = shown_groups(
+        rows, minimum_group_size=SIZE, combination=IntersectionTable((2, 3), ((0,), (1,)))
+    )
+    assert (shown == (rows > 0)).all()
+
+
+@settings(max_examples=100, deadline=None)
+@given(seed=st.integers(0, 2**32 - 1))
+def test_rounds_are_suppressed_one_by_one(seed):
+    rows = np.random.default_rng(seed).integers(0, 70, (5, 12))
+    lying = IntersectionTable((2, 3, 2), ((0,), (1,), (2,), (0, 1)))
+    block = shown_groups(rows, minimum_group_size=SIZE, combination=lying)
+    for one, of_block in zip(rows, block, strict=True):
+        alone = shown_groups(one, minimum_group_size=SIZE, combination=lying)
+        assert (alone == of_block).all()
+
+
+@settings(max_examples=200, deadline=None)
+@given(seed=st.integers(0, 2**32 - 1), k=st.integers(2, 5), groups=st.integers(2, 6))
+def test_no_cell_of_a_hypothesis_follows_from_a_total(seed, k, groups):
+    random = np.random.default_rng(seed)
+    rows = random.integers(0, 90, (k, groups)) * random.integers(0, 2, (k, groups))
+    totals = shown_groups(rows.sum(axis=0), minimum_group_size=SIZE)
+    shown = shown_cells(rows, totals, minimum_group_size=SIZE)
+    assert (rows[shown] >= SIZE).all()
+    assert not shown[:, ~totals].any()
+    for axis in (shown, shown.T):
+        of_rows = rows if axis is shown else rows.T
+        for cells, counted in zip(axis, of_rows, strict=True):
+            assert_none_alone(cells, counted, range(len(cells)))
+
+
+@settings(max_examples=60, deadline=None)
+@given(seed=st.integers(0, 2**32 - 1))
+def test_within_a_hypothesis_combinations_do_not_add_up_to_what_is_hidden(seed):
+    lying = IntersectionTable((2, 3), ((0,), (1,)))
+    random = np.random.default_rng(seed)
+    rows = random.integers(0, 150, (3, 6)) * (random.random((3, 6)) < 0.8)
+    totals = shown_groups(rows.sum(axis=0), minimum_group_size=SIZE, combination=lying)
+    shown = shown_cells(rows, totals, minimum_group_size=SIZE, combination=lying)
+    assert (rows[shown] >= SIZE).all()
+    for margin in lying.margins:
+        lines = lying.lines(margin)
+        sums = rows[:, lines].sum(axis=-1)
+        of_part = shown_cells(
+            sums,
+            shown_groups(sums.sum(axis=0), minimum_group_size=SIZE),
+            minimum_group_size=SIZE,
+        )
+        for hypothesis, place in product(range(3), range(len(lines))):
+            assert_none_alone(shown[hypothesis], rows[hypothesis], lines[place])
+            assert of_part[hypothesis, place] or not shown[hypothesis, lines[place]].any()
+
+
+def test_a_hypothesis_that_predicts_few_of_a_group_hides_them_everywhere():
+    rows = np.array([[350, 3], [2, 90]])
+    shown = shown_cells(rows, np.array([True, True]), minimum_group_size=SIZE)
+    assert not shown.any()
+    apart = shown_cells(
+        np.array([[350, 0], [0, 90]]), np.array([True, True]), minimum_group_size=SIZE
+    )
+    assert apart.tolist() == [[True, False], [False, True]]
+
+
+@pytest.mark.parametrize("cell", [0, 1, 4])
+def test_one_small_cell_takes_a_rectangle_with_it(cell):
+    rows = np.full(6, 100)
+    rows[cell] = 5
+    shown = shown_groups(
+        rows, minimum_group_size=SIZE, combination=IntersectionTable((2, 3), ((0,), (1,)))
+    )
+    assert np.count_nonzero(~shown) == 4

@@ -1,14 +1,181 @@
-"""Gaps between groups: Fairlearn's answers where it has one, and a reason where it should not."""
+"""Counts, rates, gaps, scores and averages over clients."""
+
+from typing import get_args
 
 import fairlearn.metrics
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from pydantic import TypeAdapter
+from sklearn.metrics import accuracy_score
 
-from fedaudit.fairness.gaps import gaps
-from fedaudit.spec.metrics import METRICS
-from tests.fairness.disclosures import disclosed, disclosed_counts
+from fedaudit.fairness import noised_intervals
+from fedaudit.fairness.gaps import (
+    ZERO_OVER_ZERO,
+    GroupScores,
+    client_averages,
+    gaps,
+    group_scores,
+    score_gaps,
+)
+from fedaudit.fairness.intervals import (
+    NOT_ESTIMABLE,
+    Clustered,
+    Interval,
+    _rate_limits,
+    rate_intervals,
+    score_intervals,
+)
+from fedaudit.fairness.metrics import (
+    gap_size,
+    gap_words,
+    group_rates,
+    is_below_four_fifths,
+    lacking,
+    rate_gaps,
+)
+from fedaudit.fairness.noised_intervals import rate_bounds
+from fedaudit.fairness.published_counts import NoisedCounts
+from fedaudit.reports.document.rate_fields import stored_rate
+from fedaudit.spec.gates import FairnessFigure, Gate
+from fedaudit.spec.metrics import (
+    COUNTS,
+    FAIRNESS_FIGURES,
+    FAMILIES,
+    HEADLINE,
+    HEADLINE_WITHOUT_OUTCOME,
+    METRICS,
+    RATES,
+    ROUND_METRICS,
+    SCORE_METRICS,
+    SHARES,
+    Rate,
+    is_ratio,
+)
+from tests.fairness.disclosures import (
+    disclosed,
+    disclosed_clients,
+    disclosed_counts,
+    disclosed_scores,
+)
+
+TREATMENT = Rate("treatment_ratio", ("false_negatives",), ("false_positives",), "false positives")
+"""Of treatment equality: no share."""
+
+counts_of_groups = st.lists(
+    st.lists(st.integers(0, 9), min_size=4, max_size=4), min_size=2, max_size=5
+)
+
+
+@settings(max_examples=100, deadline=None)
+@given(counts_of_groups)
+def test_a_rate_is_the_share_of_its_counts(counts):
+    measured = group_rates(np.array(counts))
+    for of_rate, rate in zip(measured, RATES.values(), strict=True):
+        for value, of_group in zip(of_rate, counts, strict=True):
+            named = dict(zip(COUNTS, of_group, strict=True))
+            rows = sum(named[name] for name in rate.denominator)
+            if rows:
+                assert value == sum(named[name] for name in rate.numerator) / rows
+            else:
+                assert np.isnan(value)
+
+
+@settings(max_examples=100, deadline=None)
+@given(counts_of_groups)
+def test_a_gap_is_the_worst_of_its_familys_rates(counts):
+    rates = group_rates(np.array(counts))
+    everyone = np.ones(len(counts), dtype=bool)
+    named = dict(zip(METRICS, rate_gaps(rates, everyone), strict=True))
+    for family in FAMILIES:
+        own = rates[[list(RATES).index(name) for name in family.rates]]
+        assert lacking(rates, family.name) == np.isnan(own).any(axis=0).sum()
+        with np.errstate(invalid="ignore"):
+            difference = (own.max(axis=1) - own.min(axis=1)).max()
+            ratio = (own.min(axis=1) / own.max(axis=1)).min()
+        np.testing.assert_equal(named[f"{family.name}_difference"], difference)
+        np.testing.assert_equal(named[f"{family.name}_ratio"], ratio)
+
+
+def test_a_rate_is_a_share_or_a_ratio_of_rows_apart():
+    assert all(rate.is_share for rate in RATES.values())
+    assert set(METRICS) < SHARES
+    assert not TREATMENT.is_share
+    with pytest.raises(ValueError, match="neither within the denominator nor apart"):
+        Rate("mixed", ("true_positives", "false_positives"), ("true_positives",), "rows")
+
+
+def test_a_ratio_of_rows_apart_has_an_interval_that_is_not_cut_at_one():
+    of_rows = np.eye(4, dtype=np.int64)[np.repeat([1, 3], [40, 90])][:, np.newaxis]
+    totals = of_rows.sum(axis=0).astype(float)
+    found = _rate_limits(TREATMENT, Clustered(of_rows), totals, share=0.05)
+    share = Rate("share", ("false_negatives",), ("false_positives", "false_negatives"), "rows")
+    own = _rate_limits(share, Clustered(of_rows), totals, share=0.05)
+    assert found.value == pytest.approx(90 / 40)
+    assert 1 < found.low < found.value < found.high
+    np.testing.assert_allclose(found.high, own.high / (1 - own.high))
+
+
+def test_noise_leaves_a_ratio_of_rows_apart_an_interval_or_none_above(monkeypatch):
+    monkeypatch.setattr(noised_intervals, "RATES", {TREATMENT.name: TREATMENT})
+    noised = NoisedCounts(counts={}, deviation=2.0, tail="gaussian", max_rows=1)
+    counts = np.array([[0, 400, 0, 900], [0, 0, 0, 900]])
+    low, high = rate_bounds(counts, TREATMENT.name, noised, share=0.05)
+    assert low[0] < 900 / 400 < high[0] < 3
+    assert np.isnan(high[1])
+
+
+def test_a_report_holds_a_rate_that_is_no_share_above_one_and_never_below_zero():
+    field, default = stored_rate(TREATMENT)
+    stored = TypeAdapter(field)
+    assert (stored.validate_python(2.25), default) == (2.25, None)
+    with pytest.raises(ValueError, match="greater than or equal to 0"):
+        stored.validate_python(-0.1)
+
+
+def test_the_families_of_fairlearn_have_its_names():
+    theirs = [name for name in METRICS if hasattr(fairlearn.metrics, name)]
+    assert theirs[:6] == [
+        "demographic_parity_difference",
+        "demographic_parity_ratio",
+        "equalized_odds_difference",
+        "equalized_odds_ratio",
+        "equal_opportunity_difference",
+        "equal_opportunity_ratio",
+    ]
+
+
+def test_what_is_singled_out_is_in_the_table():
+    assert {HEADLINE, *ROUND_METRICS} <= set(METRICS)
+    assert HEADLINE_WITHOUT_OUTCOME in SCORE_METRICS
+    assert len(set(FAIRNESS_FIGURES)) == len(METRICS) + len(SCORE_METRICS)
+
+
+def test_a_gate_may_name_every_figure_and_its_schema_lists_them():
+    assert get_args(FairnessFigure) == FAIRNESS_FIGURES
+    assert set(FAIRNESS_FIGURES) < set(Gate.model_json_schema()["properties"]["figure"]["enum"])
+    for figure in FAIRNESS_FIGURES:
+        assert Gate(figure=figure, op="le", value=0.5, attribute="sex").compares_groups
+    with pytest.raises(ValueError, match="'equalized_odds_difference'"):
+        Gate(figure="equalised_odds_difference", op="le", value=0.5)
+
+
+def test_ratios_are_told_from_differences():
+    assert [name for name in METRICS if is_ratio(name)] == [
+        name for name, metric in METRICS.items() if metric.kind == "ratio"
+    ]
+    assert [name for name in SCORE_METRICS if is_ratio(name)] == ["loss_ratio"]
+
+
+def test_reasons_and_labels_read_as_sentences():
+    assert RATES["true_positive_rate"].why_undefined == "no rows with the favourable outcome"
+    assert RATES["true_positive_rate"].label == "True positive rate"
+    assert {family.name: family.rows for family in FAMILIES[:2]} == {
+        "demographic_parity": "scored rows",
+        "equalized_odds": "rows with or rows without the favourable outcome",
+    }
+
 
 Counts = list[list[int]]
 FAIRLEARNS = [name for name in METRICS if hasattr(fairlearn.metrics, name)]
@@ -69,17 +236,6 @@ def test_a_ratio_is_missing_only_where_all_rates_compared_are_zero(counts):
     assert (found["equalized_odds_ratio"].value is None) == (no_hits or no_false_alarms)
 
 
-def test_a_worked_example():
-    found = figures([[30, 10, 40, 20], [10, 5, 45, 40]])
-    # Selection 40/100 and 15/100; true positives 30/50 and 10/50; false positives 10/50 and 5/50.
-    assert found["demographic_parity_difference"].value == pytest.approx(0.25)
-    assert found["demographic_parity_ratio"].value == pytest.approx(0.375)
-    assert found["equal_opportunity_difference"].value == pytest.approx(0.4)
-    assert found["equal_opportunity_ratio"].value == pytest.approx(1 / 3)
-    assert found["equalized_odds_difference"].value == pytest.approx(0.4)
-    assert found["equalized_odds_ratio"].value == pytest.approx(1 / 3)
-
-
 def test_a_group_without_positives_has_no_true_positive_rate():
     perfect = [[20, 0, 20, 0], [0, 0, 40, 0]]
     true, predicted, group = rows(perfect)
@@ -91,12 +247,6 @@ def test_a_group_without_positives_has_no_true_positive_rate():
         assert found[metric].value is None
         assert "1 of the groups compared lacks" in found[metric].reason
     assert found["demographic_parity_difference"].value == 0.5
-
-
-def test_a_group_without_negatives_has_no_false_positive_rate():
-    found = figures([[20, 0, 20, 0], [30, 0, 0, 10]])
-    assert found["equalized_odds_difference"].value is None
-    assert found["equal_opportunity_difference"].value == 0.25
 
 
 def test_one_group_alone_is_not_fair():
@@ -174,3 +324,278 @@ def test_a_block_of_rounds_gives_what_each_round_gives(seed):
 def test_counts_must_fit_the_groups():
     with pytest.raises(ValueError, match=r"counts have shape \(3, 4\) for 2 groups"):
         gaps(np.zeros((3, 4), dtype=np.int64), disclosed([0, 0]))
+
+
+@pytest.mark.parametrize(
+    ("metric", "value", "interval", "words"),
+    [
+        ("demographic_parity_difference", 0.268, (0.2, 0.3), "27 percentage points between two"),
+        ("equalized_odds_difference", 0.05, (0.01, 0.1), "its interval excludes 0; no standard"),
+        ("equalized_odds_difference", 0.05, (0.0, 0.1), "reaches 0, so the groups may fare alike"),
+        ("equalized_odds_difference", 0.05, None, "whether it may be chance is not known; no"),
+        ("demographic_parity_ratio", 0.38, (0.3, 0.5), "(its interval 0.3 to 0.5): below four"),
+        ("demographic_parity_ratio", 0.8 - 1e-12, None, "at least four fifths, the threshold of"),
+        ("equalized_odds_ratio", 0.5, None, ""),
+        ("loss_difference", 2.0, (1.0, 3.0), ""),
+    ],
+)
+def test_a_gap_has_its_size_its_chance_and_its_standard(
+    metric: str, value: float, interval: tuple[float, float] | None, words: str
+) -> None:
+    said = gap_words(metric, value, interval=interval)
+    assert words in said
+    assert bool(said) == bool(words)
+    assert gap_size(metric, value) in said
+    for adjective in ("small", "large", "fair", "acceptable"):
+        assert f" {adjective} " not in said.replace("too large", "")
+
+
+def test_a_rounding_error_is_not_below_four_fifths() -> None:
+    assert not is_below_four_fifths(4 / 5 - 1e-16)
+    assert is_below_four_fifths(0.799)
+
+
+def scores_of(group, right, loss, *, groups, clients=1):
+    """Rows one by one as sums of clients; rows are dealt to clients in turn."""
+    rows = np.zeros((clients, groups), dtype=np.int64)
+    correct, losses = rows.copy(), rows.astype(float)
+    for place, (one, hit, value) in enumerate(zip(group, right, loss, strict=True)):
+        rows[place % clients, one] += 1
+        correct[place % clients, one] += hit
+        losses[place % clients, one] += value
+    return GroupScores(rows, correct, losses)
+
+
+def score_figures(scores, *, root_mean=False, **changes):
+    found = score_gaps(scores, disclosed_scores(scores, **changes), root_mean=root_mean)
+    assert [figure.metric for figure in found] == list(SCORE_METRICS)
+    return {figure.metric: figure for figure in found}
+
+
+@settings(max_examples=60, deadline=None)
+@given(seed=st.integers(0, 2**32 - 1), groups=st.integers(2, 6), root_mean=st.booleans())
+def test_gaps_are_those_of_fairlearns_metric_frame(seed, groups, root_mean):
+    random = np.random.default_rng(seed)
+    group = np.concatenate([np.arange(groups), random.integers(0, groups, 60)])
+    true, predicted = random.integers(0, 3, (2, len(group)))
+    loss = random.exponential(size=len(group)) * (1 + group)
+
+    def mean_loss(_true, own):
+        return np.sqrt(own.mean()) if root_mean else own.mean()
+
+    accuracy = fairlearn.metrics.MetricFrame(
+        metrics=accuracy_score, y_true=true, y_pred=predicted, sensitive_features=group
+    )
+    losses = fairlearn.metrics.MetricFrame(
+        metrics=mean_loss, y_true=true, y_pred=loss, sensitive_features=group
+    )
+    scores = scores_of(group, true == predicted, loss, groups=groups, clients=7)
+    found = score_figures(scores, root_mean=root_mean)
+    measured = group_scores(scores.sums.sum(axis=0), root_mean=root_mean)
+    np.testing.assert_allclose(measured[0], accuracy.by_group, rtol=1e-12)
+    np.testing.assert_allclose(measured[1], losses.by_group, rtol=1e-12)
+    assert found["accuracy_difference"].value == pytest.approx(
+        accuracy.difference(method="between_groups"), abs=1e-12
+    )
+    assert found["loss_difference"].value == pytest.approx(
+        losses.difference(method="between_groups"), rel=1e-9
+    )
+    assert found["loss_ratio"].value == pytest.approx(
+        losses.ratio(method="between_groups"), rel=1e-12
+    )
+
+
+def test_a_number_has_no_accuracy_and_still_has_losses():
+    found = score_figures(GroupScores(np.array([[5, 5]]), None, np.array([[1.0, 2.0]])))
+    assert found["accuracy_difference"].value is None
+    assert "no accuracy" in found["accuracy_difference"].reason
+    assert found["loss_ratio"].value == 0.5
+
+
+def test_losses_that_are_not_finite_or_all_zero_have_a_reason():
+    rows, right = np.array([[5, 5]]), np.array([[1, 2]])
+    for overflown in (np.inf, np.nan):
+        found = score_figures(GroupScores(rows, right, np.array([[1.0, overflown]])))
+        assert found["accuracy_difference"].value == pytest.approx(0.2)
+        for name in ("loss_difference", "loss_ratio"):
+            assert (found[name].value, found[name].reason) == (
+                None,
+                "the loss of a group is not finite",
+            )
+    perfect = score_figures(GroupScores(rows, right, np.zeros((1, 2))))
+    assert perfect["loss_difference"].value == 0
+    assert perfect["loss_ratio"].value is None
+    assert "0/0" in perfect["loss_ratio"].reason
+
+
+def test_small_groups_are_left_out_as_in_the_rates():
+    scores = GroupScores(
+        np.array([[40, 50, 20, 10]]), np.array([[40, 25, 0, 0]]), np.array([[4.0, 5.0, 90.0, 90.0]])
+    )
+    found = score_figures(scores, minimum_group_size=30)
+    assert found["accuracy_difference"].value == 0.5
+    assert "2 of 4 groups left out" in found["accuracy_difference"].reason
+    alone = score_figures(scores, minimum_group_size=45)
+    assert all(figure.value is None for figure in alone.values())
+    assert all("fewer than two groups" in figure.reason for figure in alone.values())
+
+
+def test_a_reference_group_takes_the_place_of_the_extremes_of_scores():
+    scores = GroupScores(
+        np.array([[10, 10, 10]]), np.array([[5, 8, 1]]), np.array([[10.0, 5.0, 20.0]])
+    )
+    found = score_figures(scores, reference=0)
+    assert found["accuracy_difference"].value == pytest.approx(0.4)
+    assert (found["loss_difference"].value, found["loss_ratio"].value) == (1.0, 0.5)
+    with pytest.raises(ValueError, match="is no group"):
+        score_figures(scores, reference=3)
+
+
+def drawn(seed, *, clients=40):
+    """Counts of a binary classifier and the scores that say the same of it."""
+    random = np.random.default_rng(seed)
+    counts = random.integers(0, 6, (clients, 3, 4))
+    rows, correct = counts.sum(-1), counts[..., [0, 2]].sum(-1)
+    return counts, GroupScores(rows, correct, random.exponential(size=rows.shape) * rows)
+
+
+def test_an_accuracy_has_the_interval_of_a_rate_of_the_same_rows():
+    """Of everyone's truth favourable, accuracy is the true positive rate: the intervals agree."""
+    counts, _ = drawn(1)
+    counts[..., [1, 2]] = 0
+    scores = GroupScores(counts.sum(-1), counts[..., 0], np.zeros(counts.shape[:-1]))
+    rates = rate_intervals(counts, disclosed_clients(counts), level=0.9)
+    found = score_intervals(scores, disclosed_scores(scores), root_mean=False, level=0.9)
+    assert found["accuracy_difference"] == rates["equal_opportunity_difference"]
+
+
+@pytest.mark.parametrize("root_mean", [True, False])
+def test_intervals_hold_the_gap_of_losses(root_mean):
+    _, scores = drawn(2)
+    disclosure = disclosed_scores(scores)
+    found = score_intervals(scores, disclosure, root_mean=root_mean, level=0.95)
+    for figure in score_gaps(scores, disclosure, root_mean=root_mean):
+        interval = found[figure.metric]
+        assert interval.low < figure.value < interval.high
+
+
+def test_losses_of_one_client_or_all_alike_have_no_interval():
+    rows = np.full((9, 2), 20)
+    for scores in (drawn(3, clients=1)[1], GroupScores(rows, None, rows * 0.5)):
+        disclosure = disclosed_scores(scores)
+        found = score_intervals(scores, disclosure, root_mean=False, level=0.95)
+        assert found["loss_ratio"] == Interval(None, None, NOT_ESTIMABLE)
+
+
+DIFFERENCE = "demographic_parity_difference"
+
+
+def averages(counts, **changes):
+    return client_averages(np.array(counts), disclosed_clients(counts, **changes))
+
+
+def values(found):
+    return {figure.metric: figure.value for figure in found.figures}
+
+
+def test_a_large_client_counts_as_much_as_a_small_one():
+    # Group a: one client of 100 rows, all favoured, and one of 10, none favoured.
+    counts = [[[50, 50, 0, 0], [0] * 4], [[0, 0, 5, 5], [0] * 4]]
+    # Group b: two clients of 10 rows, half of them favoured.
+    counts += [[[0] * 4, [3, 2, 2, 3]]] * 2
+    found = averages(counts)
+    assert found.rates[0].tolist() == [0.5, 0.5]
+    assert values(found)[DIFFERENCE] == 0
+    pooled = gaps(np.sum(counts, axis=0), disclosed_clients(counts))[0]
+    assert pooled[0].value == pytest.approx(100 / 110 - 0.5)
+
+
+cell = st.lists(st.integers(0, 3), min_size=4, max_size=4)
+clients_of_three_groups = st.lists(st.lists(cell, min_size=3, max_size=3), min_size=2, max_size=12)
+
+
+@settings(max_examples=200, deadline=None)
+@given(clients_of_three_groups)
+def test_it_is_the_mean_of_the_clients_own_rates(counts):
+    found = averages(counts)
+    for group in range(3):
+        own = [client[group] for client in counts]
+        rates = [
+            [(tp + fp) / (tp + fp + tn + fn) for tp, fp, tn, fn in own if tp + fp + tn + fn],
+            [tp / (tp + fn) for tp, _, _, fn in own if tp + fn],
+            [fp / (fp + tn) for _, fp, tn, _ in own if fp + tn],
+        ]
+        for place, of_clients in enumerate(rates):
+            assert found.contributing[place, group] == len(of_clients)
+            if len(of_clients) >= 2:
+                assert found.rates[place, group] == pytest.approx(np.mean(of_clients))
+            else:
+                assert np.isnan(found.rates[place, group])
+
+
+@settings(max_examples=100, deadline=None)
+@given(clients_of_three_groups, st.sampled_from([None, 1]))
+def test_with_clients_alike_it_is_the_pooled_gap(counts, reference):
+    # Every client is there twice, and all clients of a group have that group's pooled counts.
+    pooled = np.sum(counts, axis=0)
+    found = averages([pooled] * 3, reference=reference)
+    expected = gaps(3 * pooled, disclosed_counts(3 * pooled, reference=reference))[0]
+    for figure in expected:
+        assert values(found)[figure.metric] == pytest.approx(figure.value, nan_ok=True)
+
+
+# -- what is hidden -----------------------------------------------------------------------------
+
+
+def test_a_group_of_one_client_is_hidden_and_another_beside_it():
+    counts = np.zeros((6, 3, 4), dtype=np.int64)
+    counts[:3, 0], counts[3:5, 1], counts[5, 2] = (5, 5, 5, 5), (9, 9, 9, 9), (90, 9, 9, 9)
+    found = averages(counts, minimum_group_size=10)
+    # c has one client; a, the smallest of the others, is kept back with it.
+    assert found.disclosure.shown.tolist() == [False, True, False]
+    assert set(values(found).values()) == {None}
+    assert "fewer than two groups are left" in found.figures[0].reason
+
+
+def test_what_is_hidden_among_records_is_hidden_among_clients():
+    counts = np.zeros((8, 4, 4), dtype=np.int64)
+    counts[:2, 0], counts[2:4, 1] = (1, 1, 0, 0), (5, 5, 5, 5)
+    counts[4:6, 2], counts[6, 3], counts[7, 3] = (9, 9, 9, 9), (30, 9, 9, 9), (9, 9, 9, 9)
+    # 4 rows of a are too few, and b, the next smallest, is hidden beside it.
+    found = averages(counts, minimum_group_size=30)
+    assert found.disclosure.shown.tolist() == [False, False, True, True]
+    assert found.figures[0].value is not None
+    assert found.figures[0].reason.startswith("2 of 4 groups left out")
+
+
+def test_the_rate_of_a_single_client_is_no_average():
+    counts = [[[1, 1, 1, 1], [0] * 4]] * 2 + [[[0] * 4, [1, 1, 1, 1]], [[0] * 4, [0, 2, 2, 0]]]
+    found = averages(counts)
+    assert np.isnan(found.rates[1, 1])
+    assert values(found)["equal_opportunity_difference"] is None
+    assert values(found)[DIFFERENCE] == 0
+    reasons = {figure.metric: figure.reason for figure in found.figures}
+    assert reasons["equalized_odds_ratio"].startswith("in 1 of the groups compared, fewer than two")
+
+
+def test_a_ratio_of_nothing_to_nothing_says_so():
+    counts = [[[0, 0, 3, 3], [0] * 4]] * 2 + [[[0] * 4, [0, 0, 3, 3]]] * 2
+    found = {figure.metric: figure for figure in averages(counts).figures}
+    assert found["demographic_parity_ratio"].reason == ZERO_OVER_ZERO
+    assert found[DIFFERENCE].value == 0
+
+
+def test_a_hidden_reference_group_is_named():
+    counts = np.zeros((9, 4, 4), dtype=np.int64)
+    counts[:4, 0], counts[4:7, 1], counts[7:9, 2] = (9, 9, 9, 9), (5, 5, 5, 5), (1, 0, 0, 0)
+    found = averages(counts, minimum_group_size=30, reference=1)
+    assert not found.disclosure.shown[1]
+    assert {figure.value for figure in found.figures} == {None}
+    with pytest.raises(ValueError, match="is no group"):
+        averages(counts, reference=4)
+
+
+def test_every_metric_has_a_figure_and_every_rate_a_row():
+    found = averages([[[1, 1, 1, 1], [1, 1, 1, 1]]] * 3)
+    assert [figure.metric for figure in found.figures] == list(METRICS)
+    assert found.rates.shape == (len(RATES), 2)

@@ -116,14 +116,7 @@ def load_leaf(
 
 
 def _asked(folder: Path, fairness: Fairness | None, seed: int) -> LoadRequest:
-    return LoadRequest(
-        fairness=fairness or Fairness(),
-        classification=True,
-        seed=seed,
-        files=Files(folder),
-        budgets=None,
-        keyed=False,
-    )
+    return LoadRequest(fairness=fairness or Fairness(), files=Files(folder), seed=seed)
 
 
 def rows_of(federation: Federation) -> ClientRows:

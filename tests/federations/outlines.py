@@ -75,11 +75,7 @@ def written_index(registered: ExperimentSpec, sources: Path, folder: Path) -> Pa
     place.unlink(missing_ok=True)
     asked = LoadRequest(
         fairness=Groups(sensitive=registered.fairness.sensitive, edges=registered.fairness.edges),
-        classification=False,
-        seed=0,
         files=Files(sources),
-        budgets=None,
-        keyed=False,
     )
     with patch.object(table_outline, "WORTH_A_MAP", 1), place.open("wb") as file:
         try:

@@ -1,9 +1,25 @@
-"""What a spec and its data must agree on beyond the source."""
+"""What a spec and its data must agree on: cohorts, splits, and what a network takes."""
 
+import io
+from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
+from fedaudit.federations.load import load_federation
+from fedaudit.federations.split import (
+    held_out_rows,
+    scored_rows,
+    split_clients,
+    training_clients,
+    validation_clients,
+)
+from fedaudit.spec.errors import InvalidInputError
+from fedaudit.spec.federation import SyntheticLinear
+from fedaudit.spec.parse import parse_spec
 from tests.federations.conftest import Load, Refuse
 
 DATA = "hospital,x,sex,cost\n" + "".join(
@@ -45,3 +61,154 @@ def test_faults_of_several_parts_come_together(refuse: Refuse, clients: int) -> 
     faults = refuse(changes, data=DATA)
     assert ("/training/cohort/clients" in faults) == (clients == 9)
     assert "/fairness/reference_group" in faults
+
+
+@given(
+    clients=st.integers(2, 3000),
+    fraction=st.floats(0, 1, exclude_min=True, exclude_max=True),
+    seed=st.integers(0, 2**53 - 1),
+)
+def test_every_client_is_on_one_side(clients: int, fraction: float, seed: int) -> None:
+    split = split_clients(clients, validation_fraction=fraction, seed=seed)
+
+    both = np.concatenate([split.training, split.validation])
+    assert np.array_equal(np.sort(both), np.arange(clients))
+    assert len(split.training) >= 1
+    assert len(split.validation) >= 1
+    for side in (split.training, split.validation):
+        assert side.dtype == np.int32
+        assert (np.diff(side) > 0).all()
+    asked = clients * fraction
+    assert abs(len(split.validation) - asked) <= 0.5 or len(split.validation) in (1, clients - 1)
+
+
+def test_sizes_of_the_papers() -> None:
+    assert validation_clients(2948, validation_fraction=0.3) == 884
+    assert validation_clients(200, validation_fraction=0.5) == 100
+    assert validation_clients(4, validation_fraction=0.01) == 1
+
+
+def test_one_client_cannot_be_split() -> None:
+    with pytest.raises(ValueError, match="fewer than two"):
+        split_clients(1, validation_fraction=0.5, seed=0)
+
+
+def test_seeds_split_differently_and_every_client_alike_often() -> None:
+    held_out = np.zeros(20)
+    for seed in range(400):
+        split = split_clients(20, validation_fraction=0.3, seed=seed)
+        again = split_clients(20, validation_fraction=0.3, seed=seed)
+        assert np.array_equal(split.validation, again.validation)
+        held_out[split.validation] += 1
+    # 400 draws with probability 0.3: 120 +- 9.2 each; 5 deviations, 20 times one in 1.7 million.
+    assert np.abs(held_out - 120).max() < 46
+
+
+@given(
+    rows=st.lists(st.integers(1, 30), min_size=1, max_size=8),
+    fraction=st.floats(0, 1, exclude_min=True, exclude_max=True),
+    seed=st.integers(0, 2**53 - 1),
+)
+def test_some_rows_are_scored_and_some_choose(rows: list[int], fraction: float, seed: int) -> None:
+    counts, clients = np.array(rows), np.arange(len(rows)) + 3
+    scored = scored_rows(counts, clients=clients, fraction=fraction, seed=seed)
+    assert scored.shape == (sum(rows),)
+    for count, own in zip(rows, np.split(scored, np.cumsum(rows)[:-1]), strict=True):
+        if count == 1:
+            assert own[0]
+            continue
+        assert 1 <= own.sum() <= count - 1
+        asked = count * fraction
+        assert abs(own.sum() - asked) <= 0.5 or own.sum() in (1, count - 1)
+    # The other clients have no say.
+    alone = scored_rows(counts[:1], clients=clients[:1], fraction=fraction, seed=seed)
+    assert np.array_equal(alone, scored[: rows[0]])
+
+
+def test_every_row_is_scored_alike_often() -> None:
+    counts, clients = np.full(2000, 5), np.arange(2000)
+    scored = scored_rows(counts, clients=clients, fraction=0.4, seed=1).reshape(2000, 5)
+    assert (scored.sum(1) == 2).all()
+    # 2000 draws with probability 0.4: 800 +- 21.9; 5 deviations, 5 times one in 1.7 million.
+    assert np.abs(scored.sum(0) - 800).max() < 110
+    other = scored_rows(counts, clients=clients, fraction=0.4, seed=2)
+    assert not np.array_equal(scored.ravel(), other)
+
+
+KEYS = st.lists(st.integers(0, 2**64 - 1), max_size=40)
+
+
+@given(keys=KEYS, others=KEYS, fraction=st.floats(0.01, 0.99), seed=st.integers(0, 2**53 - 1))
+def test_a_record_is_held_out_whatever_the_others_are(
+    keys: list[int], others: list[int], fraction: float, seed: int
+) -> None:
+    alone = held_out_rows(np.array(keys, dtype=np.uint64), fraction=fraction, seed=seed)
+    among = held_out_rows(np.array(others + keys, dtype=np.uint64), fraction=fraction, seed=seed)
+    assert np.array_equal(among[len(others) :], alone)
+
+
+def test_records_are_held_out_with_the_chance_that_was_asked_for() -> None:
+    keys = np.arange(40_000, dtype=np.uint64).reshape(400, 100)
+    found = np.array([held_out_rows(keys, fraction=0.3, seed=seed) for seed in range(5)])
+    assert found.shape == (5, 400, 100)
+    # 200,000 coins: 60,000 +- 205, five deviations, one in 1.7 million; seeds do not agree.
+    assert abs(int(found.sum()) - 60_000) < 1025
+    # Both of two seeds: 3,600 +- 57.2 of 40,000; five deviations for ten pairs, one in 170,000.
+    pairs = [(found[i] & found[j]).sum() for i in range(5) for j in range(i)]
+    assert np.abs(np.array(pairs) - 3600).max() < 286
+
+
+def test_all_clients_train_where_rows_are_held_out() -> None:
+    units = [
+        SyntheticLinear(source="synthetic-linear", validation_fraction=0.25, validation_unit=unit)
+        for unit in ("client", "record")
+    ]
+    assert [training_clients(8, source) for source in units] == [6, 8]
+
+
+def faults_of(folder: Path, shape: tuple[int, ...], **model: Any) -> dict[str, str]:
+    """What is wrong with 8 images of that shape by 4 writers."""
+    buffer = io.BytesIO()
+    images = np.ones((8, *shape), dtype=np.uint8)
+    np.savez(buffer, x=images, y=np.arange(8) % 3, writer=np.arange(8) % 4)
+    (folder / "images.npz").write_bytes(buffer.getvalue())
+    spec = parse_spec(
+        {
+            "name": "images",
+            "federation": {"source": "images", "path": "images.npz"},
+            "model": model or {"kind": "cnn-femnist"},
+            "training": {"loss": "cross-entropy", "rounds": 1, "cohort": {"clients": 2}},
+            "privacy": {"mechanism": "none"},
+        }
+    )
+    try:
+        load_federation(spec, sources_dir=folder)
+    except InvalidInputError as error:
+        return {fault.pointer: fault.message for fault in error.errors}
+    return {}
+
+
+@pytest.mark.parametrize("shape", [(28, 28), (28, 28, 1), (784,)])
+def test_images_of_its_size_are_taken(tmp_path: Path, shape: tuple[int, ...]) -> None:
+    assert faults_of(tmp_path, shape) == {}
+
+
+@pytest.mark.parametrize(
+    ("shape", "found"),
+    [
+        ((27, 28), "27 by 28 with 1 channel"),
+        ((28, 28, 3), "28 by 28 with 3 channels"),
+        ((785,), "no images"),
+    ],
+)
+def test_others_are_refused_and_told_what_they_are(
+    tmp_path: Path, shape: tuple[int, ...], found: str
+) -> None:
+    faults = faults_of(tmp_path, shape)
+    assert list(faults) == ["/model/kind"]
+    assert found in faults["/model/kind"]
+    assert "28 by 28 with 1 channel" in faults["/model/kind"]
+
+
+def test_dense_networks_take_any_rows(tmp_path: Path) -> None:
+    assert faults_of(tmp_path, (3, 5, 2), kind="mlp", hidden=[4]) == {}

@@ -195,6 +195,13 @@ def write_images(place: Path, *, kind: str = "u1", labels: Any = None) -> None:
     np.savez(place, x=x if kind == "u1" else x / 255, y=y, writer=writers)
 
 
+def assert_nothing_moves(given: Option, folder: Path) -> None:
+    spec = a_spec(given, given.pop("privacy"))
+    cell = Cell(spec, load_federation(spec, sources_dir=folder))
+    for unit in units(cell):
+        assert not moved_by(spec, cell.federation, unit, folder, folder / "copies")
+
+
 IMAGE_OPTIONS: dict[str, list[Option]] = {
     "validation_unit": UNITS[:3],
     "classes": [{}, {"classes": 5}],
@@ -224,11 +231,7 @@ def test_of_images_nothing_moves(kind: str, chosen: dict[str, int], tmp_path: Pa
                 out.writestr("one.json", json.dumps(shard))
     else:
         write_images(tmp_path / "images.npz", kind=kind)
-    privacy = given.pop("privacy")
-    spec = a_spec(given, privacy)
-    cell = Cell(spec, load_federation(spec, sources_dir=tmp_path))
-    for unit in units(cell):
-        assert not moved_by(spec, cell.federation, unit, tmp_path, tmp_path / "copies")
+    assert_nothing_moves(given, tmp_path)
 
 
 HOSPITAL_OPTIONS: dict[str, list[Option]] = {
@@ -255,11 +258,7 @@ def test_of_hospital_charges_nothing_moves(chosen: dict[str, int], tmp_path: Pat
     (tmp_path / "charges.csv").write_text("\n".join([head, *lines]))
     zips = "\n".join(f"{10000 + one},-80,{30 + one}" for one in range(6))
     (tmp_path / "zips.csv").write_text(f"zip,longitude,latitude\n{zips}")
-    privacy = given.pop("privacy")
-    spec = a_spec(given, privacy)
-    cell = Cell(spec, load_federation(spec, sources_dir=tmp_path))
-    for unit in units(cell):
-        assert not moved_by(spec, cell.federation, unit, tmp_path, tmp_path / "copies")
+    assert_nothing_moves(given, tmp_path)
 
 
 DEALT: Option = {"client_key": None, "partition": {"method": "shards", "clients": 5}}

@@ -157,22 +157,39 @@ def test_a_wrong_cell_is_named_by_row_and_column_as_in_loading(
 
 RULE = {"favourable": {"op": "ge", "value": 0.5}}
 
-FILES: list[tuple[bytes, str]] = [
-    (b"hospital,x,x,cost\na,1,1,2\n", "twice in its first line: 'x'"),
-    (GOOD.encode() + b"b,5\n", "2 cells in data row 4 and 3 in its header"),
-    (GOOD.encode() + b"\xe9,5,6\n", "not in UTF-8 in data row 4"),
-    (GOOD.encode("utf-16"), "not in UTF-8"),
-    (gzip.compress(GOOD.encode() * 99, mtime=0)[:60], "damaged gzip"),
-    (GOOD.encode() + b'b,5,"6\nb,7,8\n', "a quote that never ends"),
-    (b"hospital,x,cost\n", "no rows"),
-]
+FILES: dict[str, tuple[bytes, str]] = {
+    "empty": (b"", "is empty"),
+    "blank": (b"\n\n\n", "has no rows"),
+    "header without an end": (b"hospital,x,cost", "has no rows"),
+    "header only": (b"hospital,x,cost\n", "header but no rows"),
+    "one column": (b"hospital\na\nb\n", "single column"),
+    "semicolons": (b"hospital;x;cost\na;1;2\nb;3;4\n", "by semicolons"),
+    "twice": (b"hospital,x,x,cost\na,1,1,2\n", "twice in its first line: 'x'"),
+    "twice but for blanks": (b"hospital,x, x,cost\na,1,1,2\n", "'x'"),
+    "a column without a name": (b"hospital,,cost\na,1,2\nb,3,4\n", "column 2"),
+    "short": (GOOD.encode() + b"b,5\n", "2 cells in data row 4 and 3 in its header"),
+    "long": (b"hospital,x,cost\n\na,1,2,9\n", "4 cells in data row 1 and 3"),
+    "latin": (GOOD.encode() + b"\xe9,5,6\n", "not in UTF-8 in data row 4"),
+    "latin header": (b"h\xf4pital,x,cost\na,1,2\n", "not in UTF-8"),
+    "utf-16": (GOOD.encode("utf-16"), "not in UTF-8"),
+    "binary": (bytes(range(256)) * 9, "binary"),
+    "nul": (b"hospital,x,cost\na\x00b,1,2\nb,3,4\n", "binary"),
+    "image": (b"\x89PNG\r\n\x1a\n\xff\xd8\xff" * 40, "UTF-8"),
+    "damaged parquet": (b"PAR1 and no more", "neither"),
+    "damaged gzip": (gzip.compress(GOOD.encode() * 99, mtime=0)[:40], "damaged gzip"),
+    "empty gzip": (gzip.compress(b""), "is empty"),
+    "a quote": (GOOD.encode() + b'b,5,"6\nb,7,8\n', "a quote that never ends"),
+}
 
 
-@pytest.mark.parametrize(("data", "says"), FILES)
+@pytest.mark.parametrize(("data", "says"), FILES.values(), ids=FILES)
 def test_files_that_are_no_tables(sources: Path, data: bytes, says: str) -> None:
     (sources / "data.csv").write_bytes(data)
     profiled, loaded = both(sources, {}, {}, numeric=True)
-    assert says in profiled[0][1]
+    [(pointer, message)] = profiled
+    assert pointer == "/federation/path"
+    assert says in message
+    assert "data.csv" in message
     assert profiled == loaded
 
 

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from fedaudit.federations.classes import MAX_CLASSES
 from fedaudit.federations.errors import error_at, listed
 from fedaudit.federations.federation import ClientRows, Federation
-from fedaudit.federations.groups import MAX_GROUPS, group_names
+from fedaudit.federations.groups import checked_groups, group_names
 from fedaudit.federations.images.client_rows import (
     ATTRIBUTE,
     MAX_IMAGES_BYTES,
@@ -87,27 +87,6 @@ def levels_in(
     merged = {text: place for place, text in enumerate(dict.fromkeys(names)) if text is not None}
     place_of = np.array([merged[text] for text in names if text is not None], dtype=np.int64)
     return levels_of(list(merged), place_of[codes], numeric=numeric)
-
-
-def groups_of(
-    archive: NumpyArchive, name: str, fairness: Groups, *, rows: int, where: str
-) -> Levels:
-    """A sensitive attribute: the distinct values of an array, or its numbers cut at `edges`.
-
-    Raises InvalidInputError at `where`, or below /fairness/edges.
-    """
-    levels = read_levels(archive, name, rows=rows, where=where)
-    if levels.missing == rows:
-        raise error_at(where, f"{name!r} is empty for every image; name another array")
-    if name in fairness.edges:
-        return _cut(archive, name, levels, fairness.edges[name])
-    if len(levels.values) > MAX_GROUPS:
-        raise error_at(
-            where,
-            f"{name!r} has {len(levels.values)} distinct values, and {MAX_GROUPS} groups are "
-            "allowed; bring them into fewer groups, numbers by `edges`",
-        )
-    return levels
 
 
 def _cut(archive: NumpyArchive, name: str, levels: Levels, edges: Sequence[float]) -> Levels:
@@ -424,8 +403,9 @@ def _attributes(
         if name == ATTRIBUTE and source.rotate is not None:
             continue
         where = pointer("fairness", "sensitive", place)
-        levels = groups_of(archive, name, fairness, rows=images, where=where)
-        if levels.missing:
-            notes.append(f"rows without a value of {name!r}, in no group: {levels.missing}")
+        levels = read_levels(archive, name, rows=images, where=where)
+        if name in fairness.edges:
+            levels = _cut(archive, name, levels, fairness.edges[name])
+        notes += checked_groups(name, levels, where)
         attributes[name] = levels
     return attributes, tuple(notes)

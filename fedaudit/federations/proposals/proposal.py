@@ -167,18 +167,18 @@ def guess_attribute(column: Column, word: str) -> AttributeGuess:
 _MADE_UP_CLIENTS = 100
 
 
-@dataclass(frozen=True)
+@dataclass(kw_only=True)
 class Proposal:
     """What a person is to read, correct and register."""
 
     registration: dict[str, Any]
-    guesses: dict[str, str]
+    guesses: dict[str, str] = field(default_factory=dict)
     """Why each field says what it says, by the field's pointer."""
-    candidates: dict[str, list[str]]
+    candidates: dict[str, list[str]] = field(default_factory=dict)
     """Columns that may be `client_key`, `target` or `sensitive`, the likeliest first."""
-    left_out: dict[str, str]
+    left_out: dict[str, str] = field(default_factory=dict)
     """Why a column is no feature."""
-    codes: dict[str, list[str]]
+    codes: dict[str, list[str]] = field(default_factory=dict)
     """By column, the codes of groups and classes that need labels."""
     joinable: dict[str, dict[str, str]]
     """Attributes that several columns seem to hold together: each column, and its group."""
@@ -186,15 +186,17 @@ class Proposal:
     complete: bool
     """Whether all rows were read."""
 
+    @property
+    def federation(self) -> dict[str, Any]:
+        """The part of the registration that says how the file is read."""
+        found: dict[str, Any] = self.registration["federation"]
+        return found
 
-@dataclass
-class _Draft:
-    survey: Survey
-    federation: dict[str, Any]
-    fairness: dict[str, Any] = field(default_factory=dict)
-    guesses: dict[str, str] = field(default_factory=dict)
-    left_out: dict[str, str] = field(default_factory=dict)
-    codes: dict[str, list[str]] = field(default_factory=dict)
+    @property
+    def fairness(self) -> dict[str, Any]:
+        """The part that names groups."""
+        found: dict[str, Any] = self.registration["fairness"]
+        return found
 
 
 def propose(
@@ -218,33 +220,27 @@ def propose(
         raise error_at(
             "/federation/target", "no column can be a target; a target has two values or more"
         )
-    draft = _Draft(survey, {"source": "table"})
-    if not header:
-        draft.federation["header"] = False
+    federation = {"source": "table"} if header else {"source": "table", "header": False}
+    draft = Proposal(
+        registration={"name": name, "federation": federation, "fairness": {}},
+        joinable=joinable_columns(list(known.values())),
+        rows=survey.rows,
+        complete=survey.complete,
+    )
     _put_clients(draft, clients)
     _put_target(draft, targets[0])
     used = {targets[0].name, *(column.name for column in clients[:1])}
     rest = [column for column in known.values() if column.name not in used]
     sensitive = _put_sensitive(draft, rest)
-    rest = [column for column in rest if column.name not in sensitive]
-    _put_features(draft, rest, targets)
-    _put_missing_values(draft)
-    registration = {"name": name, "federation": draft.federation, "fairness": draft.fairness}
-    parse_uploaded(registration, file_name="data.csv")
-    return Proposal(
-        registration=registration,
-        guesses=draft.guesses,
-        candidates={
-            "client_key": [column.name for column in clients],
-            "target": [column.name for column in targets],
-            "sensitive": sensitive,
-        },
-        left_out=draft.left_out,
-        codes=draft.codes,
-        joinable=joinable_columns(list(known.values())),
-        rows=survey.rows,
-        complete=survey.complete,
-    )
+    _put_features(draft, [column for column in rest if column.name not in sensitive], targets)
+    _put_missing_values(draft, survey)
+    draft.candidates = {
+        "client_key": [column.name for column in clients],
+        "target": [column.name for column in targets],
+        "sensitive": sensitive,
+    }
+    parse_uploaded(draft.registration, file_name="data.csv")
+    return draft
 
 
 def _first(
@@ -258,9 +254,9 @@ def _first(
     return [known[chosen], *(column for column in candidates if column.name != chosen)]
 
 
-def _put_clients(draft: _Draft, clients: list[Column]) -> None:
+def _put_clients(draft: Proposal, clients: list[Column]) -> None:
     if not clients:
-        most = max(2, min(_MADE_UP_CLIENTS, draft.survey.rows // 10))
+        most = max(2, min(_MADE_UP_CLIENTS, draft.rows // 10))
         draft.federation["partition"] = {"method": "iid", "clients": most}
         draft.guesses["/federation/partition"] = (
             "no column looks as if it named clients, so rows are dealt to made-up ones; better "
@@ -276,7 +272,7 @@ def _put_clients(draft: _Draft, clients: list[Column]) -> None:
     _put_rule(draft, key, "missing_client")
 
 
-def _put_target(draft: _Draft, target: Column) -> None:
+def _put_target(draft: Proposal, target: Column) -> None:
     draft.federation["target"] = target.name
     why = "a guess by its name, or as the last column"
     classes = target.distinct
@@ -302,13 +298,13 @@ def _put_target(draft: _Draft, target: Column) -> None:
         )
 
 
-def _put_rule(draft: _Draft, column: Column, field_name: str) -> None:
+def _put_rule(draft: Proposal, column: Column, field_name: str) -> None:
     if column.missing:
         draft.federation[field_name] = "drop-row"
         draft.guesses[f"/federation/{field_name}"] = f"{column.missing} rows are left out by it"
 
 
-def _put_sensitive(draft: _Draft, columns: list[Column]) -> list[str]:
+def _put_sensitive(draft: Proposal, columns: list[Column]) -> list[str]:
     """The columns that are no features because they seem sensitive."""
     found: list[str] = []
     edges: dict[str, list[float]] = {}
@@ -337,7 +333,7 @@ def _put_sensitive(draft: _Draft, columns: list[Column]) -> list[str]:
     return found
 
 
-def _put_features(draft: _Draft, columns: list[Column], targets: list[Column]) -> None:
+def _put_features(draft: Proposal, columns: list[Column], targets: list[Column]) -> None:
     outcomes = {column.name for column in targets[1:]}
     features: list[Any] = []
     scale = _scale_of_target(targets[0])
@@ -383,11 +379,11 @@ def _scale_of_target(target: Column) -> dict[str, float]:
     return {target.name: power} if power > 1 else {}
 
 
-def _put_missing_values(draft: _Draft) -> None:
+def _put_missing_values(draft: Proposal, survey: Survey) -> None:
     used = {draft.federation["target"], draft.federation.get("client_key")}
     used |= set(draft.fairness.get("sensitive", []))
     used |= {one if isinstance(one, str) else one["name"] for one in draft.federation["features"]}
-    columns = [column for column in draft.survey.columns if column.name in used]
+    columns = [column for column in survey.columns if column.name in used]
     texts = sorted({text for column in columns for text in column.gaps})[:20]
     if texts:
         draft.federation["missing_values"] = texts

@@ -1,4 +1,4 @@
-"""Tables as federations: what arrives is what the file says."""
+"""Tables: clients, targets, gaps, joined columns and every fault at once."""
 
 import csv
 import gzip
@@ -16,8 +16,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fedaudit.federations.load import load_federation
+from fedaudit.federations.table.kept_rows import MAX_FAULTS
+from fedaudit.spec.canonical import spec_hash
+from fedaudit.spec.errors import InvalidInputError
 from fedaudit.spec.parse import parse_spec
-from tests.federations.conftest import CLASSIFIER, Load, spec_value
+from fedaudit.spec.registration import parse_registration
+from tests.federations.conftest import CLASSIFIER, Load, Refuse, spec_value
+from tests.federations.proposal_tables import ONE_HOT
+from tests.federations.registering import profile_in, refused, registration
+from tests.spec.documents import TABLE, changed
 
 COSTS = """hospital,age,beds,sex,cost
 south,70,2,F,30
@@ -211,3 +218,284 @@ def test_what_is_written_is_what_is_read(rows: list[tuple[str, float, float]], k
     assert list(federation.client_names) == sorted(expected)
     keys = [name.encode() for name in federation.client_names]
     assert keys == sorted(keys), "sorted as bytes too"
+
+
+FAULTY_TABLE = (
+    "hospital,age,ward,weight,sex,cost\n"
+    "a,30,x,60,F,1\n"
+    ",41,x,70,M,2\n"
+    "b,old,x,,F,3\n"
+    "b,50,z,80,M,\n"
+    "c,60,y,90,F,many\n"
+)
+FEATURES = ["age", {"name": "ward", "kind": "categorical", "categories": ["x", "y"]}, "weight"]
+SEX = {"sensitive": ["sex"], "edges": {"sex": [1]}, "favourable": {"op": "ge", "value": 1}}
+EVERY = {
+    "/federation/client_key": "row 2 of column 'hospital' is empty",
+    "/federation/features/0": "row 3 of column 'age' is not a number",
+    "/federation/features/2": "row 3 of column 'weight' is empty",
+    "/fairness/edges/sex": "row 1 of column 'sex' is not a number",
+    "/federation/scale/height": "neither a feature nor the target",
+}
+
+
+def test_a_load_tells_every_fault_of_the_rows(refuse: Refuse) -> None:
+    changes = {"federation.features": FEATURES, "federation.scale": {"height": 2}, "fairness": SEX}
+    faults = refuse(changes, data=FAULTY_TABLE)
+    assert faults.keys() == {*EVERY, "/federation/target"}
+    for where, message in EVERY.items():
+        assert message in faults[where]
+
+
+def test_a_profile_tells_them_too_and_rows_that_are_left_out_have_none(tmp_path: Path) -> None:
+    (tmp_path / "data.csv").write_text(FAULTY_TABLE)
+    federation = {"features": FEATURES, "scale": {"height": 2}}
+    faults = refused(tmp_path, registration(federation, fairness=SEX))
+    assert faults.keys() == {*EVERY, "/federation/target"}
+    drops = {"missing_client": "drop-row", "missing_target": "drop-row"}
+    features = [{"name": "age", "missing": "drop-row"}, FEATURES[1]]
+    faults = refused(tmp_path, registration({**drops, "features": features}))
+    assert "row 3 of column 'age'" in faults.pop("/federation/features/0")
+    assert faults == {}, "row 4, whose ward is not declared, has no target"
+
+
+def test_a_fault_deep_in_a_file_of_several_batches_is_told_by_its_own_row(tmp_path: Path) -> None:
+    filler = "y" * 200
+    rows = [f"h{row % 9},{row},{filler},1" for row in range(60_000)]
+    rows[10] = f"h1,,{filler},1"
+    rows[59_000] = f"h1,5,{filler},"
+    (tmp_path / "data.csv").write_text("\n".join(["hospital,x,text,cost", *rows, ""]))
+    faults = refused(tmp_path, registration({"features": ["x"], "drop": ["text"]}))
+    assert "row 11 of column 'x'" in faults["/federation/features/0"]
+    assert "row 59001 of column 'cost'" in faults["/federation/target"]
+
+
+@pytest.mark.parametrize("columns", [3, MAX_FAULTS + 10])
+def test_the_list_of_faults_is_bounded(tmp_path: Path, columns: int) -> None:
+    names = [f"x{place}" for place in range(columns)]
+    text = "\n".join(
+        [
+            ",".join(["hospital", *names, "cost"]),
+            *(",".join([f"h{row % 3}", *["a"] * columns, "1"]) for row in range(9)),
+            "",
+        ]
+    )
+    (tmp_path / "data.csv").write_text(text)
+    value = registration({"features": names})
+    assert len(refused(tmp_path, value)) == min(columns, MAX_FAULTS)
+
+
+PEOPLE = (
+    "hospital,x,Race_Black,Race_White,cost\n"
+    "a,1,1,0,1\na,2,0,True,2\nb,3,0.0,0,3\nb,4,,,4\nb,5,no,yes,5\n"
+)
+RACE: dict[str, Any] = {"columns": {"Race_Black": "Black", "Race_White": "white"}, "none": "other"}
+BY_RACE = {"sensitive": ["race"], "favourable": {"op": "ge", "value": 3}}
+
+
+def joined(**changes: Any) -> dict[str, Any]:
+    return {"federation.join": {"race": {**RACE, **changes}}, "fairness": BY_RACE}
+
+
+def test_rows_belong_to_the_column_that_is_set(load: Load) -> None:
+    found = load(joined(), data=PEOPLE)
+    race = found.attribute("race")
+    assert race.values == ("Black", "other", "white")
+    assert race.codes.tolist() == [0, 2, 1, -1, 2]
+    assert found.feature_names == ("x",)
+    assert "rows without a value of 'race', in no group: 1" in found.notes
+    alone = load(joined(none=None), data=PEOPLE).attribute("race")
+    assert alone.values == ("Black", "white")
+    assert alone.codes.tolist().count(-1) == 2
+
+
+def test_a_profile_counts_the_same_groups(tmp_path: Path) -> None:
+    (tmp_path / "data.csv").write_text(ONE_HOT)
+    federation = {
+        "client_key": "school",
+        "target": "passed",
+        "positive": "1",
+        "features": ["lsat", "gpa"],
+        "join": {"race": RACE},
+    }
+    found = profile_in(tmp_path, registration(federation, fairness={"sensitive": ["race"]}))
+    assert found["attributes"]["race"]["groups"] == {"Black": 48, "other": 48, "white": 144}
+    assert found["class_balance"] == {"0": None, "1": None}, "24 who failed are too few to show"
+
+
+@pytest.mark.parametrize(
+    ("data", "changes", "where", "message"),
+    [
+        (PEOPLE.replace("a,1,1,0", "a,1,1,1"), {}, "/race", "row 1 of column 'Race_White' puts"),
+        (PEOPLE.replace("a,1,1", "a,1,2"), {}, "/race/columns/Race_Black", "neither 0 nor 1"),
+        (
+            PEOPLE,
+            {"columns": {"Black": "b", "Race_White": "w"}},
+            "/race/columns/Black",
+            "no column",
+        ),
+        (PEOPLE, {"columns": {"cost": "b", "Race_White": "w"}}, "/race/columns/cost", "the target"),
+    ],
+)
+def test_what_cannot_be_joined_is_named(
+    refuse: Refuse, tmp_path: Path, data: str, changes: dict[str, Any], where: str, message: str
+) -> None:
+    faults = refuse(joined(**changes), data=data)
+    assert message in faults[f"/federation/join{where}"]
+    (tmp_path / "data.csv").write_text(data)
+    value = registration({"join": {"race": {**RACE, **changes}}}, fairness=BY_RACE)
+    assert message in refused(tmp_path, value)[f"/federation/join{where}"]
+
+
+def test_an_attribute_may_not_hide_a_column(refuse: Refuse) -> None:
+    changes = {"federation.join": {"x": RACE}, "fairness": {**BY_RACE, "sensitive": ["x"]}}
+    assert "already" in refuse(changes, data=PEOPLE)["/federation/join/x"]
+
+
+@pytest.mark.parametrize(
+    "race",
+    [
+        {"columns": {"a": "Black", "b": "black"}},
+        {"columns": {"a": "Black"}},
+        {"columns": {"a": "Black"}, "none": "Black"},
+        {"columns": {}},
+    ],
+)
+def test_groups_that_are_not_told_apart_are_refused(race: dict[str, Any]) -> None:
+    with pytest.raises(InvalidInputError):
+        parse_registration(registration({"join": {"race": race}}))
+
+
+def test_nothing_joined_changes_no_hash() -> None:
+    plain = spec_hash(parse_spec(TABLE))
+    assert spec_hash(parse_spec(changed(TABLE, {"federation.join": {}}))) == plain
+    assert spec_hash(parse_spec(changed(TABLE, {"federation.join": {"race": RACE}}))) != plain
+
+
+GAPS = "hospital,x,cost\na,1,5\n,2,6\nb,3,\nb,4,8\n,5,\na,6,9\n"
+DROPS = {"federation.missing_client": "drop-row", "federation.missing_target": "drop-row"}
+NOTES = (
+    "rows without a target, left out: 2",
+    "rows without a client, left out: 1",
+)
+
+
+def test_such_rows_are_left_out_and_counted_once(load: Load, tmp_path: Path) -> None:
+    found = load(DROPS, data=GAPS)
+    assert found.rows == 3
+    assert found.client_names == ("a", "b")
+    assert found.notes == NOTES
+    assert found.row_numbers is not None
+    assert found.row_numbers.tolist() == [1, 6, 4]
+    (tmp_path / "data.csv").write_text(GAPS)
+    rules = {"missing_client": "drop-row", "missing_target": "drop-row"}
+    profile = profile_in(tmp_path, registration(rules))
+    assert (profile["rows"], profile["clients"]) == (3, 2)
+    assert profile["notes"] == list(NOTES)
+
+
+@pytest.mark.parametrize(
+    ("rules", "where", "field"),
+    [
+        ({"missing_target": "drop-row"}, "/federation/client_key", "missing_client: drop-row"),
+        ({"missing_client": "drop-row"}, "/federation/target", "missing_target: drop-row"),
+    ],
+)
+def test_a_gap_without_a_rule_is_an_error_that_names_the_rule(
+    refuse: Refuse, tmp_path: Path, rules: dict[str, Any], where: str, field: str
+) -> None:
+    faults = refuse({f"federation.{name}": rule for name, rule in rules.items()}, data=GAPS)
+    assert field in faults[where]
+    (tmp_path / "data.csv").write_text(GAPS)
+    assert field in refused(tmp_path, registration(rules))[where]
+
+
+def test_a_table_of_nothing_but_gaps_is_refused(refuse: Refuse, tmp_path: Path) -> None:
+    nothing = "hospital,x,cost\n,1,5\na,2,\n"
+    assert "every row lacks" in refuse(DROPS, data=nothing)["/federation/target"]
+    (tmp_path / "data.csv").write_text(nothing)
+    rules = {"missing_client": "drop-row", "missing_target": "drop-row"}
+    assert "every row lacks" in refused(tmp_path, registration(rules))["/federation/target"]
+
+
+def test_the_default_rules_change_no_hash() -> None:
+    plain = parse_spec(TABLE)
+    said = changed(TABLE, {"federation.missing_client": "reject"})
+    assert spec_hash(parse_spec(said)) == spec_hash(plain)
+    dropping = changed(TABLE, {"federation.missing_client": "drop-row"})
+    assert spec_hash(parse_spec(dropping)) != spec_hash(plain)
+
+
+PATIENTS = "hospital,age,epsilon,cost\n" + "".join(
+    f"{hospital},{age},{epsilon},{cost}\n"
+    for hospital, age, epsilon, cost in (
+        ("b", 50, 0.5, 1),
+        ("a", 60, 2, 2),
+        ("b", 70, 1e-3, 3),
+        ("a", 40, 30, 4),
+        ("a", 30, 0.25, 5),
+    )
+)
+BUDGETS: dict[str, Any] = {
+    "training": {
+        "loss": "mse",
+        "rounds": 1,
+        "cohort": {"sampling": "poisson", "rate": 1},
+        "local": {"steps": 1},
+    },
+    "privacy": {
+        "mechanism": "record-personalised",
+        "budgets": {"column": "epsilon"},
+        "delta": 1e-3,
+    },
+}
+POINTER = "/privacy/budgets/column"
+
+
+def test_budgets_stand_beside_their_rows_and_are_no_feature(load: Load) -> None:
+    federation = load(BUDGETS, data=PATIENTS)
+    assert federation.feature_names == ("age",)
+    assert federation.record_budgets is not None
+    assert federation.record_budgets.tolist() == [2, 30, 0.25, 0.5, 1e-3]
+
+
+def test_budgets_of_rows_that_are_left_out_are_left_out_too(load: Load) -> None:
+    changes = BUDGETS | {"federation.features": [{"name": "age", "missing": "drop-row"}]}
+    federation = load(changes, data=PATIENTS.replace("a,60,2", "a,,0"))
+    assert federation.record_budgets is not None
+    assert federation.record_budgets.tolist() == [30, 0.25, 0.5, 1e-3]
+
+
+def test_without_a_column_there_are_none(load: Load) -> None:
+    assert load({}, data=PATIENTS).record_budgets is None
+    privacy = BUDGETS["privacy"] | {"budgets": {"distribution": "three-levels"}}
+    federation = load(BUDGETS | {"privacy": privacy}, data=PATIENTS)
+    assert federation.record_budgets is None
+    assert federation.feature_names == ("age", "epsilon")
+
+
+@pytest.mark.parametrize(
+    ("cell", "problem"),
+    [
+        ("0", "not above 0"),
+        ("-1", "not above 0"),
+        ("", "is empty"),
+        ("NaN", "is not finite"),
+        ("inf", "is not finite"),
+        ("much", "is not a number"),
+    ],
+)
+def test_a_cell_that_is_no_budget_is_refused_by_its_row(
+    refuse: Refuse, cell: str, problem: str
+) -> None:
+    faults = refuse(BUDGETS, data=PATIENTS.replace("a,40,30", f"a,40,{cell}"))
+    assert list(faults) == [POINTER]
+    assert faults[POINTER].startswith("row 4 of column 'epsilon' ")
+    assert problem in faults[POINTER]
+    assert "much" not in faults[POINTER]
+
+
+def test_a_column_that_is_not_there_is_refused(refuse: Refuse) -> None:
+    privacy = BUDGETS["privacy"] | {"budgets": {"column": "consent"}}
+    faults = refuse(BUDGETS | {"privacy": privacy}, data=PATIENTS)
+    assert "no column 'consent'" in faults[POINTER]

@@ -22,38 +22,6 @@ PATH = "/federation/path"
 GOOD = "hospital,x,cost\na,1,2\nb,3,4\na,1,2\n"
 
 
-@pytest.mark.parametrize(
-    ("data", "says"),
-    [
-        pytest.param(b"", "is empty", id="empty"),
-        pytest.param(b"\n\n\n", "has no rows", id="blank"),
-        pytest.param(b"hospital,x,cost", "has no rows", id="header without an end"),
-        pytest.param(b"hospital,x,cost\n", "header but no rows", id="header only"),
-        pytest.param(b"hospital\na\nb\n", "single column", id="one column"),
-        pytest.param(b"hospital;x;cost\na;1;2\nb;3;4\n", "by semicolons", id="semicolons"),
-        pytest.param(b"hospital,x,x,cost\na,1,1,2\n", "twice in its first line: 'x'", id="twice"),
-        pytest.param(b"hospital,x, x,cost\na,1,1,2\n", "'x'", id="twice but for blanks"),
-        pytest.param(b"hospital,,cost\na,1,2\nb,3,4\n", "column 2", id="a column without a name"),
-        pytest.param(b"hospital,x,cost\na,1,2\nb,3\n", "2 cells in data row 2 and 3", id="short"),
-        pytest.param(b"hospital,x,cost\n\na,1,2,9\n", "4 cells in data row 1 and 3", id="long"),
-        pytest.param(b"hospital,x,cost\na,1,2\n\xff\xfe,3,4\n", "not in UTF-8", id="latin"),
-        pytest.param(b"h\xf4pital,x,cost\na,1,2\n", "not in UTF-8", id="latin header"),
-        pytest.param(GOOD.encode("utf-16"), "not in UTF-8", id="utf-16"),
-        pytest.param(bytes(range(256)) * 9, "binary", id="binary"),
-        pytest.param(b"hospital,x,cost\na\x00b,1,2\nb,3,4\n", "binary", id="nul"),
-        pytest.param(b"\x89PNG\r\n\x1a\n\xff\xd8\xff" * 40, "UTF-8", id="image"),
-        pytest.param(b"PAR1 and no more", "neither", id="damaged parquet"),
-        pytest.param(gzip.compress(GOOD.encode() * 99)[:40], "damaged gzip", id="damaged gzip"),
-        pytest.param(gzip.compress(b""), "is empty", id="empty gzip"),
-    ],
-)
-def test_files_that_are_no_tables(refuse: Refuse, data: bytes, says: str) -> None:
-    faults = refuse(data=data)
-    assert list(faults) == [PATH]
-    assert says in faults[PATH]
-    assert "data.csv" in faults[PATH]
-
-
 def test_a_quote_that_never_ends(refuse: Refuse) -> None:
     data = 'hospital,x,cost\n"a,1,2\n' + "b,3,4\n" * 2_000_000
     assert "quote" in refuse(data=data)[PATH] or "cells" in refuse(data=data)[PATH]

@@ -12,7 +12,7 @@ from fedaudit.federations.reading.source_files import Files, open_path
 from fedaudit.spec.errors import InvalidInputError
 from fedaudit.spec.parse import decode_text
 from fedaudit.spec.registration import parse_uploaded
-from tests.federations.proposals.tables import TABLES
+from tests.federations.proposal_tables import TABLES
 from tests.federations.registering import profile_in
 
 

@@ -269,7 +269,7 @@ from fedaudit.federations.reading.source_files import DataRoom
 from fedaudit.spec.parse import parse_spec
 from fedaudit.training.base.cell import Cell
 from fedaudit.training.stack import Stack
-from tests.federations.mapped.test_mapped_tables import WIDE
+from tests.federations.test_mapped_tables import WIDE
 federation_module._SIDE_BY_SIDE_CELLS = 2**20
 spec, folder, allowed = parse_spec(WIDE), Path(sys.argv[1]), int(sys.argv[2])
 taken = int(Path("/proc/self/status").read_text().split("VmData:")[1].split()[0]) * 1024

@@ -1,1 +1,0 @@
-"""Tests of groups of federations."""

@@ -1,1 +1,0 @@
-"""Registrations that are proposed."""

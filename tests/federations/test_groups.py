@@ -1,0 +1,445 @@
+"""Sensitive attributes, favourable outcomes, intersections and labels of groups."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fedaudit.federations.favourable_outcomes import OutcomeRules, outcome_rules
+from fedaudit.federations.groups import group_names, with_intersections
+from fedaudit.federations.load import load_federation
+from fedaudit.federations.split import split_clients, training_group_rows
+from fedaudit.spec.parse import parse_spec
+from tests.federations.conftest import CLASSIFIER, Load, Refuse, spec_value
+from tests.federations.registering import profile_in, refused, registration
+
+DATA = "hospital,x,sex,cost\na,1,F,7000\na,1,M,8000\nb,1,F,6000\nb,1,,7000.5\nb,1,D,0\n"
+
+
+def rules_of(load: Load, changes: dict[str, Any], data: str = DATA) -> OutcomeRules:
+    return outcome_rules(load(changes, data=data), parse_spec(spec_value(changes)).fairness)
+
+
+def fairness(favourable: object) -> dict[str, Any]:
+    return {"fairness": {"sensitive": ["sex"], "favourable": favourable}}
+
+
+def test_one_rule_for_everyone_in_the_units_of_the_target(load: Load) -> None:
+    changes = {**fairness({"op": "le", "value": 7000}), "federation.scale": {"cost": 10_000}}
+    rules = rules_of(load, changes)
+    federation = load(changes, data=DATA)
+
+    assert rules.ops == ("le",)
+    assert list(rules.values) == [7000]
+    assert rules.rule_index.dtype == np.int16
+    assert rules.rule_index.tolist() == [0, 0, 0, 0, 0]
+    favourable = rules.label(federation.raw_target)
+    assert favourable.tolist() == [True, False, True, False, True]
+
+
+def test_rules_by_group_score_their_groups_only(load: Load) -> None:
+    by_group = [
+        {"group": {"sex": "M"}, "op": "ge", "value": 8000},
+        {"group": {"sex": "F"}, "op": "le", "value": 6000},
+    ]
+    rules = rules_of(load, fairness(by_group))
+
+    assert rules.ops == ("ge", "le")
+    assert rules.rule_index.tolist() == [1, 0, 1, -1, -1], "no rule for D and for nobody"
+    predicted = np.full(5, 5000.0)
+    assert rules.label(predicted).tolist() == [True, False, True, False, False]
+
+
+def test_no_sensitive_attribute_no_rules(load: Load) -> None:
+    rules = rules_of(load, {"federation.drop": ["sex"]})
+    assert rules.ops == ()
+    assert (rules.rule_index == -1).all()
+    assert not rules.label(np.ones((2, 3))).any()
+
+
+def test_a_number_without_a_rule_has_no_favourable_outcome(load: Load) -> None:
+    rules = rules_of(load, fairness(None))
+    assert rules.ops == ()
+    assert not rules.label(np.ones((2, 3))).any()
+
+
+def classifier(favourable: object, **federation: object) -> dict[str, Any]:
+    changes = {f"federation.{name}": value for name, value in federation.items()}
+    return {**CLASSIFIER, **fairness(favourable), **changes}
+
+
+YES_NO = "hospital,x,sex,cost\na,1,F,yes\nb,1,M,no\nb,1,F,yes\n"
+STARS = "hospital,x,sex,cost\na,1,F,1\nb,1,M,2\nb,1,F,3.0\n"
+
+
+@pytest.mark.parametrize(
+    ("changes", "data", "favoured"),
+    [
+        pytest.param(classifier(None), YES_NO, {1}, id="the last of two"),
+        pytest.param(classifier(None, positive="no"), YES_NO, {1}, id="the positive one"),
+        pytest.param(classifier({"op": "in", "value": ["no"]}), YES_NO, {0}, id="a text"),
+        pytest.param(classifier({"op": "in", "value": [1, 3]}), STARS, {0, 2}, id="numbers"),
+        pytest.param(classifier({"op": "in", "value": ["3", 1.0]}), STARS, {0, 2}, id="spellings"),
+        pytest.param(classifier({"op": "ge", "value": 2}), STARS, {1, 2}, id="from 2"),
+        pytest.param(classifier({"op": "le", "value": 2}), STARS, {0, 1}, id="to 2"),
+        pytest.param(classifier({"op": "ge", "value": 9}), STARS, set(), id="none"),
+    ],
+)
+def test_classes(load: Load, changes: dict[str, Any], data: str, favoured: set[int]) -> None:
+    rules = rules_of(load, changes, data)
+    assert rules.ops == ("in",)
+    assert rules.values == (frozenset(favoured),)
+    assert rules.rule_index.tolist() == [0, 0, 0]
+    outcome = rules.label(np.array([0.0, 1.0, 2.0]))
+    assert outcome.tolist() == [index in favoured for index in range(3)]
+
+
+@pytest.mark.parametrize(
+    ("changes", "data", "pointer", "says"),
+    [
+        (fairness({"op": "in", "value": [1]}), DATA, "/fairness/favourable/op", "`ge` or `le`"),
+        (
+            fairness([{"group": {"sex": "X"}, "op": "ge", "value": 1}]),
+            DATA,
+            "/fairness/favourable/0/group",
+            "no value 'X'; it has 'D', 'F', 'M'",
+        ),
+        (
+            fairness([{"group": {"sex": "F"}, "op": "ge", "value": 1}] * 2),
+            DATA,
+            "/fairness/favourable/1/group",
+            "has a rule already",
+        ),
+        (
+            fairness([{"group": {"sex": "F"}, "op": "in", "value": ["a"]}]),
+            DATA,
+            "/fairness/favourable/0/op",
+            "`ge` or `le`",
+        ),
+        (classifier(None), STARS, "/fairness/favourable", "3 classes"),
+        (
+            classifier({"op": "in", "value": ["no", "maybe"]}),
+            YES_NO,
+            "/fairness/favourable/value/1",
+            "no class 'maybe'; it has 'no', 'yes'",
+        ),
+        (classifier({"op": "ge", "value": 1}), YES_NO, "/fairness/favourable/op", "use `in`"),
+    ],
+)
+def test_rules_that_do_not_fit(
+    refuse: Refuse, changes: dict[str, Any], data: str, pointer: str, says: str
+) -> None:
+    faults = refuse(changes, data=data)
+    assert list(faults) == [pointer]
+    assert says in faults[pointer]
+
+
+CHARACTERS = "hospital,x,rotated,cost\n" + "".join(
+    f"w{row % 5},1,{'no' if row % 5 < 3 else 'yes'},{row % 62}\n" for row in range(310)
+)
+
+
+def test_many_classes_with_numbers_for_names_and_rules_by_client(load: Load) -> None:
+    """As of handwriting: 62 classes, and writers whose images are turned."""
+    upper = [*range(10), *(str(index) for index in range(10, 36))]
+    rules = [
+        {"group": {"rotated": "no"}, "op": "in", "value": upper},
+        {"group": {"rotated": "yes"}, "op": "in", "value": [61.0, "0"]},
+    ]
+    changes = {**CLASSIFIER, "fairness": {"sensitive": ["rotated"], "favourable": rules}}
+    federation = load(changes, data=CHARACTERS)
+    found = outcome_rules(federation, parse_spec(spec_value(changes)).fairness)
+
+    assert federation.classes == tuple(map(str, range(62)))
+    assert found.values == (frozenset(range(36)), frozenset({0, 61}))
+    plain = federation.client_of < 3
+    assert set(found.rule_index[plain].tolist()) == {0}
+    assert set(found.rule_index[~plain].tolist()) == {1}
+    outcome = found.label(federation.raw_target)
+    raw = federation.raw_target
+    assert np.array_equal(outcome[plain], raw[plain] < 36)
+    assert np.array_equal(outcome[~plain], np.isin(raw[~plain], [0, 61]))
+
+
+def test_a_class_that_does_not_exist_is_named(refuse: Refuse) -> None:
+    rules = [{"group": {"rotated": "no"}, "op": "in", "value": [3, 62]}]
+    changes = {**CLASSIFIER, "fairness": {"sensitive": ["rotated"], "favourable": rules}}
+    faults = refuse(changes, data=CHARACTERS)
+    assert list(faults) == ["/fairness/favourable/0/value/1"]
+    assert "no class 62" in faults["/fairness/favourable/0/value/1"]
+
+
+SPEC = {
+    "name": "rows",
+    "seed": 5,
+    "federation": {
+        "source": "synthetic-groups",
+        "clients_per_group": [12, 8],
+        "rows_per_client": 7,
+        "validation_fraction": 0.25,
+    },
+    "model": {"kind": "linear"},
+    "training": {"loss": "rmse", "rounds": 3, "cohort": {"clients": 3}},
+    "privacy": {"mechanism": "none"},
+    "fairness": {"sensitive": ["group"], "favourable": {"op": "ge", "value": 0}},
+}
+
+
+def test_only_training_clients_have_rows():
+    spec = parse_spec(SPEC)
+    federation = load_federation(spec, sources_dir=None)
+    rows = training_group_rows(federation, spec)["group"]
+    split = split_clients(20, validation_fraction=0.25, seed=5)
+    assert rows.shape == (20, 2)
+    assert rows.dtype == np.int32
+    assert (rows[split.validation] == 0).all()
+    assert (rows[split.training].sum(axis=1) == 7).all()
+    assert set(np.count_nonzero(rows[split.training], axis=1)) == {1}
+    codes = federation.attribute("group").codes[federation.first[split.training]]
+    np.testing.assert_array_equal(rows[split.training].argmax(axis=1), codes)
+
+
+PEOPLE = (
+    "hospital,x,sex,race,cost\n"
+    "a,1,F,White,yes\na,1,M,Black,no\na,1,F,,no\n"
+    "b,1,M,White,yes\nb,1,,Black,no\nb,1,M,White,no\n"
+)
+BOTH = {
+    **CLASSIFIER,
+    "fairness": {"sensitive": ["sex", "race"], "intersections": [["sex", "race"]]},
+}
+
+
+def test_every_combination_is_a_group_also_one_without_rows(load: Load) -> None:
+    federation = load(BOTH, data=PEOPLE)
+    found = federation.attribute("sex_race")
+    assert [one.name for one in federation.attributes] == ["sex", "race", "sex_race"]
+    assert found.values == ("F, Black", "F, White", "M, Black", "M, White")
+    assert found.codes.dtype == np.int16
+    assert found.codes.tolist() == [1, 2, -1, 3, -1, 3], "missing in either is missing"
+
+
+def test_a_row_belongs_where_its_parts_say(load: Load) -> None:
+    federation = load(
+        {
+            **CLASSIFIER,
+            "federation.features": ["x"],
+            "fairness": {
+                "sensitive": ["sex", "race", "age"],
+                "intersections": [["race", "age", "sex"], ["race", "sex"]],
+            },
+        },
+        data="hospital,x,sex,race,age,cost\n"
+        "a,1,F,White,40,yes\na,1,M,Black,9,no\na,1,F,,40,no\n"
+        "b,1,M,White,,yes\nb,1,M,White,9,no\n",
+    )
+    for name, parts in {
+        "race_age_sex": ("race", "age", "sex"),
+        "race_sex": ("race", "sex"),
+    }.items():
+        found = federation.attribute(name)
+        own = [federation.attribute(part) for part in parts]
+        for cell in range(federation.rows):
+            codes = [int(part.codes[cell]) for part in own]
+            texts = [part.values[code] for part, code in zip(own, codes, strict=True)]
+            if min(codes) < 0:
+                assert found.codes[cell] == -1
+            else:
+                assert found.values[found.codes[cell]] == ", ".join(texts)
+
+
+def test_missing_values_are_counted_in_a_note(load: Load) -> None:
+    notes = load(BOTH, data=PEOPLE).notes
+    assert "rows without a value of 'sex_race', in no group: 2" in notes
+
+
+def test_without_intersections_nothing_changes(load: Load) -> None:
+    federation = load(
+        {**BOTH, "federation.drop": ["race"], "fairness": {"sensitive": ["sex"]}}, data=PEOPLE
+    )
+    assert with_intersections(federation, {}) is federation
+
+
+def test_too_many_groups_are_refused(refuse: Refuse) -> None:
+    data = "hospital,x,sex,race,cost\n" + "".join(
+        f"{'ab'[row % 2]},1,s{row % 40},r{row % 26},{'yes' if row % 3 else 'no'}\n"
+        for row in range(1040)
+    )
+    faults = refuse(BOTH, data=data)
+    assert list(faults) == ["/fairness/intersections/0"]
+    assert "40 x 26 combinations are 1040 groups, and 1000 are allowed" in next(
+        iter(faults.values())
+    )
+
+
+def test_names_that_run_into_each_other_are_refused(refuse: Refuse) -> None:
+    data = (
+        "hospital,x,sex,race,cost\n"
+        'a,1,"p, q",r,yes\na,1,p,"q, r",no\nb,1,"p, q",r,yes\nb,1,p,"q, r",no\n'
+    )
+    faults = refuse(BOTH, data=data)
+    assert "same name" in faults["/fairness/intersections/0"]
+    assert "p, q" not in faults["/fairness/intersections/0"]
+
+
+def test_a_reference_group_may_be_a_combination(load: Load, refuse: Refuse) -> None:
+    fairness = {**BOTH["fairness"], "reference_group": "M, White"}
+    load({**BOTH, "fairness": fairness}, data=PEOPLE)
+    faults = refuse({**BOTH, "fairness": {**fairness, "reference_group": "M,White"}}, data=PEOPLE)
+    assert list(faults) == ["/fairness/reference_group"]
+
+
+@pytest.mark.parametrize("favourable", [None, {"op": "ge", "value": 5}])
+def test_a_target_that_is_a_number_may_go_without_a_rule(
+    load: Load, favourable: dict[str, object] | None
+) -> None:
+    data = "hospital,x,sex,cost\na,1,F,3\na,1,M,8\nb,1,F,6\nb,1,M,7\n"
+    load({"fairness": {"sensitive": ["sex"], "favourable": favourable}}, data=data)
+
+
+LABELLED = "hospital,x,sex,cost\n" + "".join(
+    f"h{row % 10},{row},{1 + row % 2},{row % 2}\n" for row in range(80)
+)
+FAIRNESS: dict[str, Any] = {"sensitive": ["sex"]}
+
+
+def labelled(labels: dict[str, Any], **fairness: Any) -> dict[str, Any]:
+    return {"federation.labels": labels, "fairness": {**FAIRNESS, **fairness}}
+
+
+def test_labels_move_no_row_and_no_group(load: Load) -> None:
+    plain, named = (
+        load(labelled(labels), data=LABELLED) for labels in ({}, {"sex": {"1": "male"}})
+    )
+    assert plain.fingerprint == named.fingerprint
+    assert plain.attribute("sex").values == named.attribute("sex").values == ("1", "2")
+
+
+def test_a_label_of_no_code_and_one_that_a_code_has_are_named(refuse: Refuse) -> None:
+    faults = refuse(labelled({"sex": {"1": "2", "3": "other"}}), data=LABELLED)
+    assert set(faults) == {"/federation/labels/sex/1", "/federation/labels/sex/3"}
+    assert "another group" in faults["/federation/labels/sex/1"]
+    assert "'1', '2'" in faults["/federation/labels/sex/3"]
+
+
+def test_groups_between_edges_are_labelled_by_their_names(load: Load, refuse: Refuse) -> None:
+    labels = {"sex": {"<2": "first", ">=2": "second"}}
+    assert load(labelled(labels, edges={"sex": [2]}), data=LABELLED).rows == 80
+    assert set(refuse(labelled(labels), data=LABELLED)) == {
+        "/federation/labels/sex/<2",
+        "/federation/labels/sex/>=2",
+    }
+
+
+def test_a_registration_is_checked_and_its_labelled_target_taken_for_classes(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "data.csv").write_text(LABELLED)
+    labels = {"cost": {"0": "cheap", "1": "dear"}, "sex": {"1": "male"}}
+    found = profile_in(tmp_path, registration({"labels": labels}, fairness=FAIRNESS))
+    assert found["classes"] == ["0", "1"]
+    wrong = {"cost": {"7": "cheap"}, "sex": {"male": "male"}}
+    faults = refused(tmp_path, registration({"labels": wrong}, fairness=FAIRNESS))
+    as_numbers = {"cost": {"0.0": "cheap"}, "sex": {"1.0": "male"}}
+    assert profile_in(tmp_path, registration({"labels": as_numbers}, fairness=FAIRNESS))["rows"]
+    assert set(faults) == {"/federation/labels/cost/7", "/federation/labels/sex/male"}
+
+
+AGED = "hospital,x,age,sex,cost\na,1,39.9,F,1\na,2,40,M,2\nb,3,60,F,3\nb,4,,M,4\nb,5,59,F,5\n"
+
+
+def by_age(edges: list[float], /, **fairness: Any) -> dict[str, Any]:
+    usual = {
+        "sensitive": ["age", "sex"],
+        "edges": {"age": edges},
+        "favourable": {"op": "ge", "value": 3},
+    }
+    return {"fairness": usual | fairness}
+
+
+def test_a_number_is_cut_into_groups_that_include_their_lower_edge(load: Load) -> None:
+    federation = load(by_age([40, 60]), data=AGED)
+    age = federation.attribute("age")
+    assert age.values == ("<40", "40 to <60", ">=60")
+    assert age.codes.tolist() == [0, 1, 2, -1, 1]
+    assert federation.attribute("sex").values == ("F", "M")
+    assert federation.feature_names == ("x",)
+    assert federation.notes == ("rows without a value of 'age', in no group: 1",)
+
+
+def test_rules_and_the_reference_group_name_such_groups(load: Load) -> None:
+    rules = [
+        {"group": {"age": "<40"}, "op": "le", "value": 1},
+        {"group": {"age": ">=60"}, "op": "ge", "value": 2},
+    ]
+    changes = by_age([40, 60], favourable=rules, reference_group="40 to <60")
+    found = outcome_rules(load(changes, data=AGED), parse_spec(spec_value(changes)).fairness)
+    assert found.rule_index.tolist() == [0, -1, 1, -1, -1]
+
+
+def test_groups_without_a_row_are_groups_all_the_same(load: Load) -> None:
+    federation = load(by_age([0, 100], reference_group="<0"), data=AGED)
+    assert federation.attribute("age").values == ("<0", "0 to <100", ">=100")
+
+
+def test_an_attribute_of_the_client(load: Load) -> None:
+    data = "hospital,x,beds,sex,cost\na,1,9,F,1\na,2,9,M,2\nb,3,40,F,3\n"
+    changes = by_age([], sensitive=["beds"], edges={"beds": [10.5]})
+    changes["federation.drop"] = ["sex"]
+    federation = load(changes, data=data)
+    assert federation.attribute("beds").codes.tolist() == [0, 0, 1]
+
+
+@pytest.mark.parametrize(
+    ("edges", "names"),
+    [
+        ([40.0], ("<40", ">=40")),
+        ([0.1, 2.5], ("<0.1", "0.1 to <2.5", ">=2.5")),
+        ([-0.0, 1e20], ("<0", "0 to <1e+20", ">=1e+20")),
+        ([-3.0, 1e-9], ("<-3", "-3 to <1e-09", ">=1e-09")),
+    ],
+)
+def test_numbers_in_names_are_as_short_as_can_be(
+    edges: list[float], names: tuple[str, ...]
+) -> None:
+    assert group_names(edges) == names
+
+
+@given(st.lists(st.floats(-1e300, 1e300), min_size=1, max_size=30, unique=True).map(sorted))
+def test_names_of_groups_are_distinct(edges: list[float]) -> None:
+    names = group_names(edges)
+    assert len(set(names)) == len(names) == len(edges) + 1
+    assert float(names[0][1:]) == edges[0]
+    assert [float(name.split(" to <")[1]) for name in names[1:-1]] == edges[1:]
+
+
+@pytest.mark.parametrize("cell", ["forty", "NaN", "1e999"])
+def test_what_is_no_number_cannot_be_cut(refuse: Refuse, cell: str) -> None:
+    faults = refuse(by_age([40, 60]), data=AGED.replace("60,F", f"{cell},F"))
+    assert list(faults) == ["/fairness/edges/age"]
+    assert "row 3 of column 'age' is not" in faults["/fairness/edges/age"]
+    assert cell not in faults["/fairness/edges/age"]
+
+
+def test_an_attribute_that_is_empty_or_the_target(refuse: Refuse) -> None:
+    empty = "hospital,x,age,sex,cost\na,1,,F,1\na,2,,M,2\nb,3,,F,3\n"
+    assert "empty in every row" in refuse(by_age([40]), data=empty)["/fairness/sensitive/0"]
+    changes = by_age([40], sensitive=["cost"], edges={"cost": [1]})
+    assert "is the target" in refuse(changes, data=AGED)["/fairness/sensitive/0"]
+
+
+def test_many_values_ask_for_edges(refuse: Refuse) -> None:
+    data = "hospital,x,age,sex,cost\n" + "".join(
+        f"{'ab'[row % 2]},1,{row}.5,F,1\n" for row in range(1001)
+    )
+    changes = by_age([40], edges={})
+    assert "numbers by `edges`" in refuse(changes, data=data)["/fairness/sensitive/0"]
+
+
+def test_codes_fit_the_padded_array(load: Load) -> None:
+    federation = load(by_age([float(edge) for edge in range(100)]), data=AGED)
+    assert federation.attribute("age").codes.dtype == np.int16
+    assert len(federation.attribute("age").values) == 101
