@@ -4,14 +4,15 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from api.schemas.attack_bodies import AttacksRequest
-from api.schemas.budget_bodies import BudgetSetting
-from api.schemas.erasures import ErasureRequest
-from api.schemas.federation_proposals import ProposalRequest
-from api.schemas.federations import SimulationSetting
-from api.schemas.gates import GatesRequest, PolicyRequest
-from api.schemas.keys import KeyRequest
-from api.schemas.sign_offs import SignOffRequest
+from api.schemas.experiments import AttacksRequest
+from api.schemas.federations import (
+    BudgetSetting,
+    ErasureRequest,
+    ProposalRequest,
+    SimulationSetting,
+)
+from api.schemas.people import KeyRequest, SignOffRequest
+from api.schemas.reports import GatesRequest, PolicyRequest
 from api.schemas.webhooks import WebhookChange, WebhookRequest
 from fedaudit.spec.audits.audit_spec import AuditSpec
 from fedaudit.spec.declared.declared_rounds import ReservationRequest, RoundsRequest

@@ -13,14 +13,15 @@ from api.client_generators import fit_for_generators
 from api.examples import example_of
 from api.http.problems import MEDIA_TYPE, Problem
 from api.http.yaml_bodies import MEDIA_TYPES as YAML
-from api.schemas.attack_bodies import AttacksRequest
-from api.schemas.budget_bodies import BudgetSetting
-from api.schemas.erasures import ErasureRequest
-from api.schemas.federation_proposals import ProposalRequest
-from api.schemas.federations import SimulationSetting
-from api.schemas.gates import GatesRequest, PolicyRequest
-from api.schemas.keys import KeyRequest
-from api.schemas.sign_offs import SignOffRequest
+from api.schemas.experiments import AttacksRequest
+from api.schemas.federations import (
+    BudgetSetting,
+    ErasureRequest,
+    ProposalRequest,
+    SimulationSetting,
+)
+from api.schemas.people import KeyRequest, SignOffRequest
+from api.schemas.reports import GatesRequest, PolicyRequest
 from api.schemas.sweeps import SweepTableBody
 from api.schemas.webhooks import WebhookChange, WebhookRequest
 from fedaudit import __version__

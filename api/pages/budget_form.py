@@ -5,7 +5,7 @@ from typing import Any, Self
 
 from api.http.bodies import validated
 from api.pages.session import CheckedForm
-from api.schemas.budget_bodies import BudgetSetting
+from api.schemas.federations import BudgetSetting
 from fedaudit.spec.errors import FieldError, InvalidInputError
 
 _NUMBERS = ("total", "delta", "clip")

@@ -5,7 +5,7 @@ from datetime import datetime
 from typing import Any, assert_never
 
 from api.pages.wording import NONE, room, small_number
-from api.schemas.actors import ActorBody, ChangeBody
+from api.schemas.people import ActorBody, ChangeBody
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ from typing import Any, Literal, assert_never
 import yaml
 
 from api.pages.session import Visitor
-from api.schemas.attack_bodies import AttackBody, AttackList, LaterAttacksList
+from api.schemas.experiments import AttackBody, AttackList, LaterAttacksList
 from fedaudit.reports.readings.reading import ReportReading
 from fedaudit.reports.readings.reading_choice import READINGS
 

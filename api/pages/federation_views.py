@@ -5,8 +5,7 @@ from dataclasses import dataclass
 from typing import Any, assert_never
 
 from api.pages.wording import figure
-from api.schemas.budget_bodies import BudgetBody
-from api.schemas.disclosure_bodies import DisclosureBody
+from api.schemas.federations import BudgetBody, DisclosureBody
 from fedaudit.privacy.accounting.adjacencies import adjacency_words
 from fedaudit.privacy.accounting.observers import observer_words
 from fedaudit.reports.document.outcome_words import labels_of_spec

@@ -11,8 +11,8 @@ from api.pages.downloads import downloads
 from api.pages.session import CSRF_FIELD, Visitor
 from api.pages.spec_form.sheet import new_once
 from api.pages.templates import fragment
-from api.schemas.attack_bodies import AttackList, LaterAttacksList
-from api.schemas.sign_offs import SignOffList
+from api.schemas.experiments import AttackList, LaterAttacksList
+from api.schemas.people import SignOffList
 from api.services.attacks.judged_reports import judged_document
 from api.services.base.lookups import find_report
 from api.services.reports.sign_offs import sign_offs_of

@@ -11,8 +11,8 @@ from api.http.bodies import media_type
 from api.http.links import Linked
 from api.http.problems import ProblemError, invalid
 from api.openapi import problems
-from api.schemas.artifact_bodies import ArtifactBody, ArtifactPage
 from api.schemas.base import PageParameters
+from api.schemas.experiments import ArtifactBody, ArtifactPage
 from api.services.artifacts.artifact_lists import artifact_page
 from api.services.artifacts.artifact_store import (
     delete_artifact,

@@ -6,7 +6,7 @@ from fastapi import APIRouter, Query
 
 from api.http.links import Linked
 from api.openapi import problems
-from api.schemas.audit_log import AuditLogPage, AuditLogParameters, AuditLogVerification
+from api.schemas.people import AuditLogPage, AuditLogParameters, AuditLogVerification
 from api.services.audit_log.audit_log_lists import audit_log_page, verify_audit_log
 from api.shared.resources import Shared
 from api.shared.security import Administrator

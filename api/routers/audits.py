@@ -13,8 +13,8 @@ from api.http.cursors import decode_cursor, encode_cursor
 from api.http.links import Linked
 from api.http.negotiation import Accept, preferred
 from api.openapi import Responses, problems, request_body, schema_of
-from api.schemas.audits import AuditBody, AuditPage, AuditVerification
 from api.schemas.base import IdempotencyHeader, PageParameters
+from api.schemas.reports import AuditBody, AuditPage, AuditVerification
 from api.services.audits.audit_admission import ask_for_audit
 from api.services.audits.audit_evidence import audit_bundle, verify_audit
 from api.services.audits.audit_lookups import find_audit, find_audited

@@ -6,7 +6,7 @@ from fastapi import APIRouter, Response
 
 from api.http.bodies import JsonBody, validated
 from api.openapi import problems, request_body
-from api.schemas.erasures import ErasureBody, ErasureRequest
+from api.schemas.federations import ErasureBody, ErasureRequest
 from api.services.federations.erasures import erase, newest_erasure
 from api.shared.resources import Shared
 from api.shared.security import Administrator, FederationsReader

@@ -7,8 +7,7 @@ from fastapi import APIRouter, BackgroundTasks, Request, Response
 
 from api.http.bodies import JsonBody, validated
 from api.openapi import problems, request_body
-from api.schemas.federation_proposals import ProposalBody, ProposalRequest
-from api.schemas.federations import FederationBody
+from api.schemas.federations import FederationBody, ProposalBody, ProposalRequest
 from api.services.base.dispatch import dispatch
 from api.services.federations.corrections import correct_registration
 from api.services.federations.proposals import propose_registration

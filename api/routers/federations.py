@@ -15,17 +15,18 @@ from api.http.cursors import decode_cursor, encode_cursor
 from api.http.links import Linked
 from api.http.problems import ProblemError
 from api.openapi import problems, request_body, upload_body
-from api.schemas.actors import ChangePage
 from api.schemas.base import IdempotencyHeader, PageParameters
-from api.schemas.budget_bodies import BudgetList, BudgetSetting
-from api.schemas.disclosure_bodies import DisclosureBody
 from api.schemas.federations import (
+    BudgetList,
+    BudgetSetting,
+    DisclosureBody,
     FederationBody,
     FederationPage,
     FederationParameters,
     SimulationSetting,
     shown_profile,
 )
+from api.schemas.people import ChangePage
 from api.services.base.change_pages import change_page
 from api.services.base.dispatch import dispatch
 from api.services.base.lookups import find_federation

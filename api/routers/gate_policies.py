@@ -11,9 +11,9 @@ from api.http.cursors import decode_cursor, encode_cursor
 from api.http.links import Linked
 from api.http.problems import invalid, not_found
 from api.openapi import problems, request_body
-from api.schemas.actors import ChangePage
 from api.schemas.base import PageParameters
-from api.schemas.gates import PolicyBody, PolicyPage, PolicyRequest
+from api.schemas.people import ChangePage
+from api.schemas.reports import PolicyBody, PolicyPage, PolicyRequest
 from api.services.base.change_pages import change_page
 from api.services.base.lookups import find_gate_policy
 from api.shared.resources import Shared

@@ -8,7 +8,7 @@ from fastapi import APIRouter, Query, Response
 from api.http.bodies import JsonBody, validated
 from api.http.problems import not_found
 from api.openapi import problems, request_body
-from api.schemas.keys import (
+from api.schemas.people import (
     KeyBody,
     KeyList,
     KeyRequest,

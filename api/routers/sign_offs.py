@@ -5,7 +5,7 @@ from fastapi import APIRouter
 from api.http.bodies import JsonBody, validated
 from api.openapi import problems, request_body
 from api.schemas.base import IdempotencyHeader
-from api.schemas.sign_offs import SignOffBody, SignOffList, SignOffRequest
+from api.schemas.people import SignOffBody, SignOffList, SignOffRequest
 from api.services.base.idempotency import IdempotentRequest
 from api.services.reports.sign_offs import sign_off_report, sign_offs_of
 from api.shared.resources import Shared

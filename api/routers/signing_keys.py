@@ -3,7 +3,7 @@
 from fastapi import APIRouter
 
 from api.openapi import problems
-from api.schemas.signing_keys import SigningKeyBody, SigningKeyList
+from api.schemas.reports import SigningKeyBody, SigningKeyList
 from api.shared.resources import Shared
 from api.shared.security import ReportsReader
 from models.repositories import SigningKeyRepository

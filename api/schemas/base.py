@@ -1,13 +1,27 @@
 """What bodies and parameters share."""
 
 import re
+from collections.abc import Iterable
 from datetime import UTC, datetime
-from typing import Annotated
+from typing import Annotated, Any, TypeVar
 
 from fastapi import Header
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
 
+from fedaudit.privacy.accounting.privacy_events import Adjacency
+from fedaudit.spec.errors import refuse_at
+from models.repositories.report_lists import EPSILON
+
 _DATE = re.compile(r"\d{4}-\d{2}-\d{2}")
+
+
+_Shown = TypeVar("_Shown", bound=BaseModel)
+
+
+def of_row(body: type[_Shown], row: object, **made: Any) -> _Shown:
+    """The body of a stored row: fields of the same name are its own, others are made."""
+    stored = (name for name in body.model_fields if name not in made)
+    return body.model_validate({name: getattr(row, name) for name in stored} | made)
 
 
 class Body(BaseModel):
@@ -70,3 +84,20 @@ IdempotencyHeader = Annotated[
 
 Reasons = dict[str, str]
 """Why a field beside it is null, by the field's name."""
+
+
+Delta = Annotated[
+    float | None,
+    Field(gt=0, lt=1, description="Only epsilons at this delta; needed to bound or sort by one."),
+]
+AdjacencyName = Annotated[
+    Adjacency | None, Field(description="Only epsilons that are counted under it.")
+]
+
+
+def needs_delta(figures: Iterable[str], delta: float | None) -> None:
+    """Raises PydanticCustomError where an epsilon is bounded or sorted by without a delta."""
+    if delta is None and EPSILON in figures:
+        raise refuse_at(
+            "/query/delta", "an epsilon means something only with its delta; give `delta` too"
+        )

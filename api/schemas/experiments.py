@@ -1,18 +1,30 @@
-"""Experiments as callers see them, and how they look for them."""
+"""Experiments as callers see and look for them, attacks on them, and what they start from."""
 
 from datetime import datetime
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import AfterValidator, BaseModel, Field, model_validator
 
-from api.schemas.actors import ActorBody
-from api.schemas.base import PageParameters, Parameters, Reasons, UtcTime
-from api.schemas.figure_parameters import AdjacencyName, Delta, needs_delta
+from api.schemas.base import (
+    AdjacencyName,
+    Body,
+    Delta,
+    PageParameters,
+    Parameters,
+    Reasons,
+    UtcTime,
+    needs_delta,
+)
+from api.schemas.people import ActorBody
+from fedaudit.reports.document.attacks.reported_attack import ReportedAttack
+from fedaudit.reports.later.later_statement import Basis
+from fedaudit.spec.attacks.attack_spec import AttackSpec
 from fedaudit.spec.base import Text
 from fedaudit.spec.metrics import ROUND_METRICS
 from models.repositories.experiment_lists import FIGURES, SORT_KEYS
 from models.repositories.experiments import ENDED
 from models.tables.experiments import Experiment
+from models.values import LaterAttacksStatus
 
 Status = Literal["queued", "running", "cancelling", "cancelled", "succeeded", "failed"]
 Bound = Annotated[float | None, Field(default=None)]
@@ -255,3 +267,127 @@ def _figures(row: Experiment) -> dict[str, Any]:
     if row.status == "succeeded" and len(row.attributes) > 1:
         reasons |= dict.fromkeys(reasons.keys() & set(ROUND_METRICS), _SEVERAL)
     return {**values, "reasons": reasons}
+
+
+class AttacksRequest(Body):
+    """Attacks on an experiment that has succeeded."""
+
+    attacks: Annotated[list[AttackSpec], Field(min_length=1, max_length=20)]
+    """As in a spec."""
+
+
+class AttackFileBody(BaseModel):
+    """A confidential file of an attack."""
+
+    name: str
+    size_bytes: int
+    href: str
+
+
+class AttackBody(BaseModel):
+    """One attack: its section of the report, and its files."""
+
+    position: int
+    """In the spec, from 0."""
+    section: ReportedAttack
+    files: list[AttackFileBody]
+    files_reason: str | None
+    """Why there are none."""
+
+
+class AttackList(BaseModel):
+    """The attacks of an experiment's report, in their order."""
+
+    items: list[AttackBody]
+
+
+class LaterAttacksBody(BaseModel):
+    """Attacks that were asked for after the report was signed."""
+
+    id: str
+    experiment_id: str
+    number: int
+    """From 1, within the experiment."""
+    status: LaterAttacksStatus
+    """`succeeded`: each was tried, and its section says what became of it; `failed`: none was."""
+    status_reason: str | None
+    """`invalid-data`, `not-repeated`, `no-model`, `ledger-altered`, `worker-error`, `worker-lost`
+    or `cancelled-by-caller`."""
+    status_detail: str | None
+    asked: list[dict[str, Any]]
+    """With every default explicit."""
+    report_hash: str
+    """Of the report that they are about."""
+    ledger_hash: str
+    basis: Basis | None
+    """What was attacked: the run, repeated to the same ledger; its stored hypotheses; or runs
+    beside it alone, by today's code. Null until the end, and where nothing was tried."""
+    items: list[AttackBody]
+    """What each found; empty until the end, and where nothing was tried."""
+    alarms: int | None
+    created_at: datetime
+    created_by: ActorBody
+    started_at: datetime | None
+    finished_at: datetime | None
+    cancelled_by: ActorBody | None
+    envelope: dict[str, Any] | None
+    """What was found, signed (DSSE), naming the statement before it, or the report."""
+
+
+class LaterAttacksList(BaseModel):
+    """Every request for attacks on the experiment, oldest first, whatever became of it."""
+
+    items: list[LaterAttacksBody]
+
+
+class TensorBody(BaseModel):
+    """One tensor of the file."""
+
+    name: str
+    shape: list[int]
+
+
+class ArtifactBody(BaseModel):
+    """A file of parameters, in safetensors."""
+
+    id: str
+    """The SHA-256 of its content, by which a spec names it in `model.start.artifact`."""
+    size_bytes: int
+    hypotheses: int
+    """Of how many hypotheses it has the parameters."""
+    parameters: int
+    """Of each hypothesis."""
+    tensors: list[TensorBody]
+
+
+class ArtifactUser(BaseModel):
+    """An experiment that starts from a file of parameters."""
+
+    id: str
+    name: str
+    status: str
+
+
+class ListedArtifact(BaseModel):
+    """A file of parameters in the project's list."""
+
+    id: str
+    """The SHA-256 of its content."""
+    name: str | None
+    """What whoever sent it called it."""
+    size_bytes: int
+    hypotheses: int
+    parameters: int
+    created_at: datetime
+    created_by: ActorBody | None
+    uses: int
+    """How many experiments start from it."""
+    used_by: list[ArtifactUser]
+    """The newest of them, at most 20."""
+
+
+class ArtifactPage(BaseModel):
+    """Some files of parameters."""
+
+    items: list[ListedArtifact]
+    next_cursor: str | None

@@ -5,8 +5,8 @@ from typing import Literal
 
 from pydantic import BaseModel
 
-from api.schemas.actors import ActorBody
 from api.schemas.base import Reasons
+from api.schemas.people import ActorBody
 from fedaudit.spec.declared.ledger_terms import MetricTerms
 
 

@@ -1,5 +1,6 @@
-"""Reports in lists: what callers see of them, and how they look for them."""
+"""Reports in lists, their gates and keys, and audits of predictions."""
 
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 
@@ -12,20 +13,35 @@ from pydantic import (
     model_validator,
 )
 
-from api.schemas.actors import ActorBody
-from api.schemas.base import PageParameters, Parameters, Reasons, UtcTime
+from api.schemas.base import (
+    AdjacencyName,
+    Body,
+    Delta,
+    PageParameters,
+    Parameters,
+    Reasons,
+    UtcTime,
+    needs_delta,
+    of_row,
+)
+from api.schemas.experiment_tables import Check
 from api.schemas.experiments import Status
-from api.schemas.figure_parameters import AdjacencyName, Delta, needs_delta
-from api.schemas.sign_offs import NewestSignOff, SignOffFilter
+from api.schemas.people import ActorBody, NewestSignOff, SignOffFilter
 from fedaudit.privacy.accounting.mechanism_parameters import GuaranteeKind
 from fedaudit.privacy.accounting.privacy_events import Observer
 from fedaudit.privacy.guarantees.guarantee import GuaranteeLabel
 from fedaudit.reports.comparison.parts import ComparedGuarantee
-from fedaudit.reports.document.document import Outcome
+from fedaudit.reports.document.document import GateSection, Outcome
 from fedaudit.reports.document.report_figures import FIGURES
 from fedaudit.spec.base import Text
-from fedaudit.spec.gates import FairnessFigure
+from fedaudit.spec.errors import refuse_at
+from fedaudit.spec.gates import FairnessFigure, Gate
+from fedaudit.spec.policies import Description, PolicyGates, PolicyName
 from models.repositories.report_lists import SORT_KEYS
+from models.tables.audits.audits import PredictionAudit
+from models.tables.gate_policies import GatePolicy
+from models.tables.signing import SigningKey
+from models.values import AuditStatus
 
 _SORTED_BY = (*SORT_KEYS, *FIGURES)
 _SORTS = sorted(sign + name for name in _SORTED_BY for sign in ("", "-"))
@@ -221,3 +237,167 @@ class ComparisonParameters(Parameters):
         if len(set(ids)) != len(ids):
             raise ValueError("names an experiment twice; name each once")
         return ids
+
+
+class GatesRequest(Body):
+    """Which experiment or declared ledger, and which gates."""
+
+    experiment_id: Text | None = None
+    ledger_id: Text | None = None
+    """A ledger of a training elsewhere; it has no gates of its own."""
+    gates: Annotated[list[Gate], Field(max_length=100)] | None = None
+    """Null, where no policy is named either, takes those of the experiment's spec."""
+    policy: PolicyName | None = None
+    """The name of a stored policy, whose gates are taken as they now are."""
+
+    @model_validator(mode="after")
+    def _gates_or_policy(self) -> Self:
+        if self.gates is not None and self.policy is not None:
+            raise refuse_at("/policy", "`gates` are given too; keep one of the two")
+        return self
+
+    @model_validator(mode="after")
+    def _one_subject(self) -> Self:
+        if self.experiment_id is None and self.ledger_id is None:
+            raise refuse_at("/experiment_id", "is required, or a ledger_id")
+        if self.experiment_id is not None and self.ledger_id is not None:
+            raise refuse_at("/ledger_id", "an `experiment_id` is given too; keep one of the two")
+        return self
+
+
+class GatesEvaluation(BaseModel):
+    """The worst outcome, and that of each gate."""
+
+    experiment_id: str | None
+    ledger_id: str | None = None
+    policy: str | None
+    """Null where the gates were given, or are those of the spec."""
+    outcome: Outcome | None
+    reason: str | None
+    """Why `outcome` is null."""
+    gates: list[GateSection]
+
+
+class PolicyRequest(Body):
+    """A policy to be stored."""
+
+    name: PolicyName | None = None
+    """That of the address, where it is given."""
+    description: Description = ""
+    gates: PolicyGates
+
+
+class PolicyBody(BaseModel):
+    """A stored policy."""
+
+    name: str
+    description: str
+    gates: list[Gate]
+    created_at: datetime
+    updated_at: datetime
+    created_by: ActorBody | None
+    """Who stored it first; null where that was before it was recorded."""
+    updated_by: ActorBody | None
+    """Whose gates these are; null as with `created_by`."""
+
+    @classmethod
+    def of(cls, row: GatePolicy) -> Self:
+        """The body of a stored policy."""
+        return of_row(cls, row)
+
+
+class PolicyPage(BaseModel):
+    """Some policies, by name."""
+
+    items: list[PolicyBody]
+    next_cursor: str | None
+
+
+class AuditFault(BaseModel):
+    """What of the data does not fit the audit."""
+
+    pointer: str
+    """The field that was sent."""
+    message: str
+
+
+class AuditBody(BaseModel):
+    """One audit."""
+
+    id: str
+    name: str
+    status: AuditStatus
+    status_reason: str | None
+    """Of a failed audit: `invalid-data`, `figures-disagree`, `worker-error` or `worker-lost`."""
+    errors: list[AuditFault]
+    """What is to be mended, every fault at once."""
+    spec: dict[str, Any]
+    """What was asked for, with every default explicit."""
+    spec_hash: str
+    data_fingerprint: str
+    gate_outcome: str | None
+    """Null before there is a report, and without gates."""
+    created_at: datetime
+    created_by: ActorBody | None
+    started_at: datetime | None
+    finished_at: datetime | None
+
+    @classmethod
+    def of(cls, row: PredictionAudit, *, faults: Sequence[Mapping[str, Any]]) -> Self:
+        """The body of a stored audit; `faults` are those that its reader may see."""
+        return of_row(cls, row, errors=faults, data_fingerprint=row.fingerprint)
+
+
+class AuditPage(BaseModel):
+    """Audits, newest first."""
+
+    items: list[AuditBody]
+    next_cursor: str | None
+
+
+class AuditVerification(BaseModel):
+    """What was found when an audit's report was checked: its signature, and what follows from the
+    figures that it publishes."""
+
+    audit_id: str
+    valid: bool
+    """Whether no check failed."""
+    verdict: Literal["valid", "consistent, signer untrusted", "altered"]
+    """Never `valid` here: take a bundle, and the key from somebody else than this service."""
+    checks: list[Check]
+    not_verified: list[str]
+    """What no check can say, since the rows are not kept with the report."""
+    signature: str | None
+    key_id: str | None
+    reasons: Reasons
+
+
+class SigningKeyBody(BaseModel):
+    """One key."""
+
+    key_id: str
+    """SHA-256 of the raw public key, in hexadecimal."""
+    algorithm: str
+    public_key: str
+    """PEM."""
+    created_at: datetime
+    """When the service first used it."""
+    retired_at: datetime | None
+    """When another key took its place; what it signed before stays signed."""
+    compromised_at: datetime | None
+    """From when on others may have signed with it: what it signed proves nothing, since whoever
+    has it can state any time. Null for a key of which nobody said so."""
+    compromised_note: str | None
+
+    @classmethod
+    def of(cls, key: SigningKey) -> Self:
+        """The body of a stored key."""
+        return cls(**{name: getattr(key, name) for name in SigningKeyBody.model_fields})
+
+
+class SigningKeyList(BaseModel):
+    """The service's keys, oldest first."""
+
+    items: list[SigningKeyBody]
+    next_cursor: str | None = None
+    """Null: there is one page."""

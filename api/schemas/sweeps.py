@@ -5,8 +5,8 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from api.schemas.actors import ActorBody
 from api.schemas.experiments import Progress, Status
+from api.schemas.people import ActorBody
 from fedaudit.sweeps.sweep_costs import SweepCosts
 from fedaudit.sweeps.sweep_facts import SweepFacts
 from fedaudit.sweeps.sweep_table import SweepRow

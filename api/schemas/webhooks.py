@@ -5,8 +5,8 @@ from typing import Annotated, Self
 
 from pydantic import AfterValidator, BaseModel, Field
 
-from api.schemas.actors import ActorBody
-from api.schemas.base import Body, Parameters
+from api.schemas.base import Body, Parameters, of_row
+from api.schemas.people import ActorBody
 from infrastructure.outbound.addresses import MAX_URL_CHARACTERS
 from models.person import tidy_paragraphs
 from models.tables.webhooks.webhook_deliveries import WebhookDelivery
@@ -76,12 +76,8 @@ class WebhookBody(BaseModel):
     def of(cls, row: WebhookEndpoint) -> Self:
         """The body of a stored endpoint."""
         until = row.previous_until
-        made = {
-            "enabled": row.disabled_at is None,
-            "previous_secret_until": until if until and until > datetime.now(UTC) else None,
-        }
-        stored = [name for name in WebhookBody.model_fields if name not in made]
-        return cls.model_validate({name: getattr(row, name) for name in stored} | made)
+        valid = until if until and until > datetime.now(UTC) else None
+        return of_row(cls, row, enabled=row.disabled_at is None, previous_secret_until=valid)
 
 
 class NewSecretBody(WebhookBody):
@@ -123,13 +119,9 @@ class DeliveryBody(BaseModel):
     @classmethod
     def of(cls, row: WebhookDelivery) -> Self:
         """The body of a stored delivery."""
-        made = {
-            "event": row.type,
-            "data": row.payload["data"],
-            "next_attempt_at": row.available_at if row.state == "waiting" else None,
-        }
-        stored = [name for name in cls.model_fields if name not in made]
-        return cls.model_validate({name: getattr(row, name) for name in stored} | made)
+        planned = row.available_at if row.state == "waiting" else None
+        data = row.payload["data"]
+        return of_row(cls, row, event=row.type, data=data, next_attempt_at=planned)
 
 
 class DeliveryPage(BaseModel):

@@ -10,13 +10,13 @@ from fedaudit.cli.connection import connected, is_id
 from fedaudit.cli.display.output import (
     ATTACKS,
     json_text,
+    rounds_bar,
     say,
     writable_folder,
     write_attack_file,
     write_attack_files,
     write_json,
 )
-from fedaudit.cli.display.progress import rounds_bar
 from fedaudit.cli.display.summary import show_attacks
 from fedaudit.cli.failures import ExitCode, usage_error
 from fedaudit.cli.options import AsJson, SourcesDir

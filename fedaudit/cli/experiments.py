@@ -232,7 +232,7 @@ def go_on(client: Client, submitted: Json, *, wait: bool, as_json: bool) -> Exit
 
 def follow(client: Client, experiment: Json) -> Experiment:
     """The experiment once it has ended; until then a progress bar at a terminal."""
-    from fedaudit.cli.display.progress import rounds_bar
+    from fedaudit.cli.display.output import rounds_bar
 
     id_, total = experiment["id"], experiment["progress"]["rounds"]
     try:

@@ -10,6 +10,7 @@ import typer
 from fedaudit.cli.connection import confirm, connected
 from fedaudit.cli.display.output import say, write_each
 from fedaudit.cli.options import AsJson, OverlapHours, Yes
+from fedaudit_client.client import Client
 
 
 @dataclass(frozen=True)
@@ -62,6 +63,8 @@ class Commands:
         what to ask first, unless `--yes` is given.
         """
         whole_name = f"{self._group} {name}".strip()
+        if isinstance(call, str) and not hasattr(Client, call):
+            raise AttributeError(f"{whole_name}: the client has no call {call!r}")
 
         def command(*, as_json: bool = False, yes: bool = True, **given: Any) -> None:
             with connected() as client:

@@ -7,12 +7,12 @@ import typer
 
 from fedaudit.cli.display.output import (
     json_text,
+    rounds_bar,
     say,
     writable_folder,
     write_attack_files,
     write_json,
 )
-from fedaudit.cli.display.progress import rounds_bar
 from fedaudit.cli.display.summary import show
 from fedaudit.cli.failures import ExitCode, gate_exit
 from fedaudit.cli.local_run import LocalRun, run_locally

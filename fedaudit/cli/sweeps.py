@@ -6,8 +6,14 @@ from typing import Annotated, Any, assert_never
 import typer
 
 from fedaudit.cli.connection import MAX_PAGE, checked_key, connected, first_of
-from fedaudit.cli.display.output import json_text, say, write_bytes, write_json, write_line
-from fedaudit.cli.display.progress import cells_bar
+from fedaudit.cli.display.output import (
+    cells_bar,
+    json_text,
+    say,
+    write_bytes,
+    write_json,
+    write_line,
+)
 from fedaudit.cli.display.sweep_table import (
     show_cells,
     show_costs,

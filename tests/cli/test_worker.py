@@ -3,7 +3,7 @@
 import pytest
 
 from fedaudit.cli.failures import CommandError
-from fedaudit.cli.service.commands import _devices
+from fedaudit.cli.service.up import _devices
 
 
 @pytest.mark.parametrize(

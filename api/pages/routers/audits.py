@@ -9,7 +9,7 @@ from starlette.responses import HTMLResponse, Response, StreamingResponse
 from api.http.cursors import decode_cursor, encode_cursor
 from api.pages.session import ExperimentsVisitor, ReportsVisitor
 from api.pages.templates import page
-from api.schemas.audits import AuditBody
+from api.schemas.reports import AuditBody
 from api.services.audits.audit_evidence import audit_bundle, verify_audit
 from api.services.audits.audit_lookups import find_audited
 from api.services.reports.report_pages import page_response

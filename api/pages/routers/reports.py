@@ -13,7 +13,7 @@ from api.pages.report_tail import report_tail
 from api.pages.session import ReportsVisitor, SignOffForm, Visitor, require
 from api.pages.spec_form.sheet import ONCE, is_once
 from api.pages.templates import has_template, page
-from api.schemas.sign_offs import SignOffRequest
+from api.schemas.people import SignOffRequest
 from api.services.attacks.judged_reports import find_judged
 from api.services.attacks.later_bodies import later_list
 from api.services.attacks.stored_attacks import attack_list

@@ -6,7 +6,7 @@ from fastapi import APIRouter, Path
 from starlette.responses import Response
 
 from api.openapi import Responses, problems
-from api.schemas.attack_bodies import AttackList
+from api.schemas.experiments import AttackList
 from api.services.attacks.stored_attacks import FILE_TYPE, attack_file, attack_list, file_response
 from api.services.audit_log.ledger_exports import note_export
 from api.shared.resources import Shared

@@ -9,8 +9,8 @@ from fastapi import APIRouter, BackgroundTasks, Path, Request, Response
 from api.http.bodies import JsonBody
 from api.openapi import problems, request_body
 from api.routers.attacks.attack_results import FILE_RESPONSES
-from api.schemas.attack_bodies import AttacksRequest, LaterAttacksBody, LaterAttacksList
 from api.schemas.base import IdempotencyHeader
+from api.schemas.experiments import AttacksRequest, LaterAttacksBody, LaterAttacksList
 from api.services.attacks.later_attacks import ask_for_attacks, cancel_attacks
 from api.services.attacks.later_bodies import later_body, later_list
 from api.services.attacks.stored_attacks import attack_file, file_response

@@ -6,9 +6,9 @@ from typing import Any
 from pydantic import TypeAdapter
 
 from api.http.cursors import decode_cursor, encode_cursor
-from api.schemas.actors import ActorBody
-from api.schemas.artifact_bodies import ArtifactPage, ArtifactUser, ListedArtifact
 from api.schemas.base import PageParameters
+from api.schemas.experiments import ArtifactPage, ArtifactUser, ListedArtifact
+from api.schemas.people import ActorBody
 from api.shared.resources import Resources
 from api.shared.security import Caller
 from fedaudit.spec.base import Text

@@ -6,7 +6,7 @@ import re
 from sqlalchemy.orm import Session
 
 from api.http.problems import ProblemError, invalid, not_found
-from api.schemas.artifact_bodies import ArtifactBody, TensorBody
+from api.schemas.experiments import ArtifactBody, TensorBody
 from api.services.base.gone_files import refuse_gone
 from api.services.quotas.project_quotas import refuse_over_stored
 from api.shared.resources import Resources

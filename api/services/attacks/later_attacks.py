@@ -8,7 +8,7 @@ from sqlalchemy.orm import Session
 
 from api.http.bodies import validated
 from api.http.problems import ProblemError
-from api.schemas.attack_bodies import AttacksRequest
+from api.schemas.experiments import AttacksRequest
 from api.services.artifacts.artifact_store import hold_start
 from api.services.base.dispatch import UnitMessage, queue_unit
 from api.services.base.gone_files import gone_words

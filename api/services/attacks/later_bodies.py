@@ -2,8 +2,8 @@
 
 from sqlalchemy.orm import Session
 
-from api.schemas.actors import ActorBody
-from api.schemas.attack_bodies import LaterAttacksBody, LaterAttacksList
+from api.schemas.experiments import LaterAttacksBody, LaterAttacksList
+from api.schemas.people import ActorBody
 from api.services.attacks.stored_attacks import attack_bodies, stored_files
 from api.services.base.gone_files import gone_words
 from api.services.base.lookups import find_report

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from starlette.responses import Response
 
 from api.http.problems import not_found
-from api.schemas.attack_bodies import AttackBody, AttackFileBody, AttackList
+from api.schemas.experiments import AttackBody, AttackFileBody, AttackList
 from api.services.base.gone_files import gone_words, refuse_gone
 from api.services.base.lookups import find_later_attacks, find_report
 from api.shared.resources import Resources

@@ -6,7 +6,7 @@ from pydantic import TypeAdapter
 from sqlalchemy.orm import Session
 
 from api.http.cursors import SmallInteger, decode_cursor, encode_cursor
-from api.schemas.audit_log import (
+from api.schemas.people import (
     AuditEntryBody,
     AuditLogPage,
     AuditLogParameters,

@@ -4,8 +4,8 @@ from collections.abc import Iterator
 
 from sqlalchemy.orm import Session
 
-from api.schemas.audits import AuditVerification
 from api.schemas.experiment_tables import Check
+from api.schemas.reports import AuditVerification
 from api.services.audits.audit_lookups import find_audited
 from api.services.reports.stored_evidence import leaked_keys, readable_keys
 from api.shared.security import Caller

@@ -6,8 +6,8 @@ from pydantic import TypeAdapter
 from sqlalchemy.orm import Session
 
 from api.http.cursors import decode_cursor, encode_cursor
-from api.schemas.actors import ChangeBody, ChangePage
 from api.schemas.base import PageParameters
+from api.schemas.people import ChangeBody, ChangePage
 from api.shared.security import Caller
 from fedaudit.spec.base import Text
 from models.repositories import SettingChangeRepository

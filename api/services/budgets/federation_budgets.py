@@ -4,7 +4,7 @@ from sqlalchemy.orm import Session
 
 from api.http.conditional import Preconditions
 from api.http.problems import ProblemError
-from api.schemas.budget_bodies import BudgetBody, BudgetList, BudgetSetting
+from api.schemas.federations import BudgetBody, BudgetList, BudgetSetting
 from api.services.base.lookups import find_federation
 from api.services.budgets.reservation import composed_budgets
 from api.shared.resources import Resources

@@ -10,7 +10,7 @@ from typing import Any
 from sqlalchemy.orm import Session
 
 from api.http.conditional import Preconditions
-from api.schemas.disclosure_bodies import DisclosureBody
+from api.schemas.federations import DisclosureBody
 from api.services.base.lookups import find_federation
 from api.shared.resources import Resources
 from api.shared.security import Caller

@@ -7,7 +7,7 @@ from datetime import datetime
 from typing import Any
 
 from api.http.problems import not_found
-from api.schemas.erasures import ErasureBody
+from api.schemas.federations import ErasureBody
 from api.services.base.lookups import find_federation
 from api.shared.resources import Resources
 from api.shared.security import Caller

@@ -6,7 +6,7 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 from api.http.problems import ProblemError
-from api.schemas.federation_proposals import ProposalBody, ProposalRequest
+from api.schemas.federations import ProposalBody, ProposalRequest
 from api.services.base.lookups import find_federation
 from api.shared.load_pool import stop_if_given_up
 from api.shared.resources import Resources

@@ -5,8 +5,8 @@ from typing import cast
 
 from sqlalchemy.orm import Session
 
-from api.schemas.actors import ActorBody
 from api.schemas.experiments import Progress, Status
+from api.schemas.people import ActorBody
 from api.schemas.sweeps import (
     ListedSweepBody,
     SubmittedSweepBody,

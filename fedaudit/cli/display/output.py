@@ -2,7 +2,7 @@
 
 import os
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, TextIO
@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from rich.console import Console, RenderableType
+    from rich.progress import Progress
     from rich.table import Table
 
     from fedaudit.attacks.attack import AttackOutcome
@@ -188,3 +189,51 @@ def write_attack_files(outcomes: "Sequence[AttackOutcome]", folder: Path) -> lis
         for position, outcome in enumerate(outcomes)
         for name, data in outcome.files.items()
     ]
+
+
+@contextmanager
+def rounds_bar(name: str, *, total: int) -> Iterator[Callable[[int], None]]:
+    """A bar over the rounds of an experiment; call what it gives with the rounds done."""
+    if not sys.stderr.isatty():
+        yield lambda _: None
+        return
+    with _bars() as bars:
+        bar = bars.add_task(_plain(name), total=total, unit="rounds")
+        yield lambda done: bars.update(bar, completed=done)
+
+
+@contextmanager
+def cells_bar(name: str, *, cells: int, rounds: int) -> Iterator[Callable[[int, int], None]]:
+    """A bar over the cells of a sweep and one over the rounds of all of them; call what it gives
+    with the cells that have ended and the rounds done."""
+    if not sys.stderr.isatty():
+        yield lambda *_: None
+        return
+    with _bars() as bars:
+        of_cells = bars.add_task(_plain(name), total=cells, unit="cells ended")
+        of_rounds = bars.add_task("", total=rounds, unit="rounds")
+
+        def advance(ended: int, done: int) -> None:
+            bars.update(of_cells, completed=ended)
+            bars.update(of_rounds, completed=done)
+
+        yield advance
+
+
+def _bars() -> "Progress":
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TextColumn("{task.fields[unit]}"),
+        TimeElapsedColumn(),
+    )
+    return Progress(*columns, console=standard_error(), transient=True)
+
+
+def _plain(name: str) -> str:
+    from rich.markup import escape
+
+    return escape(name)

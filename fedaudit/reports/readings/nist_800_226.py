@@ -5,40 +5,40 @@ pyramid: its figures on top, what can undermine them in the middle, and the grou
 follow it and the hazards it names; the questions are this project's words.
 """
 
-from typing import Literal
+from typing import Any, Final, Literal
 
-from fedaudit.reports.readings.document_fields import Document, ReadingPart, ReportName, report_name
-from fedaudit.reports.readings.nist_statements import (
-    ANSWERED,
-    IN_PART,
-    NOT_SHOWN,
-    NistStatement,
-    Status,
-    algorithm_and_utility,
-    bias,
-    data_collection,
-    guarantee,
-    parameters_and_unit,
-    security,
-    side_channels,
-    trust_model,
+from fedaudit.reports.document.participation import charges_everyone
+from fedaudit.reports.readings.document_fields import (
+    Document,
+    ReadingPart,
+    ReportName,
+    figure,
+    number_at,
+    part_at,
+    parts_at,
+    report_name,
+    text_at,
+    texts_at,
 )
-from fedaudit.reports.readings.reading import ReportReading
+from fedaudit.reports.readings.reading import ReportReading, rendered
+
+Status = Literal["answered", "answered in part", "not shown by this run"]
+ANSWERED: Final = "answered"
+IN_PART: Final = "answered in part"
+NOT_SHOWN: Final = "not shown by this run"
 
 NOTICE = (
     "Statements of one audit report, put in the order of NIST SP 800-226. NIST has reviewed none "
     "of it, and this is no evaluation: what is not shown here has to be looked at elsewhere."
 )
-_TOPICS = (
-    ("top", "privacy parameters and unit", parameters_and_unit),
-    ("top", "guarantee and adjacency", guarantee),
-    ("middle", "algorithm and utility", algorithm_and_utility),
-    ("middle", "bias", bias),
-    ("middle", "security", security),
-    ("middle", "side channels", side_channels),
-    ("base", "trust model", trust_model),
-    ("base", "data collection", data_collection),
-)
+
+
+class NistStatement(ReadingPart):
+    """One question, and what the report answers."""
+
+    question: str
+    status: Status
+    statement: str
 
 
 class NistTopic(ReadingPart):
@@ -63,16 +63,29 @@ class NistReading(ReadingPart):
 
 def nist_800_226(document: Document) -> NistReading:
     """What a report states on each topic, and what it does not show."""
-    topics = []
-    for layer, topic, statements_of in _TOPICS:
-        statements = statements_of(document)
-        status = _overall({one.status for one in statements})
-        topics.append(
-            NistTopic.model_validate(
-                {"layer": layer, "topic": topic, "status": status, "statements": statements}
-            )
-        )
-    return NistReading(report=report_name(document), notice=NOTICE, topics=topics)
+    topics: list[dict[str, Any]] = []
+
+    def topic(layer: str, name: str) -> str:
+        topics.append({"layer": layer, "topic": name, "statements": []})
+        return ""
+
+    def say(question: str, status: Status, caller: Any) -> str:
+        stated = " ".join(caller().split())
+        said = {"statement": stated, "status": status}
+        if not stated:
+            said = {"statement": "The report does not say.", "status": NOT_SHOWN}
+        topics[-1]["statements"].append({"question": question, **said})
+        return ""
+
+    rendered("nist_800_226.txt", document, topic=topic, say=say, **_given(document))
+    for one in topics:
+        found = {said["status"] for said in one["statements"]}
+        one["status"] = found.pop() if found in ({ANSWERED}, {NOT_SHOWN}) else IN_PART
+    return NistReading(
+        report=report_name(document),
+        notice=NOTICE,
+        topics=[NistTopic.model_validate(one) for one in topics],
+    )
 
 
 NIST_800_226 = ReportReading(
@@ -84,5 +97,34 @@ NIST_800_226 = ReportReading(
 )
 
 
-def _overall(found: set[Status]) -> Status:
-    return found.pop() if found in ({ANSWERED}, {NOT_SHOWN}) else IN_PART
+def _given(document: Document) -> dict[str, Any]:
+    """What the texts speak of that has to be counted or chosen first."""
+    attacks = parts_at(document, "attacks")
+    done = [one for one in attacks if text_at(one, "status") != "not-done"]
+    epsilons = parts_at(document, "privacy", "epsilon")
+    useful = {
+        name: number_at(document, "utility", name) for name in ("validation_loss", "accuracy")
+    }
+    return {
+        "ANSWERED": ANSWERED,
+        "IN_PART": IN_PART,
+        "NOT_SHOWN": NOT_SHOWN,
+        "accountants": sorted({text_at(one, "accountant") or "unknown" for one in epsilons}),
+        "everyone": charges_everyone(text_at(document, "guarantee", "mechanism")),
+        "useful": [f"{name} {figure(one)}" for name, one in useful.items() if one is not None],
+        "attacked": sorted({text_at(one, "kind") or "unknown" for one in done}),
+        "alarms": sorted(
+            {text_at(one, "kind") or "unknown" for one in done if part_at(one, "alarm")}
+        ),
+        "not_done": len(done) < len(attacks),
+        "floats": [one for one in texts_at(document, "limits") if "floating-point" in one],
+        "gaps": _gaps,
+        "suppressed": lambda section: sum(
+            one.get("suppressed") is True for one in parts_at(section, "groups")
+        ),
+    }
+
+
+def _gaps(section: Document) -> list[str]:
+    metrics = part_at(section, "metrics").items()
+    return [f"{name} {figure(number_at(metric, 'value'))}" for name, metric in metrics]

@@ -1,12 +1,29 @@
-"""A report format: one object, defined beside the code that makes it."""
+"""A report format: one object, defined beside the code that makes it, and texts of templates."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
 from typing import Any
 
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from pydantic import BaseModel
 
-from fedaudit.reports.readings.document_fields import Document
+from fedaudit.privacy.accounting.adjacencies import adjacency_words
+from fedaudit.reports.document.checks import value_at
+from fedaudit.reports.readings import facts
+from fedaudit.reports.readings.document_fields import (
+    NOT_STATED,
+    Document,
+    figure,
+    number_at,
+    part_at,
+    parts_at,
+    settings,
+    text_at,
+    texts_at,
+)
+from fedaudit.reports.readings.markdown import plain
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -23,3 +40,36 @@ class ReportReading:
     """Makes the format from a stored report: JSON-able values, or Markdown."""
     schema: type[BaseModel] | Mapping[str, Any] | None
     """The schema of the JSON, as a model or a JSON schema; None for Markdown."""
+
+
+def rendered(template: str, document: Document, **given: Any) -> str:
+    """A template of this folder as text. It has the look-ups of fields, of the report `d`, and
+    `facts`, beside what is given."""
+    return _environment().get_template(template).render(d=document, **given)
+
+
+@cache
+def _environment() -> Environment:
+    made = Environment(
+        loader=FileSystemLoader(Path(__file__).parent),
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+        autoescape=False,
+    )
+    made.filters |= {"observer": facts.observer, "plain": plain}
+    made.globals |= {
+        "NOT_STATED": NOT_STATED,
+        "adjacency_words": adjacency_words,
+        "facts": facts,
+        "figure": figure,
+        "number": number_at,
+        "part": part_at,
+        "parts": parts_at,
+        "settings": settings,
+        "text": text_at,
+        "texts": texts_at,
+        "value": value_at,
+    }
+    return made

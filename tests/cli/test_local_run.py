@@ -1,14 +1,101 @@
-"""What a run in this process says of its hypotheses: between them, and in their plane."""
+"""What `fedaudit run` says: of its rounds, its hypotheses, and its figures computed twice."""
 
+import fairlearn
 import numpy as np
 import pytest
+import yaml
 
+from fedaudit.cli.failures import CommandError
 from fedaudit.cli.local_run import run_locally
+from fedaudit.cli.main import main
 from fedaudit.ledger.entries import Outcome
 from fedaudit.reports.document.document import Report
 from fedaudit.reports.page.html import render
 from fedaudit.reports.sections.parameter_plot_section import rounds_to_draw
 from fedaudit.spec.parse import parse_spec
+from fedaudit.training.base.group_counts import GroupCounter
+
+
+def run(spec):
+    """The spec's run."""
+    return run_locally(parse_spec(spec), sources_dir=None, device="cpu", progress=lambda _: None)
+
+
+def test_the_last_round_has_spent_what_the_report_says(small_spec):
+    done = run(small_spec)
+    figures, privacy = done.series.figures, done.report["privacy"]
+    assert done.series.rounds == tuple(range(1, 13))
+    assert figures["leakage_max"][-1] == privacy["leakage_max"]
+    assert figures["leakage_median"][-1] == privacy["leakage_median"]
+    assert set(figures["epsilon_max"]) == {None}
+    assert {cluster: values[-1] for cluster, values in done.series.cluster_leakage.items()} == {
+        one["cluster"]: one["leakage_max"] for one in privacy["leakage_by_cluster"]
+    }
+    assert all(sum(sizes) for sizes in done.series.cluster_sizes)
+    assert done.series.gaps["group"].rounds == done.series.rounds
+
+
+def test_the_best_round_has_the_loss_of_the_report(small_spec):
+    done = run({**small_spec, "fairness": {}, "gates": []})
+    utility = done.report["utility"]
+    place = done.series.rounds.index(utility["best_round"])
+    assert done.series.figures["selection_loss"][place] == utility["selection_loss"]
+    assert done.series.gaps == {}
+    assert "Loss, by round" in render(done.report, done.series)
+
+
+@pytest.mark.parametrize("mechanism", ["gaussian-central", "gaussian-local"])
+def test_epsilon_is_counted_by_round(small_spec, mechanism):
+    privacy = {"mechanism": mechanism, "noise_multiplier": 4, "clip": 1.0, "delta": 1e-5}
+    training = {**small_spec["training"], "hypotheses": 1}
+    done = run({**small_spec, "privacy": privacy, "training": training, "gates": []})
+    spent = done.series.figures["epsilon_max"]
+    assert spent[-1] == pytest.approx(done.report["privacy"]["epsilon_max"])
+    assert list(spent) == sorted(spent)
+    assert set(done.series.figures["leakage_max"]) == {None}
+    assert done.series.cluster_leakage == {}
+
+
+@pytest.fixture
+def miscounting(monkeypatch):
+    """One row of the final evaluation is counted as another kind."""
+    counted = GroupCounter.count_clients
+
+    def count(self, *arguments, **options):
+        counts = counted(self, *arguments, **options)
+        for of_groups in counts.values():
+            client = np.flatnonzero(of_groups[0, :, 0, 2])[0]
+            of_groups[0, client, 0] += [0, 1, -1, 0]
+        return counts
+
+    monkeypatch.setattr(GroupCounter, "count_clients", count)
+
+
+def test_the_report_says_with_what_and_how_close(small_spec):
+    [section] = run(small_spec).report["fairness"]
+    check = section["cross_check"]
+    assert (check["library"], check["version"]) == ("fairlearn", fairlearn.__version__)
+    assert check["largest_difference"] <= 1e-12
+    assert "equalized_odds_difference" in check["metrics"]
+
+
+@pytest.mark.usefixtures("miscounting")
+def test_a_wrong_count_ends_the_run(small_spec):
+    with pytest.raises(CommandError, match=r"failed: selection_rate by group = g1 is .* computes"):
+        run(small_spec)
+
+
+@pytest.mark.usefixtures("miscounting")
+def test_nothing_is_written_for_it(small_spec, tmp_path, monkeypatch, capsys):
+    spec, out = tmp_path / "spec.yaml", tmp_path / "out"
+    spec.write_text(yaml.safe_dump(small_spec))
+    monkeypatch.setattr("sys.argv", ["fedaudit", "run", str(spec), "--out", str(out)])
+    with pytest.raises(SystemExit) as ended:
+        main()
+    assert ended.value.code == 1
+    assert "Fairlearn" in capsys.readouterr().err
+    assert list(out.iterdir()) == []
+
 
 PAPER = {
     "name": "section-5.1",
@@ -32,11 +119,6 @@ PAPER = {
     },
     "privacy": {"mechanism": "laplace-l2", "noise_multiplier": 5},
 }
-
-
-def run(spec):
-    """The spec's run."""
-    return run_locally(parse_spec(spec), sources_dir=None, device="cpu", progress=lambda _: None)
 
 
 @pytest.fixture(scope="module")

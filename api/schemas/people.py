@@ -1,0 +1,289 @@
+"""People behind keys, who did what, and what they stated of reports."""
+
+from collections.abc import Sequence
+from contextlib import suppress
+from datetime import datetime
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import AfterValidator, BaseModel, Field
+
+from api.schemas.base import Body, PageParameters, Parameters, UtcTime, of_row
+from fedaudit.ledger.sign_offs import Concern, Decision, sign_off_of
+from fedaudit.spec.base import Text
+from models.audit_actions import AuditAction, AuditOrigin
+from models.person import MAX_CHARACTERS, Person, mail_address, tidy_line, tidy_paragraphs
+from models.scopes import ProjectScope
+from models.tables.api_keys import ApiKey
+from models.tables.audit_log.audit_entries import AuditEntry
+from models.tables.setting_changes import SettingChange
+from models.tables.sign_offs import SignOff
+
+
+def _tidy(text: str) -> str:
+    return tidy_line(text, what="the text")
+
+
+Line = Annotated[str, Field(min_length=1, max_length=MAX_CHARACTERS), AfterValidator(_tidy)]
+"""One line of text that shows all its characters."""
+Address = Annotated[
+    str, Field(min_length=1, max_length=MAX_CHARACTERS), AfterValidator(mail_address)
+]
+
+
+class PersonBody(BaseModel):
+    """Whom a key belongs to, as named by the key's administrator."""
+
+    name: str
+    email: str | None
+    role: str | None
+
+
+class PersonRequest(Body):
+    """Whom a key is to belong to."""
+
+    name: Line
+    email: Address | None = None
+    role: Line | None = None
+
+    def stored(self) -> Person:
+        """The person as it is kept."""
+        return Person(self.name, email=self.email, role=self.role)
+
+
+class ActorBody(BaseModel):
+    """Who did something: the key, and its person as named at that time by its administrator."""
+
+    key_id: str
+    key_name: str
+    person: str | None
+    """Null for a key that names nobody."""
+
+
+class ChangeBody(BaseModel):
+    """One change of what is set."""
+
+    setting: Literal["budget", "disclosure", "simulation", "gates"]
+    value: dict[str, Any] | None
+    """What holds from then on; null where it was removed."""
+    changed_by: ActorBody
+    changed_at: datetime
+
+    @classmethod
+    def of(cls, row: SettingChange) -> Self:
+        """The body of a stored change."""
+        return of_row(cls, row)
+
+
+class ChangePage(BaseModel):
+    """Some changes, newest first. What was set before changes were recorded is not among them."""
+
+    items: list[ChangeBody]
+    next_cursor: str | None
+
+
+_DAY = 86400
+
+
+class KeyBody(BaseModel):
+    """A key without its secret."""
+
+    id: str
+    name: str
+    prefix: str
+    """Its first characters, to distinguish keys."""
+    scopes: list[str]
+    person: PersonBody | None
+    """Whom it belongs to, as named by the administrator who made it; null where nobody was."""
+    created_at: datetime
+    created_by: ActorBody | None
+    """Who made it, and named its person; null for one that was made on the database itself, or
+    before that was recorded."""
+    rotated_at: datetime | None
+    """When its secret was replaced last."""
+    previous_until: datetime | None
+    """Until when the secret before it opens the key too; null where it ended at once, or there is
+    none."""
+    revoked_at: datetime | None
+
+    @classmethod
+    def of(cls, key: ApiKey) -> Self:
+        """The body of a stored key."""
+        return of_row(cls, key)
+
+
+class NewKeyBody(KeyBody):
+    """A key that was just made."""
+
+    key: str
+    """The secret: shown this once and stored as a hash."""
+
+
+class KeyList(BaseModel):
+    """The project's keys, also the revoked ones, oldest first."""
+
+    items: list[KeyBody]
+    next_cursor: str | None = None
+    """Null: there is one page."""
+
+
+class KeyRotationParameters(Parameters):
+    """How a key's secret is replaced."""
+
+    overlap_seconds: Annotated[int, Field(ge=0, le=7 * _DAY)] = _DAY
+    """For how long the old secret opens the key too; 0 ends it at once."""
+
+
+class KeyRequest(Body):
+    """A key to be made."""
+
+    name: Text
+    scopes: Annotated[list[ProjectScope], Field(min_length=1, max_length=20)]
+    person: PersonRequest | None = None
+    """Whom it is for. It cannot be changed afterwards: make another key, and revoke this one."""
+
+
+class AuditLogParameters(PageParameters):
+    """Which entries of the log."""
+
+    actor: Annotated[
+        str | None, Field(max_length=400, description="A key's id or name, or a person's name.")
+    ] = None
+    action: AuditAction | None = None
+    subject: Annotated[
+        str | None, Field(max_length=400, description="What it was done to, by its id or name.")
+    ] = None
+    created_after: UtcTime | None = None
+    created_before: UtcTime | None = None
+
+
+class AuditEntryBody(BaseModel):
+    """One deed, as its link covers it."""
+
+    number: int
+    """From 1 within the project, without gaps."""
+    at: str
+    """By the service's clock, in UTC, to the microsecond as it is hashed."""
+    action: AuditAction
+    subject: str
+    """What it was done to: an id, or a policy's name."""
+    origin: AuditOrigin
+    key_id: str | None
+    """Null where no key was used: by the sweeper, or on the database itself."""
+    key_name: str | None
+    person: str | None
+    """As the key named them then; null for a key that names nobody."""
+    details: dict[str, Any]
+    link: str
+
+    @classmethod
+    def of(cls, row: AuditEntry) -> Self:
+        """The body of a stored entry."""
+        return cls(**row.content(), link=row.link)
+
+
+class AuditLogPage(BaseModel):
+    """Some entries, newest first. What was done before the log began is not among them."""
+
+    items: list[AuditEntryBody]
+    next_cursor: str | None
+
+
+class AuditLogVerification(BaseModel):
+    """Whether the log is what was written, as far as the service can tell by itself."""
+
+    project_id: str
+    entries: int
+    """How many follow from the first."""
+    link: str
+    """Of the last of them."""
+    valid: bool
+    faults: list[str]
+    signed_entries: int
+    """How many the newest signed head covers; later ones wait for the sweeper."""
+    signed_head: dict[str, Any] | None
+    """That head (DSSE): keep it elsewhere, since only a kept one shows that entries it covers were
+    cut off or written anew."""
+
+
+def _tidy_note(text: str) -> str:
+    return tidy_paragraphs(text, what="the note")
+
+
+Note = Annotated[str, Field(max_length=4000), AfterValidator(_tidy_note)]
+SignOffFilter = Literal["approved", "rejected", "needs-changes", "none"]
+
+
+class SignOffRequest(Body):
+    """What the caller states of a report; in whose name, the key says."""
+
+    decision: Decision
+    note: Note = ""
+    """Why; needed where the report's gates did not pass or its guarantee is not in force."""
+    role: Line | None = None
+    """In what capacity; that of the key's person unless given."""
+    report_hash: Annotated[str, Field(pattern="^[0-9a-f]{64}$")] | None = None
+    """Of the report that was read: refused where it is another one."""
+
+
+class SignOffBody(BaseModel):
+    """A sign-off of a report."""
+
+    number: int
+    decision: Decision
+    note: str
+    role: str | None
+    """In what capacity, by the signer's own words."""
+    person: str
+    """As named by the key's administrator."""
+    key_id: str
+    key_name: str
+    by_submitter: bool | None
+    """Whether the same key or name submitted the experiment; null where no name was recorded."""
+    concerns: list[Concern]
+    """What the report had against being relied on."""
+    report_hash: str
+    signed_off_at: datetime
+    envelope: dict[str, Any] | None
+    """The same, chained to the one before and signed by the service (DSSE); null until it is."""
+
+    @classmethod
+    def of(cls, row: SignOff) -> Self:
+        """The body of a stored sign-off. Raises ValueError where the row is no sign-off."""
+        return cls.model_validate({**sign_off_of(row.statement).fields(), "envelope": row.envelope})
+
+
+class SignOffList(BaseModel):
+    """A report's sign-offs, oldest first."""
+
+    items: list[SignOffBody]
+    unreadable: int
+    """Stored ones that are no sign-offs any more: the verification names what was altered."""
+    next_cursor: str | None = None
+
+    @classmethod
+    def of(cls, rows: Sequence[SignOff]) -> Self:
+        """Of stored ones."""
+        items = []
+        for row in rows:
+            with suppress(ValueError):
+                items.append(SignOffBody.of(row))
+        return cls(items=items, unreadable=len(rows) - len(items))
+
+
+class NewestSignOff(BaseModel):
+    """The newest sign-off of a report in a list."""
+
+    number: int
+    """There are as many."""
+    decision: Decision
+    person: str
+    role: str | None
+    concerns: list[Concern]
+    by_submitter: bool | None
+    signed_off_at: datetime
+
+    @classmethod
+    def of(cls, row: SignOff) -> Self:
+        """Of a stored one. Raises ValueError where the row is no sign-off."""
+        fields = sign_off_of(row.statement).fields()
+        return cls.model_validate({name: fields[name] for name in cls.model_fields})
