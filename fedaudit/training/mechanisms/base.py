@@ -53,12 +53,25 @@ class ClientProtection(ABC):
         if block.noise is None:
             block.noise = self.draw(draws, block.rounds, block.cohort)
 
-    @abstractmethod
     def draw(
         self, draws: Draws, rounds: NDArray[np.int64], clients: NDArray[np.int64]
     ) -> NDArray[np.float64] | None:
         """Unscaled noise, float64 [..., cells, clients, n], for rounds [..., cells] and clients
-        [..., cells, clients]; None from a mechanism without noise."""
+        [..., cells, clients], each cell's from its own source; None without noise."""
+        return _side_by_side(
+            [
+                self.draw_cell(draws.of_cell(cell), rounds[..., cell], clients[..., cell, :])
+                for cell in range(len(draws.seeds))
+            ],
+            axis=rounds.ndim - 1,
+        )
+
+    @abstractmethod
+    def draw_cell(
+        self, source: Source, rounds: NDArray[np.int64], clients: NDArray[np.int64]
+    ) -> NDArray[np.float64] | None:
+        """Noise of one cell, of unit scale: float64 [..., clients, n], for rounds [...] and clients
+        [..., clients]; None from a mechanism without noise. `source` is of this cell alone."""
 
     @abstractmethod
     def protect(
@@ -110,9 +123,18 @@ class TrustedServer(ABC):
             noise = self.draw(draws, block.rounds)
             block.noise, block.count_noise = noise.sums, noise.counts
 
-    @abstractmethod
     def draw(self, draws: Draws, rounds: NDArray[np.int64]) -> ServerNoise:
-        """The noise of rounds [..., cells]."""
+        """The noise of rounds [..., cells], each cell's from its own source."""
+        cells = range(len(draws.seeds))
+        found = [self.draw_cell(draws.of_cell(cell), rounds[..., cell]) for cell in cells]
+        sums = _side_by_side([one.sums for one in found], axis=rounds.ndim - 1)
+        counts = _side_by_side([one.counts for one in found], axis=rounds.ndim - 1)
+        return ServerNoise(drawn(sums), counts)
+
+    @abstractmethod
+    def draw_cell(self, source: Source, rounds: NDArray[np.int64]) -> ServerNoise:
+        """The noise of one cell for rounds [...], of unit scale: the axis of cells is left out.
+        `source` is of this cell alone."""
 
     @abstractmethod
     def clip(self, updates: Tensor, clips: Tensor) -> tuple[Tensor, Tensor]:
@@ -248,6 +270,16 @@ def drawn(noise: NDArray[np.float64] | None) -> NDArray[np.float64]:
     if noise is None:
         raise RuntimeError("the noise of this round was not drawn")
     return noise
+
+
+def _side_by_side(
+    found: Sequence[NDArray[np.float64] | None], *, axis: int
+) -> NDArray[np.float64] | None:
+    """The noise of cells along a new axis; None where there is none."""
+    there = [one for one in found if one is not None]
+    if not there:
+        return None
+    return there[0][(slice(None),) * axis + (None,)] if len(there) == 1 else np.stack(there, axis)
 
 
 def finite_uploads(uploads: Tensor) -> Tensor:

@@ -20,9 +20,9 @@ from fedaudit.privacy.noise.adaptive_clipping import (
 )
 from fedaudit.privacy.noise.gaussian import CentralGaussian, clip_to_norm
 from fedaudit.privacy.noise.normal_numbers import unit_gaussian
+from fedaudit.randomness import Source
 from fedaudit.spec.privacy import AdaptiveClip, GaussianCentral
 from fedaudit.training.base.cell import Cell, expected_cohort
-from fedaudit.training.base.cohort import Draws
 from fedaudit.training.mechanisms.base import (
     ServerMechanism,
     ServerNoise,
@@ -85,14 +85,14 @@ class GaussianServer(TrustedServer):
         """See `TrustedServer`."""
         return bool(self.moves)
 
-    def draw(self, draws: Draws, rounds: NDArray[np.int64]) -> ServerNoise:
+    def draw_cell(self, source: Source, rounds: NDArray[np.int64]) -> ServerNoise:
         """See `TrustedServer`."""
         places = np.arange(self.k)
-        sums = unit_gaussian(draws.source(1), n=self.n, round_=rounds[..., None], counters=places)
+        sums = unit_gaussian(source, n=self.n, round_=rounds[..., None], counters=places)
         if not self.moves:
             return ServerNoise(sums, counts=None)
         # Counters below k are the hypotheses'.
-        counts = unit_gaussian(draws.source(), n=1, round_=rounds, counters=self.k)[..., 0]
+        counts = unit_gaussian(source, n=1, round_=rounds, counters=self.k)[..., 0]
         return ServerNoise(sums, counts)
 
     def clip(self, updates: Tensor, clips: Tensor) -> tuple[Tensor, Tensor]:

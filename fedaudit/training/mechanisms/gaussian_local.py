@@ -13,7 +13,6 @@ from fedaudit.privacy.noise.normal_numbers import unit_gaussian
 from fedaudit.randomness import Source
 from fedaudit.spec.privacy import GaussianLocal
 from fedaudit.training.base.cell import Cell
-from fedaudit.training.base.cohort import Draws
 from fedaudit.training.mechanisms.base import (
     ClientMechanism,
     ClientProtection,
@@ -48,11 +47,11 @@ class GaussianUploads(ClientProtection):
     gaussian: LocalGaussian
     n: int
 
-    def draw(
-        self, draws: Draws, rounds: NDArray[np.int64], clients: NDArray[np.int64]
+    def draw_cell(
+        self, source: Source, rounds: NDArray[np.int64], clients: NDArray[np.int64]
     ) -> NDArray[np.float64] | None:
         """See `ClientProtection`."""
-        return unit_gaussian(draws.source(1), n=self.n, round_=rounds[..., None], counters=clients)
+        return unit_gaussian(source, n=self.n, round_=rounds[..., None], counters=clients)
 
     def protect(
         self, start: Tensor, updated: Tensor, noise: NDArray[np.float64] | None

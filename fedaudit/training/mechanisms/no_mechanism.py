@@ -11,7 +11,6 @@ from torch import Tensor
 from fedaudit.randomness import Source
 from fedaudit.spec.privacy import NoMechanism
 from fedaudit.training.base.cell import Cell
-from fedaudit.training.base.cohort import Draws
 from fedaudit.training.mechanisms.base import (
     ClientMechanism,
     ClientProtection,
@@ -37,8 +36,8 @@ class NoMechanismTraining(ClientMechanism):
 class Unprotected(ClientProtection):
     """Uploads are sent unchanged, unless they are not finite."""
 
-    def draw(
-        self, draws: Draws, rounds: NDArray[np.int64], clients: NDArray[np.int64]
+    def draw_cell(
+        self, source: Source, rounds: NDArray[np.int64], clients: NDArray[np.int64]
     ) -> NDArray[np.float64] | None:
         """None: there is no noise."""
         return None
