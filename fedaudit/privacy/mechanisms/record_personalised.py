@@ -32,8 +32,7 @@ from fedaudit.privacy.guarantees.record_guarantees import (
     what_follows_from_the_seed,
     what_the_server_sees,
 )
-from fedaudit.privacy.mechanisms.base import MechanismFacts, NoiseOrigin
-from fedaudit.privacy.mechanisms.with_epsilon import EpsilonMechanism
+from fedaudit.privacy.mechanisms.base import EpsilonMechanism, MechanismFacts, NoiseOrigin
 from fedaudit.privacy.planning.cost_projection import (
     LEAKAGE_FIGURES,
     NO_LEAKAGE,
@@ -130,16 +129,6 @@ class RecordPersonalisedMechanism(EpsilonMechanism):
     def no_group_costs(self) -> str | None:
         """Records pay, and clients do not; without noise nobody pays."""
         return _NO_COST_WITHOUT_NOISE if self._is_without_noise else _NO_COST_OF_GROUPS
-
-    @property
-    def epsilon_budget(self) -> float | None:
-        """None: budgets belong to the records, and none of them ends a run."""
-        return None
-
-    @property
-    def delta(self) -> float:
-        """As the spec sets it."""
-        return self.privacy.delta
 
     @property
     def adjacency(self) -> Adjacency:

@@ -8,8 +8,7 @@ from typing import assert_never
 
 from fedaudit.privacy.accounting.mechanism_parameters import MechanismParameters
 from fedaudit.privacy.mechanisms.base import MechanismFacts, PrivacyMechanism
-from fedaudit.privacy.mechanisms.gaussian_central import GaussianCentralMechanism
-from fedaudit.privacy.mechanisms.gaussian_local import GaussianLocalMechanism
+from fedaudit.privacy.mechanisms.gaussian import GaussianCentralMechanism, GaussianLocalMechanism
 from fedaudit.privacy.mechanisms.laplace_l2 import LaplaceL2Mechanism
 from fedaudit.privacy.mechanisms.no_mechanism import NoPrivacyMechanism
 from fedaudit.privacy.mechanisms.record_personalised import RecordPersonalisedMechanism

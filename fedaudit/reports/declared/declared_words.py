@@ -11,7 +11,7 @@ from fedaudit.privacy.cost_scale import cost_words
 from fedaudit.privacy.declared.ledger_figures import has_unprotected
 from fedaudit.privacy.declared.plausibility import conditions
 from fedaudit.privacy.guarantees.guarantee import at_most
-from fedaudit.privacy.mechanisms.gaussian_central import LOOSE_FIXED_SIZE
+from fedaudit.privacy.mechanisms.gaussian import LOOSE_FIXED_SIZE
 from fedaudit.reports.declared.declared_material import DeclaredMaterial
 
 _GAP = "demographic_parity_difference"

@@ -21,7 +21,7 @@ from fedaudit.privacy.accounting.privacy_events import (
     PoissonSampled,
     TwoStage,
 )
-from fedaudit.privacy.mechanisms.gaussian_central import LOOSE_FIXED_SIZE
+from fedaudit.privacy.mechanisms.gaussian import LOOSE_FIXED_SIZE
 from tests.privacy.accounting.accountant_choice import accountant
 from tests.privacy.gaussian_exact import exact_epsilon
 
