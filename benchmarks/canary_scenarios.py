@@ -9,8 +9,7 @@ from unittest.mock import patch
 import numpy as np
 
 from fedaudit.federations.load import load_federation
-from fedaudit.privacy.lower_bounds.gaussian_trade_off import gaussian_mu
-from fedaudit.privacy.lower_bounds.release_law import ReleaseLaw
+from fedaudit.privacy.lower_bounds.release_law import ReleaseLaw, gaussian_mu
 from fedaudit.randomness import Source
 from fedaudit.spec.attacks.canaries_spec import CanaryUnit
 from fedaudit.spec.parse import parse_spec

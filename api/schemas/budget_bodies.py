@@ -7,8 +7,7 @@ from pydantic import BaseModel, Field, model_validator
 from pydantic_core import PydanticCustomError
 
 from api.schemas.base import Body
-from fedaudit.privacy.accounting.observers import observer_words
-from fedaudit.privacy.accounting.privacy_events import Adjacency, AnyObserver
+from fedaudit.privacy.accounting.privacy_events import Adjacency, AnyObserver, observer_words
 from fedaudit.privacy.unit_key import PATTERN
 from fedaudit.spec.privacy import Clip, Radius
 from models.leakage_terms import LeakageRadius, LeakageTerms

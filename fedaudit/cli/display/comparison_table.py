@@ -5,8 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 from fedaudit.cli.display.output import standard_output
 from fedaudit.cli.display.report_table import shown
-from fedaudit.privacy.accounting.adjacencies import adjacency_words
-from fedaudit.privacy.accounting.observers import observer_words
+from fedaudit.privacy.accounting.privacy_events import adjacency_words, observer_words
 from fedaudit.reports.comparison.difference_rows import DifferenceRow, difference_rows
 from fedaudit.reports.document.guarantee_facts import guarantee_words
 

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from fedaudit.cli.display.output import print_records
-from fedaudit.privacy.accounting.adjacencies import adjacency_words
+from fedaudit.privacy.accounting.privacy_events import adjacency_words
 from fedaudit.privacy.guarantees.guarantee import at_most
 from fedaudit.reports.document.guarantee_facts import guarantee_words
 from fedaudit.reports.document.privacy_costs import PRIVACY_COSTS, UNBOUNDED, is_unbounded

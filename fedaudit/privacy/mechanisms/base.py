@@ -19,10 +19,8 @@ from fedaudit.privacy.accounting.mechanism_parameters import (
     GuaranteeKind,
     MechanismParameters,
 )
-from fedaudit.privacy.accounting.observers import observer_words
-from fedaudit.privacy.accounting.privacy_events import Adjacency, Observer
-from fedaudit.privacy.guarantees.guarantee import SIMULATED, Guarantee, at_most
-from fedaudit.privacy.guarantees.warm_start import of_this_run_only
+from fedaudit.privacy.accounting.privacy_events import Adjacency, Observer, observer_words
+from fedaudit.privacy.guarantees.guarantee import SIMULATED, Guarantee, at_most, of_this_run_only
 from fedaudit.privacy.planning.cost_projection import (
     Projection,
 )

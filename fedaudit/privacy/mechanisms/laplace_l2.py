@@ -2,7 +2,7 @@
 
 Its theory, and the sentences of its guarantee, are in
 `fedaudit.privacy.guarantees.metric_guarantees`; its figures are those of
-`fedaudit.privacy.metric.leakage`.
+`fedaudit.privacy.leakage`.
 """
 
 from collections.abc import Sequence
@@ -18,25 +18,25 @@ from fedaudit.privacy.guarantees.guarantee import (
     SIMULATED,
     Guarantee,
     GuaranteeLabel,
+    of_this_run_only,
 )
-from fedaudit.privacy.guarantees.layer_guarantees import LAYER_ADJACENCY
 from fedaudit.privacy.guarantees.metric_guarantees import (
     ADJACENCY,
+    LAYER_ADJACENCY,
     choice_sentences,
     release_sentences,
     within_the_radius,
 )
-from fedaudit.privacy.guarantees.warm_start import of_this_run_only
+from fedaudit.privacy.leakage import largest_participation, leakage
 from fedaudit.privacy.mechanisms.base import MechanismFacts, NoiseOrigin, PrivacyMechanism
-from fedaudit.privacy.metric.leakage import largest_participation, leakage
 from fedaudit.privacy.planning.cost_projection import (
     NO_EPSILON,
     Projection,
     fixed_cohort,
     mean_participations,
+    theorem_sum,
 )
 from fedaudit.privacy.planning.plan import ObserverEpsilon, SpendingPlan
-from fedaudit.privacy.planning.theorem_sum import theorem_sum
 from fedaudit.spec.privacy import LaplaceL2
 
 _NO_DELTA = "the guarantee is a bound on densities for every output; it has no delta"

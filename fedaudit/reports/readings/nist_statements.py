@@ -2,7 +2,7 @@
 
 from typing import Final, Literal
 
-from fedaudit.privacy.accounting.adjacencies import adjacency_words
+from fedaudit.privacy.accounting.privacy_events import adjacency_words
 from fedaudit.reports.document.participation import charges_everyone
 from fedaudit.reports.readings import facts
 from fedaudit.reports.readings.document_fields import (

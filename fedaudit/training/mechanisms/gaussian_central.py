@@ -18,8 +18,7 @@ from fedaudit.privacy.noise.adaptive_clipping import (
     noised_share_within,
     update_noise_multiplier,
 )
-from fedaudit.privacy.noise.gaussian import CentralGaussian, clip_to_norm
-from fedaudit.privacy.noise.normal_numbers import unit_gaussian
+from fedaudit.privacy.noise.gaussian import CentralGaussian, clip_to_norm, unit_gaussian
 from fedaudit.randomness import Source
 from fedaudit.spec.privacy import AdaptiveClip, GaussianCentral
 from fedaudit.training.base.cell import Cell, expected_cohort

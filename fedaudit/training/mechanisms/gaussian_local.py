@@ -8,8 +8,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from fedaudit.privacy.noise.gaussian import LocalGaussian
-from fedaudit.privacy.noise.normal_numbers import unit_gaussian
+from fedaudit.privacy.noise.gaussian import LocalGaussian, unit_gaussian
 from fedaudit.randomness import Source
 from fedaudit.spec.privacy import GaussianLocal
 from fedaudit.training.base.cell import Cell

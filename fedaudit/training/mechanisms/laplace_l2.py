@@ -9,12 +9,14 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from fedaudit.networks.shape import layer_sizes
-from fedaudit.privacy.noise.laplace import Sanitiser, unit_laplace, unit_layers
-from fedaudit.privacy.noise.layered_laplace import LayerSanitiser
-from fedaudit.privacy.noise.long_laplace import (
+from fedaudit.privacy.noise.laplace import (
+    LayerSanitiser,
+    Sanitiser,
     release_in_place,
     release_layers_in_place,
+    unit_laplace,
     unit_laplace_vector,
+    unit_layers,
 )
 from fedaudit.randomness import Source
 from fedaudit.spec.privacy import LaplaceL2

@@ -7,8 +7,7 @@ import torch
 from torch import Tensor
 
 from fedaudit.fixed_order_sums import fixed_order_sum
-from fedaudit.privacy.noise.distances import squared_distances
-from fedaudit.privacy.noise.laplace import norms
+from fedaudit.privacy.noise.laplace import norms, squared_distances
 from fedaudit.square_roots import square_root
 from fedaudit.training.stacked.compiled_server import compiled_clusters, compiled_separation
 

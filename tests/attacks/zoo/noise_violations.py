@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from fedaudit.privacy.noise.gaussian import LocalGaussian
-from fedaudit.privacy.noise.layered_laplace import LayerSanitiser
+from fedaudit.privacy.noise.laplace import LayerSanitiser
 from fedaudit.randomness import CounterSource, EntropySource
 from fedaudit.training.mechanisms import laplace_l2
 from fedaudit.training.mechanisms.base import ServerNoise

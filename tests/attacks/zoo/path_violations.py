@@ -13,8 +13,7 @@ from torch import Tensor
 
 from fedaudit.ledger.entries import Outcome
 from fedaudit.networks.record_gradients_small_dense import SmallDenseClippedGradients
-from fedaudit.privacy.accounting import epsilon_tables
-from fedaudit.privacy.accounting.accountants import rdp
+from fedaudit.privacy.accounting import epsilon_tables, rdp
 from fedaudit.privacy.accounting.privacy_events import PoissonSampled
 from fedaudit.privacy.noise import laplace
 from fedaudit.randomness import Purpose

@@ -4,8 +4,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fedaudit.privacy.accounting.accountants.two_stage import TwoStageAccountant
-from fedaudit.privacy.accounting.calibration import calibrated_run
+from fedaudit.privacy.accounting.two_stage import TwoStageAccountant, calibrated_run
 from fedaudit.spec.errors import InvalidInputError
 
 PAPER = {"steps": 50, "rounds": 15}

@@ -8,15 +8,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.special import gammaln, logsumexp
 
-from fedaudit.privacy.accounting.accountants.conversion import added_epsilon, best_epsilon
-from fedaudit.privacy.accounting.accountants.moments import log_moments, round_divergence
-from fedaudit.privacy.accounting.accountants.rdp import RdpAccountant
-from fedaudit.privacy.accounting.accountants.two_stage import (
+from fedaudit.privacy.accounting.accountant import added_epsilon, best_epsilon
+from fedaudit.privacy.accounting.privacy_events import Gaussian, PoissonSampled, TwoStage
+from fedaudit.privacy.accounting.rdp import RdpAccountant
+from fedaudit.privacy.accounting.two_stage import (
     TWO_STAGE_ORDERS,
     TwoStageAccountant,
     TwoStageRun,
+    log_moments,
+    round_divergence,
 )
-from fedaudit.privacy.accounting.privacy_events import Gaussian, PoissonSampled, TwoStage
 from tests.privacy.renyi_by_hand import older_epsilon, own_divergence
 
 LARGEST = np.array(TWO_STAGE_ORDERS, dtype=np.float64)

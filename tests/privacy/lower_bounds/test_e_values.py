@@ -9,26 +9,23 @@ from scipy.special import expit
 from scipy.stats import binom, nct
 
 from fedaudit.privacy.lower_bounds.e_values import (
+    ALARM_LEVEL,
     ENOUGH_ALONE,
+    EValue,
+    EvidenceBasis,
     calibrated,
     guesses_e_value,
+    is_alarm,
     known_noise_alarm_power,
     known_noise_e_value,
     known_noise_p_value,
+    metric_e_value,
     one_look_level,
     one_run_e_value,
+    run_evidence,
     staked,
 )
-from fedaudit.privacy.lower_bounds.known_noise import SignalFit
-from fedaudit.privacy.lower_bounds.metric_ratio import metric_e_value
-from fedaudit.privacy.lower_bounds.one_run import one_run_p_value
-from fedaudit.privacy.lower_bounds.run_evidence import (
-    ALARM_LEVEL,
-    EValue,
-    EvidenceBasis,
-    is_alarm,
-    run_evidence,
-)
+from fedaudit.privacy.lower_bounds.epsilon_bounds import SignalFit, one_run_p_value
 
 GUESSES = 16
 

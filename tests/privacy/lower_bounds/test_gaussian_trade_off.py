@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fedaudit.privacy.lower_bounds.gaussian_trade_off import (
+from fedaudit.privacy.lower_bounds.release_law import (
     gaussian_delta,
     gaussian_epsilon,
     gaussian_mu,

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy.stats import binom
 
-from fedaudit.privacy.lower_bounds.metric_ratio import least_leakage, plan_metric_test
+from fedaudit.privacy.lower_bounds.e_values import least_leakage, plan_metric_test
 
 
 def test_the_bound_is_exact() -> None:

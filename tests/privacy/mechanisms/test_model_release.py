@@ -4,8 +4,7 @@ from typing import Any
 
 import pytest
 
-from fedaudit.privacy.mechanisms.model_release import why_model_stays
-from fedaudit.privacy.mechanisms.registry import mechanism_of
+from fedaudit.privacy.mechanisms.registry import mechanism_of, why_model_stays
 from fedaudit.spec.parse import parse_spec
 from tests.privacy.mechanisms.specs import SPECS
 

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from fedaudit.privacy.metric.between_hypotheses import (
+from fedaudit.privacy.leakage import (
     clipped_reach,
     exponents,
     listed_pairs,

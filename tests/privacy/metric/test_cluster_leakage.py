@@ -6,8 +6,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fedaudit.privacy.metric.cluster_leakage import ClusterCounts
-from fedaudit.privacy.metric.leakage import leakage
+from fedaudit.privacy.leakage import ClusterCounts, leakage
 
 CLIENTS, CLUSTERS = 9, 3
 N, NU = 11, 3.7

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fedaudit.privacy.accounting.mechanism_parameters import MechanismParameters
-from fedaudit.privacy.metric.leakage import (
+from fedaudit.privacy.leakage import (
     epsilon,
     largest_participation,
     leakage,

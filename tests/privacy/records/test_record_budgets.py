@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from scipy.stats import kstest, norm
 
-from fedaudit.privacy.records.record_budgets import draw_budgets, given_budgets
+from fedaudit.privacy.records.record_use import draw_budgets, given_budgets
 from fedaudit.spec.errors import InvalidInputError
 
 DISTRIBUTIONS = ("three-levels", "bounded-pareto", "bounded-mix-gauss")

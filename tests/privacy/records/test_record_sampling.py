@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from fedaudit.privacy.records.record_sampling import sampled_rows, tossed_coins
+from fedaudit.privacy.records.record_use import sampled_rows, tossed_coins
 from fedaudit.randomness import CounterSource, EntropySource
 
 FALSE_ALARM = 1e-6

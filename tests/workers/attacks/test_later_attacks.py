@@ -8,7 +8,7 @@ from celery.worker import state as celery_state
 import fedaudit.training.mechanisms.gaussian_central
 import workers.attacks.attack_watch
 from fedaudit.ledger.envelope import Envelope
-from fedaudit.privacy.metric.leakage import leakage
+from fedaudit.privacy.leakage import leakage
 from fedaudit.reports.later.later_statement import statement_in, statement_of
 from fedaudit.reports.verification.later_checks import evidence_checks, read_later
 from infrastructure.storage import Storage
