@@ -3,11 +3,11 @@
 Two different sums apply to a client that took part several times (Galli et al., section 4):
 
 - *The theorem* (Lemma 4.1, Theorem 4.2): with public epsilon_t the log-ratio of the densities of
-the whole transcript is at most the sum of epsilon_t * d_t, where d_t is the distance between the
-two uploads of round t given the same transcript so far: `log_ratio_bound`. - *The paper's
-convention* (section 4.1.3): each participation costs epsilon * radius = n / nu, and participations
-add up: `leakage`. With a fixed and public radius it is the theorem's number for uploads exactly one
-radius apart in every round; with an adaptive radius it is not a theorem.
+  the whole transcript is at most the sum of epsilon_t * d_t, where d_t is the distance between the
+  two uploads of round t given the same transcript so far: `log_ratio_bound`.
+- *The paper's convention* (section 4.1.3): each participation costs epsilon * radius = n / nu, and
+  participations add up: `leakage`. With a fixed and public radius it is the theorem's number for
+  uploads exactly one radius apart in every round; with an adaptive radius it is not a theorem.
 
 Neither is the epsilon of (epsilon, delta)-differential privacy, and neither may be added to one.
 

@@ -28,7 +28,7 @@ from fedaudit.privacy.noise.laplace import unit_layers
 from fedaudit.randomness import CounterSource
 from fedaudit.spec.privacy import GaussianCentral
 from fedaudit.training.base.cell import Cell
-from fedaudit.training.mechanisms.gaussian_central import GaussianCentralTraining
+from fedaudit.training.mechanisms.gaussian import GaussianCentralTraining
 from fedaudit.training.mechanisms.registry import training_mechanism
 from tests.attacks.zoo.cells import (
     LAYERS,

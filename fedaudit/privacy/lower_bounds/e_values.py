@@ -1,4 +1,11 @@
-"""All evidence against a run's claim as one figure, by which alarms are raised.
+"""Evidence against a claim as e-values: nonnegative figures whose expectation is at most 1 where
+the claim holds, so that one of 1/a or more comes by chance in at most a of all honest runs.
+
+Averages of e-values are e-values, whatever they have in common; products are, where each factor has
+that expectation given everything before it (Vovk and Wang, "E-values: calibration, combination and
+applications", 2021). Each is floored above 0 by what it does not stake.
+
+All evidence against a run's claim as one figure, by which alarms are raised.
 
 E-values of attacks that drew their coins and their noise anew (`fresh`) multiply: each has a mean
 of at most 1 given everything before it. Those that see what the run itself drew (`run`: its trained
@@ -12,13 +19,6 @@ attack, a third for the third, and so on: with w(k) = 1 / (k (k + 1)), which add
 and a factor without an attack is 1. In honest runs it ever reaches 1 / ALARM_LEVEL with a chance of
 at most ALARM_LEVEL (Ville 1939): the second factor is a nonnegative martingale, or less, and the
 first one only grows once it is there, to what is a mean of e-values.
-
-Evidence against a claim as e-values: nonnegative figures whose expectation is at most 1 where
-the claim holds, so that one of 1/a or more comes by chance in at most a of all honest runs.
-
-Averages of e-values are e-values, whatever they have in common; products are, where each factor has
-that expectation given everything before it (Vovk and Wang, "E-values: calibration, combination and
-applications", 2021). Each is floored above 0 by what it does not stake.
 
 Two inputs under the Laplace mechanism: do their releases lie farther apart than the metric
 guarantee allows?

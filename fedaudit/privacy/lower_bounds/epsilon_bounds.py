@@ -1,4 +1,6 @@
-"""Which coins are guessed: the canaries of the highest scores are taken for present, those of the
+"""Lower bounds on epsilon by canaries, each with what it assumes.
+
+Which coins are guessed: the canaries of the highest scores are taken for present, those of the
 lowest for absent, as many of each as was decided before the run.
 
 The bound for noise whose law is known to be Gaussian: how far a canary moves a release, measured

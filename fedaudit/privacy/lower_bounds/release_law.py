@@ -1,11 +1,11 @@
-"""Exact epsilon of Gaussian differential privacy (Dong, Roth and Su 2022, corollary 1; Balle and
-Wang 2018, theorem 8): two normal laws of variance 1 whose means lie mu apart.
-
-What the releases of a mechanism tell of one unit: (sampled) Gaussian noise, composed.
+"""What the releases of a mechanism tell of one unit: (sampled) Gaussian noise, composed.
 
 The law is that of the strongest adversary of the guarantee, who knows everything but whether the
 unit is there, or which of two it is. Upper bounds on it are the claim's; here bounds from below are
 needed too, so that what is measured is never called more than it is.
+
+Exact epsilon of Gaussian differential privacy (Dong, Roth and Su 2022, corollary 1; Balle and
+Wang 2018, theorem 8): two normal laws of variance 1 whose means lie mu apart.
 
 Scores of canaries: what a release says for a canary's presence, and how scores would fall under
 some noise, which the power of a test is told by before the run.

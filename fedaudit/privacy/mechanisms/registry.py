@@ -1,9 +1,9 @@
-"""Whether a trained model may leave the service, or the machine that trained it.
-
-The mechanism of a spec, and the facts of a mechanism by its name.
+"""The mechanism of a spec, and the facts of a mechanism by its name.
 
 A new mechanism is registered here in both places; a member of the spec's union that is missing from
 `mechanism_of` is a type error.
+
+Whether a trained model may leave the service, or the machine that trained it.
 """
 
 from typing import assert_never

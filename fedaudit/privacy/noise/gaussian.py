@@ -1,4 +1,6 @@
-"""Standard normal numbers that are fine enough for noise.
+"""Gaussian noise: its normal numbers, the public grid, and vectors with noise.
+
+Standard normal numbers that are fine enough for noise.
 
 By Box and Muller, in float64 all through. A pair of numbers takes a pair of words of 64 bits: the
 radius sqrt(-2 log u) reaches 9.4, since u is fine near 0, and the angle lies between -pi and pi. A
@@ -27,7 +29,7 @@ The Gaussian mechanism: vectors of Euclidean norm at most `clip`, plus normal no
 Adding or removing one vector moves a sum of clipped ones by at most `clip`, and every component
 gets noise of standard deviation `noise_multiplier * clip`. Noise is drawn with standard deviation
 1 and scaled where it is added. All of that is float64, and what has its noise is rounded once, onto
-the grid of `privacy.noise.grid`.
+this grid.
 """
 
 import math

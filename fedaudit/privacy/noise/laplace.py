@@ -1,13 +1,9 @@
-"""Distances of long vectors without temporaries of their length.
-
-SanitizeUpdate by a compiled kernel, with the bits of `fedaudit.privacy.noise.laplace`.
-
-The Laplace mechanism under Euclidean distance in R^n (Galli et al., Lemma 4.1, Algorithm 2).
+"""The Laplace mechanism under Euclidean distance in R^n (Galli et al., Lemma 4.1, Algorithm 2).
 
 Its density is K exp(-epsilon ||x||). A draw is a norm from Gamma(shape n, scale 1/epsilon) times a
 direction uniform on the sphere (section 4.2). Noise is drawn here for epsilon = 1 and scaled by
 1/epsilon = nu * radius / n where it is added, so it can be drawn before the radius is known. All of
-that is float64, and what has its noise is rounded once, onto the grid of `privacy.noise.grid`.
+that is float64, and what has its noise is rounded once, onto the public grid (`noise.gaussian`).
 
 Layer by layer, each layer's part of the vector has a draw of its own dimension, independent of the
 others.
@@ -23,6 +19,10 @@ The Laplace mechanism for one client's vector of a million parameters.
 
 The numbers equal those of `fedaudit.privacy.noise.laplace`. The difference is memory: vectors are
 processed in parts, so that a release needs little memory beyond the upload itself.
+
+Distances of long vectors without temporaries of their length.
+
+SanitizeUpdate by a compiled kernel, with the bits of `fedaudit.privacy.noise.laplace`.
 """
 
 import math

@@ -1,4 +1,6 @@
-"""The form of a projected cost, reasons for missing figures, and how often clients are drawn.
+"""What a run is projected to cost, and whether its noise drowns what is learnt.
+
+The form of a projected cost, reasons for missing figures, and how often clients are drawn.
 
 The theorem's own sum over a run (Galli et al., Theorem 4.2), or why there is none.
 

@@ -1,4 +1,6 @@
-"""The budget of every record: drawn from a distribution, or given in a column of the data.
+"""How a spec uses the records of a federation: their budgets and their coins.
+
+The budget of every record: drawn from a distribution, or given in a column of the data.
 
 The distributions are those of rPDP-FL (CCS 2024); a draw is clipped to a range. Each record has
 random numbers of its own, by its key, so adding or removing a record changes no other budget.

@@ -5,11 +5,22 @@
 cells is a `ClientProtection` or a `TrustedServer`; an engine matches on that pair and knows no
 mechanism. These are base classes, not structural protocols, so that nothing is taken for a
 protection because of its attributes alone.
+
+Somebody who looks on while a mechanism is applied; ordinarily there is nobody.
+
+An onlooker takes a mechanism's place by a wrapper of its own, of the same kind, which hands every
+call on to the mechanism and sees what goes in and what comes out. Engines build their protections
+from what stands here, so that what is looked at is the path that every run takes, and a run that
+nobody looks at takes it without a step more.
+
+`none`: updates are sent unchanged, as the spec explicitly asks.
 """
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import ClassVar, TypeVar
 
@@ -22,6 +33,7 @@ from fedaudit.networks.losses import Loss
 from fedaudit.privacy.records.record_plans import RecordPlan
 from fedaudit.randomness import Source
 from fedaudit.spec.base import SpecPart
+from fedaudit.spec.privacy import NoMechanism
 from fedaudit.training.base.cell import Cell
 from fedaudit.training.base.cohort import Block, Draws
 from fedaudit.training.base.record_steps import RecordSteps
@@ -290,3 +302,59 @@ def finite_uploads(uploads: Tensor) -> Tensor:
     if math.isfinite(uploads.sum().item()):
         return torch.ones(uploads.shape[:2], dtype=torch.bool, device=uploads.device)
     return torch.isfinite(uploads).all(-1)
+
+
+Wrap = Callable[[TrainingMechanism], TrainingMechanism]
+
+_onlooker: ContextVar[Wrap | None] = ContextVar("onlooker", default=None)
+
+
+@contextmanager
+def watching(wrap: Wrap) -> Iterator[None]:
+    """Within it, this thread trains with what `wrap` makes of each mechanism."""
+    token = _onlooker.set(wrap)
+    try:
+        yield
+    finally:
+        _onlooker.reset(token)
+
+
+def watched(mechanism: TrainingMechanism) -> TrainingMechanism:
+    """The mechanism as it is trained with: itself, where nobody looks on."""
+    wrap = _onlooker.get()
+    return mechanism if wrap is None else wrap(mechanism)
+
+
+@dataclass(frozen=True)
+class NoMechanismTraining(ClientMechanism):
+    """`none` in training."""
+
+    privacy: NoMechanism
+    name = "none"
+
+    def protection(self, cells: Sequence[Cell], device: torch.device) -> ClientProtection:
+        """See `ClientMechanism`."""
+        privacy_of(cells, NoMechanism)
+        return Unprotected()
+
+
+class Unprotected(ClientProtection):
+    """Uploads are sent unchanged, unless they are not finite."""
+
+    def draw_cell(
+        self, source: Source, rounds: NDArray[np.int64], clients: NDArray[np.int64]
+    ) -> NDArray[np.float64] | None:
+        """None: there is no noise."""
+        return None
+
+    def protect(
+        self, start: Tensor, updated: Tensor, noise: NDArray[np.float64] | None
+    ) -> ProtectedUploads:
+        """See `ClientProtection`."""
+        return ProtectedUploads(updated, radii=None, finite=finite_uploads(updated))
+
+    def protect_in_place(
+        self, upload: Tensor, start: Tensor, *, source: Source, round_: int, client: int
+    ) -> Tensor | float:
+        """See `ClientProtection`."""
+        return float("nan")

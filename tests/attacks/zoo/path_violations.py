@@ -20,7 +20,7 @@ from fedaudit.randomness import Purpose
 from fedaudit.training import stack
 from fedaudit.training.base import cohort, record_steps
 from fedaudit.training.base.optimisers import Adam, OptimiserState
-from fedaudit.training.mechanisms.gaussian_central import GaussianServer
+from fedaudit.training.mechanisms.gaussian import GaussianServer
 from fedaudit.training.records.personalised_round import PersonalisedRound
 from fedaudit.training.stack import Stack
 from fedaudit.training.stacked import stack_round

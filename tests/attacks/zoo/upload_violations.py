@@ -203,15 +203,15 @@ def forget_the_clip_in_the_noise(patch: pytest.MonkeyPatch) -> None:
 @violation(local, stage="noise", check="their size")
 def cut_the_tails(patch: pytest.MonkeyPatch) -> None:
     """Noise is cut at two standard deviations."""
-    from fedaudit.training.mechanisms import gaussian_local
+    from fedaudit.training.mechanisms import gaussian as training_gaussian
 
-    real = gaussian_local.unit_gaussian
+    real = training_gaussian.unit_gaussian
 
     def unit(*given: Any, **named: Any) -> Numbers:
         found: Numbers = real(*given, **named).clip(-2.0, 2.0)
         return found
 
-    patch.setattr(gaussian_local, "unit_gaussian", unit)
+    patch.setattr(training_gaussian, "unit_gaussian", unit)
 
 
 @violation(lambda: fixed(noise="release"), stage="noise", check="secret noise")

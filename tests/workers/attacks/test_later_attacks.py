@@ -5,7 +5,7 @@ import pytest
 import safetensors.numpy
 from celery.worker import state as celery_state
 
-import fedaudit.training.mechanisms.gaussian_central
+import fedaudit.training.mechanisms.gaussian
 import workers.attacks.attack_watch
 from fedaudit.ledger.envelope import Envelope
 from fedaudit.privacy.leakage import leakage
@@ -248,7 +248,7 @@ def test_weak_evidence_of_attacks_that_draw_anew_adds_up_to_an_alarm(
 def test_a_run_that_its_canaries_end_is_charged_and_told(
     api: Api, monkeypatch: pytest.MonkeyPatch, noise: str
 ) -> None:
-    target = fedaudit.training.mechanisms.gaussian_central
+    target = fedaudit.training.mechanisms.gaussian
     whole = target.unit_gaussian
     monkeypatch.setattr(target, "unit_gaussian", lambda *a, **named: whole(*a, **named) / 8)
     privacy = {**CENTRAL, "noise": noise, "noise_multiplier": 2.0}
