@@ -9,13 +9,12 @@ from unittest.mock import patch
 import numpy as np
 
 from fedaudit.federations.load import load_federation
-from fedaudit.privacy.lower_bounds.gaussian_trade_off import gaussian_mu
-from fedaudit.privacy.lower_bounds.release_law import ReleaseLaw
+from fedaudit.privacy.lower_bounds.release_law import ReleaseLaw, gaussian_mu
 from fedaudit.randomness import Source
 from fedaudit.spec.attacks.canaries_spec import CanaryUnit
 from fedaudit.spec.parse import parse_spec
 from fedaudit.training.base.cell import Cell
-from fedaudit.training.mechanisms.gaussian_central import GaussianServer
+from fedaudit.training.mechanisms.gaussian import GaussianServer
 from fedaudit.training.stacked.stack_state import StackState
 
 DELTA = 1e-5
@@ -24,8 +23,8 @@ COUNTS = {0.5: 4500, 1.0: 1250, 2.0: 350, 4.0: 110, 8.0: 40}
 _HIDDEN, _FEWER_HIDDEN = 125, 25
 """Hidden units: a model of 501 parameters, or of 101 where canaries share few releases."""
 _NOISE = {
-    "central": "fedaudit.training.mechanisms.gaussian_central.unit_gaussian",
-    "local": "fedaudit.training.mechanisms.gaussian_local.unit_gaussian",
+    "central": "fedaudit.training.mechanisms.gaussian.unit_gaussian",
+    "local": "fedaudit.training.mechanisms.gaussian.unit_gaussian",
     "record": "fedaudit.training.base.record_steps.unit_gaussian",
 }
 

@@ -19,11 +19,11 @@ from scipy.stats import nct
 
 from benchmarks.reproductions.runs import table
 from fedaudit.privacy.lower_bounds.e_values import (
+    ALARM_LEVEL,
     ENOUGH_ALONE,
     known_noise_e_values,
 )
-from fedaudit.privacy.lower_bounds.gaussian_trade_off import gaussian_mu
-from fedaudit.privacy.lower_bounds.run_evidence import ALARM_LEVEL
+from fedaudit.privacy.lower_bounds.release_law import gaussian_mu
 
 _CLAIMS = (0.5, 1.0, 2.0, 4.0, 8.0)
 _DELTA, _BESIDE, _POWER, _LOOKS = 1e-5, 10, 0.99, 30

@@ -14,8 +14,8 @@ from fedaudit.fairness.metrics import scored_rows
 from fedaudit.ledger.chain import genesis, ledger_hash, link
 from fedaudit.ledger.encoding import EntryEncoder
 from fedaudit.ledger.entries import LedgerEntry
+from fedaudit.privacy.leakage import leakage
 from fedaudit.privacy.mechanisms.registry import mechanism_of
-from fedaudit.privacy.metric.leakage import leakage
 from fedaudit.reports.assemble import assemble, report_hash
 from fedaudit.reports.document.material import FederationFacts, FinalFigures, ReportMaterial
 from fedaudit.spec.parse import parse_spec

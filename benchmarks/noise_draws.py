@@ -14,8 +14,8 @@ import numpy as np
 import torch
 
 from benchmarks.reproductions.runs import table
+from fedaudit.privacy.noise.gaussian import unit_gaussian
 from fedaudit.privacy.noise.laplace import unit_laplace
-from fedaudit.privacy.noise.normal_numbers import unit_gaussian
 from fedaudit.randomness import CounterSource, EntropySource, Purpose, Source
 
 _LAYOUTS = {

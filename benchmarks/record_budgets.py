@@ -17,11 +17,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from benchmarks.machine import machine
-from fedaudit.privacy.accounting.accountants.two_stage import TwoStageRun
-from fedaudit.privacy.accounting.calibration import calibrated_run
-from fedaudit.privacy.records.curve_fit import curve_fit_rates, fit_curve
-from fedaudit.privacy.records.record_budgets import draw_budgets
-from fedaudit.privacy.records.record_sampling_rates import SamplingRates, exact_rates
+from fedaudit.privacy.accounting.two_stage import TwoStageRun, calibrated_run
+from fedaudit.privacy.records.record_plans import (
+    SamplingRates,
+    curve_fit_rates,
+    exact_rates,
+    fit_curve,
+)
+from fedaudit.privacy.records.record_use import draw_budgets
 
 _RECORDS = 100_000
 _EPSILON_MIN = 0.1

@@ -18,7 +18,7 @@ from api.metrics.state_metrics import StateMetrics
 from api.shared.resources import Resources
 from benchmarks.servers import start_postgres
 from fedaudit.ledger.composition import composed_epsilon
-from fedaudit.privacy.accounting.accountants.rdp import RDP_ORDERS
+from fedaudit.privacy.accounting.rdp import RDP_ORDERS
 from infrastructure.settings import Settings
 from models.database import Database
 from models.epsilon_costs import EpsilonCost

@@ -41,7 +41,7 @@ def test_whatever_imports_a_changed_module_is_imported_anew() -> None:
 
 def test_the_tests_that_mirror_a_folder_or_a_file() -> None:
     assert folders_of(Path("fedaudit/privacy/records")) == ["tests/privacy/records"]
-    assert folders_of(Path("fedaudit/privacy/noise/grid.py"))[0] == (
+    assert folders_of(Path("fedaudit/privacy/noise/gaussian.py"))[0] == (
         "tests/privacy/noise/test_grid.py"
     )
     assert folders_of(Path("fedaudit/ledger/chain.py"))[0] == "tests/ledger"

@@ -10,7 +10,7 @@ from fedaudit.attacks.attack import AttackOutcome
 from fedaudit.attacks.attack_files import packed
 from fedaudit.ledger.checkpoints import Checkpoint
 from fedaudit.ledger.ed25519 import SigningKey
-from fedaudit.privacy.metric.leakage import leakage
+from fedaudit.privacy.leakage import leakage
 from fedaudit.reports.assemble import report_hash
 from fedaudit.reports.document.attacks.attack_section import AttackSection
 from fedaudit.reports.document.attacks.raised_alarms import raised_alarms

@@ -12,7 +12,7 @@ from sqlalchemy.orm import Session
 from fedaudit.attacks.attack import AttackedRun, AttackOutcome
 from fedaudit.attacks.carried_out import carry_out
 from fedaudit.ledger.composition import composed_epsilon
-from fedaudit.privacy.metric.leakage import leakage
+from fedaudit.privacy.leakage import leakage
 from fedaudit.reports.document.material import ModelFile
 from fedaudit.reports.sections.disagreement import FiguresDisagreeError
 from fedaudit.runs.blocks import record_block

@@ -19,7 +19,7 @@ from sqlalchemy.orm import Session
 
 from fedaudit.ledger.ed25519 import SigningKey
 from fedaudit.ledger.ledger_context import LedgerContext
-from fedaudit.privacy.metric.leakage import leakage
+from fedaudit.privacy.leakage import leakage
 from fedaudit.spec.disclosure.disclosure_policy import DisclosureFloor
 from infrastructure.queue import UNIT_TOPIC, Queue, QueueUnavailableError
 from infrastructure.secrets_key import SecretsKeyError

@@ -8,7 +8,7 @@ from api.schemas.experiments import ExperimentBody, Status
 from api.schemas.reports import LargestGapBody
 from fedaudit.fairness.metrics import gap_size
 from fedaudit.privacy.accounting.mechanism_parameters import GuaranteeKind
-from fedaudit.privacy.cost_scale import level_words
+from fedaudit.privacy.guarantees.cost_sentences import level_words
 from fedaudit.privacy.mechanisms.base import PrivacyMechanism
 from fedaudit.privacy.mechanisms.registry import mechanism_of
 from fedaudit.reports.document.largest_gap import LargestGap

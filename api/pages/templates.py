@@ -16,8 +16,7 @@ from api.pages.navigation import home, places
 from api.pages.session import CSRF_FIELD, Visitor
 from api.pages.spec_form import choice_rules
 from fedaudit import __version__
-from fedaudit.privacy.accounting.adjacencies import adjacency_words
-from fedaudit.privacy.accounting.observers import observer_words
+from fedaudit.privacy.accounting.privacy_events import adjacency_words, observer_words
 from fedaudit.privacy.unit_key import unit_key_words
 from fedaudit.reports.page.style_sheets import SHARED, style_sheet
 

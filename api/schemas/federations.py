@@ -11,8 +11,7 @@ from api.http.problems import ProblemFault
 from api.schemas.base import Body, PageParameters, of_row
 from api.schemas.people import ActorBody
 from fedaudit.ledger.erasure_receipt import what_remains
-from fedaudit.privacy.accounting.observers import observer_words
-from fedaudit.privacy.accounting.privacy_events import Adjacency, AnyObserver
+from fedaudit.privacy.accounting.privacy_events import Adjacency, AnyObserver, observer_words
 from fedaudit.privacy.unit_key import PATTERN
 from fedaudit.spec.base import Text
 from fedaudit.spec.disclosure.disclosure_departures import registration_faults

@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedaudit.federations.split import validation_clients
-from fedaudit.privacy.metric.leakage import summarise_leakage
+from fedaudit.privacy.leakage import summarise_leakage
 from fedaudit.spec.privacy import LaplaceL2
 from fedaudit.training.base.cell import Cell
 from fedaudit.training.base.round_records import FinalResult, RoundRecord

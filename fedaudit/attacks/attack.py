@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any, Protocol
 
-from fedaudit.privacy.lower_bounds.run_evidence import (
+from fedaudit.privacy.lower_bounds.e_values import (
     ALARM_LEVEL,
     EValue,
     EvidenceBasis,

@@ -3,8 +3,8 @@
 import numpy as np
 from numpy.typing import NDArray
 
-from fedaudit.privacy.accounting.accountants.conversion import best_epsilon
-from fedaudit.privacy.accounting.accountants.rdp import RDP_ORDERS
+from fedaudit.privacy.accounting.accountant import best_epsilon
+from fedaudit.privacy.accounting.rdp import RDP_ORDERS
 
 _ORDERS = np.array(RDP_ORDERS)
 

@@ -55,7 +55,7 @@ from fedaudit.ledger.entries import OUTCOMES, LedgerEntry
 from fedaudit.ledger.entry_columns import EntryColumns
 from fedaudit.ledger.report_entries import names_of_subjects
 from fedaudit.privacy.accounting.mechanism_parameters import MechanismParameters
-from fedaudit.privacy.metric.leakage import leakage, release_epsilons
+from fedaudit.privacy.leakage import leakage, release_epsilons
 
 METRIC_VERSION = 1
 EPSILON_VERSION = 2

@@ -14,16 +14,16 @@ from numpy.typing import ArrayLike, NDArray
 
 from fedaudit.ledger.entries import LedgerEntry
 from fedaudit.ledger.report_entries import report_inputs
-from fedaudit.privacy.accounting.epsilon_curves import (
+from fedaudit.privacy.accounting.epsilon_tables import (
     EpsilonCurve,
     RepeatedEvent,
+    pld_table,
     repeated_event_from_dict,
     worst_epsilons,
 )
-from fedaudit.privacy.accounting.epsilon_tables import pld_table
 from fedaudit.privacy.accounting.mechanism_parameters import MechanismParameters
 from fedaudit.privacy.accounting.privacy_events import Adjacency, Observer, event_from_dict
-from fedaudit.privacy.held_out.count_release import CountRelease, count_release
+from fedaudit.privacy.count_release import CountRelease, count_release
 from fedaudit.privacy.mechanisms.registry import mechanism_facts, mechanism_of
 from fedaudit.privacy.planning.plan import PlanAccountant, SpendingPlan, SubjectKind
 from fedaudit.spec.experiment import ExperimentSpec

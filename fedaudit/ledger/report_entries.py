@@ -12,7 +12,7 @@ import numpy as np
 
 from fedaudit.ledger.entries import LedgerEntry, MechanismParameters, Outcome
 from fedaudit.privacy.accounting.privacy_events import REPORT
-from fedaudit.privacy.held_out.count_release import CountRelease
+from fedaudit.privacy.count_release import CountRelease
 from fedaudit.spec.count_noise import HeldOutUnit
 
 SUBJECT_KINDS: Mapping[HeldOutUnit, str] = {

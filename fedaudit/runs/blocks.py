@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from fedaudit.privacy.metric.cluster_leakage import ClusterLeakage
+from fedaudit.privacy.leakage import ClusterLeakage
 from fedaudit.runs.figures import FairnessFigures, RoundFigures
 from fedaudit.runs.ledger_writer import RecordedRounds, WrittenEntry
 from fedaudit.runs.publishing import noised_round

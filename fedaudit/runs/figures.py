@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fedaudit.privacy.metric.cluster_leakage import ClusterLeakage
+from fedaudit.privacy.leakage import ClusterLeakage
 from fedaudit.training.base.round_records import RoundPlot
 
 

@@ -14,7 +14,7 @@ from fedaudit.fairness.published_counts import (
     RoundedCounts,
     bounded_counts,
 )
-from fedaudit.privacy.held_out.count_release import CountRelease
+from fedaudit.privacy.count_release import CountRelease
 from fedaudit.privacy.noise.exact_integers import IntegerDraws, drawn_integers
 from fedaudit.randomness import CounterSource, EntropySource, Purpose, Source
 from fedaudit.reports.sections.fairness_privacy import is_secret

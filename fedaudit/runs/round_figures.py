@@ -8,8 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedaudit.privacy.accounting.mechanism_parameters import MechanismParameters
+from fedaudit.privacy.leakage import ClusterLeakage
 from fedaudit.privacy.mechanisms.registry import why_unbounded
-from fedaudit.privacy.metric.cluster_leakage import ClusterLeakage
 from fedaudit.privacy.planning.cost_projection import NO_EPSILON, NO_LEAKAGE
 from fedaudit.reports.sections.noised_fairness import WITHHELD
 from fedaudit.runs.figures import FairnessFigures, RoundFigures

@@ -17,7 +17,7 @@ from fedaudit.federations.split import split_clients, training_clients
 from fedaudit.ledger.chain import new_salt
 from fedaudit.ledger.ledger_context import LedgerContext, build_ledger_context
 from fedaudit.networks.shape import layer_sizes
-from fedaudit.privacy.metric.cluster_leakage import ClusterCounts
+from fedaudit.privacy.leakage import ClusterCounts
 from fedaudit.runs.ledger_writer import LedgerWriter
 from fedaudit.spec.experiment import ExperimentSpec
 from fedaudit.training.base.cell import Cell

@@ -4,8 +4,7 @@ import hashlib
 from typing import Any
 
 from fedaudit.networks.parameter_files import encode_hypotheses, tensor_sizes
-from fedaudit.privacy.mechanisms.model_release import why_model_stays
-from fedaudit.privacy.mechanisms.registry import mechanism_of
+from fedaudit.privacy.mechanisms.registry import mechanism_of, why_model_stays
 from fedaudit.reports.document.material import ModelFile, ReportMaterial
 from fedaudit.reports.document.model_document import ModelSection, TensorSection
 from fedaudit.reports.sections.limitations.model_limits import model_limits

@@ -3,8 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from fedaudit.privacy.accounting.adjacencies import adjacency_words
-from fedaudit.privacy.accounting.observers import observer_words
+from fedaudit.privacy.accounting.privacy_events import adjacency_words, observer_words
 from fedaudit.reports.charts.number_text import bound_text
 from fedaudit.sweeps.sweep_costs import SweepCosts, SweepEpsilon
 from fedaudit.sweeps.sweep_facts import SweepFacts

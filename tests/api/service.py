@@ -20,8 +20,8 @@ from fedaudit.ledger.checkpoints import Checkpoint
 from fedaudit.ledger.ed25519 import ALGORITHM, SigningKey
 from fedaudit.ledger.encoding import EntryEncoder
 from fedaudit.ledger.entries import LedgerEntry
+from fedaudit.privacy.leakage import leakage
 from fedaudit.privacy.mechanisms.registry import mechanism_of
-from fedaudit.privacy.metric.leakage import leakage
 from fedaudit.reports.assemble import assemble, report_hash
 from fedaudit.reports.document.material import FederationFacts, FinalFigures, ReportMaterial
 from fedaudit.reports.verification.report_signature import sign_report

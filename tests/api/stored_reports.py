@@ -4,7 +4,7 @@ import copy
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from fedaudit.privacy.metric.leakage import leakage
+from fedaudit.privacy.leakage import leakage
 from fedaudit.reports.assemble import report_hash
 from models.repositories import ExperimentRepository, ReportRepository
 from models.values import FinalFigures

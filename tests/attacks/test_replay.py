@@ -19,16 +19,16 @@ from fedaudit.attacks.replay.passed_through import Floats
 from fedaudit.attacks.replay.replay import replay_cell
 from fedaudit.attacks.replay.replay_finding import FALSE_ALARM
 from fedaudit.attacks.replay.second_computation import sampled_epsilon
-from fedaudit.privacy.accounting.accountants.pld import PldAccountant
-from fedaudit.privacy.accounting.accountants.rdp import RdpAccountant
-from fedaudit.privacy.accounting.accountants.two_stage import TwoStageAccountant
+from fedaudit.privacy.accounting.pld import PldAccountant
 from fedaudit.privacy.accounting.privacy_events import Gaussian, PoissonSampled, TwoStage
+from fedaudit.privacy.accounting.rdp import RdpAccountant
+from fedaudit.privacy.accounting.two_stage import TwoStageAccountant
+from fedaudit.privacy.noise.gaussian import unit_gaussian
 from fedaudit.privacy.noise.laplace import unit_layers
-from fedaudit.privacy.noise.normal_numbers import unit_gaussian
 from fedaudit.randomness import CounterSource
 from fedaudit.spec.privacy import GaussianCentral
 from fedaudit.training.base.cell import Cell
-from fedaudit.training.mechanisms.gaussian_central import GaussianCentralTraining
+from fedaudit.training.mechanisms.gaussian import GaussianCentralTraining
 from fedaudit.training.mechanisms.registry import training_mechanism
 from tests.attacks.zoo.cells import (
     LAYERS,

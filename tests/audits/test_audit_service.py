@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fedaudit.privacy.metric.leakage import leakage
+from fedaudit.privacy.leakage import leakage
 from fedaudit.reports.verification.report_signature import report_envelope
 from models.repositories import UnitRepository, fail_unit
 from models.values import ReclaimedUnit

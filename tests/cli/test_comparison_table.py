@@ -3,7 +3,7 @@
 import pytest
 
 from fedaudit.cli.display.report_table import show_comparison
-from fedaudit.privacy.accounting.observers import OBSERVERS
+from fedaudit.privacy.accounting.privacy_events import OBSERVERS
 
 
 @pytest.mark.parametrize(("observer", "words"), OBSERVERS.items())

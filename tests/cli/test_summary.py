@@ -7,7 +7,7 @@ import pytest
 from rich.console import Console
 
 from fedaudit.cli.display.summary import summary_table
-from fedaudit.privacy.accounting.observers import OBSERVERS
+from fedaudit.privacy.accounting.privacy_events import OBSERVERS
 
 
 @pytest.fixture

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from fedaudit.privacy.metric import leakage as metric
+from fedaudit.privacy import leakage as metric
 from models.database import Database
 from models.repositories import ExperimentRepository, UnitRepository
 from models.repositories.experiment_lists import SORT_KEYS

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from sqlalchemy.exc import IntegrityError
 
-from fedaudit.privacy.metric.leakage import leakage
+from fedaudit.privacy.leakage import leakage
 from models.database import Database
 from models.leakage_terms import LeakageTerms
 from models.repositories import (

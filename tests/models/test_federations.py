@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from fedaudit.privacy.metric.leakage import leakage
+from fedaudit.privacy.leakage import leakage
 from models.database import Database
 from models.leakage_terms import LeakageTerms
 from models.repositories import FederationRepository, UnitRepository, fail_unit

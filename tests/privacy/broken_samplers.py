@@ -5,9 +5,9 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import NDArray
 
+from fedaudit.privacy.noise.gaussian import unit_gaussian
 from fedaudit.privacy.noise.laplace import unit_laplace
-from fedaudit.privacy.noise.normal_numbers import unit_gaussian
-from fedaudit.privacy.records.record_sampling import tossed_coins
+from fedaudit.privacy.records.record_use import tossed_coins
 from fedaudit.randomness import CounterSource
 
 Numbers = NDArray[np.float64]

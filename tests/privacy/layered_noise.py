@@ -9,8 +9,13 @@ from numpy.typing import NDArray
 from scipy import stats
 from torch import Tensor
 
-from fedaudit.privacy.noise.laplace import Sanitiser, layer_slices, unit_laplace, unit_layers
-from fedaudit.privacy.noise.layered_laplace import LayerSanitiser
+from fedaudit.privacy.noise.laplace import (
+    LayerSanitiser,
+    Sanitiser,
+    layer_slices,
+    unit_laplace,
+    unit_layers,
+)
 from fedaudit.randomness import CounterSource
 from tests.privacy.looks_right import Checks, laplace_checks
 

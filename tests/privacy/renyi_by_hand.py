@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 
-from fedaudit.privacy.accounting.accountants.moments import log_moments
+from fedaudit.privacy.accounting.two_stage import log_moments
 
 
 def own_divergence(sigma, q, order):

@@ -3,7 +3,7 @@
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from fedaudit.privacy.accounting.accountants.conversion import added_epsilon, divergence_limit
+from fedaudit.privacy.accounting.accountant import added_epsilon, divergence_limit
 
 # Adding up in another order may round differently by so much.
 _ROUNDING = 1 - 1e-11

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from fedaudit.privacy.accounting.accountants.rdp import RDP_ORDERS
 from fedaudit.privacy.accounting.privacy_events import FixedSizeSampled, Gaussian, PoissonSampled
+from fedaudit.privacy.accounting.rdp import RDP_ORDERS
 from fedaudit.privacy.guarantees.guarantee import at_most
 from fedaudit.privacy.noise.adaptive_clipping import update_noise_multiplier
 from tests.privacy.accounting.accountant_choice import accountant

@@ -7,16 +7,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fedaudit.privacy.accounting.accountants.conversion import added_epsilon
-from fedaudit.privacy.accounting.accountants.pld import PldAccountant
-from fedaudit.privacy.accounting.accountants.rdp import RDP_ORDERS
+from fedaudit.privacy.accounting.accountant import added_epsilon
 from fedaudit.privacy.accounting.mechanism_parameters import MechanismParameters
+from fedaudit.privacy.accounting.pld import PldAccountant
 from fedaudit.privacy.accounting.privacy_events import (
     FixedSizeSampled,
     Gaussian,
     PoissonSampled,
     event_from_dict,
 )
+from fedaudit.privacy.accounting.rdp import RDP_ORDERS
 from fedaudit.privacy.mechanisms.registry import mechanism_of
 from tests.privacy.accounting.accountant_choice import accountant
 from tests.privacy.specs_of_privacy import a_spec

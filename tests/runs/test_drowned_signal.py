@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from fedaudit.cli.local_run import run_locally
-from fedaudit.privacy.planning.noise_ratio import DROWNED, drowning_words, noise_ratio
+from fedaudit.privacy.planning.cost_projection import DROWNED, drowning_words, noise_ratio
 from fedaudit.spec.experiment import ExperimentSpec
 from fedaudit.spec.parse import parse_spec
 

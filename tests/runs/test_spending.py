@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fedaudit.privacy.accounting.mechanism_parameters import MechanismParameters
-from fedaudit.privacy.metric.leakage import summarise_leakage
+from fedaudit.privacy.leakage import summarise_leakage
 from fedaudit.runs.spending import Spending
 
 CLIENTS = 12

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from fedaudit.ledger.composition import composed_epsilon
-from fedaudit.privacy.accounting.accountants.rdp import RDP_ORDERS
+from fedaudit.privacy.accounting.rdp import RDP_ORDERS
 from fedaudit.privacy.unit_key import MADE_UP
 from fedaudit.runs.booked_costs import RunCost
 from fedaudit.sweeps.sweep_costs import sweep_costs

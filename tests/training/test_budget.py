@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from fedaudit.federations.federation import Federation
 from fedaudit.ledger.entries import Outcome
-from fedaudit.privacy.metric.leakage import leakage
+from fedaudit.privacy.leakage import leakage
 from fedaudit.training.base.first_hypotheses import first_hypotheses
 from fedaudit.training.base.round_records import RoundRecord
 from fedaudit.training.stack import Stack

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import workers.run_loop
-from fedaudit.privacy.metric.leakage import leakage
+from fedaudit.privacy.leakage import leakage
 from fedaudit.training.stack import Stack
 from models.database import Database
 from models.repositories import (

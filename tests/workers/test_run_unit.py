@@ -11,7 +11,7 @@ from sqlalchemy import update
 
 import workers.run_loop
 from fedaudit.fairness.gaps import NO_OUTCOME
-from fedaudit.privacy.metric.leakage import leakage
+from fedaudit.privacy.leakage import leakage
 from fedaudit.reports.assemble import report_hash
 from fedaudit.reports.document.document import Report
 from fedaudit.spec.metrics import METRICS

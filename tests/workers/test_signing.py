@@ -12,7 +12,7 @@ import workers.run_loop
 from api.services.reports.stored_evidence import evidence_of
 from fedaudit.ledger.checkpoints import Checkpoint
 from fedaudit.ledger.envelope import Envelope
-from fedaudit.privacy.metric.leakage import leakage
+from fedaudit.privacy.leakage import leakage
 from fedaudit.reports.verification.verification import Verification, verify
 from fedaudit.training.stack import Stack
 from models.database import Database

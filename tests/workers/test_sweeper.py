@@ -13,7 +13,7 @@ import workers.run_loop
 import workers.sweeper
 from fedaudit.ledger.checkpoints import Checkpoint
 from fedaudit.ledger.envelope import Envelope
-from fedaudit.privacy.metric.leakage import leakage
+from fedaudit.privacy.leakage import leakage
 from fedaudit.training.stack import Stack
 from infrastructure.queue import Queue, QueueUnavailableError
 from infrastructure.settings import Settings

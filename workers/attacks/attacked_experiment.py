@@ -15,7 +15,7 @@ from fedaudit.attacks.attack import AttackedRun
 from fedaudit.attacks.repeated_run import NotRepeatedError, RecordedRun, repeat_run
 from fedaudit.ledger.chain import ledger_hash
 from fedaudit.networks.parameter_files import ParameterFileError, decode_tensors, hypotheses_of
-from fedaudit.privacy.lower_bounds.run_evidence import e_values_of
+from fedaudit.privacy.lower_bounds.e_values import e_values_of
 from fedaudit.reports.document.endings import known_ending
 from fedaudit.reports.later.later_statement import Basis
 from fedaudit.runs.held_out_groups import is_remembered

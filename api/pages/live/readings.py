@@ -6,8 +6,8 @@ from typing import Any
 
 from api.pages.wording import NONE, cost, figure, small_number
 from api.services.reports.live_figures import LiveFigures
-from fedaudit.privacy.accounting.adjacencies import adjacency_words
 from fedaudit.privacy.accounting.mechanism_parameters import GuaranteeKind
+from fedaudit.privacy.accounting.privacy_events import adjacency_words
 from fedaudit.spec.metrics import ROUND_METRICS
 from models.tables.experiments import Experiment
 from models.values import FairnessRow, RoundRow

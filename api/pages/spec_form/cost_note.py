@@ -3,8 +3,13 @@
 from dataclasses import dataclass
 from typing import Literal, assert_never
 
-from fedaudit.privacy.cost_scale import CostLevel, cost_level, cost_words
-from fedaudit.privacy.guarantees.cost_sentences import doubted_cost_words, guessed_words
+from fedaudit.privacy.guarantees.cost_sentences import (
+    CostLevel,
+    cost_level,
+    cost_words,
+    doubted_cost_words,
+    guessed_words,
+)
 from fedaudit.privacy.mechanisms.registry import mechanism_of
 from fedaudit.runs.experiment_plan import ExperimentPlan
 

@@ -4,8 +4,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from api.http.problems import ProblemError
-from fedaudit.privacy.accounting.observers import observer_words
-from fedaudit.privacy.accounting.privacy_events import REPORT
+from fedaudit.privacy.accounting.privacy_events import REPORT, observer_words
 from fedaudit.privacy.mechanisms.base import PrivacyUnit
 from fedaudit.privacy.unit_key import unit_key, unit_key_words
 from fedaudit.spec.experiment import ExperimentSpec

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from api.services.budgets.budget_refusals import not_composable, without_fairness_noise
 from fedaudit.ledger.composition import composed_epsilon
-from fedaudit.privacy.held_out.count_release import CountRelease
+from fedaudit.privacy.count_release import CountRelease
 from fedaudit.privacy.unit_key import unit_key
 from fedaudit.runs.experiment_plan import ExperimentPlan
 from fedaudit.runs.held_out_cost import planned_releases

@@ -19,8 +19,8 @@ from api.services.budgets.report_reservation import reserve_report
 from fedaudit.ledger.composition import composed_epsilon
 from fedaudit.privacy.mechanisms.base import PrivacyMechanism
 from fedaudit.privacy.mechanisms.registry import mechanism_of
+from fedaudit.privacy.planning.cost_projection import theorem_sum
 from fedaudit.privacy.planning.plan import SpendingPlan
-from fedaudit.privacy.planning.theorem_sum import theorem_sum
 from fedaudit.privacy.unit_key import unit_key
 from fedaudit.runs.experiment_plan import ExperimentPlan
 from models.epsilon_costs import EpsilonCost, Shortage

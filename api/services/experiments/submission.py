@@ -19,8 +19,8 @@ from api.services.quotas.project_quotas import refuse_over_running
 from api.shared.resources import Resources
 from api.shared.security import Caller
 from fedaudit.privacy.accounting.mechanism_parameters import CostKind
+from fedaudit.privacy.leakage import leakage
 from fedaudit.privacy.mechanisms.registry import mechanism_of
-from fedaudit.privacy.metric.leakage import leakage
 from fedaudit.runs.experiment_plan import ExperimentPlan
 from fedaudit.spec.parse import parse_spec
 from models.identifiers import new_id

@@ -15,7 +15,7 @@ from api.http.problems import ProblemError
 from api.services.ledgers.uncounted_totals import BOOK, leakage_terms, why_uncounted
 from api.shared.resources import Resources
 from fedaudit.ledger.composition import composed_epsilon
-from fedaudit.privacy.accounting.accountants.rdp import RDP_ORDERS
+from fedaudit.privacy.accounting.rdp import RDP_ORDERS
 from fedaudit.privacy.declared.histories import Histories, renyi_curve
 from fedaudit.privacy.declared.metric_sums import largest_leakage, largest_log_ratio
 from fedaudit.spec.declared.ledger_terms import LedgerTerms

@@ -22,7 +22,7 @@ from api.shared.load_pool import stop_if_given_up
 from api.shared.resources import Resources
 from api.shared.security import Caller
 from fedaudit.privacy.accounting.mechanism_parameters import CostKind
-from fedaudit.privacy.metric.leakage import leakage
+from fedaudit.privacy.leakage import leakage
 from fedaudit.runs.experiment_plan import ExperimentPlan
 from fedaudit.spec.errors import InvalidInputError
 from fedaudit.spec.parse import parse_spec

@@ -27,16 +27,18 @@ from fedaudit.privacy.lower_bounds.e_values import (
     one_run_e_value,
     staked,
 )
-from fedaudit.privacy.lower_bounds.f_dp import fewest_correct, refutes
-from fedaudit.privacy.lower_bounds.guesses import GuessPlan, by_score, possible_plans
-from fedaudit.privacy.lower_bounds.one_run import (
+from fedaudit.privacy.lower_bounds.epsilon_bounds import (
+    GuessPlan,
+    by_score,
+    fewest_correct,
     most_canaries,
     one_run_epsilon,
     one_run_p_value,
+    possible_plans,
+    refutes,
+    summed_power,
 )
-from fedaudit.privacy.lower_bounds.release_law import ReleaseLaw
-from fedaudit.privacy.lower_bounds.simulated_scores import simulated
-from fedaudit.privacy.lower_bounds.summed_releases import summed_power
+from fedaudit.privacy.lower_bounds.release_law import ReleaseLaw, simulated
 from fedaudit.reports.document.attacks.canaries_section import (
     SUFFICIENT_POWER,
     BoundName,

@@ -5,9 +5,8 @@ from numpy.typing import NDArray
 
 from fedaudit.attacks.canaries.canary_set import CanarySet
 from fedaudit.attacks.canaries.kept_numbers import KeptNumbers
-from fedaudit.privacy.lower_bounds.known_noise import SignalFit
-from fedaudit.privacy.lower_bounds.release_law import ReleaseLaw
-from fedaudit.privacy.lower_bounds.simulated_scores import evidence
+from fedaudit.privacy.lower_bounds.epsilon_bounds import SignalFit
+from fedaudit.privacy.lower_bounds.release_law import ReleaseLaw, evidence
 
 
 class ReleaseEvidence:

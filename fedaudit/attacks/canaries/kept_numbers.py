@@ -7,13 +7,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedaudit.attacks.canaries.canary_set import CanarySet
-from fedaudit.privacy.lower_bounds.release_law import ReleaseLaw
-from fedaudit.privacy.lower_bounds.summed_releases import (
+from fedaudit.privacy.lower_bounds.epsilon_bounds import (
     MOST_RELEASES,
     QuietSum,
     releases_in_sum,
     summed_epsilon,
 )
+from fedaudit.privacy.lower_bounds.release_law import ReleaseLaw
 
 _OTHERS = 2048
 """Numbers beside those that canaries reach, in all releases of one time together."""

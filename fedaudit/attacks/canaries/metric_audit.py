@@ -13,13 +13,13 @@ from fedaudit.attacks.canaries.companion import train
 from fedaudit.attacks.canaries.metric_clients import MetricClients
 from fedaudit.attacks.canaries.score_table import score_table
 from fedaudit.federations.split import training_clients
-from fedaudit.privacy.lower_bounds.e_values import one_look_level
-from fedaudit.privacy.lower_bounds.metric_ratio import (
+from fedaudit.privacy.lower_bounds.e_values import (
     LARGEST_LEAKAGE,
     MetricTest,
     adaptive_log_ratio,
     least_leakage,
     metric_e_value,
+    one_look_level,
     plan_metric_test,
 )
 from fedaudit.reports.document.attacks.attack_section import Alarm

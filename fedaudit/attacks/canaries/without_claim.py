@@ -10,8 +10,7 @@ from fedaudit.attacks.canaries.canary_words import COMPANION, CONFIDENTIAL, capa
 from fedaudit.attacks.canaries.companion import train
 from fedaudit.attacks.canaries.evidence_of_releases import ReleaseEvidence
 from fedaudit.attacks.canaries.score_table import score_table
-from fedaudit.privacy.lower_bounds.guesses import GuessPlan, by_score
-from fedaudit.privacy.lower_bounds.one_run import one_run_epsilon
+from fedaudit.privacy.lower_bounds.epsilon_bounds import GuessPlan, by_score, one_run_epsilon
 from fedaudit.privacy.lower_bounds.release_law import ReleaseLaw
 from fedaudit.reports.document.attacks.canaries_section import CanariesSection, CanaryBound
 from fedaudit.spec.attacks.canaries_spec import CanariesSpec

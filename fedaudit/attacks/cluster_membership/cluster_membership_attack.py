@@ -18,7 +18,7 @@ from fedaudit.attacks.cluster_membership.companion_round import (
 from fedaudit.fairness.disclosure import Disclosure, size_rule
 from fedaudit.federations.federation import Federation
 from fedaudit.privacy.accounting.mechanism_parameters import MechanismParameters
-from fedaudit.privacy.metric.between_hypotheses import MIN_RELEASES, part_distances
+from fedaudit.privacy.leakage import MIN_RELEASES, part_distances
 from fedaudit.randomness import CounterSource, EntropySource, Purpose, Source
 from fedaudit.reports.document.attacks.cluster_membership_section import (
     ClusterMembershipResult,

@@ -16,9 +16,7 @@ from dataclasses import dataclass
 from typing import assert_never
 
 from fedaudit.attacks.attack import AttackedRun
-from fedaudit.privacy.accounting.adjacencies import adjacency_words
-from fedaudit.privacy.accounting.observers import observer_words
-from fedaudit.privacy.accounting.privacy_events import Adjacency
+from fedaudit.privacy.accounting.privacy_events import Adjacency, adjacency_words, observer_words
 from fedaudit.privacy.mechanisms.base import PrivacyUnit
 from fedaudit.privacy.mechanisms.registry import mechanism_of, why_unbounded
 from fedaudit.privacy.planning.plan import ObserverEpsilon

@@ -15,9 +15,8 @@ from fedaudit.attacks.replay.replay_finding import Findings
 from fedaudit.attacks.replay.replayed import Replayed
 from fedaudit.attacks.replay.second_computation import expect_epsilon, sampled_epsilon
 from fedaudit.ledger.entries import Outcome
-from fedaudit.privacy.accounting.accountants.base import Accountant
-from fedaudit.privacy.accounting.accountants.pld import PldAccountant
-from fedaudit.privacy.accounting.accountants.rdp import RdpAccountant
+from fedaudit.privacy.accounting.accountant import Accountant
+from fedaudit.privacy.accounting.pld import PldAccountant
 from fedaudit.privacy.accounting.privacy_events import (
     Adjacency,
     Event,
@@ -26,6 +25,7 @@ from fedaudit.privacy.accounting.privacy_events import (
     PoissonSampled,
     event_from_dict,
 )
+from fedaudit.privacy.accounting.rdp import RdpAccountant
 from fedaudit.spec.privacy import (
     GaussianCentral,
     GaussianLocal,

@@ -8,8 +8,8 @@ from fedaudit.attacks.replay.passed_through import Floats
 from fedaudit.attacks.replay.replay_finding import Findings
 from fedaudit.attacks.replay.replayed import Replayed
 from fedaudit.attacks.replay.second_computation import expect_epsilon, two_stage_epsilon
-from fedaudit.privacy.accounting.accountants.two_stage import TwoStageAccountant
 from fedaudit.privacy.accounting.privacy_events import Observer, TwoStage
+from fedaudit.privacy.accounting.two_stage import TwoStageAccountant
 from fedaudit.privacy.records.record_use import client_rate
 from fedaudit.spec.privacy import RecordPersonalised
 from fedaudit.training.base.record_sources import training_records

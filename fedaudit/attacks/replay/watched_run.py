@@ -26,8 +26,8 @@ from fedaudit.training.mechanisms.base import (
     RecordMechanism,
     ServerMechanism,
     TrainingMechanism,
+    watching,
 )
-from fedaudit.training.mechanisms.watching import watching
 from fedaudit.training.records.personalised_state import PersonalisedState
 from fedaudit.training.stacked.run_state import CellState
 from fedaudit.training.trainer_choice import open_stack

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from fedaudit.attacks.replay.passed_through import PassedThrough, SumPassed
 from fedaudit.attacks.replay.watched_uploads import block_passed
+from fedaudit.randomness import Source
 from fedaudit.training.base.cell import Cell
 from fedaudit.training.base.cohort import Block, Draws
 from fedaudit.training.mechanisms.base import ServerMechanism, ServerNoise, TrustedServer
@@ -55,6 +56,9 @@ class _Server(TrustedServer):
 
     def draw(self, draws: Draws, rounds: NDArray[np.int64]) -> ServerNoise:
         return self._inner.draw(draws, rounds)
+
+    def draw_cell(self, source: Source, rounds: NDArray[np.int64]) -> ServerNoise:
+        return self._inner.draw_cell(source, rounds)
 
     def clip(self, updates: Tensor, clips: Tensor) -> tuple[Tensor, Tensor]:
         clipped, finite = self._inner.clip(updates, clips)

@@ -11,7 +11,7 @@ from torch import Tensor
 from fedaudit.attacks.replay.passed_through import PassedThrough, StepsPassed
 from fedaudit.networks.losses import Loss
 from fedaudit.networks.record_gradients import ClippedGradients, RecordBatch, vector_norms
-from fedaudit.privacy.noise.normal_numbers import wide_normals
+from fedaudit.privacy.noise.gaussian import wide_normals
 from fedaudit.privacy.records.record_plans import RecordPlan
 from fedaudit.randomness import Purpose, Source, WideWords, Words
 from fedaudit.training.base.cell import Cell

@@ -55,6 +55,11 @@ class _WatchedProtection(ClientProtection):
     ) -> NDArray[np.float64] | None:
         return self._inner.draw(draws, rounds, clients)
 
+    def draw_cell(
+        self, source: Source, rounds: NDArray[np.int64], clients: NDArray[np.int64]
+    ) -> NDArray[np.float64] | None:
+        return self._inner.draw_cell(source, rounds, clients)
+
     def protect(
         self, start: Tensor, updated: Tensor, noise: NDArray[np.float64] | None
     ) -> ProtectedUploads:

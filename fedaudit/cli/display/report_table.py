@@ -8,8 +8,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from fedaudit.cli.display.output import print_records, standard_output
-from fedaudit.privacy.accounting.adjacencies import adjacency_words
-from fedaudit.privacy.accounting.observers import observer_words
+from fedaudit.privacy.accounting.privacy_events import adjacency_words, observer_words
 from fedaudit.privacy.guarantees.guarantee import at_most
 from fedaudit.reports.comparison.difference_rows import DifferenceRow, difference_rows
 from fedaudit.reports.document.guarantee_facts import guarantee_words

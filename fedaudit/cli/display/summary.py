@@ -8,8 +8,8 @@ from rich.markup import escape
 from rich.table import Table
 
 from fedaudit.cli.display.output import standard_output
-from fedaudit.privacy.accounting.observers import observer_words
-from fedaudit.privacy.cost_scale import level_words
+from fedaudit.privacy.accounting.privacy_events import observer_words
+from fedaudit.privacy.guarantees.cost_sentences import level_words
 from fedaudit.privacy.guarantees.guarantee import at_most
 from fedaudit.reports.document.endings import IN_TABLES
 from fedaudit.reports.document.guarantee_facts import guarantee_words

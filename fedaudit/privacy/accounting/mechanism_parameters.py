@@ -12,7 +12,7 @@ from typing import Any, Literal, get_args
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from fedaudit.privacy.metric.leakage import leakage, leakages, release_epsilons
+from fedaudit.privacy.leakage import leakage, leakages, release_epsilons
 
 Floats = NDArray[np.float64]
 

@@ -1,13 +1,17 @@
 """Events: what was done to the data, independent of the accountant.
 
 An event is one release, or many equal ones, described by public numbers alone; an accountant
-(`fedaudit.privacy.accounting.accountants`) turns events into an epsilon. The ledger stores events,
+(`fedaudit.privacy.accounting.accountant`) turns events into an epsilon. The ledger stores events,
 so that runs on one federation can be composed later, under another delta or by a better accountant.
 
 A `noise_multiplier` here is always the standard deviation of the noise over the *clip*: the largest
 norm that one unit (a record, a client) adds to the sum. The distance between two neighbouring sums
 depends on the adjacency, one clip where a unit is added or removed and two where it is replaced,
 and is the accountant's concern.
+
+Wording for adjacencies, between which datasets a guarantee holds; for pages and reports.
+
+Wording for observers, against whom an epsilon holds; the only one for pages and reports.
 """
 
 import math
@@ -228,3 +232,33 @@ def _check_count(name: str, count: int) -> None:
 def _check_event(event: Event) -> None:
     if not isinstance(event, Event):
         raise TypeError(f"event must be an Event, not {type(event).__name__}")
+
+
+ADJACENCIES: Mapping[Adjacency, str] = {
+    "add-or-remove-one": "zero-out (add-or-remove-one)",
+    "replace-one": "replace-one",
+}
+"""The first, known as zero-out: a unit's contribution is there or is zero, while denominators and
+the split, which everyone is taken to know, stay as they are. Ledger entries carry the stored name
+within what is hashed, and budgets are kept by it, so it stays for both."""
+
+
+def adjacency_words(name: str) -> str:
+    """An adjacency in words; an unknown name is returned unchanged."""
+    return {str(known): words for known, words in ADJACENCIES.items()}.get(name, name)
+
+
+OBSERVERS: Mapping[Observer, str] = {
+    "final_model": "those who see the models and not who took part",
+    "server": "the server",
+}
+"""Follows "against": `final_model` knows only the models, `server` also who took part and when."""
+REPORT_READERS: Mapping[ReportObserver, str] = {"report": "readers of the report"}
+"""They see what is published of the people held out of training, and are asked about them alone: no
+training is counted against them."""
+
+
+def observer_words(name: str) -> str:
+    """An observer in words; an unknown name is returned unchanged."""
+    known = [*OBSERVERS.items(), *REPORT_READERS.items()]
+    return {str(one): words for one, words in known}.get(name, name)

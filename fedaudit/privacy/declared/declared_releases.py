@@ -12,8 +12,7 @@ from typing import assert_never
 import numpy as np
 from numpy.typing import NDArray
 
-from fedaudit.privacy.accounting.accountants.pld import PldAccountant
-from fedaudit.privacy.accounting.accountants.rdp import RDP_ORDERS, RdpAccountant, event_curve
+from fedaudit.privacy.accounting.pld import PldAccountant
 from fedaudit.privacy.accounting.privacy_events import (
     Adjacency,
     Event,
@@ -23,6 +22,7 @@ from fedaudit.privacy.accounting.privacy_events import (
     NonPrivate,
     PoissonSampled,
 )
+from fedaudit.privacy.accounting.rdp import RDP_ORDERS, RdpAccountant, event_curve
 from fedaudit.spec.declared.declared_events import (
     AnyRelease,
     FixedSizeRelease,

@@ -13,13 +13,13 @@ from typing import assert_never
 import numpy as np
 from numpy.typing import NDArray
 
-from fedaudit.privacy.accounting.accountants.conversion import added_epsilon
-from fedaudit.privacy.accounting.accountants.pld import PldAccountant
-from fedaudit.privacy.accounting.accountants.rdp import RDP_ORDERS, RdpAccountant
+from fedaudit.privacy.accounting.accountant import added_epsilon
+from fedaudit.privacy.accounting.pld import PldAccountant
 from fedaudit.privacy.accounting.privacy_events import Adjacency, Event, LaplaceL2, NonPrivate
+from fedaudit.privacy.accounting.rdp import RDP_ORDERS, RdpAccountant
 from fedaudit.privacy.declared.declared_releases import Charge
 from fedaudit.privacy.declared.loss_sizes import MAX_CELLS, loss_cells
-from fedaudit.privacy.metric.leakage import leakage, worst_log_ratio
+from fedaudit.privacy.leakage import leakage, worst_log_ratio
 from fedaudit.spec.declared.ledger_terms import (
     EVERYONE,
     ClientBudget,

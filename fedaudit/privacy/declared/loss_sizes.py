@@ -11,9 +11,9 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from fedaudit.privacy.accounting.accountants.pld import LOSS_STEP
-from fedaudit.privacy.accounting.accountants.rdp import RDP_ORDERS
+from fedaudit.privacy.accounting.pld import LOSS_STEP
 from fedaudit.privacy.accounting.privacy_events import Adjacency, NonPrivate
+from fedaudit.privacy.accounting.rdp import RDP_ORDERS
 from fedaudit.privacy.declared.declared_releases import Charge
 
 MAX_CELLS = 4e6

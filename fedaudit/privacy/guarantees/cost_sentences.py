@@ -1,7 +1,188 @@
-"""How much a cost is, said with its doubts: unproven figures and noise that is not secret."""
+"""How much a privacy cost is: what a guess may gain by it, and what others state of theirs.
+
+An epsilon, and the exponent of metric privacy where it bounds every two datasets, bound how much an
+observation can change the odds between two datasets: by a factor of e^epsilon. A guess between two
+that are equally likely is right half of the time without the observation, and with it at most
+
+    (e^epsilon + delta) / (e^epsilon + 1)
+
+of the time (Kairouz, Oh and Viswanath 2015, "The composition theorem for differential privacy",
+section 2). The levels are ranges of that rate, and no judgement: what is enough depends on who
+would guess, and what they gain by it. Beyond an exponent of 20 nothing is excluded in practice:
+somebody who gave a dataset a chance of one in a million could be 99.8 % sure of it afterwards.
+
+How much a cost is, said with its doubts: unproven figures and noise that is not secret.
+"""
+
+import math
+from dataclasses import dataclass
+from typing import Literal, assert_never
 
 from fedaudit.privacy.accounting.mechanism_parameters import GuaranteeKind
-from fedaudit.privacy.cost_scale import MOST, cost_words, doubts
+
+CostLevel = Literal["up-to-75", "up-to-95", "nearly-all", "nothing", "unbounded"]
+LEVELS: dict[CostLevel, str] = {
+    "up-to-75": "a guess is right up to 75% of the time",
+    "up-to-95": "a guess is right up to 95% of the time",
+    "nearly-all": "nearly every guess may be right",
+    "nothing": "excludes practically nothing",
+    "unbounded": "nothing bounds it",
+}
+"""The table of the scale: each level in the words of lists, tiles and the docs."""
+GOAL, MOST = 10.0, 20.0
+"""What is suggested where a cost excludes practically nothing, the upper end of the tiers of
+Ponomareva et al., "How to DP-fy ML" (JAIR 77, 2023, section 5.2), and of most of `DEPLOYMENTS`; and
+from where on one does."""
+_EXACT_ODDS = 12.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Deployment:
+    """What somebody states of a deployment."""
+
+    name: str
+    epsilon: tuple[float, float]
+    """Smallest and largest."""
+    delta: float
+    unit: str
+    source: str
+
+
+DEPLOYMENTS = (
+    Deployment(
+        name="language models of Google's keyboard, trained by federated learning",
+        epsilon=(0.994, 13.69),
+        delta=1e-10,
+        unit="person",
+        source="Google Research blog, Advances in private training for production on-device "
+        "language models, 21 February 2024",
+    ),
+    Deployment(
+        name="assistive writing models of Microsoft",
+        epsilon=(4.0, 4.0),
+        delta=1e-7,
+        unit="person",
+        source="registry.opendp.org, entry Assistive AI",
+    ),
+    Deployment(
+        name="births in Israel in 2014",
+        epsilon=(9.98, 9.98),
+        delta=0.0,
+        unit="birth",
+        source="registry.opendp.org, entry Israel's National Registry of Live Births of 2014",
+    ),
+    Deployment(
+        name="emoji frequencies of Apple, on the device",
+        epsilon=(4.0, 4.0),
+        delta=0.0,
+        unit="event",
+        source="registry.opendp.org, entry Popular Emojis",
+    ),
+    Deployment(
+        name="audience statistics of LinkedIn, in a month",
+        epsilon=(34.9, 34.9),
+        delta=7e-9,
+        unit="person",
+        source="registry.opendp.org, entry Audience Engagement API",
+    ),
+)
+"""Deployments that state an epsilon, as their sources do. Units and observers differ."""
+
+
+def cost_level(exponent: float | None, *, delta: float = 0.0) -> CostLevel:
+    """How much a bound of e^exponent is; None for no bound at all."""
+    if exponent is None or not math.isfinite(exponent):
+        return "unbounded"
+    right = 1 - _wrong(exponent, delta)
+    if right <= 0.75:
+        return "up-to-75"
+    if right <= 0.95:
+        return "up-to-95"
+    return "nearly-all" if exponent <= MOST else "nothing"
+
+
+def level_words(
+    exponent: float, *, delta: float, kind: GuaranteeKind, in_force: bool | None
+) -> str:
+    """The words of lists and tiles, with their doubts as in verdicts."""
+    doubt = doubts(kind, in_force=in_force is not False).lower()
+    return doubt + LEVELS[cost_level(exponent, delta=delta)]
+
+
+def doubts(kind: GuaranteeKind, *, in_force: bool) -> str:
+    """The start of a sentence on a bound that is not proven, or whose noise was not secret."""
+    found = ["were it proven"] * (kind == "heuristic") + ["were the noise secret"] * (not in_force)
+    return f"{' and '.join(found).capitalize()}, " if found else ""
+
+
+def _wrong(exponent: float, delta: float) -> float:
+    """The least share of guesses that are wrong."""
+    odds = math.exp(-exponent)
+    return (1 - delta) * odds / (1 + odds)
+
+
+def odds_words(exponent: float) -> str:
+    """The factor e^exponent in words, rounded up."""
+    if exponent > _EXACT_ODDS:
+        return f"e^{math.ceil(exponent)}"
+    factor = math.exp(exponent)
+    digits = max(0, 1 - math.floor(math.log10(factor)))
+    step = 10.0**-digits
+    return f"{math.ceil(factor / step - 1e-9) * step:,.{digits}f}"
+
+
+def guess_words(exponent: float, *, delta: float = 0.0) -> str:
+    """How often a guess between two equally likely datasets is right at most, in percent, rounded
+    up."""
+    return _percent(exponent, delta, less=0)
+
+
+def _percent(exponent: float, delta: float, *, less: int) -> str:
+    wrong = _wrong(exponent, delta)
+    digits = max(0, math.ceil(-math.log10(wrong)) - 2) if wrong > 0 else 0
+    scale = 10.0**digits
+    return f"{math.ceil((1 - wrong) * 100 * scale - 1e-9) / scale - less:.{digits}f}"
+
+
+def common_words(epsilon: float) -> str:
+    """How an epsilon compares with those of deployments."""
+    larger = sum(one.epsilon[1] >= epsilon for one in DEPLOYMENTS)
+    return (
+        f"Of {len(DEPLOYMENTS)} published deployments (docs/guarantees.md), whose units, observers "
+        f"and deltas differ, {larger or 'none'} {'states' if larger == 1 else 'state'} an epsilon "
+        "at least as large."
+    )
+
+
+def cost_words(
+    exponent: float | None, *, guessed: str, delta: float = 0.0, is_epsilon: bool = False
+) -> str:
+    """How much a bound is, in a few sentences. `guessed`: what it keeps uncertain, as in "whether a
+    client's data were used"; `is_epsilon`: whether it may be compared with those of deployments."""
+    level = cost_level(exponent, delta=delta)
+    if exponent is None or level == "unbounded":
+        return "Nothing bounds what was disclosed."
+    if level == "nothing":
+        return (
+            f"That is practically no protection: the odds of a guess at {guessed} may change "
+            f"by a factor of {odds_words(exponent)}, which excludes practically nothing."
+        )
+    # Only now: beyond the levels left, the share of wrong guesses need not be a number.
+    gain = _percent(exponent, delta, less=50)
+    words = (
+        f"That is a gain of at most {gain} percentage points for a guess at {guessed}, both being "
+        f"equally likely: right at most {guess_words(exponent, delta=delta)}% of the time in place "
+        "of 50%."
+    )
+    match level:
+        case "up-to-75" | "up-to-95":
+            pass
+        case "nearly-all":
+            words += " So nearly every such guess may be right."
+        case _:
+            assert_never(level)
+    return f"{words} {common_words(exponent)}" if is_epsilon else words
+
 
 _WITHIN_THE_RADIUS = (
     "How much that protects cannot be said: it holds between updates within a radius that nothing "

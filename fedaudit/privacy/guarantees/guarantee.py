@@ -1,11 +1,19 @@
-"""The form of a guarantee, and sentences that all guarantees share."""
+"""The form of a guarantee, and sentences that all guarantees share.
+
+What a guarantee says where training did not start from nothing.
+
+What is told of a guarantee for every record, each with a budget of its own.
+"""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from decimal import ROUND_CEILING, Context
-from typing import Literal
+from typing import Literal, assert_never
 
 from fedaudit.privacy.accounting.mechanism_parameters import GuaranteeKind
+from fedaudit.spec.experiment import ExperimentSpec
+from fedaudit.spec.model.starts import ArtifactStart, Start
+from fedaudit.spec.privacy import RecordPersonalised
 
 SIMULATED = (
     "This guarantee is not in force: the run drew its noise from the experiment's seed, to be "
@@ -78,3 +86,104 @@ def at_most(value: float, *, digits: int = 6) -> str:
         return nearest
     context = Context(prec=digits, rounding=ROUND_CEILING)
     return f"{float(context.create_decimal_from_float(value)):.{digits}g}"
+
+
+_FIGURES = ("epsilon_max", "leakage_max", "leakage_median", "log_ratio_max")
+_ADDED_ONLY = (
+    "it counts what this run adds to the artifact that it started from, whose own cost is not known"
+)
+
+
+def start_limit(start: Start) -> str | None:
+    """What nobody has counted of the parameters that training started from; None where they were
+    drawn."""
+    if not isinstance(start, ArtifactStart):
+        return None
+    return (
+        f"Training started from the artifact {start.artifact}. What that discloses is not counted: "
+        "if it was trained on these people without protection, so is the model of this run, "
+        "whatever this run adds. Figures on the held-out people are too good where it was "
+        "trained on them."
+    )
+
+
+def of_this_run_only(guarantee: Guarantee, start: Start) -> Guarantee:
+    """The guarantee, said of what the run adds, where it started from an artifact.
+
+    Its figures then bound nothing of the model as a whole, so that each gets a condition, which a
+    gate has to allow.
+    """
+    if not isinstance(start, ArtifactStart):
+        return guarantee
+    conditions = {
+        name: "; ".join(filter(None, (guarantee.conditions.get(name), _ADDED_ONLY)))
+        for name in _FIGURES
+    }
+    statement = (
+        f"{guarantee.statement} All of this covers what this run adds to the artifact "
+        f"{start.artifact} that it started from, and takes that as given: nothing is said of whom "
+        "it was trained on, nor with what protection."
+    )
+    return replace(guarantee, conditions=conditions, statement=statement)
+
+
+def what_follows_from_the_seed(spec: ExperimentSpec) -> list[str]:
+    """Why data that differ by a record make training sets that differ by it at most."""
+    source = spec.federation
+    drawn = {
+        "whether it trains or is held out": source.holds_out_rows,
+        "its budget": spec.privacy.budget_column is None,
+    }
+    what = " and ".join(name for name, follows in drawn.items() if follows)
+    found = []
+    if what:
+        found.append(
+            f"Of each record, {what} is drawn by the seed and the record itself, so that no other "
+            "record changes by its being there. The seed is public: whoever knows it and a record "
+            "knows what was drawn for it."
+        )
+    if source.traits.deals_rows:
+        found.append(
+            "Rows were dealt to clients by their place (`partition`), which one more record does "
+            "anew: with which client the other records lie is taken as fixed."
+        )
+    return found
+
+
+def what_the_server_sees(rate: float) -> str:
+    """Against the server too, for a client's chance in a round."""
+    if rate == 1:
+        return (
+            "All clients take part in every round, which is no secret, so both observers have the "
+            "same figure."
+        )
+    return (
+        "It sees which clients take part, and its figure counts in full the rounds of the client "
+        "that came most, so it is larger in the worst case and may be smaller after a run. "
+        "`final_model` is for those who do not see that, whom the clients' coins of chance "
+        f"{number(rate)} leave in doubt."
+    )
+
+
+def how_budgets_are_kept(privacy: RecordPersonalised, rate: float) -> str:
+    """Against whom, and whether always. Raises ValueError without noise."""
+    match privacy.baseline:
+        case "uniform":
+            return (
+                f"Every record spends up to {number(privacy.uniform_epsilon)} against "
+                "`final_model`, whatever its own budget."
+            )
+        case "privacy-free":
+            raise ValueError("without noise no budget is kept")
+        case None:
+            if privacy.inversion == "curve-fit":
+                return "Budgets are aimed at, against `final_model`, and not always kept."
+        case "strong-for-all" | "dropout" | "filter":
+            pass
+        case other:
+            assert_never(other)
+    if rate == 1:
+        return "Budgets are kept against both."
+    return (
+        "Budgets are kept against `final_model`; the server may see more spent than a budget says."
+    )

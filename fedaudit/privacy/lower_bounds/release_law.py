@@ -3,6 +3,12 @@
 The law is that of the strongest adversary of the guarantee, who knows everything but whether the
 unit is there, or which of two it is. Upper bounds on it are the claim's; here bounds from below are
 needed too, so that what is measured is never called more than it is.
+
+Exact epsilon of Gaussian differential privacy (Dong, Roth and Su 2022, corollary 1; Balle and
+Wang 2018, theorem 8): two normal laws of variance 1 whose means lie mu apart.
+
+Scores of canaries: what a release says for a canary's presence, and how scores would fall under
+some noise, which the power of a test is told by before the run.
 """
 
 import math
@@ -14,10 +20,52 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import brentq
-from scipy.special import ndtr, ndtri
+from scipy.special import log_ndtr, ndtr, ndtri
 
 from fedaudit.privacy.accounting.privacy_events import Adjacency
-from fedaudit.privacy.lower_bounds.gaussian_trade_off import gaussian_epsilon
+
+_MOST = 1e6
+"""Beyond this mu there is no privacy that a figure could tell apart."""
+
+
+def gaussian_delta(mu: float, epsilon: float) -> float:
+    """The least delta with which mu-Gaussian differential privacy is (epsilon, delta)-private."""
+    if mu <= 0:
+        return 0.0
+    high = float(log_ndtr(mu / 2 - epsilon / mu))
+    low = epsilon + float(log_ndtr(-mu / 2 - epsilon / mu))
+    # exp(high) - exp(low), also where both are tiny or epsilon is large
+    return math.exp(high) * max(0.0, -math.expm1(min(0.0, low - high)))
+
+
+@lru_cache(maxsize=4096)
+def gaussian_epsilon(mu: float, delta: float) -> float:
+    """The least epsilon at `delta`; 0 where mu is so small that delta alone covers it.
+
+    Raises ValueError for a delta not within 0 and 1, or a mu that is negative or not a number.
+    """
+    if not 0 < delta < 1:
+        raise ValueError(f"delta = {delta} must lie between 0 and 1")
+    if not mu >= 0:
+        raise ValueError(f"mu = {mu} must not be negative")
+    mu = min(mu, _MOST)
+    if gaussian_delta(mu, 0.0) <= delta:
+        return 0.0
+    most = mu * mu / 2 + mu * (math.sqrt(2 * math.log(1 / delta)) + 1)
+    return float(brentq(lambda epsilon: gaussian_delta(mu, epsilon) - delta, 0.0, most, xtol=1e-12))
+
+
+def gaussian_mu(epsilon: float, delta: float) -> float:
+    """The largest mu whose epsilon at `delta` is at most this one: the inverse."""
+    if not epsilon >= 0:
+        raise ValueError(f"epsilon = {epsilon} must not be negative")
+    high = 1.0
+    while high < _MOST and gaussian_epsilon(high, delta) < epsilon:
+        high *= 2
+    return float(
+        brentq(lambda mu: gaussian_delta(mu, epsilon) - delta, 1e-12, high, xtol=1e-14, rtol=1e-13)
+    )
+
 
 Curve = Callable[[float], float]
 """From the power of a test to the least chance of a false alarm with which it can be had."""
@@ -138,3 +186,70 @@ def _profile(law: ReleaseLaw) -> tuple[NDArray[np.float64], NDArray[np.float64]]
     distribution = _distribution(law, pessimistic=True)
     deltas = np.asarray(distribution.get_delta_for_epsilon(epsilons.tolist()), dtype=np.float64)
     return epsilons, np.clip(deltas, 0.0, 1.0)
+
+
+_MOST_NUMBERS = 20_000_000
+_MOMENT_DRAWS = 200_000
+
+
+def evidence(signals: NDArray[np.float64], law: ReleaseLaw) -> NDArray[np.float64]:
+    """The logarithm of the likelihood ratio of each release, under the claimed law; to be added up.
+
+    `signals`: what is left of a release in a canary's direction, in lengths of a canary: around 1
+    where it took part, and around 0, or -1 where another replaced it.
+    """
+    variance = (law.reach / law.ratio) ** 2
+    if not law.is_sampled:
+        return signals * (law.reach / variance)
+    kept, rate = math.log1p(-law.rate), math.log(law.rate)
+    there = np.logaddexp(kept, rate + (signals - 0.5) / variance)
+    if law.adjacency == "add-or-remove-one":
+        return there
+    return there - np.logaddexp(kept, rate + (-signals - 0.5) / variance)
+
+
+def simulated(
+    law: ReleaseLaw,
+    *,
+    ratio: float,
+    canaries: int,
+    draws: int,
+    generator: np.random.Generator,
+) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
+    """Scores and coins [draws, canaries] under a true `ratio`, scored as `law` has it.
+
+    Of long sampled runs the sum over releases is drawn as the normal number of its moments.
+    """
+    coins = generator.random((draws, canaries)) < 0.5
+    sent = np.where(coins, 1.0, -1.0 if law.adjacency == "replace-one" else 0.0)
+    deviation = law.reach / ratio
+    if not law.is_sampled:
+        noise = generator.standard_normal(sent.shape) * deviation / math.sqrt(law.compositions)
+        return evidence(sent + noise, law), coins
+    if sent.size * law.compositions > _MOST_NUMBERS:
+        return _by_moments(law, sent, coins, deviation, generator), coins
+    scores = np.zeros(sent.shape)
+    for _ in range(law.compositions):
+        entered = generator.random(sent.shape) < law.rate
+        signals = sent * entered + generator.standard_normal(sent.shape) * deviation
+        scores += evidence(signals, law)
+    return scores, coins
+
+
+def _by_moments(
+    law: ReleaseLaw,
+    sent: NDArray[np.float64],
+    coins: NDArray[np.bool_],
+    deviation: float,
+    generator: np.random.Generator,
+) -> NDArray[np.float64]:
+    scores = np.empty(sent.shape)
+    for side in (False, True):
+        length = 1.0 if side else (-1.0 if law.adjacency == "replace-one" else 0.0)
+        entered = generator.random(_MOMENT_DRAWS) < law.rate
+        noise = generator.standard_normal(_MOMENT_DRAWS) * deviation
+        one = evidence(length * entered + noise, law)
+        own = coins == side
+        spread = one.std() * math.sqrt(law.compositions)
+        scores[own] = one.mean() * law.compositions + spread * generator.standard_normal(own.sum())
+    return scores

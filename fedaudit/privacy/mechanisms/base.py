@@ -19,12 +19,15 @@ from fedaudit.privacy.accounting.mechanism_parameters import (
     GuaranteeKind,
     MechanismParameters,
 )
-from fedaudit.privacy.accounting.privacy_events import Observer
-from fedaudit.privacy.guarantees.guarantee import Guarantee
-from fedaudit.privacy.planning.cost_projection import Projection
+from fedaudit.privacy.accounting.privacy_events import Adjacency, Observer, observer_words
+from fedaudit.privacy.guarantees.guarantee import SIMULATED, Guarantee, at_most, of_this_run_only
+from fedaudit.privacy.planning.cost_projection import (
+    Projection,
+)
 from fedaudit.privacy.planning.plan import ObserverEpsilon, SpendingPlan, SubjectKind
 from fedaudit.privacy.records.record_use import RecordUse
 from fedaudit.spec.experiment import ExperimentSpec
+from fedaudit.spec.privacy import GaussianCentral, GaussianLocal, RecordPersonalised
 
 PrivacyUnit = Literal["client", "record"]
 """Whose data a guarantee protects."""
@@ -36,6 +39,20 @@ record."""
 NoiseLaw = Literal["gaussian", "laplace", "none"]
 """The law of the noise that is drawn. What a report says of the numbers, and what `replay` tests
 them by, is chosen by it and by nothing else: `none` draws no noise in any run."""
+
+_HELD_OUT: dict[PrivacyUnit, str] = {
+    "client": (
+        "The clients held out for validation are not covered: their losses choose the best round "
+        "and when to stop, and their fairness counts are used without noise."
+    ),
+    "record": (
+        "The rows held out for validation are not covered: their losses choose the best round and "
+        "when to stop, and their fairness counts are used without noise."
+    ),
+}
+_HELD_OUT_WITH_NOISE = (
+    "Those held out for validation are not covered by this epsilon but by that of fairness_privacy."
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -100,20 +117,21 @@ class PrivacyMechanism(ABC):
         the spec; None where one does."""
 
     @property
-    @abstractmethod
     def cost_kind(self) -> CostKind:
-        """How the cost is counted."""
+        """How the cost is counted: in the one way of its facts, unless it has several."""
+        [kind] = self.facts.cost_kinds
+        return kind
 
     @property
-    @abstractmethod
     def no_group_costs(self) -> str | None:
         """Why there are no costs of groups of clients; None where there are."""
+        return None
 
     @property
-    @abstractmethod
     def epsilon_budget(self) -> float | None:
         """The epsilon that no subject may exceed; None where none was set, or there is no
         epsilon."""
+        return None
 
     @property
     def noise_is_secret(self) -> bool:
@@ -144,7 +162,6 @@ class PrivacyMechanism(ABC):
         and for layers that do not add up to `n`.
         """
 
-    @abstractmethod
     def spending_plan(
         self,
         *,
@@ -158,8 +175,8 @@ class PrivacyMechanism(ABC):
         they have their own budgets. Raises ValueError where these are needed and missing, and
         InvalidInputError where no record can be used.
         """
+        return None
 
-    @abstractmethod
     def participation_cap(self, *, n: int, plan: SpendingPlan | None = None) -> int | None:
         """How often a subject of the ledger may be charged before the run's budget is spent; None
         without a budget.
@@ -167,6 +184,7 @@ class PrivacyMechanism(ABC):
         `n`: parameters of the model; `plan`: that of the run. Raises ValueError where the budget is
         an epsilon and there is no plan.
         """
+        return None
 
     @abstractmethod
     def project_cost(
@@ -198,9 +216,9 @@ class PrivacyMechanism(ABC):
         models ended it early; `layers` as in `inputs`.
         """
 
-    @abstractmethod
     def limits(self) -> list[str]:
         """What a report of this mechanism does not show, beyond the limits of its kind of cost."""
+        return []
 
     def noised_numbers(self, n: int) -> int:
         """How many numbers `noise_origin.noised` has, of a model of `n` parameters."""
@@ -216,3 +234,115 @@ class PrivacyMechanism(ABC):
         if self.epsilon_budget is None:
             return None
         return plan.steps_within(observer, self.epsilon_budget)
+
+
+@dataclass(frozen=True)
+class EpsilonMechanism(PrivacyMechanism):
+    """A mechanism whose cost is an epsilon with a delta.
+
+    All of it holds for a number of rounds fixed before the run. Where validation losses end a run
+    early, its end follows from the models; the proven figure is then the epsilon of all planned
+    rounds, and the accountant's figure for the rounds that were run is lower (an odometer's: Rogers
+    et al. 2016).
+    """
+
+    privacy: GaussianCentral | GaussianLocal | RecordPersonalised
+
+    @property
+    @abstractmethod
+    def adjacency(self) -> Adjacency:
+        """How the neighbouring datasets of the guarantee differ."""
+
+    @abstractmethod
+    def sentences(self) -> list[str]:
+        """The guarantee of this mechanism, without the sentences that all of them share."""
+
+    def guarantee(
+        self,
+        *,
+        n: int,
+        epsilons: Sequence[ObserverEpsilon] = (),
+        planned: Sequence[ObserverEpsilon] = (),
+        layers: Sequence[int] = (),
+    ) -> Guarantee:
+        """The mechanism's sentences, what was spent, and what is not covered."""
+        sentences = [*self.sentences(), *_figures(epsilons)]
+        # Without patience a loss can still end the run, by not being finite.
+        if self.spec.training.stopping.patience is not None or planned:
+            sentences.append(_early_end(planned))
+        if self.spec.fairness.noise is None:
+            sentences.append(_HELD_OUT[self.spec.federation.validation_unit])
+        else:
+            sentences.append(_HELD_OUT_WITH_NOISE)
+        if not self.noise_is_secret:
+            sentences.append(SIMULATED)
+        found = Guarantee(
+            kind=self.guarantee_kind,
+            label=self.guarantee_kind,
+            in_force=self.noise_is_secret,
+            conditions={},
+            mechanism=self.facts.name,
+            unit=self.facts.unit,
+            adjacency=self.adjacency,
+            delta=self.privacy.delta,
+            observers=self.facts.observers,
+            statement=" ".join(sentences),
+        )
+        return of_this_run_only(found, self.spec.model.start)
+
+    def participation_cap(self, *, n: int, plan: SpendingPlan | None = None) -> int | None:
+        """The charges that the epsilon budget has room for, against every observer."""
+        if self.epsilon_budget is None:
+            return None
+        if plan is None:
+            raise ValueError(f"the epsilon budget of {self.facts.name} needs its spending plan")
+        return min(plan.steps_within(observer, self.epsilon_budget) for observer in plan.observers)
+
+    def planned_inputs(
+        self,
+        plan: SpendingPlan | None,
+        *,
+        n: int,
+        noise_multiplier: float | None,
+        clip: float | None,
+    ) -> MechanismParameters:
+        """The parameters that the ledger records of a plan; `noise_multiplier` and `clip` where all
+        rounds and clients share them. Raises ValueError without a plan."""
+        if plan is None:
+            raise ValueError(f"the ledger of {self.facts.name} records its spending plan")
+        return MechanismParameters(
+            mechanism=self.facts.name,
+            n=n,
+            noise_multiplier=noise_multiplier,
+            radius=None,
+            radius_floor=None,
+            clip=clip,
+            noise=self.spec.privacy.noise,
+            guarantee=self.guarantee_kind,
+            event=plan.events_json,
+            delta=float(plan.delta),
+            adjacency=plan.adjacency,
+            accountant=plan.accountant,
+        )
+
+
+def _figures(epsilons: Sequence[ObserverEpsilon]) -> list[str]:
+    if not epsilons:
+        return []
+    return [f"Spent, by whoever spent most: epsilon = {_stated(epsilons)}."]
+
+
+def _early_end(planned: Sequence[ObserverEpsilon]) -> str:
+    """The proven figure where losses may end the run."""
+    figure = f": epsilon = {_stated(planned)}" if planned else ""
+    return (
+        "Validation losses may end training early, and they follow from the models. What is proven "
+        f"is then the epsilon of all rounds that were planned{figure}. The epsilon of the rounds "
+        "that were played is the accountant's count of them and takes their number as given."
+    )
+
+
+def _stated(epsilons: Sequence[ObserverEpsilon]) -> str:
+    return ", ".join(
+        f"{at_most(one.value)} against {observer_words(one.observer)}" for one in epsilons
+    )

@@ -2,7 +2,7 @@
 
 Its theory, and the sentences of its guarantee, are in
 `fedaudit.privacy.guarantees.metric_guarantees`; its figures are those of
-`fedaudit.privacy.metric.leakage`.
+`fedaudit.privacy.leakage`.
 """
 
 from collections.abc import Sequence
@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from fedaudit.privacy.accounting.mechanism_parameters import (
-    CostKind,
     GuaranteeKind,
     MechanismParameters,
     layer_components,
@@ -19,26 +18,25 @@ from fedaudit.privacy.guarantees.guarantee import (
     SIMULATED,
     Guarantee,
     GuaranteeLabel,
+    of_this_run_only,
 )
-from fedaudit.privacy.guarantees.layer_guarantees import LAYER_ADJACENCY
 from fedaudit.privacy.guarantees.metric_guarantees import (
     ADJACENCY,
+    LAYER_ADJACENCY,
     choice_sentences,
     release_sentences,
     within_the_radius,
 )
-from fedaudit.privacy.guarantees.warm_start import of_this_run_only
+from fedaudit.privacy.leakage import largest_participation, leakage
 from fedaudit.privacy.mechanisms.base import MechanismFacts, NoiseOrigin, PrivacyMechanism
-from fedaudit.privacy.metric.leakage import largest_participation, leakage
 from fedaudit.privacy.planning.cost_projection import (
     NO_EPSILON,
     Projection,
     fixed_cohort,
     mean_participations,
+    theorem_sum,
 )
 from fedaudit.privacy.planning.plan import ObserverEpsilon, SpendingPlan
-from fedaudit.privacy.planning.theorem_sum import theorem_sum
-from fedaudit.privacy.records.record_use import RecordUse
 from fedaudit.spec.privacy import LaplaceL2
 
 _NO_DELTA = "the guarantee is a bound on densities for every output; it has no delta"
@@ -130,21 +128,6 @@ class LaplaceL2Mechanism(PrivacyMechanism):
             )
         return None
 
-    @property
-    def cost_kind(self) -> CostKind:
-        """Leakage."""
-        return "leakage"
-
-    @property
-    def no_group_costs(self) -> str | None:
-        """None: each client has a cost of its own."""
-        return None
-
-    @property
-    def epsilon_budget(self) -> float | None:
-        """There is no epsilon with a delta; its budget is the leakage `client_budget`."""
-        return None
-
     def noise_multiplier(self) -> float | str:
         """nu."""
         return float(self.privacy.noise_multiplier)
@@ -165,16 +148,6 @@ class LaplaceL2Mechanism(PrivacyMechanism):
             guarantee=self.guarantee_kind,
             components=layer_components(self._needed(layers)) if privacy.per_layer else None,
         )
-
-    def spending_plan(
-        self,
-        *,
-        training_clients: int,
-        client_names: Sequence[str] = (),
-        records: RecordUse | None = None,
-    ) -> SpendingPlan | None:
-        """None: leakage needs no plan, because it is a product."""
-        return None
 
     def participation_cap(self, *, n: int, plan: SpendingPlan | None = None) -> int | None:
         """Whole releases of n / nu within the budget of a client."""

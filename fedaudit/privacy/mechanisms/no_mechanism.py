@@ -5,7 +5,6 @@ from dataclasses import dataclass
 from typing import ClassVar, assert_never
 
 from fedaudit.privacy.accounting.mechanism_parameters import (
-    CostKind,
     GuaranteeKind,
     MechanismParameters,
     unbounded_inputs,
@@ -19,7 +18,6 @@ from fedaudit.privacy.guarantees.guarantee import (
 from fedaudit.privacy.mechanisms.base import MechanismFacts, NoiseOrigin, PrivacyMechanism
 from fedaudit.privacy.planning.cost_projection import NO_MECHANISM, Projection, unbounded_projection
 from fedaudit.privacy.planning.plan import ObserverEpsilon, SpendingPlan
-from fedaudit.privacy.records.record_use import RecordUse
 from fedaudit.spec.methods.method_kinds import Ditto, FineTuning, Hypotheses, LocalOnly, QFfl
 from fedaudit.spec.privacy import NoMechanism
 
@@ -95,21 +93,6 @@ class NoPrivacyMechanism(PrivacyMechanism):
             "in privacy.mechanism"
         )
 
-    @property
-    def cost_kind(self) -> CostKind:
-        """Nothing bounds what a release reveals."""
-        return "unbounded"
-
-    @property
-    def no_group_costs(self) -> str | None:
-        """None: who took part is no secret."""
-        return None
-
-    @property
-    def epsilon_budget(self) -> float | None:
-        """There is no epsilon."""
-        return None
-
     def noise_multiplier(self) -> float | str:
         """There is no noise."""
         return NO_MECHANISM
@@ -119,20 +102,6 @@ class NoPrivacyMechanism(PrivacyMechanism):
     ) -> MechanismParameters:
         """The name of the mechanism and the number of parameters."""
         return unbounded_inputs(self.facts.name, n=n, noise=self.privacy.noise)
-
-    def spending_plan(
-        self,
-        *,
-        training_clients: int,
-        client_names: Sequence[str] = (),
-        records: RecordUse | None = None,
-    ) -> SpendingPlan | None:
-        """There is no epsilon to plan."""
-        return None
-
-    def participation_cap(self, *, n: int, plan: SpendingPlan | None = None) -> int | None:
-        """None: there is nothing to spend."""
-        return None
 
     def project_cost(
         self,

@@ -2,38 +2,47 @@
 
 One record's clipped gradient moves the sum of a step by at most c where the record joins or leaves.
 Steps depend on the client's coin, and rounds are composed
-(`fedaudit.privacy.accounting.accountants.two_stage`). Rates follow from the record's own budget and
+(`fedaudit.privacy.accounting.two_stage`). Rates follow from the record's own budget and
 public numbers, so they do not affect other records' rates. The baselines' rates and noise also
 follow from how many records a client has, or from others' budgets: a proof would have to treat
 these as public, so their figures are called heuristic.
+
+Whether ledger entries about records are consistent with a spec's public numbers.
+
+Budgets are not part of the evidence: the events of the entries' groups of records are accepted if
+they have the spec's public numbers, and epsilons are computed from them.
 """
 
-from collections.abc import Sequence
+import json
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import ClassVar, assert_never
+from typing import Any, ClassVar, assert_never
 
-from fedaudit.privacy.accounting.accountants.two_stage import TwoStageRun
-from fedaudit.privacy.accounting.epsilon_tables import renyi_epsilons
+import numpy as np
+
+from fedaudit.privacy.accounting.epsilon_tables import (
+    RepeatedEvent,
+    renyi_epsilons,
+    repeated_event_from_dict,
+)
 from fedaudit.privacy.accounting.mechanism_parameters import (
     CostKind,
     GuaranteeKind,
     MechanismParameters,
     unbounded_inputs,
 )
-from fedaudit.privacy.accounting.privacy_events import Adjacency
+from fedaudit.privacy.accounting.privacy_events import Adjacency, TwoStage
+from fedaudit.privacy.accounting.two_stage import TwoStageRun
 from fedaudit.privacy.guarantees.guarantee import (
     NO_GUARANTEE,
     UPDATES_AS_THEY_WERE,
     Guarantee,
-    no_guarantee,
-)
-from fedaudit.privacy.guarantees.record_guarantees import (
     how_budgets_are_kept,
+    no_guarantee,
     what_follows_from_the_seed,
     what_the_server_sees,
 )
-from fedaudit.privacy.mechanisms.base import MechanismFacts, NoiseOrigin
-from fedaudit.privacy.mechanisms.with_epsilon import EpsilonMechanism
+from fedaudit.privacy.mechanisms.base import EpsilonMechanism, MechanismFacts, NoiseOrigin
 from fedaudit.privacy.planning.cost_projection import (
     LEAKAGE_FIGURES,
     NO_LEAKAGE,
@@ -43,14 +52,15 @@ from fedaudit.privacy.planning.cost_projection import (
     unbounded_projection,
 )
 from fedaudit.privacy.planning.plan import ObserverEpsilon, SpendingPlan, plan_of_records
-from fedaudit.privacy.records.record_baselines import TREATED_AS_PUBLIC
-from fedaudit.privacy.records.record_plans import run_within
+from fedaudit.privacy.records.record_plans import TREATED_AS_PUBLIC, RecordSettings, run_within
 from fedaudit.privacy.records.record_spending import (
     RECORD_ADJACENCY,
     RECORD_OBSERVERS,
     record_spending,
 )
 from fedaudit.privacy.records.record_use import RecordUse, client_rate, record_settings
+from fedaudit.spec.errors import InvalidInputError
+from fedaudit.spec.experiment import ExperimentSpec
 from fedaudit.spec.privacy import RecordPersonalised
 
 _NOTHING_HIDDEN = (
@@ -130,16 +140,6 @@ class RecordPersonalisedMechanism(EpsilonMechanism):
     def no_group_costs(self) -> str | None:
         """Records pay, and clients do not; without noise nobody pays."""
         return _NO_COST_WITHOUT_NOISE if self._is_without_noise else _NO_COST_OF_GROUPS
-
-    @property
-    def epsilon_budget(self) -> float | None:
-        """None: budgets belong to the records, and none of them ends a run."""
-        return None
-
-    @property
-    def delta(self) -> float:
-        """As the spec sets it."""
-        return self.privacy.delta
 
     @property
     def adjacency(self) -> Adjacency:
@@ -381,3 +381,81 @@ class RecordPersonalisedMechanism(EpsilonMechanism):
             )
             for observer in plan.observers
         ]
+
+
+_DIGITS = 1e-6
+"""Relative: another library or machine may round differently, by far less."""
+_MAX_EVENTS = 5000
+"""Repeated events of all groups. Each is composed, and evidence may come from anybody."""
+_NOT_COURSES = (ValueError, TypeError, KeyError, AttributeError, OverflowError, RecursionError)
+
+
+class TooManyEventsError(Exception):
+    """The entries' events would take too long to compose, although nothing is known to be wrong."""
+
+
+def record_courses(
+    spec: ExperimentSpec, inputs: MechanismParameters, parameters: int, names: Sequence[str]
+) -> list[tuple[RepeatedEvent, ...]] | None:
+    """The repeated events of each group of records; None where they contradict the spec's public
+    numbers, or no run with these can have an epsilon.
+
+    Raises TooManyEventsError.
+    """
+    privacy = spec.privacy
+    if not isinstance(privacy, RecordPersonalised):
+        return None
+    mechanism = RecordPersonalisedMechanism(spec, privacy)
+    public = mechanism.public_inputs(n=parameters)
+    if mechanism.cost_kind != "epsilon" or replace(inputs, event=None) != public:
+        return None
+    try:
+        noise = mechanism.noise_multiplier()
+    except InvalidInputError:
+        return None
+    try:
+        repeated_events = _repeated_events(json.loads(inputs.event or ""), names)
+    except _NOT_COURSES:
+        return None
+    settings = record_settings(spec)
+    leaves = privacy.baseline == "filter"
+    fits = all(
+        some and all(_fits(settings, repeated, noise=noise, leaves=leaves) for repeated in some)
+        for some in repeated_events
+    )
+    return repeated_events if fits else None
+
+
+def _repeated_events(
+    kept: Mapping[str, Any], names: Sequence[str]
+) -> list[tuple[RepeatedEvent, ...]]:
+    """The stored events of the groups of these names. Raises TooManyEventsError, or one of
+    `_NOT_COURSES` where they are malformed."""
+    if len(kept) != len(names):
+        raise ValueError("the events are not those of the groups")
+    if sum(len(kept[name]) for name in names) > _MAX_EVENTS:
+        raise TooManyEventsError(
+            f"the entries have more than {_MAX_EVENTS} events, which take too long to compose anew"
+        )
+    return [tuple(repeated_event_from_dict(one) for one in kept[name]) for name in names]
+
+
+def _fits(
+    settings: RecordSettings, repeated: RepeatedEvent, *, noise: float | str, leaves: bool
+) -> bool:
+    """Whether a repeated event has the spec's public numbers.
+
+    `noise`: as the mechanism publishes it; noise that follows from the data is not among these
+    numbers. `leaves`: whether records may leave before the last round.
+    """
+    event = repeated.event
+    if not isinstance(event, TwoStage):
+        return False
+    if (event.client_rate, event.steps) != (settings.client_rate, settings.steps):
+        return False
+    lasts = repeated.max_compositions
+    if lasts is not None and (not leaves or lasts >= settings.rounds):
+        return False
+    if isinstance(noise, str):
+        return True
+    return bool(np.isclose(event.noise_multiplier, noise, rtol=_DIGITS, atol=0))

@@ -2,14 +2,15 @@
 
 A new mechanism is registered here in both places; a member of the spec's union that is missing from
 `mechanism_of` is a type error.
+
+Whether a trained model may leave the service, or the machine that trained it.
 """
 
 from typing import assert_never
 
 from fedaudit.privacy.accounting.mechanism_parameters import MechanismParameters
 from fedaudit.privacy.mechanisms.base import MechanismFacts, PrivacyMechanism
-from fedaudit.privacy.mechanisms.gaussian_central import GaussianCentralMechanism
-from fedaudit.privacy.mechanisms.gaussian_local import GaussianLocalMechanism
+from fedaudit.privacy.mechanisms.gaussian import GaussianCentralMechanism, GaussianLocalMechanism
 from fedaudit.privacy.mechanisms.laplace_l2 import LaplaceL2Mechanism
 from fedaudit.privacy.mechanisms.no_mechanism import NoPrivacyMechanism
 from fedaudit.privacy.mechanisms.record_personalised import RecordPersonalisedMechanism
@@ -21,6 +22,25 @@ from fedaudit.spec.privacy import (
     NoMechanism,
     RecordPersonalised,
 )
+
+_SIMULATED = (
+    "its noise was simulated: whoever has the seed can draw it again and subtract it; set "
+    "privacy.noise to release"
+)
+
+
+def why_model_stays(mechanism: PrivacyMechanism) -> str | None:
+    """Every reason why a model trained so may not leave, each with what to change.
+
+    None where a proven guarantee covers the model and is in force. The people held out for
+    validation are not asked about here: the round whose hypotheses are kept is chosen by their
+    losses only where these are published as well, and with `fairness.noise` it is the last.
+    """
+    reasons = [] if mechanism.uncovered_model is None else [mechanism.uncovered_model]
+    if not mechanism.noise_is_secret:
+        reasons.append(_SIMULATED)
+    return "; and ".join(reasons) or None
+
 
 MECHANISMS: tuple[type[PrivacyMechanism], ...] = (
     LaplaceL2Mechanism,

@@ -54,7 +54,7 @@ def noised_share_within(
 
     `within` of `taking_part` updates had a norm of at most the clip. `noise`: a draw of standard
     deviation `deviation`, which is `count_noise`; the noised sum is rounded to the grid of
-    `privacy.noise.grid`. `expected`: the public size of a cohort, never the realised one.
+    `noise.gaussian`. `expected`: the public size of a cohort, never the realised one.
     """
     if not 0 <= within <= taking_part:
         raise ValueError(f"within = {within} must lie between 0 and {taking_part}")

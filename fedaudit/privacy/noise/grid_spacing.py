@@ -1,4 +1,4 @@
-"""How wide the cells of the public grid are; see `privacy.noise.grid`. Free of torch."""
+"""How wide the cells of the public grid are; see `noise.gaussian`. Free of torch."""
 
 import math
 

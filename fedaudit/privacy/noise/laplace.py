@@ -3,10 +3,26 @@
 Its density is K exp(-epsilon ||x||). A draw is a norm from Gamma(shape n, scale 1/epsilon) times a
 direction uniform on the sphere (section 4.2). Noise is drawn here for epsilon = 1 and scaled by
 1/epsilon = nu * radius / n where it is added, so it can be drawn before the radius is known. All of
-that is float64, and what has its noise is rounded once, onto the grid of `privacy.noise.grid`.
+that is float64, and what has its noise is rounded once, onto the public grid (`noise.gaussian`).
 
 Layer by layer, each layer's part of the vector has a draw of its own dimension, independent of the
 others.
+
+The Laplace mechanism layer by layer: noise of each layer's own dimension and radius.
+
+Layer l, n_l of the n parameters, has the rate epsilon_l = n_l / (nu * radius_l). The layers' noises
+are independent, so that their densities multiply: between uploads that lie d_l apart in layer l,
+no output gets likelier by more than exp of the sum of epsilon_l * d_l (Galli et al., Lemma 4.1,
+once for each layer). Within every layer's radius that is the sum of n_l / nu, which is n / nu.
+
+The Laplace mechanism for one client's vector of a million parameters.
+
+The numbers equal those of `fedaudit.privacy.noise.laplace`. The difference is memory: vectors are
+processed in parts, so that a release needs little memory beyond the upload itself.
+
+Distances of long vectors without temporaries of their length.
+
+SanitizeUpdate by a compiled kernel, with the bits of `fedaudit.privacy.noise.laplace`.
 """
 
 import math
@@ -20,12 +36,92 @@ import torch
 from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
-from fedaudit.privacy.noise.compiled_laplace import compiled_release
-from fedaudit.privacy.noise.distances import sum_of_squares
-from fedaudit.privacy.noise.grid import grid_spacing, round_to_grid
-from fedaudit.privacy.noise.normal_numbers import drawn_normals, wide_normals
+from fedaudit.native.library import done, kernels, place_of
+from fedaudit.native.tensors import address
+from fedaudit.privacy.noise.gaussian import drawn_normals, grid_spacing, round_to_grid, wide_normals
 from fedaudit.randomness import Purpose, Source, wide_uniforms
-from fedaudit.reproducible import square_root
+from fedaudit.reproducible import fixed_order_sum, one_thread, square_root
+
+_PART = 1 << 16
+SHORT = 256
+"""Numbers of a vector up to which the order of its sum is ours, and not the library's."""
+
+
+def squared_distances(vectors: Tensor, point: Tensor) -> Tensor:
+    """Squared Euclidean distances of vectors [m, n] from a point [n]: float64 [m]."""
+    total = torch.zeros(len(vectors), dtype=torch.float64, device=vectors.device)
+    size = max(1, _PART // max(1, len(vectors)))
+    with one_thread():
+        for first in range(0, vectors.shape[1], size):
+            part = slice(first, first + size)
+            apart = (vectors[:, part] - point[part]).double()
+            total += sum_of_squares(apart)
+    return total
+
+
+def sum_of_squares(vectors: Tensor) -> Tensor:
+    """Along the last axis of vectors, float64 [..., n]."""
+    squares = vectors * vectors
+    if vectors.shape[-1] > SHORT:
+        return squares.sum(-1)
+    return fixed_order_sum(squares, -1)
+
+
+Column = NDArray[np.float64]
+"""One number a cell, in one piece."""
+
+
+def compiled_release(
+    start: Tensor,
+    updated: Tensor,
+    unit_noise: NDArray[np.float64],
+    *,
+    noise_scale: Column,
+    fixed_radius: Column,
+    radius_floor: Column,
+    clip: tuple[Column, Column] | None,
+    spacing: Column,
+) -> tuple[Tensor, Tensor, Tensor] | None:
+    """Uploads, radii, and whether an upload is finite: arguments and results as of `Sanitiser`.
+
+    `fixed_radius` is NaN for an adaptive one; `clip` with its shortened bound. None where there is
+    no kernel, or where vectors are too long for it.
+    """
+    library = kernels()
+    cells, clients, n = updated.shape
+    if library is None or updated.device.type != "cpu" or n > SHORT:
+        return None
+    start, updated = start.contiguous(), updated.contiguous()
+    # Vectors of noise are filled up to an even length, of which a view leaves out the last number.
+    width = unit_noise.strides[1] // unit_noise.itemsize
+    if unit_noise.strides != (8 * width * clients, 8 * width, 8):
+        unit_noise, width = np.ascontiguousarray(unit_noise), n
+    uploads = torch.empty_like(updated)
+    radii = torch.empty((cells, clients), dtype=torch.float64)
+    finite = torch.empty((cells, clients), dtype=torch.bool)
+    done(
+        library.fedaudit_sanitise(
+            address(start),
+            address(updated),
+            unit_noise.__array_interface__["data"][0],
+            width,
+            cells,
+            clients,
+            n,
+            place_of(noise_scale),
+            place_of(fixed_radius),
+            place_of(radius_floor),
+            clip is not None,
+            0 if clip is None else place_of(clip[0]),
+            0 if clip is None else place_of(clip[1]),
+            place_of(spacing),
+            address(uploads),
+            address(radii),
+            address(finite),
+        )
+    )
+    return uploads, radii, finite
+
 
 # Up to this shape a gamma number is minus the logarithm of a product of uniforms.
 _MAX_PRODUCT_SHAPE = 16
@@ -236,3 +332,124 @@ def host_line(column: Tensor) -> NDArray[np.float64]:
 def norms(vectors: Tensor) -> Tensor:
     """Euclidean norms along the last axis, in float64."""
     return square_root(sum_of_squares(vectors.double()))
+
+
+@dataclass(frozen=True)
+class LayerSanitiser:
+    """SanitizeUpdate for a stack of cells, layer by layer."""
+
+    sizes: tuple[int, ...]
+    """Parameters of each layer; end to end they make up a vector."""
+    parts: tuple[Sanitiser, ...]
+    """The sanitiser of each layer; none of them clips."""
+    clip: Tensor | None
+    """Bound on the norm of the whole update, before it is taken apart: float64 [cells, 1], infinite
+    in cells that do not clip; None where none does."""
+
+    def __call__(self, start: Tensor, updated: Tensor, unit_noise: Tensor) -> tuple[Tensor, Tensor]:
+        """What leaves the clients, and the radius of each layer's release.
+
+        `start`, `updated`, `unit_noise`: [cells, clients, n] as for `Sanitiser`, the noise from
+        `unit_layers`. Returns the uploads, float32, and the radii, float64 [cells, clients,
+        layers]. An adaptive radius is the norm of the layer's own update, the whole being clipped.
+        """
+        slices = layer_slices(self.sizes)
+        update = updated - start
+        lengths = torch.stack([norms(update[..., part]) for part in slices], dim=-1)
+        radii, kept = self.radii(lengths), kept_share(whole_norm(lengths), self.clip)
+        released = [
+            sanitise.release(
+                start[..., part],
+                update[..., part],
+                unit_noise[..., part],
+                radius=radii[..., layer],
+                kept=kept,
+            )
+            for layer, (sanitise, part) in enumerate(zip(self.parts, slices, strict=True))
+        ]
+        return torch.cat(released, dim=-1), radii
+
+    def radii(self, lengths: Tensor) -> Tensor:
+        """The radius of each layer's release, from the norms of the layers' updates before the
+        clip: both float64 [cells, clients, layers]."""
+        if self.clip is not None:
+            lengths = lengths * (self.clip / whole_norm(lengths)).clamp(max=1.0)[..., None]
+        found = [sanitise.radii(lengths[..., layer]) for layer, sanitise in enumerate(self.parts)]
+        return torch.stack(found, dim=-1)
+
+
+def whole_norm(lengths: Tensor) -> Tensor:
+    """The norm of a vector [...] from those of its layers [..., layers]."""
+    return square_root((lengths * lengths).sum(-1))
+
+
+def unit_laplace_vector(
+    source: Source, *, sizes: Sequence[int], round_: int, client: int
+) -> NDArray[np.float64]:
+    """One draw with epsilon = 1: float64 [n], as `unit_layers` gives it to this client.
+
+    A single size is that of a whole vector. `source` is that of a stack of one. Besides the result
+    it takes room for as many numbers of the largest layer, for a norm that is summed in the same
+    order.
+    """
+    direction = drawn_normals(
+        source, purpose=Purpose.DIRECTION, n=sum(sizes), round_=round_, counters=client
+    )
+    (vector,) = direction.reshape(1, -1)
+    for layer, own in enumerate(layer_slices(sizes)):
+        norm = layer_gamma(source, sizes=sizes, layer=layer, round_=round_, counters=client)
+        vector[own] *= norm / np.sqrt(np.square(vector[own]).sum(-1))
+    return vector
+
+
+def release_layers_in_place(
+    sanitise: LayerSanitiser, start: Tensor, updated: Tensor, unit_noise: NDArray[np.float64]
+) -> Tensor:
+    """As `release_in_place`, layer by layer. Returns the radii, float64 [1, 1, layers]."""
+    slices = layer_slices(sanitise.sizes)
+    lengths = torch.stack(
+        [square_root(squared_distances(updated[None, own], start[own])) for own in slices], dim=-1
+    )[None]
+    radii, kept = sanitise.radii(lengths), kept_share(whole_norm(lengths), sanitise.clip)
+    for layer, (one, own) in enumerate(zip(sanitise.parts, slices, strict=True)):
+        _release(
+            one,
+            start[own],
+            updated[own],
+            unit_noise[own],
+            radius=radii[..., layer],
+            kept=kept,
+        )
+    return radii
+
+
+def release_in_place(
+    sanitise: Sanitiser, start: Tensor, updated: Tensor, unit_noise: NDArray[np.float64]
+) -> Tensor:
+    """Turns a client's updated hypothesis, `updated` [n], into its protected upload, in place.
+
+    `start` [n] is the hypothesis that the client chose. Returns the radius, float64 [1, 1].
+    """
+    norm = square_root(squared_distances(updated[None], start))[None]
+    radius = sanitise.radii(norm)
+    kept = kept_share(norm, sanitise.clip)
+    _release(sanitise, start, updated, unit_noise, radius=radius, kept=kept)
+    return radius
+
+
+def _release(
+    sanitise: Sanitiser,
+    start: Tensor,
+    updated: Tensor,
+    unit_noise: NDArray[np.float64],
+    *,
+    radius: Tensor,
+    kept: Tensor | None,
+) -> None:
+    """Writes the protected upload into `updated`, part by part; `radius` and `kept` [1, 1]."""
+    for first in range(0, len(updated), _PART):
+        part = slice(first, first + _PART)
+        noise = torch.from_numpy(unit_noise[part]).to(updated.device)
+        origin, update = start[None, None, part], (updated[part] - start[part])[None, None]
+        released = sanitise.release(origin, update, noise, radius=radius, kept=kept)
+        updated[part] = released[0, 0]

@@ -1,21 +1,194 @@
-"""How a federation uses its records under rPDP-FL.
+"""How often a record may be sampled: the inverse of what it then spends.
+
+The spending of a record grows with its rate, and the function is the same for all records of a
+run, made of public numbers. So it is tabulated, as densely as the answer needs, and every record
+gets the largest rate of the table whose spending does not pass its budget. The table is the
+accountant's own answer at these rates, not a fit: nobody overspends.
+
+Rates are multiples of 2^-32 and exact in float32: a 32-bit random word against such a rate is a
+coin with exactly that chance.
+
+Simulation-CurveFitting, the authors' way from a budget to a rate (rPDP-FL, CCS 2024).
+
+The spending is simulated on a grid of rates, exp(a q + b) + c is fitted to it by least squares,
+and the fit is inverted. The fit is good where epsilon is large and too low or too high, by much,
+where it is small, though R^2 exceeds 0.999: records with small budgets overspend. It is kept to
+reproduce the paper; `exact_rates` is what keeps budgets.
+
+How a federation uses its records under rPDP-FL.
 
 A plan states how much noise each client adds in training, how often each record is sampled and for
 how many rounds, and what each record then spends. The paper's baselines are plans too
-(`fedaudit.privacy.records.record_baselines`).
+(`fedaudit.privacy.records.record_plans`).
+
+Individual Renyi filter: how long each record stays before it would pass its own budget.
+
+Feldman and Zrnic, "Individual privacy accounting via a Renyi filter" (2021): with an order fixed
+for each record in advance, divergences add up even where each step's depends on the ones before,
+and stopping in time is as private as never having planned more. Who has left reveals what was
+spent, so the set of records that are still in is as secret as the data.
+
+The baselines that rPDP-FL is compared with: every record of a client is sampled alike.
 """
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, assert_never
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
-from fedaudit.privacy.accounting.accountants.two_stage import TwoStageRun
-from fedaudit.privacy.accounting.calibration import calibrated_run
+from fedaudit.privacy.accounting.accountant import divergence_limit
 from fedaudit.privacy.accounting.privacy_events import Observer
-from fedaudit.privacy.records.curve_fit import curve_fit_rates
-from fedaudit.privacy.records.record_sampling_rates import SamplingRates, exact_rates
+from fedaudit.privacy.accounting.two_stage import TwoStageRun, calibrated_run
+
+_GRID = 2.0**-32
+_RATIO = 1 + 9e-4  # between neighbours of the table: at least 99.9 % of a budget is used
+_COARSE_RATES = 129
+_MAX_AT_ONCE = 64
+_MIN_BUDGET = 1e-5  # budgets below this are kept as well, but not used as fully
+# Sums of the same terms in another order may differ by so much.
+_ROUNDING = 1 - 1e-11
+
+
+@dataclass(frozen=True)
+class SamplingRates:
+    """The rate of every record; arrays [records]."""
+
+    rates: NDArray[np.float64]
+    """0 where the record is never sampled."""
+    spends: NDArray[np.float64]
+    """The epsilon that the record spends over the run."""
+    budgets: NDArray[np.float64]
+
+    @property
+    def left_out(self) -> NDArray[np.bool_]:
+        """Records whose budget no rate can keep, or that a method leaves out."""
+        return np.equal(self.rates, 0)
+
+    @property
+    def overspent(self) -> NDArray[np.bool_]:
+        """Records that spend more than their budget."""
+        return np.greater(self.spends, self.budgets)
+
+
+def exact_rates(budgets: ArrayLike, run: TwoStageRun) -> SamplingRates:
+    """The largest rates at which no record passes its budget.
+
+    At least 99.9 % of each budget is used, but for rates so small that the grid has none nearer.
+    `budgets`: positive. A budget above what rate 1 spends gives rate 1; one below the floor of
+    the orders gives rate 0, the record is left out.
+    """
+    wanted = np.asarray(budgets, dtype=np.float64)
+    if not len(wanted):
+        return SamplingRates(wanted.copy(), wanted.copy(), wanted)
+    if not (wanted > 0).all():
+        raise ValueError("budgets must be positive")
+    kept = wanted * _ROUNDING
+    rates, spends = _table(run, kept)
+    index = np.searchsorted(spends, kept, side="right") - 1
+    return SamplingRates(rates[index], spends[index], wanted)
+
+
+def sampling_grid(rates: ArrayLike) -> NDArray[np.float64]:
+    """The largest rates, not above these, that a coin of 32 bits and float32 have exactly."""
+    wide = np.asarray(rates, dtype=np.float64)
+    narrow = wide.astype(np.float32)
+    above = narrow.astype(np.float64) > wide
+    narrow[above] = np.nextafter(narrow[above], np.float32(0))
+    grid: NDArray[np.float64] = np.floor(narrow.astype(np.float64) / _GRID) * _GRID
+    return grid
+
+
+def _table(
+    run: TwoStageRun, wanted: NDArray[np.float64]
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Rates, ascending from 0, and what they spend, never descending.
+
+    Neighbours around every wanted budget differ by at most `_RATIO`. The budgets only say which
+    cells of a coarse table, the same for everybody, are refined, and a cell is refined by the
+    run's public numbers alone: a record more or less changes nobody else's rate.
+    """
+    coarse = np.unique(sampling_grid(np.geomspace(_GRID, 1, _COARSE_RATES)))
+    rates, spends = coarse, run.epsilons(coarse)
+    cells = np.unique(np.searchsorted(spends, wanted, side="right") - 1)
+    while True:
+        relevant = np.maximum(spends, _MIN_BUDGET)
+        steps = np.log(relevant[1:] / relevant[:-1])
+        steps[~np.isin(np.searchsorted(coarse, rates[:-1], side="right") - 1, cells)] = 0
+        wide = np.flatnonzero(steps > np.log(_RATIO))
+        counts = np.minimum(np.ceil(steps[wide] / np.log(_RATIO)), _MAX_AT_ONCE).astype(np.int64)
+        more = np.setdiff1d(_between(rates[wide], rates[wide + 1], counts), rates)
+        if not len(more):
+            break
+        order = np.argsort(np.concatenate([rates, more]), kind="stable")
+        spends = np.concatenate([spends, run.epsilons(more)])[order]
+        rates = np.concatenate([rates, more])[order]
+    spends = np.maximum.accumulate(spends)
+    return np.concatenate([[0.0], rates]), np.concatenate([[0.0], spends])
+
+
+def _between(
+    low: NDArray[np.float64], high: NDArray[np.float64], counts: NDArray[np.int64]
+) -> NDArray[np.float64]:
+    """`counts` rates of the grid inside each interval, in geometric steps; may repeat an end."""
+    which = np.repeat(np.arange(len(counts)), counts)
+    turn = np.arange(len(which)) - np.repeat(np.cumsum(counts) - counts, counts) + 1
+    part = turn / (counts[which] + 1)
+    return np.unique(sampling_grid(low[which] * (high[which] / low[which]) ** part))
+
+
+FIT_RATES: NDArray[np.float64] = np.unique(
+    np.concatenate([np.arange(1, 100) / 100, np.arange(1, 100) / 1000, [1.0]])
+)
+"""The authors' grid: 0.01 to 0.99, 0.001 to 0.099, and 1."""
+
+
+@dataclass(frozen=True)
+class FittedCurve:
+    """epsilon is about exp(a q + b) + c."""
+
+    a: float
+    b: float
+    c: float
+    r_squared: float
+
+    def epsilons(self, rates: ArrayLike) -> NDArray[np.float64]:
+        """What records of these rates spend according to the fit."""
+        fitted: NDArray[np.float64] = np.exp(self.a * np.asarray(rates) + self.b) + self.c
+        return fitted
+
+    def rates(self, budgets: ArrayLike) -> NDArray[np.float64]:
+        """The rates at which these budgets are spent according to the fit, clamped to [0, 1]."""
+        above = np.asarray(budgets, dtype=np.float64) - self.c
+        with np.errstate(divide="ignore", invalid="ignore"):
+            rates = (np.log(above) - self.b) / self.a
+        return np.clip(np.where(above > 0, rates, 0.0), 0.0, 1.0)
+
+
+def fit_curve(run: TwoStageRun) -> FittedCurve:
+    """Least squares on the authors' grid."""
+    from scipy.optimize import curve_fit
+
+    spends = run.epsilons(FIT_RATES)
+
+    def curve(rates: NDArray[np.float64], a: float, b: float, c: float) -> NDArray[np.float64]:
+        grown: NDArray[np.float64] = np.exp(a * rates + b) + c
+        return grown
+
+    start = (1.0, np.log(max(float(spends[-1]), 1e-12)) - 1.0, 0.0)
+    (a, b, c), _ = curve_fit(curve, FIT_RATES, spends, p0=start, maxfev=20_000)
+    residual = spends - curve(FIT_RATES, a, b, c)
+    spread = spends - spends.mean()
+    r_squared = 1 - float(residual @ residual) / float(spread @ spread)
+    return FittedCurve(float(a), float(b), float(c), r_squared)
+
+
+def curve_fit_rates(budgets: ArrayLike, run: TwoStageRun) -> SamplingRates:
+    """Rates by the fit, with what they actually spend: see `SamplingRates.overspent`."""
+    wanted = np.asarray(budgets, dtype=np.float64)
+    rates = sampling_grid(fit_curve(run).rates(wanted))
+    return SamplingRates(rates, run.epsilons(rates), wanted)
+
 
 Inversion = Literal["exact", "curve-fit"]
 
@@ -102,3 +275,166 @@ def run_within(
         observer=settings.observer,
         pointer=pointer,
     )
+
+
+# Adding up in another order may change the sum by this much through rounding.
+
+
+def longest_lasting(
+    budgets: NDArray[np.float64], rates: NDArray[np.float64], run: TwoStageRun
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """The order at which each record stays longest, and the number of rounds it stays.
+
+    `budgets`, `rates`: [records]. Returns the orders and rounds, 0 .. `run.rounds`, of a filter
+    that charges every round the divergence of the record's rate. Both follow from public numbers
+    and the record's own budget.
+    """
+    best_order = np.full(len(budgets), run.orders[0], dtype=np.int64)
+    best_rounds = np.full(len(budgets), -1, dtype=np.int64)
+    distinct, position = np.unique(rates, return_inverse=True)
+    for order in run.orders:
+        cost = run.divergence(distinct, order)[position]
+        limit = np.maximum(divergence_limit(budgets, order, run.delta) * _ROUNDING, 0.0)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            lasts = np.where(cost > 0, np.floor(limit / cost * _ROUNDING), np.inf)
+        rounds = np.minimum(lasts, run.rounds).astype(np.int64)
+        longer = rounds > best_rounds
+        best_order[longer] = order
+        best_rounds[longer] = rounds[longer]
+    return best_order, best_rounds
+
+
+_Use = tuple[float, int]
+"""The rate of a record, and for how many rounds it stays."""
+Baseline = Literal["privacy-free", "uniform", "strong-for-all", "dropout", "filter"]
+
+_SIZES_ARE_PUBLIC = "how many records each client holds, which sets their rate"
+TREATED_AS_PUBLIC: dict[Baseline, tuple[str, ...]] = {
+    "privacy-free": (_SIZES_ARE_PUBLIC,),
+    "uniform": (_SIZES_ARE_PUBLIC,),
+    "strong-for-all": (_SIZES_ARE_PUBLIC, "the smallest budget, which sets the noise"),
+    "dropout": (
+        _SIZES_ARE_PUBLIC,
+        "the mean budget, which sets the noise and who stays",
+        "how many records of each client stay, which sets their rate",
+    ),
+    "filter": (_SIZES_ARE_PUBLIC,),
+}
+
+
+def baseline_plan(
+    budgets: NDArray[np.float64],
+    settings: RecordSettings,
+    *,
+    baseline: Baseline,
+    client_of: NDArray[np.int64],
+    clients: int,
+    batch_size: int,
+    uniform_epsilon: float | None = None,
+) -> RecordPlan:
+    """The plan of a baseline in which a client samples `batch_size` records a step on average.
+
+    `client_of` [records]: the client that holds each record, from 0 and below `clients`; a client
+    without a record has the noise of a rate of 1. But for `filter`, every client has noise of its
+    own, as its rate needs it:
+
+    - `privacy-free`: none.
+    - `uniform`: all records spend at most `uniform_epsilon`, whatever their budgets.
+    - `strong-for-all`: all spend at most the smallest budget.
+    - `dropout`: records below the mean budget leave, and the others spend at most the mean.
+    - `filter`: the noise of rPDP-FL; a record leaves before the round that would pass its own
+      budget (`fedaudit.privacy.records.record_plans`). The paper gives no figures for it, and
+      which noise it had is not known.
+
+    Raises InvalidInputError where no noise is enough.
+    """
+    if not len(budgets) or len(client_of) != len(budgets):
+        raise ValueError("a plan needs records, and the client of each")
+    staying = np.full(len(budgets), True)
+    if baseline == "dropout":
+        staying = budgets >= budgets.mean()
+    client_rates = _client_rates(client_of, staying, batch_size, clients=clients)
+    rates = np.where(staying, client_rates[client_of], 0.0)
+    rounds = np.where(staying, settings.rounds, 0)
+    runs: tuple[TwoStageRun, ...] | None = None
+    match baseline:
+        case "privacy-free":
+            pass  # nothing is added
+        case "filter":
+            runs = (run_within(settings.epsilon_max, settings),) * len(client_rates)
+            _, rounds = longest_lasting(budgets, rates, runs[0])
+        case "uniform" | "strong-for-all" | "dropout":
+            target, pointer = _target(baseline, budgets, uniform_epsilon)
+            runs = _client_runs(settings, client_rates, target, pointer)
+        case _:
+            assert_never(baseline)
+    return RecordPlan(
+        runs=runs,
+        rates=rates,
+        rounds=rounds,
+        spends=_spends(runs, client_of, rates, rounds),
+        budgets=budgets,
+    )
+
+
+def _client_rates(
+    client_of: NDArray[np.int64], staying: NDArray[np.bool_], batch_size: int, *, clients: int
+) -> NDArray[np.float64]:
+    """The rate at which each client samples those of its records that stay: [clients]."""
+    if batch_size < 1:
+        raise ValueError(f"batch_size = {batch_size} must be 1 or more")
+    sizes = np.bincount(client_of[staying], minlength=clients)
+    return sampling_grid(np.minimum(batch_size / np.maximum(sizes, 1), 1.0))
+
+
+def _target(
+    baseline: Literal["uniform", "strong-for-all", "dropout"],
+    budgets: NDArray[np.float64],
+    uniform_epsilon: float | None,
+) -> tuple[float, str]:
+    """The largest epsilon that a record may spend, and the field that sets it."""
+    match baseline:
+        case "strong-for-all":
+            return float(budgets.min()), "/privacy/epsilon_min"
+        case "dropout":
+            return float(budgets.mean()), "/privacy/epsilon_max"
+        case "uniform":
+            if uniform_epsilon is None:
+                raise ValueError("the baseline 'uniform' needs uniform_epsilon")
+            return uniform_epsilon, "/privacy/uniform_epsilon"
+        case _:
+            assert_never(baseline)
+
+
+def _client_runs(
+    settings: RecordSettings, client_rates: NDArray[np.float64], epsilon: float, pointer: str
+) -> tuple[TwoStageRun, ...]:
+    """The run of each client; clients with the same rate share a run."""
+    by_rate = {
+        rate: run_within(epsilon, settings, record_rate=rate, pointer=pointer)
+        for rate in np.unique(client_rates).tolist()
+    }
+    return tuple(by_rate[rate] for rate in client_rates.tolist())
+
+
+def _spends(
+    runs: tuple[TwoStageRun, ...] | None,
+    client_of: NDArray[np.int64],
+    rates: NDArray[np.float64],
+    rounds: NDArray[np.int64],
+) -> NDArray[np.float64]:
+    """What each record spends; infinite where nothing is noised.
+
+    Clients of one run whose records have the same rates and rounds are accounted for once.
+    """
+    spends = np.where((rates > 0) & (rounds > 0), np.inf, 0.0)
+    known: dict[tuple[TwoStageRun, frozenset[_Use]], dict[_Use, float]] = {}
+    for client, run in enumerate(runs or ()):
+        mine = client_of == client
+        uses: list[_Use] = list(zip(rates[mine].tolist(), rounds[mine].tolist(), strict=True))
+        kind = (run, frozenset(uses))
+        if kind not in known:
+            spent = run.epsilons(rates[mine], rounds=rounds[mine])
+            known[kind] = dict(zip(uses, spent.tolist(), strict=True))
+        spends[mine] = [known[kind][use] for use in uses]
+    return spends

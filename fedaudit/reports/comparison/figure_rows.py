@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from fedaudit.privacy.accounting.mechanism_parameters import GuaranteeKind
-from fedaudit.privacy.accounting.observers import observer_words
+from fedaudit.privacy.accounting.privacy_events import observer_words
 from fedaudit.reports.comparison.parts import Cell, FigureRow
 from fedaudit.reports.document.document import Report
 from fedaudit.reports.document.privacy_costs import is_unbounded

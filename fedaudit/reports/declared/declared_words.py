@@ -4,14 +4,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from fedaudit.ledger.checkpoints import DATABASE
-from fedaudit.privacy.accounting.adjacencies import adjacency_words
-from fedaudit.privacy.accounting.observers import observer_words
-from fedaudit.privacy.accounting.privacy_events import LaplaceL2
-from fedaudit.privacy.cost_scale import cost_words
+from fedaudit.privacy.accounting.privacy_events import LaplaceL2, adjacency_words, observer_words
 from fedaudit.privacy.declared.ledger_figures import has_unprotected
 from fedaudit.privacy.declared.plausibility import conditions
+from fedaudit.privacy.guarantees.cost_sentences import cost_words
 from fedaudit.privacy.guarantees.guarantee import at_most
-from fedaudit.privacy.mechanisms.gaussian_central import LOOSE_FIXED_SIZE
+from fedaudit.privacy.mechanisms.gaussian import LOOSE_FIXED_SIZE
 from fedaudit.reports.declared.declared_material import DeclaredMaterial
 
 _GAP = "demographic_parity_difference"

@@ -12,9 +12,8 @@ from typing import Any
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
-from fedaudit.privacy.accounting.adjacencies import adjacency_words
-from fedaudit.privacy.accounting.observers import observer_words
-from fedaudit.privacy.cost_scale import level_words
+from fedaudit.privacy.accounting.privacy_events import adjacency_words, observer_words
+from fedaudit.privacy.guarantees.cost_sentences import level_words
 from fedaudit.privacy.mechanisms.registry import unbounded_release
 from fedaudit.reports.charts.chart_choice import charts_of
 from fedaudit.reports.charts.number_text import bound_text, exact_text, figure_text, whole_text

@@ -2,9 +2,8 @@
 
 from typing import assert_never
 
-from fedaudit.privacy.accounting.adjacencies import adjacency_words
 from fedaudit.privacy.accounting.mechanism_parameters import known_guarantee_kind
-from fedaudit.privacy.accounting.observers import observer_words
+from fedaudit.privacy.accounting.privacy_events import adjacency_words, observer_words
 from fedaudit.privacy.mechanisms.base import MechanismFacts, NoiseOrigin
 from fedaudit.privacy.mechanisms.no_mechanism import NoPrivacyMechanism
 from fedaudit.privacy.mechanisms.registry import known_facts

@@ -9,7 +9,7 @@ from typing import Any
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from pydantic import BaseModel
 
-from fedaudit.privacy.accounting.adjacencies import adjacency_words
+from fedaudit.privacy.accounting.privacy_events import adjacency_words
 from fedaudit.reports.document.checks import value_at
 from fedaudit.reports.readings import facts
 from fedaudit.reports.readings.document_fields import (

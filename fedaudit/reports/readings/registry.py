@@ -8,7 +8,7 @@ the text says that they are not stated, and the notes list every field that a pe
 import re
 from typing import Any
 
-from fedaudit.privacy.accounting.adjacencies import adjacency_words
+from fedaudit.privacy.accounting.privacy_events import adjacency_words
 from fedaudit.reports.document.participation import charges_everyone
 from fedaudit.reports.readings import facts
 from fedaudit.reports.readings.document_fields import Document, number_at, text_at, texts_at

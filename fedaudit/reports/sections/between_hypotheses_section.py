@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from fedaudit.privacy.accounting.mechanism_parameters import MechanismParameters
 from fedaudit.privacy.guarantees.guarantee import at_most, number
-from fedaudit.privacy.metric.between_hypotheses import (
+from fedaudit.privacy.leakage import (
     MIN_RELEASES,
     clipped_reach,
     exponents,

@@ -2,10 +2,9 @@
 
 from typing import assert_never
 
-from fedaudit.privacy.accounting.adjacencies import adjacency_words
-from fedaudit.privacy.accounting.observers import observer_words
+from fedaudit.privacy.accounting.privacy_events import adjacency_words, observer_words
+from fedaudit.privacy.count_release import CountRelease, count_release
 from fedaudit.privacy.guarantees.guarantee import at_most
-from fedaudit.privacy.held_out.count_release import CountRelease, count_release
 from fedaudit.reports.document.held_out_document import CountSensitivity, FairnessPrivacy
 from fedaudit.spec.experiment import ExperimentSpec
 

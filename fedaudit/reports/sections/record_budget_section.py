@@ -9,8 +9,7 @@ distribution is in the spec.
 import numpy as np
 
 from fedaudit.fairness.disclosure import Disclosure, size_rule
-from fedaudit.privacy.records.record_groups import enclosing
-from fedaudit.privacy.records.record_spending import GroupSpending, RecordSpending
+from fedaudit.privacy.records.record_spending import GroupSpending, RecordSpending, enclosing
 from fedaudit.reports.document.material import ReportMaterial
 from fedaudit.reports.document.records_document import RecordGroupSection, RecordsSection
 

@@ -3,11 +3,13 @@
 from collections.abc import Mapping
 from typing import Any, assert_never
 
-from fedaudit.privacy.accounting.adjacencies import adjacency_words
-from fedaudit.privacy.accounting.observers import observer_words
-from fedaudit.privacy.accounting.privacy_events import REPORT
-from fedaudit.privacy.cost_scale import CostLevel, cost_level
-from fedaudit.privacy.guarantees.cost_sentences import doubted_cost_words, guessed_words
+from fedaudit.privacy.accounting.privacy_events import REPORT, adjacency_words, observer_words
+from fedaudit.privacy.guarantees.cost_sentences import (
+    CostLevel,
+    cost_level,
+    doubted_cost_words,
+    guessed_words,
+)
 from fedaudit.privacy.guarantees.guarantee import at_most, number
 from fedaudit.privacy.mechanisms.registry import known_facts, unbounded_release
 from fedaudit.reports.document.endings import chosen_by_losses, known_ending

@@ -4,7 +4,7 @@ import math
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from fedaudit.privacy.cost_scale import GOAL
+from fedaudit.privacy.guarantees.cost_sentences import GOAL
 from fedaudit.reports.document.attacks.raised_alarms import raised_alarms
 from fedaudit.reports.document.endings import known_ending
 from fedaudit.reports.document.guarantee_facts import delta_gives_data_away

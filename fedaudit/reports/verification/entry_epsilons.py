@@ -16,7 +16,7 @@ from fedaudit.ledger.entry_columns import EntryColumns
 from fedaudit.ledger.ledger_context import rebuild_ledger_context
 from fedaudit.privacy.accounting.mechanism_parameters import MechanismParameters
 from fedaudit.privacy.accounting.privacy_events import Observer
-from fedaudit.privacy.mechanisms.record_evidence import TooManyEventsError, record_courses
+from fedaudit.privacy.mechanisms.record_personalised import TooManyEventsError, record_courses
 from fedaudit.privacy.mechanisms.registry import mechanism_of
 from fedaudit.privacy.planning.plan import SpendingPlan
 from fedaudit.reports.document.checks import Check, check, shown, unchecked

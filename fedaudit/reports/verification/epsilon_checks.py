@@ -11,8 +11,8 @@ from typing import Any, assert_never
 import numpy as np
 
 from fedaudit.federations.split import training_clients
-from fedaudit.privacy.accounting.epsilon_curves import worst_epsilons
-from fedaudit.privacy.mechanisms.record_evidence import TooManyEventsError, record_courses
+from fedaudit.privacy.accounting.epsilon_tables import worst_epsilons
+from fedaudit.privacy.mechanisms.record_personalised import TooManyEventsError, record_courses
 from fedaudit.privacy.mechanisms.registry import mechanism_of
 from fedaudit.privacy.records.record_spending import RECORD_ADJACENCY, RECORD_OBSERVERS
 from fedaudit.privacy.records.record_use import record_settings

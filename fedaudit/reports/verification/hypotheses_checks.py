@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from fedaudit.privacy.accounting.mechanism_parameters import MechanismParameters
-from fedaudit.privacy.metric.between_hypotheses import MAX_LISTED, clipped_reach
+from fedaudit.privacy.leakage import MAX_LISTED, clipped_reach
 from fedaudit.reports.document.checks import Check, check, same, value_at
 from fedaudit.reports.sections.between_hypotheses_section import (
     Rates,

@@ -7,7 +7,7 @@ from typing import Any
 from fedaudit.ledger.ed25519 import Keyring
 from fedaudit.ledger.envelope import Envelope
 from fedaudit.ledger.evidence import Evidence
-from fedaudit.privacy.lower_bounds.run_evidence import e_values_of, is_alarm, run_evidence
+from fedaudit.privacy.lower_bounds.e_values import e_values_of, is_alarm, run_evidence
 from fedaudit.reports.document.checks import (
     Check,
     canonical_hash,

@@ -10,7 +10,7 @@ from fedaudit.ledger.entries import Outcome
 from fedaudit.ledger.entry_columns import EntryColumns
 from fedaudit.ledger.radii import misfits
 from fedaudit.privacy.accounting.mechanism_parameters import MechanismParameters
-from fedaudit.privacy.metric.leakage import leakage, summarise_leakage
+from fedaudit.privacy.leakage import leakage, summarise_leakage
 
 _LEAKAGE = (
     "leakage_median",

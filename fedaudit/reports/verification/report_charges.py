@@ -13,7 +13,7 @@ from fedaudit.ledger.entries import LedgerEntry
 from fedaudit.ledger.entry_columns import EntryColumns
 from fedaudit.ledger.report_entries import SUBJECT_KINDS, report_inputs
 from fedaudit.privacy.accounting.mechanism_parameters import MechanismParameters
-from fedaudit.privacy.held_out.count_release import CountRelease, count_release
+from fedaudit.privacy.count_release import CountRelease, count_release
 from fedaudit.reports.document.checks import Check, check, same, shown, value_at
 from fedaudit.reports.sections.fairness_privacy import fairness_privacy
 from fedaudit.spec.errors import InvalidInputError

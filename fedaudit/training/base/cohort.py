@@ -57,6 +57,11 @@ class Draws:
         seeds = self.seeds.reshape(-1, *trailing)
         return EntropySource(seeds) if self.secret else CounterSource(seeds)
 
+    def of_cell(self, cell: int) -> Source:
+        """The source of one cell alone: nothing that is drawn from it is drawn for another."""
+        seed = self.seeds[cell]
+        return EntropySource(seed) if self.secret else CounterSource(seed)
+
     def public(self) -> Source:
         """Repeatable even where the rest is secret, for numbers that protect no one."""
         return CounterSource(self.seeds)

@@ -13,8 +13,7 @@ from fedaudit.federations.federation import Federation
 from fedaudit.federations.record_keys import record_keys
 from fedaudit.federations.split import held_out_rows, scored_rows, split_clients
 from fedaudit.privacy.mechanisms.registry import mechanism_of
-from fedaudit.privacy.records.record_budgets import given_budgets
-from fedaudit.privacy.records.record_use import RecordUse, drawn_budgets, record_use
+from fedaudit.privacy.records.record_use import RecordUse, drawn_budgets, given_budgets, record_use
 from fedaudit.spec.errors import FieldError, InvalidInputError
 from fedaudit.spec.experiment import ExperimentSpec
 from fedaudit.spec.privacy import RecordPersonalised

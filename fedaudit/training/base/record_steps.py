@@ -13,9 +13,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from fedaudit.networks.record_gradients import ClippedGradients, RecordBatch
-from fedaudit.privacy.noise.grid import grid_spacing, round_to_grid
-from fedaudit.privacy.noise.normal_numbers import unit_gaussian
-from fedaudit.privacy.records.record_sampling import sampled_rows, tossed_coins
+from fedaudit.privacy.noise.gaussian import grid_spacing, round_to_grid, unit_gaussian
+from fedaudit.privacy.records.record_use import sampled_rows, tossed_coins
 from fedaudit.randomness import Source
 from fedaudit.training.base.optimisers import Optimiser, OptimiserState
 from fedaudit.training.base.planted_gradients import PlantedGradients

@@ -1,1 +1,1 @@
-"""The protection of uploads in training, one file per mechanism, found by the spec's literal."""
+"""The protection of uploads in training, found by the spec's literal."""

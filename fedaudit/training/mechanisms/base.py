@@ -5,11 +5,22 @@
 cells is a `ClientProtection` or a `TrustedServer`; an engine matches on that pair and knows no
 mechanism. These are base classes, not structural protocols, so that nothing is taken for a
 protection because of its attributes alone.
+
+Somebody who looks on while a mechanism is applied; ordinarily there is nobody.
+
+An onlooker takes a mechanism's place by a wrapper of its own, of the same kind, which hands every
+call on to the mechanism and sees what goes in and what comes out. Engines build their protections
+from what stands here, so that what is looked at is the path that every run takes, and a run that
+nobody looks at takes it without a step more.
+
+`none`: updates are sent unchanged, as the spec explicitly asks.
 """
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import ClassVar, TypeVar
 
@@ -22,6 +33,7 @@ from fedaudit.networks.losses import Loss
 from fedaudit.privacy.records.record_plans import RecordPlan
 from fedaudit.randomness import Source
 from fedaudit.spec.base import SpecPart
+from fedaudit.spec.privacy import NoMechanism
 from fedaudit.training.base.cell import Cell
 from fedaudit.training.base.cohort import Block, Draws
 from fedaudit.training.base.record_steps import RecordSteps
@@ -53,12 +65,25 @@ class ClientProtection(ABC):
         if block.noise is None:
             block.noise = self.draw(draws, block.rounds, block.cohort)
 
-    @abstractmethod
     def draw(
         self, draws: Draws, rounds: NDArray[np.int64], clients: NDArray[np.int64]
     ) -> NDArray[np.float64] | None:
         """Unscaled noise, float64 [..., cells, clients, n], for rounds [..., cells] and clients
-        [..., cells, clients]; None from a mechanism without noise."""
+        [..., cells, clients], each cell's from its own source; None without noise."""
+        return _side_by_side(
+            [
+                self.draw_cell(draws.of_cell(cell), rounds[..., cell], clients[..., cell, :])
+                for cell in range(len(draws.seeds))
+            ],
+            axis=rounds.ndim - 1,
+        )
+
+    @abstractmethod
+    def draw_cell(
+        self, source: Source, rounds: NDArray[np.int64], clients: NDArray[np.int64]
+    ) -> NDArray[np.float64] | None:
+        """Noise of one cell, of unit scale: float64 [..., clients, n], for rounds [...] and clients
+        [..., clients]; None from a mechanism without noise. `source` is of this cell alone."""
 
     @abstractmethod
     def protect(
@@ -110,9 +135,18 @@ class TrustedServer(ABC):
             noise = self.draw(draws, block.rounds)
             block.noise, block.count_noise = noise.sums, noise.counts
 
-    @abstractmethod
     def draw(self, draws: Draws, rounds: NDArray[np.int64]) -> ServerNoise:
-        """The noise of rounds [..., cells]."""
+        """The noise of rounds [..., cells], each cell's from its own source."""
+        cells = range(len(draws.seeds))
+        found = [self.draw_cell(draws.of_cell(cell), rounds[..., cell]) for cell in cells]
+        sums = _side_by_side([one.sums for one in found], axis=rounds.ndim - 1)
+        counts = _side_by_side([one.counts for one in found], axis=rounds.ndim - 1)
+        return ServerNoise(drawn(sums), counts)
+
+    @abstractmethod
+    def draw_cell(self, source: Source, rounds: NDArray[np.int64]) -> ServerNoise:
+        """The noise of one cell for rounds [...], of unit scale: the axis of cells is left out.
+        `source` is of this cell alone."""
 
     @abstractmethod
     def clip(self, updates: Tensor, clips: Tensor) -> tuple[Tensor, Tensor]:
@@ -250,6 +284,16 @@ def drawn(noise: NDArray[np.float64] | None) -> NDArray[np.float64]:
     return noise
 
 
+def _side_by_side(
+    found: Sequence[NDArray[np.float64] | None], *, axis: int
+) -> NDArray[np.float64] | None:
+    """The noise of cells along a new axis; None where there is none."""
+    there = [one for one in found if one is not None]
+    if not there:
+        return None
+    return there[0][(slice(None),) * axis + (None,)] if len(there) == 1 else np.stack(there, axis)
+
+
 def finite_uploads(uploads: Tensor) -> Tensor:
     """Which of uploads [cells, clients, n] are finite: bool [cells, clients].
 
@@ -258,3 +302,59 @@ def finite_uploads(uploads: Tensor) -> Tensor:
     if math.isfinite(uploads.sum().item()):
         return torch.ones(uploads.shape[:2], dtype=torch.bool, device=uploads.device)
     return torch.isfinite(uploads).all(-1)
+
+
+Wrap = Callable[[TrainingMechanism], TrainingMechanism]
+
+_onlooker: ContextVar[Wrap | None] = ContextVar("onlooker", default=None)
+
+
+@contextmanager
+def watching(wrap: Wrap) -> Iterator[None]:
+    """Within it, this thread trains with what `wrap` makes of each mechanism."""
+    token = _onlooker.set(wrap)
+    try:
+        yield
+    finally:
+        _onlooker.reset(token)
+
+
+def watched(mechanism: TrainingMechanism) -> TrainingMechanism:
+    """The mechanism as it is trained with: itself, where nobody looks on."""
+    wrap = _onlooker.get()
+    return mechanism if wrap is None else wrap(mechanism)
+
+
+@dataclass(frozen=True)
+class NoMechanismTraining(ClientMechanism):
+    """`none` in training."""
+
+    privacy: NoMechanism
+    name = "none"
+
+    def protection(self, cells: Sequence[Cell], device: torch.device) -> ClientProtection:
+        """See `ClientMechanism`."""
+        privacy_of(cells, NoMechanism)
+        return Unprotected()
+
+
+class Unprotected(ClientProtection):
+    """Uploads are sent unchanged, unless they are not finite."""
+
+    def draw_cell(
+        self, source: Source, rounds: NDArray[np.int64], clients: NDArray[np.int64]
+    ) -> NDArray[np.float64] | None:
+        """None: there is no noise."""
+        return None
+
+    def protect(
+        self, start: Tensor, updated: Tensor, noise: NDArray[np.float64] | None
+    ) -> ProtectedUploads:
+        """See `ClientProtection`."""
+        return ProtectedUploads(updated, radii=None, finite=finite_uploads(updated))
+
+    def protect_in_place(
+        self, upload: Tensor, start: Tensor, *, source: Source, round_: int, client: int
+    ) -> Tensor | float:
+        """See `ClientProtection`."""
+        return float("nan")

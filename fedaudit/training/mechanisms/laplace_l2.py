@@ -9,17 +9,18 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from fedaudit.networks.shape import layer_sizes
-from fedaudit.privacy.noise.laplace import Sanitiser, unit_laplace, unit_layers
-from fedaudit.privacy.noise.layered_laplace import LayerSanitiser
-from fedaudit.privacy.noise.long_laplace import (
+from fedaudit.privacy.noise.laplace import (
+    LayerSanitiser,
+    Sanitiser,
     release_in_place,
     release_layers_in_place,
+    unit_laplace,
     unit_laplace_vector,
+    unit_layers,
 )
 from fedaudit.randomness import Source
 from fedaudit.spec.privacy import LaplaceL2
 from fedaudit.training.base.cell import Cell
-from fedaudit.training.base.cohort import Draws
 from fedaudit.training.mechanisms.base import (
     ClientMechanism,
     ClientProtection,
@@ -53,11 +54,11 @@ class WholeVectorLaplace(ClientProtection):
     sanitise: Sanitiser
     n: int
 
-    def draw(
-        self, draws: Draws, rounds: NDArray[np.int64], clients: NDArray[np.int64]
+    def draw_cell(
+        self, source: Source, rounds: NDArray[np.int64], clients: NDArray[np.int64]
     ) -> NDArray[np.float64] | None:
         """See `ClientProtection`."""
-        return unit_laplace(draws.source(1), n=self.n, round_=rounds[..., None], counters=clients)
+        return unit_laplace(source, n=self.n, round_=rounds[..., None], counters=clients)
 
     def protect(
         self, start: Tensor, updated: Tensor, noise: NDArray[np.float64] | None
@@ -84,12 +85,12 @@ class LayeredLaplace(ClientProtection):
 
     sanitise: LayerSanitiser
 
-    def draw(
-        self, draws: Draws, rounds: NDArray[np.int64], clients: NDArray[np.int64]
+    def draw_cell(
+        self, source: Source, rounds: NDArray[np.int64], clients: NDArray[np.int64]
     ) -> NDArray[np.float64] | None:
         """See `ClientProtection`."""
         sizes = self.sanitise.sizes
-        return unit_layers(draws.source(1), sizes=sizes, round_=rounds[..., None], counters=clients)
+        return unit_layers(source, sizes=sizes, round_=rounds[..., None], counters=clients)
 
     def protect(
         self, start: Tensor, updated: Tensor, noise: NDArray[np.float64] | None

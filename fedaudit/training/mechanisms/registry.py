@@ -20,17 +20,16 @@ from fedaudit.spec.privacy import (
 from fedaudit.training.base.cell import Cell
 from fedaudit.training.mechanisms.base import (
     ClientMechanism,
+    NoMechanismTraining,
     Protection,
     RecordMechanism,
     ServerMechanism,
     TrainingMechanism,
+    watched,
 )
-from fedaudit.training.mechanisms.gaussian_central import GaussianCentralTraining
-from fedaudit.training.mechanisms.gaussian_local import GaussianLocalTraining
+from fedaudit.training.mechanisms.gaussian import GaussianCentralTraining, GaussianLocalTraining
 from fedaudit.training.mechanisms.laplace_l2 import LaplaceL2Training
-from fedaudit.training.mechanisms.no_mechanism import NoMechanismTraining
 from fedaudit.training.mechanisms.record_personalised import RecordPersonalisedTraining
-from fedaudit.training.mechanisms.watching import watched
 
 
 def training_mechanism(privacy: PrivacySpec) -> TrainingMechanism:

@@ -6,8 +6,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from fedaudit.privacy.noise.distances import squared_distances
-from fedaudit.privacy.noise.laplace import norms
+from fedaudit.privacy.noise.laplace import norms, squared_distances
 from fedaudit.reproducible import fixed_order_sum, square_root
 from fedaudit.training.stacked.compiled_server import compiled_clusters, compiled_separation
 

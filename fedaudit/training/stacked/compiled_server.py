@@ -5,7 +5,7 @@ from torch import Tensor
 
 from fedaudit.native.library import done, kernels
 from fedaudit.native.tensors import address
-from fedaudit.privacy.noise.distances import SHORT
+from fedaudit.privacy.noise.laplace import SHORT
 
 
 def compiled_clusters(

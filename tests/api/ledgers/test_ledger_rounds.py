@@ -7,7 +7,7 @@ import pytest
 from dp_accounting.pld import PLDAccountant
 from dp_accounting.rdp import RdpAccountant
 
-from fedaudit.privacy.accounting.accountants.rdp import RDP_ORDERS
+from fedaudit.privacy.accounting.rdp import RDP_ORDERS
 from tests.api.ledgers.trainings import (
     CENTRAL,
     LOCAL,

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from sqlalchemy import update
 
-from fedaudit.privacy.metric.leakage import leakage
+from fedaudit.privacy.leakage import leakage
 from infrastructure.secrets_key import SecretBox
 from models.clock import utc_now
 from models.repositories import AnnouncementRepository, ExperimentRepository

@@ -85,7 +85,7 @@ def test_a_clip_that_is_not_kept_is_found() -> None:
     """The noise is as claimed, and an update moves the sum sixteen times too far."""
     cell = canary_cell({**CENTRAL, "accountant": "pld"}, training__cohort=COINS)
     assert section_of(cell, 50).alarm is None
-    target = "fedaudit.training.mechanisms.gaussian_central.clip_to_norm"
+    target = "fedaudit.training.mechanisms.gaussian.clip_to_norm"
     with patch(target, lambda updates, clip: (updates, updates.isfinite().all(-1))):
         alarm = section_of(cell, 50).alarm
     assert alarm is not None

@@ -18,8 +18,8 @@ ROUNDS = 12
 CANARIES = {"kind": "canaries", "unit": "client", "count": 40}
 FEW = {**LOCAL, "noise_multiplier": 3.0}
 NOISE = {
-    "gaussian-central": "fedaudit.training.mechanisms.gaussian_central.unit_gaussian",
-    "gaussian-local": "fedaudit.training.mechanisms.gaussian_local.unit_gaussian",
+    "gaussian-central": "fedaudit.training.mechanisms.gaussian.unit_gaussian",
+    "gaussian-local": "fedaudit.training.mechanisms.gaussian.unit_gaussian",
 }
 
 

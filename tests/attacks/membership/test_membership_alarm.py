@@ -6,7 +6,7 @@ from numpy.typing import NDArray
 from fedaudit.attacks.membership.attacked_rows import AttackedRows
 from fedaudit.attacks.membership.claimed_rates import Claim
 from fedaudit.attacks.membership.membership_alarm import contradiction_of
-from fedaudit.privacy.lower_bounds.run_evidence import EValue, is_alarm, run_evidence
+from fedaudit.privacy.lower_bounds.e_values import EValue, is_alarm, run_evidence
 from fedaudit.privacy.planning.plan import ObserverEpsilon
 
 

@@ -9,10 +9,10 @@ import pytest
 from numpy.typing import NDArray
 
 from fedaudit.ledger.ledger_context import LedgerContext
-from fedaudit.privacy.accounting.accountants import rdp, two_stage
-from fedaudit.privacy.accounting.accountants.moments import log_moments
+from fedaudit.privacy.accounting import rdp, two_stage
 from fedaudit.privacy.accounting.privacy_events import Gaussian, PoissonSampled
-from fedaudit.privacy.mechanisms.gaussian_central import GaussianCentralMechanism
+from fedaudit.privacy.accounting.two_stage import log_moments
+from fedaudit.privacy.mechanisms.gaussian import GaussianCentralMechanism
 from fedaudit.runs.ledger_writer import LedgerWriter
 from fedaudit.training.records.personalised_run import PersonalisedRun
 from tests.attacks.zoo.cells import central, coins, local, records

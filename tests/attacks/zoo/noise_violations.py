@@ -12,12 +12,11 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from fedaudit.privacy.noise.gaussian import LocalGaussian
-from fedaudit.privacy.noise.layered_laplace import LayerSanitiser
+from fedaudit.privacy.noise.laplace import LayerSanitiser
 from fedaudit.randomness import CounterSource, EntropySource
 from fedaudit.training.mechanisms import laplace_l2
 from fedaudit.training.mechanisms.base import ServerNoise
-from fedaudit.training.mechanisms.gaussian_central import GaussianServer
-from fedaudit.training.mechanisms.gaussian_local import GaussianUploads
+from fedaudit.training.mechanisms.gaussian import GaussianServer, GaussianUploads
 from fedaudit.training.stacked.stack_state import StackState
 from tests.attacks.zoo.cells import central, fixed, layered, local, moving
 from tests.attacks.zoo.violations import violation

@@ -12,9 +12,9 @@ from torch import Tensor
 from fedaudit.randomness import Source
 from fedaudit.runs import round_figures
 from fedaudit.training.base import cohort
-from fedaudit.training.mechanisms import gaussian_central
+from fedaudit.training.mechanisms import gaussian
 from fedaudit.training.mechanisms.base import ServerNoise
-from fedaudit.training.mechanisms.gaussian_central import GaussianServer
+from fedaudit.training.mechanisms.gaussian import GaussianServer
 from fedaudit.training.stack import Stack
 from fedaudit.training.stacked import host_rounds, stack_round
 from tests.attacks.zoo.cells import central, coins, moving
@@ -68,7 +68,7 @@ def measure_in_single_precision(patch: pytest.MonkeyPatch) -> None:
         share = (clip.float() / lengths).clamp(max=1.0)
         return vectors * share[..., None], lengths.isfinite()
 
-    patch.setattr(gaussian_central, "clip_to_norm", clip)
+    patch.setattr(gaussian, "clip_to_norm", clip)
 
 
 @violation(central, stage="clip", check="norm of a clipped update")
@@ -133,7 +133,7 @@ def noise_only_what_was_chosen(patch: pytest.MonkeyPatch) -> None:
 def leave_no_room_for_the_count(patch: pytest.MonkeyPatch) -> None:
     """Updates have the noise of updates and count together."""
     patch.setattr(
-        gaussian_central,
+        gaussian,
         "_noise_multiplier_of_updates",
         lambda privacy: float(privacy.noise_multiplier),
     )

@@ -8,7 +8,7 @@ from fedaudit.attacks.replay.replay import replay_cell
 from fedaudit.native import library
 from fedaudit.native.library import _loaded
 from fedaudit.privacy.noise import laplace
-from fedaudit.privacy.noise.compiled_laplace import compiled_release
+from fedaudit.privacy.noise.laplace import compiled_release
 from tests.attacks.zoo.missed_violations import MISSED
 from tests.attacks.zoo.whole_zoo import ZOO, table
 from tests.house import ROOT

@@ -10,10 +10,9 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from fedaudit.privacy.noise import laplace, layered_laplace, long_laplace, normal_numbers
+from fedaudit.privacy.noise import gaussian, laplace
 from fedaudit.privacy.noise.gaussian import LocalGaussian
-from fedaudit.privacy.noise.laplace import Sanitiser, layer_slices, norms
-from fedaudit.privacy.noise.layered_laplace import LayerSanitiser
+from fedaudit.privacy.noise.laplace import LayerSanitiser, Sanitiser, layer_slices, norms
 from fedaudit.training.base.cohort import Draws
 from fedaudit.training.mechanisms import laplace_l2
 from fedaudit.training.mechanisms.laplace_l2 import WholeVectorLaplace
@@ -111,7 +110,7 @@ def clip_every_layer(patch: pytest.MonkeyPatch) -> None:
             )
         return torch.cat(released, dim=-1), radii
 
-    patch.setattr(layered_laplace.LayerSanitiser, "__call__", call)
+    patch.setattr(LayerSanitiser, "__call__", call)
 
 
 @violation(fixed, stage="noise", check="norms of layer 1")
@@ -178,7 +177,7 @@ def draw_every_coordinate(patch: pytest.MonkeyPatch) -> None:
     def unit(source: Any, *, n: int, round_: Any, counters: Any) -> Numbers:
         from scipy import stats
 
-        normal = normal_numbers.unit_gaussian(source, n=n, round_=round_, counters=counters)
+        normal = gaussian.unit_gaussian(source, n=n, round_=round_, counters=counters)
         found: Numbers = stats.laplace.ppf(stats.norm.cdf(normal))
         return found
 
@@ -204,15 +203,15 @@ def forget_the_clip_in_the_noise(patch: pytest.MonkeyPatch) -> None:
 @violation(local, stage="noise", check="their size")
 def cut_the_tails(patch: pytest.MonkeyPatch) -> None:
     """Noise is cut at two standard deviations."""
-    from fedaudit.training.mechanisms import gaussian_local
+    from fedaudit.training.mechanisms import gaussian as training_gaussian
 
-    real = gaussian_local.unit_gaussian
+    real = training_gaussian.unit_gaussian
 
     def unit(*given: Any, **named: Any) -> Numbers:
         found: Numbers = real(*given, **named).clip(-2.0, 2.0)
         return found
 
-    patch.setattr(gaussian_local, "unit_gaussian", unit)
+    patch.setattr(training_gaussian, "unit_gaussian", unit)
 
 
 @violation(lambda: fixed(noise="release"), stage="noise", check="secret noise")
@@ -233,7 +232,7 @@ def take_secret_noise_from_the_seed(patch: pytest.MonkeyPatch) -> None:
 )
 def skip_the_end_of_a_vector(patch: pytest.MonkeyPatch) -> None:
     """The last parameter of a vector that is noised part by part gets no noise."""
-    real = long_laplace.unit_laplace_vector
+    real = laplace.unit_laplace_vector
 
     def unit(*given: Any, **named: Any) -> Numbers:
         found = real(*given, **named)

@@ -1,9 +1,9 @@
 """The accountant that a spec names."""
 
-from fedaudit.privacy.accounting.accountants.base import Accountant
-from fedaudit.privacy.accounting.accountants.pld import PldAccountant
-from fedaudit.privacy.accounting.accountants.rdp import RdpAccountant
+from fedaudit.privacy.accounting.accountant import Accountant
+from fedaudit.privacy.accounting.pld import PldAccountant
 from fedaudit.privacy.accounting.privacy_events import Adjacency
+from fedaudit.privacy.accounting.rdp import RdpAccountant
 from fedaudit.spec.privacy import AccountantName
 
 

@@ -8,10 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from fedaudit.privacy.accounting.accountants.base import UnsupportedEventError
-from fedaudit.privacy.accounting.accountants.pld import PldAccountant
-from fedaudit.privacy.accounting.accountants.rdp import RdpAccountant
-from fedaudit.privacy.accounting.accountants.two_stage import TwoStageAccountant
+from fedaudit.privacy.accounting.accountant import UnsupportedEventError
+from fedaudit.privacy.accounting.pld import PldAccountant
 from fedaudit.privacy.accounting.privacy_events import (
     Composed,
     FixedSizeSampled,
@@ -21,7 +19,9 @@ from fedaudit.privacy.accounting.privacy_events import (
     PoissonSampled,
     TwoStage,
 )
-from fedaudit.privacy.mechanisms.gaussian_central import LOOSE_FIXED_SIZE
+from fedaudit.privacy.accounting.rdp import RdpAccountant
+from fedaudit.privacy.accounting.two_stage import TwoStageAccountant
+from fedaudit.privacy.mechanisms.gaussian import LOOSE_FIXED_SIZE
 from tests.privacy.accounting.accountant_choice import accountant
 from tests.privacy.gaussian_exact import exact_epsilon
 

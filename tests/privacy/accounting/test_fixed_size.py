@@ -6,8 +6,7 @@ from dp_accounting.rdp import rdp_privacy_accountant as library
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fedaudit.privacy.accounting.accountants.fixed_size import fixed_size_curve
-from fedaudit.privacy.accounting.accountants.rdp import RDP_ORDERS
+from fedaudit.privacy.accounting.rdp import RDP_ORDERS, fixed_size_curve
 
 _SOME = tuple(order for order in RDP_ORDERS if order < 20)
 

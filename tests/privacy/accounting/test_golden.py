@@ -5,11 +5,10 @@ import importlib.util
 import numpy as np
 import pytest
 
-from fedaudit.privacy.accounting.accountants.moments import log_moments
-from fedaudit.privacy.accounting.accountants.pld import PldAccountant
-from fedaudit.privacy.accounting.accountants.rdp import RdpAccountant
-from fedaudit.privacy.accounting.accountants.two_stage import TWO_STAGE_ORDERS, TwoStageAccountant
+from fedaudit.privacy.accounting.pld import PldAccountant
 from fedaudit.privacy.accounting.privacy_events import Gaussian, PoissonSampled, TwoStage
+from fedaudit.privacy.accounting.rdp import RdpAccountant
+from fedaudit.privacy.accounting.two_stage import TWO_STAGE_ORDERS, TwoStageAccountant, log_moments
 from tests.privacy.renyi_by_hand import older_epsilon, own_divergence
 
 ORDERS = (*range(2, 65), 80, 96, 128, 192, 256, 384, 512)

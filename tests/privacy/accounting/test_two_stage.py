@@ -1,4 +1,7 @@
-"""Two-stage sampling: observers, ways to get it wrong, and numbers at their ends."""
+"""Two-stage sampling: observers, ways to get it wrong, and numbers at their ends.
+
+Noise for a budget: the published figures, and never too little.
+"""
 
 import math
 
@@ -8,15 +11,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.special import gammaln, logsumexp
 
-from fedaudit.privacy.accounting.accountants.conversion import added_epsilon, best_epsilon
-from fedaudit.privacy.accounting.accountants.moments import log_moments, round_divergence
-from fedaudit.privacy.accounting.accountants.rdp import RdpAccountant
-from fedaudit.privacy.accounting.accountants.two_stage import (
+from fedaudit.privacy.accounting.accountant import added_epsilon, best_epsilon
+from fedaudit.privacy.accounting.privacy_events import Gaussian, PoissonSampled, TwoStage
+from fedaudit.privacy.accounting.rdp import RdpAccountant
+from fedaudit.privacy.accounting.two_stage import (
     TWO_STAGE_ORDERS,
     TwoStageAccountant,
     TwoStageRun,
+    calibrated_run,
+    log_moments,
+    round_divergence,
 )
-from fedaudit.privacy.accounting.privacy_events import Gaussian, PoissonSampled, TwoStage
+from fedaudit.spec.errors import InvalidInputError
 from tests.privacy.renyi_by_hand import older_epsilon, own_divergence
 
 LARGEST = np.array(TWO_STAGE_ORDERS, dtype=np.float64)
@@ -213,3 +219,56 @@ def test_a_run_names_the_number_out_of_range(field, value):
 def test_rates_lie_between_0_and_1(rates):
     with pytest.raises(ValueError, match="rates"):
         MNIST.epsilons(rates)
+
+
+PAPER = {"steps": 50, "rounds": 15}
+
+
+@pytest.mark.parametrize(
+    ("client_rate", "delta", "noise"), [(0.8, 1e-4, 12.373), (0.5, 1e-3, 9.729)]
+)
+def test_the_published_noise(client_rate, delta, noise):
+    """The authors stop within 0.01 of the budget 10 on either side, about 0.012 in the noise."""
+    run = calibrated_run(10.0, client_rate=client_rate, delta=delta, **PAPER)
+    assert run.noise_multiplier == pytest.approx(noise, abs=0.012)
+    spent = TwoStageAccountant(observer="final_model").compose(run.event(1.0), 15).epsilon(delta)
+    assert 10 - 1e-6 < spent <= 10
+
+
+@given(
+    epsilon=st.floats(0.05, 50),
+    rate=st.floats(1e-3, 1),
+    client_rate=st.floats(0.05, 1),
+    observer=st.sampled_from(["final_model", "server"]),
+)
+@settings(max_examples=25, deadline=None)
+def test_the_budget_is_met_and_never_passed(epsilon, rate, client_rate, observer):
+    run = calibrated_run(
+        epsilon,
+        record_rate=rate,
+        client_rate=client_rate,
+        delta=1e-4,
+        observer=observer,
+        **PAPER,
+    )
+    assert epsilon * (1 - 1e-6) <= run.epsilons(rate) <= epsilon
+    assert (run.epsilons([rate / 2, rate / 10]) <= epsilon).all()
+
+
+def test_against_the_server_more_noise_is_needed():
+    noises = [
+        calibrated_run(10.0, client_rate=0.5, delta=1e-3, observer=who, **PAPER).noise_multiplier
+        for who in ("final_model", "server")
+    ]
+    assert noises[0] < noises[1]
+
+
+def test_a_budget_below_the_floor_needs_more_than_noise():
+    with pytest.raises(InvalidInputError) as refused:
+        calibrated_run(
+            0.001, client_rate=0.8, delta=1e-5, pointer="/privacy/uniform_epsilon", **PAPER
+        )
+    (error,) = refused.value.errors
+    assert error.pointer == "/privacy/uniform_epsilon"
+    assert "0.003637" in error.message
+    assert "raise the budget or delta" in error.message

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 from dp_accounting.pld import PLDAccountant
 
-from fedaudit.privacy.accounting.accountants.pld import LOSS_STEP
+from fedaudit.privacy.accounting.pld import LOSS_STEP
 from fedaudit.privacy.accounting.privacy_events import Adjacency, Event, Gaussian, PoissonSampled
 from fedaudit.privacy.declared.declared_releases import Charge
 from fedaudit.privacy.declared.loss_sizes import MAX_CELLS, loss_cells

@@ -2,8 +2,7 @@
 
 import pytest
 
-from fedaudit.privacy.cost_scale import MOST
-from fedaudit.privacy.guarantees.cost_sentences import doubted_cost_words, guessed_words
+from fedaudit.privacy.guarantees.cost_sentences import MOST, doubted_cost_words, guessed_words
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from fedaudit.privacy.guarantees.guarantee import at_most
 from fedaudit.privacy.mechanisms.registry import mechanism_of
 from fedaudit.privacy.planning.plan import ObserverEpsilon
-from fedaudit.privacy.records.record_baselines import TREATED_AS_PUBLIC
+from fedaudit.privacy.records.record_plans import TREATED_AS_PUBLIC
 from fedaudit.spec.parse import parse_spec
 from tests.privacy.specs_of_privacy import a_spec
 

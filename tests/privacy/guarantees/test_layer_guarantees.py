@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fedaudit.privacy.accounting.mechanism_parameters import Component
+from fedaudit.privacy.leakage import covers_every_pair, leakage, worst_log_ratio
 from fedaudit.privacy.mechanisms.registry import mechanism_of
-from fedaudit.privacy.metric.leakage import covers_every_pair, leakage, worst_log_ratio
 from tests.privacy.specs_of_privacy import a_spec
 
 SIZES = (8, 3)

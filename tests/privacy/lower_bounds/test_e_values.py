@@ -1,4 +1,7 @@
-"""Evidence is at most 1 on average where the claim holds, and an alarm as rare as it says."""
+"""Evidence is at most 1 on average where the claim holds, and an alarm as rare as it says.
+
+Two inputs under metric privacy: what can be told, and that it is told honestly.
+"""
 
 from itertools import product
 
@@ -9,26 +12,25 @@ from scipy.special import expit
 from scipy.stats import binom, nct
 
 from fedaudit.privacy.lower_bounds.e_values import (
+    ALARM_LEVEL,
     ENOUGH_ALONE,
+    EValue,
+    EvidenceBasis,
     calibrated,
     guesses_e_value,
+    is_alarm,
     known_noise_alarm_power,
     known_noise_e_value,
     known_noise_p_value,
+    least_leakage,
+    metric_e_value,
     one_look_level,
     one_run_e_value,
+    plan_metric_test,
+    run_evidence,
     staked,
 )
-from fedaudit.privacy.lower_bounds.known_noise import SignalFit
-from fedaudit.privacy.lower_bounds.metric_ratio import metric_e_value
-from fedaudit.privacy.lower_bounds.one_run import one_run_p_value
-from fedaudit.privacy.lower_bounds.run_evidence import (
-    ALARM_LEVEL,
-    EValue,
-    EvidenceBasis,
-    is_alarm,
-    run_evidence,
-)
+from fedaudit.privacy.lower_bounds.epsilon_bounds import SignalFit, one_run_p_value
 
 GUESSES = 16
 
@@ -187,3 +189,34 @@ def test_weak_evidence_adds_up_and_is_not_buried() -> None:
     assert is_alarm(run_evidence([*buried[:10], EValue(1e4, "run")]), 1e4)
     # What adds nothing raises none.
     assert not is_alarm(1e6, 0.5)
+
+
+def test_the_bound_is_exact() -> None:
+    """At the bound's own chance so many right guesses are as rare as the significance."""
+    found = least_leakage(right=95, wrong=5, significance=0.01)
+    chance = 1 / (1 + np.exp(-found))
+    assert binom.sf(94, 100, chance) == pytest.approx(0.01, rel=1e-6)
+    assert least_leakage(right=5, wrong=95, significance=0.01) == 0.0
+    assert least_leakage(right=0, wrong=0, significance=0.01) == 0.0
+
+
+def test_few_dimensions_can_be_audited_and_many_cannot() -> None:
+    few = plan_metric_test(
+        n=2, noise_multiplier=1.0, releases=2000, most_share=1.0, significance=0.01
+    )
+    many = plan_metric_test(
+        n=1000, noise_multiplier=300.0, releases=2000, most_share=1.0, significance=0.01
+    )
+    assert few is not None
+    assert few.power > 0.95
+    assert many is not None
+    assert many.power < 0.05
+
+
+def test_a_leakage_beyond_all_distances_has_no_test() -> None:
+    assert (
+        plan_metric_test(
+            n=1000, noise_multiplier=1.0, releases=100, most_share=1.0, significance=0.01
+        )
+        is None
+    )

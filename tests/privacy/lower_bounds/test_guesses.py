@@ -6,16 +6,17 @@ import numpy as np
 import pytest
 from scipy.stats import binom, norm
 
-from fedaudit.privacy.lower_bounds.f_dp import fewest_correct, refutes
-from fedaudit.privacy.lower_bounds.gaussian_trade_off import gaussian_mu
-from fedaudit.privacy.lower_bounds.guesses import GuessPlan, by_score, possible_plans
-from fedaudit.privacy.lower_bounds.one_run import (
+from fedaudit.privacy.lower_bounds.epsilon_bounds import (
+    GuessPlan,
+    by_score,
+    fewest_correct,
     most_canaries,
     one_run_epsilon,
     one_run_p_value,
+    possible_plans,
+    refutes,
 )
-from fedaudit.privacy.lower_bounds.release_law import ReleaseLaw
-from fedaudit.privacy.lower_bounds.simulated_scores import simulated
+from fedaudit.privacy.lower_bounds.release_law import ReleaseLaw, gaussian_mu, simulated
 
 
 def _law(mu: float) -> ReleaseLaw:

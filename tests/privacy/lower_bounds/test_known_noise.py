@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from fedaudit.privacy.lower_bounds.gaussian_trade_off import gaussian_epsilon, gaussian_mu
-from fedaudit.privacy.lower_bounds.known_noise import SignalFit
+from fedaudit.privacy.lower_bounds.epsilon_bounds import SignalFit
+from fedaudit.privacy.lower_bounds.release_law import gaussian_epsilon, gaussian_mu
 
 SIGNIFICANCE, REPEATS = 0.05, 500
 

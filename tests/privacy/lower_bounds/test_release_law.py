@@ -1,12 +1,22 @@
-"""What sampled releases tell of one unit: bounds from below and from above."""
+"""What sampled releases tell of one unit: bounds from below and from above.
+
+Exact epsilon of Gaussian noise, against dp-accounting and figures from elsewhere.
+"""
 
 import dp_accounting
 import numpy as np
 import pytest
 from dp_accounting.pld import PLDAccountant
+from hypothesis import given
+from hypothesis import strategies as st
 
 from fedaudit.privacy.accounting.privacy_events import Adjacency
-from fedaudit.privacy.lower_bounds.release_law import ReleaseLaw
+from fedaudit.privacy.lower_bounds.release_law import (
+    ReleaseLaw,
+    gaussian_delta,
+    gaussian_epsilon,
+    gaussian_mu,
+)
 
 SAMPLED = ReleaseLaw(ratio=0.5, rate=0.2, compositions=20, adjacency="add-or-remove-one")
 
@@ -47,3 +57,46 @@ def test_a_ratio_is_found_by_its_epsilon() -> None:
         ratio = law.ratio_of_epsilon(2.0, 1e-5)
         assert law.with_ratio(ratio).epsilon(1e-5) == pytest.approx(2.0, rel=1e-3)
     assert SAMPLED.with_ratio(0.0).epsilon(1e-5) == 0.0
+
+
+# Claim, mu, and the epsilon of half of its noise, at delta 1e-5: to three digits.
+KNOWN = [
+    (0.5, 0.142, 1.07),
+    (1.0, 0.268, 2.15),
+    (2.0, 0.502, 4.39),
+    (4.0, 0.925, 9.08),
+    (8.0, 1.666, 19.1),
+]
+
+
+@pytest.mark.parametrize(("epsilon", "mu", "of_half"), KNOWN)
+def test_mu_and_epsilon_are_the_known_ones(epsilon: float, mu: float, of_half: float) -> None:
+    found = gaussian_mu(epsilon, 1e-5)
+    assert found == pytest.approx(mu, rel=4e-3)
+    assert gaussian_epsilon(2 * found, 1e-5) == pytest.approx(of_half, rel=4e-3)
+
+
+@given(mu=st.floats(0.01, 20), delta=st.floats(1e-10, 0.3))
+def test_epsilon_is_dp_accountings(mu: float, delta: float) -> None:
+    library = dp_accounting.get_epsilon_gaussian(1 / mu, delta)
+    assert gaussian_epsilon(mu, delta) == pytest.approx(library, rel=1e-6, abs=1e-9)
+
+
+@given(epsilon=st.floats(0.01, 50), delta=st.floats(1e-10, 0.1))
+def test_mu_is_the_inverse(epsilon: float, delta: float) -> None:
+    assert gaussian_epsilon(gaussian_mu(epsilon, delta), delta) == pytest.approx(epsilon, rel=1e-6)
+
+
+@pytest.mark.parametrize("mu", [0.0, 1e-300, 1e-12, 1e-6])
+def test_next_to_no_signal_is_no_epsilon(mu: float) -> None:
+    assert gaussian_epsilon(mu, 1e-5) == 0.0
+    assert gaussian_delta(mu, 1.0) == 0.0
+
+
+def test_numbers_out_of_range_are_refused() -> None:
+    for mu, delta in ((-1.0, 1e-5), (float("nan"), 1e-5), (1.0, 0.0), (1.0, 1.0)):
+        with pytest.raises(ValueError, match="must"):
+            gaussian_epsilon(mu, delta)
+    with pytest.raises(ValueError, match="epsilon"):
+        gaussian_mu(-1.0, 1e-5)
+    assert gaussian_epsilon(1e300, 1e-5) > 1e11

@@ -7,14 +7,13 @@ import numpy as np
 import pytest
 
 from fedaudit.privacy.accounting.privacy_events import Adjacency
-from fedaudit.privacy.lower_bounds.gaussian_trade_off import gaussian_epsilon
-from fedaudit.privacy.lower_bounds.release_law import ReleaseLaw
-from fedaudit.privacy.lower_bounds.summed_releases import (
+from fedaudit.privacy.lower_bounds.epsilon_bounds import (
     QuietSum,
     releases_in_sum,
     summed_epsilon,
     summed_power,
 )
+from fedaudit.privacy.lower_bounds.release_law import ReleaseLaw, gaussian_epsilon
 
 SIGNIFICANCE, REPEATS, RELEASES = 0.1, 200, 8
 ALIKE = np.eye(RELEASES)

@@ -6,10 +6,13 @@ from typing import Any
 
 import pytest
 
-from fedaudit.privacy.accounting.epsilon_curves import RepeatedEvent
+from fedaudit.privacy.accounting.epsilon_tables import RepeatedEvent
 from fedaudit.privacy.accounting.mechanism_parameters import MechanismParameters
-from fedaudit.privacy.mechanisms.record_evidence import TooManyEventsError, record_courses
-from fedaudit.privacy.mechanisms.record_personalised import RecordPersonalisedMechanism
+from fedaudit.privacy.mechanisms.record_personalised import (
+    RecordPersonalisedMechanism,
+    TooManyEventsError,
+    record_courses,
+)
 from fedaudit.privacy.mechanisms.registry import mechanism_of
 from fedaudit.spec.experiment import ExperimentSpec
 from fedaudit.spec.privacy import RecordPersonalised

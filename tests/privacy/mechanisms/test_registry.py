@@ -1,6 +1,9 @@
-"""Every mechanism of a spec is one object, and no name is taken for another's."""
+"""Every mechanism of a spec is one object, and no name is taken for another's.
 
-from typing import get_args
+Which trained models may leave: those that a proof covers, with noise that is secret.
+"""
+
+from typing import Any, get_args
 
 import pytest
 
@@ -12,9 +15,11 @@ from fedaudit.privacy.mechanisms.registry import (
     mechanism_facts,
     mechanism_of,
     unbounded_release,
+    why_model_stays,
     why_unbounded,
 )
 from fedaudit.privacy.planning.cost_projection import NO_MECHANISM, NO_NOISE
+from fedaudit.spec.parse import parse_spec
 from fedaudit.spec.privacy import mechanism_parts
 from tests.privacy.mechanisms.specs import CLIENTS, SPECS
 
@@ -94,3 +99,46 @@ def test_inputs_tell_how_their_cost_is_counted() -> None:
 def test_a_plan_of_records_needs_to_know_them() -> None:
     with pytest.raises(ValueError, match="record_use"):
         mechanism_of(SPECS["records"]).spending_plan(training_clients=3, client_names=CLIENTS)
+
+
+def with_noise(name: str, noise: str, **privacy: Any) -> Any:
+    """The mechanism of a spec with other settings."""
+    document = SPECS[name].model_dump(mode="json")
+    document["privacy"] |= {"noise": noise, **privacy}
+    document["training"]["stopping"]["patience"] = None
+    return mechanism_of(parse_spec(document))
+
+
+@pytest.mark.parametrize("name", SPECS)
+def test_simulated_noise_never_lets_a_model_leave(name: str) -> None:
+    assert "privacy.noise to release" in str(why_model_stays(with_noise(name, "simulation")))
+
+
+@pytest.mark.parametrize("name", SPECS)
+def test_a_model_leaves_where_the_guarantee_is_formal_for_all_datasets(name: str) -> None:
+    mechanism = with_noise(name, "release")
+    guarantee = mechanism.guarantee(n=2)
+    assert (why_model_stays(mechanism) is None) == (guarantee.label == "formal")
+    assert guarantee.in_force or guarantee.kind == "none"
+
+
+@pytest.mark.parametrize(
+    ("name", "privacy", "remedy"),
+    [
+        ("none", {}, "privacy.mechanism"),
+        ("laplace-adaptive", {}, "set privacy.radius to a number"),
+        ("laplace-fixed", {"clip": None}, "set privacy.clip"),
+        ("records", {"inversion": "curve-fit"}, "set privacy.inversion to exact"),
+        ("records-free", {}, "leave privacy.baseline out"),
+        ("records-uniform", {}, "leave privacy.baseline out"),
+    ],
+)
+def test_a_refusal_says_what_to_change(name: str, privacy: dict[str, Any], remedy: str) -> None:
+    assert remedy in str(why_model_stays(with_noise(name, "release", **privacy)))
+
+
+def test_choices_that_are_reported_keep_a_model_in() -> None:
+    document = SPECS["laplace-fixed"].model_dump(mode="json")
+    document["privacy"]["noise"] = "release"
+    document["training"] |= {"hypotheses": 2, "clustering": {"method": "reported"}}
+    assert "clustering.method" in str(why_model_stays(mechanism_of(parse_spec(document))))

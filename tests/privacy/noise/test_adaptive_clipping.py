@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fedaudit.privacy.accounting.accountants.rdp import RdpAccountant
 from fedaudit.privacy.accounting.privacy_events import Gaussian
+from fedaudit.privacy.accounting.rdp import RdpAccountant
 from fedaudit.privacy.noise.adaptive_clipping import (
     next_clip,
     noised_share_within,

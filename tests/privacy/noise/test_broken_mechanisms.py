@@ -13,9 +13,8 @@ import torch
 from numpy.typing import NDArray
 from scipy import stats
 
-from fedaudit.privacy.noise.gaussian import LocalGaussian
+from fedaudit.privacy.noise.gaussian import LocalGaussian, unit_gaussian
 from fedaudit.privacy.noise.laplace import Sanitiser, unit_laplace
-from fedaudit.privacy.noise.normal_numbers import unit_gaussian
 from fedaudit.randomness import CounterSource
 from tests.privacy.broken_samplers import (
     BROKEN_GAUSSIAN,

@@ -17,10 +17,19 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from fedaudit.networks.record_gradients import RecordBatch
-from fedaudit.privacy.noise.gaussian import CentralGaussian, LocalGaussian, clip_to_norm
-from fedaudit.privacy.noise.laplace import Sanitiser, kept_share, norms, unit_laplace
-from fedaudit.privacy.noise.layered_laplace import LayerSanitiser
-from fedaudit.privacy.noise.normal_numbers import unit_gaussian
+from fedaudit.privacy.noise.gaussian import (
+    CentralGaussian,
+    LocalGaussian,
+    clip_to_norm,
+    unit_gaussian,
+)
+from fedaudit.privacy.noise.laplace import (
+    LayerSanitiser,
+    Sanitiser,
+    kept_share,
+    norms,
+    unit_laplace,
+)
 from fedaudit.randomness import EntropySource
 from fedaudit.training.base.optimisers import Sgd
 from fedaudit.training.base.record_steps import RecordSteps, SiloRecords

@@ -14,9 +14,14 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 from scipy import stats
 
-from fedaudit.privacy.noise import normal_numbers
-from fedaudit.privacy.noise.gaussian import CentralGaussian, LocalGaussian, clip_to_norm
-from fedaudit.privacy.noise.normal_numbers import unit_gaussian, wide_normals
+from fedaudit.privacy.noise import gaussian as normal_numbers
+from fedaudit.privacy.noise.gaussian import (
+    CentralGaussian,
+    LocalGaussian,
+    clip_to_norm,
+    unit_gaussian,
+    wide_normals,
+)
 from fedaudit.randomness import CounterSource, EntropySource, Purpose
 from fedaudit.spec.privacy import LEAST_CLIP
 

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 from scipy import stats
 
-from fedaudit.privacy.metric.leakage import epsilon, log_ratio_bound
+from fedaudit.privacy.leakage import epsilon, log_ratio_bound
 from fedaudit.privacy.noise.laplace import Sanitiser, _marsaglia_tsang, unit_gamma, unit_laplace
 from fedaudit.randomness import CounterSource, EntropySource, Purpose
 

@@ -12,9 +12,16 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fedaudit.privacy.noise.laplace import Sanitiser, layer_slices, norms, unit_laplace, unit_layers
-from fedaudit.privacy.noise.layered_laplace import LayerSanitiser
-from fedaudit.privacy.noise.long_laplace import release_layers_in_place, unit_laplace_vector
+from fedaudit.privacy.noise.laplace import (
+    LayerSanitiser,
+    Sanitiser,
+    layer_slices,
+    norms,
+    release_layers_in_place,
+    unit_laplace,
+    unit_laplace_vector,
+    unit_layers,
+)
 from fedaudit.randomness import CounterSource, EntropySource
 from tests.privacy.layered_noise import (
     BROKEN,

@@ -4,9 +4,13 @@ import numpy as np
 import pytest
 import torch
 
-from fedaudit.privacy.noise.distances import squared_distances
-from fedaudit.privacy.noise.laplace import Sanitiser, unit_laplace
-from fedaudit.privacy.noise.long_laplace import release_in_place, unit_laplace_vector
+from fedaudit.privacy.noise.laplace import (
+    Sanitiser,
+    release_in_place,
+    squared_distances,
+    unit_laplace,
+    unit_laplace_vector,
+)
 from fedaudit.randomness import CounterSource, EntropySource
 
 PART = 1 << 16

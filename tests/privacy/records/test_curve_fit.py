@@ -2,9 +2,14 @@
 
 import pytest
 
-from fedaudit.privacy.accounting.calibration import calibrated_run
-from fedaudit.privacy.records.curve_fit import FIT_RATES, FittedCurve, curve_fit_rates, fit_curve
-from fedaudit.privacy.records.record_sampling_rates import exact_rates
+from fedaudit.privacy.accounting.two_stage import calibrated_run
+from fedaudit.privacy.records.record_plans import (
+    FIT_RATES,
+    FittedCurve,
+    curve_fit_rates,
+    exact_rates,
+    fit_curve,
+)
 
 # client rate, delta, largest budget; what a budget of 0.1 spends by the fit
 SETTINGS = {

@@ -5,9 +5,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fedaudit.privacy.accounting.accountants.conversion import added_epsilon
-from fedaudit.privacy.accounting.accountants.two_stage import TwoStageRun
-from fedaudit.privacy.records.record_filter import longest_lasting
+from fedaudit.privacy.accounting.accountant import added_epsilon
+from fedaudit.privacy.accounting.two_stage import TwoStageRun
+from fedaudit.privacy.records.record_plans import longest_lasting
 from tests.privacy.renyi_filter import RecordFilter
 
 RUN = TwoStageRun(

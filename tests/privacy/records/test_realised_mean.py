@@ -10,9 +10,9 @@ import pytest
 from scipy.special import logsumexp
 from scipy.stats import binom, norm
 
-from fedaudit.privacy.accounting.accountants.moments import round_divergence
-from fedaudit.privacy.accounting.accountants.rdp import event_curve
 from fedaudit.privacy.accounting.privacy_events import Gaussian, PoissonSampled
+from fedaudit.privacy.accounting.rdp import event_curve
+from fedaudit.privacy.accounting.two_stage import round_divergence
 
 PLACES = np.linspace(-25, 35, 30_001)
 STEP = PLACES[1] - PLACES[0]

@@ -5,11 +5,14 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from fedaudit.privacy.accounting.accountants.two_stage import TwoStageRun
-from fedaudit.privacy.accounting.calibration import calibrated_run
-from fedaudit.privacy.records.record_baselines import TREATED_AS_PUBLIC, baseline_plan
-from fedaudit.privacy.records.record_budgets import draw_budgets
-from fedaudit.privacy.records.record_plans import RecordSettings, personalised_plan
+from fedaudit.privacy.accounting.two_stage import TwoStageRun, calibrated_run
+from fedaudit.privacy.records.record_plans import (
+    TREATED_AS_PUBLIC,
+    RecordSettings,
+    baseline_plan,
+    personalised_plan,
+)
+from fedaudit.privacy.records.record_use import draw_budgets
 from fedaudit.spec.errors import InvalidInputError
 
 SETTINGS = RecordSettings(client_rate=0.8, steps=50, rounds=15, delta=1e-4, epsilon_max=10.0)

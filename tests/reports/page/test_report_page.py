@@ -6,7 +6,7 @@ from html.parser import HTMLParser
 
 import pytest
 
-from fedaudit.privacy.accounting.observers import OBSERVERS
+from fedaudit.privacy.accounting.privacy_events import OBSERVERS
 from fedaudit.reports.assemble import assemble
 from fedaudit.reports.page.html import render
 

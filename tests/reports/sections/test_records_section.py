@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from fedaudit.privacy.mechanisms.registry import mechanism_of
-from fedaudit.privacy.records.record_groups import enclosing
+from fedaudit.privacy.records.record_spending import enclosing
 from fedaudit.privacy.records.record_use import record_use
 from fedaudit.reports.assemble import assemble
 from fedaudit.reports.page.html import render

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fedaudit.privacy.cost_scale import (
+from fedaudit.privacy.guarantees.cost_sentences import (
     DEPLOYMENTS,
     LEVELS,
     cost_level,

@@ -18,8 +18,8 @@ from fedaudit.networks.clipped_gradients import clipped_gradients
 from fedaudit.networks.losses import Loss
 from fedaudit.networks.record_gradients import RecordBatch
 from fedaudit.networks.shape import DenseShape
-from fedaudit.privacy.noise.normal_numbers import unit_gaussian
-from fedaudit.privacy.records.record_sampling import tossed_coins
+from fedaudit.privacy.noise.gaussian import unit_gaussian
+from fedaudit.privacy.records.record_use import tossed_coins
 from fedaudit.randomness import CounterSource, EntropySource
 from fedaudit.training.base import record_steps
 from fedaudit.training.base.optimisers import Adam, RmsProp, Sgd

@@ -1,21 +1,25 @@
 """Every mechanism that a spec may name is found, and only among its own cells."""
 
-from pathlib import Path
 from typing import Any, get_args
 
+import numpy as np
 import pytest
 import torch
+from numpy.typing import NDArray
 
 from fedaudit.privacy.mechanisms.registry import mechanism_of
+from fedaudit.randomness import CounterSource, Purpose, Source, wide_uniforms
 from fedaudit.spec.privacy import PrivacySpec
-from fedaudit.training import mechanisms
 from fedaudit.training.base.cell import Cell
+from fedaudit.training.base.cohort import Draws
 from fedaudit.training.mechanisms.base import (
     ClientMechanism,
     ClientProtection,
     RecordMechanism,
     ServerMechanism,
     TrustedServer,
+    Unprotected,
+    drawn,
 )
 from fedaudit.training.mechanisms.registry import build_protection, training_mechanism
 from fedaudit.training.stack import Stack
@@ -38,7 +42,6 @@ KINDS = {
     "server": ServerMechanism,
     "local-steps": RecordMechanism,
 }
-HELPERS = {"watching", "__init__", "base", "registry"}
 
 
 def literals() -> set[str]:
@@ -51,14 +54,6 @@ def test_the_names_are_those_of_the_spec() -> None:
     assert literals() == set(SPECS)
     for name, one in CELLS.items():
         assert training_mechanism(one.spec.privacy).name == name
-
-
-def test_a_mechanism_is_one_file() -> None:
-    folder = Path(mechanisms.__file__ or "").parent
-    files = {path.stem for path in folder.glob("*.py")} - HELPERS
-    found = [type(training_mechanism(one.spec.privacy)).__module__ for one in CELLS.values()]
-    assert len(set(found)) == len(found)
-    assert {name.rpartition(".")[2] for name in found} == files
 
 
 @pytest.mark.parametrize("name", SPECS)
@@ -83,6 +78,33 @@ def test_cells_of_another_mechanism_are_not_protected_along(name: str, kind: typ
     for other in set(SPECS) - {name}:
         with pytest.raises(ValueError, match=f"cells of {other} are not protected"):
             build_protection([one, CELLS[other]], CPU)
+
+
+class _FirstWords(Unprotected):
+    """Draws without regard for axes, rounds or clients: as little as the interface lets it."""
+
+    def draw_cell(
+        self, source: Source, rounds: NDArray[np.int64], clients: NDArray[np.int64]
+    ) -> NDArray[np.float64] | None:
+        words = source.wide_words(purpose=Purpose.GAUSSIAN, round_=1, counters=0, count=4)
+        return np.broadcast_to(wide_uniforms(words.ravel()[:4]), (*clients.shape, 4))
+
+
+@pytest.mark.parametrize("secret", [False, True])
+@pytest.mark.parametrize("name", ["careless", "laplace-l2", "gaussian-local", "gaussian-central"])
+def test_no_two_cells_side_by_side_share_noise(name: str, secret: bool) -> None:
+    seeds, one = np.array([7, 8, 9], dtype=np.uint64), np.ones((1, 3), dtype=np.int64)
+    careless = name == "careless"
+    protection = _FirstWords() if careless else build_protection([CELLS[name]] * 3, CPU)
+    if isinstance(protection, TrustedServer):
+        noise = protection.draw(Draws(seeds, secret), one).sums
+        alone = protection.draw_cell(CounterSource(seeds[1]), one[:, 1]).sums
+    else:
+        clients = np.zeros((1, 3, 2), dtype=np.int64)
+        noise = drawn(protection.draw(Draws(seeds, secret), one, clients))
+        alone = drawn(protection.draw_cell(CounterSource(seeds[1]), one[:, 1], clients[:, 1]))
+    assert len(np.unique(noise[0, :, 0], axis=0)) == 3
+    assert np.array_equal(noise[:, 1], alone) == (not secret)
 
 
 def test_records_are_not_protected_update_by_update() -> None:

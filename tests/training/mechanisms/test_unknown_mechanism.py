@@ -20,7 +20,7 @@ from fedaudit.training.base.parameter_plot import plot_unavailable_reason
 from fedaudit.training.base.record_steps import RecordSteps
 from fedaudit.training.base.run_spending import spending_of
 from fedaudit.training.mechanisms.base import ProtectedUploads
-from fedaudit.training.mechanisms.gaussian_central import GaussianServer
+from fedaudit.training.mechanisms.gaussian import GaussianServer
 from fedaudit.training.one_by_one import client_by_client
 from fedaudit.training.records import personalised_round
 from fedaudit.training.records.personalised import PersonalisedStack

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from fedaudit.training.mechanisms.base import finite_uploads
-from fedaudit.training.mechanisms.gaussian_central import GaussianServer
+from fedaudit.training.mechanisms.gaussian import GaussianServer
 from fedaudit.training.mechanisms.registry import training_mechanism
 from tests.training.gaussian import CENTRAL, cell_with
 

@@ -5,10 +5,10 @@ import pytest
 import safetensors.numpy
 from celery.worker import state as celery_state
 
-import fedaudit.training.mechanisms.gaussian_central
+import fedaudit.training.mechanisms.gaussian
 import workers.attacks.attack_watch
 from fedaudit.ledger.envelope import Envelope
-from fedaudit.privacy.metric.leakage import leakage
+from fedaudit.privacy.leakage import leakage
 from fedaudit.reports.later.later_statement import statement_in, statement_of
 from fedaudit.reports.verification.later_checks import evidence_checks, read_later
 from infrastructure.storage import Storage
@@ -248,7 +248,7 @@ def test_weak_evidence_of_attacks_that_draw_anew_adds_up_to_an_alarm(
 def test_a_run_that_its_canaries_end_is_charged_and_told(
     api: Api, monkeypatch: pytest.MonkeyPatch, noise: str
 ) -> None:
-    target = fedaudit.training.mechanisms.gaussian_central
+    target = fedaudit.training.mechanisms.gaussian
     whole = target.unit_gaussian
     monkeypatch.setattr(target, "unit_gaussian", lambda *a, **named: whole(*a, **named) / 8)
     privacy = {**CENTRAL, "noise": noise, "noise_multiplier": 2.0}

@@ -4,7 +4,7 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from fedaudit.privacy.lower_bounds.run_evidence import EvidenceBasis
+from fedaudit.privacy.lower_bounds.e_values import EvidenceBasis
 
 
 class Alarm(BaseModel):

@@ -2,7 +2,7 @@
 
 from typing import assert_never
 
-from fedaudit.privacy.guarantees.warm_start import start_limit
+from fedaudit.privacy.guarantees.guarantee import start_limit
 from fedaudit.privacy.mechanisms.registry import mechanism_of
 from fedaudit.reports.document.material import ReportMaterial
 from fedaudit.reports.sections.limitations.attack_limits import attack_limits

@@ -1,6 +1,6 @@
 """What the guarantee of a run does not say of its trained model."""
 
-from fedaudit.privacy.guarantees.warm_start import start_limit
+from fedaudit.privacy.guarantees.guarantee import start_limit
 from fedaudit.spec.experiment import ExperimentSpec
 
 _CHOSEN_BY_LOSSES = (

@@ -2,7 +2,7 @@
 
 from typing import assert_never
 
-from fedaudit.privacy.held_out.count_release import CountRelease, count_release
+from fedaudit.privacy.count_release import CountRelease, count_release
 from fedaudit.privacy.mechanisms.registry import mechanism_of
 from fedaudit.reports.sections.fairness_privacy import is_secret
 from fedaudit.spec.experiment import ExperimentSpec

@@ -7,8 +7,7 @@ is an upper bound.
 from collections.abc import Mapping
 from typing import assert_never
 
-from fedaudit.privacy.accounting.accountants.base import Accountant, Spending
-from fedaudit.privacy.accounting.accountants.refusals import sampled_gaussian_refusal
+from fedaudit.privacy.accounting.accountant import Accountant, Spending, sampled_gaussian_refusal
 from fedaudit.privacy.accounting.privacy_events import (
     Adjacency,
     Composed,

@@ -19,8 +19,7 @@ import numpy as np
 import rfc8785
 from numpy.typing import NDArray
 
-from fedaudit.privacy.accounting.accountants.conversion import added_epsilon
-from fedaudit.privacy.accounting.accountants.rdp import RDP_ORDERS
+from fedaudit.privacy.accounting.accountant import added_epsilon
 from fedaudit.privacy.accounting.epsilon_tables import renyi_epsilons, shared_curve
 from fedaudit.privacy.accounting.privacy_events import (
     REPORT,
@@ -30,6 +29,7 @@ from fedaudit.privacy.accounting.privacy_events import (
     Gaussian,
     ReportObserver,
 )
+from fedaudit.privacy.accounting.rdp import RDP_ORDERS
 from fedaudit.spec.count_noise import DiscreteLaplaceCounts, GaussianCounts, HeldOutUnit
 from fedaudit.spec.errors import FieldError, InvalidInputError
 from fedaudit.spec.experiment import ExperimentSpec

@@ -3,6 +3,8 @@
 Anything that depends on who was drawn, on which hypothesis they chose and on the norms of their
 updates leaves the server only with noise. An update that is not finite adds nothing to any sum,
 which no observer learns; its round is charged like every other.
+
+`gaussian-local`: each client clips its update and adds Gaussian noise before it leaves.
 """
 
 from collections.abc import Sequence
@@ -18,12 +20,19 @@ from fedaudit.privacy.noise.adaptive_clipping import (
     noised_share_within,
     update_noise_multiplier,
 )
-from fedaudit.privacy.noise.gaussian import CentralGaussian, clip_to_norm
-from fedaudit.privacy.noise.normal_numbers import unit_gaussian
-from fedaudit.spec.privacy import AdaptiveClip, GaussianCentral
+from fedaudit.privacy.noise.gaussian import (
+    CentralGaussian,
+    LocalGaussian,
+    clip_to_norm,
+    unit_gaussian,
+)
+from fedaudit.randomness import Source
+from fedaudit.spec.privacy import AdaptiveClip, GaussianCentral, GaussianLocal
 from fedaudit.training.base.cell import Cell, expected_cohort
-from fedaudit.training.base.cohort import Draws
 from fedaudit.training.mechanisms.base import (
+    ClientMechanism,
+    ClientProtection,
+    ProtectedUploads,
     ServerMechanism,
     ServerNoise,
     TrustedServer,
@@ -85,14 +94,14 @@ class GaussianServer(TrustedServer):
         """See `TrustedServer`."""
         return bool(self.moves)
 
-    def draw(self, draws: Draws, rounds: NDArray[np.int64]) -> ServerNoise:
+    def draw_cell(self, source: Source, rounds: NDArray[np.int64]) -> ServerNoise:
         """See `TrustedServer`."""
         places = np.arange(self.k)
-        sums = unit_gaussian(draws.source(1), n=self.n, round_=rounds[..., None], counters=places)
+        sums = unit_gaussian(source, n=self.n, round_=rounds[..., None], counters=places)
         if not self.moves:
             return ServerNoise(sums, counts=None)
         # Counters below k are the hypotheses'.
-        counts = unit_gaussian(draws.source(), n=1, round_=rounds, counters=self.k)[..., 0]
+        counts = unit_gaussian(source, n=1, round_=rounds, counters=self.k)[..., 0]
         return ServerNoise(sums, counts)
 
     def clip(self, updates: Tensor, clips: Tensor) -> tuple[Tensor, Tensor]:
@@ -150,3 +159,53 @@ def _noise_multiplier_of_updates(privacy: GaussianCentral) -> float:
     return update_noise_multiplier(
         noise_multiplier=privacy.noise_multiplier, count_noise=clip.count_noise
     )
+
+
+@dataclass(frozen=True)
+class GaussianLocalTraining(ClientMechanism):
+    """`gaussian-local` in training."""
+
+    privacy: GaussianLocal
+    name = "gaussian-local"
+
+    def protection(self, cells: Sequence[Cell], device: torch.device) -> ClientProtection:
+        """See `ClientMechanism`."""
+        privacy = privacy_of(cells, GaussianLocal)
+        gaussian = LocalGaussian(
+            clip=column([part.clip for part in privacy], device),
+            noise_multiplier=column([part.noise_multiplier for part in privacy], device),
+        )
+        return GaussianUploads(gaussian, n=cells[0].shape.n)
+
+
+@dataclass(frozen=True)
+class GaussianUploads(ClientProtection):
+    """Clipped updates of n parameters, and Gaussian noise, on top of the hypothesis."""
+
+    gaussian: LocalGaussian
+    n: int
+
+    def draw_cell(
+        self, source: Source, rounds: NDArray[np.int64], clients: NDArray[np.int64]
+    ) -> NDArray[np.float64] | None:
+        """See `ClientProtection`."""
+        return unit_gaussian(source, n=self.n, round_=rounds[..., None], counters=clients)
+
+    def protect(
+        self, start: Tensor, updated: Tensor, noise: NDArray[np.float64] | None
+    ) -> ProtectedUploads:
+        """See `ClientProtection`."""
+        unit = torch.from_numpy(drawn(noise)).to(start.device)
+        uploads, finite = self.gaussian(start, updated, unit)
+        return ProtectedUploads(uploads, radii=None, finite=finite)
+
+    def protect_in_place(
+        self, upload: Tensor, start: Tensor, *, source: Source, round_: int, client: int
+    ) -> Tensor | float:
+        """See `ClientProtection`."""
+        unit = unit_gaussian(source, n=self.n, round_=round_, counters=client)
+        noised, finite = self.gaussian(
+            start, upload[None, None], torch.from_numpy(unit[None]).to(upload.device)
+        )
+        upload.copy_(torch.where(finite[0, 0], noised[0, 0], torch.nan))
+        return float("nan")

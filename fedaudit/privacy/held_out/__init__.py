@@ -1,1 +1,0 @@
-"""What is published of the people held out of training, and what that costs them."""

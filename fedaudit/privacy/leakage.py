@@ -1,0 +1,326 @@
+"""Metric privacy: the cost of releases of the Laplace mechanism under Euclidean distance.
+
+Two different sums apply to a client that took part several times (Galli et al., section 4):
+
+- *The theorem* (Lemma 4.1, Theorem 4.2): with public epsilon_t the log-ratio of the densities of
+  the whole transcript is at most the sum of epsilon_t * d_t, where d_t is the distance between the
+  two uploads of round t given the same transcript so far: `log_ratio_bound`.
+- *The paper's convention* (section 4.1.3): each participation costs epsilon * radius = n / nu, and
+  participations add up: `leakage`. With a fixed and public radius it is the theorem's number for
+  uploads exactly one radius apart in every round; with an adaptive radius it is not a theorem.
+
+Neither is the epsilon of (epsilon, delta)-differential privacy, and neither may be added to one.
+
+The leakage of the clients of each cluster, tracked from round to round.
+
+A client belongs to the cluster of its newest upload (Galli et al., SN Computer Science 2023, Figure
+2). A round updates only the clients that took part.
+
+How far noise hides which hypothesis a client chose: Theorem 4.2 of Galli et al. between two.
+
+The choice is not sanitised by itself. Where the same update starts from hypothesis i or from j, the
+two uploads lie ||theta_i - theta_j|| apart, and with rate epsilon the densities of what the server
+receives differ by a factor of at most exp(epsilon * ||theta_i - theta_j||). Where updates are
+clipped to c, the uploads of any two datasets that choose i and j lie at most 2c further apart.
+
+With noise for each of several parts of the vector (layers), the exponents of the parts add up.
+"""
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from itertools import combinations
+from typing import TypedDict
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+
+def epsilon(*, n: int, noise_multiplier: float, radius: float) -> float:
+    """epsilon = n / (nu * radius), per unit of distance (Algorithm 2, line 3)."""
+    return n / (noise_multiplier * radius)
+
+
+def release_epsilons(
+    sizes: ArrayLike, *, noise_multiplier: float, radii: ArrayLike
+) -> NDArray[np.float64]:
+    """`epsilon` of many releases: float64, of the shape that `sizes` and `radii` make together.
+
+    `sizes`: parameters of the parts that have noise of their own.
+    """
+    rates: NDArray[np.float64] = np.asarray(sizes) / (
+        noise_multiplier * np.asarray(radii, dtype=np.float64)
+    )
+    return rates
+
+
+def leakage(releases: float, *, n: int, noise_multiplier: float) -> float:
+    """releases * n / nu by the paper's convention.
+
+    `releases`: a whole number, or a mean or median of some. The product of integers is exact and
+    divided once, in double precision, so that Python, SQLite and Postgres agree to the last bit;
+    rounded costs are never summed.
+    """
+    return float(releases * n) / noise_multiplier
+
+
+def leakages(releases: ArrayLike, *, n: ArrayLike, noise_multiplier: float) -> NDArray[np.float64]:
+    """`leakage` of many: float64, of the shape that `releases` and `n` make together."""
+    products = np.asarray(np.multiply(releases, n), dtype=np.float64)
+    found: NDArray[np.float64] = products / noise_multiplier
+    return found
+
+
+def leakage_norm(sizes: Sequence[int], *, noise_multiplier: float) -> float:
+    """The Euclidean norm of n_l / nu over the layers, of `sizes` n_l."""
+    return math.hypot(*sizes) / noise_multiplier
+
+
+def largest_participation(client_budget: float, n: int, noise_multiplier: float) -> int:
+    """The largest number of releases whose leakage stays within the budget.
+
+    Exact in the decimals of the request: a budget of 1.2 at n = 2 and nu = 5 allows 3.
+    """
+    cost = Fraction(n) / Fraction(repr(noise_multiplier))
+    return math.floor(Fraction(repr(client_budget)) / cost)
+
+
+def log_ratio_bound(*, epsilons: Sequence[float], distances: Sequence[float]) -> float:
+    """The sum of epsilon_t * d_t (Theorem 4.2).
+
+    It bounds the log-ratio of the densities of a transcript under two datasets whose uploads in
+    round t lie `distances[t]` apart. The epsilons must be public, hence from a fixed radius.
+    Raises ValueError where the two differ in length.
+    """
+    return math.fsum(rate * distance for rate, distance in zip(epsilons, distances, strict=True))
+
+
+def worst_log_ratio(
+    releases: int, *, sizes: Sequence[int], noise_multiplier: float, radius: float, clip: float
+) -> float:
+    """The theorem's sum over a run, between any two datasets that choose alike in every round.
+
+    `sizes`: parameters of each layer with noise of its own, or of the whole vector. Two updates of
+    one hypothesis, each clipped, lie within 2 * clip; over layers the sum of epsilon_l * d_l is at
+    most that times the norm of the rates n_l / (nu * radius) (Cauchy and Schwarz).
+    """
+    rate = epsilon(n=1, noise_multiplier=noise_multiplier, radius=radius) * math.hypot(*sizes)
+    return log_ratio_bound(epsilons=[rate] * releases, distances=[2 * clip] * releases)
+
+
+def covers_every_pair(*, clip: float, radius: float, sizes: Sequence[int]) -> bool:
+    """Whether n / nu bounds a release between any two datasets that choose alike, not only within
+    the radius: whether `worst_log_ratio` of one release is at most n / nu.
+
+    `sizes` as there; of the whole vector alone it is 2c <= r.
+    """
+    # At most 1, and exactly 1 for a single part: nothing is rounded then.
+    share = math.hypot(*sizes) / sum(sizes)
+    return 2 * clip * share <= radius
+
+
+@dataclass(frozen=True)
+class LeakageSummary:
+    """The spread of leakage over the training clients, including those that never took part."""
+
+    median: float
+    maximum: float
+    quantiles: dict[str, float]
+    """By name: p05, p25, p50, p75, p95."""
+
+
+QUANTILES = (5, 25, 50, 75, 95)
+
+
+def training_releases(releases: NDArray[np.int32], *, training_clients: int) -> NDArray[np.int64]:
+    """Releases of each training client, ascending, from those of all clients.
+
+    Held-out clients never release anything, so leaving out as many zeros as there are held-out
+    clients leaves exactly the training clients. Raises ValueError where that many are not zero.
+    """
+    ordered = np.sort(np.asarray(releases, dtype=np.int64))
+    held_out = len(ordered) - training_clients
+    if held_out < 0 or ordered[:held_out].any():
+        raise ValueError(
+            f"{int(np.count_nonzero(ordered))} of {len(ordered)} clients released something, "
+            f"but only {training_clients} train; check training_clients"
+        )
+    return ordered[held_out:]
+
+
+def summarise_leakage(
+    releases: NDArray[np.int32], *, training_clients: int, n: int, noise_multiplier: float
+) -> LeakageSummary:
+    """Median, maximum and quantiles of releases * n / nu over the training clients.
+
+    `releases`: int [clients], how often each client of the federation released an upload.
+    Quantiles interpolate linearly between neighbouring clients.
+    """
+    ordered = training_releases(releases, training_clients=training_clients)
+    levels = np.percentile(ordered, QUANTILES)
+    named = {
+        f"p{level:02d}": leakage(float(count), n=n, noise_multiplier=noise_multiplier)
+        for level, count in zip(QUANTILES, levels, strict=True)
+    }
+    return LeakageSummary(
+        median=named["p50"],
+        maximum=leakage(int(ordered[-1]), n=n, noise_multiplier=noise_multiplier),
+        quantiles=named,
+    )
+
+
+class ClusterLeakage(TypedDict):
+    """Leakage of the clients whose newest upload went into one cluster."""
+
+    cluster: int
+    clients: int
+    leakage_median: float
+    leakage_max: float
+
+
+class ClusterCounts:
+    """The number of clients by cluster and number of releases."""
+
+    def __init__(self, clusters: NDArray[np.int16], releases: NDArray[np.int32]) -> None:
+        """The initial cluster and releases of every client, both [clients]; a cluster of -1 means
+        none yet."""
+        self._clusters = np.array(clusters, dtype=np.int64)
+        self._releases = np.array(releases, dtype=np.int64)
+        self._counts = np.zeros((1, 1), dtype=np.int64)
+        self._make_room(self._clusters, self._releases)
+        everybody = self._clusters[np.newaxis], self._releases[np.newaxis]
+        [self._counts] = self._in_rounds(*everybody)
+
+    def follow(
+        self,
+        clients: NDArray[np.int32],
+        *,
+        clusters: NDArray[np.int16],
+        releases: NDArray[np.int32],
+        price: Callable[[float], float],
+    ) -> list[list[ClusterLeakage]]:
+        """Median and largest leakage after each of some rounds, of each cluster that has a client,
+        ascending.
+
+        The state of a round's clients after it, each named once: [rounds, clients]. A cluster of
+        -1 leaves a client in its cluster: it uploaded nothing, or its upload was lost. `price`: the
+        leakage of so many releases.
+        """
+        before, after = np.empty((2, *clients.shape), dtype=np.int64)
+        released = np.empty(clients.shape, dtype=np.int64)
+        for at, who in enumerate(clients):
+            before[at], released[at] = self._clusters[who], self._releases[who]
+            after[at] = np.where(clusters[at] >= 0, clusters[at], before[at])
+            self._clusters[who], self._releases[who] = after[at], releases[at]
+        self._make_room(after, releases)
+        moved = self._in_rounds(after, releases) - self._in_rounds(before, released)
+        moved[0] += self._counts
+        history = moved.cumsum(axis=0)
+        self._counts = history[-1]
+        return _priced(history, price)
+
+    def leakage(self, price: Callable[[float], float]) -> list[ClusterLeakage]:
+        """The same of where everybody stands now."""
+        [now] = _priced(self._counts[np.newaxis], price)
+        return now
+
+    def _in_rounds(
+        self, clusters: NDArray[np.int64], releases: NDArray[np.integer]
+    ) -> NDArray[np.int64]:
+        """The number of clients by round, cluster and releases: [rounds, clusters, releases]."""
+        shape = (len(clusters), *self._counts.shape)
+        rounds, columns = np.nonzero(clusters >= 0)
+        own = (rounds, clusters[rounds, columns], releases[rounds, columns])
+        places = np.ravel_multi_index(own, shape)
+        return np.bincount(places, minlength=np.prod(shape)).reshape(shape)
+
+    def _make_room(self, clusters: NDArray[np.integer], releases: NDArray[np.integer]) -> None:
+        """Enlarge the counts to hold these numbers; in steps, so that it happens in few rounds."""
+        rows, columns = self._counts.shape
+        wanted = int(clusters.max(initial=0)) + 1, int(releases.max(initial=0)) + 1
+        if wanted[0] <= rows and wanted[1] <= columns:
+            return
+        shape = max(rows, wanted[0]), max(columns, wanted[1] + 16)
+        grown = np.zeros(shape, dtype=np.int64)
+        grown[:rows, :columns] = self._counts
+        self._counts = grown
+
+
+def _priced(
+    history: NDArray[np.int64], price: Callable[[float], float]
+) -> list[list[ClusterLeakage]]:
+    """By round, the leakage of each cluster that has a client, from numbers of clients [rounds,
+    clusters, releases]."""
+    totals = history.cumsum(axis=2)
+    sizes = totals[..., -1]
+    low = (totals <= (sizes[..., np.newaxis] - 1) // 2).sum(axis=2)
+    high = (totals <= sizes[..., np.newaxis] // 2).sum(axis=2)
+    most = (totals < sizes[..., np.newaxis]).sum(axis=2)
+    # Computed as in the report: the median of the counts, then the shared factor.
+    medians = ((low + high) / 2).tolist()
+    columns = zip(sizes.tolist(), medians, most.tolist(), strict=True)
+    return [
+        [
+            ClusterLeakage(
+                cluster=cluster,
+                clients=size,
+                leakage_median=price(median),
+                leakage_max=price(largest),
+            )
+            for cluster, (size, median, largest) in enumerate(zip(*round_, strict=True))
+            if size
+        ]
+        for round_ in columns
+    ]
+
+
+MAX_LISTED = 6
+"""Hypotheses up to which every pair is listed."""
+MIN_RELEASES = 5
+"""With fewer releases a median would nearly reveal the norm of one client's update."""
+
+
+def listed_pairs(distances: NDArray[np.float64]) -> list[tuple[int, int]]:
+    """The pairs that are reported, from distances [k, k]: all, or the nearest and the farthest."""
+    pairs = list(combinations(range(len(distances)), 2))
+    if len(distances) <= MAX_LISTED:
+        return pairs
+    ordered = sorted(pairs, key=lambda pair: float(distances[pair]))
+    return [ordered[0], ordered[-1]]
+
+
+def part_distances(hypotheses: NDArray[np.float32], *, parts: Sequence[int]) -> NDArray[np.float64]:
+    """Euclidean distances between hypotheses [k, n] within each part: [k, k, parts].
+
+    `parts`: how many parameters each has, in the vector's order. Raises ValueError where they do
+    not add up to n.
+    """
+    k, n = hypotheses.shape
+    if sum(parts) != n:
+        raise ValueError(f"parts of {sum(parts)} parameters in all cannot make up {n}")
+    found = np.zeros((k, k, len(parts)))
+    edges = np.cumsum(parts)[:-1]
+    for i, j in combinations(range(k), 2):
+        # Pair by pair: all at once would be k times as large as the hypotheses.
+        apart = hypotheses[i].astype(np.float64) - hypotheses[j]
+        norms = [float(np.linalg.norm(piece)) for piece in np.split(apart, edges)]
+        found[i, j] = found[j, i] = norms
+    return found
+
+
+def exponents(rates: NDArray[np.float64], distances: NDArray[np.float64]) -> NDArray[np.float64]:
+    """epsilon * distance, added up over the parts: [releases].
+
+    `rates` [releases, parts], `distances` [parts].
+    """
+    return np.asarray(rates @ distances, dtype=np.float64)
+
+
+def clipped_reach(rates: NDArray[np.float64], *, clip: float) -> NDArray[np.float64]:
+    """What two clipped updates add to the exponent at most: [releases].
+
+    They lie 2c apart as a whole, so by Cauchy and Schwarz their distances within the parts, each
+    times its rate, add up to at most 2c times the norm of the rates [releases, parts].
+    """
+    return np.asarray(2 * clip * np.linalg.norm(rates, axis=1), dtype=np.float64)

@@ -1,0 +1,379 @@
+"""The mechanisms `gaussian-central` and `gaussian-local`: Gaussian noise in clips, at the server or
+at each client.
+
+Central: one client's update, clipped to norm c, moves the sum of a round by at most c where the
+client joins or leaves (Poisson coins), by at most 2c where its data are replaced (a cohort of fixed
+size). Noise of standard deviation noise_multiplier * c on the sum is the Gaussian mechanism,
+sampled; rounds are composed. An adaptive clip shares that noise between the updates and the count
+of those within the clip (Andrew et al. 2021, theorem 1).
+
+Local: two updates of one client lie within two clips; every upload is the Gaussian mechanism by
+itself, and a client's uploads are composed. The server sees who sends, so no sampling amplifies.
+"""
+
+from abc import abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar, assert_never
+
+from fedaudit.privacy.accounting.mechanism_parameters import GuaranteeKind, MechanismParameters
+from fedaudit.privacy.accounting.privacy_events import (
+    Adjacency,
+    Event,
+    FixedSizeSampled,
+    Gaussian,
+    PoissonSampled,
+)
+from fedaudit.privacy.guarantees.guarantee import number
+from fedaudit.privacy.mechanisms.base import EpsilonMechanism, MechanismFacts, NoiseOrigin
+from fedaudit.privacy.noise.adaptive_clipping import update_noise_multiplier
+from fedaudit.privacy.planning.cost_projection import (
+    LEAKAGE_FIGURES,
+    NO_LEAKAGE,
+    Projection,
+    epsilon_entry,
+    fixed_cohort,
+    participations,
+)
+from fedaudit.privacy.planning.plan import EVERYONE, SpendingPlan, plan_of_one_event
+from fedaudit.privacy.records.record_use import RecordUse
+from fedaudit.spec.privacy import GaussianCentral, GaussianLocal
+from fedaudit.spec.training import FixedCohort, PoissonCohort
+
+_TRUSTED = (
+    "The server is trusted with every update, and with who sent it: the guarantee says nothing "
+    "about the server, nor about anyone who can read its memory or its traffic."
+)
+LOOSE_FIXED_SIZE = (
+    "The epsilon of cohorts of a fixed size is an upper bound that may be loose: 12.26 at 10 of "
+    "500 clients (noise multiplier 1, 50 rounds, delta 1e-5), where at least 1.37 is spent, and "
+    "14.05 at 100 of 1,000 (noise multiplier 2, 100 rounds), where at least 4.36 is. What is "
+    "spent lies between the two; only the upper bound is guaranteed. Cohorts by coins (`sampling: "
+    "poisson`) have closer bounds, under zero-out."
+)
+_MOVING_CLIP = (
+    "The clip follows a noised count of the updates within it; the count's share of the noise "
+    "is part of the epsilon reported."
+)
+_CHOICE_COVERED = (
+    "A client adds to the one hypothesis that it chose itself, and all hypotheses get "
+    "noise, so the choice is covered too."
+)
+
+
+@dataclass(frozen=True)
+class _GaussianMechanism(EpsilonMechanism):
+    """Every charge of a subject is of one event, against one observer."""
+
+    privacy: GaussianCentral | GaussianLocal
+
+    @property
+    @abstractmethod
+    def fixed_clip(self) -> float | None:
+        """The clip of all rounds and clients; None where it is adaptive."""
+
+    @property
+    def guarantee_kind(self) -> GuaranteeKind:
+        """Always formal."""
+        return "formal"
+
+    @property
+    def uncovered_model(self) -> str | None:
+        """None: models are, or follow from, what has noise."""
+        return None
+
+    @property
+    def epsilon_budget(self) -> float | None:
+        """No subject exceeds it: a client takes no further part, or the run ends, before."""
+        return self.privacy.epsilon_budget
+
+    def noise_multiplier(self) -> float | str:
+        """Of one upload or of the sum; with an adaptive clip, of the sum and the count together."""
+        return float(self.privacy.noise_multiplier)
+
+    def inputs(
+        self, *, n: int, plan: SpendingPlan | None = None, layers: Sequence[int] = ()
+    ) -> MechanismParameters:
+        """The event of an upload or a round, and the clip unless it is adaptive."""
+        noise = float(self.privacy.noise_multiplier)
+        return self.planned_inputs(plan, n=n, noise_multiplier=noise, clip=self.fixed_clip)
+
+    def _plan_of(
+        self, event: Event, adjacency: Adjacency, subjects: tuple[str, ...]
+    ) -> SpendingPlan:
+        [observer] = self.facts.observers
+        return plan_of_one_event(
+            event,
+            subject_kind=self.facts.subject_kind,
+            subjects=subjects,
+            observer=observer,
+            adjacency=adjacency,
+            delta=self.privacy.delta,
+            accountant=self.privacy.accountant,
+            steps=self.spec.training.rounds,
+        )
+
+    def _project(self, plan: SpendingPlan) -> Projection:
+        """The projection of a plan with one curve for all subjects, as far as the epsilon budget
+        reaches."""
+        rounds, [observer] = self.spec.training.rounds, plan.observers
+        reasons = dict.fromkeys(LEAKAGE_FIGURES, NO_LEAKAGE)
+        allowed = self.compositions_within_budget(plan, observer)
+        most, ends = rounds, None
+        if allowed is None:
+            reasons["budget_ends_in_round"] = "privacy.epsilon_budget is not set"
+        elif allowed < rounds:
+            most, ends = allowed, allowed + 1
+        else:
+            reasons["budget_ends_in_round"] = (
+                f"all {rounds} rounds stay within privacy.epsilon_budget"
+            )
+        entry = epsilon_entry(
+            observer,
+            delta=plan.delta,
+            adjacency=plan.adjacency,
+            value=float(plan.line(observer).epsilons[most]),
+        )
+        return Projection(
+            None,
+            None,
+            epsilon=[entry],
+            budget_ends_in_round=ends,
+            noise_multiplier=float(self.privacy.noise_multiplier),
+            reasons=reasons,
+        )
+
+
+@dataclass(frozen=True)
+class GaussianCentralMechanism(_GaussianMechanism):
+    """The population is charged for every round, because it is secret who was drawn."""
+
+    facts: ClassVar[MechanismFacts] = MechanismFacts(
+        name="gaussian-central",
+        label="Gaussian, at the server",
+        description="A trusted server adds Gaussian noise to sums. Counted as epsilon.",
+        applied_by="server",
+        noise_law="gaussian",
+        unit="client",
+        subject_kind="population",
+        observers=("final_model",),
+        cost_kinds=("epsilon",),
+        noise_origin=NoiseOrigin(
+            registry_model="Federated",
+            registry_details=(
+                "Data stay with the clients. The server is trusted with every update, and adds the "
+                "noise."
+            ),
+            statement="The server adds the noise, and is trusted with every update.",
+            noised="the noised sums of a round",
+        ),
+        participation_is_visible=False,
+        unbounded=None,
+        unbounded_release=None,
+    )
+
+    privacy: GaussianCentral
+
+    @property
+    def no_group_costs(self) -> str | None:
+        """Ledger and report do not tell who took part."""
+        return "who takes part in a round is secret, so everybody is charged for all of them"
+
+    @property
+    def adjacency(self) -> Adjacency:
+        """Depends on how the cohort is drawn."""
+        return self._round()[1]
+
+    @property
+    def fixed_clip(self) -> float | None:
+        """None where the clip is adaptive."""
+        return None if self.privacy.adaptive_clip is not None else self.privacy.initial_clip
+
+    def spending_plan(
+        self,
+        *,
+        training_clients: int,
+        client_names: Sequence[str] = (),
+        records: RecordUse | None = None,
+    ) -> SpendingPlan | None:
+        """One subject, the population, charged for every round against an observer of the
+        models."""
+        event, adjacency = self._round(training_clients)
+        return self._plan_of(event, adjacency, (EVERYONE,))
+
+    def project_cost(
+        self,
+        *,
+        n: int,
+        training_clients: int,
+        plan: SpendingPlan | None = None,
+        layers: Sequence[int] = (),
+    ) -> Projection:
+        """The epsilon of all rounds that the budget allows."""
+        event, adjacency = self._round(training_clients)
+        return self._project(plan or self._plan_of(event, adjacency, (EVERYONE,)))
+
+    def sentences(self) -> list[str]:
+        """Against an observer of the models; the server is trusted."""
+        privacy = self.privacy
+        neighbours, reach = self._neighbours()
+        clip, noise = self._clip_and_noise()
+        found = [
+            "Formal. The models of all rounds together satisfy (epsilon, delta)-differential "
+            f"privacy, delta = {privacy.delta:g}, between federations that differ by {neighbours}, "
+            "against everyone who sees the models but neither the updates nor who took part.",
+            "The server is trusted: it sees every update before the noise, and who sent it. "
+            "Nothing here protects a client against the server.",
+            f"Updates are shortened to {clip}; {reach}. The sum of a round gets Gaussian noise of "
+            f"{noise} clips, for every round whoever came, and is divided by a constant. Which "
+            "clients train and how many they are is taken as known to everybody.",
+        ]
+        if self.spec.training.hypotheses > 1:
+            found.append(_CHOICE_COVERED)
+        return found
+
+    def noised_numbers(self, n: int) -> int:
+        """The sums for all hypotheses."""
+        return n * self.spec.training.hypotheses
+
+    def stack_traits(self) -> tuple[object, ...]:
+        """Whether the clip is adaptive."""
+        return (self.privacy.adaptive_clip is not None,)
+
+    def limits(self) -> list[str]:
+        """That the server is trusted, and that an adaptive clip depends on what the server sees."""
+        fixed = isinstance(self.spec.training.cohort, FixedCohort)
+        moving = self.privacy.adaptive_clip is not None
+        return [_TRUSTED] + [_MOVING_CLIP] * moving + [LOOSE_FIXED_SIZE] * fixed
+
+    def _round(self, training_clients: int = 1) -> tuple[Event, Adjacency]:
+        """One round, and the adjacency under which it is accounted for."""
+        cohort, noised = self.spec.training.cohort, Gaussian(self.privacy.noise_multiplier)
+        match cohort:
+            case FixedCohort():
+                drawn = min(cohort.clients, training_clients)
+                return FixedSizeSampled(training_clients, drawn, noised), "replace-one"
+            case PoissonCohort():
+                return PoissonSampled(cohort.rate, noised), "add-or-remove-one"
+            case _:
+                assert_never(cohort)
+
+    def _neighbours(self) -> tuple[str, str]:
+        """How neighbouring federations differ, and how far that moves a sum."""
+        match self.adjacency:
+            case "replace-one":
+                return (
+                    "the whole data of one client that trains (adjacency replace-one)",
+                    "replacing a client moves the sum by up to two clips, and the accountant "
+                    "counts that",
+                )
+            case "add-or-remove-one":
+                return (
+                    "whether one of the clients that train contributes or sends nothing (adjacency "
+                    "add-or-remove-one in the zero-out sense: who trains, how many they are and "
+                    "the denominator stay as they are)",
+                    "a client that sends nothing moves the sum by at most one clip",
+                )
+
+    def _clip_and_noise(self) -> tuple[str, str]:
+        """The clip, and the noise of the sum in clips."""
+        noise = number(self.privacy.noise_multiplier)
+        adaptive = self.privacy.adaptive_clip
+        if adaptive is None:
+            return f"a clip of {number(self.privacy.initial_clip)}", noise
+        clip = (
+            f"a clip that starts at {number(adaptive.initial)} and follows a noised count of "
+            "the updates within it; updates and count share the noise, as one mechanism of noise "
+            f"multiplier {noise}"
+        )
+        of_updates = update_noise_multiplier(
+            noise_multiplier=self.privacy.noise_multiplier, count_noise=adaptive.count_noise
+        )
+        return clip, number(of_updates)
+
+
+@dataclass(frozen=True)
+class GaussianLocalMechanism(_GaussianMechanism):
+    """Every client is charged for its own uploads, against the server."""
+
+    facts: ClassVar[MechanismFacts] = MechanismFacts(
+        name="gaussian-local",
+        label="Gaussian, at each client",
+        description="Clients add Gaussian noise. Counted as epsilon.",
+        applied_by="clients",
+        noise_law="gaussian",
+        unit="client",
+        subject_kind="client",
+        observers=("server",),
+        cost_kinds=("epsilon",),
+        noise_origin=NoiseOrigin(
+            registry_model="Local",
+            registry_details="Each client adds noise to its update before it leaves.",
+            statement="Each client adds noise before anything leaves it.",
+            noised="an upload",
+        ),
+        participation_is_visible=True,
+        unbounded=None,
+        unbounded_release=None,
+    )
+
+    privacy: GaussianLocal
+
+    @property
+    def adjacency(self) -> Adjacency:
+        """Any two datasets that a client may hold are neighbours."""
+        return "replace-one"
+
+    @property
+    def fixed_clip(self) -> float | None:
+        """That of every upload."""
+        return self.privacy.clip
+
+    def spending_plan(
+        self,
+        *,
+        training_clients: int,
+        client_names: Sequence[str] = (),
+        records: RecordUse | None = None,
+    ) -> SpendingPlan | None:
+        """Every client, for each of its own uploads, against the server."""
+        return self._plan(client_names)
+
+    def project_cost(
+        self,
+        *,
+        n: int,
+        training_clients: int,
+        plan: SpendingPlan | None = None,
+        layers: Sequence[int] = (),
+    ) -> Projection:
+        """The epsilon of a client drawn in every round; `expected` is the mean over clients."""
+        found = plan or self._plan(())
+        projection = self._project(found)
+        rounds, ends = self.spec.training.rounds, projection.budget_ends_in_round
+        most = rounds if ends is None else ends - 1
+        cohort = fixed_cohort(self.spec, training_clients)
+        shares = participations(rounds, cohort, training_clients, most=most)
+        [entry], line = projection.epsilon, found.line("server")
+        entry["expected"] = float(line.epsilons[: most + 1] @ shares)
+        return projection
+
+    def sentences(self) -> list[str]:
+        """Against the server and every later observer."""
+        privacy = self.privacy
+        return [
+            "Formal. All that a client sends satisfies (epsilon, delta)-differential privacy, "
+            f"delta = {privacy.delta:g}, between any two datasets that the client may hold "
+            "(adjacency replace-one), against the server and everyone after it.",
+            f"A client shortens its update to a clip of {number(privacy.clip)}, so that two "
+            "updates lie within two clips, and adds Gaussian noise of "
+            f"{number(privacy.noise_multiplier)} clips before anything leaves it. Its uploads are "
+            "composed; being drawn at random gains it nothing, since the server sees who sends.",
+            "Which clients took part, were refused over their budget, or had an update withheld "
+            "for not being finite is visible to the server and not covered.",
+        ]
+
+    def _plan(self, client_names: Sequence[str]) -> SpendingPlan:
+        return self._plan_of(
+            Gaussian(self.privacy.noise_multiplier), self.adjacency, tuple(client_names)
+        )

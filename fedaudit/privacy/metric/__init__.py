@@ -1,1 +1,0 @@
-"""Metric privacy: the cost of releases within a distance."""
