@@ -47,8 +47,8 @@ DATA ?= ../shared/data
 export OMP_NUM_THREADS ?= 1
 
 .DEFAULT_GOAL := help
-.PHONY: help install native demo test test-slow test-integrations test-data golden mutation lint format bench reproduce \
-	screenshots client-types
+.PHONY: help install native demo docs test test-slow test-integrations test-data golden mutation lint format bench \
+	reproduce screenshots client-types
 
 help:
 	@echo "make install    make .venv, with fedaudit and its tools; the others do it by themselves"
@@ -57,9 +57,10 @@ help:
 	@echo "make test       run the tests but the slow ones"
 	@echo "make test-slow  run the tests that take minutes"
 	@echo "make test-integrations  against MLflow, W&B, OpenLineage, Flower and NVFlare"
-	@echo "make test-data  train on the real data by a running service: the table in docs/federations.md"
+	@echo "make test-data  train on the real data by a running service: one line for each file"
 	@echo "make golden BASE=main  run the same specs in a commit and in this tree: what differs"
 	@echo "make mutation MUTATE=fedaudit/ledger  change a folder's code, see whether a test notices"
+	@echo "make docs       build the documentation as a site in build/site, with its reference"
 	@echo "make lint       ruff, mypy and the boundaries between the rooms"
 	@echo "make client-types  write the client's result types anew, from the OpenAPI document"
 	@echo "make format     let ruff rewrite what it can"
@@ -84,6 +85,10 @@ native: $(ENVIRONMENT)
 demo: $(ENVIRONMENT)
 	$(PYTHON) -P -m fedaudit.cli.demo --out demo-output \
 		examples/synthetic-groups-k1.yaml examples/synthetic-groups-k2.yaml
+
+# Needs the extra `docs`: $(PYTHON) -m pip install --editable clients/python --editable '.[dev,docs]'
+docs: $(ENVIRONMENT)
+	PYTHONPATH=. $(PYTHON) -m mkdocs build
 
 test: $(ENVIRONMENT)
 	$(PYTHON) -m pytest -m "not slow" -n auto --dist loadfile --no-loadscope-reorder $(PYTEST_ARGS)
@@ -156,7 +161,6 @@ REPRODUCED ?= reproduced
 
 reproduce: $(ENVIRONMENT)
 	$(PYTHON) -m benchmarks.reproductions.played_sweeps --data $(DATA) --out $(REPRODUCED) $(SWEEPS)
-	$(PYTHON) -m benchmarks.reproductions.side_by_side --write docs/reproduction.md
 	$(PYTHON) -m benchmarks.reproductions.drawn_figures
 	$(PYTHON) -m benchmarks.reproductions.synthetic_task --seeds 400
 	$(PYTHON) -m benchmarks.reproductions.synthetic_groups --seeds 20

@@ -1,4 +1,4 @@
-"""Personalised, private, fair: methods of training on incomes; the table of docs/methods.md.
+"""Personalised, private, fair: methods on incomes, for docs/evidence/income-task.md.
 
 OMP_NUM_THREADS=1 python -m benchmarks.personalised_front --data ../shared/data --seeds 10 --jobs 2
 """

@@ -4,7 +4,7 @@ Of the groups that a run's rounds show, where each round scores a sample of the 
 (`training.stopping.validation_clients`): how often the rows of a group differ from those of the
 same group in an earlier round that shows it, but in fewer rows, or in rows of fewer clients, than
 the spec's minimum. One round less another gives these few away where both models decide alike.
-With the rule of `fedaudit.runs.earlier_samples` there are none; without it, see docs/fairness.md.
+With the rule of `fedaudit.runs.earlier_samples` there are none.
 """
 
 import argparse

@@ -1,6 +1,6 @@
-"""The pictures of docs/reproduction.md, from what `played_sweeps` kept: the papers' figures again.
+"""The papers' figures again, in docs/evidence/reproduction.md, from what `played_sweeps` kept.
 
-python -m benchmarks.reproductions.drawn_figures               # into docs/figures
+python -m benchmarks.reproductions.drawn_figures               # into docs/evidence/figures
 """
 
 import argparse
@@ -39,7 +39,7 @@ from fedaudit.reports.charts.line_chart import Line, LinePlot, line_chart
 from fedaudit.reports.charts.parameter_plot_chart import plane_charts
 
 Rows = Sequence[KeptRow]
-_FIGURES = Path("docs/figures")
+_FIGURES = Path("docs/evidence/figures")
 _INDEPENDENT = "federation.independent_attribute"
 _EQUALIZED_ODDS = "equalized_odds_difference"
 _EMPTY = {

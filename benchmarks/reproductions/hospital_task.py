@@ -109,7 +109,7 @@ def report(data: Path, *, client_key: str, empty_cluster: str, seeds: int) -> st
 
 
 def main() -> None:
-    """Prints the tables of docs/hospital-task.md."""
+    """Prints the tables; docs/evidence/reproduction.md has what follows."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--data", type=Path, default=Path("../shared/data"))
     parser.add_argument("--seeds", type=int, default=10, help="seeds 1 to this number")

@@ -1,4 +1,4 @@
-"""Incomes by sex, race and both, by one hypothesis and by three: the tables of docs/income-task.md.
+"""Incomes by sex, race and both, by one hypothesis and by three: docs/evidence/income-task.md.
 
 OMP_NUM_THREADS=1 python -m benchmarks.reproductions.income_task --data ../shared/data --seeds 10
 """

@@ -1,6 +1,6 @@
 """What is kept of a sweep that was played: the rows of its table, and the few cells that are drawn.
 
-It is small enough to lie beside the source, so that docs/reproduction.md and its drawings can be
+It is small enough to be kept beside the source, so that its tables and drawings can be
 made again without the hours that the sweeps take.
 """
 

@@ -274,7 +274,7 @@ def inversion_table(data: Path, seeds: int) -> str:
 
 
 def main() -> None:
-    """Prints the tables of docs/record-personalised.md."""
+    """Prints the tables; docs/evidence/reproduction.md has what follows."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--data", type=Path, default=Path("../shared/data"))
     parser.add_argument("--seeds", type=int, default=5, help="seeds 1 to this number")

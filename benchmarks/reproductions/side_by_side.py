@@ -1,15 +1,10 @@
-"""The tables of docs/reproduction.md, from what `played_sweeps` kept: ours beside the papers'.
+"""The papers' tables from what `played_sweeps` kept, ours beside the published.
 
-python -m benchmarks.reproductions.side_by_side                # prints them
-python -m benchmarks.reproductions.side_by_side --write docs/reproduction.md
-
-A page has `<!-- table: NAME -->` before a table, with the name of the sweep's file, and
-`<!-- end of table -->` behind it.
+`python -m benchmarks.reproductions.side_by_side` prints them; the site has them as a page.
 """
 
 import argparse
 import json
-import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
@@ -39,7 +34,6 @@ Rows = Sequence[KeptRow]
 DOLLARS = 10_000
 """What a unit of the hospital task's error is."""
 _PLAYED = "played"
-_MARKED = re.compile(r"(<!-- table: (?P<name>[\w-]+) -->\n).*?(<!-- end of table -->\n)", re.DOTALL)
 
 
 def words(figure: KeptFigure, *, digits: int, scale: float = 1) -> str:
@@ -234,34 +228,11 @@ def _played(name: str, sweep: KeptSweep) -> list[str]:
     return [f"`{name}`", ended, f"{sweep['rounds']:,}", *taken, str(sweep["machine"]["commit"])]
 
 
-def with_tables(page: str, found: Mapping[str, str]) -> str:
-    """The page with these tables between their marks; one whose sweep is not kept stays as it is.
-
-    Raises ValueError where a table has no place in the page.
-    """
-    named = {mark["name"] for mark in _MARKED.finditer(page)}
-    if homeless := found.keys() - named:
-        raise ValueError(f"the page has no mark for {', '.join(sorted(homeless))}")
-
-    def refreshed(mark: re.Match[str]) -> str:
-        text = found.get(mark["name"])
-        return mark[0] if text is None else f"{mark[1]}\n{text}\n\n{mark[3]}"
-
-    return _MARKED.sub(refreshed, page)
-
-
 def main() -> None:
-    """Prints the tables of every sweep that is kept, or writes them into a page."""
+    """Prints the tables of every sweep that is kept."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("folder", type=Path, nargs="?", default=KEPT)
-    parser.add_argument("--write", type=Path, metavar="PAGE", help="a page that has their marks")
-    chosen = parser.parse_args()
-    found = tables(chosen.folder)
-    if chosen.write is not None:
-        page = chosen.write.read_text(encoding="utf-8")
-        chosen.write.write_text(with_tables(page, found), encoding="utf-8")
-        return
-    for name, text in found.items():
+    for name, text in tables(parser.parse_args().folder).items():
         print(f"## {name}\n\n{text}\n")
 
 

@@ -101,7 +101,7 @@ def _named(nu: float | None) -> str:
 
 
 def main() -> None:
-    """Prints the tables of docs/synthetic-groups.md."""
+    """Prints the tables; docs/evidence/reproduction.md has what follows."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seeds", type=int, default=20, help="seeds 1 to this number")
     parser.add_argument("--cohort", type=int, default=70)

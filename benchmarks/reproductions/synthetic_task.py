@@ -100,7 +100,7 @@ def report(seeds: int, patience: int, loss: str) -> str:
 
 
 def main() -> None:
-    """Prints the tables of docs/synthetic-task.md."""
+    """Prints the tables; docs/evidence/reproduction.md has what follows."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seeds", type=int, default=400, help="seeds 1 to this number")
     parser.add_argument("--loss", choices=["rmse", "mse"], default="rmse")

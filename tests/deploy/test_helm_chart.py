@@ -114,7 +114,7 @@ def test_each_process_is_what_the_image_starts() -> None:
 
 
 def test_an_api_has_memory_for_the_largest_tables_that_it_plans() -> None:
-    """At once, by the figures of docs/performance.md; and a worker for what a run may take."""
+    """At once, by docs/evidence/performance.md; and a worker for what a run may take."""
     manifests = dict(pods(rendered(S3)))
     allowed = Settings.model_fields["max_data_memory_bytes"].default
     largest = next(

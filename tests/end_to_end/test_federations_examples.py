@@ -1,4 +1,4 @@
-"""What docs/federations.md and examples/registrations show can be used as it is shown."""
+"""What docs/data.md and examples/registrations show can be used as it is shown."""
 
 import re
 from pathlib import Path
@@ -13,7 +13,7 @@ from fedaudit.spec.registration import parse_registration, parse_uploaded
 
 REPOSITORY = Path(__file__).parents[2]
 EXAMPLES = REPOSITORY / "examples"
-PAGE = (REPOSITORY / "docs" / "federations.md").read_text("utf-8")
+PAGE = (REPOSITORY / "docs" / "data.md").read_text("utf-8")
 BLOCKS = re.findall(r"^```yaml\n(.*?)^```$", PAGE, re.DOTALL | re.MULTILINE)
 SENT = re.findall(r"(?:registration=|-d ')(\{.*\})'", PAGE)
 REGISTRATIONS = sorted((EXAMPLES / "registrations").glob("*.yaml"))
