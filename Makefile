@@ -139,15 +139,6 @@ bench: $(ENVIRONMENT)
 	$(PYTHON) -m benchmarks.stored_rounds --data $(DATA)
 	$(PYTHON) -m benchmarks.handwriting --data $(DATA)
 	$(PYTHON) -m benchmarks.clipped_gradients
-	$(PYTHON) -m benchmarks.record_budgets
-	$(PYTHON) -m benchmarks.record_coins
-	$(PYTHON) -m benchmarks.large_table
-	$(PYTHON) -m benchmarks.report_pages
-	$(PYTHON) -m benchmarks.long_history
-	$(PYTHON) -m benchmarks.fairness_cost --data $(DATA)
-	$(PYTHON) -m benchmarks.permutation_null
-	$(PYTHON) -m benchmarks.disclosure_cost
-	$(PYTHON) -m benchmarks.declared_rounds
 
 screenshots: $(ENVIRONMENT)
 	FEDAUDIT_SCREENSHOTS="$(abspath docs/screenshots)" FEDAUDIT_TEST_BROWSER=required \

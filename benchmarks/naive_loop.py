@@ -12,9 +12,8 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from sklearn.cluster import KMeans
-from torch import nn
+from torch import Tensor, nn
 
-from benchmarks.other_frameworks.averaging_task import dense_module, rmse
 from fedaudit.federations.favourable_outcomes import OutcomeRules, outcome_rules
 from fedaudit.federations.federation import Federation
 from fedaudit.federations.split import split_clients
@@ -172,3 +171,17 @@ class NaiveRun:
                 guess = raw[row] >= bound if above else raw[row] <= bound
                 kind = (0 if guess else 3) if actual else (1 if guess else 2)
                 counts[attribute.codes[place], kind] += 1
+
+
+def dense_module(features: int, hidden: Sequence[int], *, intercept: bool) -> nn.Module:
+    """Dense layers with ReLU between them and one output, for regression."""
+    layers: list[nn.Module] = []
+    for width in hidden:
+        layers += [nn.Linear(features, width, bias=intercept), nn.ReLU()]
+        features = width
+    return nn.Sequential(*layers, nn.Linear(features, 1, bias=intercept))
+
+
+def rmse(predicted: Tensor, target: Tensor) -> Tensor:
+    """The root mean squared error."""
+    return torch.sqrt(nn.functional.mse_loss(predicted, target))

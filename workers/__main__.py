@@ -27,8 +27,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     settings, database = start("fedaudit-worker")
     _check_libraries()
     context = WorkerContext(settings, database, Queue(settings), device)
-    for one in (device, *context.helper_devices):
-        _check_device(one)
+    _check_device(device)
     if not settings.embedded:
         announce_key(database, context.signing_key)
         return serve(context)
@@ -75,8 +74,7 @@ def _check_device(device: str) -> None:
         raise SystemExit(f"{device}: this machine, or this build of torch, has no CUDA")
     if int(device.partition(":")[2]) >= torch.cuda.device_count():
         raise SystemExit(
-            f"{device}: there are {torch.cuda.device_count()} CUDA devices; a worker takes one, "
-            "`--device`, and with FEDAUDIT_RANKS as many as that, from its own on"
+            f"{device}: there are {torch.cuda.device_count()} CUDA devices; a worker takes one"
         )
 
 

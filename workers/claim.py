@@ -48,7 +48,7 @@ class Lease:
         self.unit_id, self.fence, self.attempts = claim.unit_id, claim.fence, claim.attempts
         self.is_last_attempt = claim.attempts >= claim.max_attempts
         self.seconds = seconds
-        self.silent_seconds = silent_seconds or _SILENT_LEASES * seconds
+        self._silent_seconds = silent_seconds or _SILENT_LEASES * seconds
         self._database = database
         self._renewed = renewed
         self._progress = 0
@@ -87,7 +87,7 @@ class Lease:
         while not self._released.wait(self.seconds / _RENEWALS_PER_LEASE):
             if self._progress != seen:
                 seen, since = self._progress, monotonic()
-            elif monotonic() - since > self.silent_seconds:
+            elif monotonic() - since > self._silent_seconds:
                 log.error("no progress; the lease is left to end", unit_id=self.unit_id)
                 return
             if not self._renew():

@@ -63,14 +63,6 @@ class WorkerContext:
         return self.device.partition(":")[0]
 
     @property
-    def helper_devices(self) -> tuple[str, ...]:
-        """The devices of the processes that compute a share of a large model's clients: the
-        processor, or the GPUs that follow the worker's own."""
-        others = range(1, self.settings.ranks)
-        kind, _, own = self.device.partition(":")
-        return tuple(f"{kind}:{int(own) + one}" if own else kind for one in others)
-
-    @property
     def name(self) -> str:
         """The holder of a lease, for operators who look at the units."""
         return f"{socket.gethostname()}:{os.getpid()}:{self.device}"

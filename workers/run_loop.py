@@ -21,7 +21,6 @@ from fedaudit.training.base.backend import backend
 from fedaudit.training.base.cell import draws_in_secret, expected_cohort
 from fedaudit.training.base.round_records import FinalResult, PlannedRound, PlayedRounds
 from fedaudit.training.base.stopping import has_diverged
-from fedaudit.training.ranks.helpers import Helpers
 from fedaudit.training.trainer_choice import open_stack
 from infrastructure.tracing import span
 from models.repositories import (
@@ -78,13 +77,10 @@ class RunLoop:
         }
         self._pace = Pace()
         self._clock = CheckpointClock()
-        # A helper is given up where a thread without progress would be.
-        self._helpers = Helpers(context.helper_devices, seconds=lease.silent_seconds)
         self._stack = open_stack(
             [experiment.run.cell for experiment in experiments],
             device=context.device,
             checkpoints=[experiment.checkpoint for experiment in experiments],
-            helpers=self._helpers,
         )
         runs = [experiment.run for experiment in experiments]
         self._audits = FollowedRuns(runs, self._stack, context=context, lease=lease)
@@ -95,8 +91,7 @@ class RunLoop:
     def play(self) -> bool:
         """Whether every experiment has ended; False where the worker was asked to stop."""
         try:
-            with self._helpers:
-                return self._play()
+            return self._play()
         except AttacksStoppedError:
             # Between two blocks of rounds, or after the last: the next worker attacks anew.
             self._writer.write(self._sign_all)

@@ -13,10 +13,6 @@ from fedaudit.training.base.cohort import Block
 from fedaudit.training.base.splits import Splits
 from fedaudit.training.by_length.by_length import ByLength
 from fedaudit.training.one_by_one.client_by_client import ClientByClient
-from fedaudit.training.one_by_one.client_work import ClientWork
-from fedaudit.training.one_by_one.own_clients import OwnClients
-from fedaudit.training.ranks.helpers import Helpers
-from fedaudit.training.ranks.shared_clients import SharedClients
 from fedaudit.training.stacked.side_by_side import SideBySide
 from fedaudit.training.stacked.stack_round import Cohort, RoundResult
 from fedaudit.training.stacked.validation import Figures, joined_figures
@@ -86,26 +82,16 @@ def score_rounds(
     )
 
 
-def build_engine(
-    cells: Sequence[Cell], splits: Splits, device: torch.device, *, helpers: Helpers | None = None
-) -> Engine:
+def build_engine(cells: Sequence[Cell], splits: Splits, device: torch.device) -> Engine:
     """Client by client where rows are wide, by length where they are uneven, otherwise side by
     side.
 
-    `helpers` compute a share of the clients of the first kind; the others have no use for them.
     Raises ValueError for several cells of the first two kinds.
     """
     if len(cells) > 1 and stands_alone(cells[0]):
         raise ValueError("a cell whose clients are not side by side is trained in a stack of one")
     if is_client_by_client(cells[0]):
-        clients = _client_work(cells[0], device, helpers)
-        return ClientByClient(cells[0], splits, device, clients=clients)
+        return ClientByClient(cells[0], splits, device)
     if is_by_length(cells[0]):
         return ByLength(cells[0], splits, device)
     return SideBySide(cells, splits, device)
-
-
-def _client_work(cell: Cell, device: torch.device, helpers: Helpers | None) -> ClientWork:
-    if helpers is None or not helpers.devices:
-        return OwnClients(cell, device)
-    return SharedClients(cell, device, helpers)

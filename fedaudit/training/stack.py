@@ -19,7 +19,6 @@ from fedaudit.training.base.row_figures import row_figures
 from fedaudit.training.base.splits import split_cells
 from fedaudit.training.base.stopping import NEVER, EarlyStopping, RunEnd
 from fedaudit.training.engine import build_engine, score_rounds
-from fedaudit.training.ranks.helpers import Helpers
 from fedaudit.training.stack_key import stack_key
 from fedaudit.training.stacked.host_rounds import Booked, Stretch, gather_to_host, joined
 from fedaudit.training.stacked.round_method import build_draws
@@ -38,12 +37,10 @@ class Stack:
         *,
         device: str = "cpu",
         checkpoints: Sequence[bytes | None] | None = None,
-        helpers: Helpers | None = None,
     ) -> None:
         """Starts the cells, or resumes those that have a checkpoint.
 
-        `helpers` as in `build_engine`. Raises ValueError where the cells cannot be stacked
-        (`stack_key`).
+        Raises ValueError where the cells cannot be stacked (`stack_key`).
         """
         if len({stack_key(cell) for cell in cells}) != 1:
             raise ValueError("a stack needs one or more cells of one shape")
@@ -66,7 +63,7 @@ class Stack:
         self._audited = np.full(len(self._cells), NEVER)
         """[cells]: the round that an audit beside each ends it with."""
         self._splits = split_cells(cells)
-        self._engine = build_engine(cells, self._splits, self._device, helpers=helpers)
+        self._engine = build_engine(cells, self._splits, self._device)
         self.n = cells[0].shape.n
         self._secret = draws_in_secret(cells[0])
         self._together = charges_population(cells[0])

@@ -7,8 +7,6 @@ from fedaudit.training.base.cell import Cell
 from fedaudit.training.base.trainer import Checkpoints, Trainer
 from fedaudit.training.mechanisms.base import ClientMechanism, RecordMechanism, ServerMechanism
 from fedaudit.training.mechanisms.registry import training_mechanism
-from fedaudit.training.ranks.gains import gains_from_helpers
-from fedaudit.training.ranks.helpers import Helpers
 from fedaudit.training.records.personalised import PersonalisedStack
 from fedaudit.training.stack import Stack
 
@@ -18,19 +16,17 @@ def open_stack(
     *,
     device: str = "cpu",
     checkpoints: Checkpoints | None = None,
-    helpers: Helpers | None = None,
 ) -> Trainer:
     """Starts the cells, or resumes those that have a checkpoint.
 
-    `helpers` are used where a cell gains from them. Raises ValueError where the cells cannot be
-    trained together, and InvalidInputError where a spec asks more of its records than they have.
+    Raises ValueError where the cells cannot be trained together, and InvalidInputError where a spec
+    asks more of its records than they have.
     """
     mechanism = training_mechanism(cells[0].spec.privacy)
     match mechanism:
         case RecordMechanism():
             return PersonalisedStack(cells, device=device, checkpoints=checkpoints)
         case ClientMechanism() | ServerMechanism():
-            used = helpers if gains_from_helpers(cells[0]) else None
-            return Stack(cells, device=device, checkpoints=checkpoints, helpers=used)
+            return Stack(cells, device=device, checkpoints=checkpoints)
         case _:
             assert_never(mechanism)

@@ -4,8 +4,7 @@ A network of a million parameters leaves no room for copies of all clients' para
 processor one client's convolutions are fastest alone. There is one buffer of uploads, and noise is
 drawn for a client when it releases its upload, straight into that.
 
-Everything runs on one thread, so that a run does not depend on their number. What clients compute
-by themselves is a `ClientWork`, here or spread over processes; everything else is done here.
+Everything runs on one thread, so that a run does not depend on their number.
 """
 
 from collections.abc import Iterator, Sequence
@@ -26,7 +25,7 @@ from fedaudit.training.mechanisms.base import ClientProtection, TrustedServer
 from fedaudit.training.mechanisms.registry import build_protection
 from fedaudit.training.methods.method_choice import training_method
 from fedaudit.training.one_by_one.client_figures import client_figures
-from fedaudit.training.one_by_one.client_work import ClientWork
+from fedaudit.training.one_by_one.own_clients import OwnClients
 from fedaudit.training.stacked.planting import planted_places, show_sum, show_uploads
 from fedaudit.training.stacked.round_method import build_draws, build_server
 from fedaudit.training.stacked.stack_round import Cohort, RoundResult, Sent
@@ -36,12 +35,10 @@ from fedaudit.training.stacked.validation import Figures
 class ClientByClient:
     """Plays and scores the rounds of one cell; an `Engine`."""
 
-    def __init__(
-        self, cell: Cell, splits: Splits, device: torch.device, *, clients: ClientWork
-    ) -> None:
+    def __init__(self, cell: Cell, splits: Splits, device: torch.device) -> None:
         self._splits = splits
         self._device = device
-        self._clients = clients
+        self._clients = OwnClients(cell, device)
         self._counter = GroupCounter([cell.federation], cell.spec.fairness)
         self._protection = build_protection([cell], device)
         self._server = build_server(cell)

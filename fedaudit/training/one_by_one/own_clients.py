@@ -1,4 +1,4 @@
-"""Clients computed in this process, one after the other."""
+"""What clients compute by themselves, one after the other."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -19,7 +19,7 @@ from fedaudit.training.stacked.round_method import build_draws, build_loss, pers
 
 
 class OwnClients:
-    """Computes clients in this process; a `ClientWork`."""
+    """Computes clients, each from the hypotheses that were given last; on one thread."""
 
     def __init__(self, cell: Cell, device: torch.device) -> None:
         loss, data = build_loss(cell), ClientData(cell.federation, device)
@@ -32,17 +32,20 @@ class OwnClients:
         self._theta: Tensor
 
     def start_from(self, theta: Tensor) -> None:
-        """See `ClientWork`."""
+        """Takes hypotheses [k, n], which do not change until the next are given."""
         self._theta = theta
 
     def choose(self, clients: Sequence[int]) -> list[int]:
-        """See `ClientWork`."""
+        """The hypothesis with the smallest loss on each client's rows."""
         return self._scorer.best(self._theta, clients)
 
     def learn(
         self, clients: Sequence[int], chosen: Sequence[int], *, round_: int
     ) -> Iterator[Tensor]:
-        """See `ClientWork`."""
+        """What each client makes of the hypothesis that it chose, in their order.
+
+        [n], or [n + 1] where clients weight what they send; good until the next.
+        """
         for client, hypothesis in zip(clients, chosen, strict=True):
             start = self._theta[hypothesis]
             self._network.load(start)
@@ -66,7 +69,10 @@ class OwnClients:
         scored: Sequence[NDArray[np.bool_]] | None,
         tuned: bool,
     ) -> list[ClientScores]:
-        """See `ClientWork`."""
+        """Scores on held-out clients, in their order.
+
+        `largest` and `scored` as in `ClientScorer.score`; `tuned` as in `Measure`.
+        """
         personal = self._personal
         if personal is not None and not tuned:
             personal = replace(personal, steps=0)

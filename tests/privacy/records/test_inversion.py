@@ -36,7 +36,7 @@ def test_a_hundred_thousand_budgets(low, high):
     assert (found.spends[reachable] >= 0.999 * budgets[reachable]).all()
     assert (found.left_out == (budgets < MNIST.floor)).all()
     assert (found.rates[budgets > MNIST.epsilons(1.0)] == 1).all()
-    assert seconds < 3  # a third of it on an idle core: benchmarks/record_budgets.py
+    assert seconds < 3  # a third of it on an idle core
 
 
 @given(

@@ -1,1 +1,0 @@
-"""Federated averaging in other people's simulators, beside the engine and the plain loop."""

@@ -1,1 +1,0 @@
-"""One large model's clients spread over processes of this machine, each with its own device."""
