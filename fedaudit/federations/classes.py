@@ -1,17 +1,20 @@
 """The target of a classifier as classes."""
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from fedaudit.federations.errors import error_at, listed
 from fedaudit.federations.levels import Levels, number_in
-from fedaudit.federations.reading.table_rows import TableRows
+
+if TYPE_CHECKING:  # an API loads no pyarrow
+    from fedaudit.federations.reading.table_rows import TableRows
 
 MAX_CLASSES = 1000
 
 
-def class_levels(rows: TableRows, target: str, *, positive: str | None) -> Levels:
+def class_levels(rows: "TableRows", target: str, *, positive: str | None) -> Levels:
     """The target's distinct values as classes: sorted by number if all are numbers, else as text.
 
     With `positive` there must be two classes, and it becomes the second. Raises InvalidInputError.

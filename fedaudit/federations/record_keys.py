@@ -14,18 +14,19 @@ import hashlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from hashlib import blake2b
 from itertools import pairwise
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from fedaudit.federations.federation import ClientRows, Federation
 from fedaudit.federations.levels import Levels
 from fedaudit.federations.reading.source_files import SourceFile
-from fedaudit.federations.reading.table_files import TableFile
-from fedaudit.federations.reading.table_rows import TableRows
+
+if TYPE_CHECKING:  # a plan of records needs keys alone, and an API loads no pyarrow
+    import pyarrow as pa
+
+    from fedaudit.federations.reading.table_rows import TableRows
 
 RecordKeys = NDArray[np.uint64]
 
@@ -106,7 +107,7 @@ _ROWS_JOINED = 1 << 14
 _BETWEEN_CELLS = "\x1f"
 
 
-def table_record_keys(rows: TableRows, columns: Mapping[str, str], clients: Levels) -> RecordKeys:
+def table_record_keys(rows: "TableRows", columns: Mapping[str, str], clients: Levels) -> RecordKeys:
     """The keys of these rows, by clients and the trimmed text of these columns: uint64 [rows].
 
     `columns`: names, and the field of the spec that names each. Their order, and the scales and
@@ -115,8 +116,10 @@ def table_record_keys(rows: TableRows, columns: Mapping[str, str], clients: Leve
     return keys_of_contents(_joined_cells(rows, columns), clients.codes, clients.values)
 
 
-def _joined_cells(rows: TableRows, columns: Mapping[str, str]) -> Iterator[memoryview]:
+def _joined_cells(rows: "TableRows", columns: Mapping[str, str]) -> Iterator[memoryview]:
     """Each row's cells as one text in UTF-8; a chunk of rows is in memory."""
+    import pyarrow.compute as pc
+
     names = sorted(columns)
     for start in range(0, len(rows), _ROWS_JOINED):
         part = rows.part(start, _ROWS_JOINED)
@@ -130,6 +133,8 @@ def _joined_cells(rows: TableRows, columns: Mapping[str, str]) -> Iterator[memor
 
 
 def _one_array(text: Any) -> Any:
+    import pyarrow as pa
+
     return text.combine_chunks() if isinstance(text, pa.ChunkedArray) else text
 
 
@@ -145,6 +150,8 @@ def smallest_row_hashes(
     the file; columns of other types than texts and numbers are left out. `progress` is called after
     every batch of rows. Raises InvalidInputError where the file is no table.
     """
+    from fedaudit.federations.reading.table_files import TableFile
+
     table = TableFile(file, header=header)
     names = sorted(table.names)
     smallest = np.empty(0, np.int64)
@@ -155,7 +162,9 @@ def smallest_row_hashes(
     return smallest
 
 
-def _hashes(rows: TableRows, names: list[str]) -> Iterator[int]:
+def _hashes(rows: "TableRows", names: list[str]) -> Iterator[int]:
+    import pyarrow.compute as pc
+
     comparable = [name for name in names if _is_comparable(rows.columns[name].type)]
     cells = [rows.text(name, "/federation/path") for name in comparable]
     if not cells:
@@ -166,8 +175,9 @@ def _hashes(rows: TableRows, names: list[str]) -> Iterator[int]:
         yield int.from_bytes(digest, "big") >> 1
 
 
-def _is_comparable(kind: pa.DataType) -> bool:
-    is_ = pa.types
+def _is_comparable(kind: "pa.DataType") -> bool:
+    from pyarrow import types as is_
+
     return bool(
         is_.is_string(kind)
         or is_.is_large_string(kind)

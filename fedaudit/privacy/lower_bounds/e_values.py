@@ -40,9 +40,8 @@ from dataclasses import dataclass
 from typing import Any, Literal, assert_never
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
-from scipy.special import expit, logit
-from scipy.stats import beta, binom, nct
 
 from fedaudit.privacy.lower_bounds.epsilon_bounds import SignalFit, one_run_p_value
 
@@ -179,10 +178,10 @@ def one_run_e_value(
 
 def _guess_ratios(guesses: int, epsilon: float) -> NDArray[np.float64]:
     """By how many of the guesses are right, [guesses + 1]; their mean under the claim is 1."""
-    counts, claimed = np.arange(guesses + 1), expit(epsilon)
+    counts, claimed = np.arange(guesses + 1), scipy.special.expit(epsilon)
     logs = [
-        binom.logpmf(counts, guesses, expit(epsilon + gain))
-        - binom.logpmf(counts, guesses, claimed)
+        scipy.stats.binom.logpmf(counts, guesses, scipy.special.expit(epsilon + gain))
+        - scipy.stats.binom.logpmf(counts, guesses, claimed)
         for gain in _GAINS
     ]
     found: NDArray[np.float64] = np.exp(np.minimum(logs, math.log(LARGEST))).mean(axis=0)
@@ -196,7 +195,9 @@ def known_noise_p_value(fit: SignalFit, *, claimed: float) -> float:
     deviation, root = fit.deviation, math.sqrt(fit.weight)
     if not deviation:
         return 0.0
-    return float(nct.sf(fit.product / root / deviation, fit.numbers - 1, claimed * root))
+    return float(
+        scipy.stats.nct.sf(fit.product / root / deviation, fit.numbers - 1, claimed * root)
+    )
 
 
 def known_noise_e_value(fit: SignalFit, *, claimed: float) -> float:
@@ -250,14 +251,17 @@ def known_noise_alarm_power(
         fit = SignalFit(cosine * root, weight, 1.0, numbers)
         return known_noise_e_value(fit, claimed=claimed) >= needed
 
-    low, high = 0.0, float(nct.isf(one_look_level(share or 1.0), freedom, claimed * root))
+    low, high = (
+        0.0,
+        float(scipy.stats.nct.isf(one_look_level(share or 1.0), freedom, claimed * root)),
+    )
     while share is None and not alarms(high) and high < _FARTHEST:
         low, high = high, 1.5 * high
     if alarms(high):
         for _ in range(40):
             middle = (low + high) / 2
             low, high = (low, middle) if alarms(middle) else (middle, high)
-    return float(nct.sf(high, freedom, true * root))
+    return float(scipy.stats.nct.sf(high, freedom, true * root))
 
 
 def _log_likelihood(
@@ -332,14 +336,14 @@ def least_leakage(*, right: int, wrong: int, significance: float) -> float:
     """A lower bound on the leakage from right and wrong guesses; 0 where there is no evidence."""
     if not right:
         return 0.0
-    chance = float(beta.ppf(significance, right, wrong + 1))
-    return max(0.0, float(logit(chance)))
+    chance = float(scipy.stats.beta.ppf(significance, right, wrong + 1))
+    return max(0.0, float(scipy.special.logit(chance)))
 
 
 def metric_e_value(*, right: int, wrong: int, leakage: float) -> float:
     """Evidence against the leakage claimed, from right and wrong guesses."""
     guesses = right + wrong
-    p_value = float(binom.sf(right - 1, guesses, expit(leakage)))
+    p_value = float(scipy.stats.binom.sf(right - 1, guesses, scipy.special.expit(leakage)))
     return staked(p_value, guesses_e_value(right=right, guesses=guesses, epsilon=leakage))
 
 
@@ -372,7 +376,7 @@ def _power(
         middle = (low + high) // 2
         found = least_leakage(right=made - middle, wrong=middle, significance=significance)
         low, high = (middle + 1, high) if found > leakage else (low, middle)
-    return float(binom.cdf(low - 1, made, wrong / (right + wrong)))
+    return float(scipy.stats.binom.cdf(low - 1, made, wrong / (right + wrong)))
 
 
 def adaptive_log_ratio(

@@ -52,10 +52,8 @@ from dataclasses import dataclass
 from typing import Self
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
-from scipy.optimize import brentq
-from scipy.special import expit, log_ndtr, logsumexp
-from scipy.stats import binom, chi2, nct, t
 
 from fedaudit.privacy.lower_bounds.release_law import Curve, ReleaseLaw, gaussian_epsilon
 
@@ -158,11 +156,11 @@ def least_center(statistic: float, freedom: int, significance: float) -> float:
     """The smallest centre of Student's t at which so large a statistic is not yet too rare."""
 
     def excess(center: float) -> float:
-        return float(nct.sf(statistic, freedom, center)) - significance
+        return float(scipy.stats.nct.sf(statistic, freedom, center)) - significance
 
     if excess(0.0) >= 0:
         return 0.0
-    return float(brentq(excess, 0.0, statistic * 1.5 + 10, xtol=1e-9))
+    return float(scipy.optimize.brentq(excess, 0.0, statistic * 1.5 + 10, xtol=1e-9))
 
 
 _LARGEST = 60.0
@@ -182,11 +180,11 @@ def one_run_p_value(
     """An upper bound on the chance of so many correct guesses."""
     if not 0 <= correct <= guesses <= canaries:
         raise ValueError("correct guesses are among the guesses, and these among the canaries")
-    chance = float(expit(epsilon))
-    tail = float(binom.sf(correct - 1, guesses, chance))
+    chance = float(scipy.special.expit(epsilon))
+    tail = float(scipy.stats.binom.sf(correct - 1, guesses, chance))
     if delta == 0 or correct == 0:
         return min(1.0, tail)
-    below = binom.pmf(np.arange(correct - 1, -1, -1), guesses, chance)
+    below = scipy.stats.binom.pmf(np.arange(correct - 1, -1, -1), guesses, chance)
     worst = float((np.cumsum(below) / np.arange(1, correct + 1)).max())
     return min(1.0, tail + 2 * canaries * delta * worst)
 
@@ -299,7 +297,7 @@ class QuietSum:
         length = float(found.sum() / weight.sum())
         spread = float(np.square(found - length * weight).sum()) * reached / (reached - 1)
         error = math.sqrt(spread) / float(weight.sum())
-        least = length - float(t.isf(significance / 2, reached - 1)) * error
+        least = length - float(scipy.stats.t.isf(significance / 2, reached - 1)) * error
         seen, sent = self.weights @ released, self.weights @ signal
         fit = SignalFit(
             product=float(seen @ sent),
@@ -309,7 +307,7 @@ class QuietSum:
         )
         freedom = len(seen) - 1
         largest = (fit.deviation or 0.0) * math.sqrt(
-            freedom / float(chi2.ppf(significance / 2, freedom))
+            freedom / float(scipy.stats.chi2.ppf(significance / 2, freedom))
         )
         return min(max(0.0, least) / max(largest, 1 / _MOST_SUMMED_RATIO), _MOST_SUMMED_RATIO)
 
@@ -328,8 +326,12 @@ def summed_epsilon(law: ReleaseLaw, lengths: NDArray[np.float64], delta: float) 
         np.linspace(0.0, float(sums[-1]), _SUMMED_STEPS),
     )[:, None]
     absent = -sums if law.adjacency == "replace-one" else 0 * sums
-    there = np.exp(logsumexp(chances + log_ndtr(sums - thresholds), axis=1))
-    otherwise = logsumexp(chances + log_ndtr(absent - thresholds), axis=1)
+    there = np.exp(
+        scipy.special.logsumexp(chances + scipy.special.log_ndtr(sums - thresholds), axis=1)
+    )
+    otherwise = scipy.special.logsumexp(
+        chances + scipy.special.log_ndtr(absent - thresholds), axis=1
+    )
     telling = there > delta
     if not telling.any():
         return 0.0
@@ -374,9 +376,10 @@ def summed_power(
     error = 1 / (ratio * math.sqrt(weight * count))
     length = 1 + error * generator.standard_normal(_DRAWS)
     shown = error * np.sqrt(generator.chisquare(reached - 1, _DRAWS) / (reached - 1))
-    least = length - float(t.isf(significance / 2, reached - 1)) * shown
+    least = length - float(scipy.stats.t.isf(significance / 2, reached - 1)) * shown
     largest = np.sqrt(
-        generator.chisquare(freedom, _DRAWS) / float(chi2.ppf(significance / 2, freedom))
+        generator.chisquare(freedom, _DRAWS)
+        / float(scipy.stats.chi2.ppf(significance / 2, freedom))
     )
     # Measuring a covariance of so many releases costs this share of what the best sum would tell.
     told = ratio * math.sqrt(count * (1 - count / measured))
