@@ -121,11 +121,7 @@ def create_app(settings: Settings) -> FastAPI:
         resources.close()
 
     app = FastAPI(
-        routes=_routes(),
-        docs_url=None,
-        redoc_url=None,
-        redirect_slashes=False,
-        lifespan=lifespan,
+        routes=_routes(), docs_url=None, redoc_url=None, redirect_slashes=False, lifespan=lifespan
     )
     app.state.resources = resources
     app.state.state_metrics = StateMetrics(resources)
@@ -142,8 +138,7 @@ def create_app(settings: Settings) -> FastAPI:
                 largest_bytes=settings.max_upload_bytes + settings.max_body_bytes,
             ),
             "/v1/artifacts": Upload(
-                media_type="application/octet-stream",
-                largest_bytes=settings.max_artifact_bytes,
+                media_type="application/octet-stream", largest_bytes=settings.max_artifact_bytes
             ),
         },
     )

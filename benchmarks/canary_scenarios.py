@@ -154,12 +154,7 @@ def local(epsilon: float, count: int, *, rounds: int = 1) -> Scenario:
 
 
 def record(
-    epsilon: float,
-    count: int,
-    *,
-    clients: int = 5,
-    hidden: int = _FEWER_HIDDEN,
-    steps: int = 1,
+    epsilon: float, count: int, *, clients: int = 5, hidden: int = _FEWER_HIDDEN, steps: int = 1
 ) -> Scenario:
     """`record-personalised`: steps of clients whose records may spend this epsilon, by the
     ledger's accountant, so that all of them are in it."""

@@ -209,10 +209,7 @@ def main() -> int:
     asked = parser.parse_args()
     sources = asked.data.resolve()
     wanted = asked_sweep(asked.sweep, sources, rounds=asked.rounds, repeats=asked.repeats)
-    settings = {
-        "lease_seconds": str(asked.lease_seconds),
-        "max_attempts": str(asked.max_attempts),
-    }
+    settings = {"lease_seconds": str(asked.lease_seconds), "max_attempts": str(asked.max_attempts)}
     with tempfile.TemporaryDirectory() as folder:
         killed, peaceful = (
             play(

@@ -196,10 +196,7 @@ def broker_url(valkey_server: Server) -> Iterator[str]:
 def production(migrated_postgres_url: str, valkey_server: Server) -> Iterator[dict[str, str]]:
     """The settings of a service on Postgres and a broker that a module's tests share."""
     with _empty_broker(valkey_server) as broker_url:
-        yield {
-            "FEDAUDIT_DATABASE_URL": migrated_postgres_url,
-            "FEDAUDIT_BROKER_URL": broker_url,
-        }
+        yield {"FEDAUDIT_DATABASE_URL": migrated_postgres_url, "FEDAUDIT_BROKER_URL": broker_url}
     _empty(migrated_postgres_url)
 
 

@@ -123,12 +123,7 @@ class Preloaded:
         return Forked(pid, read)
 
     def run(
-        self,
-        *arguments: str,
-        env: Mapping[str, str],
-        cwd: Path,
-        stdin: str = "",
-        timeout: float,
+        self, *arguments: str, env: Mapping[str, str], cwd: Path, stdin: str = "", timeout: float
     ) -> subprocess.CompletedProcess[str]:
         """`fedaudit ARGUMENTS` to its end. Raises TimeoutExpired."""
         with (

@@ -95,10 +95,7 @@ def kept_in(source: FederationSpec) -> str:
 @pytest.fixture(scope="module")
 def sabotaged(tmp_path_factory: pytest.TempPathFactory) -> Sabotaged:
     """The packages with a dummy in every union, and two modules of which one falls through."""
-    samples = {
-        "fedaudit/falls_through.py": FALL_THROUGH,
-        "fedaudit/goes_to_the_end.py": TO_THE_END,
-    }
+    samples = {"fedaudit/falls_through.py": FALL_THROUGH, "fedaudit/goes_to_the_end.py": TO_THE_END}
     return sabotage(tmp_path_factory.mktemp("sabotaged"), samples)
 
 

@@ -11,11 +11,7 @@ from fedaudit.ledger.rows import entry_of
 from fedaudit.runs.blocks import Block
 from fedaudit.runs.figures import FairnessFigures, RoundFigures, values_by_metric
 from fedaudit.runs.ledger_writer import WrittenEntry
-from models.repositories import (
-    FairnessRepository,
-    LedgerRepository,
-    RoundRepository,
-)
+from models.repositories import FairnessRepository, LedgerRepository, RoundRepository
 from models.values import FairnessRow, LedgerRow, RoundRow
 
 ROUND_COMPLETED = "round.completed"

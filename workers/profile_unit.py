@@ -142,11 +142,7 @@ class ProfileRun(ClaimedUnit):
             raise _StopAskedError
 
     def _ready(
-        self,
-        session: Session,
-        row: Federation,
-        profile: dict[str, Any],
-        sketch: Sketch | None,
+        self, session: Session, row: Federation, profile: dict[str, Any], sketch: Sketch | None
     ) -> None:
         fairness, disclosed = _registration(row).fairness, DisclosureRepository(session)
         shown, cuts = beside_earlier(

@@ -30,11 +30,7 @@ from models.repositories import (
     LedgerRepository,
     LowBudgetRepository,
 )
-from workers.attacks.attack_watch import (
-    AttacksCancelledError,
-    AttacksStoppedError,
-    LeasedAttacks,
-)
+from workers.attacks.attack_watch import AttacksCancelledError, AttacksStoppedError, LeasedAttacks
 from workers.attacks.followed_runs import FollowedRuns
 from workers.claim import Lease
 from workers.claimed_unit import DETAIL_CHARACTERS
@@ -297,10 +293,7 @@ class RunLoop:
             store_attack_files(self._context.storage, experiment.project_id, experiment.id, attacks)
         if result.records is not None:
             store_records(
-                self._context.storage,
-                experiment,
-                result.records,
-                progressed=self._lease.progressed,
+                self._context.storage, experiment, result.records, progressed=self._lease.progressed
             )
         while not self._writer.write(
             partial(succeed, experiment=experiment, document=document, model=model, key=key)
@@ -310,10 +303,7 @@ class RunLoop:
         log.info("experiment ended", experiment_id=experiment.id, status="succeeded")
 
     def _report(
-        self,
-        experiment: RunningExperiment,
-        result: FinalResult,
-        attacks: Sequence[AttackOutcome],
+        self, experiment: RunningExperiment, result: FinalResult, attacks: Sequence[AttackOutcome]
     ) -> tuple[dict[str, Any], ModelFile | str]:
         device = self._context.device
         return report_of(

@@ -134,11 +134,7 @@ class UnitRun(ClaimedUnit):
         try:
             own = ProjectFiles(self._context, self._claim.project_id)
             cell = load_cell(
-                database,
-                row,
-                files=own.files,
-                open_artifact=own.artifact,
-                loaded=self._loaded,
+                database, row, files=own.files, open_artifact=own.artifact, loaded=self._loaded
             )
             check_attacks(cell)
             found = resume_experiment(database, row, cell, key=self._context.signing_key.public)
@@ -151,9 +147,7 @@ class UnitRun(ClaimedUnit):
         except InvalidInputError as error:
             detail = str(error)[:DETAIL_CHARACTERS]
             log.warning(
-                "data refused",
-                experiment_id=row.id,
-                pointers=[one.pointer for one in error.errors],
+                "data refused", experiment_id=row.id, pointers=[one.pointer for one in error.errors]
             )
             self._writer.write(
                 lambda session: end_without_report(

@@ -28,10 +28,7 @@ class CompressedAnswers:
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
         self._compressing = GZipMiddleware(
-            app,
-            minimum_size=_LEAST_BYTES,
-            compresslevel=_LEVEL,
-            exclude_content_types=_AS_THEY_ARE,
+            app, minimum_size=_LEAST_BYTES, compresslevel=_LEVEL, exclude_content_types=_AS_THEY_ARE
         )
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:

@@ -125,11 +125,7 @@ def problem_response(error: ProblemError, scope: Mapping[str, Any]) -> JSONRespo
             {"pointer": fault.pointer, "message": fault.message} for fault in error.errors
         ]
     # Some answers come from outside of what sets these headers.
-    headers = {
-        "X-Content-Type-Options": "nosniff",
-        HEADER: request_id(scope),
-        **error.headers,
-    }
+    headers = {"X-Content-Type-Options": "nosniff", HEADER: request_id(scope), **error.headers}
     return JSONResponse(document, error.status, headers, media_type=MEDIA_TYPE)
 
 

@@ -182,11 +182,7 @@ def set_cookie(response: Response, request: Request, token: str) -> None:
 def clear_cookie(response: Response, request: Request) -> None:
     """Let the browser forget its token."""
     response.delete_cookie(
-        COOKIE,
-        path="/",
-        secure=request.url.scheme == "https",
-        httponly=True,
-        samesite="strict",
+        COOKIE, path="/", secure=request.url.scheme == "https", httponly=True, samesite="strict"
     )
 
 

@@ -44,12 +44,7 @@ _HEADERS = {
 
 
 def page(
-    request: Request,
-    name: str,
-    *,
-    visitor: Visitor | None,
-    status: int = 200,
-    **context: Any,
+    request: Request, name: str, *, visitor: Visitor | None, status: int = 200, **context: Any
 ) -> HTMLResponse:
     """A template of `templates/` as an answer; `visitor` is None where nobody has signed in.
 

@@ -251,10 +251,7 @@ def asked_form(accept: str) -> Form | None:
 
 
 def ledger_page(
-    resources: Resources,
-    route: str,
-    parameters: LedgerParameters,
-    table: Callable[[], LedgerTable],
+    resources: Resources, route: str, parameters: LedgerParameters, table: Callable[[], LedgerTable]
 ) -> WrittenPage:
     """A page of a ledger's lines; `route` is that of its cursors. `table` may refuse, and does so
     after a faulty cursor."""

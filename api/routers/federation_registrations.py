@@ -33,9 +33,7 @@ async def propose(
     """
     asked = validated(ProposalRequest, value)
     return await resources.loads.run(
-        caller.project_id,
-        partial(propose_registration, resources, caller, asked),
-        request=request,
+        caller.project_id, partial(propose_registration, resources, caller, asked), request=request
     )
 
 

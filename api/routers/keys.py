@@ -8,13 +8,7 @@ from fastapi import APIRouter, Query, Response
 from api.http.bodies import JsonBody, validated
 from api.http.problems import not_found
 from api.openapi import problems, request_body
-from api.schemas.people import (
-    KeyBody,
-    KeyList,
-    KeyRequest,
-    KeyRotationParameters,
-    NewKeyBody,
-)
+from api.schemas.people import KeyBody, KeyList, KeyRequest, KeyRotationParameters, NewKeyBody
 from api.shared.resources import Shared
 from api.shared.security import Administrator
 from models.identifiers import is_id

@@ -10,12 +10,7 @@ from api.http.links import LinkedAnswer
 from api.http.negotiation import Accept, preferred
 from api.openapi import Responses, problems, schema_of
 from api.routers.experiment_tables import LEDGER_FILE, asked_form, ledger_page
-from api.schemas.experiment_tables import (
-    LedgerFilters,
-    LedgerPage,
-    LedgerParameters,
-    Verification,
-)
+from api.schemas.experiment_tables import LedgerFilters, LedgerPage, LedgerParameters, Verification
 from api.services.audit_log.ledger_exports import note_export
 from api.services.ledgers.ledger_evidence import ledger_bundle, report_of, verify_ledger
 from api.services.ledgers.ledger_opening import find_ledger
@@ -124,9 +119,7 @@ def get_ledger_bundle(
     note_export(resources, caller, ledger_id, "bundle")
     name = f'attachment; filename="{ledger_id}-bundle.zip"'
     return StreamingResponse(
-        chunks,
-        media_type=preferred(accept, (_ZIP, _BYTES)),
-        headers={"Content-Disposition": name},
+        chunks, media_type=preferred(accept, (_ZIP, _BYTES)), headers={"Content-Disposition": name}
     )
 
 

@@ -11,12 +11,7 @@ from api.http.json_answers import json_answer
 from api.http.links import Linked
 from api.openapi import Responses, problems, request_body
 from api.schemas.base import IdempotencyHeader, PageParameters
-from api.schemas.ledger_bodies import (
-    DeclaredLedgerList,
-    LedgerBody,
-    PostedRounds,
-    ReservationBody,
-)
+from api.schemas.ledger_bodies import DeclaredLedgerList, LedgerBody, PostedRounds, ReservationBody
 from api.services.base.idempotency import IdempotentRequest
 from api.services.ledgers.ledger_opening import open_ledger
 from api.services.ledgers.ledger_shown import posted_round, shown_ledger, summary
@@ -114,11 +109,7 @@ def declare_rounds(
     openapi_extra=request_body(ReservationRequest),
 )
 def reserve_declared_round(
-    ledger_id: str,
-    number: Number,
-    caller: ExperimentsWriter,
-    value: JsonBody,
-    resources: Shared,
+    ledger_id: str, number: Number, caller: ExperimentsWriter, value: JsonBody, resources: Shared
 ) -> Response:
     """Ask, before anybody trains, whether a round may run, and with whom.
 

@@ -146,9 +146,7 @@ def get_bundle(
     note_export(resources, caller, experiment.id, "bundle")
     name = f'attachment; filename="{experiment.id}-bundle.zip"'
     return StreamingResponse(
-        chunks,
-        media_type=preferred(accept, (_ZIP, _BYTES)),
-        headers={"Content-Disposition": name},
+        chunks, media_type=preferred(accept, (_ZIP, _BYTES)), headers={"Content-Disposition": name}
     )
 
 

@@ -50,10 +50,7 @@ def list_webhooks(
 @router.post(
     "",
     status_code=201,
-    responses={
-        **problems(409, 415),
-        201: {"description": "Registered.", "headers": _LOCATION},
-    },
+    responses={**problems(409, 415), 201: {"description": "Registered.", "headers": _LOCATION}},
     openapi_extra=request_body(WebhookRequest),
 )
 def create_webhook(
@@ -93,9 +90,7 @@ def get_webhook(
 
 
 @router.patch(
-    "/{webhook_id}",
-    responses=problems(404, 412, 415),
-    openapi_extra=request_body(WebhookChange),
+    "/{webhook_id}", responses=problems(404, 412, 415), openapi_extra=request_body(WebhookChange)
 )
 def change_webhook(
     *,

@@ -28,11 +28,7 @@ class Body(BaseModel):
     """A body that is sent to the service: unknown fields and silent conversions are refused."""
 
     model_config = ConfigDict(
-        extra="forbid",
-        strict=True,
-        frozen=True,
-        allow_inf_nan=False,
-        use_attribute_docstrings=True,
+        extra="forbid", strict=True, frozen=True, allow_inf_nan=False, use_attribute_docstrings=True
     )
 
 

@@ -213,8 +213,7 @@ class ComparisonParameters(Parameters):
     """Which reports are put side by side, and what their fronts weigh."""
 
     experiment_id: Annotated[
-        list[Text],
-        Field(min_length=2, max_length=50, description="Repeat it for each experiment."),
+        list[Text], Field(min_length=2, max_length=50, description="Repeat it for each experiment.")
     ]
     fairness: Annotated[
         FairnessFigure | None,

@@ -18,11 +18,7 @@ from api.shared.stream_places import StreamPlaces
 from infrastructure.settings import Settings
 from infrastructure.storage import Storage, StorageError
 from models.database import Database
-from models.repositories import (
-    ExpiredUploadRepository,
-    GoneContentRepository,
-    ProjectRepository,
-)
+from models.repositories import ExpiredUploadRepository, GoneContentRepository, ProjectRepository
 
 if TYPE_CHECKING:
     from fedaudit.federations.reading.source_files import MayRead

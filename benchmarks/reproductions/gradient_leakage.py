@@ -165,18 +165,7 @@ def _tables(folder: Path, *, name: str = "*") -> str:
                 ]
             )
     return table(
-        [
-            "network",
-            "attack",
-            "steps",
-            "nu",
-            "MSE",
-            "PSNR",
-            "SSIM",
-            "recovered",
-            "better",
-            "label",
-        ],
+        ["network", "attack", "steps", "nu", "MSE", "PSNR", "SSIM", "recovered", "better", "label"],
         lines,
     )
 

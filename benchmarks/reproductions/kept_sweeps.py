@@ -37,11 +37,7 @@ DRAWN_CELLS: Mapping[str, Sequence[Mapping[str, Any]]] = {
         {
             "seed": 3,
             _HYPOTHESES: 5,
-            "privacy": {
-                "mechanism": "laplace-l2",
-                "noise_multiplier": 3,
-                "radius": "adaptive",
-            },
+            "privacy": {"mechanism": "laplace-l2", "noise_multiplier": 3, "radius": "adaptive"},
         },
     ),
 }

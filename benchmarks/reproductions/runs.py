@@ -35,8 +35,7 @@ class Run:
         if not isinstance(privacy, LaplaceL2):
             return float("nan"), float("nan")
         held_out = validation_clients(
-            federation.clients,
-            validation_fraction=self.cell.spec.federation.validation_fraction,
+            federation.clients, validation_fraction=self.cell.spec.federation.validation_fraction
         )
         summary = summarise_leakage(
             self.releases,

@@ -328,10 +328,7 @@ def _rules(audit: AuditSpec, federation: Federation) -> OutcomeRules:
 
 
 def _by_threshold(
-    audit: AuditSpec,
-    federation: Federation,
-    rules: OutcomeRules,
-    scores: NDArray[np.float64],
+    audit: AuditSpec, federation: Federation, rules: OutcomeRules, scores: NDArray[np.float64]
 ) -> NDArray[np.int64]:
     """The predicted class: the favourable one of two from the threshold up."""
     if len(federation.classes) != 2:

@@ -43,8 +43,7 @@ def audit(
         str | None, typer.Option(metavar="COLUMN", help="What was predicted.")
     ] = None,
     score: Annotated[
-        str | None,
-        typer.Option(metavar="COLUMN", help="Or a score of the favourable outcome."),
+        str | None, typer.Option(metavar="COLUMN", help="Or a score of the favourable outcome.")
     ] = None,
     threshold: Annotated[
         float | None, typer.Option(help="From which score up it is predicted.")
@@ -64,8 +63,7 @@ def audit(
         int, typer.Option(help="Groups of fewer rows are suppressed.")
     ] = 30,
     drop_missing: Annotated[
-        bool,
-        typer.Option("--drop-missing", help="Leave rows without truth or prediction out."),
+        bool, typer.Option("--drop-missing", help="Leave rows without truth or prediction out.")
     ] = False,
     labels: Annotated[
         str | None,

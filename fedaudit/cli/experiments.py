@@ -8,13 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, assert_never
 
 import typer
 
-from fedaudit.cli.connection import (
-    MAX_PAGE,
-    checked_key,
-    connected,
-    first_of,
-    query_parameter,
-)
+from fedaudit.cli.connection import MAX_PAGE, checked_key, connected, first_of, query_parameter
 from fedaudit.cli.display.output import (
     json_text,
     say,

@@ -176,11 +176,7 @@ def federations_disclosure(
 
 
 @federations.command("remove")
-def federations_remove(
-    federation_id: FederationId,
-    *,
-    yes: Yes = False,
-) -> None:
+def federations_remove(federation_id: FederationId, *, yes: Yes = False) -> None:
     """Delete a federation's file and profile; what was spent on the data stays."""
     with connected() as client:
         federation = client.federation(federation_id)
@@ -286,8 +282,7 @@ def budget(
         ),
     ] = None,
     noise: Annotated[
-        NoiseMode,
-        typer.Option("--noise", "--book", help="Of which runs: those with this noise."),
+        NoiseMode, typer.Option("--noise", "--book", help="Of which runs: those with this noise.")
     ] = "release",
     delta: Annotated[float | None, typer.Option(help="Of an epsilon.")] = None,
     adjacency: Annotated[AdjacencyName | None, typer.Option(help="Of an epsilon.")] = None,

@@ -33,8 +33,7 @@ def gate(
         str | None, typer.Option(help="A policy that the service keeps; see `policies`.")
     ] = None,
     form: Annotated[
-        GateForm,
-        typer.Option("--format", help="junit for test reports, markdown for a comment."),
+        GateForm, typer.Option("--format", help="junit for test reports, markdown for a comment.")
     ] = "text",
     as_json: Annotated[bool, typer.Option("--json", help="The same as --format json.")] = False,
     out: Out = None,

@@ -133,8 +133,7 @@ _signing_keys.add(
 def signing_keys_rotate(
     *,
     file: Annotated[
-        Path | None,
-        typer.Option(help="The private key; else that of FEDAUDIT_SIGNING_KEY_FILE."),
+        Path | None, typer.Option(help="The private key; else that of FEDAUDIT_SIGNING_KEY_FILE.")
     ] = None,
     data_dir: DataDir = None,
 ) -> None:

@@ -156,10 +156,7 @@ def _carry_out(
 
 
 def _report(
-    played: _Played,
-    *,
-    sweep: SweepSection | None = None,
-    attacks: "Sequence[AttackOutcome]" = (),
+    played: _Played, *, sweep: SweepSection | None = None, attacks: "Sequence[AttackOutcome]" = ()
 ) -> tuple[dict[str, Any], ReportMaterial]:
     from fedaudit.training.base.backend import backend  # imports torch, which is there
 
@@ -213,11 +210,7 @@ def _room() -> DataRoom:
 
 
 def _play(
-    runs: Sequence[Run],
-    *,
-    device: str,
-    progress: Callable[[int], None],
-    audited: bool = False,
+    runs: Sequence[Run], *, device: str, progress: Callable[[int], None], audited: bool = False
 ) -> list[_Played]:
     """Play runs side by side to their ends, a block of rounds after the other.
 

@@ -23,8 +23,7 @@ DataDir = Annotated[
     ),
 ]
 SourcesDir = Annotated[
-    Path | None,
-    typer.Option("--sources-dir", help="Specs name their files below this folder."),
+    Path | None, typer.Option("--sources-dir", help="Specs name their files below this folder.")
 ]
 Spec = Annotated[str, typer.Argument(metavar="SPEC", help="A YAML or JSON file; - is stdin.")]
 Artifacts = Annotated[

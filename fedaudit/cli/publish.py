@@ -56,8 +56,7 @@ def publish_mlflow(
     source: Source,
     *,
     tracking_uri: Annotated[
-        str,
-        typer.Option(envvar="MLFLOW_TRACKING_URI", help="Of the MLflow server, or a store."),
+        str, typer.Option(envvar="MLFLOW_TRACKING_URI", help="Of the MLflow server, or a store.")
     ],
     experiment: Annotated[
         str, typer.Option(envvar="MLFLOW_EXPERIMENT_NAME", help="MLflow's experiment.")

@@ -40,8 +40,7 @@ def verify_command(
     ],
     *,
     public_key: Annotated[
-        Path | None,
-        typer.Option(help="PEM of the public keys that you trust, had from elsewhere."),
+        Path | None, typer.Option(help="PEM of the public keys that you trust, had from elsewhere.")
     ] = None,
     as_json: AsJson = False,
     out: Annotated[

@@ -132,9 +132,7 @@ class Disclosure:
         """For so many populations of the same rows: [times, groups]."""
         shape = times, *self.rows.shape
         return replace(
-            self,
-            rows=np.broadcast_to(self.rows, shape),
-            shown=np.broadcast_to(self.shown, shape),
+            self, rows=np.broadcast_to(self.rows, shape), shown=np.broadcast_to(self.shown, shape)
         )
 
     def check(self, rows: NDArray[np.int64]) -> None:

@@ -313,10 +313,7 @@ def _records(
 
 
 def _nulls(
-    metrics: Collection[str],
-    observed: NDArray[np.float64],
-    drawn: NDArray[np.float64],
-    unit: Unit,
+    metrics: Collection[str], observed: NDArray[np.float64], drawn: NDArray[np.float64], unit: Unit
 ) -> dict[str, Null | str]:
     return {
         metric: _null(float(observed[place]), drawn[:, place], unit, is_ratio(metric))

@@ -92,12 +92,7 @@ def _framed(part: bytes) -> bytes:
 
 
 def rounder_of(
-    people: Population,
-    favourable: NDArray[np.bool_],
-    *,
-    base: int,
-    key: bytes,
-    data: bytes,
+    people: Population, favourable: NDArray[np.bool_], *, base: int, key: bytes, data: bytes
 ) -> Rounder:
     """The rounder of the people who are scored; `key` is secret.
 

@@ -42,9 +42,7 @@ class IntersectionTable:
 
 
 def combination_of(
-    attribute: str,
-    combinations: Mapping[str, Sequence[str]],
-    groups: Mapping[str, Sequence[str]],
+    attribute: str, combinations: Mapping[str, Sequence[str]], groups: Mapping[str, Sequence[str]]
 ) -> IntersectionTable | None:
     """The combination that an attribute is; None for one that combines no others.
 

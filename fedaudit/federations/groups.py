@@ -106,9 +106,7 @@ def with_intersections(
         if missing:
             notes.append(f"rows without a value of {name!r}, in no group: {missing}")
     return replace(
-        federation,
-        attributes=(*federation.attributes, *added),
-        notes=(*federation.notes, *notes),
+        federation, attributes=(*federation.attributes, *added), notes=(*federation.notes, *notes)
     )
 
 

@@ -10,20 +10,10 @@ from typing import cast
 import numpy as np
 from numpy.typing import NDArray
 
-from fedaudit.ledger.chain import (
-    CLUSTER_BYTES,
-    LedgerHash,
-    genesis,
-    link_of_bytes,
-    placed_bytes,
-)
+from fedaudit.ledger.chain import CLUSTER_BYTES, LedgerHash, genesis, link_of_bytes, placed_bytes
 from fedaudit.ledger.encoding import EntryEncoder
 from fedaudit.ledger.entry_columns import EntryColumns, alike
-from fedaudit.ledger.report_entries import (
-    charges_report,
-    names_of_subjects,
-    stands_for_held_out,
-)
+from fedaudit.ledger.report_entries import charges_report, names_of_subjects, stands_for_held_out
 from fedaudit.ledger.rows import InputsReader, StoredRow, UnreadableRow, place_of, place_of_key
 from fedaudit.privacy.accounting.mechanism_parameters import MechanismParameters
 

@@ -53,10 +53,7 @@ def declaration_of(one: Declared, secret: bytes) -> bytes:
     at: datetime = one.declared_at
     chained: dict[str, Any] = {"declaration_version": _VERSION}
     if one.reservations is not None:
-        chained = {
-            "declaration_version": _WITH_RESERVATIONS,
-            "reservations": one.reservations,
-        }
+        chained = {"declaration_version": _WITH_RESERVATIONS, "reservations": one.reservations}
     return _keyed(
         secret,
         {

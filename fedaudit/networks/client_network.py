@@ -13,11 +13,7 @@ from torch.nn import functional
 from fedaudit.networks.layered import layered_outputs
 from fedaudit.networks.layered_shape import LayeredShape
 from fedaudit.networks.losses import Loss
-from fedaudit.networks.shape import (
-    ConvolutionalShape,
-    DenseShape,
-    NetworkShape,
-)
+from fedaudit.networks.shape import ConvolutionalShape, DenseShape, NetworkShape
 
 _MAX_ACTIVATIONS = 1 << 22  # of all rows that are computed at once: 16 MiB in single precision
 

@@ -12,12 +12,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple
 
-from fedaudit.publishing.publication import (
-    MODEL_FILE,
-    Publication,
-    PublishingError,
-    import_tool,
-)
+from fedaudit.publishing.publication import MODEL_FILE, Publication, PublishingError, import_tool
 from fedaudit.publishing.published_figures import PublishedFigure
 from fedaudit.reports.gates.gate_results import condition
 
@@ -62,10 +57,7 @@ class MlflowRun:
 
 
 def publish_to_mlflow(
-    publication: Publication,
-    *,
-    tracking_uri: str,
-    experiment: str = DEFAULT_EXPERIMENT,
+    publication: Publication, *, tracking_uri: str, experiment: str = DEFAULT_EXPERIMENT
 ) -> MlflowRun:
     """Write a publication into the run that has its experiment's id as a tag, made if missing.
 

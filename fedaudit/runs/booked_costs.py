@@ -52,10 +52,7 @@ def booked_costs(run: Run) -> list[RunCost]:
         ]
     inputs = context.inputs
     projection = mechanism.project_cost(
-        n=inputs.n,
-        training_clients=run.training_clients,
-        plan=None,
-        layers=inputs.component_sizes,
+        n=inputs.n, training_clients=run.training_clients, plan=None, layers=inputs.component_sizes
     )
     amounts: dict[CostFigure, float | None] = {
         "leakage": projection.leakage_worst_case,

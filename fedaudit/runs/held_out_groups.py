@@ -96,8 +96,7 @@ def rows_of_file(cell: Cell) -> Numbered:
         raise ValueError("generated rows are not remembered")
     return [
         NumberedRows(
-            held_out_groups(cell),
-            clients_by_number(federation.row_numbers, federation.client_of),
+            held_out_groups(cell), clients_by_number(federation.row_numbers, federation.client_of)
         )
     ]
 

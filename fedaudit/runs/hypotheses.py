@@ -22,10 +22,7 @@ from fedaudit.training.base.round_records import FinalResult
 
 def hypotheses_facts(run: Run, result: FinalResult, sink: RunSink) -> HypothesesFacts:
     """The hypotheses, and the radii of the round that they came of."""
-    return HypothesesFacts(
-        hypotheses=result.hypotheses,
-        radii=_radii(run, sink, result.best_round),
-    )
+    return HypothesesFacts(hypotheses=result.hypotheses, radii=_radii(run, sink, result.best_round))
 
 
 def parameter_plot_of_run(run: Run, result: FinalResult, sink: RunSink) -> Plane | str:

@@ -101,12 +101,7 @@ def noised_counts(
 
 
 def _bounded(
-    release: CountRelease,
-    of_clients: NDArray[np.int64],
-    source: Source,
-    place: int,
-    *,
-    round_: int,
+    release: CountRelease, of_clients: NDArray[np.int64], source: Source, place: int, *, round_: int
 ) -> NDArray[np.int64]:
     """Pooled counts [groups, 4], with no more rows of a unit than the noise covers."""
     match release.unit:

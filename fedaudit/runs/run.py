@@ -154,7 +154,5 @@ def training_subjects(cell: Cell, ledger_context: LedgerContext) -> NDArray[np.i
     if ledger_context.subject_kind != "client" or source.validation_unit == "record":
         return np.arange(len(ledger_context.subjects), dtype=np.int32)
     return split_clients(
-        cell.federation.clients,
-        validation_fraction=source.validation_fraction,
-        seed=cell.spec.seed,
+        cell.federation.clients, validation_fraction=source.validation_fraction, seed=cell.spec.seed
     ).training

@@ -110,10 +110,7 @@ class SampledRounds:
         return allowed
 
     def _together(
-        self,
-        found: Mapping[str, Disclosure],
-        drawn: NDArray[np.int64],
-        sets: NDArray[np.float64],
+        self, found: Mapping[str, Disclosure], drawn: NDArray[np.int64], sets: NDArray[np.float64]
     ) -> dict[str, Disclosure]:
         """Each round's groups of all attributes that show any, decided beside each other."""
         open_ = {name: one for name, one in found.items() if one.why is None}

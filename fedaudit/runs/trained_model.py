@@ -54,11 +54,7 @@ def _card(
     spec, guarantee = run.spec, guarantee_of(material)
     return {
         "format": _FORMAT,
-        "experiment": {
-            "id": run.experiment_id,
-            "name": run.name,
-            "spec_hash": spec_hash(spec),
-        },
+        "experiment": {"id": run.experiment_id, "name": run.name, "spec_hash": spec_hash(spec)},
         "round": result.best_round,
         "model": spec.model.model_dump(mode="json"),
         "loss": spec.training.loss,

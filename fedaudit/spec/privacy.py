@@ -77,9 +77,7 @@ class LaplaceL2(UpdateMechanism):
     noise_multiplier: Annotated[float, Field(ge=1e-12, le=1e12), BeforeValidator(_some_noise), NU]
     """nu: a release costs n/nu within its radius, a number that must stay finite."""
     radius: Annotated[
-        Literal["adaptive"] | Radius,
-        BeforeValidator(_adaptive_or_a_radius),
-        RADIUS,
+        Literal["adaptive"] | Radius, BeforeValidator(_adaptive_or_a_radius), RADIUS
     ] = "adaptive"
     """`adaptive` is the update's norm (Algorithm 2, heuristic); a number is public and fixed."""
     radius_floor: Radius = 1e-6

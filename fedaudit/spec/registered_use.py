@@ -91,10 +91,7 @@ def _of_labels(spec: ExperimentSpec, registration: Registration) -> Iterator[tup
             yield where, "differs from the labels that the data were registered with"
     known = set(_rule_labels(registration.fairness.favourable))
     if not set(_rule_labels(spec.fairness.favourable)) <= known:
-        yield (
-            "/fairness/favourable",
-            "is labelled otherwise than the data were registered with",
-        )
+        yield ("/fairness/favourable", "is labelled otherwise than the data were registered with")
 
 
 def _rule_labels(favourable: Favourable | None) -> Iterator[tuple[str, str]]:

@@ -78,10 +78,6 @@ def repeats_section(found: Sequence[SeedFigures], *, asked: int) -> RepeatsSecti
 
 def with_repeats(document: Mapping[str, Any], section: RepeatsSection) -> dict[str, Any]:
     """An unsigned report with the section, and a verdict that knows it."""
-    sections = {
-        **document,
-        "repeats": section.model_dump(mode="json"),
-        "repeats_reason": None,
-    }
+    sections = {**document, "repeats": section.model_dump(mode="json"), "repeats_reason": None}
     parts = verdict_parts(sections)
     return {**sections, "verdict": verdict(parts), "verdict_parts": parts.model_dump(mode="json")}

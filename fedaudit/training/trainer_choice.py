@@ -12,10 +12,7 @@ from fedaudit.training.stack import Stack
 
 
 def open_stack(
-    cells: Sequence[Cell],
-    *,
-    device: str = "cpu",
-    checkpoints: Checkpoints | None = None,
+    cells: Sequence[Cell], *, device: str = "cpu", checkpoints: Checkpoints | None = None
 ) -> Trainer:
     """Starts the cells, or resumes those that have a checkpoint.
 

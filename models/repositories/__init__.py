@@ -2,10 +2,7 @@
 
 from models.repositories.api_keys import ApiKeyRepository
 from models.repositories.attacks.later_attacks import LaterAttacksRepository
-from models.repositories.audit_log.audit_entries import (
-    AuditLogRepository,
-    UnsignedAuditRepository,
-)
+from models.repositories.audit_log.audit_entries import AuditLogRepository, UnsignedAuditRepository
 from models.repositories.audits.audits import AuditRepository
 from models.repositories.base import gathered_writes
 from models.repositories.budget_gaps import BudgetGapRepository
@@ -28,10 +25,7 @@ from models.repositories.idempotency import IdempotencyRepository
 from models.repositories.ledger import LedgerRepository
 from models.repositories.lifecycle.erasing import ErasingRepository
 from models.repositories.lifecycle.erasures import ErasureRepository
-from models.repositories.lifecycle.expired_files import (
-    ExpiredFileRepository,
-    OldFileRepository,
-)
+from models.repositories.lifecycle.expired_files import ExpiredFileRepository, OldFileRepository
 from models.repositories.lifecycle.gone_contents import GoneContentRepository
 from models.repositories.operations.service_state import ServiceStateRepository
 from models.repositories.outbox import OutboxRepository

@@ -64,11 +64,7 @@ def paged(statement: Select[Experiment], *, sort: str, cursor: Cursor | None) ->
     if column is Experiment.id:
         order: list[ColumnElement[Any]] = [identifier]
     else:
-        order = [
-            column.is_(None).asc(),
-            column.desc() if descending else column.asc(),
-            identifier,
-        ]
+        order = [column.is_(None).asc(), column.desc() if descending else column.asc(), identifier]
     if cursor is not None:
         statement = statement.where(_behind(column, descending, cursor))
     return statement.order_by(*order)

@@ -12,25 +12,14 @@ from models.person import Actor
 from models.prepared import Prepared, PreparedRows
 from models.repositories.base import ScopedRepository
 from models.repositories.budgets import BudgetRepository
-from models.repositories.epsilon_budgets import (
-    REPORT,
-    EpsilonBudgetRepository,
-    counts_report,
-)
+from models.repositories.epsilon_budgets import REPORT, EpsilonBudgetRepository, counts_report
 from models.repositories.events import EventRepository
 from models.repositories.experiment_lists import cursor_of, filtered, paged
 from models.repositories.ledger import LedgerRepository
 from models.repositories.webhooks.announcements import AnnouncementRepository
 from models.tables.experiments import Experiment, ExperimentTag
 from models.tables.units import Unit
-from models.values import (
-    Cursor,
-    ExperimentFilters,
-    FinalFigures,
-    LeakagePrice,
-    NewExperiment,
-    Page,
-)
+from models.values import Cursor, ExperimentFilters, FinalFigures, LeakagePrice, NewExperiment, Page
 
 _UNFILTERED = ExperimentFilters()
 _OF_PROJECT = select(Experiment).where(Experiment.project_id == bindparam("project_id"))

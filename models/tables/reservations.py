@@ -8,15 +8,7 @@ from models.tables.base import Base, Identifier, Word
 from models.values import BudgetFigure
 
 UnitKey = String(255)
-BUDGET_KEY = (
-    "federation_id",
-    "book",
-    "figure",
-    "delta",
-    "adjacency",
-    "observer",
-    "unit_key",
-)
+BUDGET_KEY = ("federation_id", "book", "figure", "delta", "adjacency", "observer", "unit_key")
 """The columns that name one budget."""
 
 

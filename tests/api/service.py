@@ -60,12 +60,7 @@ SPEC: dict[str, Any] = {
         "validation_fraction": 0.5,
     },
     "model": {"kind": "linear"},
-    "training": {
-        "loss": "rmse",
-        "hypotheses": 2,
-        "rounds": 4,
-        "cohort": {"clients": 5},
-    },
+    "training": {"loss": "rmse", "hypotheses": 2, "rounds": 4, "cohort": {"clients": 5}},
     "privacy": {"mechanism": "laplace-l2", "noise_multiplier": 3},
     "fairness": {
         "sensitive": ["group"],

@@ -92,9 +92,5 @@ def spec_of(federation: dict[str, Any], **changes: Any) -> dict[str, Any]:
         fairness={"sensitive": ["group"], "favourable": REGISTRATION["fairness"]["favourable"]},
         **changes,
     )
-    made["federation"] = {
-        **REGISTRATION["federation"],
-        "validation_fraction": 0.5,
-        **federation,
-    }
+    made["federation"] = {**REGISTRATION["federation"], "validation_fraction": 0.5, **federation}
     return made

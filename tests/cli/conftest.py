@@ -76,12 +76,7 @@ def small_spec() -> dict[str, Any]:
             "validation_fraction": 0.5,
         },
         "model": {"kind": "linear"},
-        "training": {
-            "loss": "rmse",
-            "hypotheses": 2,
-            "rounds": 12,
-            "cohort": {"clients": 10},
-        },
+        "training": {"loss": "rmse", "hypotheses": 2, "rounds": 12, "cohort": {"clients": 10}},
         "privacy": {"mechanism": "laplace-l2", "noise_multiplier": 3},
         "fairness": {
             "sensitive": ["group"],

@@ -309,9 +309,7 @@ def test_watching_gives_up_where_there_is_no_place_for_long() -> None:
         list(client.watch("x"))
 
 
-def test_watching_does_not_repeat_what_is_refused_for_good(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_watching_does_not_repeat_what_is_refused_for_good(monkeypatch: pytest.MonkeyPatch) -> None:
     slept: list[float] = []
     monkeypatch.setattr("fedaudit_client.http.wire.sleep", slept.append)
     with _client(lambda _: _refusal(403, retry_after="5")) as client, pytest.raises(ProblemError):

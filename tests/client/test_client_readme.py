@@ -84,10 +84,7 @@ def test_a_pipeline_passes_only_with_gates_that_passed(service: tuple[Api, str])
         assert client.require_gates(id_)["outcome"] == "pass"
         gate = {"figure": "leakage_max", "op": "le", "value": 0.0}
         believed = {**gate, "allow_heuristic": True, "allow_simulation": True}
-        for asked, outcome in (
-            ([believed], "fail"),
-            ([gate], "insufficient_evidence"),
-        ):
+        for asked, outcome in (([believed], "fail"), ([gate], "insufficient_evidence")):
             with pytest.raises(GatesNotPassedError, match=f"leakage_max {outcome}") as caught:
                 client.require_gates(id_, asked)
             assert caught.value.outcome == outcome

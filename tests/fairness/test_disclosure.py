@@ -320,9 +320,7 @@ def test_within_a_hypothesis_combinations_do_not_add_up_to_what_is_hidden(seed):
         lines = lying.lines(margin)
         sums = rows[:, lines].sum(axis=-1)
         of_part = shown_cells(
-            sums,
-            shown_groups(sums.sum(axis=0), minimum_group_size=SIZE),
-            minimum_group_size=SIZE,
+            sums, shown_groups(sums.sum(axis=0), minimum_group_size=SIZE), minimum_group_size=SIZE
         )
         for hypothesis, place in product(range(3), range(len(lines))):
             assert_none_alone(shown[hypothesis], rows[hypothesis], lines[place])

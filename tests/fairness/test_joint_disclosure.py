@@ -10,11 +10,7 @@ from hypothesis import strategies as st
 
 from fedaudit.fairness import joint_disclosure
 from fedaudit.fairness.disclosure import DisclosureRule
-from fedaudit.fairness.joint_disclosure import (
-    UNDECIDED,
-    decide_parts_together,
-    decide_together,
-)
+from fedaudit.fairness.joint_disclosure import UNDECIDED, decide_parts_together, decide_together
 from fedaudit.fairness.population import Population
 from fedaudit.fairness.suppression import IntersectionTable
 
@@ -70,12 +66,7 @@ def smallest_recoverable(found, people: Population, *, names) -> set[frozenset[i
 
 
 def test_lines_of_an_intersection_do_not_give_a_cell_away_together():
-    table = [
-        [18, 17, 40, 40],
-        [16, 15, 6, 50],
-        [50, 40, 16, 17],
-        [60, 45, 18, 19],
-    ]
+    table = [[18, 17, 40, 40], [16, 15, 6, 50], [50, 40, 16, 17], [60, 45, 18, 19]]
     people, rules = crossed(table), crossed_rules(table, minimum=30)
     alone = rules["a_b"].decide(people.sizes("a_b"))
     few = np.asarray(table).ravel() < 30
@@ -152,11 +143,7 @@ def test_attributes_too_many_to_be_decided_together_are_suppressed(monkeypatch):
     assert found["second"].reason == UNDECIDED
 
 
-@given(
-    st.lists(st.integers(0, 40), min_size=6, max_size=12),
-    st.integers(2, 3),
-    st.integers(5, 30),
-)
+@given(st.lists(st.integers(0, 40), min_size=6, max_size=12), st.integers(2, 3), st.integers(5, 30))
 @settings(max_examples=60, deadline=None)
 def test_no_small_cell_of_an_intersection_follows_from_what_is_shown(cells, lines, minimum):
     width = len(cells) // lines

@@ -95,11 +95,7 @@ def test_steps_are_those_of_the_base_or_wider(rows: int, step: float) -> None:
     assert step_of(rows, base=BASE) == pytest.approx(step)
 
 
-@given(
-    low=st.floats(0, 1),
-    width=st.floats(0, 1),
-    step=st.sampled_from([0.001, 0.02, 0.05, 0.5]),
-)
+@given(low=st.floats(0, 1), width=st.floats(0, 1), step=st.sampled_from([0.001, 0.02, 0.05, 0.5]))
 def test_intervals_only_get_wider(low: float, width: float, step: float) -> None:
     found = outward(low, low + width, step)
     assert found[0] <= low + 1e-8

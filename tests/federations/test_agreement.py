@@ -54,10 +54,7 @@ def test_the_reference_group_exists(load: Load, refuse: Refuse) -> None:
 
 @pytest.mark.parametrize("clients", [1, 9])
 def test_faults_of_several_parts_come_together(refuse: Refuse, clients: int) -> None:
-    changes = {
-        "fairness": {**SEX, "reference_group": "X"},
-        "training.cohort": {"clients": clients},
-    }
+    changes = {"fairness": {**SEX, "reference_group": "X"}, "training.cohort": {"clients": clients}}
     faults = refuse(changes, data=DATA)
     assert ("/training/cohort/clients" in faults) == (clients == 9)
     assert "/fairness/reference_group" in faults

@@ -216,11 +216,7 @@ def test_a_peer_that_sends_a_byte_now_and_then_ends_with_the_time() -> None:
         port = listener.getsockname()[1]
         with pytest.raises(UnansweredError):
             post(
-                f"http://127.0.0.1:{port}/",
-                headers={},
-                body=b"{}",
-                seconds=0.5,
-                allow_private=True,
+                f"http://127.0.0.1:{port}/", headers={}, body=b"{}", seconds=0.5, allow_private=True
             )
         stop.set()
         thread.join()

@@ -53,8 +53,7 @@ def test_both_urls_make_production(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize(
-    ("given", "missing", "url"),
-    [("DATABASE", "BROKER", POSTGRES), ("BROKER", "DATABASE", REDIS)],
+    ("given", "missing", "url"), [("DATABASE", "BROKER", POSTGRES), ("BROKER", "DATABASE", REDIS)]
 )
 @pytest.mark.parametrize("other", [None, ""])
 def test_one_url_alone_is_refused_naming_the_other(

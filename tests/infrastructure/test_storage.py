@@ -200,9 +200,7 @@ def test_other_urls_are_refused(url: str) -> None:
         Storage(url)
 
 
-def test_whether_a_file_is_there_can_be_asked(
-    place: tuple[str, Callable[[], list[str]]],
-) -> None:
+def test_whether_a_file_is_there_can_be_asked(place: tuple[str, Callable[[], list[str]]]) -> None:
     storage = Storage(place[0])
     assert not storage.holds(KEY)
     with storage.writer(KEY) as writer:

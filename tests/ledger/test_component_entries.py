@@ -161,9 +161,7 @@ def test_a_line_for_each_subject_and_component() -> None:
 
 def test_an_interrupted_release_has_no_radii_and_costs_all_the_same() -> None:
     entry = an_entry(
-        outcomes=np.zeros(3, np.uint8),
-        radii=np.full(INPUTS.radii_shape(3), NAN),
-        interrupted=True,
+        outcomes=np.zeros(3, np.uint8), radii=np.full(INPUTS.radii_shape(3), NAN), interrupted=True
     )
     for line in ledger_lines(entry, NAMES):
         assert line["radius"] is None

@@ -37,9 +37,7 @@ def _vectors(dtype: str) -> Any:
 
 
 @settings(
-    deadline=None,
-    max_examples=60,
-    suppress_health_check=[HealthCheck.function_scoped_fixture],
+    deadline=None, max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
 @given(
     shorts=_vectors("int16"),

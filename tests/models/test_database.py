@@ -226,10 +226,7 @@ def test_a_transaction_that_ended_at_its_limit_is_tried_again_like_any_outage(
 
 
 def test_errors_do_not_tell_what_was_stored(database: Database) -> None:
-    with (
-        pytest.raises(DBAPIError) as raised,
-        database.write() as session,
-    ):
+    with pytest.raises(DBAPIError) as raised, database.write() as session:
         session.execute(text("INSERT INTO nowhere (counts) VALUES (:counts)"), {"counts": 4711})
     assert "nowhere" in str(raised.value)
     assert "4711" not in str(raised.value)

@@ -145,9 +145,7 @@ def test_a_deleted_federation_keeps_its_key_until_the_file_is_gone(database: Dat
     assert found.deleted_at is not None
 
 
-def test_data_of_experiments_is_the_same_federation_once_it_is_uploaded(
-    database: Database,
-) -> None:
+def test_data_of_experiments_is_the_same_federation_once_it_is_uploaded(database: Database) -> None:
     with database.write() as session:
         project_id = add_project(session)
         federations = FederationRepository(session, project_id)

@@ -152,11 +152,7 @@ def test_the_way_back_keeps_the_smallest_total_and_forgets_the_theorems_sum(book
             federations.set_budget(book.federation_id, **key, total=total)
     with book.database.write() as session:
         FederationRepository(session, book.project_id).reserve_log_ratio(
-            book.federation_id,
-            experiment_id=id_,
-            book="simulation",
-            amount=5.0,
-            of_one_release=1.0,
+            book.federation_id, experiment_id=id_, book="simulation", amount=5.0, of_one_release=1.0
         )
     migrations.downgrade(book.url, BEFORE)
     with book.database.read() as session:

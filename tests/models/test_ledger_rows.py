@@ -29,10 +29,7 @@ _GAUSSIAN = {
 }
 
 
-_LAYERS = {
-    **LAPLACE,
-    "components": [{"name": "layer-1", "n": 24}, {"name": "layer-2", "n": 3}],
-}
+_LAYERS = {**LAPLACE, "components": [{"name": "layer-1", "n": 24}, {"name": "layer-2", "n": 3}]}
 
 
 def _insert(database: Database, rows: list[LedgerRow]) -> tuple[str, str]:

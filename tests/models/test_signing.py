@@ -5,9 +5,7 @@ from models.repositories import LedgerCheckpointRepository, SigningKeyRepository
 from tests.models.rows import queued
 
 
-def test_a_new_key_retires_the_others_and_one_that_comes_back_is_in_use(
-    database: Database,
-) -> None:
+def test_a_new_key_retires_the_others_and_one_that_comes_back_is_in_use(database: Database) -> None:
     def use(key_id: str) -> list[tuple[str, bool]]:
         with database.write() as session:
             keys = SigningKeyRepository(session)

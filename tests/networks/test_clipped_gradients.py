@@ -120,13 +120,7 @@ def test_all_forms_agree_with_the_loop(
 
 
 @settings(max_examples=100, deadline=None)
-@given(
-    problems(),
-    st.floats(-12, 12),
-    st.floats(-12, 3),
-    st.floats(-6, 3),
-    st.integers(0, 2**31),
-)
+@given(problems(), st.floats(-12, 12), st.floats(-12, 3), st.floats(-6, 3), st.integers(0, 2**31))
 def test_no_record_contributes_more_than_the_clip(
     problem: tuple[DenseShape, Loss], features: float, theta: float, clip: float, seed: int
 ) -> None:

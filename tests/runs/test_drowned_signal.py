@@ -64,9 +64,7 @@ def central(noise_multiplier: float) -> dict[str, Any]:
     }
 
 
-def test_a_run_that_is_warned_of_learns_nothing_and_one_that_is_not_learns(
-    tmp_path: Path,
-) -> None:
+def test_a_run_that_is_warned_of_learns_nothing_and_one_that_is_not_learns(tmp_path: Path) -> None:
     table(tmp_path / "people.csv")
     beats_the_baseline = {}
     for noise_multiplier in (4.0, 30.0):

@@ -94,8 +94,7 @@ def a_file(started: Cell, theta: np.ndarray) -> bytes:
 
 
 @pytest.mark.parametrize(
-    ("k", "message"),
-    [(1, "lacks hypotheses.1.0.weight"), (3, "has hypotheses.2.0.bias")],
+    ("k", "message"), [(1, "lacks hypotheses.1.0.weight"), (3, "has hypotheses.2.0.bias")]
 )
 def test_other_hypotheses_are_refused_with_the_field(k: int, message: str) -> None:
     theta = np.arange(3.0 * k, dtype=np.float32).reshape(k, 3)

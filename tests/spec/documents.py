@@ -12,12 +12,7 @@ HOSPITAL: dict[str, Any] = {
     "name": "hospital",
     "federation": {"source": "hospital-charges", "path": "charges/four.csv.gz"},
     "model": {"kind": "mlp", "hidden": [2]},
-    "training": {
-        "loss": "rmse",
-        "hypotheses": 5,
-        "rounds": 500,
-        "cohort": {"clients": 100},
-    },
+    "training": {"loss": "rmse", "hypotheses": 5, "rounds": 500, "cohort": {"clients": 100}},
     "privacy": {"mechanism": "laplace-l2", "noise_multiplier": 3},
     "fairness": {"sensitive": ["state"], "favourable": {"op": "le", "value": 7000}},
 }

@@ -116,12 +116,7 @@ GROUPS = changed(
         (HOSPITAL, {"federation.path": "s3://a/b"}, "/federation/path", "relative path"),
         (HOSPITAL, {"federation.path": "C:\\a"}, "/federation/path", "relative path"),
         (HOSPITAL, {"federation.zip_table": "~/a"}, "/federation/zip_table", "relative path"),
-        (
-            HOSPITAL,
-            {"federation.conditions": [194, 194]},
-            "/federation/conditions",
-            "twice",
-        ),
+        (HOSPITAL, {"federation.conditions": [194, 194]}, "/federation/conditions", "twice"),
         (
             HOSPITAL,
             {"federation": {"source": "synthetic-linear", "thetas": [[1.0], [1.0, 2.0]]}},
@@ -240,12 +235,7 @@ GROUPS = changed(
             {
                 "gates": [
                     {"figure": "accuracy", "op": "ge", "value": 1},
-                    {
-                        "figure": "equalized_odds_ratio",
-                        "op": "ge",
-                        "value": 1,
-                        "attribute": "sex",
-                    },
+                    {"figure": "equalized_odds_ratio", "op": "ge", "value": 1, "attribute": "sex"},
                 ]
             },
             "/gates/1/attribute",

@@ -28,14 +28,7 @@ CENTRAL = changed(
 )
 LOCAL = changed(
     TABLE,
-    {
-        "privacy": {
-            "mechanism": "gaussian-local",
-            "noise_multiplier": 8,
-            "clip": 1.0,
-            "delta": 1e-5,
-        }
-    },
+    {"privacy": {"mechanism": "gaussian-local", "noise_multiplier": 8, "clip": 1.0, "delta": 1e-5}},
 )
 RECORDS = changed(
     TABLE,

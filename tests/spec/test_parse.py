@@ -84,11 +84,7 @@ LAUGHS = "a: &a [lol, lol, lol, lol, lol, lol, lol, lol, lol]\n" + "".join(
 
 @pytest.mark.parametrize(
     ("text", "line"),
-    [
-        (LAUGHS, 2),
-        ("a: &a [*a]", 1),
-        ("base: &base {b: 1}\n\nmore:\n  <<: *base", 4),
-    ],
+    [(LAUGHS, 2), ("a: &a [*a]", 1), ("base: &base {b: 1}\n\nmore:\n  <<: *base", 4)],
     ids=["billion laughs", "endless", "merge"],
 )
 def test_aliases_are_refused(text: str, line: int) -> None:

@@ -94,11 +94,7 @@ def image_federation(
         classes=tuple(f"class-{index}" for index in range(classes)),
         groups=[np.full(count, client % 2) for client, count in enumerate(counts)],
     )
-    rows = ClientRows(
-        values=images.reshape(len(images), -1),
-        divisor=255.0,
-        image=(28, 28, 1),
-    )
+    rows = ClientRows(values=images.reshape(len(images), -1), divisor=255.0, image=(28, 28, 1))
     return replace(bare, features=rows)
 
 

@@ -125,10 +125,7 @@ def test_clients_clip_and_send_what_is_planted(engine: Callable[[Cell], Cell]) -
 
 def test_planted_clients_take_part_by_the_same_sampling() -> None:
     bare = cell_with(
-        None,
-        privacy={"mechanism": "gaussian-central", **QUIET},
-        training__cohort=COINS,
-        **REPORTED,
+        None, privacy={"mechanism": "gaussian-central", **QUIET}, training__cohort=COINS, **REPORTED
     )
     cell, plant = _planted(bare, length=CLIP)
     whole = KeptUpdates(plant.clients[:0], plant.matrix[:0])

@@ -9,11 +9,7 @@ GOOD = Gained(0.1, shown=True)
 
 def judged(accuracy=GOOD, loss=GOOD, outcome=None, share=0.7, truth=0.6):
     return judge_model(
-        accuracy=accuracy,
-        loss=loss,
-        outcome=outcome,
-        prediction_share=share,
-        outcome_share=truth,
+        accuracy=accuracy, loss=loss, outcome=outcome, prediction_share=share, outcome_share=truth
     )
 
 

@@ -21,12 +21,7 @@ from infrastructure.queue import Queue
 from infrastructure.settings import Settings
 from infrastructure.signing_keys import create_key_file
 from models.database import Database
-from models.repositories import (
-    BudgetRepository,
-    LedgerRepository,
-    ReportRepository,
-    UnitRepository,
-)
+from models.repositories import BudgetRepository, LedgerRepository, ReportRepository, UnitRepository
 from models.tables.sweeper_leases import SweeperLease
 from models.tables.units import Unit
 from tests.ledger.whole_chain import first_broken_link
@@ -307,9 +302,7 @@ def test_a_database_outage_is_waited_for(
     assert ledger_hash_of(database, submitted) == undisturbed
 
 
-def test_a_second_embedded_worker_is_refused(
-    embedded_service: tuple[Database, Service],
-) -> None:
+def test_a_second_embedded_worker_is_refused(embedded_service: tuple[Database, Service]) -> None:
     _, processes = embedded_service
     first = processes.worker()
     lock = processes.folder / "data" / "worker.lock"

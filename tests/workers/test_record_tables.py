@@ -18,15 +18,7 @@ from tests.workers.epsilon_specs import by_record
 from workers.context import WorkerContext
 from workers.run_unit import run_unit
 
-COLUMNS = [
-    "client",
-    "row",
-    "budget",
-    "rate",
-    "left_out",
-    "epsilon_final_model",
-    "epsilon_server",
-]
+COLUMNS = ["client", "row", "budget", "rate", "left_out", "epsilon_final_model", "epsilon_server"]
 NAMES = {"=cmd": "'=cmd", "-7": "-7", "b": "b"}
 """Of clients; and how a spreadsheet is shown them."""
 

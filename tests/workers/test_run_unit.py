@@ -459,12 +459,7 @@ def test_data_that_changed_since_its_admission_is_refused(
     rows = [f"{client},{value},{value * 2}" for client in range(30) for value in range(4)]
     table.write_text("\n".join(["client,x,y", *rows]))
     spec = spec_with(
-        federation={
-            "source": "table",
-            "path": "people.csv",
-            "client_key": "client",
-            "target": "y",
-        }
+        federation={"source": "table", "path": "people.csv", "client_key": "client", "target": "y"}
     )
     settings = context.settings.model_copy(update={"sources_dir": tmp_path})
     context = WorkerContext(settings, database, context.queue, "cpu")

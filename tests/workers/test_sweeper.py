@@ -232,10 +232,7 @@ def test_a_ledger_that_refuses_its_lost_rounds_holds_up_no_other(
 
 
 def test_a_unit_that_cannot_be_taken_back_holds_up_no_other(
-    database: Database,
-    sweeper: Sweeper,
-    queue: RecordingQueue,
-    monkeypatch: pytest.MonkeyPatch,
+    database: Database, sweeper: Sweeper, queue: RecordingQueue, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     broken, sound = submit(database), submit(database)
     for submitted in (broken, sound):
@@ -296,10 +293,7 @@ def test_only_the_holder_of_the_duty_sweeps(
 
 
 def test_a_failed_tick_does_not_end_the_sweeper(
-    database: Database,
-    queue: RecordingQueue,
-    monkeypatch: pytest.MonkeyPatch,
-    sweeper: Sweeper,
+    database: Database, queue: RecordingQueue, monkeypatch: pytest.MonkeyPatch, sweeper: Sweeper
 ) -> None:
     submitted = submit(database)
     faults = iter([OperationalError("SELECT", {}, ConnectionError("away")), KeyError("odd")])

@@ -11,12 +11,7 @@ from fedaudit.ledger.chain import genesis, salt_hash
 from fedaudit.ledger.checkpoints import DATABASE, Checkpoint
 from fedaudit.ledger.ed25519 import ALGORITHM, SigningKey
 from infrastructure.settings import Settings
-from infrastructure.signing_keys import (
-    SigningKeyError,
-    ensure_key_file,
-    key_file_of,
-    read_key_file,
-)
+from infrastructure.signing_keys import SigningKeyError, ensure_key_file, key_file_of, read_key_file
 from models.database import Database
 from models.repositories import (
     ExperimentRepository,

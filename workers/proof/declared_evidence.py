@@ -10,13 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from fedaudit.ledger.chain import genesis
-from fedaudit.ledger.checkpoints import (
-    DATABASE,
-    TRAINER,
-    Checkpoint,
-    growing_hashes,
-    subjects_hash,
-)
+from fedaudit.ledger.checkpoints import DATABASE, TRAINER, Checkpoint, growing_hashes, subjects_hash
 from fedaudit.ledger.declarations import changed_reservations, drawn_hash
 from fedaudit.ledger.declared_replay import Replay
 from fedaudit.ledger.declared_state import RoundsSoFar

@@ -33,13 +33,7 @@ from models.repositories import (
 from models.repositories.declared.declared_ledgers import unsigned_ledgers
 from models.values import BudgetsAcross, LedgerRow
 from workers.proof.checkpoint_signing import CHECKPOINT_SECONDS, use_key
-from workers.proof.declared_evidence import (
-    Found,
-    Inserted,
-    StoredLedger,
-    check_ledger,
-    start_of,
-)
+from workers.proof.declared_evidence import Found, Inserted, StoredLedger, check_ledger, start_of
 
 log = structlog.get_logger()
 

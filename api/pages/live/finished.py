@@ -34,10 +34,7 @@ def with_final_figures(readings: Sequence[Reading], report: Report) -> list[Read
 def final_gaps(report: Report) -> list[GapReadings]:
     """The gaps between the groups of each attribute, with their intervals."""
     return [
-        GapReadings(
-            section["attribute"],
-            tuple(_gap(section, metric) for metric in ROUND_METRICS),
-        )
+        GapReadings(section["attribute"], tuple(_gap(section, metric) for metric in ROUND_METRICS))
         for section in report["fairness"]
     ]
 

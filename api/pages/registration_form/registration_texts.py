@@ -11,9 +11,7 @@ _ON = "on"
 
 
 def registration_texts(
-    registration: Mapping[str, Any],
-    survey: Survey,
-    joinable: Mapping[str, Mapping[str, str]],
+    registration: Mapping[str, Any], survey: Survey, joinable: Mapping[str, Mapping[str, str]]
 ) -> dict[str, str]:
     """Text by field; empty fields and switches that are off are left out."""
     federation, fairness = registration["federation"], registration.get("fairness", {})

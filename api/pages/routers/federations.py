@@ -11,12 +11,7 @@ from api.http.bodies import validated
 from api.http.cursors import decode_cursor, encode_cursor
 from api.pages.budget_form import LABELS, BudgetDraft, BudgetFault, faults_of, setting_of
 from api.pages.change_lines import change_line
-from api.pages.federation_views import (
-    attribute_views,
-    budget_view,
-    class_views,
-    disclosure_lines,
-)
+from api.pages.federation_views import attribute_views, budget_view, class_views, disclosure_lines
 from api.pages.session import FederationsForm, FederationsVisitor, Visitor
 from api.pages.templates import page
 from api.schemas.base import PageParameters
@@ -86,12 +81,7 @@ def set_federation_budget(
             # The page around the form shows the profile.
             raise
         return _shown(
-            request,
-            form.visitor,
-            resources,
-            federation_id,
-            draft=draft,
-            faults=faults_of(error),
+            request, form.visitor, resources, federation_id, draft=draft, faults=faults_of(error)
         )
     address = f"/federations/{federation_id}?saved=true#budgets"
     return RedirectResponse(address, status_code=303)

@@ -203,11 +203,7 @@ def _begun(upload: PendingUpload, looked: LookedAt, *, header: bool) -> Registra
     """The form as it is first shown."""
     proposal = looked.proposal
     if proposal is None:
-        registration = {
-            "name": upload.file_name,
-            "federation": {"header": header},
-            "fairness": {},
-        }
+        registration = {"name": upload.file_name, "federation": {"header": header}, "fairness": {}}
         return RegistrationSheet(
             upload, looked, registration_texts(registration, looked.survey, {}), refusal=looked.why
         )

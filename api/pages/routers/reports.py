@@ -155,13 +155,7 @@ def _shown(
         later = later_list(resources, visitor.caller, experiment_id)
     with resources.database.read() as session:
         tail = report_tail(
-            session,
-            visitor,
-            experiment_id,
-            draft=draft,
-            fault=fault,
-            attacks=attacks,
-            later=later,
+            session, visitor, experiment_id, draft=draft, fault=fault, attacks=attacks, later=later
         )
     base = f"/experiments/{experiment_id}"
     links = [

@@ -10,10 +10,7 @@ from api.pages.spec_form import fields
 
 NAME = "experiment_choices.css"
 
-_ALWAYS = {
-    fields.UPLOADED: 'option[data-kind="uploaded"]',
-    "own": 'input[value="own"]',
-}
+_ALWAYS = {fields.UPLOADED: 'option[data-kind="uploaded"]', "own": 'input[value="own"]'}
 """Choices whose elements are found in another way, or that no field of a section names."""
 
 

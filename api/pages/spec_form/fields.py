@@ -70,12 +70,7 @@ FEDERATION = Section(
             "A majority and a minority.",
             only=("synthetic-groups",),
         ),
-        Field(
-            "/federation/clients",
-            "Clients",
-            initial="200",
-            only=("synthetic-linear",),
-        ),
+        Field("/federation/clients", "Clients", initial="200", only=("synthetic-linear",)),
         Field(
             "/federation/rows_per_client",
             "Rows of each client",
@@ -120,10 +115,7 @@ FEDERATION = Section(
             ),
         ),
         Field(
-            "/federation/scoring/fraction",
-            "Share that is scored",
-            initial="0.5",
-            only=("split",),
+            "/federation/scoring/fraction", "Share that is scored", initial="0.5", only=("split",)
         ),
     ),
 )
@@ -191,11 +183,7 @@ MODEL = Section(
             "Loss",
             "choice",
             "rmse",
-            choices=(
-                ("rmse", "rmse"),
-                ("mse", "mse"),
-                ("cross-entropy", "cross-entropy"),
-            ),
+            choices=(("rmse", "rmse"), ("mse", "mse"), ("cross-entropy", "cross-entropy")),
         ),
     ),
 )
@@ -248,10 +236,7 @@ TRAINING = Section(
             "Clustering",
             "choice",
             "k-means",
-            choices=(
-                ("k-means", "k-means"),
-                ("reported", "reported"),
-            ),
+            choices=(("k-means", "k-means"), ("reported", "reported")),
             hint="k-means: the server clusters uploads. reported: clients say what they chose.",
         ),
         Field(

@@ -52,14 +52,7 @@ def _fields_of(part: type[SpecPart], where: str) -> Iterator[Field]:
 
 def _field(pointer: str, info: FieldInfo, described: InForm) -> Field:
     kind, choices = _kind_of(info.annotation)
-    return Field(
-        pointer,
-        described.label,
-        kind,
-        described.initial,
-        described.hint,
-        choices,
-    )
+    return Field(pointer, described.label, kind, described.initial, described.hint, choices)
 
 
 def _kind_of(annotation: Any) -> tuple[Kind, Choices]:

@@ -85,11 +85,7 @@ def ask_for_audit(
             # The same request came twice at once: refused if it differs, else harmless.
             idempotency.lookup(session, caller)
         AuditLogRepository(session, caller.project_id).enter(
-            "audit.queued",
-            found.id,
-            by=caller.actor,
-            fingerprint=fingerprint,
-            spec_hash=audit.hash,
+            "audit.queued", found.id, by=caller.actor, fingerprint=fingerprint, spec_hash=audit.hash
         )
         return AskedAudit(found, message)
 
@@ -128,12 +124,7 @@ def _registered(session: Session, caller: Caller, audit: AuditSpec) -> Federatio
 
 
 def _check_policies(
-    session: Session,
-    resources: Resources,
-    caller: Caller,
-    audit: AuditSpec,
-    *,
-    fingerprint: str,
+    session: Session, resources: Resources, caller: Caller, audit: AuditSpec, *, fingerprint: str
 ) -> None:
     """That the audit keeps to the policy of the project's federation, and of the content's owner.
 

@@ -25,11 +25,7 @@ from fedaudit.privacy.unit_key import unit_key
 from fedaudit.runs.experiment_plan import ExperimentPlan
 from models.epsilon_costs import EpsilonCost, Shortage
 from models.leakage_terms import LeakageTerms
-from models.repositories import (
-    BudgetGapRepository,
-    EpsilonBudgetRepository,
-    FederationRepository,
-)
+from models.repositories import BudgetGapRepository, EpsilonBudgetRepository, FederationRepository
 from models.repositories.epsilon_budgets import counts_report
 from models.values import Budget, BudgetsAcross
 
@@ -74,13 +70,7 @@ def reserve(
                 # for one.
                 raise unbounded(_composed(epsilons, federation_id, totals[0]), federation_id)
         case "epsilon":
-            _reserve_epsilon(
-                epsilons,
-                federation_id,
-                experiment_id,
-                planned,
-                totals,
-            )
+            _reserve_epsilon(epsilons, federation_id, experiment_id, planned, totals)
         case "leakage":
             composed = partial(_composed, epsilons, federation_id)
             _reserve_leakage(

@@ -10,10 +10,7 @@ from sqlalchemy.orm import Session
 from api.http.problems import ProblemError
 from api.services.budgets.reservation import reserve
 from api.services.experiments.bound_data import load_for
-from api.services.federations.disclosure_policies import (
-    refuse_below_floor,
-    refuse_departures,
-)
+from api.services.federations.disclosure_policies import refuse_below_floor, refuse_departures
 from api.services.federations.simulated_noise import refuse_what_is_not_secret, warnings_of
 from api.shared.data_faults import faults_for
 from api.shared.federation_files import usable
@@ -29,10 +26,7 @@ from fedaudit.spec.sources import FileSource
 from fedaudit.training.base.cell import Cell
 from infrastructure.storage import stored_artifact
 from models.identifiers import is_id, new_id
-from models.repositories import (
-    DisclosureRepository,
-    FederationRepository,
-)
+from models.repositories import DisclosureRepository, FederationRepository
 from models.tables.federations import Federation
 from models.values import BudgetsAcross
 

@@ -37,8 +37,7 @@ from models.values import BudgetsAcross
 def floor_of(settings: Settings) -> DisclosureFloor:
     """What nothing on this service may go below."""
     return DisclosureFloor(
-        minimum_group_size=settings.min_group_size,
-        minimum_group_clients=settings.min_group_clients,
+        minimum_group_size=settings.min_group_size, minimum_group_clients=settings.min_group_clients
     )
 
 

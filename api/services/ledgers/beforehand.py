@@ -35,10 +35,7 @@ class Prepared:
 
     @classmethod
     def of(
-        cls,
-        state: LedgerState,
-        held: Sequence[DeclaredReservation],
-        charges: Iterable[Charge],
+        cls, state: LedgerState, held: Sequence[DeclaredReservation], charges: Iterable[Charge]
     ) -> "Prepared":
         """Computes the curves of these charges."""
         found = frozenset(charges)
@@ -47,10 +44,7 @@ class Prepared:
         return cls(version_of(state, held), found)
 
     def serves(
-        self,
-        state: LedgerState,
-        held: Sequence[DeclaredReservation],
-        charges: Iterable[Charge],
+        self, state: LedgerState, held: Sequence[DeclaredReservation], charges: Iterable[Charge]
     ) -> bool:
         """Whether a ledger that stands like this, and these charges, ask for nothing new."""
         if not state.terms.counts_epsilon:

@@ -84,11 +84,7 @@ def charge_federation(
 
 
 def give_back(
-    resources: Resources,
-    session: Session,
-    row: DeclaredLedger,
-    terms: LedgerTerms,
-    held: Histories,
+    resources: Resources, session: Session, row: DeclaredLedger, terms: LedgerTerms, held: Histories
 ) -> None:
     """Hold no more than this, whatever totals there are by now."""
     if row.federation_id is None:
@@ -101,11 +97,7 @@ def give_back(
 
 
 def hold_more(
-    resources: Resources,
-    session: Session,
-    row: DeclaredLedger,
-    terms: LedgerTerms,
-    held: Histories,
+    resources: Resources, session: Session, row: DeclaredLedger, terms: LedgerTerms, held: Histories
 ) -> str | None:
     """Hold so much in all; why not, and nothing changed, where the federation's budget has no room
     or a total of it cannot count the ledger."""

@@ -17,19 +17,12 @@ from fedaudit.ledger.chain import genesis
 from fedaudit.spec.declared.ledger_terms import EVERYONE, LedgerTerms
 from models.clock import utc_now
 from models.identifiers import is_id, new_id
-from models.repositories import (
-    AuditLogRepository,
-    DeclaredLedgerRepository,
-    FederationRepository,
-)
+from models.repositories import AuditLogRepository, DeclaredLedgerRepository, FederationRepository
 from models.tables.declared.declared_ledgers import DeclaredLedger
 
 
 def open_ledger(
-    resources: Resources,
-    caller: Caller,
-    terms: LedgerTerms,
-    idempotency: IdempotentRequest | None,
+    resources: Resources, caller: Caller, terms: LedgerTerms, idempotency: IdempotentRequest | None
 ) -> DeclaredLedger:
     """A new ledger without rounds, or the one that the same request made before.
 

@@ -5,12 +5,7 @@ from typing import Any, Literal
 from pydantic import TypeAdapter
 from sqlalchemy.orm import Session
 
-from api.schemas.ledger_bodies import (
-    LedgerBody,
-    LedgerEpsilon,
-    LedgerSummary,
-    PostedRound,
-)
+from api.schemas.ledger_bodies import LedgerBody, LedgerEpsilon, LedgerSummary, PostedRound
 from api.services.ledgers.ledger_opening import find_ledger
 from api.shared.resources import Resources
 from api.shared.security import Caller
@@ -72,15 +67,7 @@ def shown_ledger(resources: Resources, caller: Caller, ledger_id: str) -> Ledger
     )
 
 
-_COLUMNS = (
-    "id",
-    "name",
-    "federation_id",
-    "terms_hash",
-    "created_at",
-    "created_by",
-    "declared_at",
-)
+_COLUMNS = ("id", "name", "federation_id", "terms_hash", "created_at", "created_by", "declared_at")
 
 
 def epsilon_bodies(

@@ -9,12 +9,7 @@ from api.http.cursors import decode_cursor, encode_cursor
 from api.http.problems import invalid
 from api.schemas.base import UtcTime
 from api.schemas.people import NewestSignOff
-from api.schemas.reports import (
-    ListedFigure,
-    ReportBody,
-    ReportFilters,
-    ReportPage,
-)
+from api.schemas.reports import ListedFigure, ReportBody, ReportFilters, ReportPage
 from api.shared.resources import Resources
 from fedaudit.reports.document.largest_gap import LargestGap, largest_gap
 from fedaudit.reports.document.report_figures import FAIRNESS

@@ -221,10 +221,7 @@ def cancel_sweep(resources: Resources, caller: Caller, sweep_id: str) -> Sweep:
 
 
 def retry_sweep(
-    resources: Resources,
-    caller: Caller,
-    sweep_id: str,
-    idempotency: IdempotentRequest | None,
+    resources: Resources, caller: Caller, sweep_id: str, idempotency: IdempotentRequest | None
 ) -> SubmittedSweep:
     """Queue every cell that failed or was cancelled once more, as new experiments of the sweep.
 

@@ -51,11 +51,7 @@ def _cost_terms(booked: Sequence[BookedCost]) -> dict[str, dict[str, str]]:
 
 
 def _of_cell(
-    cell: CellRow,
-    figures: Sequence[IndexedFigure],
-    *,
-    degenerate: bool,
-    terms: Mapping[str, str],
+    cell: CellRow, figures: Sequence[IndexedFigure], *, degenerate: bool, terms: Mapping[str, str]
 ) -> CellFigures:
     return CellFigures(
         experiment_id=cell.experiment.id,

@@ -65,11 +65,7 @@ class FairnessTable:
         """Rows after a key (round, attribute)."""
         round_, attribute = (0, None) if after is None else after
         return FairnessRepository(session, self._project_id).after(
-            self._experiment_id,
-            round_,
-            limit,
-            attribute=self._attribute,
-            after_attribute=attribute,
+            self._experiment_id, round_, limit, attribute=self._attribute, after_attribute=attribute
         )
 
     def key(self, row: FairnessRow) -> Key:

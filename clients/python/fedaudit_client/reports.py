@@ -131,11 +131,7 @@ class ExportedTable:
 
 Table = Literal["ledger", "rounds", "fairness"]
 
-_TABLES: dict[Table, str] = {
-    "ledger": "privacy-ledger",
-    "rounds": "rounds",
-    "fairness": "fairness",
-}
+_TABLES: dict[Table, str] = {"ledger": "privacy-ledger", "rounds": "rounds", "fairness": "fairness"}
 
 
 class TableCalls(Calls):

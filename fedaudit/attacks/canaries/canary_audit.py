@@ -6,11 +6,7 @@ from dataclasses import replace
 import numpy as np
 
 from fedaudit.attacks.attack import AttackOutcome, Progress, Weighed
-from fedaudit.attacks.canaries.canary_bounds import (
-    PlannedBounds,
-    plan_bounds,
-    take_bounds,
-)
+from fedaudit.attacks.canaries.canary_bounds import PlannedBounds, plan_bounds, take_bounds
 from fedaudit.attacks.canaries.canary_claim import claim_of
 from fedaudit.attacks.canaries.canary_clients import CanaryClients
 from fedaudit.attacks.canaries.canary_pool import CanaryPool, draw_pool

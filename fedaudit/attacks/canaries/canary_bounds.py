@@ -141,11 +141,7 @@ def plan_bounds(
 
     def refutes_curve(correct: int, plan: GuessPlan, count: int) -> bool:
         return refutes(
-            curve,
-            canaries=count,
-            guesses=plan.guesses,
-            correct=correct,
-            significance=level["f-dp"],
+            curve, canaries=count, guesses=plan.guesses, correct=correct, significance=level["f-dp"]
         )
 
     def refutes_epsilon(correct: int, plan: GuessPlan, count: int) -> bool:
@@ -270,11 +266,7 @@ def take_bounds(
 
 
 def _e_values(
-    planned: PlannedBounds,
-    found: ReleaseEvidence,
-    coins: NDArray[np.bool_],
-    *,
-    law: ReleaseLaw,
+    planned: PlannedBounds, found: ReleaseEvidence, coins: NDArray[np.bool_], *, law: ReleaseLaw
 ) -> Mapping[BoundName, float]:
     """Against the claim for the releases that were planned; `law`: of those that were made."""
     claim, f_dp, one_run = planned.claim, planned.f_dp, planned.one_run

@@ -77,9 +77,7 @@ class KeptNumbers:
         each = np.abs((moments == np.unique(moments)[:, None]) @ found.weights)
         return summed_epsilon(law, ratio * each, delta)
 
-    def _together(
-        self,
-    ) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.int64]]:
+    def _together(self) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.int64]]:
         """[releases, numbers], what was released and the signal in it, and the time of each; of the
         first releases, as many as half of the series have."""
         nothing = np.zeros((0, 0))
@@ -92,20 +90,13 @@ class KeptNumbers:
         count = releases_in_sum(middle, numbers)
         released, signal = (
             np.concatenate([np.array(part[:count]).reshape(count, -1) for part in parts], axis=1)
-            for parts in (
-                [one.released for one in chosen],
-                [one.signal for one in chosen],
-            )
+            for parts in ([one.released for one in chosen], [one.signal for one in chosen])
         )
         moments = np.arange(count)
         if self._model is None or not count:
             return released, signal, moments
         again, sent, moment = self._model
-        return (
-            np.vstack([released, again]),
-            np.vstack([signal, sent]),
-            np.append(moments, moment),
-        )
+        return (np.vstack([released, again]), np.vstack([signal, sent]), np.append(moments, moment))
 
     def _columns_of(self, group: int, n: int) -> NDArray[np.int64]:
         if group not in self._columns:

@@ -10,11 +10,7 @@ from numpy.typing import NDArray
 from fedaudit.attacks.attack import Attack, AttackedRun, AttackOutcome, Progress
 from fedaudit.attacks.binomial_intervals import clopper_pearson
 from fedaudit.attacks.cluster_membership.cluster_membership_words import CAPABILITIES, statement
-from fedaudit.attacks.cluster_membership.companion_round import (
-    Companion,
-    Uploads,
-    joined_uploads,
-)
+from fedaudit.attacks.cluster_membership.companion_round import Companion, Uploads, joined_uploads
 from fedaudit.fairness.disclosure import Disclosure, size_rule
 from fedaudit.federations.federation import Federation
 from fedaudit.privacy.accounting.mechanism_parameters import MechanismParameters
@@ -77,8 +73,7 @@ class ClusterMembershipAttack(Attack):
                 progress((place + (first + len(cohort)) / len(clients)) / len(tried))
             seen[nu] = joined_uploads(parts)
         return AttackOutcome(
-            _section(attacked, privacy, seen),
-            {"uploads.csv": _csv(attacked.run.federation, seen)},
+            _section(attacked, privacy, seen), {"uploads.csv": _csv(attacked.run.federation, seen)}
         )
 
 
@@ -125,11 +120,7 @@ def _section(
         status="done",
         reason=None,
         statement=statement(
-            run.spec,
-            results,
-            own=privacy.noise_multiplier,
-            chance=chance,
-            clients=len(chosen),
+            run.spec, results, own=privacy.noise_multiplier, chance=chance, clients=len(chosen)
         ),
         capabilities=CAPABILITIES,
         unit="client",
@@ -150,10 +141,7 @@ def _disclosure(attacked: AttackedRun, chosen: NDArray[np.int64]) -> Disclosure:
 
 
 def _result(
-    seen: Uploads,
-    shown: Disclosure,
-    by_part: NDArray[np.float64],
-    inputs: MechanismParameters,
+    seen: Uploads, shown: Disclosure, by_part: NDArray[np.float64], inputs: MechanismParameters
 ) -> ClusterMembershipResult:
     """Of one noise multiplier, that of `inputs`; `by_part`: between the two nearest hypotheses."""
     reasons: dict[str, str] = {}

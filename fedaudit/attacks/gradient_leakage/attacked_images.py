@@ -63,10 +63,7 @@ def draw_images(cell: Cell, spec: GradientLeakageSpec, source: Source) -> Attack
 
 
 def _drawn_rows(
-    federation: Federation,
-    clients: NDArray[np.int64],
-    spec: GradientLeakageSpec,
-    source: Source,
+    federation: Federation, clients: NDArray[np.int64], spec: GradientLeakageSpec, source: Source
 ) -> NDArray[np.int64]:
     """[updates, images]: every client's images in a random order, a turn of each client after the
     other's."""

@@ -74,11 +74,7 @@ class AttackedClients:
         return Sent(targets, torch.isfinite(targets).all(-1))
 
     def _upload(
-        self,
-        client: int,
-        start: Tensor,
-        protection: ClientProtection | None,
-        source: Source,
+        self, client: int, start: Tensor, protection: ClientProtection | None, source: Source
     ) -> Tensor:
         self._network.load(start)
         self._update(client, source=source, round_=0)

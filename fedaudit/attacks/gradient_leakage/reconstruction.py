@@ -171,11 +171,7 @@ class Reconstruction:
         if self.spec.local_steps == 1:
             return OneStepMatch(self.shape, theta, sent)
         return UnrolledMatch(
-            self.shape,
-            theta,
-            sent,
-            local_steps=self.spec.local_steps,
-            step_size=self.step_size,
+            self.shape, theta, sent, local_steps=self.spec.local_steps, step_size=self.step_size
         )
 
     def _given_labels(self, targets: Tensor, known: Tensor) -> Tensor | None:

@@ -42,8 +42,6 @@ def attackable_clients(cell: Cell) -> NDArray[np.int64]:
     if source.holds_out_rows:
         return np.arange(cell.federation.clients)
     split = split_clients(
-        cell.federation.clients,
-        validation_fraction=source.validation_fraction,
-        seed=cell.spec.seed,
+        cell.federation.clients, validation_fraction=source.validation_fraction, seed=cell.spec.seed
     )
     return split.training.astype(np.int64)

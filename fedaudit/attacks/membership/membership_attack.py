@@ -19,11 +19,7 @@ from fedaudit.attacks.membership.found_members import (
     found_members,
 )
 from fedaudit.attacks.membership.group_exposure import group_exposure
-from fedaudit.attacks.membership.likelihood_ratios import (
-    TESTED_ROWS,
-    likelihood_ratios,
-    not_normal,
-)
+from fedaudit.attacks.membership.likelihood_ratios import TESTED_ROWS, likelihood_ratios, not_normal
 from fedaudit.attacks.membership.membership_alarm import contradiction_of
 from fedaudit.attacks.membership.membership_files import membership_files
 from fedaudit.attacks.membership.membership_words import capabilities, statement

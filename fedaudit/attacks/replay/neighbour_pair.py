@@ -19,11 +19,7 @@ from fedaudit.randomness import CounterSource
 from fedaudit.training.base.cell import Cell
 from fedaudit.training.base.client_coins import drawn_clients
 from fedaudit.training.base.cohort import draw_block
-from fedaudit.training.base.record_sources import (
-    record_use_of,
-    training_records,
-    validation_rows,
-)
+from fedaudit.training.base.record_sources import record_use_of, training_records, validation_rows
 from fedaudit.training.base.splits import split_cells
 from fedaudit.training.stacked.round_method import build_draws
 

@@ -12,11 +12,7 @@ from fedaudit.attacks.replay.passed_through import BlockPassed, PassedThrough, U
 from fedaudit.randomness import Source
 from fedaudit.training.base.cell import Cell
 from fedaudit.training.base.cohort import Block, Draws
-from fedaudit.training.mechanisms.base import (
-    ClientMechanism,
-    ClientProtection,
-    ProtectedUploads,
-)
+from fedaudit.training.mechanisms.base import ClientMechanism, ClientProtection, ProtectedUploads
 
 _SOMETHING_ELSE = 1000.0
 

@@ -79,13 +79,7 @@ def running_service(
             _wait_until_ready(url, supervisor, stopping)
             _check_key(url, key, installation.data_dir)
             yield RunningService(
-                url,
-                key,
-                installation.data_dir,
-                logs,
-                installation.public_key,
-                supervisor,
-                stopping,
+                url, key, installation.data_dir, logs, installation.public_key, supervisor, stopping
             )
         finally:
             supervisor.stop(grace_seconds=_GRACE_SECONDS)
@@ -94,11 +88,7 @@ def running_service(
 def announce(service: RunningService, *, as_json: bool) -> None:
     """Say on one line of JSON, or to people, that the service is ready and how to use it."""
     if as_json:
-        facts = {
-            "url": service.url,
-            "api_key": service.api_key,
-            "data_dir": str(service.data_dir),
-        }
+        facts = {"url": service.url, "api_key": service.api_key, "data_dir": str(service.data_dir)}
         write_json(facts, pretty=False)
         return
     lines = (

@@ -42,8 +42,7 @@ def column(archive: NumpyArchive, name: str, *, rows: int, where: str) -> NDArra
     """An array [rows]. Raises InvalidInputError at `where` if there is no array of that shape."""
     if name not in archive.names:
         raise error_at(
-            where,
-            f"'{archive.file.label}' has no array {name!r}; it has {listed(archive.names)}",
+            where, f"'{archive.file.label}' has no array {name!r}; it has {listed(archive.names)}"
         )
     shape = archive.header(name).shape
     if shape != (rows,):

@@ -405,11 +405,7 @@ def propose_file(
     """From the first `most_rows` rows. Raises InvalidInputError for what is no usable table."""
     survey = survey_table(file, header=header, most_rows=most_rows)
     return propose(
-        survey,
-        name=name[:MAX_NAME_LENGTH],
-        header=header,
-        client_key=client_key,
-        target=target,
+        survey, name=name[:MAX_NAME_LENGTH], header=header, client_key=client_key, target=target
     )
 
 

@@ -305,13 +305,7 @@ class _Search:
     """One pass over the rows; a column is left alone once it has a fault."""
 
     def __init__(
-        self,
-        source: Table,
-        fairness: Groups,
-        *,
-        classes: bool,
-        numbers: bool,
-        budgets: str | None,
+        self, source: Table, fairness: Groups, *, classes: bool, numbers: bool, budgets: str | None
     ) -> None:
         self.faults: list[FieldError] = []
         self._source = source

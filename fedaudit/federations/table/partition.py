@@ -22,11 +22,7 @@ _ATTEMPT_WORDS = 4
 
 
 def deal_rows(
-    partition: Dealt,
-    target: NDArray[np.float64],
-    *,
-    classes: int,
-    seed: int,
+    partition: Dealt, target: NDArray[np.float64], *, classes: int, seed: int
 ) -> tuple[Levels, tuple[str, ...]]:
     """A client for each row, and notes on how they were made.
 

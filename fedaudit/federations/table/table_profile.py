@@ -191,11 +191,7 @@ def profile_table(
 
 
 def _figures(
-    found: TablePass,
-    source: Table,
-    columns: Columns,
-    file: SourceFile,
-    rule: DisclosureRule,
+    found: TablePass, source: Table, columns: Columns, file: SourceFile, rule: DisclosureRule
 ) -> dict[str, Any]:
     found.required.check_rows_left(found.rows)
     _check_rows_left(found)

@@ -277,11 +277,7 @@ class QuietSum:
         return cls(weights / np.abs(entering.T @ weights).sum(), precision)
 
     def least_ratio(
-        self,
-        released: NDArray[np.float64],
-        signal: NDArray[np.float64],
-        *,
-        significance: float,
+        self, released: NDArray[np.float64], signal: NDArray[np.float64], *, significance: float
     ) -> float:
         """A lower bound on a unit's length over the deviation of the sum, from numbers [releases,
         numbers] that did not measure the noise.

@@ -209,12 +209,7 @@ def evidence(signals: NDArray[np.float64], law: ReleaseLaw) -> NDArray[np.float6
 
 
 def simulated(
-    law: ReleaseLaw,
-    *,
-    ratio: float,
-    canaries: int,
-    draws: int,
-    generator: np.random.Generator,
+    law: ReleaseLaw, *, ratio: float, canaries: int, draws: int, generator: np.random.Generator
 ) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
     """Scores and coins [draws, canaries] under a true `ratio`, scored as `law` has it.
 

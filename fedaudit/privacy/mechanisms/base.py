@@ -21,9 +21,7 @@ from fedaudit.privacy.accounting.mechanism_parameters import (
 )
 from fedaudit.privacy.accounting.privacy_events import Adjacency, Observer, observer_words
 from fedaudit.privacy.guarantees.guarantee import SIMULATED, Guarantee, at_most, of_this_run_only
-from fedaudit.privacy.planning.cost_projection import (
-    Projection,
-)
+from fedaudit.privacy.planning.cost_projection import Projection
 from fedaudit.privacy.planning.plan import ObserverEpsilon, SpendingPlan, SubjectKind
 from fedaudit.privacy.records.record_use import RecordUse
 from fedaudit.spec.experiment import ExperimentSpec

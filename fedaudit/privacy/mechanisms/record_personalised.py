@@ -359,11 +359,7 @@ class RecordPersonalisedMechanism(EpsilonMechanism):
                 adjacency=RECORD_ADJACENCY,
                 value=float(
                     renyi_epsilons(
-                        event,
-                        rounds,
-                        adjacency=RECORD_ADJACENCY,
-                        observer=observer,
-                        delta=delta,
+                        event, rounds, adjacency=RECORD_ADJACENCY, observer=observer, delta=delta
                     )
                 ),
             )

@@ -200,10 +200,7 @@ def _marsaglia_tsang(
     attempts = 2
     while True:
         words = source.wide_words(
-            purpose=purpose,
-            round_=round_,
-            counters=counters,
-            count=attempts * _ATTEMPT_WORDS,
+            purpose=purpose, round_=round_, counters=counters, count=attempts * _ATTEMPT_WORDS
         )
         words = words.reshape(*words.shape[:-1], attempts, _ATTEMPT_WORDS)
         x = wide_normals(words[..., :2])[..., 0]
@@ -413,12 +410,7 @@ def release_layers_in_place(
     radii, kept = sanitise.radii(lengths), kept_share(whole_norm(lengths), sanitise.clip)
     for layer, (one, own) in enumerate(zip(sanitise.parts, slices, strict=True)):
         _release(
-            one,
-            start[own],
-            updated[own],
-            unit_noise[own],
-            radius=radii[..., layer],
-            kept=kept,
+            one, start[own], updated[own], unit_noise[own], radius=radii[..., layer], kept=kept
         )
     return radii
 

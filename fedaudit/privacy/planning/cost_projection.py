@@ -93,12 +93,7 @@ def epsilon_entry(
     observer: Observer, *, delta: float, adjacency: Adjacency, value: float
 ) -> dict[str, object]:
     """An entry of `Projection.epsilon`."""
-    return {
-        "observer": observer,
-        "delta": delta,
-        "adjacency": adjacency,
-        "value": value,
-    }
+    return {"observer": observer, "delta": delta, "adjacency": adjacency, "value": value}
 
 
 def fixed_cohort(spec: ExperimentSpec, training_clients: int) -> int:

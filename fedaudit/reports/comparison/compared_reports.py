@@ -6,11 +6,7 @@ from typing import Any
 from fedaudit.reports.comparison.best_of_row import with_best
 from fedaudit.reports.comparison.figure_rows import figure_rows
 from fedaudit.reports.comparison.fronts import fronts
-from fedaudit.reports.comparison.parts import (
-    ComparedExperiment,
-    ComparedGuarantee,
-    Comparison,
-)
+from fedaudit.reports.comparison.parts import ComparedExperiment, ComparedGuarantee, Comparison
 from fedaudit.reports.comparison.spec_differences import spec_differences
 from fedaudit.reports.comparison.warnings import warnings
 from fedaudit.reports.document.document import Report

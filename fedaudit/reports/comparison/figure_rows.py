@@ -70,9 +70,7 @@ def _has_value(figures: dict[_Meaning, ReportFigure], meaning: _Meaning) -> bool
 
 
 def _row(
-    meaning: _Meaning,
-    reports: Sequence[Report],
-    found: Sequence[dict[_Meaning, ReportFigure]],
+    meaning: _Meaning, reports: Sequence[Report], found: Sequence[dict[_Meaning, ReportFigure]]
 ) -> FigureRow:
     cells = [
         _cell(meaning, report, figures) for report, figures in zip(reports, found, strict=True)

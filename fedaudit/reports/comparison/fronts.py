@@ -145,10 +145,7 @@ def _axis(
 ) -> Axis:
     higher = figure in _HIGHER or is_ratio(figure)
     return Axis(
-        section=section,
-        figure=figure,
-        attribute=attribute,
-        better="higher" if higher else "lower",
+        section=section, figure=figure, attribute=attribute, better="higher" if higher else "lower"
     )
 
 

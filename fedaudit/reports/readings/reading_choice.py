@@ -10,13 +10,7 @@ from fedaudit.reports.readings.reading import ReportReading
 from fedaudit.reports.readings.registry import REGISTRY
 
 READINGS: dict[str, ReportReading] = {
-    one.name: one
-    for one in (
-        REGISTRY,
-        NIST_800_226,
-        IMPACT_RATIO,
-        MODEL_CARD,
-    )
+    one.name: one for one in (REGISTRY, NIST_800_226, IMPACT_RATIO, MODEL_CARD)
 }
 """By name. The command line, the HTTP interface and the pages offer the formats registered here."""
 

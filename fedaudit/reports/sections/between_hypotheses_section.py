@@ -78,9 +78,7 @@ def between_hypotheses(material: ReportMaterial) -> BetweenHypotheses | str:
     pairs = [_pair(run, pair, by_part[pair]) for pair in listed_pairs(distances)]
     k = len(distances)
     return BetweenHypotheses(
-        pairs=pairs,
-        pairs_in_all=k * (k - 1) // 2,
-        statement=_statement(run, pairs, by_part),
+        pairs=pairs, pairs_in_all=k * (k - 1) // 2, statement=_statement(run, pairs, by_part)
     )
 
 

@@ -32,11 +32,7 @@ def with_nulls(
     )
     if scores is not None:
         nulls |= score_nulls(
-            scores,
-            disclosure,
-            root_mean=material.spec.training.root_mean,
-            seed=seed,
-            stream=stream,
+            scores, disclosure, root_mean=material.spec.training.root_mean, seed=seed, stream=stream
         )
     return {
         name: metric.model_copy(update=_null(name, nulls.get(name, NO_GAP)))

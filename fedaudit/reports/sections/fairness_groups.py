@@ -55,12 +55,7 @@ def group_sections(
         fields: dict[str, Any] = {**figures, **gain.fields}
         sections.append(
             GroupSection(
-                value=value,
-                label=None,
-                suppressed=not shown,
-                rows=None,
-                reasons=reasons,
-                **fields,
+                value=value, label=None, suppressed=not shown, rows=None, reasons=reasons, **fields
             )
         )
     return sections

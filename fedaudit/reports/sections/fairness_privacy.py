@@ -32,10 +32,7 @@ def fairness_privacy(spec: ExperimentSpec, *, releases: int) -> FairnessPrivacy 
         releases=releases,
         noise_deviation=release.deviation,
         sensitivity=CountSensitivity(
-            l1=release.l1,
-            l2=release.l2,
-            attributes=release.attributes,
-            max_rows=release.max_rows,
+            l1=release.l1, l2=release.l2, attributes=release.attributes, max_rows=release.max_rows
         ),
         in_force=in_force,
         statement=_statement(release, epsilon, releases=releases, in_force=in_force),

@@ -11,11 +11,7 @@ from fedaudit.fairness.intervals import Interval
 from fedaudit.fairness.metrics import scored_rows
 from fedaudit.fairness.noised_intervals import METHOD, noised_intervals
 from fedaudit.fairness.published_counts import Counts, NoisedCounts, plausible, without_dust
-from fedaudit.reports.document.document import (
-    FairnessSection,
-    GroupSection,
-    MetricSection,
-)
+from fedaudit.reports.document.document import FairnessSection, GroupSection, MetricSection
 from fedaudit.reports.document.held_out_document import IntervalSection
 from fedaudit.reports.document.material import ScoredMaterial
 from fedaudit.reports.sections.fairness_groups import shown_rates

@@ -9,11 +9,7 @@ from numpy.typing import ArrayLike, NDArray
 from fedaudit.privacy.accounting.mechanism_parameters import MechanismParameters
 from fedaudit.privacy.accounting.privacy_events import Observer
 from fedaudit.privacy.guarantees.guarantee import Guarantee
-from fedaudit.privacy.leakage import (
-    leakage,
-    summarise_leakage,
-    training_releases,
-)
+from fedaudit.privacy.leakage import leakage, summarise_leakage, training_releases
 from fedaudit.privacy.mechanisms.registry import mechanism_of, why_unbounded
 from fedaudit.privacy.planning.cost_projection import NO_EPSILON, NO_LEAKAGE, theorem_sum
 from fedaudit.privacy.planning.plan import ObserverEpsilon, SpendingPlan

@@ -8,11 +8,7 @@ from fedaudit.privacy.guarantees.cost_sentences import GOAL
 from fedaudit.reports.document.attacks.raised_alarms import raised_alarms
 from fedaudit.reports.document.endings import known_ending
 from fedaudit.reports.document.guarantee_facts import delta_gives_data_away
-from fedaudit.reports.verdict.cost import (
-    bounding_exponent,
-    report_level,
-    sends_nothing,
-)
+from fedaudit.reports.verdict.cost import bounding_exponent, report_level, sends_nothing
 from fedaudit.spec.gates import Gate
 from fedaudit.spec.metrics import FAIRNESS_FIGURES
 

@@ -8,11 +8,7 @@ from fedaudit.reports.document.endings import SENTENCES, known_ending
 from fedaudit.reports.document.guarantee_facts import condition_of, delta_gives_data_away
 from fedaudit.reports.document.outcomes import GateOutcome
 from fedaudit.reports.document.usefulness import is_compared, why_not_useful
-from fedaudit.reports.verdict.cost import (
-    bounds_every_dataset,
-    report_level,
-    sends_nothing,
-)
+from fedaudit.reports.verdict.cost import bounds_every_dataset, report_level, sends_nothing
 from fedaudit.spec.gate_figures import PLAIN_FIGURES
 
 SIMULATED = (

@@ -71,11 +71,7 @@ def epsilon_checks(
 
 
 def _epsilons_from_spec(
-    spec: ExperimentSpec,
-    totals: LedgerTotals,
-    parameters: int,
-    names: Sequence[str],
-    training: int,
+    spec: ExperimentSpec, totals: LedgerTotals, parameters: int, names: Sequence[str], training: int
 ) -> Values | None:
     """Epsilon against each observer; None where the ledger is of another mechanism."""
     plan = mechanism_of(spec).spending_plan(training_clients=training, client_names=names)

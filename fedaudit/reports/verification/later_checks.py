@@ -16,11 +16,7 @@ from fedaudit.reports.document.checks import (
     unknown_key,
     value_at,
 )
-from fedaudit.reports.later.later_statement import (
-    LaterStatement,
-    link_of_statement,
-    statement_in,
-)
+from fedaudit.reports.later.later_statement import LaterStatement, link_of_statement, statement_in
 
 _SHOWN = 3
 

@@ -222,10 +222,7 @@ def _check_against_ledger(
     try:
         training = training_clients(clients, spec.federation)
         figures = recompute(
-            totals,
-            inputs=inputs,
-            training_clients=training,
-            hypotheses=spec.training.hypotheses,
+            totals, inputs=inputs, training_clients=training, hypotheses=spec.training.hypotheses
         )
     except ValueError as error:
         yield check("report.figures", False, good="", bad=f"no figure follows: {error}")

@@ -11,13 +11,7 @@ from pydantic import BeforeValidator, Field, ValidationError, model_validator
 from fedaudit.spec.base import MAX_INTEGER, SpecPart, Text
 from fedaudit.spec.count_noise import CountRounding
 from fedaudit.spec.errors import FieldError, InvalidInputError, field_errors, refuse_all, refuse_at
-from fedaudit.spec.fairness import (
-    DEFAULT_GROUP_CLIENTS,
-    Fairness,
-    Favourable,
-    Intervals,
-    Label,
-)
+from fedaudit.spec.fairness import DEFAULT_GROUP_CLIENTS, Fairness, Favourable, Intervals, Label
 from fedaudit.spec.gates import Gate
 from fedaudit.spec.naming.labels import CodeLabels, refuse_other_columns
 from fedaudit.spec.sources import FederationId, FilePath, below_the_sources

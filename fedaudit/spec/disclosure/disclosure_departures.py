@@ -128,11 +128,7 @@ def _of_split(split: FixedSplit | None, spec: ExperimentSpec) -> Iterator[FieldE
     source = spec.federation
     for where, asked, demanded in (
         ("/seed", spec.seed, split.seed),
-        (
-            "/federation/validation_fraction",
-            source.validation_fraction,
-            split.validation_fraction,
-        ),
+        ("/federation/validation_fraction", source.validation_fraction, split.validation_fraction),
         ("/federation/validation_unit", source.validation_unit, split.validation_unit),
         ("/federation/scoring", source.scoring, split.scoring),
     ):
@@ -158,10 +154,7 @@ def _of_source(
         )
         return
     for where, what in source_departures(asked, registration.federation):
-        yield _fault(
-            where,
-            f"{what}, and {_POLICY} demands that; take what the registration has",
-        )
+        yield _fault(where, f"{what}, and {_POLICY} demands that; take what the registration has")
 
 
 def _of_start(policy: DisclosurePolicy, spec: ExperimentSpec) -> Iterator[FieldError]:

@@ -4,14 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import assert_never
 
-from fedaudit.spec.model.layers import (
-    Activation,
-    Convolution,
-    Dense,
-    Flatten,
-    LayerSpec,
-    Pooling,
-)
+from fedaudit.spec.model.layers import Activation, Convolution, Dense, Flatten, LayerSpec, Pooling
 
 MAX_VALUES = 1 << 24
 """Numbers that all layers together may give for one row of data: 64 MiB."""

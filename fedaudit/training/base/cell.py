@@ -36,9 +36,7 @@ class Cell:
     def shape(self) -> NetworkShape:
         """The network's layers over this federation's features."""
         return network_shape(
-            self.spec.model,
-            features=self.federation.width,
-            classes=len(self.federation.classes),
+            self.spec.model, features=self.federation.width, classes=len(self.federation.classes)
         )
 
 

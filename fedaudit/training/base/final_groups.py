@@ -63,11 +63,7 @@ class _Tally:
     """Adds up rows by client and group."""
 
     def __init__(
-        self,
-        codes: NDArray[np.int64],
-        counted: NDArray[np.bool_],
-        places: RowPlaces,
-        groups: int,
+        self, codes: NDArray[np.int64], counted: NDArray[np.bool_], places: RowPlaces, groups: int
     ) -> None:
         self._counted = counted
         self._place = (places.client * groups + codes)[counted]

@@ -101,9 +101,7 @@ def validation_rows(spec: ExperimentSpec, federation: Federation) -> ValidationR
 
 
 def _scored(
-    spec: ExperimentSpec,
-    federation: Federation,
-    clients: NDArray[np.int64],
+    spec: ExperimentSpec, federation: Federation, clients: NDArray[np.int64]
 ) -> NDArray[np.bool_]:
     """Which of the held-out clients' rows are scored: [their rows]."""
     scoring = spec.federation.scoring
@@ -168,9 +166,7 @@ def _split(
     spec: ExperimentSpec, federation: Federation
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     split = split_clients(
-        federation.clients,
-        validation_fraction=spec.federation.validation_fraction,
-        seed=spec.seed,
+        federation.clients, validation_fraction=spec.federation.validation_fraction, seed=spec.seed
     )
     return split.training.astype(np.int64), split.validation.astype(np.int64)
 

@@ -42,10 +42,7 @@ class RoundPlot:
 
 
 def round_plot(
-    *,
-    hypotheses: NDArray[np.float32],
-    uploads: NDArray[np.float32],
-    clusters: NDArray[np.int16],
+    *, hypotheses: NDArray[np.float32], uploads: NDArray[np.float32], clusters: NDArray[np.int16]
 ) -> RoundPlot | None:
     """A round with the resulting hypotheses [k, 2]; None where one of these is not finite.
 

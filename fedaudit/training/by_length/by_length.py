@@ -23,11 +23,7 @@ from fedaudit.training.by_length.length_validation import LengthValidator
 from fedaudit.training.mechanisms.registry import build_protection
 from fedaudit.training.methods.method_choice import training_method
 from fedaudit.training.stacked.hypothesis_choice import own_hypotheses
-from fedaudit.training.stacked.round_method import (
-    build_draws,
-    build_server,
-    rounds_worth_drawing,
-)
+from fedaudit.training.stacked.round_method import build_draws, build_server, rounds_worth_drawing
 from fedaudit.training.stacked.stack_round import Cohort, Learned, RoundResult, collect
 from fedaudit.training.stacked.validation import Figures
 

@@ -102,10 +102,7 @@ class LengthValidator:
         )
 
     def _scored(
-        self,
-        clients: NDArray[np.int64],
-        parts: NDArray[np.int64],
-        places: NDArray[np.int64],
+        self, clients: NDArray[np.int64], parts: NDArray[np.int64], places: NDArray[np.int64]
     ) -> _Scored:
         rows = self._counter.rows(clients)
         chunks = list(self._chunks(clients, rows, parts, places))

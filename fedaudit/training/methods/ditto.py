@@ -9,11 +9,7 @@ the paper carries on from the personal model that a client has from earlier roun
 from dataclasses import dataclass
 
 from fedaudit.spec.methods.method_kinds import Ditto
-from fedaudit.training.methods.training_method import (
-    LossWeighting,
-    PersonalSteps,
-    TrainingMethod,
-)
+from fedaudit.training.methods.training_method import LossWeighting, PersonalSteps, TrainingMethod
 
 
 @dataclass(frozen=True)

@@ -2,11 +2,7 @@
 
 from dataclasses import dataclass
 
-from fedaudit.training.methods.training_method import (
-    LossWeighting,
-    PersonalSteps,
-    TrainingMethod,
-)
+from fedaudit.training.methods.training_method import LossWeighting, PersonalSteps, TrainingMethod
 
 
 @dataclass(frozen=True)

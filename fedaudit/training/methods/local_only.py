@@ -3,11 +3,7 @@
 from dataclasses import dataclass
 
 from fedaudit.spec.methods.method_kinds import LocalOnly
-from fedaudit.training.methods.training_method import (
-    LossWeighting,
-    PersonalSteps,
-    TrainingMethod,
-)
+from fedaudit.training.methods.training_method import LossWeighting, PersonalSteps, TrainingMethod
 
 
 @dataclass(frozen=True)

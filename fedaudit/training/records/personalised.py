@@ -16,11 +16,7 @@ class PersonalisedStack:
     """A `Trainer` of cells whose records have budgets of their own, each played by itself."""
 
     def __init__(
-        self,
-        cells: Sequence[Cell],
-        *,
-        device: str = "cpu",
-        checkpoints: Checkpoints | None = None,
+        self, cells: Sequence[Cell], *, device: str = "cpu", checkpoints: Checkpoints | None = None
     ) -> None:
         """Starts the cells, or resumes those that have a checkpoint.
 

@@ -88,9 +88,7 @@ def averages(theta: Tensor, uploads: Tensor, present: Tensor, assigned: Tensor) 
     sums, sizes = _sums(uploads, present, assigned, k=theta.shape[1])
     means = (sums / sizes.clamp_min(1)[..., None]).float()
     return Clusters(
-        hypotheses=torch.where((sizes > 0)[..., None], means, theta),
-        assigned=assigned,
-        sizes=sizes,
+        hypotheses=torch.where((sizes > 0)[..., None], means, theta), assigned=assigned, sizes=sizes
     )
 
 

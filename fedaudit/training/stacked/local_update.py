@@ -55,11 +55,7 @@ class LocalUpdate:
         return theta.permute(1, 2, 0).contiguous()
 
     def _batches(
-        self,
-        lanes: Lanes,
-        source: Source,
-        rounds: NDArray[np.int64],
-        clients: NDArray[np.int64],
+        self, lanes: Lanes, source: Source, rounds: NDArray[np.int64], clients: NDArray[np.int64]
     ) -> Iterator[Lanes]:
         size = self._local.batch_size
         if size is None or whole_data(self._local, self._rows):

@@ -16,11 +16,7 @@ from fedaudit.reproducible import fixed_order_sum
 from fedaudit.training.methods.training_method import PersonalSteps
 from fedaudit.training.stacked.client_tensors import Lanes
 from fedaudit.training.stacked.evaluation import Evaluation, Scores, evaluation_of
-from fedaudit.training.stacked.hypothesis_choice import (
-    choose_hypotheses,
-    own_hypotheses,
-    real_rows,
-)
+from fedaudit.training.stacked.hypothesis_choice import choose_hypotheses, own_hypotheses, real_rows
 
 
 def evaluate_personal(

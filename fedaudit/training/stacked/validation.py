@@ -127,11 +127,7 @@ class Validator:
         return parts[0] if len(parts) == 1 else joined_figures(parts)
 
     def _compiled_score(
-        self,
-        clients: CompiledClients,
-        theta: Tensor,
-        columns: NDArray[np.int64],
-        sizes: Tensor,
+        self, clients: CompiledClients, theta: Tensor, columns: NDArray[np.int64], sizes: Tensor
     ) -> Figures:
         """The same by the compiled kernels, which keep to the cache by themselves."""
         counter = self._counter

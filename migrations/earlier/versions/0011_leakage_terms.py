@@ -36,8 +36,7 @@ depends_on = None
 
 _KEY = ("federation_id", "book", "figure", "delta", "adjacency", "observer")
 _BUDGETS = sa.table(
-    "federation_budgets",
-    *map(sa.column, (*_KEY, "project_id", "total", "reserved", "spent")),
+    "federation_budgets", *map(sa.column, (*_KEY, "project_id", "total", "reserved", "spent"))
 )
 _RESERVATIONS = sa.table(
     "reservations", *map(sa.column, ("experiment_id", *_KEY, "amount", "spent", "state"))

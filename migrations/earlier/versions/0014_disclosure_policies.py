@@ -19,8 +19,7 @@ def upgrade() -> None:
     """Adds the columns."""
     op.add_column("federations", sa.Column("disclosure", sa.JSON(), nullable=True))
     op.add_column(
-        "federations",
-        sa.Column("disclosure_set_at", sa.DateTime(timezone=True), nullable=True),
+        "federations", sa.Column("disclosure_set_at", sa.DateTime(timezone=True), nullable=True)
     )
     op.add_column("experiments", sa.Column("disclosure", sa.JSON(), nullable=True))
 

@@ -136,8 +136,7 @@ class OldFileRepository(Repository):
     def to_remove(self, limit: int) -> Sequence[ExpiredFile]:
         """Those that are noted, and that the storage may still have."""
         waiting = select(ExpiredFile).where(
-            ExpiredFile.removed_at.is_(None),
-            ExpiredFile.reason == "expired",
+            ExpiredFile.removed_at.is_(None), ExpiredFile.reason == "expired"
         )
         return self._all(waiting.order_by(ExpiredFile.expired_at).limit(limit))
 

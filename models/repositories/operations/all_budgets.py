@@ -12,12 +12,7 @@ from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from models.repositories.contents.budget_pools import BookedBudget, Sharing
-from models.repositories.contents.budget_rows import (
-    POOL,
-    DeclaredSpending,
-    in_order,
-    sharing_of,
-)
+from models.repositories.contents.budget_rows import POOL, DeclaredSpending, in_order, sharing_of
 from models.repositories.contents.held_contents import BOOKED_COLUMNS, BookedEpsilon, Counts
 from models.repositories.epsilon_budgets import EpsilonBudgetRepository, Price
 from models.tables.declared.declared_ledgers import DeclaredLedger

@@ -83,10 +83,7 @@ def test_who_may_not_write_experiments_brings_nothing(api: Api) -> None:
             safetensors.numpy.save({"hypotheses.1.0.weight": np.zeros(1, np.float32)}),
             "no tensors of hypotheses.0",
         ),
-        (
-            safetensors.numpy.save({"hypotheses.0.0.weight": np.zeros(1)}),
-            "store it as float32",
-        ),
+        (safetensors.numpy.save({"hypotheses.0.0.weight": np.zeros(1)}), "store it as float32"),
         (
             safetensors.numpy.save({"hypotheses.0.0.weight": np.full(1, np.inf, np.float32)}),
             "not finite",

@@ -29,11 +29,7 @@ ROWS = [
 CONTENT = "\n".join(["client,town,group,age,income", *ROWS, ""]).encode()
 BY_CLIENT = {"client_key": "client", "features": ["age"]}
 BY_TOWN = {"client_key": "town", "features": ["age"]}
-PARTITION = {
-    "client_key": None,
-    "partition": {"method": "iid", "clients": 30},
-    "features": ["age"],
-}
+PARTITION = {"client_key": None, "partition": {"method": "iid", "clients": 30}, "features": ["age"]}
 
 
 @pytest.fixture

@@ -170,12 +170,7 @@ def test_what_nobody_waits_for_is_given_up(api: Api, slow: SlowLoads) -> None:
     ],
 )
 def test_what_is_too_much_is_refused_before_it_is_planned(
-    sqlite_url: str,
-    tmp_path: Path,
-    setting: str,
-    value: int,
-    changes: dict[str, Any],
-    where: str,
+    sqlite_url: str, tmp_path: Path, setting: str, value: int, changes: dict[str, Any], where: str
 ) -> None:
     asked = {**spec(), **changes, "gates": []}
     asked["training"] = {"rounds": 2, **spec()["training"], **asked["training"]}

@@ -318,10 +318,7 @@ def test_nothing_goes_below_the_floor_of_the_service(sqlite_url: str, tmp_path: 
     settings = settings_for(sqlite_url, tmp_path, min_group_size=5, min_group_clients=2)
     with running_api(settings) as api:
         faults = refused(api, spec(fairness={"minimum_group_size": 4, "minimum_group_clients": 1}))
-        assert faults.keys() == {
-            "/fairness/minimum_group_size",
-            "/fairness/minimum_group_clients",
-        }
+        assert faults.keys() == {"/fairness/minimum_group_size", "/fairness/minimum_group_clients"}
         assert "FEDAUDIT_MIN_GROUP_SIZE" in faults["/fairness/minimum_group_size"]
         assert "set it to 5 or more" in faults["/fairness/minimum_group_size"]
         low = registration(fairness={"sensitive": ["group"], "minimum_group_size": 4})

@@ -13,10 +13,7 @@ from workers.run_unit import run_unit
 
 ROWS = [f"c{row % 60},{'a' if row % 2 else 'b'},{row},{7 * row % 101}" for row in range(3000)]
 KEYS = ("federations:read", "federations:write", "experiments:read", "experiments:write")
-REGISTERED = {
-    **REGISTRATION,
-    "federation": {**REGISTRATION["federation"], "features": ["age"]},
-}
+REGISTERED = {**REGISTRATION, "federation": {**REGISTRATION["federation"], "features": ["age"]}}
 
 
 def table(rows: list[str], header: str = "client,group,age,income") -> bytes:

@@ -288,9 +288,7 @@ def test_a_path_that_cannot_be_registered_is_named(
     assert pointer in _faults(response)
 
 
-def test_a_budget_names_the_profile_that_it_does_not_bound(
-    ready: tuple[Api, str],
-) -> None:
+def test_a_budget_names_the_profile_that_it_does_not_bound(ready: tuple[Api, str]) -> None:
     api, id_ = ready
     path = f"/v1/federations/{id_}/budget"
     left_out = {}

@@ -69,11 +69,7 @@ def test_forwarded_headers_are_believed_from_named_proxies_alone(
     environment: dict[str, str], tmp_path: Path, proxies: str, believed: bool
 ) -> None:
     # What uvicorn itself would listen to changes nothing.
-    known = {
-        **environment,
-        "FEDAUDIT_TRUSTED_PROXIES": proxies,
-        "FORWARDED_ALLOW_IPS": "*",
-    }
+    known = {**environment, "FEDAUDIT_TRUSTED_PROXIES": proxies, "FORWARDED_ALLOW_IPS": "*"}
     log = tmp_path / "api.log"
     with api_process(known, log) as http:
         cookie = sign_in(http, known["KEY"], proto="https").headers["set-cookie"]

@@ -14,11 +14,7 @@ from tests.api.service import running_api, served, settings_for
 @pytest.mark.parametrize("upload", [False, True], ids=["json", "upload"])
 @pytest.mark.parametrize("trickle", [False, True], ids=["silent", "a-byte-at-a-time"])
 def test_a_slow_body_is_cut_off(
-    sqlite_url: str,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    upload: bool,
-    trickle: bool,
+    sqlite_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, upload: bool, trickle: bool
 ) -> None:
     monkeypatch.setattr(middleware, "_QUIET_SECONDS", 1.0)
     monkeypatch.setattr(middleware, "_LEISURE_SECONDS", 2.0)

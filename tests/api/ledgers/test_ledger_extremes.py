@@ -76,10 +76,7 @@ def test_a_ledger_that_cannot_be_signed_holds_up_no_other(api: Api) -> None:
     assert DeclaredLedgerSigner(api.database, KEY, seconds=0.0).sign_waiting(10) == 1
     with api.database.read() as session:
         signed = {one: session.get(DeclaredLedger, one) for one in (broken, sound)}
-    assert {one: row.signed_entries for one, row in signed.items() if row} == {
-        broken: -1,
-        sound: 1,
-    }
+    assert {one: row.signed_entries for one, row in signed.items() if row} == {broken: -1, sound: 1}
 
 
 @pytest.mark.parametrize("event", [{"noise_multiplier": 1e-3}, {"steps": 10_000_000}])

@@ -8,15 +8,7 @@ from dp_accounting.pld import PLDAccountant
 from dp_accounting.rdp import RdpAccountant
 
 from fedaudit.privacy.accounting.rdp import RDP_ORDERS
-from tests.api.ledgers.trainings import (
-    CENTRAL,
-    LOCAL,
-    POISSON,
-    declared,
-    epsilon,
-    opened,
-    post,
-)
+from tests.api.ledgers.trainings import CENTRAL, LOCAL, POISSON, declared, epsilon, opened, post
 from tests.api.service import Api
 
 FIXED = {"kind": "fixed-gaussian", "clients": 10, "population": 100, "noise_multiplier": 4.0}

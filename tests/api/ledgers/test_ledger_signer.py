@@ -142,11 +142,7 @@ def test_who_was_drawn_cannot_be_changed_afterwards(api: Api) -> None:
     assert api.get(f"/v1/ledgers/{ledger}/report").json()["contradictions"]
     names = [f"c{one}" for one in range(20)]
     change(
-        api,
-        DeclaredLedger,
-        DeclaredLedger.id == ledger,
-        drawn_names=names,
-        drawn_counts=[1] * 20,
+        api, DeclaredLedger, DeclaredLedger.id == ledger, drawn_names=names, drawn_counts=[1] * 20
     )
     assert failed(api, ledger) == {"ledger.declarations"}
     post(api, ledger, declared(21, ["b"]))

@@ -189,10 +189,7 @@ def test_a_bundle_has_the_sign_offs(bundle: Path) -> None:
             lambda all_: [_rewritten(all_[0], KEY, report_hash="0" * 64, previous="0" * 64)],
             {"sign_offs.report"},
         ),
-        (
-            lambda all_: [_rewritten(all_[0], KEY, experiment_id="another")],
-            {"sign_offs.chain"},
-        ),
+        (lambda all_: [_rewritten(all_[0], KEY, experiment_id="another")], {"sign_offs.chain"}),
         (lambda all_: [_rewritten(all_[0], KEY, concerns=())], {"sign_offs.concerns"}),
         (lambda all_: [_rewritten(all_[0], KEY, note=" ")], {"sign_offs.concerns"}),
         (lambda all_: [_rewritten(all_[0], SigningKey.generate())], {"sign_offs.signatures"}),

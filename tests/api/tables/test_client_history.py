@@ -25,10 +25,7 @@ from workers.history_index import HistoryIndexer
 ROUNDS = 10
 CLIENTS = 6
 """That are drawn."""
-_LAYERS = {
-    **LAPLACE,
-    "components": [{"name": "layer-1", "n": 24}, {"name": "layer-2", "n": 3}],
-}
+_LAYERS = {**LAPLACE, "components": [{"name": "layer-1", "n": 24}, {"name": "layer-2", "n": 3}]}
 
 
 @pytest.fixture(autouse=True)

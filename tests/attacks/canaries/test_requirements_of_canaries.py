@@ -82,10 +82,7 @@ def test_records_have_a_unit_and_no_baseline() -> None:
 def _disagreements(cell: Cell, unit: CanaryUnit) -> list[str]:
     spec = cell.spec
     attacked = AttackedSpec(
-        federation=spec.federation,
-        model=spec.model,
-        training=spec.training,
-        privacy=spec.privacy,
+        federation=spec.federation, model=spec.model, training=spec.training, privacy=spec.privacy
     )
     found = CanariesSpec(unit=unit, count=2).disagreements(attacked, pointer="/attacks/0")
     return [(one.context or {})["pointer"] for one in found]

@@ -19,12 +19,7 @@ from fedaudit.spec.attacks.membership_spec import MembershipSpec
 from tests.attacks.attacked_runs import attacked_run, overfitted
 from tests.training.specs import cell, groups_spec
 
-NOISED = {
-    "mechanism": "gaussian-central",
-    "noise_multiplier": 300.0,
-    "clip": 1.0,
-    "delta": 1e-5,
-}
+NOISED = {"mechanism": "gaussian-central", "noise_multiplier": 300.0, "clip": 1.0, "delta": 1e-5}
 
 
 def attack(

@@ -56,9 +56,7 @@ def take_the_wrong_neighbours(patch: pytest.MonkeyPatch) -> None:
 
 
 @violation(
-    lambda: records(rate=0.3, rounds=8),
-    stage="accounting",
-    check="epsilon against an attack",
+    lambda: records(rate=0.3, rounds=8), stage="accounting", check="epsilon against an attack"
 )
 def miss_the_coin_of_the_client(patch: pytest.MonkeyPatch) -> None:
     """One coin for all steps of a round is accounted for as one for each."""

@@ -56,12 +56,7 @@ def fixed(*, budget: float | None = None, noise: str = "simulation", **changes: 
 
 def layered() -> Cell:
     """`laplace-l2` with noise for each of two layers, and a clip for both."""
-    privacy = {
-        "mechanism": "laplace-l2",
-        "noise_multiplier": 2.0,
-        "per_layer": True,
-        "clip": 0.2,
-    }
+    privacy = {"mechanism": "laplace-l2", "noise_multiplier": 2.0, "per_layer": True, "clip": 0.2}
     return updates(privacy, **LAYERS)
 
 

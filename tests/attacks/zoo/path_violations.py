@@ -108,9 +108,7 @@ def clip_a_little_late(patch: pytest.MonkeyPatch) -> None:
     """Updates are clipped to 1.01 times the clip."""
     real = laplace.kept_share
     patch.setattr(
-        laplace,
-        "kept_share",
-        lambda norm, clip: real(norm, None if clip is None else 1.01 * clip),
+        laplace, "kept_share", lambda norm, clip: real(norm, None if clip is None else 1.01 * clip)
     )
 
 

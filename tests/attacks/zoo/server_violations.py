@@ -133,9 +133,7 @@ def noise_only_what_was_chosen(patch: pytest.MonkeyPatch) -> None:
 def leave_no_room_for_the_count(patch: pytest.MonkeyPatch) -> None:
     """Updates have the noise of updates and count together."""
     patch.setattr(
-        gaussian,
-        "_noise_multiplier_of_updates",
-        lambda privacy: float(privacy.noise_multiplier),
+        gaussian, "_noise_multiplier_of_updates", lambda privacy: float(privacy.noise_multiplier)
     )
 
 

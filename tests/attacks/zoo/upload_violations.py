@@ -119,11 +119,7 @@ def take_a_gaussian_magnitude(patch: pytest.MonkeyPatch) -> None:
 
     def gamma(source: Any, *, shape: int, round_: Any, counters: Any, **_: Any) -> Numbers:
         normal = laplace.drawn_normals(
-            source,
-            purpose=laplace.Purpose.MAGNITUDE,
-            n=shape,
-            round_=round_,
-            counters=counters,
+            source, purpose=laplace.Purpose.MAGNITUDE, n=shape, round_=round_, counters=counters
         )
         # As long on average as a Gamma number is.
         lengths: Numbers = np.sqrt(np.square(normal).sum(-1)) * np.sqrt(shape)

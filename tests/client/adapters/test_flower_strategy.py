@@ -15,11 +15,7 @@ from tests.api.service import Api
 pytest.importorskip("flwr.serverapp", reason="needs the extra `integrations`: Flower")
 
 from flwr.app import ArrayRecord, Error, Message, MetricRecord, RecordDict
-from flwr.serverapp.strategy import (
-    DifferentialPrivacyServerSideFixedClipping,
-    FedAvg,
-    FedMedian,
-)
+from flwr.serverapp.strategy import DifferentialPrivacyServerSideFixedClipping, FedAvg, FedMedian
 from flwr.supercore.task_identity import TaskIdentity
 
 from fedaudit_client.adapters.flower import FedauditStrategy, say_subject, subject_mod

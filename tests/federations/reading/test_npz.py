@@ -98,8 +98,7 @@ def test_objects_are_never_unpickled(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "descr",
-    ["'|O'", "[('a', '|O')]", "[('a', '<i4'), ('b', '|O', (2,))]", "('|O', (2, 2))"],
+    "descr", ["'|O'", "[('a', '|O')]", "[('a', '<i4'), ('b', '|O', (2,))]", "('|O', (2, 2))"]
 )
 def test_objects_in_disguise(tmp_path: Path, descr: str) -> None:
     header = f"{{'descr': {descr}, 'fortran_order': False, 'shape': (1,), }}"

@@ -374,10 +374,7 @@ def test_nothing_joined_changes_no_hash() -> None:
 
 GAPS = "hospital,x,cost\na,1,5\n,2,6\nb,3,\nb,4,8\n,5,\na,6,9\n"
 DROPS = {"federation.missing_client": "drop-row", "federation.missing_target": "drop-row"}
-NOTES = (
-    "rows without a target, left out: 2",
-    "rows without a client, left out: 1",
-)
+NOTES = ("rows without a target, left out: 2", "rows without a client, left out: 1")
 
 
 def test_such_rows_are_left_out_and_counted_once(load: Load, tmp_path: Path) -> None:

@@ -78,9 +78,7 @@ OTHERS: dict[str, dict[str, Any]] = {
             "favourable": {"op": "ge", "value": 1},
         }
     },
-    "a group that is not there": {
-        "fairness": {"sensitive": ["sex"], "reference_group": "other"},
-    },
+    "a group that is not there": {"fairness": {"sensitive": ["sex"], "reference_group": "other"}},
     "standardised": {"federation.standardise": "global"},
     "standardised by clients": {"federation.standardise": "client"},
     "other gaps": {"federation.missing_values": ["?"]},

@@ -64,11 +64,7 @@ def test_one_coin_for_all_steps_of_a_round():
     divergences = [
         rounds
         * round_divergence(
-            np.array([rate]),
-            order=order,
-            noise_multiplier=sigma,
-            steps=steps,
-            client_rate=rate,
+            np.array([rate]), order=order, noise_multiplier=sigma, steps=steps, client_rate=rate
         )[0]
         for order in TWO_STAGE_ORDERS
     ]
@@ -244,12 +240,7 @@ def test_the_published_noise(client_rate, delta, noise):
 @settings(max_examples=25, deadline=None)
 def test_the_budget_is_met_and_never_passed(epsilon, rate, client_rate, observer):
     run = calibrated_run(
-        epsilon,
-        record_rate=rate,
-        client_rate=client_rate,
-        delta=1e-4,
-        observer=observer,
-        **PAPER,
+        epsilon, record_rate=rate, client_rate=client_rate, delta=1e-4, observer=observer, **PAPER
     )
     assert epsilon * (1 - 1e-6) <= run.epsilons(rate) <= epsilon
     assert (run.epsilons([rate / 2, rate / 10]) <= epsilon).all()

@@ -177,10 +177,7 @@ def test_no_two_layers_or_clients_share_a_norm() -> None:
     """12 rounds, 40 clients, 5 layers of one size: norms on a grid finer than 2**-40."""
     sizes = (3,) * 5
     noise = unit_layers(
-        CounterSource(2),
-        sizes=sizes,
-        round_=np.arange(1, 13)[:, None],
-        counters=np.arange(40),
+        CounterSource(2), sizes=sizes, round_=np.arange(1, 13)[:, None], counters=np.arange(40)
     )
     lengths = [np.sqrt(np.square(noise[..., part]).sum(-1)) for part in layer_slices(sizes)]
     assert len(np.unique(np.round(np.array(lengths), 10))) == 12 * 40 * 5

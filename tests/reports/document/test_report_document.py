@@ -14,15 +14,7 @@ from fedaudit.spec.metrics import METRICS, SCORE_METRICS
 
 PATHS = {
     "experiment": ("id", "name", "spec_hash", "status"),
-    "guarantee": (
-        "kind",
-        "mechanism",
-        "unit",
-        "adjacency",
-        "delta",
-        "observers",
-        "statement",
-    ),
+    "guarantee": ("kind", "mechanism", "unit", "adjacency", "delta", "observers", "statement"),
     "privacy": (
         "leakage_median",
         "leakage_max",

@@ -68,12 +68,7 @@ def parsed(text):
 
 def test_a_case_for_each_gate_and_a_suite_for_each_policy():
     root = parsed(junit(results(gate("pass"), FAILED, more=[NO_EVIDENCE])))
-    assert dict(root.items()) == {
-        "name": "fedaudit",
-        "tests": "3",
-        "failures": "1",
-        "errors": "1",
-    }
+    assert dict(root.items()) == {"name": "fedaudit", "tests": "3", "failures": "1", "errors": "1"}
     assert [suite.get("name") for suite in root] == ["release", "gates"]
     passed, failed, unknown = root.iter("testcase")
     assert (passed.get("name"), passed.get("classname")) == (

@@ -52,10 +52,7 @@ RUNS: dict[str, tuple[dict[str, Any], int]] = {
     ),
     "gaussian-central": ({**CENTRAL, **SECRET}, 1),
     "gaussian-central, simulated": ({**CENTRAL, **SEED}, 1),
-    "gaussian-central, noise multiplier 0.5": (
-        {**CENTRAL, "noise_multiplier": 0.5, **SECRET},
-        1,
-    ),
+    "gaussian-central, noise multiplier 0.5": ({**CENTRAL, "noise_multiplier": 0.5, **SECRET}, 1),
     "gaussian-local": ({**LOCAL, **SECRET}, 1),
     "gaussian-local, simulated": ({**LOCAL, **SEED}, 1),
     "gaussian-local, noise multiplier 1": ({**LOCAL, "noise_multiplier": 1.0, **SECRET}, 1),

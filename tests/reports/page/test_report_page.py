@@ -10,11 +10,7 @@ from fedaudit.privacy.accounting.privacy_events import OBSERVERS
 from fedaudit.reports.assemble import assemble
 from fedaudit.reports.page.html import render
 
-NONE = {
-    "privacy": {"mechanism": "none"},
-    "gates": [],
-    "fairness": {"sensitive": []},
-}
+NONE = {"privacy": {"mechanism": "none"}, "gates": [], "fairness": {"sensitive": []}}
 VOID = {"meta", "br", "hr", "img", "input", "link"}
 
 

@@ -151,11 +151,7 @@ def test_exponents_of_layers_add_up(material):
     """Layers of 2 and 1 parameters, 5 and 12 apart: rates n_l / (nu r) of 2 and 1."""
     hypotheses = np.array([[0, 0, 0], [3, 4, 12]], np.float32)
     report = made(
-        material,
-        privacy={**FIXED, "clip": 0.5},
-        hypotheses=hypotheses,
-        radii=None,
-        parts=(2, 1),
+        material, privacy={**FIXED, "clip": 0.5}, hypotheses=hypotheses, radii=None, parts=(2, 1)
     )
     (pair,) = report["privacy"]["between_hypotheses"]["pairs"]
     assert pair["indistinguishability"] == 2.0 * 5.0 + 1.0 * 12.0

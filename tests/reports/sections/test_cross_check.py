@@ -6,12 +6,7 @@ from typing import Any
 import fairlearn
 import numpy as np
 import pytest
-from fairlearn.metrics import (
-    MetricFrame,
-    false_positive_rate,
-    selection_rate,
-    true_positive_rate,
-)
+from fairlearn.metrics import MetricFrame, false_positive_rate, selection_rate, true_positive_rate
 from numpy.typing import NDArray
 from sklearn.metrics import accuracy_score
 

@@ -84,10 +84,7 @@ def test_without_an_outcome_rates_are_null_and_losses_are_not(material):
     assert any("losses alone" in limit for limit in document["limits"])
 
 
-BY_HYPOTHESIS = [
-    [[60, 30, 40, 20], [20, 10, 20, 5]],
-    [[20, 10, 20, 0], [10, 10, 10, 15]],
-]
+BY_HYPOTHESIS = [[[60, 30, 40, 20], [20, 10, 20, 5]], [[20, 10, 20, 0], [10, 10, 10, 15]]]
 
 
 def test_each_hypothesis_has_its_rates_and_gaps(material):

@@ -27,10 +27,7 @@ def test_updates_that_lie_further_apart_than_the_radius_cost_more_than_the_conve
 
 @pytest.mark.parametrize(
     ("privacy", "why"),
-    [
-        ({"radius": "adaptive"}, "rates are secret"),
-        ({"clip": None}, "not clipped"),
-    ],
+    [({"radius": "adaptive"}, "rates are secret"), ({"clip": None}, "not clipped")],
 )
 def test_without_public_rates_or_a_clip_there_is_none(material, privacy, why):
     found = section(material, **privacy)

@@ -85,10 +85,7 @@ def test_each_objection_alone_makes_it_a_no(good, changes, stated):
 @pytest.mark.parametrize(
     ("privacy", "stated"),
     [
-        (
-            {"radius": 1e-9, "clip": None},
-            "No: the guarantee is formal within the radius",
-        ),
+        ({"radius": 1e-9, "clip": None}, "No: the guarantee is formal within the radius"),
         ({"radius": "adaptive", "clip": None}, "No: the guarantee is heuristic and bounds some"),
     ],
 )
@@ -157,11 +154,7 @@ def test_training_that_led_nowhere(good):
         ),
         (2.7, "up-to-95", "right at most 94% of the time"),
         (7.86, "nearly-all", "of at most 49.97 percentage points"),
-        (
-            10.0,
-            "nearly-all",
-            "99.996% of the time in place of 50%. So nearly every such guess may",
-        ),
+        (10.0, "nearly-all", "99.996% of the time in place of 50%. So nearly every such guess may"),
         (14.0, "nearly-all", "right at most 99.99992% of the time"),
         (182.0, "nothing", "by a factor of e^182, which excludes practically nothing"),
         (720.0, "nothing", "by a factor of e^720"),

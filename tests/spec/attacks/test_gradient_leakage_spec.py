@@ -18,10 +18,7 @@ MLP = {"kind": "mlp", "hidden": [4]}
 def refused(spec: ExperimentSpec, **asked: Any) -> dict[str, str]:
     """Field and message of every fault."""
     attacked = AttackedSpec(
-        federation=spec.federation,
-        model=spec.model,
-        training=spec.training,
-        privacy=spec.privacy,
+        federation=spec.federation, model=spec.model, training=spec.training, privacy=spec.privacy
     )
     found = GradientLeakageSpec(**asked).disagreements(attacked, pointer="/attacks/2")
     return {(one.context or {})["pointer"]: one.message() for one in found}
@@ -76,12 +73,7 @@ def test_gradients_of_another_loss_are_refused() -> None:
 
 
 def test_other_mechanisms_are_refused() -> None:
-    privacy = {
-        "mechanism": "gaussian-local",
-        "noise_multiplier": 1.0,
-        "clip": 1.0,
-        "delta": 1e-5,
-    }
+    privacy = {"mechanism": "gaussian-local", "noise_multiplier": 1.0, "clip": 1.0, "delta": 1e-5}
     found = refused(small_cell(privacy=privacy).spec)
     assert "protected by gaussian-local" in found["/attacks/2/kind"]
 

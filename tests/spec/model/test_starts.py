@@ -19,10 +19,7 @@ from tests.training.specs import groups_spec
     [
         (TABLE, "zeros"),
         (changed(TABLE, {"training.hypotheses": 2}), "uniform"),
-        (
-            changed(TABLE, {"model": {"kind": "linear"}, "training.loss": "mse"}),
-            "zeros",
-        ),
+        (changed(TABLE, {"model": {"kind": "linear"}, "training.loss": "mse"}), "zeros"),
         (changed(IMAGES, {"model": {"kind": "logistic"}}), "zeros"),
         (HOSPITAL, "uniform"),
         (IMAGES, "uniform"),

@@ -7,12 +7,7 @@ import pytest
 
 from fedaudit.training.base.cell import Cell
 from tests.training.base.test_final_groups import CLASSES, RULE, SPLIT, end_of, people
-from tests.training.federations import (
-    image_cell,
-    image_federation,
-    one_by_one,
-    table_cell,
-)
+from tests.training.federations import image_cell, image_federation, one_by_one, table_cell
 from tests.training.personalised import records_spec
 from tests.training.specs import cell
 

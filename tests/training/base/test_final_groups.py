@@ -105,9 +105,7 @@ def check_rows(result: FinalResult, name: str, *, declared: bool) -> None:
     assert (rows.truth is None) == (rows.predicted is None) == (not declared)
     if rows.truth is not None and rows.predicted is not None:
         kinds = np.select(
-            [rows.truth & rows.predicted, ~rows.truth & rows.predicted, ~rows.truth],
-            [0, 1, 2],
-            3,
+            [rows.truth & rows.predicted, ~rows.truth & rows.predicted, ~rows.truth], [0, 1, 2], 3
         )
         found = np.bincount(rows.groups * 4 + kinds, minlength=groups * 4)
         assert (found.reshape(groups, 4) == counts.sum(0)).all()

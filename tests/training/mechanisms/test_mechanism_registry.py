@@ -37,11 +37,7 @@ SPECS: dict[str, dict[str, Any]] = {
     "record-personalised": records_spec(),
 }
 CELLS: dict[str, Cell] = {name: cell(spec) for name, spec in SPECS.items()}
-KINDS = {
-    "clients": ClientMechanism,
-    "server": ServerMechanism,
-    "local-steps": RecordMechanism,
-}
+KINDS = {"clients": ClientMechanism, "server": ServerMechanism, "local-steps": RecordMechanism}
 
 
 def literals() -> set[str]:

@@ -20,11 +20,7 @@ from fedaudit.federations.record_keys import record_keys
 from fedaudit.privacy.records.record_use import drawn_budgets
 from fedaudit.spec.experiment import ExperimentSpec
 from fedaudit.spec.parse import parse_admitted
-from fedaudit.training.base.record_sources import (
-    record_use_of,
-    training_records,
-    validation_rows,
-)
+from fedaudit.training.base.record_sources import record_use_of, training_records, validation_rows
 from tests.training.federations import TABLE, federation, one_by_one
 from tests.training.personalised import records_spec
 
@@ -55,13 +51,7 @@ def counted(data: Federation, place: NDArray[np.int64], *more: list[float]) -> C
     features = data.side_by_side[place].tolist()
     names = [data.client_names[client] for client in data.client_of[place]]
     return Counter(
-        zip(
-            names,
-            map(tuple, features),
-            data.raw_target[place].tolist(),
-            *more,
-            strict=True,
-        )
+        zip(names, map(tuple, features), data.raw_target[place].tolist(), *more, strict=True)
     )
 
 

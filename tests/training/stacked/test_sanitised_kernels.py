@@ -96,9 +96,7 @@ def test_no_kernel_leaves_its_arrays(sanitised: tuple[Path, dict[str, str]]) -> 
 
 
 @pytest.mark.slow
-def test_the_sanitizer_notices_a_kernel_that_does(
-    sanitised: tuple[Path, dict[str, str]],
-) -> None:
+def test_the_sanitizer_notices_a_kernel_that_does(sanitised: tuple[Path, dict[str, str]]) -> None:
     ended = _run(sanitised, "-c", OVERRUN)
     assert ended.returncode != 0
     assert "heap-buffer-overflow" in ended.stderr

@@ -85,8 +85,7 @@ def test_an_alarm_is_told_wherever_somebody_listens_or_looks(api: Api, looks: Lo
     bound = {"figure": "leakage_max", "op": "le", "value": 1e9}
     allowed = {"allow_heuristic": True, "allow_conditional": True, "allow_simulation": True}
     judged = api.post(
-        "/v1/gates/evaluations",
-        json={"experiment_id": loud, "gates": [gate, {**bound, **allowed}]},
+        "/v1/gates/evaluations", json={"experiment_id": loud, "gates": [gate, {**bound, **allowed}]}
     ).json()
     assert [one["outcome"] for one in judged["gates"]] == ["pass", "insufficient_evidence"]
     checks = api.get(f"/v1/experiments/{loud}/report/verification").json()["checks"]

@@ -295,11 +295,7 @@ _FIRST_WAIT_SECONDS, _MAX_WAIT_SECONDS = 0.2, 5.0
 
 
 async def polled(
-    wire: Wire,
-    request: Request[T],
-    *,
-    has_ended: Callable[[T], bool],
-    patience_seconds: float,
+    wire: Wire, request: Request[T], *, has_ended: Callable[[T], bool], patience_seconds: float
 ) -> AsyncGenerator[T, None]:
     """Every answer, the last of which has ended.
 

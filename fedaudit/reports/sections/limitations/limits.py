@@ -81,7 +81,7 @@ def _limit_mechanism(material: ReportMaterial) -> list[str]:
 def _limit_leakage(material: ReportMaterial) -> list[str]:
     found = [
         "Leakage is metric privacy: a cost within a distance. It is not the epsilon of "
-        "(epsilon, delta)-differential privacy and must not be compared with it or added to it.",
+        "(epsilon, delta)-differential privacy and must not be compared with it or added to it."
     ]
     if material.inputs.noise == "simulation":
         found.append(SIMULATED)
