@@ -29,9 +29,8 @@ from fedaudit.spec.parse import parse_spec
 from fedaudit.spec.registered.inheritance import waits_for_registration
 from fedaudit.spec.sweeps.sweep_cells import expand, parse_cells
 from fedaudit.spec.sweeps.sweep_spec import SweepSpec, parse_sweep
-from fedaudit_client.client import Client
+from fedaudit_client.client import Client, sweep_page
 from fedaudit_client.errors import ProblemError
-from fedaudit_client.pages import sweep_page
 from fedaudit_client.result_types import SubmittedSweep, Sweep, SweepTable
 
 app = typer.Typer()

@@ -15,8 +15,7 @@ from fedaudit.publishing.publication import (
 from fedaudit.reports.document.outcomes import PASS
 from fedaudit.reports.gates.gate_results import condition
 from fedaudit.version import __version__
-from fedaudit_client.client import Client
-from fedaudit_client.pages import report_page
+from fedaudit_client.client import Client, report_page
 
 DEFAULT_NAMESPACE = "fedaudit"
 PRODUCER = f"urn:fedaudit:{__version__}"

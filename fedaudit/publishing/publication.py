@@ -25,9 +25,8 @@ from fedaudit.reports.document.usefulness import why_not_useful
 from fedaudit.reports.page.html import render
 from fedaudit.reports.readings import facts
 from fedaudit.reports.readings.reading_choice import READINGS, reading
-from fedaudit_client.client import Client
+from fedaudit_client.client import Client, report_page
 from fedaudit_client.errors import ProblemError
-from fedaudit_client.pages import report_page
 
 Extra = Literal["mlflow", "wandb", "openlineage"]
 

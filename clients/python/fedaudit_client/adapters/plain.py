@@ -7,7 +7,7 @@ from typing import Any, Self
 
 from fedaudit_client.client import Client
 from fedaudit_client.errors import ClientError
-from fedaudit_client.http.request import Json
+from fedaudit_client.wire import Json
 
 Event = Mapping[str, Any]
 """What a round releases, as the ledger's rounds state it: `kind` and the fields that go with it."""
