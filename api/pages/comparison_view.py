@@ -4,8 +4,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from fedaudit.reports.charts.chart import Chart
-from fedaudit.reports.charts.front import front_charts
+from fedaudit.reports.charts.drawing import Chart
+from fedaudit.reports.charts.scatter import front_charts
 from fedaudit.reports.comparison.compared_reports import Comparison
 from fedaudit.reports.comparison.difference_rows import DifferenceRow, difference_rows
 from fedaudit.reports.comparison.parts import FigureRow, Front

@@ -13,7 +13,7 @@ from fedaudit.attacks.feasibility import check_attacks
 from fedaudit.cli.failures import CommandError, usage_error
 from fedaudit.federations.load import load_federation
 from fedaudit.federations.reading.source_files import DataRoom
-from fedaudit.reports.charts.series import Series
+from fedaudit.reports.charts.line_chart import Series
 from fedaudit.reports.document.material import ModelFile, ReportMaterial
 from fedaudit.reports.document.sweep_document import SweepSection
 from fedaudit.reports.sections.disagreement import FiguresDisagreeError

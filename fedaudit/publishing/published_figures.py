@@ -12,7 +12,7 @@ from itertools import chain
 from typing import Any, NamedTuple, assert_never
 
 from fedaudit.privacy.accounting.mechanism_parameters import GuaranteeKind
-from fedaudit.reports.charts.series import FIGURES as BY_ROUND
+from fedaudit.reports.charts.line_chart import FIGURES as BY_ROUND
 from fedaudit.reports.document.attacks.raised_alarms import raised_alarms
 from fedaudit.reports.document.document import Report
 from fedaudit.reports.document.guarantee_facts import condition_of, is_in_force

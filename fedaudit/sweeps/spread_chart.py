@@ -3,8 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from fedaudit.reports.charts.chart import Chart, FigureTable
-from fedaudit.reports.charts.ranges import Row, range_chart
+from fedaudit.reports.charts.drawing import Chart, FigureTable, Row, range_chart
 from fedaudit.sweeps.seed_spread import Spread
 from fedaudit.sweeps.sweep_table import SweepRow, SweepTable, direction
 from fedaudit.sweeps.table_lines import figure_words

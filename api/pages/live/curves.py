@@ -3,8 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
-from fedaudit.reports.charts.series import Series
-from fedaudit.reports.charts.thinning import kept_places
+from fedaudit.reports.charts.line_chart import Series, kept_places
 from fedaudit.spec.metrics import METRICS, ROUND_METRICS
 
 MAX_POINTS = 1000

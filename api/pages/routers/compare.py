@@ -11,7 +11,7 @@ from api.pages.session import ReportsVisitor, Visitor
 from api.pages.templates import page
 from api.services.reports.comparisons import comparison_of
 from api.shared.resources import Resources, Shared
-from fedaudit.reports.charts.front import axis_text
+from fedaudit.reports.charts.scatter import axis_text
 from models.repositories import ExperimentRepository
 from models.tables.experiments import Experiment
 from models.values import ExperimentFilters

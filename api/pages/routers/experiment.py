@@ -30,8 +30,8 @@ from api.services.reports.live_figures import LiveFigures, live_figures
 from api.shared.data_faults import shown_detail
 from api.shared.resources import Shared
 from fedaudit.privacy.mechanisms.registry import mechanism_of
-from fedaudit.reports.charts.chart import Chart
-from fedaudit.reports.charts.running import running_charts
+from fedaudit.reports.charts.drawing import Chart
+from fedaudit.reports.charts.report_charts import running_charts
 from fedaudit.spec.experiment import ExperimentSpec
 from fedaudit.spec.parse import parse_admitted
 from models.clock import utc_now

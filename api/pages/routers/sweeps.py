@@ -24,7 +24,7 @@ from api.services.sweeps.sweep_submission import (
 )
 from api.services.sweeps.sweep_tables import table_of
 from api.shared.resources import Shared
-from fedaudit.reports.charts.chart import Chart
+from fedaudit.reports.charts.drawing import Chart
 from fedaudit.spec.base import Text
 from fedaudit.sweeps.cost_lines import cost_cautions, cost_lines
 from fedaudit.sweeps.leading_figures import leading_figures, measured_figures

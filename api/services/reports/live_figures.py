@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from sqlalchemy.orm import Session
 
 from api.services.reports.round_series import spaced, stored_series
-from fedaudit.reports.charts.series import Series
+from fedaudit.reports.charts.line_chart import Series
 from models.repositories import FairnessRepository, RoundRepository
 from models.tables.experiments import Experiment
 from models.values import FairnessRow, RoundRow

@@ -5,7 +5,7 @@ from typing import Any, TypeVar
 
 from sqlalchemy.orm import Session
 
-from fedaudit.reports.charts.series import Series, series_of
+from fedaudit.reports.charts.line_chart import Series, series_of
 from models.repositories import FairnessRepository, RoundRepository
 from models.tables.experiments import Experiment
 from models.values import FairnessRow, RoundRow

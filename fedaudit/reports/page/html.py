@@ -15,9 +15,9 @@ from markupsafe import Markup
 from fedaudit.privacy.accounting.privacy_events import adjacency_words, observer_words
 from fedaudit.privacy.guarantees.cost_sentences import level_words
 from fedaudit.privacy.mechanisms.registry import unbounded_release
-from fedaudit.reports.charts.chart_choice import charts_of
+from fedaudit.reports.charts.line_chart import Series
 from fedaudit.reports.charts.number_text import bound_text, exact_text, figure_text, whole_text
-from fedaudit.reports.charts.series import Series
+from fedaudit.reports.charts.report_charts import charts_of
 from fedaudit.reports.document.earlier_versions import metric_of, why_no_privacy_cost
 from fedaudit.reports.document.endings import ON_PAGES
 from fedaudit.reports.document.guarantee_facts import guarantee_words

@@ -1,7 +1,7 @@
 """The series as the page's script draws them."""
 
 from api.pages.live.curves import MAX_POINTS, curves
-from fedaudit.reports.charts.series import GapSeries, Series
+from fedaudit.reports.charts.line_chart import GapSeries, Series
 
 
 def test_rounds_that_were_not_validated_leave_no_holes() -> None:

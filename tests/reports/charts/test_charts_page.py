@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from fedaudit.reports.assemble import assemble
-from fedaudit.reports.charts.chart_choice import charts_of
-from fedaudit.reports.charts.series import FIGURES, Series, series_of
+from fedaudit.reports.charts.line_chart import FIGURES, Series, series_of
+from fedaudit.reports.charts.report_charts import charts_of
 from fedaudit.reports.page.html import render
 from fedaudit.spec.metrics import METRICS
 from tests.reports.page.test_report_page import Page

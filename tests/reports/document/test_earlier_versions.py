@@ -5,8 +5,7 @@ import copy
 import pytest
 
 from fedaudit.reports.assemble import assemble
-from fedaudit.reports.charts.chart_choice import charts_of
-from fedaudit.reports.charts.final_charts import rates_chart
+from fedaudit.reports.charts.report_charts import charts_of, rates_chart
 from fedaudit.reports.comparison.compared_reports import compare
 from fedaudit.reports.document import rate_fields
 from fedaudit.reports.document.part import Part
