@@ -28,7 +28,7 @@ from fedaudit import __version__
 from fedaudit.audits.audit_document import AuditReport
 from fedaudit.reports.declared.declared_document import DeclaredReport
 from fedaudit.reports.document.document import Report
-from fedaudit.reports.readings.reading_choice import READINGS
+from fedaudit.reports.readings.readings import READINGS
 from fedaudit.spec.audits.audit_spec import AuditSpec
 from fedaudit.spec.declared.declared_rounds import ReservationRequest, RoundsRequest
 from fedaudit.spec.declared.ledger_terms import LedgerTerms

@@ -22,7 +22,7 @@ from fedaudit.runs.checked_report import checked_report
 from fedaudit.runs.report_material import report_material
 from fedaudit.spec.disclosure.disclosure_policy import parse_disclosure_policy
 from fedaudit.spec.metrics import ROUND_METRICS
-from fedaudit.sweeps.repeats import with_repeats
+from fedaudit.sweeps.report_section import with_repeats
 from fedaudit.training.base.record_table import RecordTable
 from fedaudit.training.base.round_records import FinalResult
 from infrastructure.storage import Storage, attack_files_key, model_key, record_table_key

@@ -6,8 +6,7 @@ from typing import Any
 
 from fedaudit.reports.charts.drawing import Chart
 from fedaudit.reports.charts.scatter import front_charts
-from fedaudit.reports.comparison.compared_reports import Comparison
-from fedaudit.reports.comparison.difference_rows import DifferenceRow, difference_rows
+from fedaudit.reports.comparison.compared_reports import Comparison, DifferenceRow, difference_rows
 from fedaudit.reports.comparison.parts import FigureRow, Front
 
 # The first that has a value is the one that fairness is read by first.

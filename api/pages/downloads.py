@@ -9,7 +9,7 @@ import yaml
 from api.pages.session import Visitor
 from api.schemas.experiments import AttackBody, AttackList, LaterAttacksList
 from fedaudit.reports.readings.reading import ReportReading
-from fedaudit.reports.readings.reading_choice import READINGS
+from fedaudit.reports.readings.readings import READINGS
 
 Form = Literal["json", "yaml", "md"]
 MEDIA_TYPES: dict[Form, str] = {

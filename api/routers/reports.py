@@ -25,7 +25,7 @@ from api.shared.resources import Resources, Shared
 from api.shared.security import Caller, FederationsReader, LedgerReader, ReportsReader
 from fedaudit.reports.document.document import Report as ReportDocument
 from fedaudit.reports.readings.reading import ReportReading
-from fedaudit.reports.readings.reading_choice import READINGS, ReadingName, reading
+from fedaudit.reports.readings.readings import READINGS, ReadingName, reading
 
 router = APIRouter(prefix="/experiments/{experiment_id}", tags=["reports"])
 

@@ -36,7 +36,7 @@ from api.shared.resources import Resources, Shared
 from api.shared.security import Caller, ExperimentsReader, ExperimentsWriter, ReportsReader
 from fedaudit.spec.base import Text
 from fedaudit.spec.sweeps.sweep_spec import SweepSpec
-from fedaudit.sweeps.table_lines import as_csv, as_markdown
+from fedaudit.sweeps.sweep_table import as_csv, as_markdown
 from models.repositories import SweepRepository
 
 router = APIRouter(prefix="/sweeps", tags=["sweeps"])

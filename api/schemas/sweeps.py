@@ -7,8 +7,7 @@ from pydantic import BaseModel
 
 from api.schemas.experiments import Progress, Status
 from api.schemas.people import ActorBody
-from fedaudit.sweeps.sweep_costs import SweepCosts
-from fedaudit.sweeps.sweep_facts import SweepFacts
+from fedaudit.sweeps.sweep_costs import SweepCosts, SweepFacts
 from fedaudit.sweeps.sweep_table import SweepRow
 
 

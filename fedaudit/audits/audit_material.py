@@ -8,21 +8,11 @@ from numpy.typing import NDArray
 
 from fedaudit.audits.audited_rows import AuditedRows
 from fedaudit.fairness.gaps import GroupScores
-from fedaudit.fairness.population import PredictedRows
-from fedaudit.fairness.published_counts import (
-    ExactCounts,
-    PublishedCounts,
-    RoundedCounts,
-    rounder_of,
-)
+from fedaudit.fairness.joint_disclosure import PredictedRows
+from fedaudit.fairness.noised_counts import ExactCounts, PublishedCounts, RoundedCounts, rounder_of
 from fedaudit.reports.document.material import FederationFacts, FinalFigures, ScoredMaterial
 from fedaudit.spec.metrics import COUNTS
-from fedaudit.utility.constant import (
-    ConstantComparison,
-    LossShape,
-    MeasuredRows,
-    compare_with_constant,
-)
+from fedaudit.utility import ConstantComparison, LossShape, MeasuredRows, compare_with_constant
 
 _TP, _FP, _TN, _FN = range(len(COUNTS))
 

@@ -19,7 +19,7 @@ from fedaudit.audits.audit_material import audit_material, predicted_rows
 from fedaudit.audits.audit_wording import NO_GUARANTEE, UNKNOWN, audit_limits, audit_verdict
 from fedaudit.audits.audited_rows import AuditedRows
 from fedaudit.audits.thresholds import threshold_section
-from fedaudit.fairness.published_counts import ExactCounts, NoisedCounts, RoundedCounts
+from fedaudit.fairness.noised_counts import ExactCounts, NoisedCounts, RoundedCounts
 from fedaudit.reports.document.document import FairnessSection, MetricSection, Provenance
 from fedaudit.reports.document.held_out_document import IntervalSection
 from fedaudit.reports.document.material import ScoredMaterial

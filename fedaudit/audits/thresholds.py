@@ -11,7 +11,7 @@ from fedaudit.audits.audit_material import group_counts
 from fedaudit.audits.audited_rows import AuditedRows, predicted_from
 from fedaudit.fairness.disclosure import Disclosure
 from fedaudit.fairness.gaps import gaps
-from fedaudit.fairness.published_counts import ExactCounts, PublishedCounts, digit_step, nearest
+from fedaudit.fairness.noised_counts import ExactCounts, PublishedCounts, digit_step, nearest
 from fedaudit.spec.metrics import METRICS, is_ratio
 
 _TENTHS = tuple(tenth / 10 for tenth in range(1, 10))

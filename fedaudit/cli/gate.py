@@ -11,9 +11,9 @@ from fedaudit.cli.display.summary import show_gates
 from fedaudit.cli.failures import gate_exit, usage_error
 from fedaudit.cli.options import GateForm, Out
 from fedaudit.cli.specs import explain, read_value
-from fedaudit.reports.gates.gate_junit import junit as junit_of
-from fedaudit.reports.gates.gate_markdown import markdown as markdown_of
 from fedaudit.reports.gates.gate_results import Evaluation, GateResults
+from fedaudit.reports.gates.gate_results import junit as junit_of
+from fedaudit.reports.gates.gate_results import markdown as markdown_of
 from fedaudit.spec.errors import InvalidInputError
 from fedaudit.spec.policies import PolicyFile, parse_policies
 from fedaudit_client.client import Client

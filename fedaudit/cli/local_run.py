@@ -26,16 +26,16 @@ from fedaudit.runs.run import Run, new_run
 from fedaudit.runs.start_artifact import OpenArtifact, no_artifacts, with_start
 from fedaudit.runs.worker_extra import MissingLibraryError, import_worker_extra
 from fedaudit.spec.experiment import ExperimentSpec
-from fedaudit.sweeps.repeats import (
+from fedaudit.sweeps.report_section import (
+    CellPlace,
     SeedFigures,
     repeated,
     repeats_section,
     shown_figures,
+    sweep_section,
     with_repeats,
 )
-from fedaudit.sweeps.report_section import CellPlace, sweep_section
-from fedaudit.sweeps.sweep_costs import sweep_costs
-from fedaudit.sweeps.sweep_facts import sweep_facts
+from fedaudit.sweeps.sweep_costs import sweep_costs, sweep_facts
 from fedaudit.training.base.cell import Cell, draws_in_secret
 from fedaudit.training.base.record_table import RecordTable
 from fedaudit.training.base.round_records import FinalResult, PlayedRounds

@@ -13,7 +13,7 @@ from fedaudit.cli.failures import usage_error
 from fedaudit.cli.options import AsJson, ExperimentId, Most, Out, ReportForm, Sort, Where
 
 if TYPE_CHECKING:
-    from fedaudit.reports.readings.reading_choice import ReadingName
+    from fedaudit.reports.readings.readings import ReadingName
 
 app = typer.Typer()
 
@@ -22,7 +22,7 @@ def _known_reading(name: str | None) -> str | None:
     if name is None:
         return None
     # Only where one is asked for: the readings take a second to import.
-    from fedaudit.reports.readings.reading_choice import READINGS
+    from fedaudit.reports.readings.readings import READINGS
 
     if name not in READINGS:
         raise typer.BadParameter(f"{name!r} is not one of {', '.join(map(repr, READINGS))}.")
@@ -61,7 +61,7 @@ def _write_report(experiment_id: str, *, form: ReportForm, out: Path | None) -> 
         raise usage_error("--out: goes with --format json, html and pdf; text is for reading here")
     if form == "pdf" and out is None:
         raise usage_error("--format pdf: name a file with --out")
-    from fedaudit.publishing.later_found import later_found
+    from fedaudit.publishing.published_figures import later_found
 
     with connected() as client:
         later = later_found(client, experiment_id)

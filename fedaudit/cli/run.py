@@ -19,7 +19,7 @@ from fedaudit.cli.local_run import LocalRun, run_locally
 from fedaudit.cli.options import Artifacts, AsJson, SourcesDir, Spec
 from fedaudit.cli.specs import named_contents, read_spec, sources_dir_of_environment
 from fedaudit.reports.page.html import render
-from fedaudit.reports.readings.reading_choice import reading
+from fedaudit.reports.readings.readings import reading
 
 app = typer.Typer()
 _RECORD_TABLE, _MODEL, _CARD = "record-table.csv", "model.safetensors", "model-card.md"

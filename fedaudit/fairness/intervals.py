@@ -31,8 +31,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedaudit.fairness.disclosure import Disclosure
-from fedaudit.fairness.gaps import NO_OUTCOME, GroupScores
-from fedaudit.fairness.metrics import scored_rows
+from fedaudit.fairness.gaps import NO_OUTCOME, GroupScores, scored_rows
 from fedaudit.spec.metrics import COUNTS, METRICS, RATES, Count, Kind, Rate
 
 METHOD = "score-pairs"

@@ -10,11 +10,12 @@ from tempfile import TemporaryDirectory
 from types import ModuleType
 from typing import Any, Literal
 
-from fedaudit.publishing.later_found import LaterFound, later_found
 from fedaudit.publishing.published_figures import (
     NOT_IN_FILE,
+    LaterFound,
     PublishedFigures,
     add_rounds,
+    later_found,
     report_figures,
 )
 from fedaudit.reports.assemble import report_hash
@@ -24,7 +25,7 @@ from fedaudit.reports.document.report_figures import parsed
 from fedaudit.reports.document.usefulness import why_not_useful
 from fedaudit.reports.page.html import render
 from fedaudit.reports.readings import facts
-from fedaudit.reports.readings.reading_choice import READINGS, reading
+from fedaudit.reports.readings.readings import READINGS, reading
 from fedaudit_client.client import Client, report_page
 from fedaudit_client.errors import ProblemError
 

@@ -18,6 +18,9 @@ from fedaudit.reports.document.document import Report
 from fedaudit.reports.document.guarantee_facts import condition_of, is_in_force
 from fedaudit.reports.document.report_figures import COUNTED, PRIVACY, ReportFigure, figures_of
 from fedaudit.reports.document.usefulness import why_not_useful
+from fedaudit.reports.later.judged_later import judged_later
+from fedaudit_client.client import Client
+from fedaudit_client.errors import NotFoundError
 
 NOT_FINITE = "the value is not finite"
 NOT_IN_FILE = "a report file has no figures by round; publish by the experiment's id for them"
@@ -187,3 +190,33 @@ def fairness_section(report: Mapping[str, Any]) -> str:
     if report["guarantee"]["kind"] == "declared":
         return "fairness_declared"
     return "fairness" if why_not_useful(report) is None else "fairness_no_evidence"
+
+
+@dataclass(frozen=True)
+class LaterFound:
+    """Every request, and what all of them found."""
+
+    requests: list[Mapping[str, Any]]
+
+    @property
+    def sections(self) -> list[Mapping[str, Any]]:
+        """The sections of all attacks, in their order."""
+        return [attack["section"] for one in self.requests for attack in one["items"]]
+
+    @property
+    def alarms(self) -> int:
+        """How many of them raised an alarm."""
+        return sum(section.get("alarm") is not None for section in self.sections)
+
+    def judge(self, report: Mapping[str, Any]) -> Mapping[str, Any]:
+        """The report as it has to be judged beside them."""
+        return judged_later(report, self.sections)
+
+
+def later_found(client: Client, experiment_id: str) -> LaterFound:
+    """What a service has of an experiment with a report. Raises ClientError."""
+    try:
+        return LaterFound(client.later_attacks(experiment_id)["items"])
+    except NotFoundError:
+        # A service of an earlier version: nobody can have asked it for attacks later.
+        return LaterFound([])

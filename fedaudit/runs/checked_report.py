@@ -2,7 +2,7 @@
 
 from typing import Any, assert_never
 
-from fedaudit.fairness.published_counts import ExactCounts, NoisedCounts, RoundedCounts
+from fedaudit.fairness.noised_counts import ExactCounts, NoisedCounts, RoundedCounts
 from fedaudit.reports.assemble import assemble
 from fedaudit.reports.document.material import ReportMaterial
 from fedaudit.reports.report_progress import Progressed, unfollowed

@@ -7,7 +7,7 @@ from typing import assert_never
 import numpy as np
 from numpy.typing import NDArray
 
-from fedaudit.fairness.published_counts import (
+from fedaudit.fairness.noised_counts import (
     ExactCounts,
     NoisedCounts,
     PublishedCounts,

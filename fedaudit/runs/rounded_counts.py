@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from fedaudit.fairness.published_counts import Rounder, rounder_of
+from fedaudit.fairness.noised_counts import Rounder, rounder_of
 from fedaudit.runs.cell_keys import contribution_keys
 from fedaudit.runs.held_out_groups import held_out_groups, scored_outcomes, scored_places
 from fedaudit.training.base.cell import Cell

@@ -10,7 +10,7 @@ from typing import Literal
 AttackFigure = Literal[
     "epsilon_lower_bound", "membership_tpr_at_1pct", "recovered_share", "nu_protecting"
 ]
-"""What attacks found: the worst of those of its kind (`fedaudit.reports.gates.attack_gates`)."""
+"""What attacks found: the worst of those of its kind (`fedaudit.reports.gates.gate_evidence`)."""
 PlainFigure = Literal[
     "leakage_max",
     "leakage_median",

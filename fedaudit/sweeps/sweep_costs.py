@@ -4,7 +4,8 @@ Choosing the best of them is covered by it: composition holds for everything tha
 the data, so for any choice among it as well. The figure of one run does not say that.
 """
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Literal, Protocol
 
 import numpy as np
@@ -12,8 +13,12 @@ from numpy.typing import NDArray
 from typing_extensions import TypedDict
 
 from fedaudit.ledger.composition import composed_epsilon
-from fedaudit.privacy.accounting.privacy_events import REPORT
+from fedaudit.ledger.ledger_context import LedgerContext
+from fedaudit.privacy.accounting.privacy_events import REPORT, adjacency_words, observer_words
+from fedaudit.privacy.mechanisms.registry import mechanism_of
 from fedaudit.privacy.unit_key import MADE_UP
+from fedaudit.reports.charts.number_text import bound_text
+from fedaudit.spec.experiment import ExperimentSpec
 
 CostFigure = Literal["leakage", "log_ratio", "epsilon"]
 
@@ -224,3 +229,98 @@ def _alone(one: BookedCost) -> float:
     if one.enlarged and one.curve is not None:
         return max(one.amount, composed_epsilon(one.curve, one.delta))
     return one.amount
+
+
+_FIGURES = ("log_ratio_max", "epsilon_max")
+_LEAKAGE = ("leakage_max",)
+
+
+class SweepFacts(TypedDict):
+    """Of all cells, each distinct word once."""
+
+    cost_kinds: list[str]
+    """How costs are counted: `leakage`, `epsilon`, `unbounded`."""
+    noises: list[str]
+    """`simulation`, `release`."""
+    guarantees: list[str]
+    """`formal`, `heuristic`, `none`."""
+    conditions: list[str]
+    """Why a guarantee bounds some datasets only."""
+    leakage_conditions: list[str]
+    """The same of the leakage alone, which no gate on the sweep is about."""
+
+
+def sweep_facts(cells: Sequence[tuple[ExperimentSpec, LedgerContext]]) -> SweepFacts:
+    """The facts of all cells together."""
+    conditions: set[str] = set()
+    of_leakage: set[str] = set()
+    guarantees: set[str] = set()
+    for spec, context in cells:
+        inputs = context.inputs
+        found = mechanism_of(spec).guarantee(n=inputs.n, layers=inputs.component_sizes)
+        guarantees.add(found.kind)
+        of_leakage |= {found.conditions[name] for name in _LEAKAGE if name in found.conditions}
+        conditions |= {found.conditions[name] for name in _FIGURES if name in found.conditions}
+    return {
+        "cost_kinds": sorted({context.inputs.cost_kind for _, context in cells}),
+        "noises": sorted({spec.privacy.noise for spec, _ in cells}),
+        "guarantees": sorted(guarantees),
+        "conditions": sorted(conditions),
+        "leakage_conditions": sorted(of_leakage - conditions),
+    }
+
+
+NOT_IN_FORCE = (
+    "cells draw simulated noise, which their seed repeats: whatever is said of costs here is not "
+    "in force, and protects nobody"
+)
+_NO_MORE = (
+    "no client of the same data is charged more; whoever is in several data pays for each of them"
+)
+HEURISTIC = (
+    "the guarantee of cells is heuristic: what is counted follows a convention, and no theorem "
+    "bounds what they reveal"
+)
+
+
+@dataclass(frozen=True)
+class CostLine:
+    """One cost of all cells together."""
+
+    name: str
+    value: str | None
+    """An upper bound; None where there is none."""
+    remark: str
+    """What the bound means, or why there is none."""
+
+
+def cost_lines(costs: SweepCosts) -> Iterator[CostLine]:
+    """Those that there are, then why there are no others."""
+    for one in costs["epsilon"]:
+        yield CostLine("epsilon", bound_text(one["value"]), _terms(one))
+    named = (("log_ratio_max", "log ratio"), ("leakage", "leakage"))
+    for field, name in named:
+        value = costs[field]  # type: ignore[literal-required]
+        if value is not None:
+            yield CostLine(name, bound_text(value), _NO_MORE)
+    for field, name in (("epsilon", "epsilon"), *named):
+        if field in costs["reasons"]:
+            yield CostLine(name, None, costs["reasons"][field])
+
+
+def cost_cautions(facts: SweepFacts) -> Iterator[str]:
+    """What the costs are not worth."""
+    if "simulation" in facts["noises"]:
+        yield NOT_IN_FORCE if facts["noises"] == ["simulation"] else f"some {NOT_IN_FORCE}"
+    if "heuristic" in facts["guarantees"]:
+        yield HEURISTIC
+    yield from facts["conditions"]
+    yield from facts["leakage_conditions"]
+
+
+def _terms(one: SweepEpsilon) -> str:
+    return (
+        f"of a {one['unit']}, against {observer_words(one['observer'])}, "
+        f"at delta = {one['delta']:g} under {adjacency_words(one['adjacency'])}; "
+        f"a single cell at most {bound_text(one['cell_max'])}"
+    )

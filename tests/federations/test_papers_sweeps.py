@@ -14,7 +14,7 @@ from fedaudit.runs.experiment_plan import plan_experiment
 from fedaudit.spec.parse import decode_text, parse_spec
 from fedaudit.spec.sweeps.sweep_cells import SEED, expand, parse_cells
 from fedaudit.spec.sweeps.sweep_spec import parse_sweep
-from fedaudit.sweeps.sweep_facts import sweep_facts
+from fedaudit.sweeps.sweep_costs import sweep_facts
 
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "evidence" / "reproduction.md"

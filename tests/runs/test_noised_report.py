@@ -8,7 +8,7 @@ import pytest
 from numpy.typing import NDArray
 
 from fedaudit.cli.local_run import LocalRun, run_locally
-from fedaudit.fairness.published_counts import NoisedCounts
+from fedaudit.fairness.noised_counts import NoisedCounts
 from fedaudit.privacy.count_release import count_release
 from fedaudit.randomness import CounterSource
 from fedaudit.reports.page.html import render

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from fedaudit.cli.local_run import run_locally
-from fedaudit.fairness.published_counts import Rounder
+from fedaudit.fairness.noised_counts import Rounder
 from fedaudit.federations.load import load_federation
 from fedaudit.runs.rounded_counts import build_rounder
 from fedaudit.spec.parse import parse_spec

@@ -6,9 +6,16 @@ from typing import Any
 from sqlalchemy.orm import Session
 
 from fedaudit.reports.document.sweep_document import RepeatsSection, SweepSection
-from fedaudit.sweeps.named_figures import named_figures
-from fedaudit.sweeps.repeats import SeedFigures, repeats_section, shown_figures
-from fedaudit.sweeps.report_section import SUMS, CellPlace, larger_sums, sweep_section
+from fedaudit.sweeps.report_section import (
+    SUMS,
+    CellPlace,
+    SeedFigures,
+    larger_sums,
+    named_figures,
+    repeats_section,
+    shown_figures,
+    sweep_section,
+)
 from fedaudit.sweeps.sweep_costs import sweep_costs
 from models.repositories import ReportListRepository, SweepRepository
 from workers.running_experiment import RunningExperiment

@@ -18,7 +18,7 @@ from api.services.audit_log.ledger_exports import note_export
 from api.services.base.lookups import find_experiment
 from api.services.reports.bundles import bundle_of
 from api.shared.resources import Shared
-from fedaudit.reports.readings.reading_choice import READINGS, reading
+from fedaudit.reports.readings.readings import READINGS, reading
 from models.repositories import SigningKeyRepository
 
 router = APIRouter()

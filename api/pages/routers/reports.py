@@ -27,7 +27,7 @@ from api.services.reports.sign_offs import sign_off_report
 from api.services.reports.stored_verification import verification_of
 from api.shared.resources import Resources, Shared
 from fedaudit.reports.page.html import Link
-from fedaudit.reports.readings.reading_choice import READINGS, ReadingName, reading
+from fedaudit.reports.readings.readings import READINGS, ReadingName, reading
 from fedaudit.spec.errors import InvalidInputError
 
 router = APIRouter(prefix="/experiments/{experiment_id}")

@@ -8,8 +8,8 @@ from api.services.experiments.admitting import Admitting
 from api.shared.resources import Resources
 from api.shared.security import Caller
 from fedaudit.runs.experiment_plan import ExperimentPlan
-from fedaudit.sweeps.repeats import repeated
-from fedaudit.sweeps.sweep_facts import sweep_facts
+from fedaudit.sweeps.report_section import repeated
+from fedaudit.sweeps.sweep_costs import sweep_facts
 from models.identifiers import new_id
 from models.person import Actor
 from models.repositories import SweepRepository

@@ -11,7 +11,7 @@ from api.shared.resources import Resources
 from api.shared.security import Caller
 from fedaudit.ledger.sign_offs import Concern
 from fedaudit.ledger.sign_offs import SignOff as Statement
-from fedaudit.reports.verdict.concerns import CONCERN_WORDS, concerns_of
+from fedaudit.reports.verdict.verdict import CONCERN_WORDS, concerns_of
 from fedaudit.spec.errors import FieldError, InvalidInputError
 from models.clock import utc_now
 from models.repositories import AuditLogRepository, SignOffRepository

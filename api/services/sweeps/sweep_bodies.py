@@ -15,8 +15,7 @@ from api.schemas.sweeps import (
     SweepProgress,
 )
 from api.shared.security import Caller
-from fedaudit.sweeps.sweep_costs import SweepCosts, sweep_costs
-from fedaudit.sweeps.sweep_facts import SweepFacts
+from fedaudit.sweeps.sweep_costs import SweepCosts, SweepFacts, sweep_costs
 from models.repositories import SweepRepository
 from models.repositories.experiments import ENDED
 from models.repositories.sweeps.sweeps import CellRow, SweepState

@@ -28,7 +28,7 @@ from fedaudit.spec.errors import InvalidInputError
 from fedaudit.spec.parse import parse_spec
 from fedaudit.spec.sweeps.sweep_cells import SweepCell, parse_cells, placed
 from fedaudit.spec.sweeps.sweep_spec import SweepSpec, parse_sweep
-from fedaudit.sweeps.sweep_facts import SweepFacts, sweep_facts
+from fedaudit.sweeps.sweep_costs import SweepFacts, sweep_facts
 from models.identifiers import is_id, new_id
 from models.repositories import (
     AuditLogRepository,

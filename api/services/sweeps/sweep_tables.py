@@ -6,7 +6,7 @@ from sqlalchemy.orm import Session
 
 from api.shared.security import Caller
 from fedaudit.privacy.accounting.privacy_events import REPORT
-from fedaudit.sweeps.named_figures import named_figures
+from fedaudit.sweeps.report_section import named_figures
 from fedaudit.sweeps.sweep_table import CellFigures, SweepTable, sweep_table
 from models.report_values import IndexedFigure
 from models.repositories import ReportListRepository, SweepRepository

@@ -7,7 +7,7 @@ from sqlalchemy.orm import Session
 
 from api.schemas.experiment_tables import FairnessFilters, FairnessLine, RoundBody
 from api.services.tables.table_pages import Key, Line, LinesByRow
-from fedaudit.fairness.metrics import group_rates
+from fedaudit.fairness.gaps import group_rates
 from fedaudit.spec.metrics import COUNTS, RATES
 from models.repositories import FairnessRepository, RoundRepository
 from models.values import FairnessRow, RoundRow

@@ -13,8 +13,7 @@ from numpy.typing import NDArray
 from fedaudit.attacks.binomial_intervals import clustered_interval
 from fedaudit.attacks.membership.attacked_rows import AttackedRows
 from fedaudit.attacks.membership.found_members import FoundMembers, area_under_curve
-from fedaudit.fairness.joint_disclosure import decide_together
-from fedaudit.fairness.population import Population
+from fedaudit.fairness.joint_disclosure import Population, decide_together
 from fedaudit.reports.document.attacks.confidence_limits import ConfidenceLimits
 from fedaudit.reports.document.attacks.membership_section import (
     AttributeMembership,

@@ -10,7 +10,7 @@ from rich.table import Table
 from fedaudit.cli.display.output import print_records, standard_output
 from fedaudit.privacy.accounting.privacy_events import adjacency_words, observer_words
 from fedaudit.privacy.guarantees.guarantee import at_most
-from fedaudit.reports.comparison.difference_rows import DifferenceRow, difference_rows
+from fedaudit.reports.comparison.compared_reports import DifferenceRow, difference_rows
 from fedaudit.reports.document.guarantee_facts import guarantee_words
 from fedaudit.reports.document.privacy_costs import PRIVACY_COSTS, UNBOUNDED, is_unbounded
 

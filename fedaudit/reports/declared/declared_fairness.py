@@ -6,8 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedaudit.fairness.disclosure import DisclosureRule
-from fedaudit.fairness.gaps import gaps
-from fedaudit.fairness.metrics import scored_rows
+from fedaudit.fairness.gaps import gaps, scored_rows
 from fedaudit.reports.document.document import FairnessSection, GroupSection, MetricSection
 from fedaudit.reports.sections.fairness_groups import group_sections
 from fedaudit.reports.sections.group_gains import no_gain

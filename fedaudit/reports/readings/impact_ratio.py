@@ -10,11 +10,11 @@ law itself sets none.
 from itertools import permutations
 from typing import Literal
 
-from fedaudit.fairness.metrics import is_below_four_fifths
+from fedaudit.fairness.gaps import is_below_four_fifths
 from fedaudit.reports.document.checks import value_at
 from fedaudit.reports.document.document import Share
 from fedaudit.reports.readings import facts
-from fedaudit.reports.readings.document_fields import (
+from fedaudit.reports.readings.facts import (
     Document,
     ReadingPart,
     ReportName,

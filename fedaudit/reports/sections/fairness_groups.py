@@ -8,8 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedaudit.fairness.disclosure import Disclosure
-from fedaudit.fairness.gaps import NO_ACCURACY, NO_OUTCOME, GroupScores, group_scores
-from fedaudit.fairness.metrics import group_rates
+from fedaudit.fairness.gaps import NO_ACCURACY, NO_OUTCOME, GroupScores, group_rates, group_scores
 from fedaudit.reports.document.document import GroupSection
 from fedaudit.reports.sections.group_gains import GroupGain, no_gain
 from fedaudit.spec.metrics import RATES

@@ -6,8 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedaudit.fairness.disclosure import Disclosure
-from fedaudit.fairness.gaps import NO_OUTCOME, gaps_between
-from fedaudit.fairness.metrics import scored_rows
+from fedaudit.fairness.gaps import NO_OUTCOME, gaps_between, scored_rows
 from fedaudit.reports.document.document import FigureSection, HypothesisGroup, HypothesisSection
 from fedaudit.reports.sections.fairness_groups import NOT_HANDED_OVER, shown_rates
 from fedaudit.spec.metrics import RATES

@@ -5,7 +5,7 @@ from typing import assert_never
 from fedaudit.fairness.disclosure import Disclosure
 from fedaudit.fairness.gaps import Figure, gaps, score_gaps
 from fedaudit.fairness.intervals import METHOD, Interval, rate_intervals, score_intervals
-from fedaudit.fairness.published_counts import ExactCounts, NoisedCounts, RoundedCounts
+from fedaudit.fairness.noised_counts import ExactCounts, NoisedCounts, RoundedCounts
 from fedaudit.reports.document.document import FairnessSection, MetricSection
 from fedaudit.reports.document.held_out_document import IntervalSection
 from fedaudit.reports.document.material import ScoredMaterial

@@ -11,7 +11,7 @@ from fedaudit.fairness.gaps import NO_ACCURACY
 from fedaudit.fairness.intervals import GAIN_METHOD, Interval
 from fedaudit.reports.document.held_out_document import IntervalSection
 from fedaudit.reports.document.material import ScoredMaterial
-from fedaudit.utility.degenerate import NO_INTERVALS, group_intervals
+from fedaudit.utility import NO_INTERVALS, group_intervals
 
 GAIN_FIELDS = ("baseline_accuracy", "accuracy_over_baseline", "accuracy_over_baseline_interval")
 

@@ -6,11 +6,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedaudit.fairness.disclosure import DisclosureRule
-from fedaudit.fairness.gaps import Figure, gaps_between
+from fedaudit.fairness.gaps import Figure, gaps_between, scored_rows
 from fedaudit.fairness.intervals import Interval
-from fedaudit.fairness.metrics import scored_rows
-from fedaudit.fairness.noised_intervals import METHOD, noised_intervals
-from fedaudit.fairness.published_counts import Counts, NoisedCounts, plausible, without_dust
+from fedaudit.fairness.noised_counts import (
+    METHOD,
+    Counts,
+    NoisedCounts,
+    noised_intervals,
+    plausible,
+    without_dust,
+)
 from fedaudit.reports.document.document import FairnessSection, GroupSection, MetricSection
 from fedaudit.reports.document.held_out_document import IntervalSection
 from fedaudit.reports.document.material import ScoredMaterial

@@ -6,10 +6,14 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from fedaudit.fairness.noised_intervals import rate_bounds, share_difference_bounds
-from fedaudit.fairness.published_counts import NoisedCounts, plausible
+from fedaudit.fairness.noised_counts import (
+    NoisedCounts,
+    plausible,
+    rate_bounds,
+    share_difference_bounds,
+)
 from fedaudit.spec.metrics import COUNTS
-from fedaudit.utility.degenerate import Gained, Judgement, judge_model
+from fedaudit.utility import Gained, Judgement, judge_model
 
 NOISED_OUTCOMES = (
     "from counts with noise: of outcomes that are favourable or not, over the rows of the first "

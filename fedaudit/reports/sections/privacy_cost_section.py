@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedaudit.fairness.disclosure import DisclosureRule
-from fedaudit.fairness.privacy_cost_by_group import Membership, membership
+from fedaudit.fairness.scored_groups import Membership, membership
 from fedaudit.privacy.mechanisms.registry import mechanism_of, why_unbounded
 from fedaudit.privacy.planning.cost_projection import NO_EPSILON, NO_LEAKAGE
 from fedaudit.reports.document.document import GroupPrivacyCost, PrivacyCostSection

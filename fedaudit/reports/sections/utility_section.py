@@ -5,8 +5,8 @@ from typing import Any, assert_never
 
 from fedaudit.fairness.gaps import NO_ACCURACY
 from fedaudit.fairness.intervals import GAIN_METHOD
-from fedaudit.fairness.noised_intervals import METHOD
-from fedaudit.fairness.published_counts import (
+from fedaudit.fairness.noised_counts import (
+    METHOD,
     ExactCounts,
     NoisedCounts,
     RoundedCounts,
@@ -24,9 +24,9 @@ from fedaudit.reports.sections.method_section import method_section
 from fedaudit.reports.sections.noised_fairness import WITHHELD
 from fedaudit.reports.sections.noised_gain import NOISED_OUTCOMES, NoisedGain, noised_gain
 from fedaudit.spec.model.starts import ArtifactStart
-from fedaudit.utility.constant import ConstantComparison
-from fedaudit.utility.degenerate import (
+from fedaudit.utility import (
     NO_INTERVALS,
+    ConstantComparison,
     Judgement,
     OverConstant,
     judge_comparison,

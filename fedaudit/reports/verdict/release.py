@@ -1,14 +1,22 @@
 """Whether the model may be released, and why not."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, assert_never
 
+from fedaudit.privacy.accounting.privacy_events import REPORT, adjacency_words, observer_words
+from fedaudit.privacy.guarantees.cost_sentences import (
+    CostLevel,
+    cost_level,
+    doubted_cost_words,
+    guessed_words,
+)
+from fedaudit.privacy.guarantees.guarantee import at_most, number
+from fedaudit.privacy.mechanisms.registry import known_facts, unbounded_release
 from fedaudit.reports.document.attacks.raised_alarms import alarm_words, raised_alarms
-from fedaudit.reports.document.endings import SENTENCES, known_ending
+from fedaudit.reports.document.endings import SENTENCES, chosen_by_losses, known_ending
 from fedaudit.reports.document.guarantee_facts import condition_of, delta_gives_data_away
 from fedaudit.reports.document.outcomes import GateOutcome
 from fedaudit.reports.document.usefulness import is_compared, why_not_useful
-from fedaudit.reports.verdict.cost import bounds_every_dataset, report_level, sends_nothing
 from fedaudit.spec.gate_figures import PLAIN_FIGURES
 
 SIMULATED = (
@@ -203,3 +211,224 @@ def _beside_constant(report: Mapping[str, Any]) -> list[str]:
         why = ": noise drowned what there was to learn" if drowned else ""
         found.append(f"No round was better than the start{why}.")
     return found
+
+
+_THEOREM = "This rests on a theorem for the public, fixed radius."
+_CONVENTION = "This rests on the paper's convention, not on a theorem."
+_EPSILON_BASIS = {
+    "formal": "This rests on theorems about the mechanism and its accountant.",
+    "heuristic": (
+        "This takes for known, or leaves to a fit, what the guarantee's statement names, and rests "
+        "on no theorem as a whole."
+    ),
+}
+_WARM_START = (
+    "Training started from an artifact whose own cost is not counted: this is what the run adds. "
+    "If the artifact was trained on these people without protection, so is the model."
+)
+_SERVER_SEES = (
+    "The server sees every update, and who sent it: nothing here protects a client against it."
+)
+
+
+def cost_part(report: Mapping[str, Any]) -> str:
+    """What was spent, and how much that is, from an otherwise complete report."""
+    sentences = _sentences(report)
+    if _starts_from_artifact(report):
+        sentences.append(_WARM_START)
+    return " ".join([*sentences, *_of_sweep(report)])
+
+
+def _of_sweep(report: Mapping[str, Any]) -> list[str]:
+    """What choosing this run among others costs, which its own figures do not say."""
+    sweep = report.get("sweep")
+    if sweep is None:
+        return []
+    repeated = bool(report.get("repeats"))
+    which = f"The run is one of {sweep['cells']} of a sweep"
+    if repeated:
+        which = f"This report speaks of {sweep['cells']} runs, one for each seed"
+    if sweep["sweep_epsilon_max"] is not None:
+        delta = min(one["delta"] for one in sweep["epsilon"] if one["observer"] != REPORT)
+        value = at_most(sweep["sweep_epsilon_max"], digits=4)
+        figure = f"an epsilon of {value} at delta = {delta:g}"
+    elif sweep["sweep_log_ratio_max"] is not None:
+        figure = f"a theorem's sum of {at_most(sweep['sweep_log_ratio_max'], digits=4)}"
+    elif sweep["sweep_leakage"] is not None:
+        figure = f"a leakage of {at_most(sweep['sweep_leakage'], digits=4)}"
+    else:
+        return [f"{which}, and what all of them cost together is not bounded by a figure."]
+    if repeated:
+        return [f"{which}: what it reveals costs that of all together, {figure}."]
+    chosen = f"{which}: if it was chosen among them, the cost is that of all together, {figure}"
+    if (tries := sweep.get("tries")) is None:
+        return [f"{chosen}."]
+    return [
+        f"{chosen}. That is of the {tries} runs that the sweep had when this report was signed; "
+        "further ones add to it, and the sweep itself has the figure of today."
+    ]
+
+
+def sends_nothing(report: Mapping[str, Any]) -> bool:
+    """Whether training sent nothing from any client."""
+    method = report["utility"].get("method")
+    return method is not None and method["sent"] is None
+
+
+def report_level(report: Mapping[str, Any]) -> CostLevel:
+    """How much the report's guarantee is worth as a bound, were its noise secret."""
+    return cost_level(bounding_exponent(report), delta=report["guarantee"]["delta"] or 0.0)
+
+
+def bounding_exponent(report: Mapping[str, Any]) -> float | None:
+    """The exponent of the odds between two datasets that the guarantee bounds; None for none.
+
+    The largest epsilon, of all planned rounds where losses ended the run early; of metric privacy
+    the theorem's sum over all datasets, where a clip makes there be one, and otherwise what was
+    charged within the radius.
+    """
+    privacy = report["privacy"]
+    if report["guarantee"]["kind"] == "none":
+        return None
+    for name in ("epsilon_planned", "epsilon_max", "log_ratio_max", "leakage_max"):
+        found: float | None = privacy.get(name)
+        if found is not None:
+            return found
+    return None
+
+
+def _sentences(report: Mapping[str, Any]) -> list[str]:
+    privacy, guarantee = report["privacy"], report["guarantee"]
+    if sends_nothing(report):
+        return [
+            "Training sent nothing from any client, so there is no cost of it to bound. What is "
+            "published of held-out people has no guarantee from it."
+        ]
+    if guarantee["kind"] == "none":
+        how = unbounded_release(guarantee["mechanism"])
+        return [
+            "There is no privacy guarantee, so the cost is unbounded: "
+            f"{_took_part(privacy, start='a')}, each time {how}."
+        ]
+    kind = f"The guarantee is {guarantee['label']}."
+    if privacy["epsilon"]:
+        early = chosen_by_losses(known_ending(report["utility"]["stopped_by"]))
+        stated = [kind, _epsilons(report), *[_early_end(privacy)] * early, _scale(report)]
+        return [*stated, _EPSILON_BASIS[guarantee["kind"]], *_trust(guarantee)]
+    return [kind, *_leakage(report)]
+
+
+def _early_end(privacy: Mapping[str, Any]) -> str:
+    planned = privacy.get("epsilon_planned")
+    figure = "" if planned is None else f", {at_most(planned, digits=4)}"
+    return (
+        "Validation losses ended the run early: what is proven is the larger epsilon of all rounds "
+        f"that were planned{figure}."
+    )
+
+
+def _scale(report: Mapping[str, Any]) -> str:
+    """How much that is; where the guarantee is not in force or not proven, how much it would be."""
+    guarantee = report["guarantee"]
+    if delta_gives_data_away(report):
+        return (
+            f"A delta of {guarantee['delta']:g} allows somebody's data to be handed over whole, so "
+            "that protects nobody in particular."
+        )
+    sentence = doubted_cost_words(
+        bounding_exponent(report),
+        guessed=_guessed(report),
+        delta=guarantee["delta"] or 0.0,
+        kind=guarantee["kind"],
+        in_force=guarantee["in_force"],
+        bounds_every_dataset=bounds_every_dataset(report),
+        is_epsilon=bool(report["privacy"]["epsilon"]),
+    )
+    if _starts_from_artifact(report):
+        return sentence.replace("That is", "Of what this run adds alone, that is", 1)
+    return sentence
+
+
+def _starts_from_artifact(report: Mapping[str, Any]) -> bool:
+    """Whether training started from parameters of another run, whose cost is not in the report."""
+    return isinstance(report["spec"]["model"].get("start"), Mapping)
+
+
+def bounds_every_dataset(report: Mapping[str, Any]) -> bool:
+    """Whether something is bounded between any two datasets, and not within a radius alone."""
+    privacy = report["privacy"]
+    return bool(privacy["epsilon"]) or privacy.get("log_ratio_max") is not None
+
+
+def _guessed(report: Mapping[str, Any]) -> str:
+    guarantee, privacy = report["guarantee"], report["privacy"]
+    return guessed_words(
+        unit=guarantee["unit"],
+        adjacency=guarantee["adjacency"] if privacy["epsilon"] else None,
+        bounds_every_dataset=bounds_every_dataset(report),
+        hypotheses=report["spec"]["training"]["hypotheses"],
+    )
+
+
+def _trust(guarantee: Mapping[str, Any]) -> list[str]:
+    """That the server sees every update, where it does."""
+    facts = known_facts(guarantee["mechanism"])
+    if facts is None:
+        return []
+    match facts.applied_by:
+        case "server":
+            return [_SERVER_SEES]
+        case "clients" | "local-steps":
+            return []
+        case _:
+            assert_never(facts.applied_by)
+
+
+def _took_part(privacy: Mapping[str, Any], *, start: str = "A") -> str:
+    return f"{start} client took part in at most {privacy['participations_max']} rounds"
+
+
+def _leakage(report: Mapping[str, Any]) -> list[str]:
+    """The convention's figure, and beside it the distance within which it holds and the theorem's
+    own sum."""
+    privacy, asked = report["privacy"], report["spec"]["privacy"]
+    each, most = (at_most(privacy[f"leakage_{name}"], digits=4) for name in ("per_release", "max"))
+    stated = [
+        f"{_took_part(privacy)}. By the convention n/nu it was charged a leakage of {each} for "
+        f"each and {most} in all, and the median client {privacy['leakage_median']:.4g}."
+    ]
+    clip = asked["clip"]
+    clipped = "are not clipped" if clip is None else f"are clipped to {number(clip)}"
+    if asked["radius"] == "adaptive":
+        stated.append(f"The radius follows each update, and updates {clipped}.")
+        return [*stated, _scale(report), _CONVENTION]
+    stated.append(
+        f"n/nu holds between uploads within the radius of {number(asked['radius'])}, and updates "
+        f"{clipped}."
+    )
+    bound = privacy["log_ratio_max"]
+    if bound is None:
+        stated.append("Over all datasets of a client nothing is bounded.")
+    else:
+        several = report["spec"]["training"]["hypotheses"] > 1
+        alike = " that choose the same hypothesis" if several else ""
+        stated.append(
+            f"Over all datasets of a client{alike} the theorem's sum is {at_most(bound, digits=4)}."
+        )
+    return [
+        *stated,
+        _scale(report),
+        _THEOREM if report["guarantee"]["kind"] == "formal" else _CONVENTION,
+    ]
+
+
+def _epsilons(report: Mapping[str, Any]) -> str:
+    stated = " and ".join(
+        f"{at_most(one['value'], digits=4)} against {observer_words(one['observer'])}"
+        for one in report["privacy"]["epsilon"]
+    )
+    guarantee = report["guarantee"]
+    return (
+        f"A {guarantee['unit']} spent at most an epsilon of {stated}, at delta = "
+        f"{guarantee['delta']:g} under {adjacency_words(guarantee['adjacency'])}."
+    )

@@ -4,8 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from fedaudit.fairness.gaps import NO_OUTCOME
-from fedaudit.fairness.metrics import OF_SELECTION, gap_words
+from fedaudit.fairness.gaps import NO_OUTCOME, OF_SELECTION, gap_words
 from fedaudit.reports.document.earlier_versions import metric_of
 from fedaudit.reports.document.outcome_words import favourable_words, group_words
 from fedaudit.reports.document.usefulness import why_not_useful

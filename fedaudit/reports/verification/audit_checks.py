@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fedaudit.fairness.metrics import comparable, rate_gaps, spread
+from fedaudit.fairness.gaps import comparable, rate_gaps, spread
 from fedaudit.ledger.ed25519 import Keyring
 from fedaudit.ledger.evidence import Evidence
 from fedaudit.reports.document.checks import Check, check, shown, unchecked, value_at
@@ -24,7 +24,7 @@ from fedaudit.spec.audits.audit_spec import AuditSpec, parse_audit
 from fedaudit.spec.audits.measuring_spec import measuring_spec
 from fedaudit.spec.errors import InvalidInputError
 from fedaudit.spec.metrics import METRICS, RATES
-from fedaudit.utility.degenerate import Gained, judge_model
+from fedaudit.utility import Gained, judge_model
 
 NOT_VERIFIED = (
     "The rows are not here: that rates and accuracies of groups, intervals, nulls, averages over "

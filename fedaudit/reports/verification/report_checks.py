@@ -20,9 +20,8 @@ from fedaudit.reports.document.checks import (
     unknown_key,
     value_at,
 )
-from fedaudit.reports.gates.gate_evaluation import evaluate
+from fedaudit.reports.gates.gate_evaluation import evaluate, intervals_then
 from fedaudit.reports.gates.gate_evidence import as_judged_then, deltas_then, uncharged_then
-from fedaudit.reports.gates.noised_gates import intervals_then
 from fedaudit.reports.sections.privacy_section import log_ratio_max
 from fedaudit.reports.verification.epsilon_checks import epsilon_checks
 from fedaudit.reports.verification.hypotheses_checks import hypotheses_checks

@@ -10,7 +10,7 @@ from fedaudit.ledger.evidence import Evidence
 from fedaudit.ledger.sign_offs import ChainedSignOff, SignOff, link_of
 from fedaudit.reports.document.checks import Check, canonical_hash, check, unknown_key
 from fedaudit.reports.later.judged_later import judged_later
-from fedaudit.reports.verdict.concerns import concerns_of
+from fedaudit.reports.verdict.verdict import concerns_of
 from fedaudit.reports.verification.later_checks import ReadLater
 
 _SHOWN = 3

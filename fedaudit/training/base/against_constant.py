@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from fedaudit.federations.favourable_outcomes import outcome_rules
 from fedaudit.training.base.cell import Cell
 from fedaudit.training.base.final_groups import ScoredRows
-from fedaudit.utility.constant import (
+from fedaudit.utility import (
     ConstantComparison,
     LossShape,
     MeasuredRows,

@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from fedaudit.fairness.population import PredictedRows
+from fedaudit.fairness.joint_disclosure import PredictedRows
 from fedaudit.federations.favourable_outcomes import OutcomeRules, outcome_rules
 from fedaudit.federations.federation import Federation
 from fedaudit.spec.fairness import Fairness

@@ -13,11 +13,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedaudit.fairness.gaps import GroupScores
-from fedaudit.fairness.population import PredictedRows
+from fedaudit.fairness.joint_disclosure import PredictedRows
 from fedaudit.privacy.accounting.privacy_events import Observer
 from fedaudit.training.base.record_table import RecordTable
 from fedaudit.training.base.stopping import RunEnd
-from fedaudit.utility.constant import ConstantComparison
+from fedaudit.utility import ConstantComparison
 
 _MAX_UPLOADS = 100
 _AT_PLACES = ("selection_losses", "validation_losses", "accuracies")

@@ -7,12 +7,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedaudit.fairness.gaps import GroupScores
-from fedaudit.fairness.population import PredictedRows
+from fedaudit.fairness.joint_disclosure import PredictedRows
 from fedaudit.training.base.against_constant import against_constant
 from fedaudit.training.base.cell import Cell
 from fedaudit.training.base.final_groups import FinalGroups
 from fedaudit.training.base.predicted_rows import predicted_rows, predicting_hypotheses
-from fedaudit.utility.constant import ConstantComparison
+from fedaudit.utility import ConstantComparison
 
 
 @dataclass(frozen=True)

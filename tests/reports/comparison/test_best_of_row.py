@@ -7,8 +7,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from fedaudit.reports.assemble import assemble
-from fedaudit.reports.comparison.best_of_row import with_best
-from fedaudit.reports.comparison.compared_reports import compare, compare_reports
+from fedaudit.reports.comparison.compared_reports import compare, compare_reports, with_best
 from fedaudit.reports.comparison.parts import Cell, FigureRow
 from fedaudit.reports.document.report_figures import parsed
 from tests.reports.reading_documents import documents

@@ -13,7 +13,7 @@ from fedaudit.reports.document.report_figures import figures_of, parsed
 from fedaudit.reports.gates.gate_evaluation import evaluate
 from fedaudit.reports.page.fairness_tables import fairness_tables
 from fedaudit.reports.page.html import render
-from fedaudit.reports.readings.reading_choice import reading
+from fedaudit.reports.readings.readings import reading
 from fedaudit.reports.verdict.verdict import verdict, verdict_parts
 from fedaudit.spec.gates import Gate
 from fedaudit.spec.metrics import COUNTS, FAIRNESS_FIGURES, NOT_IN_REPORT, RATES, Rate

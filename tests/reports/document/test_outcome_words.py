@@ -12,7 +12,7 @@ from fedaudit.reports.document.outcome_words import (
     group_words,
 )
 from fedaudit.reports.page.html import render
-from fedaudit.reports.readings.reading_choice import reading
+from fedaudit.reports.readings.readings import reading
 
 TABLE = {"source": "table", "path": "a.csv", "client_key": "who", "target": "two_year_recid"}
 CODES = {"SEX": {"1": "male", "2": "female"}, "two_year_recid": {"0": "not re-arrested"}}

@@ -5,9 +5,7 @@ from xml.etree import ElementTree
 import pytest
 
 from fedaudit.reports.gates.gate_evaluation import without_report
-from fedaudit.reports.gates.gate_junit import junit
-from fedaudit.reports.gates.gate_markdown import markdown
-from fedaudit.reports.gates.gate_results import Evaluation, GateResults
+from fedaudit.reports.gates.gate_results import Evaluation, GateResults, junit, markdown
 from fedaudit.spec.gates import Gate
 
 

@@ -6,7 +6,7 @@ import pytest
 import yaml
 
 from fedaudit.reports.assemble import assemble
-from fedaudit.reports.readings.model_card import model_card
+from fedaudit.reports.readings.readings import model_card
 from tests.reports.reading_documents import documents, gaussian
 
 SECTIONS = [

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from sklearn.metrics import accuracy_score
 
 from fedaudit.fairness.gaps import NO_OUTCOME, GroupScores, gaps, score_gaps
-from fedaudit.fairness.population import PredictedRows
+from fedaudit.fairness.joint_disclosure import PredictedRows
 from fedaudit.reports.assemble import assemble
 from fedaudit.reports.document.document import CrossCheck, Report
 from fedaudit.reports.page.html import render
