@@ -6,8 +6,8 @@ from typing import Any
 
 from fedaudit.reports.charts.drawing import Chart
 from fedaudit.reports.charts.scatter import front_charts
-from fedaudit.reports.comparison.compared_reports import Comparison, DifferenceRow, difference_rows
-from fedaudit.reports.comparison.parts import FigureRow, Front
+from fedaudit.reports.comparison.compared_reports import DifferenceRow, difference_rows
+from fedaudit.reports.comparison.parts import Comparison, FigureRow, Front
 
 # The first that has a value is the one that fairness is read by first.
 _LEADING = (

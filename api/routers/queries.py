@@ -11,7 +11,7 @@ from api.services.reports.comparisons import comparison_of
 from api.services.reports.report_lists import report_page
 from api.shared.resources import Shared
 from api.shared.security import ReportsReader
-from fedaudit.reports.comparison.compared_reports import Comparison
+from fedaudit.reports.comparison.parts import Comparison
 
 router = APIRouter(tags=["reports"])
 

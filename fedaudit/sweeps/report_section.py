@@ -166,12 +166,8 @@ def sweep_section(
         sweep_log_ratio_max=costs["log_ratio_max"],
         sweep_leakage=costs["leakage"],
         epsilon=[
-            SweepEpsilonSection(
-                observer=one["observer"],
-                delta=one["delta"],
-                adjacency=one["adjacency"],
-                unit=one["unit"],
-                value=one["value"],
+            SweepEpsilonSection.model_validate(
+                {name: value for name, value in one.items() if name != "cell_max"}
             )
             for one in costs["epsilon"]
         ],
@@ -183,10 +179,10 @@ def sweep_section(
 
 
 def larger_sums(now: Mapping[str, Any], stated: Mapping[str, Any]) -> list[str]:
-    """Those of SUMS that a later section of the same sweep has larger; one that nothing bounds any
-    more is larger than any."""
-    return [name for name in SUMS if _is_larger(now[name], than=stated[name])]
-
-
-def _is_larger(now: float | None, *, than: float | None) -> bool:
-    return than is not None and (now is None or now > than)
+    """The SUMS that are larger in a later section of the same sweep; None (no longer bounded)
+    counts as larger than any."""
+    return [
+        name
+        for name in SUMS
+        if stated[name] is not None and (now[name] is None or now[name] > stated[name])
+    ]

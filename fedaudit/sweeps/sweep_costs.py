@@ -1,7 +1,7 @@
-"""What many runs on the same people cost together, for whoever sees every one of them.
+"""What the runs of a sweep cost together, against an observer of all of them.
 
-Choosing the best of them is covered by it: composition holds for everything that was computed from
-the data, so for any choice among it as well. The figure of one run does not say that.
+This covers the choice of the best run: composition holds for everything that was computed from the
+data, so for any choice among it. The figure of a single run does not cover it.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -27,11 +27,11 @@ _MIXED_NOISE = (
     "the noise of some cells is simulated, and can be drawn again by anyone who has the seed: "
     "nothing bounds what the sweep reveals"
 )
-_OTHER_COST = "cells are counted in different figures, which nobody may add up"
+_OTHER_COST = "cells are counted in different figures, which cannot be added up"
 _NO_EPSILON = "metric privacy has no epsilon; see log_ratio_max"
 _NO_LOG_RATIO = "the mechanism is counted as an epsilon; see epsilon"
 _NO_THEOREM = "the guarantee of a cell is heuristic: no theorem bounds it"
-_NO_CLIP = "a cell has no clip, or nobody is bound to it: no theorem adds its releases up"
+_NO_CLIP = "a cell has no clip, or none that is enforced: no theorem adds its releases up"
 _OTHER_CLIENTS = (
     "cells tell the clients of the same data apart otherwise, as where each seed deals the rows "
     "anew: what they cost one person together, nothing adds up"
@@ -106,40 +106,38 @@ def sweep_costs(
 ) -> SweepCosts:
     """The cost of all runs together.
 
-    `runs`: the ids of all of them; `facts`: what is known of them all (`SweepFacts`).
-
-    Runs on made-up data of different seeds spend on different people: the figure is that of the
-    data that pay most. Files are taken to hold the same people, since a file with a line more is
-    another one.
-    What the report reveals of the people held out is an entry of its own.
+    `runs`: their ids; `facts`: their `SweepFacts`. Runs on generated data of different seeds spend
+    on different people: the figure is the largest over these data. Files count as the same people,
+    since one more line makes another file. The cost of the report to held-out people is a separate
+    entry.
     """
     reasons = _reasons(facts)
-    of_figure = {
-        figure: [one for one in booked if one.figure == figure]
+    leakages, log_ratios, epsilons = (
+        [one for one in booked if one.figure == figure]
         for figure in ("leakage", "log_ratio", "epsilon")
-    }
+    )
     leakage = log_ratio = None
     if "leakage" not in reasons:
-        if len({one.terms for one in of_figure["leakage"]}) > 1:
+        if len({one.terms for one in leakages}) > 1:
             reasons["leakage"] = _OTHER_TERMS
-        elif not _covers(of_figure["leakage"], runs):
+        elif not _covers(leakages, runs):
             reasons["leakage"] = _UNPROTECTED
-        elif _has_other_clients(of_figure["leakage"]):
+        elif _has_other_clients(leakages):
             reasons["leakage"] = _OTHER_CLIENTS
         else:
-            leakage = _largest_sum(of_figure["leakage"])
+            leakage = _largest_sum(leakages)
     if "log_ratio_max" not in reasons:
-        if not _covers(of_figure["log_ratio"], runs):
+        if not _covers(log_ratios, runs):
             heuristic = "heuristic" in facts["guarantees"]
             reasons["log_ratio_max"] = _NO_THEOREM if heuristic else _NO_CLIP
-        elif _has_other_clients(of_figure["log_ratio"]):
+        elif _has_other_clients(log_ratios):
             reasons["log_ratio_max"] = _OTHER_CLIENTS
         else:
-            log_ratio = _largest_sum(of_figure["log_ratio"])
+            log_ratio = _largest_sum(log_ratios)
     return {
         "leakage": leakage,
         "log_ratio_max": log_ratio,
-        "epsilon": _epsilons(of_figure["epsilon"], runs, reasons),
+        "epsilon": _epsilons(epsilons, runs, reasons),
         "reasons": reasons,
     }
 
@@ -162,8 +160,8 @@ def _reasons(facts: Mapping[str, Any]) -> dict[str, str]:
 
 
 def _has_other_clients(booked: Iterable[BookedCost]) -> bool:
-    """Whether runs on the same data tell its clients apart otherwise, as a dealing by seed does:
-    somebody's rows may then be in a client of each, and no theorem adds these up."""
+    """Whether runs on the same data divide it into clients differently, as by seed: a person's rows
+    may then be in a client of each, and no theorem adds these up."""
     keys: dict[str, set[str]] = {}
     for one in booked:
         keys.setdefault(_people(one), set()).add(one.unit_key)
@@ -232,7 +230,6 @@ def _alone(one: BookedCost) -> float:
 
 
 _FIGURES = ("log_ratio_max", "epsilon_max")
-_LEAKAGE = ("leakage_max",)
 
 
 class SweepFacts(TypedDict):
@@ -259,8 +256,11 @@ def sweep_facts(cells: Sequence[tuple[ExperimentSpec, LedgerContext]]) -> SweepF
         inputs = context.inputs
         found = mechanism_of(spec).guarantee(n=inputs.n, layers=inputs.component_sizes)
         guarantees.add(found.kind)
-        of_leakage |= {found.conditions[name] for name in _LEAKAGE if name in found.conditions}
-        conditions |= {found.conditions[name] for name in _FIGURES if name in found.conditions}
+        for name, condition in found.conditions.items():
+            if name in _FIGURES:
+                conditions.add(condition)
+            elif name == "leakage_max":
+                of_leakage.add(condition)
     return {
         "cost_kinds": sorted({context.inputs.cost_kind for _, context in cells}),
         "noises": sorted({spec.privacy.noise for spec, _ in cells}),
@@ -271,11 +271,11 @@ def sweep_facts(cells: Sequence[tuple[ExperimentSpec, LedgerContext]]) -> SweepF
 
 
 NOT_IN_FORCE = (
-    "cells draw simulated noise, which their seed repeats: whatever is said of costs here is not "
-    "in force, and protects nobody"
+    "cells draw simulated noise, which their seed repeats: the costs stated here are not in force, "
+    "and no client is protected"
 )
 _NO_MORE = (
-    "no client of the same data is charged more; whoever is in several data pays for each of them"
+    "no client of the same data is charged more; a client in several data is charged for each"
 )
 HEURISTIC = (
     "the guarantee of cells is heuristic: what is counted follows a convention, and no theorem "
@@ -297,7 +297,12 @@ class CostLine:
 def cost_lines(costs: SweepCosts) -> Iterator[CostLine]:
     """Those that there are, then why there are no others."""
     for one in costs["epsilon"]:
-        yield CostLine("epsilon", bound_text(one["value"]), _terms(one))
+        terms = (
+            f"of a {one['unit']}, against {observer_words(one['observer'])}, "
+            f"at delta = {one['delta']:g} under {adjacency_words(one['adjacency'])}; "
+            f"a single cell at most {bound_text(one['cell_max'])}"
+        )
+        yield CostLine("epsilon", bound_text(one["value"]), terms)
     named = (("log_ratio_max", "log ratio"), ("leakage", "leakage"))
     for field, name in named:
         value = costs[field]  # type: ignore[literal-required]
@@ -316,11 +321,3 @@ def cost_cautions(facts: SweepFacts) -> Iterator[str]:
         yield HEURISTIC
     yield from facts["conditions"]
     yield from facts["leakage_conditions"]
-
-
-def _terms(one: SweepEpsilon) -> str:
-    return (
-        f"of a {one['unit']}, against {observer_words(one['observer'])}, "
-        f"at delta = {one['delta']:g} under {adjacency_words(one['adjacency'])}; "
-        f"a single cell at most {bound_text(one['cell_max'])}"
-    )

@@ -16,6 +16,7 @@ from typing import Any, Literal
 from typing_extensions import TypedDict
 
 from fedaudit.reports.charts.drawing import Chart, FigureTable, Row, range_chart
+from fedaudit.reports.comparison.fronts import dominated_by
 from fedaudit.reports.document.privacy_costs import PRIVACY_COSTS, UNBOUNDED
 from fedaudit.reports.readings.reading import plain, table
 from fedaudit.spec.metrics import SHARES
@@ -273,18 +274,12 @@ def _mark_front(rows: Sequence[SweepRow], names: Sequence[str]) -> None:
         ]
         for row in compared
     ]
-    for row, point in zip(compared, points, strict=True):
-        row["front"] = not any(_dominates(one, point) for one in points)
-
-
-def _dominates(one: Sequence[float], other: Sequence[float]) -> bool:
-    """Whether it is as good everywhere, and better somewhere; lower is better."""
-    pairs = list(zip(one, other, strict=True))
-    return all(a <= b for a, b in pairs) and any(a < b for a, b in pairs)
+    for row, others in zip(compared, dominated_by(points), strict=True):
+        row["front"] = not others
 
 
 ABSENT = ""
-"""In the place of a field that a row does not have."""
+"""The value of a field that a row lacks."""
 
 
 def varied_fields(rows: Sequence[Mapping[str, Any]]) -> dict[str, list[Any]]:
@@ -293,7 +288,10 @@ def varied_fields(rows: Sequence[Mapping[str, Any]]) -> dict[str, list[Any]]:
     An object, as `privacy: {mechanism: none}`, is a column for each of its fields; rows whose
     object has no such field have ABSENT there.
     """
-    flat = [dict(_flat(row)) for row in rows]
+    flat = [
+        {inner: one for path, value in row.items() for inner, one in _below(path, value)}
+        for row in rows
+    ]
     tops = dict.fromkeys(path for row in rows for path in row)
     paths = dict.fromkeys(
         path for top in tops for row in rows if top in row for path, _ in _below(top, row[top])
@@ -321,11 +319,6 @@ def _shortest(path: str, others: Sequence[str], taken: Collection[str]) -> str:
         if is_plain and not any(one == end or one.endswith(f".{end}") for one in others):
             return end
     return path
-
-
-def _flat(row: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
-    for path, value in row.items():
-        yield from _below(path, value)
 
 
 def _below(path: str, value: Any) -> Iterator[tuple[str, Any]]:
@@ -377,18 +370,22 @@ def as_csv(found: SweepTable) -> str:
         [*fields, "seeds", "succeeded", "degenerate", "front", *map(plain_text, figures)]
     )
     for place, row in enumerate(found["rows"]):
-        cells = [_cell(values[place]) for values in fields.values()]
+        cells = [
+            plain_text(value_words(value)) if isinstance(value, str | bool | list | dict) else value
+            for value in (values[place] for values in fields.values())
+        ]
         counts = [row["seeds"], row["succeeded"], row["degenerate"], row["front"]]
-        writer.writerow([*cells, *counts, *_parts(row, found["figures"])])
+        parts = [
+            row["figures"][name][part]  # type: ignore[literal-required]
+            for name in found["figures"]
+            for part in _OF_A_FIGURE
+        ]
+        writer.writerow([*cells, *counts, *parts])
     return text.getvalue()
 
 
 def as_markdown(found: SweepTable) -> str:
-    """The means with their intervals; the best ones in bold, and what is to be known of them."""
-    return "\n".join(_markdown(found)) + "\n"
-
-
-def _markdown(found: SweepTable) -> Iterator[str]:
+    """The means with their intervals, the best ones in bold, and the notes."""
     fields = _fields(found)
     head = [*fields, "seeds", *found["figures"], "front"]
     rows = [
@@ -401,13 +398,13 @@ def _markdown(found: SweepTable) -> Iterator[str]:
         ]
         for place, row in enumerate(found["rows"])
     ]
-    yield from table([plain(one) for one in head], rows)
+    lines = table([plain(one) for one in head], rows)
     if found["front_figures"]:
-        yield ""
-        yield f"On the front: no other row is better in all of {', '.join(found['front_figures'])}."
+        front = ", ".join(found["front_figures"])
+        lines += ["", f"On the front: no other row is better in all of {front}."]
     for note in found["notes"]:
-        yield ""
-        yield f"{note[0].upper()}{note[1:]}."
+        lines += ["", f"{note[0].upper()}{note[1:]}."]
+    return "\n".join(lines) + "\n"
 
 
 def _in_markdown(row: SweepRow, name: str) -> str:
@@ -437,16 +434,8 @@ def _fields(found: SweepTable) -> dict[str, list[Any]]:
     return varied_fields([row["values"] for row in found["rows"]])
 
 
-def _parts(row: SweepRow, names: list[str]) -> list[Any]:
-    return [row["figures"][name][part] for name in names for part in _OF_A_FIGURE]  # type: ignore[literal-required]
-
-
-def _cell(value: Any) -> Any:
-    return plain_text(value_words(value)) if isinstance(value, str | bool | list | dict) else value
-
-
 _MOST = 40
-"""Rows that a drawing has place for."""
+"""Rows that fit into a drawing."""
 
 
 def spread_chart(found: SweepTable, name: str) -> Chart | None:
@@ -458,7 +447,13 @@ def spread_chart(found: SweepTable, name: str) -> Chart | None:
     measured = [one for one in numbered if one[1]["figures"][name]["mean"] is not None]
     if not measured:
         return None
-    drawn = _best_of(measured, name)
+    drawn = measured
+    if len(drawn) > _MOST:
+        better = direction(name)
+        if better is not None:
+            sign = -1.0 if better == "higher" else 1.0
+            drawn = sorted(drawn, key=lambda one: sign * (one[1]["figures"][name]["mean"] or 0.0))
+        drawn = sorted(drawn[:_MOST], key=lambda one: one[0])
     paths = list(varied_fields([row["values"] for row in found["rows"]]))
     return Chart(
         name="chart-spread",
@@ -497,16 +492,6 @@ def _drawn(number: int, row: SweepRow, name: str) -> Row:
     low, high = figure["low"], figure["high"]
     box = None if low is None or high is None else (low, high)
     return Row(row_label(number, row["values"]), (figure["mean"],), box=box, span=box)
-
-
-def _best_of(measured: list[tuple[int, SweepRow]], name: str) -> list[tuple[int, SweepRow]]:
-    if len(measured) <= _MOST:
-        return measured
-    better = direction(name)
-    if better is not None:
-        sign = -1.0 if better == "higher" else 1.0
-        measured = sorted(measured, key=lambda one: sign * (one[1]["figures"][name]["mean"] or 0.0))
-    return sorted(measured[:_MOST], key=lambda one: one[0])
 
 
 def _caption(paths: list[str], *, drawn: int, rows: int) -> str:

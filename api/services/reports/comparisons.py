@@ -6,7 +6,8 @@ from api.http.problems import ProblemError
 from api.services.attacks.judged_reports import find_judged
 from api.shared.resources import Resources
 from api.shared.security import Caller
-from fedaudit.reports.comparison.compared_reports import Comparison, compare_reports
+from fedaudit.reports.comparison.compared_reports import compare_reports
+from fedaudit.reports.comparison.parts import Comparison
 from fedaudit.reports.document.report_figures import parsed
 
 

@@ -30,10 +30,6 @@ from fedaudit.reports.readings.facts import text_at
 from fedaudit.spec.gates import GateOp
 from fedaudit.spec.metrics import is_ratio
 
-__all__ = ["Comparison", "compare", "compare_reports"]
-
-_NO_GATES = "its spec has no gates"
-
 
 def compare(
     documents: Sequence[Mapping[str, Any]],
@@ -76,7 +72,7 @@ def _experiment(report: Report) -> ComparedExperiment:
         degenerate=report.utility.degenerate,
         guarantee=ComparedGuarantee(**report.guarantee.model_dump(exclude={"statement"})),
         gate_outcome=report.gate_outcome,
-        gate_outcome_reason=_NO_GATES if report.gate_outcome is None else None,
+        gate_outcome_reason="its spec has no gates" if report.gate_outcome is None else None,
         data_fingerprint=report.provenance.data_fingerprint,
     )
 
@@ -87,7 +83,7 @@ _LOSSES = ("validation_loss", "loss_difference", "loss_ratio")
 
 
 class _Meaning(NamedTuple):
-    """What two figures must share to stand in one row."""
+    """What two figures must share to be in one row."""
 
     section: Section
     figure: str
@@ -114,7 +110,11 @@ def figure_rows(reports: Sequence[Report]) -> list[FigureRow]:
     rows = []
     for name in sorted(by_figure, key=lambda one: _SECTIONS.index(one[0])):
         meanings = by_figure[name]
-        valued = [one for one in meanings if any(_has_value(figures, one) for figures in found)]
+        valued = [
+            one
+            for one in meanings
+            if any(one in figures and figures[one].value is not None for figures in found)
+        ]
         # Where no experiment has a value, a single row states every reason.
         rows += [_row(one, reports, found) for one in valued or meanings[:1]]
     return rows
@@ -135,10 +135,6 @@ def _meaning(report: Report, one: ReportFigure) -> _Meaning:
     )
 
 
-def _has_value(figures: dict[_Meaning, ReportFigure], meaning: _Meaning) -> bool:
-    return meaning in figures and figures[meaning].value is not None
-
-
 def _row(
     meaning: _Meaning, reports: Sequence[Report], found: Sequence[dict[_Meaning, ReportFigure]]
 ) -> FigureRow:
@@ -150,22 +146,17 @@ def _row(
 
 
 def _cell(meaning: _Meaning, report: Report, figures: dict[_Meaning, ReportFigure]) -> Cell:
-    found = _stated(meaning, report, figures)
-    if found.value is None and is_unbounded(report.guarantee.kind, meaning.figure):
-        return found.model_copy(update={"unbounded": True})
-    return found
-
-
-def _stated(meaning: _Meaning, report: Report, figures: dict[_Meaning, ReportFigure]) -> Cell:
+    unbounded = is_unbounded(report.guarantee.kind, meaning.figure)
     if (own := figures.get(meaning)) is not None:
-        return Cell(value=own.value, reason=own.reason, interval=own.interval)
+        unbounded &= own.value is None
+        return Cell(value=own.value, reason=own.reason, interval=own.interval, unbounded=unbounded)
     same = [one for one in figures if one.name == meaning.name]
     stated = [figures[one].reason for one in same if figures[one].value is None]
     if stated:
-        return Cell(value=None, reason=stated[0])
-    if not same:
-        return Cell(value=None, reason=_absent(meaning, report))
-    return Cell(value=None, reason=_otherwise(meaning, same))
+        reason = stated[0]
+    else:
+        reason = _otherwise(meaning, same) if same else _absent(meaning, report)
+    return Cell(value=None, reason=reason, unbounded=unbounded)
 
 
 def _absent(meaning: _Meaning, report: Report) -> str:
@@ -188,7 +179,7 @@ def _otherwise(meaning: _Meaning, same: Sequence[_Meaning]) -> str:
         for name, of_row, of_it in zip(meaning._fields, meaning, nearest, strict=True)
         if of_row != of_it
     ]
-    return f"it stands in a row of its own: its {', its '.join(stated)}"
+    return f"it has another row: its {', its '.join(stated)}"
 
 
 _TOTALS = ("leakage_max", "log_ratio_max", "epsilon_max")
@@ -197,16 +188,21 @@ _OF_GAPS: frozenset[Caution] = frozenset({"other-data", "other-outcome", "other-
 
 
 def with_best(rows: Sequence[FigureRow], reports: Sequence[Report]) -> list[FigureRow]:
-    """The rows, with the best cell of each marked where there is one beyond doubt."""
-    return [_marked(row, _best(row, reports)) for row in rows]
+    """The rows, with the best cell of each marked where it is best beyond doubt.
 
-
-def _marked(row: FigureRow, best: int | None) -> FigureRow:
-    if best is None:
-        return row
-    cells = list(row.cells)
-    cells[best] = cells[best].model_copy(update={"best": True})
-    return row.model_copy(update={"cells": cells})
+    People choose a run by this mark, so it is rare. A run without protection, or with a degenerate
+    model, is never the best. A gap is the best only where its interval is apart from every other; a
+    figure without an interval is not known well enough. A cost is exact, and competes where its
+    guarantee is in force. Nothing is the best where the figures do not mean the same: on other
+    data, for other outcomes, within another radius.
+    """
+    found = []
+    for row in rows:
+        best, cells = _best(row, reports), list(row.cells)
+        if best is not None:
+            cells[best] = cells[best].model_copy(update={"best": True})
+        found.append(row.model_copy(update={"cells": cells}))
+    return found
 
 
 def _best(row: FigureRow, reports: Sequence[Report]) -> int | None:
@@ -215,7 +211,9 @@ def _best(row: FigureRow, reports: Sequence[Report]) -> int | None:
         for place, (cell, report) in enumerate(zip(row.cells, reports, strict=True))
         if cell.value is not None and _may_win(row, report)
     ]
-    if len(competing) < 2 or _means_something_else(row, [reports[one] for one in competing]):
+    refused = _OF_COSTS if row.section == "privacy" else _OF_GAPS
+    found = warnings([reports[one] for one in competing])
+    if len(competing) < 2 or any(one.code in refused for one in found):
         return None
     ranges = {place: _range(row, row.cells[place]) for place in competing}
     known = {place: found for place, found in ranges.items() if found is not None}
@@ -233,11 +231,6 @@ def _may_win(row: FigureRow, report: Report) -> bool:
         return report.guarantee.in_force is True
     # Reports of earlier versions do not say whether the model decides anything.
     return report.utility.degenerate is not True
-
-
-def _means_something_else(row: FigureRow, competing: Sequence[Report]) -> bool:
-    refused = _OF_COSTS if row.section == "privacy" else _OF_GAPS
-    return any(one.code in refused for one in warnings(competing))
 
 
 def _range(row: FigureRow, cell: Cell) -> tuple[float, float] | None:

@@ -142,26 +142,21 @@ def warnings(reports: Sequence[Report]) -> list[Warned]:
     with_epsilon = [one for one in protected if one.privacy.epsilon_max is not None]
     with_leakage = [one for one in protected if one.privacy.leakage_max is not None]
     degenerate = any(one.utility.degenerate for one in reports)
-    return [
-        *([Warned(code="degenerate", message=DEGENERATE)] if degenerate else []),
-        *_broken(_ALWAYS, reports),
-        *_broken(_OF_PROTECTED, protected),
-        *_broken(_OF_EPSILON, with_epsilon),
-        *_broken(_OF_LEAKAGE, with_leakage),
-        *(
-            [Warned(code="early-end", message=EARLY_END)]
-            if any(map(ended_early, protected))
-            else []
-        ),
-    ]
-
-
-def _broken(rules: Sequence[_Rule], reports: Sequence[Report]) -> list[Warned]:
-    return [
-        Warned(code=rule.code, message=rule.message)
-        for rule in rules
-        if any(rule.of(one) != rule.of(reports[0]) for one in reports)
-    ]
+    found = [Warned(code="degenerate", message=DEGENERATE)] if degenerate else []
+    for rules, compared in (
+        (_ALWAYS, reports),
+        (_OF_PROTECTED, protected),
+        (_OF_EPSILON, with_epsilon),
+        (_OF_LEAKAGE, with_leakage),
+    ):
+        found += [
+            Warned(code=rule.code, message=rule.message)
+            for rule in rules
+            if any(rule.of(one) != rule.of(compared[0]) for one in compared)
+        ]
+    if any(map(ended_early, protected)):
+        found.append(Warned(code="early-end", message=EARLY_END))
+    return found
 
 
 def dominated_by(points: Sequence[Sequence[float]]) -> list[list[int]]:
@@ -170,12 +165,12 @@ def dominated_by(points: Sequence[Sequence[float]]) -> list[list[int]]:
     Points have one finite value per axis; lower is better. A point dominates another if it is
     nowhere worse and somewhere better, so equal points do not dominate each other.
     """
-    return [[i for i, other in enumerate(points) if _dominates(other, point)] for point in points]
 
+    def dominates(one: Sequence[float], other: Sequence[float]) -> bool:
+        pairs = list(zip(one, other, strict=True))
+        return all(a <= b for a, b in pairs) and any(a < b for a, b in pairs)
 
-def _dominates(one: Sequence[float], other: Sequence[float]) -> bool:
-    pairs = list(zip(one, other, strict=True))
-    return all(a <= b for a, b in pairs) and any(a < b for a, b in pairs)
+    return [[i for i, other in enumerate(points) if dominates(other, point)] for point in points]
 
 
 # The fairness figure of a front by default: the first that any of its experiments has.
@@ -224,11 +219,12 @@ def fronts(
             kinds.setdefault(kind, []).append(_Weighed(report, value))
         if not found:
             without.append(LeftOut(experiment_id=report.experiment.id, reason=_NO_FIGURE))
-    made = [
-        _front(kind, weighed, _axes(kind, weighed, attribute, fairness=fairness, utility=utility))
-        for kind, weighed in kinds.items()
-        for attribute in _attributes(weighed)
-    ]
+    made = []
+    for kind, weighed in kinds.items():
+        names = dict.fromkeys(part.attribute for one in weighed for part in one.report.fairness)
+        for name in names or [None]:
+            axes = _axes(kind, weighed, name, fairness=fairness, utility=utility)
+            made.append(_front(kind, weighed, axes))
     return made, without
 
 
@@ -237,46 +233,25 @@ def _kinds(report: Report) -> Iterator[tuple[_Kind, float]]:
     guarantee, privacy = report.guarantee, report.privacy
     if guarantee.kind == "none":
         return
-    loss = text_at(report.spec, "training", "loss")
+    common = {
+        "guarantee": guarantee.kind,
+        "unit": guarantee.unit,
+        "loss": text_at(report.spec, "training", "loss"),
+    }
     if privacy.leakage_max is not None:
-        radius = value_at(report.spec, "privacy", "radius")
-        per_layer = value_at(report.spec, "privacy", "per_layer") is True
+        within = {
+            "adjacency": guarantee.adjacency,
+            "delta": guarantee.delta,
+            "radius": value_at(report.spec, "privacy", "radius"),
+            "per_layer": value_at(report.spec, "privacy", "per_layer") is True,
+        }
         for observer in guarantee.observers:
-            yield (
-                _Kind(
-                    family="leakage",
-                    guarantee=guarantee.kind,
-                    unit=guarantee.unit,
-                    adjacency=guarantee.adjacency,
-                    delta=guarantee.delta,
-                    observer=observer,
-                    radius=radius,
-                    per_layer=per_layer,
-                    loss=loss,
-                ),
-                privacy.leakage_max,
-            )
+            kind = _Kind(family="leakage", observer=observer, **within, **common)  # type: ignore[arg-type]
+            yield kind, privacy.leakage_max
     for one in privacy.epsilon:
-        yield (
-            _Kind(
-                family="epsilon",
-                guarantee=guarantee.kind,
-                unit=guarantee.unit,
-                adjacency=one.adjacency,
-                delta=one.delta,
-                observer=one.observer,
-                radius=None,
-                per_layer=False,
-                loss=loss,
-            ),
-            one.value,
-        )
-
-
-def _attributes(weighed: Sequence[_Weighed]) -> list[str | None]:
-    """The sensitive attributes of a front's experiments; a single None where there are none."""
-    found = dict.fromkeys(section.attribute for one in weighed for section in one.report.fairness)
-    return [*found] or [None]
+        terms = {"adjacency": one.adjacency, "delta": one.delta, "observer": one.observer}
+        kind = _Kind(family="epsilon", radius=None, per_layer=False, **terms, **common)  # type: ignore[arg-type]
+        yield kind, one.value
 
 
 def _axes(
@@ -322,6 +297,13 @@ def _front(kind: _Kind, weighed: Sequence[_Weighed], axes: list[Axis]) -> Front:
         else:
             reports.append(one.report)
             values.append([value for value, _ in found if value is not None])
+    cautions = []
+    if len({one.provenance.data_fingerprint for one in reports}) > 1:
+        cautions.append(_OTHER_DATA)
+    if kind.family == "leakage" and len({one.data.parameters for one in reports}) > 1:
+        cautions.append(_OTHER_MODEL)
+    if any(map(ended_early, reports)):
+        cautions.append(EARLY_END)
     ids = [report.experiment.id for report in reports]
     losses = [
         [-value if axis.better == "higher" else value for value, axis in zip(of, axes, strict=True)]
@@ -339,7 +321,7 @@ def _front(kind: _Kind, weighed: Sequence[_Weighed], axes: list[Axis]) -> Front:
         front=[one.experiment_id for one in points if not one.dominated_by],
         dominated_by={one.experiment_id: one.dominated_by for one in points if one.dominated_by},
         left_out=left_out,
-        cautions=_cautions(kind, reports),
+        cautions=cautions,
     )
 
 
@@ -361,14 +343,3 @@ def _gap(report: Report, attribute: str, figure: str) -> tuple[float | None, str
     if metric is None:
         return None, f"its report was made before {figure} was computed"
     return metric.value, metric.reason
-
-
-def _cautions(kind: _Kind, reports: Sequence[Report]) -> list[str]:
-    cautions = []
-    if len({one.provenance.data_fingerprint for one in reports}) > 1:
-        cautions.append(_OTHER_DATA)
-    if kind.family == "leakage" and len({one.data.parameters for one in reports}) > 1:
-        cautions.append(_OTHER_MODEL)
-    if any(map(ended_early, reports)):
-        cautions.append(EARLY_END)
-    return cautions

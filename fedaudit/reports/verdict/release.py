@@ -25,6 +25,7 @@ SIMULATED = (
 )
 _NO_GUARANTEE = "there is no privacy guarantee, so the model may disclose its training data"
 _NO_MODEL = "there is no common model to release: each client's own stays with it"
+_EXCEPTIONS = ("allow_heuristic", "allow_conditional", "allow_degenerate", "allow_personal_models")
 _COUNTS: dict[GateOutcome, str] = {
     "pass": "passed",
     "fail": "failed",
@@ -57,21 +58,25 @@ def release_part(report: Mapping[str, Any]) -> str:
     else:
         answer = (
             f"Yes, by the gates that were set: {_counts(report['gates'])}. {_guarantee(report)}."
-            f"{_allowed(report)}"
         )
+        gates = report["spec"]["gates"]
+        flags = [name for name in _EXCEPTIONS if any(gate.get(name) for gate in gates)]
+        if flags:
+            answer += f" Gates of the spec say {', '.join(flags)}."
     utility = report["utility"]
-    return " ".join([answer, _training(utility), *_method(utility), *_beside_constant(report)])
+    sentences = [answer, _training(utility)]
+    method = utility.get("method")
+    if method is not None and method["personalised"] is not None:
+        sentences.append(f"By the method {method['kind']}, {method['personalised']}.")
+    return " ".join([*sentences, *_beside_constant(report)])
 
 
 def objections(report: Mapping[str, Any]) -> list[str]:
     """What stands against a release, the most important first."""
-    found = [*_alarms(report), _model(report), _protection(report), *_gates(report)]
+    # Alarms first: where the claim is wrong, nothing that is proven or gated holds.
+    alarms = [alarm_words(kind, alarm) for kind, alarm in raised_alarms(report)]
+    found = [*alarms, _model(report), _protection(report), _gates(report)]
     return [one for one in found if one is not None]
-
-
-def _alarms(report: Mapping[str, Any]) -> list[str]:
-    """Whatever else is proven or gated: where the claim is wrong, none of that holds."""
-    return [alarm_words(kind, alarm) for kind, alarm in raised_alarms(report)]
 
 
 def _model(report: Mapping[str, Any]) -> str | None:
@@ -101,7 +106,10 @@ def _protection(report: Mapping[str, Any]) -> str | None:
     if delta_gives_data_away(report):
         return f"a delta of {guarantee['delta']:g} allows somebody's data to be handed over whole"
     if not is_proven(report) and not _judged_by_guarantee(report):
-        return _unproven(report)
+        return (
+            f"the guarantee is {guarantee['label']} and bounds some datasets only or rests on no "
+            "proof, and no gate says that this will do"
+        )
     return None
 
 
@@ -120,14 +128,6 @@ def is_proven(report: Mapping[str, Any]) -> bool:
     )
 
 
-def _unproven(report: Mapping[str, Any]) -> str:
-    label = report["guarantee"]["label"]
-    return (
-        f"the guarantee is {label} and bounds some datasets only or rests on no proof, and no gate "
-        "says that this will do"
-    )
-
-
 def _judged_by_guarantee(report: Mapping[str, Any]) -> bool:
     """Whether a gate that passed is on a figure which rests on the guarantee: where that is not
     proven, the gate allows it."""
@@ -135,28 +135,14 @@ def _judged_by_guarantee(report: Mapping[str, Any]) -> bool:
     return any(one["outcome"] == "pass" and one["figure"] in resting for one in report["gates"])
 
 
-_EXCEPTIONS = (
-    *("allow_heuristic", "allow_conditional", "allow_degenerate"),
-    "allow_personal_models",
-)
-
-
-def _allowed(report: Mapping[str, Any]) -> str:
-    """What the gates accept that others would not."""
-    flags = [
-        name for name in _EXCEPTIONS if any(gate.get(name) for gate in report["spec"]["gates"])
-    ]
-    return f" Gates of the spec say {', '.join(flags)}." if flags else ""
-
-
-def _gates(report: Mapping[str, Any]) -> Sequence[str | None]:
+def _gates(report: Mapping[str, Any]) -> str | None:
     gates, outcome = report["gates"], report["gate_outcome"]
     if outcome in (None, "pass"):
-        return []
+        return None
     worst = next(gate for gate in gates if gate["outcome"] == outcome)
     of = "" if worst["attribute"] is None else f" by {worst['attribute']}"
     word = "failed" if outcome == "fail" else "lack evidence"
-    return [f"the gates {word}: {_counts(gates)}; {worst['figure']}{of}: {worst['reason']}"]
+    return f"the gates {word}: {_counts(gates)}; {worst['figure']}{of}: {worst['reason']}"
 
 
 def _counts(gates: Sequence[Mapping[str, Any]]) -> str:
@@ -176,20 +162,12 @@ def _training(utility: Mapping[str, Any]) -> str:
     stated = SENTENCES[utility["stopped_by"]].format(rounds=utility["rounds"])
     stated += f". The best hypotheses are those of round {utility['best_round']}"
     if utility["rounds"] == 0 and utility["stopped_by"] == "rounds":
-        stated = "No round was played, as every client trains for itself"
+        stated = "No round ran, as every client trains for itself"
     if utility["validation_loss"] is not None:
         stated += f", with a validation loss of {utility['validation_loss']:.4g}"
     if utility["accuracy"] is not None:
         stated += f" and an accuracy of {utility['accuracy']:.4g}"
     return stated + "."
-
-
-def _method(utility: Mapping[str, Any]) -> list[str]:
-    """Whose models the figures are of, where clients made some of their own."""
-    method = utility.get("method")
-    if method is None or method["personalised"] is None:
-        return []
-    return [f"By the method {method['kind']}, {method['personalised']}."]
 
 
 def _beside_constant(report: Mapping[str, Any]) -> list[str]:
@@ -233,10 +211,8 @@ _SERVER_SEES = (
 
 def cost_part(report: Mapping[str, Any]) -> str:
     """What was spent, and how much that is, from an otherwise complete report."""
-    sentences = _sentences(report)
-    if _starts_from_artifact(report):
-        sentences.append(_WARM_START)
-    return " ".join([*sentences, *_of_sweep(report)])
+    warm = [_WARM_START] if _starts_from_artifact(report) else []
+    return " ".join([*_sentences(report), *warm, *_of_sweep(report)])
 
 
 def _of_sweep(report: Mapping[str, Any]) -> list[str]:
@@ -312,19 +288,16 @@ def _sentences(report: Mapping[str, Any]) -> list[str]:
         ]
     kind = f"The guarantee is {guarantee['label']}."
     if privacy["epsilon"]:
-        early = chosen_by_losses(known_ending(report["utility"]["stopped_by"]))
-        stated = [kind, _epsilons(report), *[_early_end(privacy)] * early, _scale(report)]
-        return [*stated, _EPSILON_BASIS[guarantee["kind"]], *_trust(guarantee)]
+        stated = [kind, _epsilons(report)]
+        if chosen_by_losses(known_ending(report["utility"]["stopped_by"])):
+            planned = privacy.get("epsilon_planned")
+            figure = "" if planned is None else f", {at_most(planned, digits=4)}"
+            stated.append(
+                "Validation losses ended the run early: what is proven is the larger epsilon of "
+                f"all rounds that were planned{figure}."
+            )
+        return [*stated, _scale(report), _EPSILON_BASIS[guarantee["kind"]], *_trust(guarantee)]
     return [kind, *_leakage(report)]
-
-
-def _early_end(privacy: Mapping[str, Any]) -> str:
-    planned = privacy.get("epsilon_planned")
-    figure = "" if planned is None else f", {at_most(planned, digits=4)}"
-    return (
-        "Validation losses ended the run early: what is proven is the larger epsilon of all rounds "
-        f"that were planned{figure}."
-    )
 
 
 def _scale(report: Mapping[str, Any]) -> str:
@@ -335,9 +308,15 @@ def _scale(report: Mapping[str, Any]) -> str:
             f"A delta of {guarantee['delta']:g} allows somebody's data to be handed over whole, so "
             "that protects nobody in particular."
         )
+    guessed = guessed_words(
+        unit=guarantee["unit"],
+        adjacency=guarantee["adjacency"] if report["privacy"]["epsilon"] else None,
+        bounds_every_dataset=bounds_every_dataset(report),
+        hypotheses=report["spec"]["training"]["hypotheses"],
+    )
     sentence = doubted_cost_words(
         bounding_exponent(report),
-        guessed=_guessed(report),
+        guessed=guessed,
         delta=guarantee["delta"] or 0.0,
         kind=guarantee["kind"],
         in_force=guarantee["in_force"],
@@ -358,16 +337,6 @@ def bounds_every_dataset(report: Mapping[str, Any]) -> bool:
     """Whether something is bounded between any two datasets, and not within a radius alone."""
     privacy = report["privacy"]
     return bool(privacy["epsilon"]) or privacy.get("log_ratio_max") is not None
-
-
-def _guessed(report: Mapping[str, Any]) -> str:
-    guarantee, privacy = report["guarantee"], report["privacy"]
-    return guessed_words(
-        unit=guarantee["unit"],
-        adjacency=guarantee["adjacency"] if privacy["epsilon"] else None,
-        bounds_every_dataset=bounds_every_dataset(report),
-        hypotheses=report["spec"]["training"]["hypotheses"],
-    )
 
 
 def _trust(guarantee: Mapping[str, Any]) -> list[str]:

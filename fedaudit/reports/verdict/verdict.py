@@ -143,7 +143,7 @@ def _a_model_first(report: Mapping[str, Any]) -> str:
             f"{report['utility']['rounds']}, another step_size than "
             f"{spec['training']['local']['step_size']:g}, other features or another model."
         )
-    known = _noise_multiplier(report)
+    known = report["privacy"].get("noise_multiplier")
     less = "less noise" if known is None else f"a noise_multiplier below {known:g}"
     per_cohort = "a larger cohort, over which the noise is averaged"
     return (
@@ -153,14 +153,9 @@ def _a_model_first(report: Mapping[str, Any]) -> str:
     )
 
 
-def _noise_multiplier(report: Mapping[str, Any]) -> float | None:
-    found: float | None = report["privacy"].get("noise_multiplier")
-    return found
-
-
 def _a_smaller_cost(report: Mapping[str, Any]) -> str:
     exponent, privacy = bounding_exponent(report), report["privacy"]
-    known = _noise_multiplier(report)
+    known = report["privacy"].get("noise_multiplier")
     goal = f"a bound of at most {GOAL:g}"
     if exponent is None or known is None or not privacy.get("leakage_max"):
         return (
@@ -178,9 +173,7 @@ def _a_smaller_cost(report: Mapping[str, Any]) -> str:
 
 
 def _for_gates(report: Mapping[str, Any]) -> Iterator[str]:
-    for gate in report["gates"]:
-        if gate["outcome"] == "fail":
-            yield _for_failed(report, gate)
+    yield from (_for_failed(report, one) for one in report["gates"] if one["outcome"] == "fail")
     for gate in report["gates"]:
         if gate["outcome"] == "insufficient_evidence":
             yield f"Give the gate on {gate['figure']} its evidence: {gate['reason']}."
@@ -207,12 +200,10 @@ def _for_failed(report: Mapping[str, Any], gate: Mapping[str, Any]) -> str:
         or not rests.plain_figure.rests_on_guarantee
     ):
         return f"{figure} has to be {bound}: try more rounds, another step_size or another model."
-    return f"{figure} has to be {bound}: " + _a_smaller_cost_than(report, gate)
-
-
-def _a_smaller_cost_than(report: Mapping[str, Any], gate: Mapping[str, Any]) -> str:
-    known, value, bound = _noise_multiplier(report), gate["value"], gate["bound"]
-    if known is None or not report["privacy"].get("leakage_max") or bound <= 0:
-        return "train with more noise, fewer rounds or a smaller sampling rate."
-    needed = math.ceil(known * value / bound * 100) / 100
-    return f"train with a noise_multiplier of at least {needed:,g}, or with fewer rounds."
+    known, value = report["privacy"].get("noise_multiplier"), gate["value"]
+    if known is None or not report["privacy"].get("leakage_max") or gate["bound"] <= 0:
+        how = "train with more noise, fewer rounds or a smaller sampling rate"
+    else:
+        needed = math.ceil(known * value / gate["bound"] * 100) / 100
+        how = f"train with a noise_multiplier of at least {needed:,g}, or with fewer rounds"
+    return f"{figure} has to be {bound}: {how}."
