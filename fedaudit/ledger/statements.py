@@ -92,7 +92,7 @@ class Statement:
             found: Self = _adapter(cast(Any, cls)).validate_json(json.dumps(value), strict=True)
         except ValidationError as error:
             field = ".".join(map(str, error.errors()[0]["loc"]))
-            raise ValueError(f"has a {field} that no {cls.NAME} has") from None
+            raise ValueError(f"is no {cls.NAME}: {field} has another type or value") from None
         return found
 
     @classmethod
@@ -138,7 +138,7 @@ class Checkpoint(Statement):
     def of_fields(cls, value: Any) -> Self:
         """The inverse of `fields`. Raises ValueError for a value of another form."""
         if None in value.values():
-            raise ValueError("has an empty field")
+            raise ValueError("is no checkpoint: a field is empty")
         absent = {"witness": None, "state_hash": None, "salt_hash": None}
         return super().of_fields({**absent, **value})
 
@@ -217,7 +217,7 @@ class ChainedSignOff(Statement):
         """The inverse of `fields`. Raises ValueError for a value of another form."""
         previous = value.pop("previous", None)
         if not isinstance(previous, str):
-            raise ValueError("has a previous that no sign-off has")
+            raise ValueError("is no sign-off: previous has another type or value")
         return cls(SignOff.of_fields(value), previous)
 
 
