@@ -12,9 +12,9 @@ import numpy as np
 from numpy.typing import NDArray
 from typing_extensions import TypedDict
 
-from fedaudit.ledger.composition import composed_epsilon
 from fedaudit.ledger.ledger_context import LedgerContext
 from fedaudit.privacy.accounting.privacy_events import REPORT, adjacency_words, observer_words
+from fedaudit.privacy.accounting.rdp import composed_epsilon
 from fedaudit.privacy.mechanisms.registry import mechanism_of
 from fedaudit.privacy.unit_key import MADE_UP
 from fedaudit.reports.charts.number_text import bound_text

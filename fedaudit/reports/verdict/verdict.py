@@ -4,7 +4,7 @@ import math
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from fedaudit.ledger.sign_offs import Concern
+from fedaudit.ledger.statements import Concern
 from fedaudit.privacy.guarantees.cost_sentences import GOAL
 from fedaudit.reports.document.attacks.raised_alarms import raised_alarms
 from fedaudit.reports.document.endings import known_ending
