@@ -19,8 +19,9 @@ No standard says which difference of rates is too large, and so no word here cal
 """
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import reduce
 from typing import NamedTuple, assert_never
 
 import numpy as np
@@ -112,10 +113,7 @@ def _worst(
             gaps, worse = ratios, np.minimum
         case _:
             assert_never(kind)
-    found = gaps[..., places[0]]
-    for place in places[1:]:
-        found = worse(found, gaps[..., place])
-    return found
+    return reduce(worse, (gaps[..., place] for place in places))
 
 
 def _against(
@@ -164,7 +162,8 @@ def gap_words(metric: str, value: float, *, interval: tuple[float, float] | None
     if not size:
         return ""
     if metric == OF_SELECTION:
-        sure = "" if interval is None else f" (its interval {_ends(interval)})"
+        ends = None if interval is None else f"{interval[0]:.3g} to {interval[1]:.3g}"
+        sure = "" if ends is None else f" (its interval {ends})"
         return (
             f"The lowest selection rate is {value:.3g} of the highest{sure}: {size}, the threshold "
             "of 29 CFR 1607.4 (D) for selections by employers; other uses have no standard."
@@ -176,11 +175,6 @@ def gap_words(metric: str, value: float, *, interval: tuple[float, float] | None
     else:
         chance = "its interval reaches 0, so the groups may fare alike"
     return f"That is {size} between two groups: {chance}; {_NO_STANDARD}."
-
-
-def _ends(interval: tuple[float, float]) -> str:
-    low, high = interval
-    return f"{low:.3g} to {high:.3g}"
 
 
 NO_OUTCOME = "no favourable outcome was declared"
@@ -242,22 +236,47 @@ def gaps_between(
     """
     groups = block.shape[1]
     values = gap_values(block, shown, reference=reference)
-    missing: NDArray[np.bool_] = np.isnan(values)
+    explain: list[bool] = np.any(np.isnan(values), axis=-1).tolist()
     left_out = (groups - shown.sum(axis=-1)).tolist()
-    explain: list[bool] = np.any(missing, axis=-1).tolist()
     figures = []
     for position, row in enumerate(values.tolist()):
         note = left_out_note(left_out[position], groups)
         if not explain[position]:
             figures.append([Figure(*pair, note) for pair in zip(METRICS, row, strict=True)])
             continue
-        reasons = _Reasons(block[position], shown[position], rows[position], reference)
-        figures.append(
-            [
-                Figure(metric, None, reasons.why(metric)) if lost else Figure(metric, value, note)
-                for metric, value, lost in zip(METRICS, row, missing[position], strict=True)
-            ]
-        )
+        common = why_incomparable(rows[position], shown[position], reference)
+        rates = group_rates(block[position])[:, shown[position]]
+        figures.append(_explained(row, rates, note, common=common, lacking_words=_NO_RATE))
+    return figures
+
+
+_NO_RATE = "{count} of the groups compared {lack} {rows}: a rate is undefined"
+_NO_AVERAGE = "in {count} of the groups compared, fewer than two clients have such a rate"
+
+
+def _explained(
+    values: Sequence[float],
+    rates: NDArray[np.float64],
+    note: str | None,
+    *,
+    common: str | None,
+    lacking_words: str,
+) -> list[Figure]:
+    """The METRICS with their values, None and a reason where NaN; `rates` [rates, groups shown].
+
+    `note`: what the values leave out; `common`: a reason for all of them.
+    """
+    figures = []
+    for metric, value in zip(METRICS, values, strict=True):
+        if not math.isnan(value):
+            figures.append(Figure(metric, value, note))
+            continue
+        family = METRICS[metric].family
+        reason = common or ZERO_OVER_ZERO
+        if common is None and (count := lacking(rates, family.name)):
+            lack = "lacks" if count == 1 else "lack"
+            reason = lacking_words.format(count=count, lack=lack, rows=family.rows)
+        figures.append(Figure(metric, None, reason))
     return figures
 
 
@@ -285,30 +304,6 @@ def why_incomparable(
     return None
 
 
-class _Reasons:
-    """Why figures of one index are missing."""
-
-    def __init__(
-        self,
-        counts: NDArray[np.int64],
-        shown: NDArray[np.bool_],
-        rows: NDArray[np.int64],
-        reference: int | None,
-    ) -> None:
-        self._rates = group_rates(counts)[:, shown]
-        self._common = why_incomparable(rows, shown, reference)
-
-    def why(self, metric: str) -> str:
-        if self._common is not None:
-            return self._common
-        family = METRICS[metric].family
-        without = lacking(self._rates, family.name)
-        if without:
-            lack = "lacks" if without == 1 else "lack"
-            return f"{without} of the groups compared {lack} {family.rows}: a rate is undefined"
-        return ZERO_OVER_ZERO
-
-
 NO_ACCURACY = "the target is a number, so there is no accuracy"
 NOT_FINITE = "the loss of a group is not finite"
 LOSSES_ZERO_OVER_ZERO = "the losses compared are all 0, and 0/0 is no ratio"
@@ -321,7 +316,7 @@ class GroupScores:
     rows: NDArray[np.int64]
     """[clients, groups]: rows that were scored."""
     correct: NDArray[np.int64] | None
-    """[clients, groups]: rows classified rightly; None for regression."""
+    """[clients, groups]: rows classified correctly; None for regression."""
     loss: NDArray[np.float64]
     """[clients, groups]: sums of the rows' values of the training loss, before any root."""
 
@@ -428,36 +423,18 @@ def client_averages(client_counts: NDArray[np.int64], disclosure: Disclosure) ->
     enough = contributing >= MIN_CLIENTS
     rates = np.divide(sums, contributing, out=np.full_like(sums, np.nan), where=enough)
     found = disclosure.of_clients(clients)
+    shown, reference, common = found.shown, found.reference, None
+    if int(shown.sum()) < 2:
+        common = "fewer than two groups are left to compare"
+    elif reference is not None and not shown[reference]:
+        common = "the reference group is left out"
+    values = rate_gaps(rates, shown, reference=reference).tolist()
+    note = left_out_note(len(shown) - int(shown.sum()), len(shown))
+    figures = _explained(values, rates[:, shown], note, common=common, lacking_words=_NO_AVERAGE)
     return ClientAverages(
         disclosure=found,
         clients=clients,
         contributing=contributing,
         rates=rates,
-        figures=_averaged_figures(rates, found.shown, found.reference),
+        figures=tuple(figures),
     )
-
-
-def _averaged_figures(
-    rates: NDArray[np.float64], shown: NDArray[np.bool_], reference: int | None
-) -> tuple[Figure, ...]:
-    values = rate_gaps(rates, shown, reference=reference).tolist()
-    note = left_out_note(len(shown) - int(shown.sum()), len(shown))
-    return tuple(
-        Figure(metric, None, _why(metric, rates, shown, reference))
-        if math.isnan(value)
-        else Figure(metric, value, note)
-        for metric, value in zip(METRICS, values, strict=True)
-    )
-
-
-def _why(
-    metric: str, rates: NDArray[np.float64], shown: NDArray[np.bool_], reference: int | None
-) -> str:
-    if int(shown.sum()) < 2:
-        return "fewer than two groups are left to compare"
-    if reference is not None and not shown[reference]:
-        return "the reference group is left out"
-    without = lacking(rates[:, shown], METRICS[metric].family.name)
-    if without:
-        return f"in {without} of the groups compared, fewer than two clients have such a rate"
-    return ZERO_OVER_ZERO

@@ -1,4 +1,7 @@
-"""Look up fields in a report of any version; a missing field or one of another type is None."""
+"""Fields of a report of any version, and statements that several readings share.
+
+A field that is missing or has another type is None.
+"""
 
 import json
 import math
@@ -19,7 +22,7 @@ from fedaudit.reports.document.outcome_words import derived_outcome
 Document = Mapping[str, Any]
 
 NOT_STATED = "Not stated by this run"
-"""Prefix of every text that a person has to replace."""
+"""Prefix of every text for a person to replace."""
 
 
 class ReadingPart(BaseModel):
@@ -143,7 +146,7 @@ def mechanism_facts(document: Document) -> MechanismFacts | None:
 def noise_origin(document: Document) -> NoiseOrigin | None:
     """Who adds noise; None where it is not known.
 
-    The report's guarantee decides: a mechanism may have a baseline in which nobody adds any.
+    The report's guarantee decides: some mechanisms have a baseline without noise.
     """
     stated = known_guarantee_kind(kind(document))
     match stated:
@@ -162,14 +165,9 @@ def is_protected(document: Document) -> bool:
 
 
 def is_simulated(document: Document) -> bool:
-    """Whether noise was added that can be drawn again from the seed."""
+    """Whether the noise follows from the seed."""
     noise = text_at(document, "spec", "privacy", "noise")
     return is_protected(document) and noise == "simulation"
-
-
-def observer(name: str) -> str:
-    """The observer, in words."""
-    return observer_words(name)
 
 
 def favourable_outcome(document: Document) -> str:
@@ -179,7 +177,7 @@ def favourable_outcome(document: Document) -> str:
 
 
 def group_name(group: Document) -> str:
-    """What a group is called: its label, or its code where it has none."""
+    """A group's label, or its code if it has none."""
     return text_at(group, "label") or text_at(group, "value") or "not named"
 
 
@@ -211,10 +209,10 @@ def spent(document: Document) -> list[str]:
 
 def _epsilon(one: Document) -> str:
     adjacency = adjacency_words(text_at(one, "adjacency") or "unknown")
+    observer = observer_words(text_at(one, "observer") or "an observer that is not named")
     return (
         f"epsilon = {figure(number_at(one, 'value'))} against "
-        f"{observer(text_at(one, 'observer') or 'an observer that is not named')}, at delta = "
-        f"{figure(number_at(one, 'delta'))} under {adjacency} "
+        f"{observer}, at delta = {figure(number_at(one, 'delta'))} under {adjacency} "
         f"(accountant {text_at(one, 'accountant') or 'unknown'})."
     )
 
@@ -224,7 +222,8 @@ def federation(document: Document) -> str | None:
     data = part_at(document, "data")
     if not data:
         return None
-    count = {name: figure(number_at(data, name)) for name in _COUNTED}
+    counted = ("rows", "clients", "training_clients", "validation_clients")
+    count = {name: figure(number_at(data, name)) for name in counted}
     held_out = f"{count['validation_clients']} are held out"
     if text_at(document, "spec", "federation", "validation_unit") == "record":
         held_out = "rows of each of them are held out"
@@ -233,9 +232,6 @@ def federation(document: Document) -> str | None:
         f"{text_at(data, 'source') or 'unknown'}; {count['training_clients']} clients train, "
         f"{held_out}."
     )
-
-
-_COUNTED = ("rows", "clients", "training_clients", "validation_clients")
 
 
 def client_key(document: Document) -> str | None:
@@ -264,7 +260,7 @@ def sends_nothing(document: Document) -> bool:
 def trained(document: Document) -> str:
     """How training went, in one sentence."""
     if sends_nothing(document):
-        return "No round was played, as every client trains for itself."
+        return "No round ran, as every client trains for itself."
     rounds = figure(number_at(document, "utility", "rounds"))
     best = figure(number_at(document, "utility", "best_round"))
     ended = text_at(document, "utility", "stopped_by") or "unknown"

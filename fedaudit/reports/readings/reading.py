@@ -1,4 +1,4 @@
-"""A report format: one object, defined beside the code that makes it, and texts of templates."""
+"""A report format, its templates, and escaped Markdown."""
 
 import re
 from collections.abc import Callable, Iterable, Mapping
@@ -10,7 +10,7 @@ from typing import Any
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from pydantic import BaseModel
 
-from fedaudit.privacy.accounting.privacy_events import adjacency_words
+from fedaudit.privacy.accounting.privacy_events import adjacency_words, observer_words
 from fedaudit.reports.document.checks import value_at
 from fedaudit.reports.readings import facts
 from fedaudit.reports.readings.facts import (
@@ -58,7 +58,7 @@ def _environment() -> Environment:
         keep_trailing_newline=True,
         autoescape=False,
     )
-    made.filters |= {"observer": facts.observer, "plain": plain}
+    made.filters |= {"observer": observer_words, "plain": plain}
     made.globals |= {
         "NOT_STATED": NOT_STATED,
         "adjacency_words": adjacency_words,

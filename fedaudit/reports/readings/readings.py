@@ -107,7 +107,7 @@ NIST_800_226 = ReportReading(
 
 
 def _given(document: Document) -> dict[str, Any]:
-    """What the texts speak of that has to be counted or chosen first."""
+    """Values that the template needs."""
     attacks = parts_at(document, "attacks")
     done = [one for one in attacks if text_at(one, "status") != "not-done"]
     epsilons = parts_at(document, "privacy", "epsilon")
@@ -206,8 +206,7 @@ def _keys(document: Document) -> dict[str, Value]:
 
 
 def _earned(document: Document) -> list[str]:
-    """People search for this word, so it stands for a proven epsilon of secret noise alone. A
-    document that does not have a report's form proves nothing."""
+    """People search for this tag, so it requires a proven epsilon with secret noise."""
     proven = (
         facts.kind(document) == "formal"
         and facts.epsilon_max(document) is not None
@@ -238,8 +237,7 @@ def _yaml(values: Mapping[str, Value]) -> Iterator[str]:
 
 
 def _quoted(text: str) -> str:
-    """In double quotes on one line, without a character that YAML refuses or that a viewer which
-    takes the lines for Markdown would mark up."""
+    """In double quotes on one line, without characters that YAML refuses or Markdown marks up."""
     escaped = (
         one if one.isprintable() and one not in _MARKUP else f"\\U{ord(one):08x}" for one in text
     )
@@ -280,21 +278,32 @@ def registry(document: Document) -> dict[str, Any]:
         found.setdefault(section, {})[name] = [said] if name in _LISTS else said
         return ""
 
+    adjacency = text_at(document, "guarantee", "adjacency")
+    neighbours = text_at(document, "guarantee", "reasons", "adjacency") or "unknown"
+    if adjacency is not None:
+        neighbours = adjacency_words(adjacency)
     day = re.match(r"\d{4}-\d{2}-\d{2}", text_at(document, "provenance", "finished_at") or "")
     rendered(
         "registry.txt",
         document,
         field=field,
         variant=_variant(document),
-        neighbours=_neighbours(document),
+        neighbours=neighbours,
         day=day and day.group(),
         charges_everyone=charges_everyone,
     )
     if _variant(document) is None:
         del found["dp_variant"]["variant_name"]
-    found["privacy_loss"]["privacy_parameters"] = _parameters(document)
+    epsilon, delta = facts.epsilon_max(document), number_at(document, "guarantee", "delta")
+    known = facts.is_protected(document) and epsilon is not None and delta is not None
+    parameters = {"epsilon": epsilon, "delta": delta} if known else {}
+    found["privacy_loss"]["privacy_parameters"] = parameters
     found["administrative"]["notes"] = _registry_notes(document)
-    return {"url_slug": _slug(document), "status": "Draft", "tier": 3, "deployment": found}
+    # The end of the id distinguishes runs of the same name.
+    id_ = text_at(document, "experiment", "id") or "unknown"
+    name = text_at(document, "experiment", "name") or "experiment"
+    words = re.findall(r"[a-z0-9]+", f"{name} {id_[-12:]}".lower())
+    return {"url_slug": "-".join(words)[:100], "status": "Draft", "tier": 3, "deployment": found}
 
 
 REGISTRY = ReportReading(
@@ -313,35 +322,12 @@ REGISTRY = ReportReading(
 )
 
 
-def _slug(document: Document) -> str:
-    """The experiment's name and the end of its id, which distinguishes runs of the same name."""
-    id_ = text_at(document, "experiment", "id") or "unknown"
-    name = text_at(document, "experiment", "name") or "experiment"
-    words = re.findall(r"[a-z0-9]+", f"{name} {id_[-12:]}".lower())
-    return "-".join(words)[:100]
-
-
 def _variant(document: Document) -> str | None:
     """None without a guarantee: the schema has no value for that."""
     if not facts.is_protected(document):
         return None
     proven = facts.kind(document) == "formal" and facts.epsilon_max(document) is not None
     return "Approximate DP" if proven else "Custom"
-
-
-def _neighbours(document: Document) -> str:
-    adjacency = text_at(document, "guarantee", "adjacency")
-    if adjacency is not None:
-        return adjacency_words(adjacency)
-    return text_at(document, "guarantee", "reasons", "adjacency") or "unknown"
-
-
-def _parameters(document: Document) -> dict[str, float]:
-    epsilon = facts.epsilon_max(document)
-    delta = number_at(document, "guarantee", "delta")
-    if not facts.is_protected(document) or epsilon is None or delta is None:
-        return {}
-    return {"epsilon": epsilon, "delta": delta}
 
 
 def _registry_notes(document: Document) -> str:
