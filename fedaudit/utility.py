@@ -103,7 +103,7 @@ class ConstantPrediction:
 
     kind: ConstantKind
     correct: NDArray[np.bool_] | None
-    """[rows]: whether it classifies the row rightly; None for a number."""
+    """[rows]: whether it classifies the row correctly; None for a number."""
     values: NDArray[np.float64]
     """[rows]: its loss of the row, before any root."""
 
@@ -257,7 +257,7 @@ class ConstantComparison:
     constant: ConstantKind
     rows: NDArray[np.int64]
     correct: NDArray[np.int64] | None
-    """Rows that the model classifies rightly; None for a number."""
+    """Rows that the model classifies correctly; None for a number."""
     constant_correct: NDArray[np.int64] | None
     """Those that the constant does."""
     loss: NDArray[np.float64]
@@ -275,7 +275,7 @@ class ConstantComparison:
     gains: Mapping[Gain, RowGains]
     """How much better the model is on each row."""
     outcome_gain: NDArray[np.int64] | None
-    """Rows whose outcome the model alone predicts rightly, less those that the constant alone
+    """Rows whose outcome the model alone predicts correctly, less those that the constant alone
     does."""
 
 
@@ -396,7 +396,7 @@ def judge_model(
     predicts the same.
 
     `accuracy` in right classifications, `loss` in the validation loss, `outcome` in rows whose
-    outcome, favourable or not, is predicted rightly. The shares are those of `OverConstant`. It is
+    outcome, favourable or not, is predicted correctly. The shares are as in `OverConstant`. It is
     degenerate where it is nearly constant or better in none of the first two, and not known to be
     otherwise where it is not better, or not shown to be, in all of them.
     """
@@ -572,7 +572,7 @@ def group_intervals(
 ) -> list[Interval]:
     """Of each group's accuracy over the constant's, from `gained` and `rows` [clients, groups].
 
-    `gained`: rows that the model alone classifies rightly, less those that the constant alone does.
+    `gained`: rows that only the model classifies correctly, less those of only the constant.
     """
     own = Clustered(np.stack([gained, rows], axis=-1))
     return gain_intervals(own, level=level, are_shares=True)

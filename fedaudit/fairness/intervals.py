@@ -298,7 +298,7 @@ def gain_intervals(clustered: Clustered, *, level: float, are_shares: bool) -> l
 
 
 def _student(worth: NDArray[np.float64], share: float) -> NDArray[np.float64]:
-    """The lower quantile of Student's t of which a `share` lies outside on both sides."""
+    """The lower quantile of Student's t with a `share` outside on both sides together."""
     # Only now: it takes a while, and not every report has intervals.
     from scipy.special import stdtrit
 

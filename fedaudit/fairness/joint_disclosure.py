@@ -23,9 +23,9 @@ class Population:
     """[rows]: the client that each row belongs to."""
     row_ids: NDArray[np.int64] | None = None
     """[rows]: the number of each row in the data, whatever a spec makes of them; None where rows
-    cannot be told apart from one spec to another."""
+    cannot be matched from one spec to another."""
     row_keys: NDArray[np.uint64] | None = None
-    """[rows]: by what rows are told apart that share a number; None where none do."""
+    """[rows]: keys of rows that share a number; None where none do."""
 
     def sizes(self, attribute: str) -> NDArray[np.int64]:
         """How many rows each group has: [groups]."""
@@ -165,7 +165,7 @@ def find_exposure(
     `removable` [totals]: those that need not be shown; what follows without them is passed over.
     Few are fewer than `rows`, or of fewer than `clients` clients. `targets` [count, atoms]: unions
     that are looked for one by one, as groups that are not shown; atoms always are, and so is
-    whatever lies within one client's atoms. Every other union is looked for among the combinations
+    whatever is within one client's atoms. Every other union is looked for among the combinations
     that elimination gives.
     """
     small = (atoms.rows < rows) | (atoms.clients < clients)
@@ -224,7 +224,7 @@ def _responsible(
     rank = int(np.count_nonzero(values > _NEARLY * values[0]))
     weights = np.linalg.lstsq(matrix.T, whole, rcond=None)[0]
     used: NDArray[np.bool_] = (np.abs(weights) > _NEARLY) & removable
-    # What the columns of rank leave of a row's length lies in sums that are 0.
+    # What the columns of rank leave of a row's length belongs to sums that are 0.
     needed: NDArray[np.bool_] = used & (1 - np.square(left[:, :rank]).sum(axis=1) < _NEARLY)
     return needed if needed.any() else used
 
@@ -274,7 +274,7 @@ def _candidates(
 ) -> Iterator[NDArray[np.float64]]:
     """Combinations [small atoms] of the basis that may cover few rows.
 
-    Single atoms, then those of the `wanted` [count, small atoms] that follow, then what lies within
+    Single atoms, then those of the `wanted` [count, small atoms] that follow, then what is within
     each of the `owned` places, then what elimination gives. `rows` [small atoms].
     """
     for single in np.flatnonzero(np.square(basis).sum(axis=0) > 1 - _NEARLY):
@@ -306,7 +306,7 @@ def _inside(basis: NDArray[np.float64], places: NDArray[np.int64]) -> Iterator[N
 def _orders(rows: NDArray[np.int64]) -> Iterator[NDArray[np.int64]]:
     """Orders of atoms with so many rows each [atoms] in which they are eliminated.
 
-    An atom with a column to itself lies in one combination only. So large ones come first: what
+    An atom with a column to itself is in one combination only. So large ones come first: what
     covers few rows has to be left with one of these. Then large ones mostly, as chance has it.
     """
     yield np.argsort(-rows, kind="stable")

@@ -104,7 +104,7 @@ def rounder_of(
     rounds them alike. Raises ValueError where rows have no numbers.
     """
     if people.row_ids is None:
-        raise ValueError("rows without numbers cannot be told apart")
+        raise ValueError("rows without numbers cannot be rounded consistently")
     ids = people.row_ids
     groups = {}
     for name, codes in people.codes.items():
@@ -126,7 +126,7 @@ def _digest(ids: NDArray[np.int64]) -> bytes:
 
 _LADDER = (1, 2, 5, 10)
 _SAME = 1e-9
-"""Of a step: a figure that lies on one stays there, whatever its last bits."""
+"""Of a step: a figure on a step stays there, whatever its last bits."""
 
 
 def step_of(rows: int, *, base: int) -> float:

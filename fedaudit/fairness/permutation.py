@@ -47,7 +47,7 @@ _SAME = 1e-12
 
 @dataclass(frozen=True)
 class Null:
-    """The null distribution of one gap, and where the observed gap stands in it."""
+    """The null distribution of one gap, and the place of the observed gap in it."""
 
     unit: Unit
     permutations: int

@@ -118,7 +118,7 @@ class Neighbourhood:
         known = client_of[client_of >= 0]
         longest = int(np.bincount(known).max(initial=0))
         self._most = len(client_of) - len(known) + (clients - 1) * longest
-        """Rows that fewer than so many clients can have, with all that nobody is known of."""
+        """Rows that fewer than so many clients can have, with all rows of unknown clients."""
 
     def is_near(self, one: DisclosedRows, other: DisclosedRows) -> bool:
         """Whether they differ, and only in few rows; or are the same rows, judged alike but for
@@ -360,7 +360,7 @@ class Membership:
         """The mean over each group of a figure per client, coarse: [groups]; NaN without rows.
 
         `figures` [clients], 0 for those that do not train. A mean is the one over all training
-        clients, or lies a whole number of steps from it; two significant digits of that are given.
+        clients, or a whole number of steps away from it; two significant digits of that are given.
         A step is the standard deviation over training clients times a power of two, and at least
         six times the standard error of the group's mean and what one client can move it by.
         """
@@ -399,7 +399,7 @@ def membership(rows: NDArray[np.integer], rule: DisclosureRule) -> Membership:
 
     Suppressed are groups with too few rows or clients, and the smallest other where just one would
     be, or few rows together. Within the totals of an intersection's parts they are not looked at:
-    whoever shows its figures must show none where one is suppressed.
+    the caller must show none of its figures where one is suppressed.
     """
     unit = unit_of(rows)
     belongs = rows > 0

@@ -37,7 +37,7 @@ class Figure(Protocol):
 
 def named_figures(figures: Iterable[Figure]) -> dict[str, float | None]:
     """By name, those of an attribute as name[attribute], in the order of reports. Counts are left
-    out, and epsilons against one observer: the largest of all stands for them."""
+    out, and epsilons against one observer: the largest of all represents them."""
     found = [one for one in figures if not one.observer and one.figure in _PLACES]
     found.sort(key=lambda one: _PLACES[one.figure])
     return {
@@ -120,10 +120,9 @@ def with_repeats(document: Mapping[str, Any], section: RepeatsSection) -> dict[s
 SUMS = ("sweep_epsilon_max", "sweep_log_ratio_max", "sweep_leakage")
 """What all cells cost together; null where there is no sum, as where nothing bounds one."""
 _AS_BOOKED = (
-    "of all {cells} cells together, in {tries} runs{at_delta}, as they had booked it {when}; files "
-    "are taken to be about the same people, and of made-up data those that pay most count; cells "
-    "that are tried again add to it: the sweep itself (its page, GET /v1/sweeps/{{id}}) has the "
-    "sum of today"
+    "of all {cells} cells together, in {tries} runs{at_delta}, as charged or reserved {when}; "
+    "files count as the same people, and of generated data the largest cost counts; retried cells "
+    "add to it: the sweep itself (its page, GET /v1/sweeps/{{id}}) has the present sum"
 )
 
 

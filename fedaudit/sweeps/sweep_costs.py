@@ -33,8 +33,8 @@ _NO_LOG_RATIO = "the mechanism is counted as an epsilon; see epsilon"
 _NO_THEOREM = "the guarantee of a cell is heuristic: no theorem bounds it"
 _NO_CLIP = "a cell has no clip, or none that is enforced: no theorem adds its releases up"
 _OTHER_CLIENTS = (
-    "cells tell the clients of the same data apart otherwise, as where each seed deals the rows "
-    "anew: what they cost one person together, nothing adds up"
+    "cells divide the same data into clients differently, as where each seed deals the rows "
+    "anew: no theorem adds up what they cost one person"
 )
 _OTHER_TERMS = (
     "cells have other radii or clips: their leakages are of different neighbours, and are not "
@@ -48,8 +48,7 @@ _ALL = ("leakage", "log_ratio_max", "epsilon")
 
 
 class BookedCost(Protocol):
-    """What one run has booked of one figure: at most so much while it may go on, and what was spent
-    once it has ended."""
+    """The cost of one run in one figure: reserved while it may go on, spent once it has ended."""
 
     @property
     def experiment_id(self) -> str: ...

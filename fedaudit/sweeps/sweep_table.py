@@ -1,8 +1,8 @@
 """The table of a sweep: a row for each combination, its figures over seeds, and which is best.
 
-A figure is called best in a row only where its interval lies beyond those of all other rows. Every
-figure is measured on the same held-out clients by which the rows are compared, so that the best of
-many looks better than it is: the table says so.
+A row is best in a figure only if its interval is beyond the intervals of all other rows. Every
+figure is measured on the same held-out clients by which the rows are compared, so the best of many
+looks better than it is: the table says so.
 """
 
 import csv
@@ -106,7 +106,7 @@ SURVIVORS = (
     "cells that failed, were cancelled or go on have no figures: a row that lacks some is called "
     "best in nothing and is not on the front, because which seeds fail is not chance"
 )
-ONE_SEED = "one seed tells nothing of the spread, so no row is called best; give `repeats`"
+ONE_SEED = "one seed shows no spread, so no row is called best; give `repeats`"
 OTHER_TERMS = (
     "the costs of the cells do not mean the same: their guarantees have other terms or noises, or "
     "one has none; so no row is called best by its cost, and the front leaves costs out"
@@ -117,7 +117,7 @@ class FigureSpread(Spread):
     """A figure of a row."""
 
     best: bool
-    """Whether its interval lies beyond those of all other rows."""
+    """Whether its interval is beyond the intervals of all other rows."""
 
 
 class SweepRow(TypedDict):

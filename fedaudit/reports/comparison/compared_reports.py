@@ -343,7 +343,7 @@ def _bound(gate: Json) -> str:
 
 
 def _scalars(path: str, value: Any) -> Iterator[tuple[str, str]]:
-    """Paths below a value and what stands there, such as `attacks[0].kind`."""
+    """Paths below a value and their scalars, such as `attacks[0].kind`."""
     if isinstance(value, Mapping) and value:
         for name, part in value.items():
             yield from _scalars(f"{path}.{name}", part)

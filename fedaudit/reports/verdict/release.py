@@ -46,12 +46,12 @@ def release_part(report: Mapping[str, Any]) -> str:
         answer = f"No: {'; '.join(against)}."
     elif outcome is None:
         answer = (
-            "Nobody has said what this model must meet: no gate was set. "
-            f"{_guarantee(report)}, and nothing else here stands against a release."
+            "No requirement was set for this model: there are no gates. "
+            f"{_guarantee(report)}, and nothing else here speaks against a release."
         )
     elif not _judged_by_guarantee(report):
         answer = (
-            "Nobody has said how private this model must be: the gates that were set passed "
+            "No requirement was set for this model's privacy: the gates that were set passed "
             f"({_counts(report['gates'])}), and none of them is on its guarantee. "
             f"{_guarantee(report)}."
         )
@@ -72,7 +72,7 @@ def release_part(report: Mapping[str, Any]) -> str:
 
 
 def objections(report: Mapping[str, Any]) -> list[str]:
-    """What stands against a release, the most important first."""
+    """Reasons against a release, the most important first."""
     # Alarms first: where the claim is wrong, nothing that is proven or gated holds.
     alarms = [alarm_words(kind, alarm) for kind, alarm in raised_alarms(report)]
     found = [*alarms, _model(report), _protection(report), _gates(report)]
@@ -104,7 +104,7 @@ def _protection(report: Mapping[str, Any]) -> str | None:
             "practically nothing"
         )
     if delta_gives_data_away(report):
-        return f"a delta of {guarantee['delta']:g} allows somebody's data to be handed over whole"
+        return f"a delta of {guarantee['delta']:g} allows one person's data to be handed over whole"
     if not is_proven(report) and not _judged_by_guarantee(report):
         return (
             f"the guarantee is {guarantee['label']} and bounds some datasets only or rests on no "
@@ -305,8 +305,8 @@ def _scale(report: Mapping[str, Any]) -> str:
     guarantee = report["guarantee"]
     if delta_gives_data_away(report):
         return (
-            f"A delta of {guarantee['delta']:g} allows somebody's data to be handed over whole, so "
-            "that protects nobody in particular."
+            f"A delta of {guarantee['delta']:g} allows one person's data to be handed over whole, "
+            "so no one in particular is protected."
         )
     guessed = guessed_words(
         unit=guarantee["unit"],
