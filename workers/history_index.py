@@ -6,7 +6,7 @@ from numpy.typing import NDArray
 
 from models.database import Database
 from models.repositories import LedgerRepository
-from models.repositories.entries.client_rounds import BLOCK_ROUNDS, ClientRoundsRepository, index_of
+from models.repositories.ledger import BLOCK_ROUNDS, ClientRoundsRepository, index_of
 
 _ROWS = 500
 _UNREADABLE = (TypeError, ValueError, OverflowError)

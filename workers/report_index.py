@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from fedaudit.reports.document.report_figures import ReportFigure, figures_of, parsed
-from models.report_values import IndexedFigure, ReportIndex
+from models.values import IndexedFigure, ReportIndex
 
 
 def report_index(document: Mapping[str, Any]) -> ReportIndex:

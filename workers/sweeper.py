@@ -35,7 +35,7 @@ from models.repositories import (
     UnitStackRepository,
     fail_unit,
 )
-from models.tables.units import Unit
+from models.tables.experiments import Unit
 from models.values import ReclaimedUnit
 from workers.history_index import HistoryIndexer
 from workers.interrupted_rounds import charge_interrupted_rounds, context_of_interrupted

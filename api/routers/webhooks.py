@@ -27,7 +27,7 @@ from api.shared.security import Administrator, Caller
 from infrastructure.outbound.addresses import AddressRefusedError, check_url
 from models.identifiers import is_id
 from models.repositories import AuditLogRepository, WebhookEndpointRepository
-from models.tables.webhooks.webhook_endpoints import WebhookEndpoint
+from models.tables.operations import WebhookEndpoint
 
 router = APIRouter(prefix="/webhooks", tags=["webhooks"])
 

@@ -26,7 +26,7 @@ from models.repositories import (
     SweeperLeaseRepository,
     UnitRepository,
 )
-from models.tables.units import Unit
+from models.tables.experiments import Unit
 from tests.workers.admission import Submitted, events_of, experiment_of, spec_with, submit
 from workers.context import WorkerContext
 from workers.run_unit import run_unit

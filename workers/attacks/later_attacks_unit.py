@@ -18,9 +18,8 @@ from fedaudit.version import __version__
 from infrastructure.tracing import span
 from models.clock import utc_now
 from models.repositories import ExperimentRepository, LaterAttacksRepository, ReportRepository
-from models.tables.attacks.later_attacks import LaterAttacks
 from models.tables.experiments import Experiment
-from models.tables.reports import Report
+from models.tables.reports import LaterAttacks, Report
 from workers.claimed_unit import DETAIL_CHARACTERS, ClaimedUnit
 from workers.resume import load_cell
 from workers.uploaded_files import ProjectFiles

@@ -13,8 +13,7 @@ from models.repositories import (
     LaterAttacksRepository,
     ReportRepository,
 )
-from models.tables.attacks.later_attacks import LaterAttacks
-from models.tables.reports import Report
+from models.tables.reports import LaterAttacks, Report
 from models.values import FoundLater, LaterAttacksStatus
 from workers.finish import GATE_EVALUATED, alarm_events
 from workers.proof.checkpoint_signing import use_key

@@ -14,7 +14,7 @@ from fedaudit.spec.audits.audit_spec import parse_audit
 from fedaudit.spec.errors import FieldError, InvalidInputError
 from infrastructure.signing_keys import ROUNDING
 from models.repositories import AuditRepository
-from models.tables.audits.audits import PredictionAudit
+from models.tables.reports import PredictionAudit
 from workers.audits.audit_memory import memories_of
 from workers.claimed_unit import ClaimedUnit
 from workers.disclosure_memory import decide, remember

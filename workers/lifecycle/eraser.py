@@ -29,8 +29,8 @@ from models.repositories import (
     LedgerRepository,
     SubjectSetRepository,
 )
-from models.repositories.entries.packed_rows import PackedRowRepository
-from models.tables.lifecycle.erasures import Erasure
+from models.repositories.packed_rows import PackedRowRepository
+from models.tables.federations import Erasure
 from models.values import LedgerRow
 from workers.interrupted_rounds import charge_interrupted_rounds
 from workers.proof.checkpoint_signing import sign_as_stored, use_key

@@ -28,7 +28,7 @@ from models.repositories import (
     IdempotencyRepository,
     OldFileRepository,
 )
-from models.repositories.lifecycle.expired_files import OldFile
+from models.repositories.files import OldFile
 from models.values import FileKind
 from workers.lifecycle.mapped_data import tidy_maps
 

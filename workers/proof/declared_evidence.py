@@ -21,7 +21,7 @@ from fedaudit.privacy.declared.drawn import Drawn
 from fedaudit.privacy.declared.histories import Histories
 from fedaudit.reports.document.checks import canonical_hash
 from fedaudit.spec.declared.ledger_terms import LedgerTerms
-from models.repositories.entries.packed_rows import Digest
+from models.repositories.packed_rows import Digest
 from models.tables.declared.declared_ledgers import DeclaredLedger
 from models.tables.declared.declared_rounds import DeclaredReservation, DeclaredRoundRow
 

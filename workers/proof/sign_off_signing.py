@@ -10,7 +10,7 @@ from fedaudit.reports.document.checks import canonical_hash
 from fedaudit.reports.verification.report_signature import report_envelope
 from models.database import Database
 from models.repositories import ReportRepository, SignOffRepository
-from models.tables.sign_offs import SignOff
+from models.tables.reports import SignOff
 from workers.proof.checkpoint_signing import use_key
 
 log = structlog.get_logger()

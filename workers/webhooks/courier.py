@@ -21,7 +21,7 @@ from infrastructure.secrets_key import SecretBox, SecretsKeyError
 from infrastructure.settings import Settings
 from models.database import Database
 from models.repositories import WebhookQueueRepository
-from models.repositories.webhooks.webhook_deliveries import Attempted, ClaimedDelivery
+from models.repositories.webhooks import Attempted, ClaimedDelivery
 from workers.webhooks.signed_request import signed_request
 
 log = structlog.get_logger()

@@ -12,7 +12,7 @@ from infrastructure.secrets_key import SecretBox, SecretsKeyError
 from infrastructure.settings import Settings
 from models.database import Database
 from models.repositories import AuditLogRepository
-from models.repositories.webhooks.webhook_endpoints import StoredSecretRepository
+from models.repositories.webhooks import StoredSecretRepository
 from workers.start import start
 
 

@@ -18,7 +18,7 @@ from fedaudit.ledger.audit_log import AuditChain, SignedHead
 from fedaudit.ledger.ed25519 import PublicKey
 from fedaudit.ledger.envelope import Envelope
 from models.repositories import AuditLogRepository, SigningKeyRepository
-from models.tables.audit_log.audit_entries import AuditHead
+from models.tables.accounts import AuditHead
 
 _ROUTE = "audit-log"
 _KEY: TypeAdapter[Any] = TypeAdapter(tuple[SmallInteger])

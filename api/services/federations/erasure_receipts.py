@@ -15,8 +15,8 @@ from fedaudit.ledger.ed25519 import PublicKey
 from fedaudit.ledger.envelope import Envelope
 from fedaudit.ledger.erasure_receipt import PAYLOAD_TYPE
 from models.repositories import ErasureRepository, SigningKeyRepository
-from models.tables.lifecycle.erasures import Erasure
-from models.tables.signing import SigningKey
+from models.tables.federations import Erasure
+from models.tables.ledger import SigningKey
 
 _SAID = (
     "reference",

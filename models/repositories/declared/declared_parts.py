@@ -8,7 +8,7 @@ from sqlalchemy import and_, bindparam, func, or_, select, update
 
 from models.clock import utc_now
 from models.repositories.base import PartRepository
-from models.repositories.entries.packed_rows import PackedRowRepository
+from models.repositories.packed_rows import PackedRowRepository
 from models.tables.declared.declared_entries import DeclaredEntry
 from models.tables.declared.declared_proofs import DeclaredCheckpoint, DeclaredReport
 from models.tables.declared.declared_rounds import (

@@ -10,7 +10,7 @@ from sqlalchemy import update
 
 from fedaudit.ledger.envelope import Envelope
 from models.repositories import SigningKeyRepository
-from models.tables.lifecycle.erasures import Erasure
+from models.tables.federations import Erasure
 from tests.api.pages.browser import signed_in
 from tests.api.service import KEY, Api
 from tests.api.uploads import CONTENT, make_ready, upload

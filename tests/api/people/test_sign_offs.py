@@ -15,7 +15,7 @@ from fedaudit.ledger.ed25519 import SigningKey
 from fedaudit.ledger.envelope import Envelope, to_base64
 from fedaudit.ledger.sign_offs import ChainedSignOff
 from fedaudit.reports.verification.verification import Verification, verify
-from models.tables.sign_offs import SignOff
+from models.tables.reports import SignOff
 from tests.api.pages.browser import Browser, signed_in
 from tests.api.people.keys import key_of
 from tests.api.service import KEY, Api, finish, spec

@@ -4,6 +4,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from models.repositories.entries import client_rounds
 from sqlalchemy import text
 
 from api.services.reports import history_check
@@ -13,8 +14,7 @@ from fedaudit.ledger.chain import genesis, link
 from fedaudit.ledger.encoding import EntryEncoder
 from fedaudit.ledger.rows import entry_of
 from models.repositories import LedgerRepository, SubjectSetRepository
-from models.repositories.entries import client_rounds
-from models.repositories.entries.client_rounds import ClientRoundsRepository, index_of, same_index
+from models.repositories.ledger import ClientRoundsRepository, index_of, same_index
 from models.tables.experiments import Experiment
 from models.values import LedgerRow
 from tests.api.service import Api, spec
