@@ -47,7 +47,7 @@ from models.vocabulary import SCOPES
 from tests.fairness.disclosures import disclosed_counts
 from tests.infrastructure.secrets_keys import secrets_key_in
 from tests.utility.comparisons import useful_model
-from workers.report_index import report_index
+from workers.finish import report_index
 
 SPEC: dict[str, Any] = {
     "name": "groups-k2",

@@ -19,8 +19,8 @@ from tests.api.service import Api, running_api, settings_for
 from tests.workers.admission import spec_with
 from tests.workers.epsilon_specs import by_record, central
 from workers.context import WorkerContext
-from workers.lifecycle.expiry import Expiry
 from workers.run_unit import run_unit
+from workers.upkeep import Expiry
 
 
 @pytest.fixture

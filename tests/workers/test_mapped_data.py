@@ -20,10 +20,10 @@ from tests.workers import test_erasure
 from tests.workers.epsilon_specs import local
 from tests.workers.test_erasure import erase, ran, register, spec_on
 from workers.context import WorkerContext
-from workers.lifecycle.mapped_data import tidy_maps
 from workers.profile_unit import ProfileRun
 from workers.run_unit import run_unit
 from workers.sweeper import Sweeper
+from workers.upkeep import tidy_maps
 
 
 @pytest.fixture

@@ -14,7 +14,7 @@ from models.tables.operations import WebhookDelivery
 from tests.infrastructure.secrets_keys import secrets_key_in
 from tests.workers.processes import service, wait_until
 from tests.workers.receiver import receiving
-from workers.webhooks.courier import Courier
+from workers.webhooks import Courier
 
 SECRET = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
 

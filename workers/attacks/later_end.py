@@ -15,9 +15,8 @@ from models.repositories import (
 )
 from models.tables.reports import LaterAttacks, Report
 from models.values import FoundLater, LaterAttacksStatus
-from workers.finish import GATE_EVALUATED, alarm_events
+from workers.finish import GATE_EVALUATED, alarm_events, report_index
 from workers.proof.checkpoint_signing import use_key
-from workers.report_index import report_index
 
 
 def end_later(

@@ -20,7 +20,7 @@ from tests.api.people.keys import key_of
 from tests.api.service import Api, fail, finish, running_api, settings_for, spec
 from tests.api.webhooks.webhooks import EVERY, deliver, deliveries, register
 from tests.workers.receiver import Receiver, receiving
-from workers.webhooks.courier import PAUSES_SECONDS, Courier
+from workers.webhooks import PAUSES_SECONDS, Courier
 
 
 @pytest.fixture

@@ -1,28 +1,31 @@
-"""The courier delivers webhooks: a thread beside the sweeper's, and one for each request in flight.
+"""Delivers webhooks; `python -P -m workers.webhooks` encrypts their stored secrets anew.
 
-Any number of processes may have one: the database says who sends what. A receiver that is slow
-holds one place for a bounded time. It delays neither the sweeper nor the deliveries of others for
-long, since an endpoint has one place and a project few.
+The latter after a new key was put above the old one in FEDAUDIT_SECRETS_KEY_FILE, and before the
+old line is removed. Receivers notice nothing: the secrets stay what they are.
 """
 
+import json
 import random
+import sys
 import threading
 from collections import Counter
-from collections.abc import Sequence
-from datetime import timedelta
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime, timedelta
 from time import monotonic
+from typing import Any
 
 import structlog
 from sqlalchemy.exc import SQLAlchemyError
+from standardwebhooks import Webhook
 
-from infrastructure.outbound.addresses import AddressRefusedError
-from infrastructure.outbound.checked_connections import Resolve, UnansweredError, post
+from fedaudit.version import __version__
+from infrastructure.outbound import AddressRefusedError, Resolve, UnansweredError, post
 from infrastructure.secrets_key import SecretBox, SecretsKeyError
 from infrastructure.settings import Settings
 from models.database import Database
-from models.repositories import WebhookQueueRepository
-from models.repositories.webhooks import Attempted, ClaimedDelivery
-from workers.webhooks.signed_request import signed_request
+from models.repositories import AuditLogRepository, WebhookQueueRepository
+from models.repositories.webhooks import Attempted, ClaimedDelivery, StoredSecretRepository
+from workers.context import start
 
 log = structlog.get_logger()
 
@@ -231,3 +234,65 @@ def _fault(status: int) -> str | None:
     if 300 <= status < 400:
         return f"the receiver answered {status}; redirects are not followed"
     return f"the receiver answered {status}"
+
+
+def signed_request(
+    payload: Mapping[str, Any], *, message_id: str, secrets: Sequence[str]
+) -> tuple[dict[str, str], bytes]:
+    """Headers and body, signed now with each of the secrets (`whsec_` and base64).
+
+    The time is the attempt's, so that a receiver can refuse what somebody recorded and sends later.
+    """
+    body = json.dumps(payload, ensure_ascii=False, separators=(",", ":"))
+    # Of a time with another zone the library would take the digits for UTC.
+    now = datetime.now(UTC).replace(microsecond=0)
+    signatures = [Webhook(secret).sign(message_id, now, body) for secret in secrets]
+    headers = {
+        "Content-Type": "application/json",
+        "User-Agent": f"fedaudit/{__version__}",
+        "webhook-id": message_id,
+        "webhook-timestamp": str(int(now.timestamp())),
+        "webhook-signature": " ".join(signatures),
+    }
+    return headers, body.encode()
+
+
+def encrypt_anew(settings: Settings, database: Database) -> int:
+    """Encrypt every secret with the first key of the file; returns of how many webhooks.
+
+    All of them or none. Raises SecretsKeyError where one was encrypted with a key that the file
+    lacks, SQLAlchemyError.
+    """
+    box = SecretBox(settings)
+    with database.write() as session:
+        counts = StoredSecretRepository(session).replace(box.encrypt_anew)
+        for project_id, count in counts.items():
+            AuditLogRepository(session, project_id).enter(
+                "webhook.secrets-encrypted",
+                project_id,
+                by=None,
+                origin="command-line",
+                webhooks=count,
+            )
+        return sum(counts.values())
+
+
+def main() -> int:
+    """The command; prints how many webhooks have a secret."""
+    settings, database = start("fedaudit-secrets")
+    try:
+        count = encrypt_anew(settings, database)
+    except SecretsKeyError as error:
+        sys.stderr.write(f"nothing was changed: {error}\n")
+        return 1
+    except SQLAlchemyError as error:
+        sys.stderr.write(f"nothing was changed: {getattr(error, 'orig', None) or error}\n")
+        return 1
+    finally:
+        database.dispose()
+    sys.stdout.write(f"{count}\n")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -32,8 +32,8 @@ from models.repositories import (
 from models.repositories.packed_rows import PackedRowRepository
 from models.tables.federations import Erasure
 from models.values import LedgerRow
-from workers.interrupted_rounds import charge_interrupted_rounds
 from workers.proof.checkpoint_signing import sign_as_stored, use_key
+from workers.resume import charge_interrupted_rounds
 
 log = structlog.get_logger()
 

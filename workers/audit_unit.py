@@ -1,5 +1,6 @@
 """A unit that audits predictions: the table is read once, and its report stored or refused."""
 
+import hashlib
 from typing import TYPE_CHECKING, Any
 
 import structlog
@@ -15,16 +16,16 @@ from fedaudit.spec.errors import FieldError, InvalidInputError
 from infrastructure.signing_keys import ROUNDING
 from models.repositories import AuditRepository
 from models.tables.reports import PredictionAudit
-from workers.audits.audit_memory import memories_of
-from workers.claimed_unit import ClaimedUnit
-from workers.disclosure_memory import decide, remember
+from workers.claim import ClaimedUnit
+from workers.context import ProjectFiles
+from workers.disclosure_memory import ROWS_OF_FILE, Memory, decide, remember
 from workers.proof.checkpoint_signing import use_key
-from workers.uploaded_files import ProjectFiles
+
+log = structlog.get_logger()
 
 if TYPE_CHECKING:
     from fedaudit.audits.audited_rows import AuditedRows
 
-log = structlog.get_logger()
 
 _MAX_FAULTS = 100
 _LEFT = "the audit failed through no fault of the data; ask for it again"
@@ -154,3 +155,22 @@ class AuditRun(ClaimedUnit):
 
 def _stored(fault: FieldError) -> dict[str, Any]:
     return {"pointer": fault.pointer, "message": fault.message, "of_spec": fault.of_spec}
+
+
+if TYPE_CHECKING:
+    from fedaudit.audits.audited_rows import AuditedRows
+
+_BY_CONTENTS = "rows by what they hold"
+
+
+def memories_of(project_id: str, fingerprint: str, rows: "AuditedRows") -> list[Memory]:
+    """That of the file, which runs share, and those of the project's files with the same columns:
+    with all of them the same, and with all but truth and prediction.
+
+    The latter two only where rows can be known again by what they hold.
+    """
+    found = [Memory(fingerprint, ROWS_OF_FILE, rows.rows_of_file)]
+    for contents in rows.contents:
+        key = hashlib.sha256(f"{project_id} {contents.columns}".encode()).hexdigest()
+        found.append(Memory(key, _BY_CONTENTS, rows.by_contents(contents)))
+    return found
