@@ -39,9 +39,8 @@ _LIBRARIES = (
     "workers.resume",
     "workers.eraser",
     "workers.upkeep",
-    "workers.proof.audit_log_signing",
+    "workers.proof.signing",
     "workers.proof.declared_signing",
-    "workers.proof.sign_off_signing",
     "workers.webhooks",
 )
 _FILES = 5

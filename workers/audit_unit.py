@@ -7,7 +7,7 @@ import structlog
 from sqlalchemy.orm import Session
 
 from fedaudit.audits.audit_report import AuditRequest, audit_report
-from fedaudit.ledger.ed25519 import SigningKey
+from fedaudit.ledger.signatures import SigningKey
 from fedaudit.reports.assemble import report_hash
 from fedaudit.reports.sections.disagreement import FiguresDisagreeError
 from fedaudit.reports.verification.report_signature import sign_report
@@ -19,7 +19,7 @@ from models.tables.reports import PredictionAudit
 from workers.claim import ClaimedUnit
 from workers.context import ProjectFiles
 from workers.disclosure_memory import ROWS_OF_FILE, Memory, decide, remember
-from workers.proof.checkpoint_signing import use_key
+from workers.proof.signing import use_key
 
 log = structlog.get_logger()
 

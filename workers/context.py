@@ -13,7 +13,7 @@ from celery.worker import state
 from sqlalchemy.exc import SQLAlchemyError
 
 from fedaudit.federations.reading.source_files import DataRoom, Files, MayRead, Upload, open_path
-from fedaudit.ledger.ed25519 import SigningKey
+from fedaudit.ledger.signatures import SigningKey
 from fedaudit.spec.errors import FieldError, InvalidInputError
 from infrastructure.queue import Queue
 from infrastructure.settings import Settings, SettingsError, load_settings
@@ -25,7 +25,7 @@ from models.schema import schema_state
 from models.tables.federations import Federation
 from models.values import FederationStatus
 from workers.health import Heartbeat
-from workers.proof.checkpoint_signing import SigningKeyFile
+from workers.proof.signing import SigningKeyFile
 
 log = structlog.get_logger()
 

@@ -8,8 +8,8 @@ from sqlalchemy.orm import Session
 
 from fedaudit.attacks.attack import AttackOutcome
 from fedaudit.attacks.attack_files import packed
-from fedaudit.ledger.checkpoints import Checkpoint
-from fedaudit.ledger.ed25519 import SigningKey
+from fedaudit.ledger.signatures import SigningKey
+from fedaudit.ledger.statements import Checkpoint
 from fedaudit.privacy.leakage import leakage
 from fedaudit.reports.assemble import report_hash
 from fedaudit.reports.document.attacks.attack_section import AttackSection
@@ -43,7 +43,7 @@ from models.repositories import (
 from models.repositories.experiments import ENDED
 from models.values import FinalFigures, IndexedFigure, ReportIndex
 from workers.flush import DatabaseSink, RunningExperiment
-from workers.proof.checkpoint_signing import sign_as_stored, sign_checkpoint
+from workers.proof.signing import sign_as_stored, sign_checkpoint
 from workers.resume import charge_interrupted_rounds
 
 GATE_EVALUATED = "gate.evaluated"

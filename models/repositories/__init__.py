@@ -19,9 +19,9 @@ from models.repositories.budget_gaps import BudgetGapRepository
 from models.repositories.budgets import BudgetRepository
 from models.repositories.contents.disclosures import DisclosureRepository
 from models.repositories.contents.near_copies import NearCopyRepository
-from models.repositories.declared.declared_ledgers import DeclaredLedgerRepository
-from models.repositories.declared.declared_parts import (
+from models.repositories.declared_ledgers import (
     DeclaredEntryRepository,
+    DeclaredLedgerRepository,
     DeclaredPartRepository,
 )
 from models.repositories.epsilon_budgets import EpsilonBudgetRepository

@@ -12,8 +12,7 @@ from models.repositories.audits import OPEN_ATTACKS, OPEN_AUDITS
 from models.repositories.base import Repository, ScopedRepository, table_of
 from models.repositories.experiment_parts import SubjectSetRepository
 from models.repositories.units import UnitRepository
-from models.tables.declared.declared_ledgers import DeclaredLedger
-from models.tables.declared.declared_rounds import DeclaredReservation, DeclaredRoundRow
+from models.tables.declared_ledgers import DeclaredLedger, DeclaredReservation, DeclaredRoundRow
 from models.tables.experiments import Checkpoint, Experiment, SubjectSet, Unit
 from models.tables.federations import (
     Artifact,

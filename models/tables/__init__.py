@@ -12,10 +12,11 @@ from models.tables.accounts import (
     WebSession,
 )
 from models.tables.base import Base
-from models.tables.declared.declared_entries import DeclaredEntry
-from models.tables.declared.declared_ledgers import DeclaredLedger
-from models.tables.declared.declared_proofs import DeclaredCheckpoint, DeclaredReport
-from models.tables.declared.declared_rounds import (
+from models.tables.declared_ledgers import (
+    DeclaredCheckpoint,
+    DeclaredEntry,
+    DeclaredLedger,
+    DeclaredReport,
     DeclaredReservation,
     DeclaredRoundRow,
     DeclaredTally,

@@ -23,7 +23,7 @@ from models.repositories import (
     FederationRepository,
 )
 from models.repositories.erasures import Leaving
-from models.tables.declared.declared_ledgers import DeclaredLedger
+from models.tables.declared_ledgers import DeclaredLedger
 from models.tables.federations import Erasure, Federation
 
 _SHOWN = 20
