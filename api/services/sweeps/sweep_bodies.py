@@ -18,8 +18,8 @@ from api.shared.security import Caller
 from fedaudit.sweeps.sweep_costs import SweepCosts, SweepFacts, sweep_costs
 from models.repositories import SweepRepository
 from models.repositories.experiments import ENDED
-from models.repositories.sweeps.sweeps import CellRow, SweepState
-from models.tables.sweeps.sweeps import Sweep
+from models.repositories.sweeps import CellRow, SweepState
+from models.tables.experiments import Sweep
 
 _GOING_ON = ("running", "cancelling")
 
