@@ -123,7 +123,7 @@ def test_a_report_file_is_published_as_it_is(material, tmp_path):
 @pytest.mark.parametrize(
     ("content", "stated"),
     [
-        ("", "no JSON"),
+        ("", "not JSON"),
         ("[]", "audit report"),
         ('{"report_version": 1}', "audit report"),
         (

@@ -139,7 +139,7 @@ class FedauditRounds(Widget):
     # -- afterwards --------------------------------------------------------------------------------
 
     def _aggregated(self) -> None:
-        """Raises RoundRefused after a round that was not reserved, which is the last: each site that
+        """Raises RoundRefused after a round that was not reserved, which is the last: a site that
         got a task is charged for it."""
         if self._asked:
             self._settle()
