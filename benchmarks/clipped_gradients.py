@@ -23,15 +23,16 @@ import torch
 from torch import Tensor, nn
 
 from benchmarks.machine import machine
-from fedaudit.networks.clipped_gradients import clipped_gradients
+from fedaudit.networks.client_network import RecordLoss
 from fedaudit.networks.losses import Loss
-from fedaudit.networks.record_gradients import ClippedGradients
-from fedaudit.networks.record_gradients_any import AnyNetworkClippedGradients
-from fedaudit.networks.record_loss import RecordLoss
+from fedaudit.networks.record_gradients import (
+    AnyNetworkClippedGradients,
+    ClippedGradients,
+    clipped_gradients,
+)
 from fedaudit.networks.shape import DenseShape
 from fedaudit.randomness import CounterSource
-from fedaudit.training.base.optimisers import Sgd
-from fedaudit.training.base.record_steps import RecordSteps, SiloRecords
+from fedaudit.training.base.record_steps import RecordSteps, Sgd, SiloRecords
 
 Steps = Callable[[int], None]
 """Takes so many steps."""

@@ -8,8 +8,7 @@ from sqlalchemy.orm import Session
 from fedaudit.ledger.chain import Row
 from fedaudit.ledger.entries import LedgerEntry
 from fedaudit.ledger.rows import entry_of
-from fedaudit.runs.blocks import Block
-from fedaudit.runs.figures import FairnessFigures, RoundFigures, values_by_metric
+from fedaudit.runs.blocks import Block, FairnessFigures, RoundFigures, values_by_metric
 from fedaudit.runs.ledger_writer import WrittenEntry
 from models.repositories import FairnessRepository, LedgerRepository, RoundRepository
 from models.values import FairnessRow, LedgerRow, RoundRow

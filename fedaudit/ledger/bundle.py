@@ -21,7 +21,7 @@ from fedaudit.ledger.chain import SALT_BYTES
 from fedaudit.ledger.ed25519 import ALGORITHM, PublicKey
 from fedaudit.ledger.evidence import Evidence, Fault
 from fedaudit.ledger.rows import LineReader, StoredRow, UnreadableRow, to_line
-from fedaudit.spec.audits.audit_spec import is_audit
+from fedaudit.spec.audits import is_audit
 
 VERSION = 1
 LEDGER = "ledger.ndjson"

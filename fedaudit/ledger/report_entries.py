@@ -13,7 +13,7 @@ import numpy as np
 from fedaudit.ledger.entries import LedgerEntry, MechanismParameters, Outcome
 from fedaudit.privacy.accounting.privacy_events import REPORT
 from fedaudit.privacy.count_release import CountRelease
-from fedaudit.spec.count_noise import HeldOutUnit
+from fedaudit.spec.fairness import HeldOutUnit
 
 SUBJECT_KINDS: Mapping[HeldOutUnit, str] = {
     "client": "validation_client",

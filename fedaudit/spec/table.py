@@ -6,9 +6,8 @@ from pydantic import Discriminator, Field, Tag, model_validator
 
 from fedaudit.spec.base import SpecPart, Text
 from fedaudit.spec.errors import refuse_at
-from fedaudit.spec.naming.labels import repeated_labels
-from fedaudit.spec.source_traits import SourceTraits, Statistics
-from fedaudit.spec.sources import FileSource, Scales
+from fedaudit.spec.labels import repeated_labels
+from fedaudit.spec.sources import FileSource, Scales, SourceTraits, Statistics
 
 Clients = Annotated[int, Field(ge=2, le=1_000_000)]
 _STANDARDISED: dict[Statistics, str | None] = {

@@ -5,26 +5,47 @@ into calls, and wherever it was resumed, its numbers are the same (simulation no
 """
 
 from collections.abc import Sequence
+from typing import assert_never
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from fedaudit.training.base.cell import Cell, charges_population, counts_clients, draws_in_secret
+from fedaudit.training.base.cell import (
+    Cell,
+    charges_population,
+    counts_clients,
+    draws_in_secret,
+    split_cells,
+    stack_key,
+)
 from fedaudit.training.base.cohort import Block, draw_block
-from fedaudit.training.base.parameter_plot import plot_unavailable_reason
-from fedaudit.training.base.round_records import FinalResult, PlannedRound, PlayedRounds
-from fedaudit.training.base.row_figures import row_figures
-from fedaudit.training.base.splits import split_cells
+from fedaudit.training.base.rounds import (
+    Checkpoints,
+    FinalResult,
+    PlannedRound,
+    PlayedRounds,
+    Trainer,
+    plot_unavailable_reason,
+)
+from fedaudit.training.base.scored_rows import row_figures
 from fedaudit.training.base.stopping import NEVER, EarlyStopping, RunEnd
 from fedaudit.training.engine import build_engine, score_rounds
-from fedaudit.training.stack_key import stack_key
-from fedaudit.training.stacked.host_rounds import Booked, Stretch, gather_to_host, joined
-from fedaudit.training.stacked.round_method import build_draws
-from fedaudit.training.stacked.run_state import CellState, first_state, participation_cap
-from fedaudit.training.stacked.stack_round import Cohort, RoundResult
-from fedaudit.training.stacked.stack_state import StackState
+from fedaudit.training.mechanisms.base import ClientMechanism, RecordMechanism, ServerMechanism
+from fedaudit.training.mechanisms.registry import training_mechanism
+from fedaudit.training.personalised import PersonalisedRun
+from fedaudit.training.stacked.stack_round import Cohort, RoundResult, build_draws
+from fedaudit.training.stacked.stack_state import (
+    Booked,
+    CellState,
+    StackState,
+    Stretch,
+    first_state,
+    gather_to_host,
+    joined,
+    participation_cap,
+)
 from fedaudit.training.stacked.validation import Figures
 
 
@@ -381,3 +402,21 @@ class Stack:
                 validation_size=training.stopping.validation_clients,
             )
         return self._block
+
+
+def open_stack(
+    cells: Sequence[Cell], *, device: str = "cpu", checkpoints: Checkpoints | None = None
+) -> Trainer:
+    """Starts the cells, or resumes those that have a checkpoint.
+
+    Raises ValueError where the cells cannot be trained together, and InvalidInputError where a spec
+    asks more of its records than they have.
+    """
+    mechanism = training_mechanism(cells[0].spec.privacy)
+    match mechanism:
+        case RecordMechanism():
+            return PersonalisedRun(cells, device=device, checkpoints=checkpoints)
+        case ClientMechanism() | ServerMechanism():
+            return Stack(cells, device=device, checkpoints=checkpoints)
+        case _:
+            assert_never(mechanism)

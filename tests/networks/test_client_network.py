@@ -6,7 +6,6 @@ import torch
 from torch import Tensor, nn
 
 from fedaudit.networks.client_network import ClientNetwork
-from fedaudit.networks.dense import DenseNetwork
 from fedaudit.networks.initial import initial_hypotheses
 from fedaudit.networks.losses import Loss
 from fedaudit.networks.shape import (
@@ -17,7 +16,8 @@ from fedaudit.networks.shape import (
     layer_sizes,
     network_shape,
 )
-from fedaudit.spec.model.kinds import CnnFemnist, Linear, Logistic, Mlp
+from fedaudit.networks.stacked_network import DenseNetwork
+from fedaudit.spec.models import CnnFemnist, Linear, Logistic, Mlp
 
 CPU = torch.device("cpu")
 CNN = CnnFemnist(kind="cnn-femnist")

@@ -11,14 +11,16 @@ from hypothesis import strategies as st
 from torch import Tensor
 from torch.nn import functional
 
-from fedaudit.networks.client_network import ClientNetwork
-from fedaudit.networks.clipped_gradients import clipped_gradients
+from fedaudit.networks.client_network import ClientNetwork, RecordLoss
 from fedaudit.networks.losses import Loss
-from fedaudit.networks.record_gradients import ClippedGradients, RecordBatch
-from fedaudit.networks.record_gradients_any import AnyNetworkClippedGradients
-from fedaudit.networks.record_gradients_dense import DenseClippedGradients
-from fedaudit.networks.record_gradients_small_dense import SmallDenseClippedGradients
-from fedaudit.networks.record_loss import RecordLoss
+from fedaudit.networks.record_gradients import (
+    AnyNetworkClippedGradients,
+    ClippedGradients,
+    DenseClippedGradients,
+    RecordBatch,
+    SmallDenseClippedGradients,
+    clipped_gradients,
+)
 from fedaudit.networks.shape import ConvolutionalShape, DenseShape
 
 LossOfRecord = Callable[[Tensor, Tensor, Tensor], Tensor]

@@ -8,7 +8,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fedaudit.networks.exact_products import exact_product
+from fedaudit.networks.record_gradients import exact_product
 
 
 def normal(*shape: int, seed: int = 1) -> torch.Tensor:

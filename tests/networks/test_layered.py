@@ -11,17 +11,13 @@ from pydantic import TypeAdapter
 from torch import nn
 
 from fedaudit.networks.client_network import ClientNetwork
-from fedaudit.networks.clipped_gradients import clipped_gradients
-from fedaudit.networks.dense import DenseNetwork
 from fedaudit.networks.initial import initial_hypotheses
-from fedaudit.networks.layered import LayeredNetwork
-from fedaudit.networks.layered_shape import LayeredShape
 from fedaudit.networks.losses import Loss
 from fedaudit.networks.parameter_files import named_tensors
-from fedaudit.networks.record_gradients import RecordBatch
-from fedaudit.networks.shape import DenseShape
-from fedaudit.spec.model.layer_values import LayerError, Maps, Rows, Values
-from fedaudit.spec.model.layers import LayerSpec
+from fedaudit.networks.record_gradients import RecordBatch, clipped_gradients
+from fedaudit.networks.shape import DenseShape, LayeredShape
+from fedaudit.networks.stacked_network import DenseNetwork, LayeredNetwork
+from fedaudit.spec.models import LayerError, LayerSpec, Maps, Rows, Values
 
 LAYERS: TypeAdapter[list[LayerSpec]] = TypeAdapter(list[LayerSpec])
 LOSS = Loss("cross-entropy", 3)

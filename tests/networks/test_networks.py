@@ -8,14 +8,18 @@ from hypothesis import strategies as st
 from scipy import stats
 from torch import Tensor
 
-from fedaudit.networks.dense import DenseNetwork
 from fedaudit.networks.initial import initial_hypotheses
 from fedaudit.networks.losses import Loss
-from fedaudit.networks.network_choice import MAX_SMALL_ROWS, MAX_SMALL_WIDTH, choose_network
 from fedaudit.networks.shape import DenseShape, network_shape
-from fedaudit.networks.small_dense import SmallDenseNetwork
+from fedaudit.networks.stacked_network import (
+    MAX_SMALL_ROWS,
+    MAX_SMALL_WIDTH,
+    DenseNetwork,
+    SmallDenseNetwork,
+    choose_network,
+)
 from fedaudit.reproducible import fixed_order_sum
-from fedaudit.spec.model.kinds import Linear, Logistic, Mlp
+from fedaudit.spec.models import Linear, Logistic, Mlp
 
 FALSE_ALARM = 1e-6
 

@@ -10,7 +10,7 @@ from fedaudit.runs.ledger_writer import LedgerWriter
 from fedaudit.runs.run import cell_ledger_context, training_subjects
 from fedaudit.spec.parse import parse_spec
 from fedaudit.training.base.cell import Cell
-from fedaudit.training.base.round_records import PlannedRound, RoundColumns
+from fedaudit.training.base.rounds import PlannedRound, RoundColumns
 from tests.ledger.whole_chain import first_broken_link
 from tests.training.specs import groups_spec
 

@@ -12,8 +12,8 @@ from fedaudit.fairness.published_counts import NoisedCounts
 from fedaudit.privacy.count_release import count_release
 from fedaudit.randomness import CounterSource
 from fedaudit.reports.page.html import render
-from fedaudit.runs import publishing
-from fedaudit.runs.publishing import noised_counts
+from fedaudit.runs import blocks
+from fedaudit.runs.blocks import noised_counts
 from fedaudit.spec.parse import parse_spec
 from tests.training.specs import groups_spec, train
 
@@ -164,7 +164,7 @@ def test_a_client_with_many_rows_counts_with_as_many_as_the_noise_covers_in_roun
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Without the bound, one client of 200 rows would move a round's counts by all of them."""
-    monkeypatch.setattr(publishing, "drawn_integers", _no_noise)
+    monkeypatch.setattr(blocks, "drawn_integers", _no_noise)
     bounded = {**ROUNDS, "max_rows_per_client": 2}
     spec = parse_spec(noised(fairness__noise=bounded))
     records, _ = train(noised(fairness__noise=bounded))

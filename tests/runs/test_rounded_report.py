@@ -11,7 +11,7 @@ import pytest
 from fedaudit.cli.local_run import run_locally
 from fedaudit.fairness.published_counts import Rounder
 from fedaudit.federations.load import load_federation
-from fedaudit.runs.rounded_counts import build_rounder
+from fedaudit.runs.held_out_groups import build_rounder
 from fedaudit.spec.parse import parse_spec
 from fedaudit.training.base.cell import Cell
 from tests.training.specs import groups_spec

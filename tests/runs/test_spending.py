@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from fedaudit.privacy.accounting.mechanism_parameters import MechanismParameters
 from fedaudit.privacy.leakage import summarise_leakage
-from fedaudit.runs.spending import Spending
+from fedaudit.runs.ledger_writer import Spending
 
 CLIENTS = 12
 INPUTS = MechanismParameters("laplace-l2", 11, 3.7, None, 1e-6, None, "simulation", "heuristic")

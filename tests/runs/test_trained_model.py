@@ -17,12 +17,11 @@ from fedaudit.federations.federation import ClientRows, Federation
 from fedaudit.federations.load import load_federation
 from fedaudit.networks.parameter_files import METADATA_KEY
 from fedaudit.reports.document.material import ModelFile
-from fedaudit.runs.model_layout import declared_layout, model_layout
-from fedaudit.spec.canonical import spec_hash
-from fedaudit.spec.experiment import ExperimentSpec
+from fedaudit.runs.report_material import declared_layout, model_layout
+from fedaudit.spec.experiment import ExperimentSpec, spec_hash
 from fedaudit.spec.federation import FederationSpec
 from fedaudit.spec.parse import parse_spec
-from fedaudit.training.base.record_sources import validation_rows
+from fedaudit.training.base.records import validation_rows
 
 DOCS = Path(__file__).parents[2] / "docs" / "models.md"
 

@@ -9,11 +9,10 @@ import pytest
 from fedaudit.cli.local_run import LocalRun, run_locally
 from fedaudit.networks.parameter_files import encode_hypotheses
 from fedaudit.reports.document.material import ModelFile
-from fedaudit.runs.start_artifact import with_start
+from fedaudit.runs.experiment_plan import with_start
 from fedaudit.spec.errors import InvalidInputError
 from fedaudit.spec.parse import parse_spec
-from fedaudit.training.base.cell import Cell
-from fedaudit.training.base.first_hypotheses import first_hypotheses
+from fedaudit.training.base.cell import Cell, first_hypotheses
 from tests.training.specs import cell, groups_spec
 
 FIXED = {

@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from fedaudit.spec.canonical import spec_hash
 from fedaudit.spec.errors import InvalidInputError
+from fedaudit.spec.experiment import spec_hash
 from fedaudit.spec.parse import parse_spec
 from tests.training.specs import groups_spec
 

@@ -10,12 +10,12 @@ from hypothesis import strategies as st
 
 from fedaudit.spec.errors import InvalidInputError
 from fedaudit.spec.parse import parse_spec
-from fedaudit.spec.registered.inheritance import (
+from fedaudit.spec.registration import (
     federation_id_of,
+    parse_uploaded,
     waits_for_registration,
     with_registration,
 )
-from fedaudit.spec.registration import parse_uploaded
 from tests.spec.documents import TABLE, changed
 
 ID = "00000000-0000-7000-8000-000000000000"

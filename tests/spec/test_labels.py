@@ -2,12 +2,10 @@
 
 import pytest
 
-from fedaudit.spec.canonical import spec_hash
-from fedaudit.spec.disclosure.disclosure_departures import spec_faults
-from fedaudit.spec.disclosure.disclosure_policy import DisclosurePolicy
+from fedaudit.spec.disclosure import DisclosurePolicy, spec_faults
+from fedaudit.spec.experiment import spec_hash
 from fedaudit.spec.parse import decode_text, parse_spec
-from fedaudit.spec.registered_use import departures
-from fedaudit.spec.registration import parse_uploaded
+from fedaudit.spec.registration import departures, parse_uploaded
 from tests.spec.documents import TABLE, changed, faults
 
 CODED = changed(

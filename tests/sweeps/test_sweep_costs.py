@@ -8,7 +8,7 @@ import pytest
 from fedaudit.ledger.composition import composed_epsilon
 from fedaudit.privacy.accounting.rdp import RDP_ORDERS
 from fedaudit.privacy.unit_key import MADE_UP
-from fedaudit.runs.booked_costs import RunCost
+from fedaudit.runs.experiment_plan import RunCost
 from fedaudit.sweeps.sweep_costs import sweep_costs
 
 CURVE = 0.01 * np.array(RDP_ORDERS)

@@ -10,9 +10,8 @@ from numpy.typing import NDArray
 from fedaudit.ledger.entries import Outcome
 from fedaudit.privacy.mechanisms.registry import mechanism_of
 from fedaudit.privacy.noise.adaptive_clipping import update_noise_multiplier
-from fedaudit.training.base.cell import Cell
-from fedaudit.training.base.first_hypotheses import first_hypotheses
-from fedaudit.training.base.round_records import RoundRecord
+from fedaudit.training.base.cell import Cell, first_hypotheses
+from fedaudit.training.base.rounds import RoundRecord
 from fedaudit.training.stack import Stack
 from tests.training.gaussian import (
     CENTRAL,

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from fedaudit.training.base.cell import Cell
-from fedaudit.training.base.round_records import RoundRecord
+from fedaudit.training.base.rounds import RoundRecord
 from fedaudit.training.stack import Stack
 from tests.training.gaussian import LAYERS, MECHANISMS
 from tests.training.specs import cell, groups_spec, linear_spec, train

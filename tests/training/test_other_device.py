@@ -8,8 +8,8 @@ import pytest
 import torch
 
 from fedaudit.training.base.cell import Cell, is_by_length
-from fedaudit.training.base.round_records import FinalResult, RoundRecord
-from fedaudit.training.trainer_choice import open_stack
+from fedaudit.training.base.rounds import FinalResult, RoundRecord
+from fedaudit.training.stack import open_stack
 from tests.training import other_device
 from tests.training.federations import image_cell, image_federation, one_by_one, table_cell
 from tests.training.gaussian import LAYERS, MECHANISMS

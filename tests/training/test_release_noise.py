@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from fedaudit.ledger.entries import Outcome
-from fedaudit.training.base.round_records import RoundRecord
+from fedaudit.training.base.rounds import RoundRecord
 from fedaudit.training.stack import Stack
 from tests.training.specs import cell, groups_spec
 

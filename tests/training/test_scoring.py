@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from fedaudit.federations.federation import Federation
-from fedaudit.training.base.round_records import FinalResult
+from fedaudit.training.base.rounds import FinalResult
 from fedaudit.training.stack import Stack
 from tests.training.federations import TABLE, one_by_one, random_federation, table_cell
 from tests.training.test_layout import fingerprint, run_stacked

@@ -2,8 +2,7 @@
 
 from fedaudit.federations.load import load_federation
 from fedaudit.spec.parse import parse_spec
-from fedaudit.training.base.cell import Cell
-from fedaudit.training.stack_key import cells_at_once, stack_digest, stacks
+from fedaudit.training.base.cell import Cell, cells_at_once, stack_digest, stacks
 from tests.workers.admission import spec_with
 
 

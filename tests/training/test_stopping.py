@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from fedaudit.training.base.round_records import RoundRecord
+from fedaudit.training.base.rounds import RoundRecord
 from fedaudit.training.stack import Stack
 from tests.training.federations import random_federation, table_cell
 from tests.training.specs import cell, groups_spec, train

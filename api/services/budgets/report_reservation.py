@@ -6,8 +6,7 @@ from api.services.budgets.budget_refusals import not_composable, without_fairnes
 from fedaudit.ledger.composition import composed_epsilon
 from fedaudit.privacy.count_release import CountRelease
 from fedaudit.privacy.unit_key import unit_key
-from fedaudit.runs.experiment_plan import ExperimentPlan
-from fedaudit.runs.held_out_cost import planned_releases
+from fedaudit.runs.experiment_plan import ExperimentPlan, planned_releases
 from models.epsilon_costs import EpsilonCost
 from models.repositories import EpsilonBudgetRepository
 from models.values import Budget

@@ -6,7 +6,6 @@ from pydantic import Field
 
 from fedaudit.spec.attacks.attack_part import AttackedSpec, AttackPart
 from fedaudit.spec.errors import Refusals, refuse_at
-from fedaudit.spec.methods.method_kinds import QFfl
 from fedaudit.spec.privacy import (
     GaussianCentral,
     GaussianLocal,
@@ -14,6 +13,7 @@ from fedaudit.spec.privacy import (
     NoMechanism,
     RecordPersonalised,
 )
+from fedaudit.spec.training import QFfl
 
 CanaryUnit = Literal["record", "client"]
 

@@ -7,8 +7,7 @@ from pydantic import Field
 from fedaudit.spec.attacks.attack_part import AttackedSpec, AttackPart
 from fedaudit.spec.attacks.differentiable import rough_layer
 from fedaudit.spec.errors import Refusals, refuse_at
-from fedaudit.spec.model.kinds import Layers, ModelSpec
-from fedaudit.spec.model.layers import Convolution, Dense
+from fedaudit.spec.models import Convolution, Dense, Layers, ModelSpec
 
 LeakageMethod = Literal["lbfgs", "adam-cosine", "first-layer", "features"]
 LabelKnowledge = Literal["optimised", "inferred", "known"]

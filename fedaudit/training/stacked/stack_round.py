@@ -1,5 +1,6 @@
 """One round of Algorithm 1 (Galli et al., section 4) for a stack of experiments."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import assert_never
 
@@ -9,27 +10,86 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from fedaudit.networks.losses import Loss
-from fedaudit.networks.network_choice import Network
+from fedaudit.networks.shape import ConvolutionalShape, DenseShape, LayeredShape
+from fedaudit.networks.stacked_network import (
+    DenseNetwork,
+    LayeredNetwork,
+    Network,
+    SmallDenseNetwork,
+    choose_network,
+)
 from fedaudit.randomness import Source
-from fedaudit.training.base.planted import PlantedUpdates
+from fedaudit.spec.training import KMeans, Reported
+from fedaudit.training.base.cell import Cell, draws_in_secret, expected_cohort
+from fedaudit.training.base.cohort import Draws, rounds_ahead
+from fedaudit.training.base.planted import PlantedUpdates, SentUploads, SummedRound, of_updates
 from fedaudit.training.mechanisms.base import (
     ClientProtection,
     ProtectedUploads,
     Protection,
     TrustedServer,
 )
-from fedaudit.training.methods.training_method import LossWeighting
-from fedaudit.training.stacked.block_sums import block_sums
-from fedaudit.training.stacked.client_tensors import Lanes
-from fedaudit.training.stacked.clustering import Server
-from fedaudit.training.stacked.hypothesis_choice import (
+from fedaudit.training.mechanisms.registry import build_protection
+from fedaudit.training.methods import LossWeighting, PersonalSteps, training_method
+from fedaudit.training.stacked.clients import (
+    Lanes,
+    LocalUpdate,
     choose_hypotheses,
     client_losses,
     own_hypotheses,
+    whole_data,
 )
-from fedaudit.training.stacked.local_update import LocalUpdate
-from fedaudit.training.stacked.planting import planted_places, show_sum, show_uploads
-from fedaudit.training.stacked.weighted_server import WeightedServer
+from fedaudit.training.stacked.server import Server, WeightedServer, block_sums
+
+
+def planted_places(
+    planted: PlantedUpdates, clients: NDArray[np.int64]
+) -> tuple[Tensor, NDArray[np.int64]]:
+    """Where planted clients stand among these [clients], and which of the planted they are."""
+    own = np.flatnonzero(np.isin(clients, planted.clients))
+    return torch.from_numpy(own), np.searchsorted(planted.clients, clients[own])
+
+
+def show_sum(
+    planted: PlantedUpdates,
+    clients: NDArray[np.int64],
+    counted: Tensor,
+    updates: Tensor,
+    *,
+    before: Tensor,
+    after: Tensor,
+) -> None:
+    """Shows a round of one cell: `clients` and `counted` bool [1, clients], who added to the sum of
+    the first hypothesis; `updates` [1, clients, n]; `before`, `after` [1, k, n]."""
+    own = counted[0].cpu().numpy()
+    planted.see_sum(
+        SummedRound(
+            clients=clients[0][own],
+            updates=updates[0].cpu().numpy()[own],
+            before=before[0, 0].cpu().numpy(),
+            after=after[0, 0].cpu().numpy(),
+        )
+    )
+
+
+def show_uploads(
+    planted: PlantedUpdates,
+    clients: NDArray[np.int64],
+    present: Tensor,
+    start: Tensor,
+    uploads: Tensor,
+) -> None:
+    """Shows what planted clients sent in a round of one cell: `clients` and `present` bool [1,
+    clients]; `start` and `uploads` [1, clients, n]."""
+    own = np.flatnonzero(np.isin(clients[0], planted.clients) & present[0].cpu().numpy())
+    planted.see_uploads(
+        SentUploads(
+            clients=clients[0][own],
+            start=start[0].cpu().numpy()[own],
+            uploads=uploads[0].cpu().numpy()[own],
+        )
+    )
+
 
 AnyServer = Server | WeightedServer
 
@@ -234,3 +294,108 @@ def _allowed(present: Tensor, allowed: NDArray[np.bool_]) -> Tensor:
     if allowed.all():
         return present
     return present & torch.from_numpy(allowed).to(present.device)
+
+
+def build_method(cells: Sequence[Cell], device: torch.device) -> Method:
+    """What the rounds of these cells have in common.
+
+    Raises ValueError for a convolutional network, whose images are not padded.
+    """
+    first = cells[0]
+    training = first.spec.training
+    network, loss = build_network(first), build_loss(first)
+    rows = first.federation.longest
+    return Method(
+        network=network,
+        loss=loss,
+        local_update=LocalUpdate(network, loss, training.local, rows=rows),
+        protection=build_protection(cells, device),
+        server=build_server(first),
+        weighting=training_method(training).weighting,
+        planted=of_updates(first.planted),
+    )
+
+
+def build_network(cell: Cell) -> Network:
+    """What computes the cell's model for clients of its longest client's rows."""
+    return choose_network(_stacked(cell), rows=cell.federation.longest)
+
+
+def rounds_worth_drawing(protection: Protection, cell: Cell, *, n: int, cells: int) -> int:
+    """Rounds whose noise is worth drawing at once for so many cells like this one."""
+    match protection:
+        case TrustedServer():
+            # Every client tosses a coin.
+            elements = cell.spec.training.hypotheses * n + cell.federation.clients
+        case ClientProtection():
+            elements = int(expected_cohort(cell)) * n
+        case _:
+            assert_never(protection)
+    return rounds_ahead(cells=cells, elements=cells * elements)
+
+
+def trims_lanes(cell: Cell) -> bool:
+    """Whether lanes may be cut to their longest client without changing a bit of any figure."""
+    network = build_network(cell)
+    match network:
+        case SmallDenseNetwork():
+            return whole_data(cell.spec.training.local, cell.federation.longest)
+        case DenseNetwork() | LayeredNetwork():
+            return False
+        case _:
+            assert_never(network)
+
+
+def _stacked(cell: Cell) -> DenseShape | LayeredShape:
+    shape = cell.shape
+    match shape:
+        case DenseShape() | LayeredShape():
+            return shape
+        case ConvolutionalShape():
+            raise ValueError(f"{cell.spec.model.kind} needs a federation of images")
+        case _:
+            assert_never(shape)
+
+
+def build_loss(cell: Cell) -> Loss:
+    """The loss that training descends and validation measures."""
+    return Loss(kind=cell.spec.training.loss, classes=len(cell.federation.classes))
+
+
+def personal_steps(cell: Cell) -> PersonalSteps | None:
+    """How held-out clients make models of their own; None where they do not."""
+    return training_method(cell.spec.training).personal_steps
+
+
+def build_server(cell: Cell) -> AnyServer:
+    """How uploads are brought together."""
+    weighting = training_method(cell.spec.training).weighting
+    if weighting is not None:
+        return WeightedServer(weighting)
+    clustering = cell.spec.training.clustering
+    match clustering:
+        case Reported():
+            return Server(reported=True, relocate=False)
+        case KMeans():
+            return Server(reported=False, relocate=_relocates(clustering))
+        case _:
+            assert_never(clustering)
+
+
+def _relocates(clustering: KMeans) -> bool:
+    """Whether an empty cluster is moved to the farthest upload."""
+    match clustering.empty_cluster:
+        case "keep":
+            return False
+        case "relocate":
+            return True
+        case _:
+            assert_never(clustering.empty_cluster)
+
+
+def build_draws(cells: Sequence[Cell]) -> Draws:
+    """Where the numbers of these cells come from."""
+    return Draws(
+        seeds=np.array([cell.spec.seed for cell in cells], dtype=np.uint64),
+        secret=draws_in_secret(cells[0]),
+    )

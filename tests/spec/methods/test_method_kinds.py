@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from fedaudit.spec.canonical import canonical_bytes, spec_hash
 from fedaudit.spec.errors import InvalidInputError
+from fedaudit.spec.experiment import canonical_bytes, spec_hash
 from fedaudit.spec.parse import parse_spec
 from tests.training.gaussian import CENTRAL
 from tests.training.personalised import records_spec

@@ -5,9 +5,9 @@ from typing import Any
 import pytest
 
 from fedaudit.networks.shape import are_layers_of, layer_sizes, network_shape
-from fedaudit.runs.plan_limits import PlanLimits, check_limits
-from fedaudit.spec.canonical import spec_hash
+from fedaudit.runs.experiment_plan import PlanLimits, check_limits
 from fedaudit.spec.errors import InvalidInputError
+from fedaudit.spec.experiment import spec_hash
 from fedaudit.spec.parse import parse_spec
 from tests.spec.documents import IMAGES, TABLE, changed, fault, faults
 from tests.training.specs import cell, groups_spec

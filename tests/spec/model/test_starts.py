@@ -4,12 +4,10 @@ from typing import Any
 
 import pytest
 
-from fedaudit.spec.canonical import spec_hash
-from fedaudit.spec.disclosure.disclosure_departures import spec_faults
-from fedaudit.spec.disclosure.disclosure_policy import DisclosurePolicy
+from fedaudit.spec.disclosure import DisclosurePolicy, spec_faults
+from fedaudit.spec.experiment import spec_hash
 from fedaudit.spec.parse import parse_spec
-from fedaudit.spec.registered_use import departures
-from fedaudit.spec.registration import parse_registration
+from fedaudit.spec.registration import departures, parse_registration
 from tests.spec.documents import HOSPITAL, IMAGES, TABLE, changed, fault
 from tests.training.specs import groups_spec
 

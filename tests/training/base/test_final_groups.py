@@ -11,9 +11,8 @@ from fedaudit.federations.federation import Attribute, Federation
 from fedaudit.federations.groups import with_intersections
 from fedaudit.federations.split import split_clients
 from fedaudit.training.base.cell import Cell
-from fedaudit.training.base.round_records import FinalResult
-from fedaudit.training.stack import Stack
-from fedaudit.training.trainer_choice import open_stack
+from fedaudit.training.base.rounds import FinalResult
+from fedaudit.training.stack import Stack, open_stack
 from tests.training.federations import (
     TABLE,
     federation,

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
-from fedaudit.training.base.optimisers import Adam, Optimiser, OptimiserState, RmsProp, Sgd
+from fedaudit.training.base.record_steps import Adam, Optimiser, OptimiserState, RmsProp, Sgd
 
 Torch = Callable[[Iterable[Tensor]], torch.optim.Optimizer]
 

@@ -15,19 +15,18 @@ from torch import Tensor
 
 from fedaudit.spec.base import SpecPart
 from fedaudit.spec.privacy import Noise
+from fedaudit.training import one_by_one as client_by_client
+from fedaudit.training import personalised
 from fedaudit.training.base.cell import Cell
-from fedaudit.training.base.parameter_plot import plot_unavailable_reason
 from fedaudit.training.base.record_steps import RecordSteps
-from fedaudit.training.base.run_spending import spending_of
+from fedaudit.training.base.records import spending_of
+from fedaudit.training.base.rounds import plot_unavailable_reason
 from fedaudit.training.mechanisms.base import ProtectedUploads
 from fedaudit.training.mechanisms.gaussian import GaussianServer
-from fedaudit.training.one_by_one import client_by_client
-from fedaudit.training.records import personalised_round
-from fedaudit.training.records.personalised import PersonalisedStack
-from fedaudit.training.stack import Stack
-from fedaudit.training.stacked import round_method
-from fedaudit.training.stacked.clustering import Server
-from fedaudit.training.trainer_choice import open_stack
+from fedaudit.training.personalised import PersonalisedRun
+from fedaudit.training.stack import Stack, open_stack
+from fedaudit.training.stacked import stack_round
+from fedaudit.training.stacked.server import Server
 from tests.training.federations import one_by_one
 from tests.training.gaussian import ALONE, cell_with
 from tests.training.personalised import records_spec
@@ -103,7 +102,7 @@ def test_a_mechanism_that_only_the_spec_names_is_not_trained(
     path: Any, received: list[str]
 ) -> None:
     one = with_invented(path())
-    for trainer in (open_stack, Stack, PersonalisedStack):
+    for trainer in (open_stack, Stack, PersonalisedRun):
         with pytest.raises(AssertionError, match="Invented"):
             trainer([one])  # type: ignore[operator]
     assert received == []
@@ -138,7 +137,7 @@ class LooksRight:
 
 @pytest.mark.parametrize(
     ("path", "engine"),
-    [(padded, round_method), (unpadded, client_by_client)],
+    [(padded, stack_round), (unpadded, client_by_client)],
     ids=["side by side", "client by client"],
 )
 def test_nothing_is_taken_for_a_protection_by_its_looks(
@@ -168,25 +167,25 @@ def test_a_protection_that_is_lost_on_the_way_stops_the_round(
 def test_records_are_not_trained_by_what_only_looks_right(
     received: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(personalised_round, "training_mechanism", lambda privacy: LooksRight())
+    monkeypatch.setattr(personalised, "training_mechanism", lambda privacy: LooksRight())
     with pytest.raises(AssertionError, match="LooksRight"):
-        PersonalisedStack([of_records()])
+        PersonalisedRun([of_records()])
     assert received == []
 
 
 @pytest.mark.parametrize("multiplier", [0.0, -1.0, np.nan, np.inf])
 def test_a_private_plan_without_noise_is_refused(multiplier: float) -> None:
     one = of_records()
-    stack = PersonalisedStack([one])
-    run: Any = stack._runs[0]
+    stack = PersonalisedRun([one])
+    run: Any = stack
     plan = run._use.plan
     silent = tuple(replace(part) for part in plan.runs)
     object.__setattr__(silent[3], "noise_multiplier", multiplier)
     with pytest.raises(ValueError, match="noise of its own"):
-        personalised_round.PersonalisedRound(
+        personalised.PersonalisedRound(
             one, run._records, replace(plan, runs=silent), torch.device("cpu")
         )
     with pytest.raises(ValueError, match="noise of its own"):
-        personalised_round.PersonalisedRound(
+        personalised.PersonalisedRound(
             one, run._records, replace(plan, runs=()), torch.device("cpu")
         )

@@ -13,13 +13,12 @@ from numpy.typing import NDArray
 from scipy import stats
 
 from fedaudit.training.base.cell import Cell
-from fedaudit.training.base.record_sources import record_use_of
+from fedaudit.training.base.records import record_use_of
 from fedaudit.training.mechanisms.base import RecordMechanism
 from fedaudit.training.mechanisms.registry import training_mechanism
-from fedaudit.training.records.personalised import PersonalisedStack
-from fedaudit.training.records.personalised_state import PersonalisedState
+from fedaudit.training.personalised import PersonalisedRun, PersonalisedState
 from fedaudit.training.stack import Stack
-from fedaudit.training.stacked.round_method import build_loss
+from fedaudit.training.stacked.stack_round import build_loss
 from tests.training.federations import one_by_one
 from tests.training.gaussian import CENTRAL, cell_with, state, states
 from tests.training.personalised import play, records_spec
@@ -203,7 +202,7 @@ def test_clients_of_records_take_part_at_the_rate_of_the_cohort(rate: float) -> 
         training__local={"steps": 1, "batch_size": 4, "step_size": 0.01},
         training__stopping={"validate_every": 300},
     )
-    stack = PersonalisedStack([cell(spec)])
+    stack = PersonalisedRun([cell(spec)])
     assert len(play(stack)) == 300
     taken = PersonalisedState.decode(stack.checkpoint(0)).participations
     assert taken.shape == (12,)

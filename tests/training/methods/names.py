@@ -1,6 +1,6 @@
 """The methods that a spec may name."""
 
-from fedaudit.spec.methods.method_kinds import method_parts
+from fedaudit.spec.training import method_parts
 
 
 def method_names() -> set[str]:

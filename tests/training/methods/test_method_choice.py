@@ -4,7 +4,7 @@ from pathlib import Path
 
 from fedaudit.spec.parse import parse_spec
 from fedaudit.training import methods
-from fedaudit.training.methods.method_choice import training_method
+from fedaudit.training.methods import training_method
 from tests.training.methods.names import method_names
 from tests.training.specs import groups_spec
 

@@ -10,10 +10,9 @@ import torch
 from numpy.typing import NDArray
 
 from fedaudit.federations.federation import Federation
-from fedaudit.training.base.cell import Cell
-from fedaudit.training.base.first_hypotheses import first_hypotheses
-from fedaudit.training.base.round_records import FinalResult, RoundRecord
-from fedaudit.training.methods.training_method import LossWeighting
+from fedaudit.training.base.cell import Cell, first_hypotheses
+from fedaudit.training.base.rounds import FinalResult, RoundRecord
+from fedaudit.training.methods import LossWeighting
 from fedaudit.training.stack import Stack
 from tests.training.federations import TABLE, one_by_one, random_federation, table_cell
 from tests.training.test_uneven_clients import COUNTS, uneven

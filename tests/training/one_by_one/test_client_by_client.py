@@ -9,11 +9,10 @@ import pytest
 import torch
 
 from fedaudit.ledger.entries import Outcome
-from fedaudit.training.base.cell import Cell
-from fedaudit.training.base.first_hypotheses import first_hypotheses
-from fedaudit.training.base.round_records import RoundRecord
+from fedaudit.training.base.cell import Cell, first_hypotheses
+from fedaudit.training.base.rounds import RoundRecord
 from fedaudit.training.stack import Stack
-from fedaudit.training.stacked.run_state import CellState
+from fedaudit.training.stacked.stack_state import CellState
 from tests.training.federations import (
     TABLE,
     image_cell,

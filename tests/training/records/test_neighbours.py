@@ -20,7 +20,7 @@ from fedaudit.federations.record_keys import record_keys
 from fedaudit.privacy.records.record_use import drawn_budgets
 from fedaudit.spec.experiment import ExperimentSpec
 from fedaudit.spec.parse import parse_admitted
-from fedaudit.training.base.record_sources import record_use_of, training_records, validation_rows
+from fedaudit.training.base.records import record_use_of, training_records, validation_rows
 from tests.training.federations import TABLE, federation, one_by_one
 from tests.training.personalised import records_spec
 

@@ -12,25 +12,25 @@ import torch
 from scipy import stats
 
 from fedaudit.ledger.entries import Outcome
-from fedaudit.networks.clipped_gradients import clipped_gradients
 from fedaudit.networks.losses import Loss
+from fedaudit.networks.record_gradients import clipped_gradients
 from fedaudit.privacy.records.record_plans import RecordPlan
 from fedaudit.randomness import CounterSource, EntropySource
 from fedaudit.spec.errors import InvalidInputError
 from fedaudit.spec.parse import parse_spec
+from fedaudit.training import personalised
 from fedaudit.training.base.cell import Cell
-from fedaudit.training.base.client_coins import drawn_clients
-from fedaudit.training.base.optimisers import Adam
-from fedaudit.training.base.record_sources import record_use_of, training_records
-from fedaudit.training.base.record_steps import RecordSteps, SiloRecords
-from fedaudit.training.base.round_records import RoundRecord
-from fedaudit.training.base.run_spending import spending_of
-from fedaudit.training.records import personalised_round
-from fedaudit.training.records.personalised import PersonalisedStack
-from fedaudit.training.records.personalised_round import PersonalisedPlayed, PersonalisedRound
-from fedaudit.training.records.personalised_state import PersonalisedState
-from fedaudit.training.stack import Stack
-from fedaudit.training.trainer_choice import open_stack
+from fedaudit.training.base.cohort import drawn_clients
+from fedaudit.training.base.record_steps import Adam, RecordSteps, SiloRecords
+from fedaudit.training.base.records import record_use_of, spending_of, training_records
+from fedaudit.training.base.rounds import RoundRecord
+from fedaudit.training.personalised import (
+    PersonalisedPlayed,
+    PersonalisedRound,
+    PersonalisedRun,
+    PersonalisedState,
+)
+from fedaudit.training.stack import Stack, open_stack
 from tests.training.federations import TABLE, federation, random_federation
 from tests.training.personalised import play, played, records_spec
 from tests.training.specs import cell, groups_spec, linear_spec
@@ -41,7 +41,7 @@ NOBODY = {"training__cohort": {"sampling": "poisson", "rate": 1e-9}}
 EVERYBODY = {"training__cohort": {"sampling": "poisson", "rate": 1}}
 
 
-def state_of(stack: PersonalisedStack) -> PersonalisedState:
+def state_of(stack: PersonalisedRun) -> PersonalisedState:
     return PersonalisedState.decode(stack.checkpoint(0))
 
 
@@ -100,7 +100,7 @@ def test_everybody_takes_part_at_rate_1_and_coins_are_each_clients_own() -> None
 
 
 def test_a_round_that_draws_nobody_keeps_the_model_and_counts() -> None:
-    stack = PersonalisedStack([cell(records_spec(**NOBODY))])
+    stack = PersonalisedRun([cell(records_spec(**NOBODY))])
     before = state_of(stack).theta
     records = play(stack)
     assert state_of(stack).theta.tobytes() == before.tobytes()
@@ -154,7 +154,7 @@ def test_how_many_clients_are_computed_at_once_does_not_matter(
     rounds, _ = a_round(one)
     whole = play_one(rounds, one, [0, 2, 3, 7, 8])
     for numbers in (1, 2 * one.shape.n):
-        monkeypatch.setattr(personalised_round, "_NUMBERS_TOGETHER", numbers)
+        monkeypatch.setattr(personalised, "_NUMBERS_TOGETHER", numbers)
         assert torch.equal(play_one(rounds, one, [0, 2, 3, 7, 8]).theta, whole.theta)
 
 
@@ -165,7 +165,7 @@ def test_rows_that_are_held_out_do_not_train() -> None:
     held_out[training_records(one.spec, data).place] = False
     assert 0 < held_out.sum() < data.rows / 2
     changed = replace(data, target=np.where(held_out, np.float32(1e3), data.target))
-    stacks = [PersonalisedStack([Cell(one.spec, part)]) for part in (data, changed)]
+    stacks = [PersonalisedRun([Cell(one.spec, part)]) for part in (data, changed)]
     losses = [[record.validation_loss for record in play(stack)] for stack in stacks]
     assert state_of(stacks[0]).theta.tobytes() == state_of(stacks[1]).theta.tobytes()
     assert losses[0] != losses[1]
@@ -234,7 +234,7 @@ def test_every_group_is_charged_every_round_and_the_server_counts_participations
     plan = spending_of(one.spec, one.federation)
     assert plan is not None
     assert plan.records is not None
-    stack = PersonalisedStack([one])
+    stack = PersonalisedRun([one])
     records = play(stack)
     for number, record in enumerate(records, start=1):
         assert record.subjects.tolist() == list(range(len(plan.subjects)))
@@ -252,7 +252,7 @@ def test_every_group_is_charged_every_round_and_the_server_counts_participations
 @pytest.mark.parametrize("distribution", ["three-levels", "bounded-pareto", "bounded-mix-gauss"])
 def test_no_record_passes_its_budget_and_the_table_says_what_each_spent(distribution: str) -> None:
     one = cell(records_spec(privacy__budgets={"distribution": distribution}))
-    stack = PersonalisedStack([one])
+    stack = PersonalisedRun([one])
     play(stack)
     table = stack.result(0).records
     use = record_use_of(one.spec, one.federation)
@@ -275,7 +275,7 @@ def test_no_record_passes_its_budget_and_the_table_says_what_each_spent(distribu
 
 def test_records_without_noise_have_no_epsilon_and_clients_are_the_subjects() -> None:
     one = cell(records_spec(privacy__baseline="privacy-free"))
-    stack = PersonalisedStack([one])
+    stack = PersonalisedRun([one])
     records = play(stack)
     assert spending_of(one.spec, one.federation) is None
     total = sum(np.isin(np.arange(12), record.subjects).astype(int) for record in records)
@@ -296,7 +296,7 @@ def test_a_lost_round_is_charged_to_everyone_and_shortens_a_records_stay() -> No
     assert use is not None
     lasting = use.plan.rounds
     assert 1 <= lasting.min() < 3 < lasting.max() == 6
-    stack = PersonalisedStack([one])
+    stack = PersonalisedRun([one])
     stack.advance(2)
     subjects = np.arange(len(stack.releases(0)), dtype=np.int32)
     stack.charge(0, subjects)
@@ -322,14 +322,14 @@ def test_a_round_that_was_lost_uses_up_a_records_stay_too(lost: int) -> None:
     target = one.federation.target.copy()
     target[place[short]] += 5
     other = Cell(one.spec, replace(one.federation, target=target))
-    stack = PersonalisedStack([one])
+    stack = PersonalisedRun([one])
     stack.advance(2)
     for _ in range(lost):
         stack.charge(0, np.arange(len(stack.releases(0)), dtype=np.int32))
     # The third round, from here, with other targets of those who stay for three.
     checkpoint, thetas = stack.checkpoint(0), []
     for part in (one, other):
-        resumed = PersonalisedStack([part], checkpoints=[checkpoint])
+        resumed = PersonalisedRun([part], checkpoints=[checkpoint])
         resumed.advance(1)
         thetas.append(state_of(resumed).theta)
     assert np.array_equal(*thetas) == (lost == 1)
@@ -340,7 +340,7 @@ def test_a_round_that_was_lost_uses_up_a_records_stay_too(lost: int) -> None:
 
 def test_rounds_with_release_noise_are_planned_first_and_never_repeat() -> None:
     spec = records_spec(privacy__noise="release", **EVERYBODY)
-    stacks = [PersonalisedStack([cell(spec)]) for _ in range(2)]
+    stacks = [PersonalisedRun([cell(spec)]) for _ in range(2)]
     for stack in stacks:
         with pytest.raises(RuntimeError, match="planned first"):
             stack.advance(1)
@@ -354,7 +354,7 @@ def test_rounds_with_release_noise_are_planned_first_and_never_repeat() -> None:
 
 
 def test_a_plan_ends_with_the_run() -> None:
-    stack = PersonalisedStack([cell(records_spec(privacy__noise="release"))])
+    stack = PersonalisedRun([cell(records_spec(privacy__noise="release"))])
     assert [plan.round for plan in stack.plan(100)[0]] == [1, 2, 3, 4, 5, 6]
     assert len(stack.advance(100)[0]) == 6
     assert stack.active == []
@@ -362,7 +362,7 @@ def test_a_plan_ends_with_the_run() -> None:
 
 def test_clients_that_a_plan_names_are_those_that_are_drawn() -> None:
     spec = records_spec(privacy__noise="release", privacy__baseline="privacy-free")
-    stack = PersonalisedStack([cell(spec)])
+    stack = PersonalisedRun([cell(spec)])
     planned = stack.plan(6)[0]
     records = stack.advance(6)[0]
     assert [record.subjects.tolist() for record in records] == [
@@ -383,7 +383,7 @@ def test_rows_held_out_of_all_clients_are_scored_alike() -> None:
             fairness={"sensitive": ["group"]},
         )
     )
-    stack = PersonalisedStack([Cell(spec, data)])
+    stack = PersonalisedRun([Cell(spec, data)])
     records = play(stack)
     result, last = stack.result(0), records[-1]
     held_out = np.ones(data.rows, np.bool_)
@@ -424,7 +424,7 @@ def test_clients_that_are_held_out_are_scored_as_elsewhere() -> None:
 
 def test_early_stopping_keeps_the_best_model() -> None:
     spec = records_spec(training__rounds=60, training__stopping={"patience": 3})
-    stack = PersonalisedStack([cell(spec)])
+    stack = PersonalisedRun([cell(spec)])
     records = play(stack)
     result = stack.result(0)
     losses = [record.selection_loss for record in records]
@@ -433,10 +433,9 @@ def test_early_stopping_keeps_the_best_model() -> None:
 
 
 def test_a_run_that_is_stopped_stays_stopped() -> None:
-    stack = PersonalisedStack([cell(records_spec()), cell(records_spec(seed=1))])
+    stack = PersonalisedRun([cell(records_spec())])
     stack.stop(0)
-    assert stack.active == [1]
-    assert list(stack.advance(1)) == [1]
+    assert (stack.active, stack.advance(1), stack.plan(1)) == ([], {}, {})
     assert stack.result(0).stopped_by == "cancelled"
 
 
@@ -446,7 +445,7 @@ def test_a_run_that_is_stopped_stays_stopped() -> None:
 def test_a_budget_that_no_noise_keeps_is_refused() -> None:
     spec = records_spec(privacy__epsilon_min=1e-6, privacy__epsilon_max=1e-5, privacy__delta=1e-12)
     with pytest.raises(InvalidInputError) as caught:
-        PersonalisedStack([cell(spec)])
+        PersonalisedRun([cell(spec)])
     assert caught.value.errors[0].pointer == "/privacy/epsilon_max"
 
 
@@ -464,7 +463,7 @@ def test_a_split_that_leaves_nothing_is_refused_with_a_remedy(
         )
     )
     with pytest.raises(InvalidInputError, match=problem) as caught:
-        PersonalisedStack([Cell(spec, data)])
+        PersonalisedRun([Cell(spec, data)])
     assert caught.value.errors[0].pointer == "/federation/validation_unit"
     assert "validation_fraction" in str(caught.value)
 
@@ -496,11 +495,11 @@ def test_clients_without_a_training_record_take_part_and_add_their_noise(
     assert bool(moved) == (baseline != "privacy-free")
     assert play_one(rounds, one, [full, empty]).present.tolist() == [True, True]
     assert plan.runs is None or len(plan.runs) == 12
-    assert play(PersonalisedStack([one]))
+    assert play(PersonalisedRun([one]))
 
 
 def test_the_door_opens_the_trainer_of_a_mechanism() -> None:
-    assert isinstance(open_stack([cell(records_spec())]), PersonalisedStack)
+    assert isinstance(open_stack([cell(records_spec())]), PersonalisedRun)
     assert isinstance(open_stack([cell(linear_spec())]), Stack)
 
 
@@ -515,7 +514,7 @@ def test_budgets_of_a_column_are_those_of_the_records_that_train() -> None:
             privacy__epsilon_max=2.0,
         )
     )
-    stack = PersonalisedStack([Cell(spec, replace(data, record_budgets=given))])
+    stack = PersonalisedRun([Cell(spec, replace(data, record_budgets=given))])
     records: list[RoundRecord] = play(stack)
     table = stack.result(0).records
     assert table is not None
@@ -526,4 +525,4 @@ def test_budgets_of_a_column_are_those_of_the_records_that_train() -> None:
     )
     assert (table.spent["final_model"] <= table.budget).all()
     with pytest.raises(ValueError, match="without its column"):
-        PersonalisedStack([Cell(spec, data)])
+        PersonalisedRun([Cell(spec, data)])

@@ -8,8 +8,8 @@ import torch
 
 from fedaudit.spec.parse import parse_spec
 from fedaudit.training.base.cell import Cell
-from fedaudit.training.base.round_records import RoundRecord
-from fedaudit.training.records.personalised import PersonalisedStack
+from fedaudit.training.base.rounds import RoundRecord
+from fedaudit.training.personalised import PersonalisedRun
 from tests.training.federations import TABLE, one_by_one, random_federation
 from tests.training.personalised import play, played, records_spec
 from tests.training.specs import cell
@@ -64,7 +64,7 @@ def test_threads_and_cuts_do_not_matter(changes: dict[str, Any]) -> None:
         torch.set_num_threads(1)
         whole = fingerprint(played(one))
         torch.set_num_threads(2)
-        cut = fingerprint(play(PersonalisedStack([one]), cuts=(1, 2)))
+        cut = fingerprint(play(PersonalisedRun([one]), cuts=(1, 2)))
     finally:
         torch.set_num_threads(before)
     assert whole == cut
@@ -77,18 +77,18 @@ def test_a_resumed_run_equals_an_undisturbed_one(
     changes: dict[str, Any], interruptions: tuple[int, ...]
 ) -> None:
     one = cell(records_spec(**changes))
-    undisturbed = PersonalisedStack([one])
+    undisturbed = PersonalisedRun([one])
     whole = play(undisturbed)
     records: list[RoundRecord] = []
     checkpoint = None
     for stop in [*interruptions, 100]:
-        stack = PersonalisedStack([one], checkpoints=[checkpoint])
+        stack = PersonalisedRun([one], checkpoints=[checkpoint])
         if stack.active:
             records += stack.advance(stop - len(records))[0]
         checkpoint = stack.checkpoint(0)
     assert fingerprint(records) == fingerprint(whole)
     assert checkpoint == undisturbed.checkpoint(0)
-    resumed = PersonalisedStack([one], checkpoints=[checkpoint])
+    resumed = PersonalisedRun([one], checkpoints=[checkpoint])
     assert resumed.active == []
     result, expected = resumed.result(0), undisturbed.result(0)
     assert result.hypotheses.tobytes() == expected.hypotheses.tobytes()
@@ -99,16 +99,9 @@ def test_a_resumed_run_equals_an_undisturbed_one(
         assert result.records.spent[observer].tolist() == spent.tolist()
 
 
-def test_cells_played_together_are_as_alone() -> None:
-    cells = [cell(records_spec(seed=seed, training__rounds=3 + seed)) for seed in range(3)]
-    stack = PersonalisedStack(cells)
-    together: dict[int, list[RoundRecord]] = {position: [] for position in range(3)}
-    while stack.active:
-        for position, rounds in stack.advance(2).items():
-            together[position] += rounds
-    for position, one in enumerate(cells):
-        assert fingerprint(together[position]) == fingerprint(played(one))
-    assert [len(rounds) for rounds in together.values()] == [3, 4, 5]
+def test_several_cells_are_refused() -> None:
+    with pytest.raises(ValueError, match="alone"):
+        PersonalisedRun([cell(records_spec()), cell(records_spec(seed=1))])
 
 
 def test_rows_that_are_not_padded_give_the_same() -> None:

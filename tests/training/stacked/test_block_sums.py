@@ -4,7 +4,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fedaudit.training.stacked.block_sums import block_sums
+from fedaudit.training.stacked.server import block_sums
 
 
 @given(

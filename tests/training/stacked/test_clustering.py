@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 from sklearn.cluster import KMeans
 
-from fedaudit.training.stacked import clustering
-from fedaudit.training.stacked.clustering import Clusters, averages, k_means, separation
+from fedaudit.training.stacked import server
+from fedaudit.training.stacked.server import Clusters, averages, k_means, separation
 
 Points = NDArray[np.float32]
 
@@ -218,7 +218,7 @@ def test_long_vectors_are_clustered_alike(
     found = []
     for longest in (1 << 12, 0):
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(clustering, "_LONG", longest)
+            patch.setattr(server, "_LONG", longest)
             found.append(
                 (
                     k_means(theta * 3, uploads, present, relocate=relocate),

@@ -13,7 +13,7 @@ from fedaudit.native.library import fallback_only, kernels
 from fedaudit.privacy.noise.laplace import Sanitiser
 from fedaudit.randomness import CounterSource, Purpose, sample_without_replacement
 from fedaudit.training.stack import Stack
-from fedaudit.training.stacked.clustering import Server, separation
+from fedaudit.training.stacked.server import Server, separation
 from tests.training.specs import cell, groups_spec, linear_spec
 from tests.training.test_layout import NETWORKS, fingerprint, run_stacked
 

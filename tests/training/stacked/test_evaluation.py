@@ -13,11 +13,11 @@ from fedaudit.federations.favourable_outcomes import outcome_rules
 from fedaudit.federations.federation import Federation
 from fedaudit.networks.losses import Loss
 from fedaudit.networks.shape import DenseShape
-from fedaudit.networks.small_dense import SmallDenseNetwork
-from fedaudit.training.base.round_records import FinalResult
+from fedaudit.networks.stacked_network import SmallDenseNetwork
+from fedaudit.training.base.rounds import FinalResult
 from fedaudit.training.stack import Stack
-from fedaudit.training.stacked.client_tensors import Lanes
-from fedaudit.training.stacked.evaluation import Evaluation, evaluate
+from fedaudit.training.stacked.clients import Lanes
+from fedaudit.training.stacked.validation import Evaluation, evaluate
 from tests.training.federations import federation, random_federation, table_cell
 
 

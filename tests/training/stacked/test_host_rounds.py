@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 import torch
 
-from fedaudit.training.stacked.clustering import Server
-from fedaudit.training.stacked.host_rounds import gather_to_host
+from fedaudit.training.stacked.server import Server
 from fedaudit.training.stacked.stack_round import Cohort, RoundResult, Sent
+from fedaudit.training.stacked.stack_state import gather_to_host
 
 CLIENTS = 7
 
