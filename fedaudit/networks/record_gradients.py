@@ -14,6 +14,7 @@ product of the scaled slopes with the inputs gives the sum: no record's gradient
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Protocol, assert_never
 
 import numpy as np
@@ -21,7 +22,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from fedaudit.networks.client_network import RecordLoss
+from fedaudit.networks.client_network import record_loss
 from fedaudit.networks.losses import Loss
 from fedaudit.networks.shape import (
     ConvolutionalShape,
@@ -38,6 +39,12 @@ _EXACT = 53
 
 def exact_product(rows: Tensor, columns: Tensor) -> Tensor:
     """rows [count, inner] times columns [inner, width]: float64 [count, width].
+
+    Each row of the result depends on that row alone: a library adds up products in an order that
+    depends on how many rows there are, so both sides are rounded first to so few bits that every
+    sum of products is an integer below 2^53 times a power of two, which float64 holds exactly in
+    any order (as in Ozaki et al., "Error-free transformations of matrix multiplication", 2012, with
+    one part for each side).
 
     Numbers are rounded to multiples of 2^-b of the power of two above the largest of their row, or
     of all columns; b is 21 for 512 to 2,047 inner numbers, and one more or less for a quarter or
@@ -115,6 +122,13 @@ def all_finite(norms: Tensor) -> bool:
     return math.isfinite(norms.sum().item())
 
 
+def _finite(norms: Tensor, parts: list[Tensor]) -> list[Tensor]:
+    """The parts [..., width], with zeros for records whose norm [...] is not finite."""
+    if all_finite(norms):
+        return parts
+    return [torch.where(norms.isfinite()[..., None], part, 0.0) for part in parts]
+
+
 def aligned(values: Tensor) -> Tensor:
     """The same numbers where a cache line begins: matrix products round by where an operand lies.
 
@@ -127,7 +141,12 @@ _BLOCK = 64
 
 
 class SmallDenseClippedGradients:
-    """Silos and rows side by side; see `clipped_gradients` for the limits."""
+    """All silos at once, as elementwise products and sums along one axis.
+
+    Here a matrix library has only tiny products to offer, and a call for each silo would cost more
+    than its arithmetic. Rows are added in blocks of one size, and the blocks by halves, so that the
+    order of the additions depends neither on the padding nor on the other silos.
+    """
 
     def __init__(self, shape: DenseShape, loss: Loss) -> None:
         self.shape = shape
@@ -135,18 +154,13 @@ class SmallDenseClippedGradients:
         self._loss = loss
 
     def __call__(self, theta: Tensor, batch: RecordBatch, *, clip: float) -> Tensor:
-        """Sums [silos, n]; see `per_record.ClippedGradients`."""
         features, target, mask = _padded(batch)
         inputs, slopes = self._inputs_and_slopes(theta.view(-1, self.n), features, target)
         squared = squares(slopes[0]) * squares(inputs[0])
         for a, d in zip(inputs[1:], slopes[1:], strict=True):
             squared += squares(d) * squares(a)
         norms = squared.sqrt()
-        if not all_finite(norms):
-            usable = norms.isfinite()[..., None]
-            inputs, slopes = (
-                [torch.where(usable, part, 0.0) for part in parts] for parts in (inputs, slopes)
-            )
+        inputs, slopes = _finite(norms, inputs), _finite(norms, slopes)
         share = (shares(norms, clip=clip) * mask)[..., None]
         parts: list[Tensor] = []
         for layer, a, d in zip(self.shape.layers, inputs, slopes, strict=True):
@@ -218,9 +232,7 @@ class DenseClippedGradients:
         self._loss = loss
 
     def __call__(self, theta: Tensor, batch: RecordBatch, *, clip: float) -> Tensor:
-        """Sums [silos, n]; see `per_record.ClippedGradients`.
-
-        Raises RuntimeError where matrix products are set to less than float32: their rounding
+        """Raises RuntimeError where matrix products are set to less than float32: their rounding
         would carry contributions over the clip.
         """
         if torch.get_float32_matmul_precision() != "highest":
@@ -250,11 +262,7 @@ class DenseClippedGradients:
         for layer, a, d in zip(self.shape.layers, inputs, slopes, strict=True):
             squared += squares(d) * (squares(a) + (layer.bias is not None))
         norms = squared.sqrt()
-        if not all_finite(norms):
-            usable = norms.isfinite()[:, None]
-            inputs, slopes = (
-                [torch.where(usable, part, 0.0) for part in parts] for parts in (inputs, slopes)
-            )
+        inputs, slopes = _finite(norms, inputs), _finite(norms, slopes)
         share = shares(norms, clip=clip)[:, None]
         for layer, a, d in zip(self.shape.layers, inputs, slopes, strict=True):
             scaled = d * share
@@ -294,31 +302,29 @@ LossOfRecord = Callable[[Tensor, Tensor, Tensor], Tensor]
 
 
 class AnyNetworkClippedGradients:
-    """One silo at a time, on the records of its own batch alone."""
+    """One record after the other: for convolutions, and the oracle of the forms written by hand.
+
+    A batch would take half the time or less; but libraries round a record's numbers in it by the
+    records beside it, so that one record would move the gradients of others by an unbounded amount.
+    """
 
     def __init__(self, record_loss: LossOfRecord, *, n: int) -> None:
         self.n = n
         self._gradient = torch.func.grad(record_loss)
 
     def __call__(self, theta: Tensor, batch: RecordBatch, *, clip: float) -> Tensor:
-        """Sums [silos, n]; see `record_gradients.ClippedGradients`."""
         own = theta.expand(len(batch.sizes), self.n)
         sums = torch.zeros(own.shape, device=theta.device, dtype=torch.float64)
         for silo, size in enumerate(batch.sizes.tolist()):
             model = aligned(own[silo])
             for row in range(size):
                 features, target = aligned(batch.features[silo, row]), batch.target[silo, row]
-                sums[silo] += self._clipped(model, features, target, clip=clip)
+                # The network may compute in reduced precision; norms of its gradients may not.
+                gradient = self._gradient(model, features, target).float()
+                norm = vector_norms(gradient)
+                if all_finite(norm):
+                    sums[silo] += gradient * shares(norm, clip=clip).float()
         return sums
-
-    def _clipped(self, theta: Tensor, features: Tensor, target: Tensor, *, clip: float) -> Tensor:
-        """What one record contributes, [n]."""
-        # The network may compute in reduced precision; norms of its gradients may not.
-        gradient: Tensor = self._gradient(theta, features, target).float()
-        norm = vector_norms(gradient)
-        if not all_finite(norm):
-            return torch.zeros_like(gradient)
-        return gradient * shares(norm, clip=clip).float()
 
 
 # Beyond this many weights of a layer the temporaries leave the cache and a matrix product wins.
@@ -333,12 +339,12 @@ def clipped_gradients(shape: NetworkShape, loss: Loss) -> ClippedGradients:
     """
     if loss.root_mean:
         raise ValueError(
-            f"the loss {loss.kind} is no mean over records, so that no record's gradient can be "
+            f"the loss {loss.kind} is not a mean over records, so no record's gradient can be "
             "clipped; use mse or cross-entropy"
         )
     match shape:
         case ConvolutionalShape() | LayeredShape():
-            return AnyNetworkClippedGradients(RecordLoss(shape, loss), n=shape.n)
+            return AnyNetworkClippedGradients(partial(record_loss, shape, loss), n=shape.n)
         case DenseShape():
             if max(layer.inputs * layer.outputs for layer in shape.layers) <= _MAX_SMALL_WEIGHTS:
                 return SmallDenseClippedGradients(shape, loss)

@@ -6,7 +6,7 @@ each term is one long elementwise operation. Larger ones are computed one cell a
 products and autograd, so that a cell's numbers cannot depend on the stack.
 """
 
-from abc import ABC, abstractmethod
+from typing import assert_never
 
 import torch
 from torch import Tensor
@@ -18,7 +18,7 @@ from fedaudit.reproducible import fixed_order_sum
 
 
 class SmallDenseNetwork:
-    """Forward and gradient of a dense network by hand; see `networks.choose` for its limits."""
+    """Forward and gradient of a dense network by hand; see `choose_network` for its limits."""
 
     def __init__(self, shape: DenseShape) -> None:
         self.shape = shape
@@ -77,20 +77,19 @@ class SmallDenseNetwork:
         return activations
 
 
-class CellByCell(ABC):
-    """Forward and gradient of a network, given how it maps inputs to outputs."""
+class BatchedNetwork:
+    """A network of any size by matrix products and autograd, one cell at a time."""
 
-    n: int
-    """Parameters."""
     rows_at_once: int | None = None
     """How many rows of each client to compute at once, for temporaries to stay small; None for all
     of them."""
 
-    def forward(self, theta: Tensor, features: Tensor) -> Tensor:
-        """Outputs [out, k, rows, cells, clients] of hypotheses theta [cells, k, n].
+    def __init__(self, shape: DenseShape | LayeredShape) -> None:
+        self.shape = shape
+        self.n = shape.n
 
-        `features`: [inputs, rows, cells, clients].
-        """
+    def forward(self, theta: Tensor, features: Tensor) -> Tensor:
+        """As `SmallDenseNetwork.forward`."""
         rows, clients = features.shape[1], features.shape[3]
         cells = []
         for cell in range(theta.shape[0]):
@@ -105,11 +104,7 @@ class CellByCell(ABC):
     def gradient(
         self, theta: Tensor, features: Tensor, target: Tensor, weight: Tensor, loss: Loss
     ) -> Tensor:
-        """Gradient [n, cells, clients] of each client's loss at its own theta [n, cells, clients].
-
-        `features` [inputs, rows, cells, clients]; `target` and `weight` [rows, cells, clients]; the
-        weights of a client sum to 1, or to 0 where it has no rows in the batch.
-        """
+        """As `SmallDenseNetwork.gradient`."""
         cells = []
         for cell in range(theta.shape[1]):
             own = theta[:, cell].t().contiguous().requires_grad_()
@@ -131,44 +126,28 @@ class CellByCell(ABC):
         step = self.rows_at_once or rows
         return [slice(start, start + step) for start in range(0, rows, step)]
 
-    @abstractmethod
     def _apply(self, theta: Tensor, inputs: Tensor) -> Tensor:
         """Outputs [batch, rows, out] of parameters [batch, n] on inputs [batch, rows, in]."""
+        shape = self.shape
+        match shape:
+            case LayeredShape():
+                found: Tensor = torch.func.vmap(
+                    lambda own, rows: layered_outputs(shape, parameters_at(shape, own), rows)
+                )(theta, inputs)
+                return found
+            case DenseShape():
+                for layer in shape.layers:
+                    inputs = inputs.clamp_min(0) if layer.weights.start else inputs
+                    sizes = layer.outputs, layer.inputs
+                    weights = torch.unflatten(theta[:, layer.weights], 1, sizes)
+                    outputs = inputs @ weights.transpose(1, 2)
+                    inputs = outputs if layer.bias is None else outputs + theta[:, None, layer.bias]
+                return inputs
+            case _:
+                assert_never(shape)
 
 
-class DenseNetwork(CellByCell):
-    """Forward and gradient of a dense network by batched matrix products."""
-
-    def __init__(self, shape: DenseShape) -> None:
-        self.shape = shape
-        self.n = shape.n
-
-    def _apply(self, theta: Tensor, inputs: Tensor) -> Tensor:
-        for layer in self.shape.layers:
-            if layer.weights.start > 0:
-                inputs = inputs.clamp_min(0)
-            weights = torch.unflatten(theta[:, layer.weights], 1, (layer.outputs, layer.inputs))
-            outputs = inputs @ weights.transpose(1, 2)
-            inputs = outputs if layer.bias is None else outputs + theta[:, None, layer.bias]
-        return inputs
-
-
-class LayeredNetwork(CellByCell):
-    """Forward and gradient for clients side by side."""
-
-    def __init__(self, shape: LayeredShape) -> None:
-        self.shape = shape
-        self.n = shape.n
-
-    def _apply(self, theta: Tensor, inputs: Tensor) -> Tensor:
-        outputs: Tensor = torch.func.vmap(self._one)(theta, inputs)
-        return outputs
-
-    def _one(self, theta: Tensor, rows: Tensor) -> Tensor:
-        return layered_outputs(self.shape, parameters_at(self.shape, theta), rows)
-
-
-Network = SmallDenseNetwork | DenseNetwork | LayeredNetwork
+Network = SmallDenseNetwork | BatchedNetwork
 
 # Beyond these the lanes' temporaries leave the cache and a matrix product wins.
 MAX_SMALL_WIDTH = 16
@@ -180,8 +159,10 @@ def choose_network(shape: DenseShape | LayeredShape, *, rows: int) -> Network:
 
     The choice depends on the shape alone, never on the stack, so that a run's numbers do not.
     """
-    if isinstance(shape, LayeredShape):
-        return LayeredNetwork(shape)
-    if max(shape.sizes) <= MAX_SMALL_WIDTH and rows <= MAX_SMALL_ROWS:
+    if (
+        isinstance(shape, DenseShape)
+        and max(shape.sizes) <= MAX_SMALL_WIDTH
+        and rows <= MAX_SMALL_ROWS
+    ):
         return SmallDenseNetwork(shape)
-    return DenseNetwork(shape)
+    return BatchedNetwork(shape)

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from fedaudit.federations.federation import Federation
-from fedaudit.networks.stacked_network import CellByCell
+from fedaudit.networks.stacked_network import BatchedNetwork
 from fedaudit.randomness import Source
 from fedaudit.reproducible import one_thread
 from fedaudit.training.base.cell import Cell, LengthClass, Splits, length_classes
@@ -113,7 +113,7 @@ class LengthPart:
         self.clients, self.rows = one.clients, one.rows
         numbers = own.federation.width + own.shape.activations * own.spec.training.hypotheses
         self._together = max(1, _NUMBERS_TOGETHER // (one.rows * numbers))
-        if isinstance(self._network, CellByCell):
+        if isinstance(self._network, BatchedNetwork):
             self._network.rows_at_once = max(1, _NUMBERS_TOGETHER // numbers)
 
     def learn(

@@ -9,14 +9,16 @@ from fedaudit.networks.client_network import ClientNetwork
 from fedaudit.networks.initial import initial_hypotheses
 from fedaudit.networks.losses import Loss
 from fedaudit.networks.shape import (
+    Convolution,
     ConvolutionalShape,
     DenseShape,
+    Layer,
     NetworkShape,
     are_layers_of,
     layer_sizes,
     network_shape,
 )
-from fedaudit.networks.stacked_network import DenseNetwork
+from fedaudit.networks.stacked_network import BatchedNetwork
 from fedaudit.spec.models import CnnFemnist, Linear, Logistic, Mlp
 
 CPU = torch.device("cpu")
@@ -72,10 +74,10 @@ def module_of(shape: NetworkShape) -> nn.Module:
     layers: list[nn.Module] = []
     dense = shape.layers
     if isinstance(shape, ConvolutionalShape):
-        for layer in shape.convolutions:
+        for layer in (one for one in shape.layers if isinstance(one, Convolution)):
             layers += [nn.Conv2d(layer.inputs, layer.outputs, layer.size), nn.ReLU()]
         layers += [nn.MaxPool2d(2), nn.Flatten()]
-        dense = shape.dense
+        dense = [one for one in shape.layers if isinstance(one, Layer)]
     for layer in dense:
         layers += [nn.Linear(layer.inputs, layer.outputs, bias=layer.bias is not None), nn.ReLU()]
     return nn.Sequential(*layers[:-1])
@@ -139,7 +141,7 @@ def test_deep_networks_are_the_same_for_one_client_and_for_many(hidden: list[int
     theta = torch.from_numpy(initial_hypotheses(shape, start="uniform", hypotheses=2, seed=1))
     features = torch.randn(6, 8, 1, 2, generator=random)  # [inputs, rows, cells, clients]
     target = torch.randint(3, (8, 1, 2), generator=random).float()
-    loss, stacked = Loss("cross-entropy", 3), DenseNetwork(shape)
+    loss, stacked = Loss("cross-entropy", 3), BatchedNetwork(shape)
     outputs = stacked.forward(theta[None], features)
     own = theta.t()[:, None].contiguous()
     slopes = stacked.gradient(own, features, target, torch.full_like(target, 1 / 8), loss)

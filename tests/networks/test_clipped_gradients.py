@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable
+from functools import partial
 
 import numpy as np
 import pytest
@@ -11,7 +12,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 from torch.nn import functional
 
-from fedaudit.networks.client_network import ClientNetwork, RecordLoss
+from fedaudit.networks.client_network import ClientNetwork, record_loss
 from fedaudit.networks.losses import Loss
 from fedaudit.networks.record_gradients import (
     AnyNetworkClippedGradients,
@@ -26,7 +27,7 @@ from fedaudit.networks.shape import ConvolutionalShape, DenseShape
 LossOfRecord = Callable[[Tensor, Tensor, Tensor], Tensor]
 
 
-def record_loss(shape: DenseShape, loss: Loss) -> LossOfRecord:
+def torch_loss(shape: DenseShape, loss: Loss) -> LossOfRecord:
     """The loss of one record with torch's own functions."""
 
     def value(theta: Tensor, features: Tensor, target: Tensor) -> Tensor:
@@ -52,7 +53,7 @@ def all_forms(shape: DenseShape, loss: Loss) -> list[ClippedGradients]:
     return [
         SmallDenseClippedGradients(shape, loss),
         DenseClippedGradients(shape, loss),
-        AnyNetworkClippedGradients(RecordLoss(shape, loss), n=shape.n),
+        AnyNetworkClippedGradients(partial(record_loss, shape, loss), n=shape.n),
     ]
 
 
@@ -112,7 +113,7 @@ def test_all_forms_agree_with_the_loop(
     shape, loss = problem
     batch = a_batch(shape.sizes[0], loss.classes, silos=silos, rows=rows, seed=seed)
     theta = a_theta(shape, *([] if shared else [silos]), seed=seed)
-    expected = naive(record_loss(shape, loss), theta, batch, clip=clip)
+    expected = naive(torch_loss(shape, loss), theta, batch, clip=clip)
     size = min(clip, expected.abs().max().item() + 1)
     for form in all_forms(shape, loss):
         found = form(theta, batch, clip=clip)
@@ -328,10 +329,12 @@ def test_a_network_of_the_handwriting_kind() -> None:
     outputs = network.outputs(batch.features[0])
     values = loss.values(outputs.detach(), batch.target[0])
     for row in range(6):
-        found = RecordLoss(IMAGES, loss)(theta, batch.features[0, row], batch.target[0, row])
+        found = partial(record_loss, IMAGES, loss)(
+            theta, batch.features[0, row], batch.target[0, row]
+        )
         torch.testing.assert_close(found, values[row])
     sums = form(theta, batch, clip=0.5)
-    expected = naive(RecordLoss(IMAGES, loss), theta, batch, clip=0.5)
+    expected = naive(partial(record_loss, IMAGES, loss), theta, batch, clip=0.5)
     torch.testing.assert_close(sums, expected.double(), rtol=1e-5, atol=1e-5)
 
 

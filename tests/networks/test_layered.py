@@ -16,7 +16,7 @@ from fedaudit.networks.losses import Loss
 from fedaudit.networks.parameter_files import named_tensors
 from fedaudit.networks.record_gradients import RecordBatch, clipped_gradients
 from fedaudit.networks.shape import DenseShape, LayeredShape
-from fedaudit.networks.stacked_network import DenseNetwork, LayeredNetwork
+from fedaudit.networks.stacked_network import BatchedNetwork
 from fedaudit.spec.models import LayerError, LayerSpec, Maps, Rows, Values
 
 LAYERS: TypeAdapter[list[LayerSpec]] = TypeAdapter(list[LayerSpec])
@@ -124,7 +124,7 @@ def test_outputs_and_gradients_are_those_of_the_torch_module(
 @pytest.mark.parametrize("name", ACTIVATIONS)
 def test_clients_side_by_side_get_what_each_gets_alone(name: str) -> None:
     shape = a_shape(Rows(4), {"kind": "dense", "units": 6}, {"kind": name})
-    network, theta = LayeredNetwork(shape), drawn(shape, 3)
+    network, theta = BatchedNetwork(shape), drawn(shape, 3)
     features = torch.rand(4, 5, 1, 3)  # inputs, rows, cells, clients
     target, weight = torch.randint(0, 3, (5, 1, 3)).float(), torch.full((5, 1, 3), 0.2)
     gradient = network.gradient(theta.t()[:, None].contiguous(), features, target, weight, LOSS)
@@ -147,5 +147,5 @@ def test_dense_layers_with_relu_are_the_network_of_that_kind() -> None:
     )
     features = torch.rand(4, 5, 1, 3)
     theta = drawn(shape, 2)[None]
-    left = LayeredNetwork(shape).forward(theta, features)
-    assert torch.allclose(left, DenseNetwork(same).forward(theta, features), atol=1e-6)
+    left = BatchedNetwork(shape).forward(theta, features)
+    assert torch.allclose(left, BatchedNetwork(same).forward(theta, features), atol=1e-6)

@@ -14,7 +14,7 @@ from fedaudit.networks.shape import DenseShape, network_shape
 from fedaudit.networks.stacked_network import (
     MAX_SMALL_ROWS,
     MAX_SMALL_WIDTH,
-    DenseNetwork,
+    BatchedNetwork,
     SmallDenseNetwork,
     choose_network,
 )
@@ -105,7 +105,7 @@ def test_tiny_general_and_autograd_agree(
         target = torch.randint(loss.classes, size, generator=random).double()
     count = torch.randint(1, rows + 1, (cells, clients), generator=random)
     mask = (torch.arange(rows)[:, None, None] < count).double()
-    networks = (SmallDenseNetwork(shape), DenseNetwork(shape))
+    networks = (SmallDenseNetwork(shape), BatchedNetwork(shape))
     own = torch.randn(shape.n, cells, clients, generator=random, dtype=torch.float64)
     outputs = [network.forward(theta, features) for network in networks]
     gradients = [
@@ -130,9 +130,9 @@ def test_tiny_general_and_autograd_agree(
                 torch.testing.assert_close(loss.client_loss(value), expected_value)
 
 
-@pytest.mark.parametrize("network", [SmallDenseNetwork, DenseNetwork])
+@pytest.mark.parametrize("network", [SmallDenseNetwork, BatchedNetwork])
 def test_the_gradient_of_an_rmse_is_zero_where_nothing_is_left_to_learn(
-    network: type[SmallDenseNetwork] | type[DenseNetwork],
+    network: type[SmallDenseNetwork] | type[BatchedNetwork],
 ) -> None:
     shape = DenseShape((2, 1), intercept=True)
     theta = torch.tensor([1.0, -2.0, 0.5])[:, None, None]
@@ -211,6 +211,6 @@ def test_a_hypothesis_starts_the_same_however_many_there_are() -> None:
 def test_the_choice_of_network_depends_on_width_and_rows() -> None:
     shape = DenseShape((MAX_SMALL_WIDTH, 1), intercept=True)
     assert isinstance(choose_network(shape, rows=MAX_SMALL_ROWS), SmallDenseNetwork)
-    assert isinstance(choose_network(shape, rows=MAX_SMALL_ROWS + 1), DenseNetwork)
+    assert isinstance(choose_network(shape, rows=MAX_SMALL_ROWS + 1), BatchedNetwork)
     wide = DenseShape((2, MAX_SMALL_WIDTH + 1, 1), intercept=True)
-    assert isinstance(choose_network(wide, rows=1), DenseNetwork)
+    assert isinstance(choose_network(wide, rows=1), BatchedNetwork)

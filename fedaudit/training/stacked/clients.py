@@ -14,12 +14,7 @@ from fedaudit.federations.federation import Federation
 from fedaudit.native.library import done, kernels, line, place_of
 from fedaudit.native.tensors import address
 from fedaudit.networks.losses import Loss
-from fedaudit.networks.stacked_network import (
-    DenseNetwork,
-    LayeredNetwork,
-    Network,
-    SmallDenseNetwork,
-)
+from fedaudit.networks.stacked_network import BatchedNetwork, Network, SmallDenseNetwork
 from fedaudit.randomness import Purpose, Source
 from fedaudit.reproducible import fixed_order_sum
 from fedaudit.spec.training import Local
@@ -388,7 +383,7 @@ def compiled_clients(network: Network, loss: Loss, data: StackData) -> CompiledC
     match network:
         case SmallDenseNetwork():
             return CompiledClients(library, network, loss, data)
-        case DenseNetwork() | LayeredNetwork():
+        case BatchedNetwork():
             return None
         case _:
             assert_never(network)

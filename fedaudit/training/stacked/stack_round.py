@@ -12,8 +12,7 @@ from torch import Tensor
 from fedaudit.networks.losses import Loss
 from fedaudit.networks.shape import ConvolutionalShape, DenseShape, LayeredShape
 from fedaudit.networks.stacked_network import (
-    DenseNetwork,
-    LayeredNetwork,
+    BatchedNetwork,
     Network,
     SmallDenseNetwork,
     choose_network,
@@ -340,7 +339,7 @@ def trims_lanes(cell: Cell) -> bool:
     match network:
         case SmallDenseNetwork():
             return whole_data(cell.spec.training.local, cell.federation.longest)
-        case DenseNetwork() | LayeredNetwork():
+        case BatchedNetwork():
             return False
         case _:
             assert_never(network)
