@@ -9,8 +9,8 @@ from api.services.base.idempotency import IdempotentRequest
 from api.services.base.lookups import find_experiment, find_report
 from api.shared.resources import Resources
 from api.shared.security import Caller
-from fedaudit.ledger.sign_offs import Concern
-from fedaudit.ledger.sign_offs import SignOff as Statement
+from fedaudit.ledger.statements import Concern
+from fedaudit.ledger.statements import SignOff as Statement
 from fedaudit.reports.verdict.concerns import CONCERN_WORDS, concerns_of
 from fedaudit.spec.errors import FieldError, InvalidInputError
 from models.clock import utc_now
