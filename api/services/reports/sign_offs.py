@@ -22,7 +22,7 @@ from models.tables.sign_offs import SignOff
 _MOST = 1000
 _NOBODY = (
     "the API key names no person, so nobody could be held to the sign-off; make one that does: "
-    "fedaudit keys create --person NAME"
+    "fedaudit keys create --person NAME --scopes reports:read,reports:sign"
 )
 
 
