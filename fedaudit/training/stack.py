@@ -337,7 +337,6 @@ class Stack:
         self._stopped.setdefault(position, "cancelled")
 
     def end_after(self, position: int, round_: int) -> None:
-        """See `Trainer.end_after`."""
         self._store_running(position)
         self._audited[position] = round_
         self._check_stop(position)

@@ -55,13 +55,11 @@ class Sgd:
     step_size: float
 
     def start(self, theta: Tensor) -> OptimiserState:
-        """See `Optimiser`."""
         return _start(theta, moments=0)
 
     def step(
         self, theta: Tensor, gradient: Tensor, state: OptimiserState
     ) -> tuple[Tensor, OptimiserState]:
-        """See `Optimiser`."""
         return theta - gradient * self.step_size, OptimiserState(state.steps + 1, ())
 
 
@@ -75,13 +73,11 @@ class Adam:
     epsilon: float = 1e-8
 
     def start(self, theta: Tensor) -> OptimiserState:
-        """See `Optimiser`."""
         return _start(theta, moments=2)
 
     def step(
         self, theta: Tensor, gradient: Tensor, state: OptimiserState
     ) -> tuple[Tensor, OptimiserState]:
-        """See `Optimiser`."""
         steps = state.steps + 1
         mean = state.moments[0] * self.beta1 + gradient * (1 - self.beta1)
         square = state.moments[1] * self.beta2 + gradient * gradient * (1 - self.beta2)
@@ -99,13 +95,11 @@ class RmsProp:
     epsilon: float = 1e-8
 
     def start(self, theta: Tensor) -> OptimiserState:
-        """See `Optimiser`."""
         return _start(theta, moments=1)
 
     def step(
         self, theta: Tensor, gradient: Tensor, state: OptimiserState
     ) -> tuple[Tensor, OptimiserState]:
-        """See `Optimiser`."""
         square = state.moments[0] * self.decay + gradient * gradient * (1 - self.decay)
         root = square.sqrt() + self.epsilon
         return theta - gradient / root * self.step_size, OptimiserState(state.steps + 1, (square,))
