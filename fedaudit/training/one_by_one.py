@@ -144,20 +144,6 @@ Tune = Callable[[int, NDArray[np.int64]], None]
 """Makes a client's own model of the network's parameters, from these of its rows."""
 
 
-@dataclass(frozen=True, eq=False)
-class ClientScores:
-    """What hypotheses score on one held-out client, on the host; arrays are [rows]."""
-
-    selection_loss: float
-    validation_loss: float
-    predictions: NDArray[np.generic]
-    """The predicted target (scaled), or the predicted class."""
-    values: NDArray[np.float64]
-    """The training loss of each row, before any root."""
-    hypotheses: NDArray[np.int64] | None
-    """The hypothesis that made the prediction; None where there is only one."""
-
-
 class ClientScorer:
     """Measures hypotheses on clients' rows."""
 
@@ -193,13 +179,15 @@ class ClientScorer:
         largest: int,
         scored: Sequence[NDArray[np.bool_]] | None,
         tune: Tune | None,
-    ) -> list[ClientScores]:
-        """Scores of hypotheses theta [k, n] on each of these clients.
+    ) -> tuple[ScoredRows, NDArray[np.float64], NDArray[np.float64]]:
+        """The rows of these clients as hypotheses theta [k, n] score them, and means over clients
+        of the selection loss and the validation loss, [1] each.
 
         `largest`: the hypothesis for clients with one row; `scored`: by client, which of its rows
         are [rows]. `tune`: where clients are scored by models of their own.
         """
-        found = []
+        losses: list[list[float]] = []
+        predictions, of_rows, hypotheses = [], [], []
         for place, (values, guesses) in enumerate(self._tables(theta, clients)):
             own = None if scored is None else torch.from_numpy(scored[place])
             scores = score(
@@ -218,16 +206,23 @@ class ClientScorer:
                 tune(clients[place], np.flatnonzero(~own.numpy()))
                 valued, guessed = self._table(clients[place])
                 scores = self._personal(scores, valued, own)
-            found.append(
-                ClientScores(
-                    selection_loss=scores.selection_loss.item(),
-                    validation_loss=scores.validation_loss.item(),
-                    predictions=guessed.numpy(),
-                    values=valued.numpy(),
-                    hypotheses=None if scores.chosen is None else scores.chosen.flatten().numpy(),
-                )
-            )
-        return found
+            losses.append([scores.selection_loss.item(), scores.validation_loss.item()])
+            predictions.append(guessed.numpy())
+            of_rows.append(valued.numpy())
+            if scores.chosen is not None:
+                hypotheses.append(scores.chosen.flatten().numpy())
+        every = np.concatenate(of_rows)
+        rows = ScoredRows(
+            predictions=np.concatenate(predictions),
+            values=every,
+            hypotheses=np.concatenate(hypotheses or [np.zeros(len(every), dtype=np.int64)]),
+            scored=None if scored is None else np.concatenate(scored),
+        )
+        selection, validation = (
+            torch.tensor(column, dtype=torch.float64)[:, None].mean(0).numpy()
+            for column in zip(*losses, strict=True)
+        )
+        return rows, selection, validation
 
     def _personal(self, scores: Scores, values: Tensor, scored: Tensor) -> Scores:
         """The scores of a client's own model by its rows' values; `scored` bool, both [rows]."""
@@ -455,34 +450,19 @@ class ClientByClient(Engine):
             steps = personal if tuned else replace(personal, steps=0)
             tune = partial(self._update.tune, personal=steps)
         with one_thread():
-            found = self._scorer.score(
+            rows, selection_loss, validation_loss = self._scorer.score(
                 theta[0],
                 clients[0].tolist(),
                 largest=int(sizes[0].argmax()),
                 scored=None if scored is None else [scored[own] for own in places.by_client],
                 tune=tune,
             )
-        hypotheses = [
-            np.zeros(len(one.values), dtype=np.int64) if one.hypotheses is None else one.hypotheses
-            for one in found
-        ]
         return flat_figures(
             self._counter,
-            ScoredRows(
-                predictions=np.concatenate([one.predictions for one in found]),
-                values=np.concatenate([one.values for one in found]),
-                hypotheses=np.concatenate(hypotheses),
-                scored=scored,
-            ),
+            rows,
             places,
-            selection_loss=_mean([one.selection_loss for one in found]),
-            validation_loss=_mean([one.validation_loss for one in found]),
+            selection_loss=selection_loss,
+            validation_loss=validation_loss,
             k=self._k,
             per_client=per_client,
         )
-
-
-def _mean(losses: Sequence[float]) -> NDArray[np.float64]:
-    """The mean over clients: [1]."""
-    mean: NDArray[np.float64] = torch.tensor(losses, dtype=torch.float64)[:, None].mean(0).numpy()
-    return mean

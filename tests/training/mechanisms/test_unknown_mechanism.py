@@ -15,7 +15,6 @@ from torch import Tensor
 
 from fedaudit.spec.base import SpecPart
 from fedaudit.spec.privacy import Noise
-from fedaudit.training import one_by_one as client_by_client
 from fedaudit.training import personalised
 from fedaudit.training.base.cell import Cell
 from fedaudit.training.base.record_steps import RecordSteps
@@ -135,15 +134,11 @@ class LooksRight:
         return (clients,)
 
 
-@pytest.mark.parametrize(
-    ("path", "engine"),
-    [(padded, stack_round), (unpadded, client_by_client)],
-    ids=["side by side", "client by client"],
-)
+@pytest.mark.parametrize("path", [padded, unpadded], ids=["side by side", "client by client"])
 def test_nothing_is_taken_for_a_protection_by_its_looks(
-    path: Any, engine: Any, received: list[str], monkeypatch: pytest.MonkeyPatch
+    path: Any, received: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(engine, "build_protection", lambda cells, device: LooksRight())
+    monkeypatch.setattr(stack_round, "build_protection", lambda cells, device: LooksRight())
     with pytest.raises(AssertionError, match="LooksRight"):
         Stack([path()]).advance(1)
     assert received == []
@@ -155,10 +150,7 @@ def test_a_protection_that_is_lost_on_the_way_stops_the_round(
 ) -> None:
     stack = Stack([path()])
     engine: Any = stack._engine
-    if hasattr(engine, "_method"):
-        engine._method = replace(engine._method, protection=None)
-    else:
-        engine._protection = None
+    engine._protection = None
     with pytest.raises(AssertionError, match="None"):
         stack.advance(1)
     assert received == []
