@@ -26,7 +26,7 @@ import migrations
 from benchmarks.servers import Server, start_postgres, start_valkey
 from infrastructure.signing_keys import create_key_file
 from models.database import Database
-from models.tables import Base
+from models.tables.base import Base
 from tests.cli.service import Service, running
 from tests.house import ROOT
 
@@ -48,7 +48,7 @@ _LONG_FILES = (
     "tests/browser/test_every_page.py",
     "tests/attacks/zoo/",
     "tests/attacks/membership/",
-    "tests/training/test_layout.py",
+    "tests/training/test_stack.py",
     "tests/training/test_uneven_clients.py",
     "tests/workers/test_broker_outage.py",
     "tests/end_to_end/",

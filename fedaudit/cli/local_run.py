@@ -91,7 +91,7 @@ def run_locally(
     loaded = {spec.seed: load_federation(spec, sources_dir=sources_dir, room=room)}
     runs = []
     for one in repeated(spec) or [spec]:
-        if spec.draws_data and one.seed not in loaded:
+        if spec.federation.traits.draws_data and one.seed not in loaded:
             loaded[one.seed] = load_federation(one, sources_dir=sources_dir, room=room)
         cell = with_start(Cell(one, loaded.get(one.seed, loaded[spec.seed])), open_artifact)
         check_attacks(cell)

@@ -19,11 +19,10 @@ from fedaudit.spec.fairness import (
     Favourable,
     Intervals,
     Label,
-    without_label,
 )
 from fedaudit.spec.gates import Gate
 from fedaudit.spec.labels import CodeLabels, refuse_other_columns
-from fedaudit.spec.registration import Registration
+from fedaudit.spec.registration import Registration, group_departures
 from fedaudit.spec.sources import FederationId, FilePath, below_the_sources
 from fedaudit.spec.table import Table
 
@@ -310,9 +309,8 @@ def policy_faults(
 
 
 def floor_faults_of_audit(floor: DisclosureFloor, audit: AuditSpec) -> list[FieldError]:
-    """By what an audit lies below the floor of the service."""
-    found = []
-    least = floor.minimum_group_size
+    """The minimums of an audit that are below the floor of the service."""
+    found, least = [], floor.minimum_group_size
     if audit.minimum_group_size < least:
         found.append(
             _fault(
@@ -381,17 +379,11 @@ def _column_departures(
 
 
 def _group_departures(audit: AuditSpec, registration: Registration) -> Iterator[tuple[str, str]]:
-    registered = registration.fairness
-    for place, name in enumerate(audit.sensitive):
-        if name not in registered.sensitive:
-            yield f"/sensitive/{place}", "is not registered as a sensitive attribute"
-        elif audit.edges.get(name) != registered.edges.get(name):
-            yield f"/edges/{name}", "differs from the edges that the data were registered with"
-    if without_label(audit.favourable) != without_label(registered.favourable):
-        yield "/favourable", "differs from the rule that the data were registered with"
-    for name in ("minimum_group_size", "minimum_group_clients"):
-        if getattr(audit, name) < getattr(registered, name):
-            yield f"/{name}", "lies below that which the data were registered with"
+    asked = audit.fairness
+    if audit.client_key is None:  # groups of clients are not counted, whatever the audit names
+        asked = asked.model_copy(update={"minimum_group_clients": audit.minimum_group_clients})
+    for where, what in group_departures(asked, registration):
+        yield _pointer(where), what
     if audit.reference_group is not None:
         yield "/reference_group", "names a group, which may be a value of the data"
     if any(

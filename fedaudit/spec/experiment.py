@@ -20,7 +20,7 @@ from fedaudit.spec.fairness import Fairness, check_count_noise, with_default_rou
 from fedaudit.spec.federation import FederationSpec
 from fedaudit.spec.gates import Gate
 from fedaudit.spec.labels import refuse_other_columns
-from fedaudit.spec.models import ModelSpec, check_start, with_default_start
+from fedaudit.spec.models import ModelSpec, with_default_start
 from fedaudit.spec.privacy import PrivacySpec, one_client_rate
 from fedaudit.spec.sources import moves_others
 from fedaudit.spec.training import FixedCohort, PoissonCohort, Training
@@ -105,7 +105,7 @@ class ExperimentSpec(SpecPart):
         )
 
     def _check_start(self) -> Refusals:
-        return check_start(self.model, hypotheses=self.training.hypotheses)
+        return self.model.check_start(hypotheses=self.training.hypotheses)
 
     def _check_count_noise(self) -> Refusals:
         return check_count_noise(
@@ -243,20 +243,6 @@ class ExperimentSpec(SpecPart):
     def declares_outcome(self) -> bool:
         """Whether some outcome is favourable: by a rule, or as a classifier's positive class."""
         return self.fairness.favourable is not None or self.classifies
-
-    @property
-    def relocates(self) -> bool:
-        """Whether an empty cluster is moved to the farthest upload."""
-        return self.training.relocates
-
-    @property
-    def draws_data(self) -> bool:
-        """Whether the loaded data depend on the seed.
-
-        They do where they are synthetic, dealt to clients, turned, or standardised over those
-        clients or rows that the seed lets train.
-        """
-        return self.federation.traits.draws_data
 
 
 def canonical_bytes(spec: ExperimentSpec) -> bytes:

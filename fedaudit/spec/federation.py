@@ -107,6 +107,28 @@ _GROUPS_ARE_DISTRIBUTIONS = (
 )
 
 
+def _generated(
+    attributes: frozenset[str], *, fairness_limits: tuple[str, ...] = ()
+) -> SourceTraits:
+    """The traits of data that are drawn from a distribution of numbers."""
+    return SourceTraits(
+        draws_data=True,
+        client_key=None,
+        made_up=True,
+        target_name="y",
+        target="number",
+        images=False,
+        attributes=attributes,
+        cuts_attributes=False,
+        training_columns=None,
+        files=(),
+        statistics="none",
+        finds_classes=False,
+        data_limits=(),
+        fairness_limits=fairness_limits,
+    )
+
+
 class SyntheticLinear(Source):
     """Linear data around one parameter vector per distribution (Galli et al., section 5.1)."""
 
@@ -128,22 +150,7 @@ class SyntheticLinear(Source):
 
     @property
     def traits(self) -> SourceTraits:
-        return SourceTraits(
-            draws_data=True,
-            client_key=None,
-            made_up=True,
-            target_name="y",
-            target="number",
-            images=False,
-            attributes=frozenset(),
-            cuts_attributes=False,
-            training_columns=None,
-            files=(),
-            statistics="none",
-            finds_classes=False,
-            data_limits=(),
-            fairness_limits=(),
-        )
+        return _generated(frozenset())
 
 
 class SyntheticGroups(Source):
@@ -161,22 +168,8 @@ class SyntheticGroups(Source):
 
     @property
     def traits(self) -> SourceTraits:
-        return SourceTraits(
-            draws_data=True,
-            client_key=None,
-            made_up=True,
-            target_name="y",
-            target="number",
-            images=False,
-            attributes=frozenset({"group"}),
-            cuts_attributes=False,
-            training_columns=None,
-            files=(),
-            statistics="none",
-            finds_classes=False,
-            data_limits=(),
-            fairness_limits=() if self.independent_attribute else (_GROUPS_ARE_DISTRIBUTIONS,),
-        )
+        explained = () if self.independent_attribute else (_GROUPS_ARE_DISTRIBUTIONS,)
+        return _generated(frozenset({"group"}), fairness_limits=explained)
 
 
 class HospitalCharges(FileSource):

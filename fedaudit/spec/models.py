@@ -1,9 +1,8 @@
 """Which network is trained, the layers it is made of, and the parameters it starts from."""
 
-from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Annotated, Any, Literal, Self, assert_never
+from typing import Annotated, Any, ClassVar, Literal, Self, assert_never
 
 from pydantic import Discriminator, Field, Tag, model_validator
 
@@ -243,86 +242,72 @@ UniformUnlessNamed = Annotated[Start, Field(exclude_if=lambda start: start == "u
 class Model(SpecPart):
     """What the rest of the project asks of every network."""
 
+    output: ClassVar[TargetKind]
+    """What it predicts; `either` where the loss decides."""
+    has_hidden_layers: ClassVar[bool]
+    """Whether anything lies between inputs and outputs."""
     start: Start
     """What training starts from; `with_default_start` says what a spec has that names none."""
 
     @property
-    @abstractmethod
-    def output(self) -> TargetKind:
-        """What it predicts; `either` where the loss decides."""
-
-    @property
-    @abstractmethod
-    def has_hidden_layers(self) -> bool:
-        """Whether anything lies between inputs and outputs."""
-
-    @property
-    @abstractmethod
     def image(self) -> tuple[int, int, int] | None:
         """Height, width and channels of the images that it takes; None where it takes any rows."""
+        return None
+
+    def check_start(self, *, hypotheses: int) -> Refusals:
+        """Why nothing would be learnt from the start: errors of a spec's validation."""
+        match self.start:
+            case "zeros":
+                if self.has_hidden_layers:
+                    yield refuse_at(
+                        "/model/start",
+                        "zeros give the hidden units of a network nothing to tell them apart by, "
+                        "and no gradient; use `uniform`",
+                    )
+                elif hypotheses > 1:
+                    yield refuse_at(
+                        "/model/start",
+                        f"zeros start all {hypotheses} hypotheses alike, so clients have nothing to"
+                        " choose by and they never separate; use `uniform` or `normal`, or one "
+                        "hypothesis",
+                    )
+            case "normal" | "uniform" | ArtifactStart():
+                pass
+            case _:
+                assert_never(self.start)
 
 
 class Linear(Model):
     """A linear regression."""
 
+    output = "number"
+    has_hidden_layers = False
     kind: Literal["linear"]
     intercept: bool = True
     start: NormalUnlessNamed = "normal"
-
-    @property
-    def output(self) -> TargetKind:
-        return "number"
-
-    @property
-    def has_hidden_layers(self) -> bool:
-        return False
-
-    @property
-    def image(self) -> None:
-        return None
 
 
 class Logistic(Model):
     """A logistic regression; softmax over more than two classes."""
 
+    output = "class"
+    has_hidden_layers = False
     kind: Literal["logistic"]
     intercept: bool = True
     start: NormalUnlessNamed = "normal"
-
-    @property
-    def output(self) -> TargetKind:
-        return "class"
-
-    @property
-    def has_hidden_layers(self) -> bool:
-        return False
-
-    @property
-    def image(self) -> None:
-        return None
 
 
 class Mlp(Model):
     """A fully connected network with ReLU units."""
 
+    output = "either"
+    has_hidden_layers = True
     kind: Literal["mlp"]
     hidden: Annotated[
         list[Annotated[int, Field(ge=1, le=4096)]], Field(min_length=1, max_length=10)
     ]
     intercept: bool = True
     start: UniformUnlessNamed = "uniform"
-
-    @property
-    def output(self) -> TargetKind:
-        return "either"
-
-    @property
-    def has_hidden_layers(self) -> bool:
-        return True
-
-    @property
-    def image(self) -> None:
-        return None
 
 
 FEMNIST_IMAGE = (28, 28, 1)
@@ -335,17 +320,11 @@ class CnnFemnist(Model):
     The table prints 2 by 2 kernels; only 3 by 3 give its 1,206,590 parameters.
     """
 
+    output = "either"
+    has_hidden_layers = True
     kind: Literal["cnn-femnist"]
     intercept: Literal[True] = True
     start: UniformUnlessNamed = "uniform"
-
-    @property
-    def output(self) -> TargetKind:
-        return "either"
-
-    @property
-    def has_hidden_layers(self) -> bool:
-        return True
 
     @property
     def image(self) -> tuple[int, int, int]:
@@ -355,6 +334,8 @@ class CnnFemnist(Model):
 class Layers(Model):
     """A network of named layers; a dense layer with the outputs is put behind the last one."""
 
+    output = "either"
+    has_hidden_layers = True
     kind: Literal["layers"]
     input: (
         Annotated[list[Annotated[int, Field(ge=1, le=1024)]], Field(min_length=3, max_length=3)]
@@ -384,14 +365,6 @@ class Layers(Model):
         return Rows(None) if self.input is None else Maps(*self.input)
 
     @property
-    def output(self) -> TargetKind:
-        return "either"
-
-    @property
-    def has_hidden_layers(self) -> bool:
-        return True
-
-    @property
     def image(self) -> tuple[int, int, int] | None:
         if self.input is None:
             return None
@@ -400,32 +373,3 @@ class Layers(Model):
 
 
 ModelSpec = Annotated[Linear | Logistic | Mlp | CnnFemnist | Layers, Field(discriminator="kind")]
-
-
-_START = "/model/start"
-
-
-def check_start(model: Model, *, hypotheses: int) -> Refusals:
-    """Why nothing would be learnt from a start: errors of a spec's validation, at the field."""
-    match model.start:
-        case "zeros":
-            yield from _check_zeros(model, hypotheses=hypotheses)
-        case "normal" | "uniform" | ArtifactStart():
-            pass
-        case _:
-            assert_never(model.start)
-
-
-def _check_zeros(model: Model, *, hypotheses: int) -> Refusals:
-    if model.has_hidden_layers:
-        yield refuse_at(
-            _START,
-            "zeros give the hidden units of a network nothing to tell them apart by, and no "
-            "gradient; use `uniform`",
-        )
-    elif hypotheses > 1:
-        yield refuse_at(
-            _START,
-            f"zeros start all {hypotheses} hypotheses alike, so clients have nothing to choose by "
-            "and they never separate; use `uniform` or `normal`, or one hypothesis",
-        )

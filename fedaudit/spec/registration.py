@@ -225,10 +225,8 @@ def departures(
         for where, what in (
             *source_departures(spec.federation, registration.federation),
             *_of_labels(spec, registration),
-            *_of_fairness(spec, registration),
-            *_of_reference(spec, known_groups),
-            *_of_budgets(spec),
-            *_of_start(spec),
+            *group_departures(spec.fairness, registration),
+            *_of_the_rest(spec, known_groups),
         )
     ]
 
@@ -244,8 +242,10 @@ def source_departures(asked: Source, registered: Source) -> Iterator[tuple[str, 
             yield pointer("federation", name), "differs from what the data were registered with"
 
 
-def _of_fairness(spec: ExperimentSpec, registration: Registration) -> Iterator[tuple[str, str]]:
-    asked, registered = spec.fairness, registration.fairness
+def group_departures(asked: Groups, registration: Registration) -> Iterator[tuple[str, str]]:
+    """The fields of `fairness` that differ, other than the reference: the pointer and what is
+    wrong."""
+    registered = registration.fairness
     for place, name in enumerate(asked.sensitive):
         if name not in registered.sensitive:
             where = pointer("fairness", "sensitive", place)
@@ -256,16 +256,9 @@ def _of_fairness(spec: ExperimentSpec, registration: Registration) -> Iterator[t
     rule = without_label(asked.favourable)
     if rule not in (None, without_label(registered.favourable)):
         yield "/fairness/favourable", "differs from the rule that the data were registered with"
-    if asked.minimum_group_size < registered.minimum_group_size:
-        yield (
-            "/fairness/minimum_group_size",
-            "lies below the size that the data were registered with",
-        )
-    if asked.minimum_group_clients < registered.minimum_group_clients:
-        yield (
-            "/fairness/minimum_group_clients",
-            "lies below the number of clients that the data were registered with",
-        )
+    for name in ("minimum_group_size", "minimum_group_clients"):
+        if getattr(asked, name) < getattr(registered, name):
+            yield pointer("fairness", name), "is below that which the data were registered with"
 
 
 def _of_labels(spec: ExperimentSpec, registration: Registration) -> Iterator[tuple[str, str]]:
@@ -288,17 +281,11 @@ def _rule_labels(favourable: Favourable | None) -> Iterator[tuple[str, str]]:
             yield rule.model_dump_json(exclude={"label"}), rule.label
 
 
-def _of_reference(spec: ExperimentSpec, known_groups: Collection[str]) -> Iterator[tuple[str, str]]:
+def _of_the_rest(spec: ExperimentSpec, known_groups: Collection[str]) -> Iterator[tuple[str, str]]:
     group = spec.fairness.reference_group
     if group is not None and group not in known_groups:
         yield "/fairness/reference_group", "is not a group that the federation's profile shows"
-
-
-def _of_budgets(spec: ExperimentSpec) -> Iterator[tuple[str, str]]:
     if spec.privacy.budget_column is not None:
         yield "/privacy/budgets/column", "reads a column, and registrations have no such column"
-
-
-def _of_start(spec: ExperimentSpec) -> Iterator[tuple[str, str]]:
     if isinstance(spec.model.start, ArtifactStart):
         yield "/model/start", CHOSEN_PARAMETERS

@@ -68,24 +68,12 @@ class Feature(SpecPart):
     @property
     def drops_rows(self) -> bool:
         """Whether a row is left out where this feature is empty."""
-        match self.missing:
-            case "drop-row":
-                return True
-            case "reject" | "constant":
-                return False
-            case _:
-                assert_never(self.missing)
+        return _drops(self.missing)
 
     @property
     def fills_gaps(self) -> bool:
         """Whether an empty cell takes the value of `fill`."""
-        match self.missing:
-            case "constant":
-                return True
-            case "reject" | "drop-row":
-                return False
-            case _:
-                assert_never(self.missing)
+        return self.fill is not None
 
 
 class OneHot(SpecPart):
@@ -144,11 +132,11 @@ Dealt = Iid | Dirichlet | Shards
 Partition = Annotated[Dealt | ByColumn, Field(discriminator="method")]
 
 
-def _drops(rule: MissingRequired) -> bool:
+def _drops(rule: Missing) -> bool:
     match rule:
         case "drop-row":
             return True
-        case "reject":
+        case "reject" | "constant":
             return False
         case _:
             assert_never(rule)

@@ -5,7 +5,7 @@ before it is scored. No method changes what a mechanism covers: where it would, 
 """
 
 from abc import abstractmethod
-from typing import Annotated, Any, Literal, Self, assert_never, get_args
+from typing import Annotated, Any, ClassVar, Literal, Self, assert_never, get_args
 
 from pydantic import BeforeValidator, Field, model_validator
 
@@ -15,11 +15,17 @@ from fedaudit.spec.sources import LeaveOneOut, RowSplit, Source
 
 PersonalStepCount = Annotated[int, Field(ge=1, le=10_000)]
 StepSize = Annotated[float, Field(gt=0, le=1e6)]
-_KIND = "/training/method/kind"
 
 
 class MethodPart(SpecPart):
-    """A method, which has no answer by default: one that leaves any out cannot be made."""
+    """A method; its class answers every question here."""
+
+    personalises: ClassVar[bool]
+    """Whether a held-out client is scored by a model of its own, made from some of its rows."""
+    releases: ClassVar[bool]
+    """Whether anything leaves a client that trains."""
+    offers_hypotheses: ClassVar[bool]
+    """Whether clients may choose from several hypotheses."""
 
     @classmethod
     def names(cls) -> tuple[str, ...]:
@@ -27,64 +33,56 @@ class MethodPart(SpecPart):
         found: tuple[str, ...] = get_args(cls.model_fields["kind"].annotation)
         return found
 
-    @property
     @abstractmethod
-    def personalises(self) -> bool:
-        """Whether a held-out client is scored by a model of its own, made from some of its rows."""
+    def uncovered(self, mechanism: str) -> str | None:
+        """What the method sends that the mechanism's clip and noise do not cover, and the remedy;
+        None where they cover all of it."""
 
-    @property
-    @abstractmethod
-    def releases(self) -> bool:
-        """Whether anything leaves a client that trains."""
-
-    @abstractmethod
     def disagreements(self, *, hypotheses: int, mechanism: str, source: Source) -> Refusals:
         """Every fault between the method and the rest, each with its field and the remedy."""
+        kind = self.names()[0]
+        match source.scoring:
+            case LeaveOneOut() if self.personalises:
+                yield refuse_at(
+                    "/federation/scoring",
+                    f"{kind} makes a model of each held-out client's rows, which must not be scored"
+                    " on the same rows; use {method: split, fraction: 0.5}: the client tunes on its"
+                    " other rows",
+                )
+            case LeaveOneOut() | RowSplit():
+                pass
+            case _:
+                assert_never(source.scoring)
+        if hypotheses > 1 and not self.offers_hypotheses:
+            yield refuse_at(
+                "/training/hypotheses", f"{kind} gives clients no hypotheses to choose from; use 1"
+            )
+        if (fault := self.uncovered(mechanism)) is not None:
+            yield refuse_at("/training/method/kind", fault)
 
 
 class Hypotheses(MethodPart):
     """k hypotheses (Galli et al., Algorithm 1), of which FedAvg (k = 1) and IFCA are cases."""
 
+    personalises, releases, offers_hypotheses = False, True, True
     kind: Literal["hypotheses"]
 
-    @property
-    def personalises(self) -> bool:
-        """False: clients choose a hypothesis, and do not change it for themselves."""
-        return False
-
-    @property
-    def releases(self) -> bool:
-        """True: updates."""
-        return True
-
-    def disagreements(self, *, hypotheses: int, mechanism: str, source: Source) -> Refusals:
-        """None."""
-        yield from ()
+    def uncovered(self, mechanism: str) -> None:
+        return None
 
 
 class FineTuning(MethodPart):
     """As `hypotheses`; then each client descends from its hypothesis on its own rows."""
 
+    personalises, releases, offers_hypotheses = True, True, True
     kind: Literal["fine-tuning"]
     steps: Annotated[PersonalStepCount, PERSONAL_STEPS] = 10
     """Steps of gradient descent, each over all rows that the client tunes on."""
     step_size: Annotated[StepSize | None, PERSONAL_STEP_SIZE] = None
     """Null is that of `local`."""
 
-    @property
-    def personalises(self) -> bool:
-        """True: by descent from the hypothesis."""
-        return True
-
-    @property
-    def releases(self) -> bool:
-        """True: updates, as without tuning. What is tuned stays."""
-        return True
-
-    def disagreements(self, *, hypotheses: int, mechanism: str, source: Source) -> Refusals:
-        """See `MethodPart`."""
-        yield from _check_split(self.kind, source)
-        yield from _check_updates(self.kind, mechanism)
+    def uncovered(self, mechanism: str) -> str | None:
+        return _trained_by_record(self.kind, mechanism)
 
 
 class Ditto(MethodPart):
@@ -94,6 +92,7 @@ class Ditto(MethodPart):
     the common model.
     """
 
+    personalises, releases, offers_hypotheses = True, True, False
     kind: Literal["ditto"]
     proximal: Annotated[
         Annotated[float, Field(ge=0, le=1e6)],
@@ -105,26 +104,14 @@ class Ditto(MethodPart):
     step_size: Annotated[StepSize | None, PERSONAL_STEP_SIZE] = None
     """Null is that of `local`."""
 
-    @property
-    def personalises(self) -> bool:
-        """True: by descent from the common model, and towards it."""
-        return True
-
-    @property
-    def releases(self) -> bool:
-        """True: updates of the common model. Personal models stay."""
-        return True
-
-    def disagreements(self, *, hypotheses: int, mechanism: str, source: Source) -> Refusals:
-        """See `MethodPart`."""
-        yield from _check_split(self.kind, source)
-        yield from _check_updates(self.kind, mechanism)
-        yield from _check_one(self.kind, hypotheses)
+    def uncovered(self, mechanism: str) -> str | None:
+        return _trained_by_record(self.kind, mechanism)
 
 
 class QFfl(MethodPart):
     """Clients with a larger loss count for more: q-FedAvg (Li et al. 2020, Algorithm 2)."""
 
+    personalises, releases, offers_hypotheses = False, True, False
     kind: Literal["q-ffl"]
     q: Annotated[
         Annotated[float, Field(ge=0, le=100)],
@@ -132,27 +119,14 @@ class QFfl(MethodPart):
     ] = 1.0
     """The power of a client's loss that its update is weighted by."""
 
-    @property
-    def personalises(self) -> bool:
-        """False: there is one model for everybody."""
-        return False
-
-    @property
-    def releases(self) -> bool:
-        """True: updates weighted by the loss, and a number made of it."""
-        return True
-
-    def disagreements(self, *, hypotheses: int, mechanism: str, source: Source) -> Refusals:
-        """See `MethodPart`."""
-        yield from _check_one(self.kind, hypotheses)
-        if mechanism != "none":
-            yield refuse_at(
-                _KIND,
-                "q-ffl weights an update by the client's loss and sends a number made of both "
-                f"beside it, by which the server divides; clip and noise of {mechanism} are for "
-                "the update alone, and its figures would not hold; use `mechanism: none`, or "
-                "another method",
-            )
+    def uncovered(self, mechanism: str) -> str | None:
+        if mechanism == "none":
+            return None
+        return (
+            "q-ffl weights an update by the client's loss and sends a number made of both beside "
+            f"it, by which the server divides; clip and noise of {mechanism} are for the update "
+            "alone, and its figures would not hold; use `mechanism: none`, or another method"
+        )
 
 
 class LocalOnly(MethodPart):
@@ -162,6 +136,7 @@ class LocalOnly(MethodPart):
     `step_size` have no effect.
     """
 
+    personalises, releases, offers_hypotheses = True, False, False
     kind: Literal["local-only"]
     steps: Annotated[PersonalStepCount, PERSONAL_STEPS] = 100
     """Steps of gradient descent from `model.start`, each over all rows that the client trains
@@ -169,26 +144,23 @@ class LocalOnly(MethodPart):
     step_size: Annotated[StepSize | None, PERSONAL_STEP_SIZE] = None
     """Null is that of `local`."""
 
-    @property
-    def personalises(self) -> bool:
-        """True: by descent from the start."""
-        return True
+    def uncovered(self, mechanism: str) -> str | None:
+        if mechanism == "none":
+            return None
+        return (
+            f"local-only sends nothing that {mechanism} could protect, and a figure of it would be "
+            "of nothing; use `mechanism: none`, or another method"
+        )
 
-    @property
-    def releases(self) -> bool:
-        """False."""
-        return False
 
-    def disagreements(self, *, hypotheses: int, mechanism: str, source: Source) -> Refusals:
-        """See `MethodPart`."""
-        yield from _check_split(self.kind, source)
-        yield from _check_one(self.kind, hypotheses)
-        if mechanism != "none":
-            yield refuse_at(
-                _KIND,
-                f"local-only sends nothing that {mechanism} could protect, and a figure of it "
-                "would be of nothing; use `mechanism: none`, or another method",
-            )
+def _trained_by_record(kind: str, mechanism: str) -> str | None:
+    """Why training record by record, which has its own way, does not go with a method."""
+    if mechanism != "record-personalised":
+        return None
+    return (
+        f"{mechanism} gives each record a budget for training, and none for {kind}; use "
+        "`hypotheses`, or a mechanism of whole updates"
+    )
 
 
 def _named(method: Any) -> Any:
@@ -208,39 +180,6 @@ def method_parts() -> tuple[type[MethodPart], ...]:
     """The members of the union, in its order."""
     parts: tuple[type[MethodPart], ...] = get_args(get_args(TrainingMethod)[0])
     return parts
-
-
-def _check_split(kind: str, source: Source) -> Refusals:
-    """Refuses scores on rows that a personal model was tuned on."""
-    match source.scoring:
-        case RowSplit():
-            return
-        case LeaveOneOut():
-            yield refuse_at(
-                "/federation/scoring",
-                f"{kind} makes a model of each held-out client's rows, which must not be scored on "
-                "the same rows; use {method: split, fraction: 0.5}: the client tunes on its other "
-                "rows",
-            )
-        case _:
-            assert_never(source.scoring)
-
-
-def _check_updates(kind: str, mechanism: str) -> Refusals:
-    """Refuses training record by record, which has a way of its own."""
-    if mechanism == "record-personalised":
-        yield refuse_at(
-            _KIND,
-            f"{mechanism} gives each record a budget for training, and none for {kind}; use "
-            "`hypotheses`, or a mechanism of whole updates",
-        )
-
-
-def _check_one(kind: str, hypotheses: int) -> Refusals:
-    if hypotheses > 1:
-        yield refuse_at(
-            "/training/hypotheses", f"{kind} gives clients no hypotheses to choose from; use 1"
-        )
 
 
 class FixedCohort(SpecPart):
@@ -313,17 +252,6 @@ class KMeans(SpecPart):
     method: Literal["k-means"]
     empty_cluster: Literal["keep", "relocate"] = "keep"
     """`keep` the hypothesis, or `relocate` it to the farthest upload."""
-
-    @property
-    def relocates(self) -> bool:
-        """Whether an empty cluster is moved to the farthest upload."""
-        match self.empty_cluster:
-            case "keep":
-                return False
-            case "relocate":
-                return True
-            case _:
-                assert_never(self.empty_cluster)
 
 
 class Reported(SpecPart):
@@ -399,12 +327,19 @@ class Training(SpecPart):
     def relocates(self) -> bool:
         """Whether an empty cluster is moved to the farthest upload."""
         match self.clustering:
-            case KMeans():
-                return self.clustering.relocates
             case Reported():
                 return False
+            case KMeans():
+                pass
             case _:
                 assert_never(self.clustering)
+        match self.clustering.empty_cluster:
+            case "keep":
+                return False
+            case "relocate":
+                return True
+            case _:
+                assert_never(self.clustering.empty_cluster)
 
     @property
     def reports_choices(self) -> bool:

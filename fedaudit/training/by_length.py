@@ -17,32 +17,21 @@ from fedaudit.networks.stacked_network import BatchedNetwork
 from fedaudit.randomness import Source
 from fedaudit.reproducible import one_thread
 from fedaudit.training.base.cell import Cell, LengthClass, Splits, length_classes
-from fedaudit.training.base.cohort import Block
-from fedaudit.training.base.planted import of_updates
 from fedaudit.training.base.scored_rows import GroupCounter, RowPlaces, ScoredRows
-from fedaudit.training.mechanisms.registry import build_protection
-from fedaudit.training.methods import LossWeighting, training_method
+from fedaudit.training.methods import training_method
 from fedaudit.training.stacked.clients import (
     Lanes,
-    LocalUpdate,
     StackData,
-    choose_hypotheses,
-    client_losses,
     lane_rows,
     own_hypotheses,
     with_scored,
 )
 from fedaudit.training.stacked.stack_round import (
     Cohort,
+    Engine,
     Learned,
+    Learner,
     RoundResult,
-    build_draws,
-    build_loss,
-    build_network,
-    build_server,
-    collect,
-    personal_steps,
-    rounds_worth_drawing,
     trims_lanes,
 )
 from fedaudit.training.stacked.validation import (
@@ -97,11 +86,9 @@ class LengthPart:
 
     def __init__(self, cell: Cell, one: LengthClass, device: torch.device) -> None:
         own = replace(cell, federation=cell.federation.of_clients(one.clients))
-        self._network, self._loss = build_network(own), build_loss(own)
-        self._measure = Measure(self._network, self._loss, personal_steps(cell))
-        self._update = LocalUpdate(
-            self._network, self._loss, own.spec.training.local, rows=one.rows
-        )
+        self.learner = learner = Learner(own)
+        personal = training_method(cell.spec.training).personal_steps
+        self._measure = Measure(learner.network, learner.loss, personal)
         trims = trims_lanes(own)
         self._data: StackData | GatheredLanes = (
             GatheredLanes(cell.federation, one, device, trims=trims)
@@ -113,34 +100,33 @@ class LengthPart:
         self.clients, self.rows = one.clients, one.rows
         numbers = own.federation.width + own.shape.activations * own.spec.training.hypotheses
         self._together = max(1, _NUMBERS_TOGETHER // (one.rows * numbers))
-        if isinstance(self._network, BatchedNetwork):
-            self._network.rows_at_once = max(1, _NUMBERS_TOGETHER // numbers)
+        if isinstance(learner.network, BatchedNetwork):
+            learner.network.rows_at_once = max(1, _NUMBERS_TOGETHER // numbers)
 
     def learn(
         self,
         theta: Tensor,
         places: NDArray[np.int64],
         *,
-        source: Source,
+        batches: Source,
         rounds: NDArray[np.int64],
-        weighting: LossWeighting | None,
     ) -> tuple[Tensor, Tensor]:
-        """The hypotheses [k, n] that clients at `places` choose, int64 [clients], and what they
+        """The hypotheses [1, k, n] that clients at `places` choose, int64 [clients], and what they
         make of them, [clients, n], or with a weighting [clients, n + 1].
 
-        `rounds` [1]; `source` is that of a stack of one.
+        `rounds` [1]; `batches` is the source of a stack of one.
         """
-        chosen, updated = [], []
-        for part in self.chunks(places):
-            lanes = self.lanes(part)
-            chosen.append(choose_hypotheses(self._network, theta[None], lanes, self._loss))
-            start = own_hypotheses(theta[None], chosen[-1])
-            clients = self.clients[part][None]
-            own = self._update(start, lanes, source=source, rounds=rounds, clients=clients)
-            if weighting is not None:
-                losses = client_losses(self._network, theta[None], lanes, self._loss)[0]
-                own = weighting.weigh(start, own, losses)
-            updated.append(own)
+        found = [
+            self.learner.learn(
+                theta,
+                self.lanes(part),
+                batches=batches,
+                rounds=rounds,
+                clients=self.clients[part][None],
+            )
+            for part in self.chunks(places)
+        ]
+        chosen, updated = [one.chosen for one in found], [one.updated for one in found]
         return torch.cat(chosen, 1)[0], torch.cat(updated, 1)[0]
 
     def lanes(self, places: NDArray[np.int64]) -> Lanes:
@@ -268,60 +254,27 @@ class LengthValidator:
                 yield replace(chunk, kept=chunk.lanes()) if part.keeps_lanes else chunk
 
 
-class ByLength:
-    """Plays and scores the rounds of one cell; an `Engine`."""
+class ByLength(Engine):
+    """Plays and scores the rounds of one cell, one round at a time."""
 
-    def __init__(self, cell: Cell, splits: Splits, device: torch.device) -> None:
-        federation = cell.federation
+    def __init__(self, cells: Sequence[Cell], splits: Splits, device: torch.device) -> None:
+        super().__init__(cells, splits, device)
+        federation = cells[0].federation
         classes = length_classes(federation.counts)
-        self._cell = cell
-        self._parts = [LengthPart(cell, one, device) for one in classes]
+        self._parts = [LengthPart(cells[0], one, device) for one in classes]
         self._part_of = np.zeros(federation.clients, dtype=np.int64)
         self._place_of = np.zeros(federation.clients, dtype=np.int64)
         for number, one in enumerate(classes):
             self._part_of[one.clients] = number
             self._place_of[one.clients] = np.arange(len(one.clients))
-        counter = GroupCounter([federation], cell.spec.fairness)
-        self._validator = LengthValidator(self._parts, counter, splits)
-        self._protection = build_protection([cell], device)
-        self._server = build_server(cell)
-        self._weighting = training_method(cell.spec.training).weighting
-        self._draws = build_draws([cell])
-        self._planted = of_updates(cell.planted)
-
-    def arrange(self, positions: Sequence[int]) -> None:
-        """Nothing: there is one cell."""
-
-    def rounds_ahead(self, cells: int) -> int:
-        """Rounds worth drawing at once."""
-        n = self._cell.shape.n
-        return rounds_worth_drawing(self._protection, self._cell, n=n, cells=cells)
-
-    def rounds_together(self, cells: int) -> int:
-        """One: validation of a round is work enough."""
-        return 1
-
-    def draw_noise(self, block: Block) -> None:
-        """Draws the noise of all rounds of a block, once."""
-        self._protection.draw_noise(self._draws, block)
+        self._validator = LengthValidator(self._parts, self._counter, splits)
 
     def play(
         self, theta: Tensor, cohorts: Sequence[Cohort], clips: NDArray[np.float64] | None
     ) -> list[RoundResult]:
-        """One round from hypotheses theta [1, k, n]; `clips` [1] of a trusted server."""
         (cohort,) = cohorts
         with one_thread():
-            learned = self._learn(theta, cohort)
-            found = collect(
-                self._protection,
-                self._server,
-                theta,
-                cohort,
-                learned,
-                clips=clips,
-                planted=self._planted,
-            )
-            return [found]
+            return [self._collect(theta, cohort, self._learn(theta, cohort), clips)]
 
     def _learn(self, theta: Tensor, cohort: Cohort) -> Learned:
         """What the clients of a cohort make of the hypotheses.
@@ -331,7 +284,7 @@ class ByLength:
         clients = cohort.clients[0]
         chosen = torch.zeros(1, len(clients), dtype=torch.int64, device=theta.device)
         updated = theta[:, :1].repeat(1, len(clients), 1)
-        if self._weighting is not None:
+        if self._parts[0].learner.weighting is not None:
             updated = torch.nn.functional.pad(updated, (0, 1))
         parts = np.where(cohort.allowed[0], self._part_of[clients], -1)
         for number, part in enumerate(self._parts):
@@ -339,11 +292,10 @@ class ByLength:
             if len(own):
                 index = torch.from_numpy(own).to(theta.device)
                 chosen[0, index], updated[0, index] = part.learn(
-                    theta[0],
+                    theta,
                     self._place_of[clients[own]],
-                    source=self._draws.source(1),
+                    batches=self._draws.source(1),
                     rounds=cohort.rounds,
-                    weighting=self._weighting,
                 )
         return Learned(chosen, own_hypotheses(theta, chosen), updated)
 
@@ -357,10 +309,6 @@ class ByLength:
         per_client: bool = False,
         tuned: bool = True,
     ) -> Figures:
-        """Figures of hypotheses theta [1, k, n] on validation clients [1, clients].
-
-        `sizes` [1, k]: uploads in each cluster; `tuned` as in `Measure`.
-        """
         own = clients[0]
         with one_thread():
             return self._validator.score(

@@ -4,9 +4,8 @@ The engines know no method: they ask it whether clients weight what they send, a
 held-out client makes a model of its own.
 """
 
-from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import ClassVar, assert_never
+from typing import assert_never
 
 import torch
 from torch import Tensor
@@ -83,134 +82,36 @@ class LossWeighting:
         return torch.where(divisor > 0, moved.to(theta.dtype), theta)
 
 
-class TrainingMethod(ABC):
-    """A method with the parameters of one cell."""
-
-    name: ClassVar[str]
-    """The spec's literal."""
-
-    @property
-    @abstractmethod
-    def personal_steps(self) -> PersonalSteps | None:
-        """How a held-out client makes the model that it is scored by; None where it is scored by
-        the hypothesis that it chooses."""
-
-    @property
-    @abstractmethod
-    def weighting(self) -> LossWeighting | None:
-        """How clients weight what they send; None where they send their updates."""
-
-
 @dataclass(frozen=True)
-class HypothesesMethod(TrainingMethod):
-    """`hypotheses` in training."""
+class TrainingMethod:
+    """What the engines ask of a method, with the parameters of one cell."""
 
-    name = "hypotheses"
-
-    @property
-    def personal_steps(self) -> PersonalSteps | None:
-        """None."""
-        return None
-
-    @property
-    def weighting(self) -> LossWeighting | None:
-        """None."""
-        return None
-
-
-@dataclass(frozen=True)
-class FineTuningMethod(TrainingMethod):
-    """`fine-tuning` in training."""
-
-    method: FineTuning
-    local_step_size: float
-    name = "fine-tuning"
-
-    @property
-    def personal_steps(self) -> PersonalSteps | None:
-        """Plain descent."""
-        return PersonalSteps(self.method.steps, self.method.step_size or self.local_step_size)
-
-    @property
-    def weighting(self) -> LossWeighting | None:
-        """None: clients send their updates."""
-        return None
-
-
-@dataclass(frozen=True)
-class DittoMethod(TrainingMethod):
-    """`ditto` in training."""
-
-    method: Ditto
-    local_step_size: float
-    name = "ditto"
-
-    @property
-    def personal_steps(self) -> PersonalSteps | None:
-        """Descent of the loss plus lambda/2 times the squared distance from the common model."""
-        return PersonalSteps(
-            self.method.steps,
-            self.method.step_size or self.local_step_size,
-            proximal=self.method.proximal,
-        )
-
-    @property
-    def weighting(self) -> LossWeighting | None:
-        """None: clients send their updates."""
-        return None
-
-
-@dataclass(frozen=True)
-class QFflMethod(TrainingMethod):
-    """`q-ffl` in training."""
-
-    method: QFfl
-    local_step_size: float
-    name = "q-ffl"
-
-    @property
-    def personal_steps(self) -> PersonalSteps | None:
-        """None: there is one model for everybody."""
-        return None
-
-    @property
-    def weighting(self) -> LossWeighting | None:
-        """By the q-th power of the loss."""
-        return LossWeighting(self.method.q, lipschitz=1 / self.local_step_size)
-
-
-@dataclass(frozen=True)
-class LocalOnlyMethod(TrainingMethod):
-    """`local-only` in training."""
-
-    method: LocalOnly
-    local_step_size: float
-    name = "local-only"
-
-    @property
-    def personal_steps(self) -> PersonalSteps | None:
-        """Plain descent."""
-        return PersonalSteps(self.method.steps, self.method.step_size or self.local_step_size)
-
-    @property
-    def weighting(self) -> LossWeighting | None:
-        """None: there is no round."""
-        return None
+    personal_steps: PersonalSteps | None = None
+    """How a held-out client makes the model that it is scored by; None where it is scored by the
+    hypothesis that it chooses."""
+    weighting: LossWeighting | None = None
+    """How clients weight what they send; None where they send their updates."""
 
 
 def training_method(training: Training) -> TrainingMethod:
-    """The method of a spec, with its parameters."""
+    """The method of a spec: the only place that names them all.
+
+    With `ditto` (Li et al. 2021, equation 1) the common model is that of FedAvg and does not depend
+    on personal ones, so personal models of training clients, which are neither sent nor scored, are
+    not computed. A held-out client was in no round: it solves its problem beside the common model
+    at hand, and from there. Algorithm 1 of the paper carries on from the personal model that a
+    client has from earlier rounds.
+    """
     method, step_size = training.method, training.local.step_size
     match method:
         case Hypotheses():
-            return HypothesesMethod()
-        case FineTuning():
-            return FineTuningMethod(method, step_size)
+            return TrainingMethod()
+        case FineTuning() | LocalOnly():
+            return TrainingMethod(PersonalSteps(method.steps, method.step_size or step_size))
         case Ditto():
-            return DittoMethod(method, step_size)
+            size = method.step_size or step_size
+            return TrainingMethod(PersonalSteps(method.steps, size, proximal=method.proximal))
         case QFfl():
-            return QFflMethod(method, step_size)
-        case LocalOnly():
-            return LocalOnlyMethod(method, step_size)
+            return TrainingMethod(weighting=LossWeighting(method.q, lipschitz=1 / step_size))
         case _:
             assert_never(method)

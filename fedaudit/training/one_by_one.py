@@ -24,20 +24,17 @@ from fedaudit.reproducible import one_thread
 from fedaudit.spec.training import Local
 from fedaudit.training.base.cell import Cell, Splits, class_rows, cohort_clients
 from fedaudit.training.base.cohort import Block, rounds_ahead
-from fedaudit.training.base.planted import PlantedUpdates, of_updates
-from fedaudit.training.base.scored_rows import GroupCounter, RowPlaces, ScoredRows
+from fedaudit.training.base.planted import PlantedUpdates
+from fedaudit.training.base.scored_rows import ScoredRows
 from fedaudit.training.mechanisms.base import ClientProtection, TrustedServer
-from fedaudit.training.mechanisms.registry import build_protection
 from fedaudit.training.methods import PersonalSteps, training_method
 from fedaudit.training.stacked.clients import whole_data, without_nan
 from fedaudit.training.stacked.stack_round import (
     Cohort,
+    Engine,
     RoundResult,
     Sent,
-    build_draws,
-    build_loss,
-    build_server,
-    personal_steps,
+    needed_clips,
     planted_places,
     show_sum,
     show_uploads,
@@ -147,20 +144,6 @@ Tune = Callable[[int, NDArray[np.int64]], None]
 """Makes a client's own model of the network's parameters, from these of its rows."""
 
 
-@dataclass(frozen=True, eq=False)
-class ClientScores:
-    """What hypotheses score on one held-out client, on the host; arrays are [rows]."""
-
-    selection_loss: float
-    validation_loss: float
-    predictions: NDArray[np.generic]
-    """The predicted target (scaled), or the predicted class."""
-    values: NDArray[np.float64]
-    """The training loss of each row, before any root."""
-    hypotheses: NDArray[np.int64] | None
-    """The hypothesis that made the prediction; None where there is only one."""
-
-
 class ClientScorer:
     """Measures hypotheses on clients' rows."""
 
@@ -196,13 +179,15 @@ class ClientScorer:
         largest: int,
         scored: Sequence[NDArray[np.bool_]] | None,
         tune: Tune | None,
-    ) -> list[ClientScores]:
-        """Scores of hypotheses theta [k, n] on each of these clients.
+    ) -> tuple[ScoredRows, NDArray[np.float64], NDArray[np.float64]]:
+        """The rows of these clients as hypotheses theta [k, n] score them, and means over clients
+        of the selection loss and the validation loss, [1] each.
 
         `largest`: the hypothesis for clients with one row; `scored`: by client, which of its rows
         are [rows]. `tune`: where clients are scored by models of their own.
         """
-        found = []
+        losses: list[list[float]] = []
+        predictions, of_rows, hypotheses = [], [], []
         for place, (values, guesses) in enumerate(self._tables(theta, clients)):
             own = None if scored is None else torch.from_numpy(scored[place])
             scores = score(
@@ -221,16 +206,23 @@ class ClientScorer:
                 tune(clients[place], np.flatnonzero(~own.numpy()))
                 valued, guessed = self._table(clients[place])
                 scores = self._personal(scores, valued, own)
-            found.append(
-                ClientScores(
-                    selection_loss=scores.selection_loss.item(),
-                    validation_loss=scores.validation_loss.item(),
-                    predictions=guessed.numpy(),
-                    values=valued.numpy(),
-                    hypotheses=None if scores.chosen is None else scores.chosen.flatten().numpy(),
-                )
-            )
-        return found
+            losses.append([scores.selection_loss.item(), scores.validation_loss.item()])
+            predictions.append(guessed.numpy())
+            of_rows.append(valued.numpy())
+            if scores.chosen is not None:
+                hypotheses.append(scores.chosen.flatten().numpy())
+        every = np.concatenate(of_rows)
+        rows = ScoredRows(
+            predictions=np.concatenate(predictions),
+            values=every,
+            hypotheses=np.concatenate(hypotheses or [np.zeros(len(every), dtype=np.int64)]),
+            scored=None if scored is None else np.concatenate(scored),
+        )
+        selection, validation = (
+            torch.tensor(column, dtype=torch.float64)[:, None].mean(0).numpy()
+            for column in zip(*losses, strict=True)
+        )
+        return rows, selection, validation
 
     def _personal(self, scores: Scores, values: Tensor, scored: Tensor) -> Scores:
         """The scores of a client's own model by its rows' values; `scored` bool, both [rows]."""
@@ -280,132 +272,29 @@ class ClientScorer:
             yield outputs, self._data.target(client, rows), rows
 
 
-def client_figures(
-    counter: GroupCounter,
-    found: Sequence[ClientScores],
-    places: RowPlaces,
-    *,
-    scored: NDArray[np.bool_] | None,
-    k: int,
-    per_client: bool,
-) -> Figures:
-    """Figures of k hypotheses on clients whose rows lie at `places`; `scored` bool [their rows]."""
-    hypotheses = [
-        np.zeros(len(one.values), dtype=np.int64) if one.hypotheses is None else one.hypotheses
-        for one in found
-    ]
-    rows = ScoredRows(
-        predictions=np.concatenate([one.predictions for one in found]),
-        values=np.concatenate([one.values for one in found]),
-        hypotheses=np.concatenate(hypotheses),
-        scored=scored,
-    )
-    return flat_figures(
-        counter,
-        rows,
-        places,
-        selection_loss=_mean([one.selection_loss for one in found]),
-        validation_loss=_mean([one.validation_loss for one in found]),
-        k=k,
-        per_client=per_client,
-    )
+class ClientByClient(Engine):
+    """Plays and scores the rounds of one cell, one round at a time."""
 
-
-def _mean(losses: Sequence[float]) -> NDArray[np.float64]:
-    """The mean over clients: [1]."""
-    mean: NDArray[np.float64] = torch.tensor(losses, dtype=torch.float64)[:, None].mean(0).numpy()
-    return mean
-
-
-class OwnClients:
-    """Computes clients, each from the hypotheses that were given last; on one thread."""
-
-    def __init__(self, cell: Cell, device: torch.device) -> None:
-        loss, data = build_loss(cell), ClientData(cell.federation, device)
-        self._network = ClientNetwork(cell.shape, device)
-        self._update = ClientUpdate(self._network, loss, cell.spec.training.local, data)
-        self._scorer = ClientScorer(self._network, loss, data)
-        self._draws = build_draws([cell])
+    def __init__(self, cells: Sequence[Cell], splits: Splits, device: torch.device) -> None:
+        cell = cells[0]
+        data = ClientData(cell.federation, device)
+        self._network, self._k = ClientNetwork(cell.shape, device), cell.spec.training.hypotheses
         self._weighting = training_method(cell.spec.training).weighting
-        self._personal = personal_steps(cell)
-        self._theta: Tensor
-
-    def start_from(self, theta: Tensor) -> None:
-        """Takes hypotheses [k, n], which do not change until the next are given."""
-        self._theta = theta
-
-    def choose(self, clients: Sequence[int]) -> list[int]:
-        """The hypothesis with the smallest loss on each client's rows."""
-        return self._scorer.best(self._theta, clients)
-
-    def learn(
-        self, clients: Sequence[int], chosen: Sequence[int], *, round_: int
-    ) -> Iterator[Tensor]:
-        """What each client makes of the hypothesis that it chose, in their order.
-
-        [n], or [n + 1] where clients weight what they send; good until the next.
-        """
-        for client, hypothesis in zip(clients, chosen, strict=True):
-            start = self._theta[hypothesis]
-            self._network.load(start)
-            self._update(client, source=self._draws.source(), round_=round_)
-            yield self._learned(client, start)
-
-    def _learned(self, client: int, start: Tensor) -> Tensor:
-        """What the client makes of its update of `start` [n], which the network holds, to send."""
-        updated = self._network.theta
-        if self._weighting is None:
-            return updated
-        updated = updated.clone()
-        loss = self._scorer.loss(start, client)
-        return self._weighting.weigh(start[None, None], updated[None, None], loss[None, None])[0, 0]
-
-    def score(
-        self,
-        clients: Sequence[int],
-        *,
-        largest: int,
-        scored: Sequence[NDArray[np.bool_]] | None,
-        tuned: bool,
-    ) -> list[ClientScores]:
-        """Scores on held-out clients, in their order.
-
-        `largest` and `scored` as in `ClientScorer.score`; `tuned` as in `Measure`.
-        """
-        personal = self._personal
-        if personal is not None and not tuned:
-            personal = replace(personal, steps=0)
-        tune = None if personal is None else partial(self._update.tune, personal=personal)
-        return self._scorer.score(self._theta, clients, largest=largest, scored=scored, tune=tune)
-
-
-class ClientByClient:
-    """Plays and scores the rounds of one cell; an `Engine`."""
-
-    def __init__(self, cell: Cell, splits: Splits, device: torch.device) -> None:
-        self._splits = splits
-        self._device = device
-        self._clients = OwnClients(cell, device)
-        self._counter = GroupCounter([cell.federation], cell.spec.fairness)
-        self._protection = build_protection([cell], device)
-        self._server = build_server(cell)
-        self._draws = build_draws([cell])
-        self._weighted = training_method(cell.spec.training).weighting is not None
-        self._cell = cell
-        self._n = cell.shape.n
-        self._planted = of_updates(cell.planted)
-        self._k = cell.spec.training.hypotheses
+        super().__init__(cells, splits, device)
+        self._update = ClientUpdate(self._network, self._loss, cell.spec.training.local, data)
+        self._scorer = ClientScorer(self._network, self._loss, data)
 
     def arrange(self, positions: Sequence[int]) -> None:
         """Allocates the buffer for uploads: one vector each, or the sums of a trusted server."""
+        super().arrange(positions)
         n, device = self._n, self._device
         match self._protection:
             case TrustedServer():
                 # As in `block_sums`: in single precision one client could move a sum too far.
                 self._sent = torch.zeros(1, self._k, n, dtype=torch.float64, device=device)
             case ClientProtection():
-                width = n + 1 if self._weighted else n
-                self._sent = torch.zeros(1, cohort_clients(self._cell), width, device=device)
+                width = n if self._weighting is None else n + 1
+                self._sent = torch.zeros(1, cohort_clients(self._cells[0]), width, device=device)
             case _:
                 assert_never(self._protection)
 
@@ -413,27 +302,19 @@ class ClientByClient:
         """Rounds worth drawing at once: only cohorts are drawn ahead."""
         return rounds_ahead(cells=cells, elements=0)
 
-    def rounds_together(self, cells: int) -> int:
-        """One: a round's uploads are overwritten when the next is run."""
-        return 1
-
     def draw_noise(self, block: Block) -> None:
         """Nothing: noise is drawn for a client when it releases its upload."""
 
     def play(
         self, theta: Tensor, cohorts: Sequence[Cohort], clips: NDArray[np.float64] | None
     ) -> list[RoundResult]:
-        """One round from hypotheses theta [1, k, n]; `clips` [1] of a trusted server."""
         (cohort,) = cohorts
-        self._clients.start_from(theta[0])
         with one_thread():
             match self._protection:
                 case ClientProtection() as protection:
                     return [self._bring_together(protection, theta, cohort)]
                 case TrustedServer() as server:
-                    if clips is None:
-                        raise ValueError("a trusted server needs clips")
-                    return [self._add_up(server, theta, cohort, clips)]
+                    return [self._add_up(server, theta, cohort, needed_clips(clips))]
                 case _:
                     assert_never(self._protection)
 
@@ -443,7 +324,7 @@ class ClientByClient:
         """Each client protects its own upload, and the server averages what it receives."""
         clients, allowed = cohort.clients[0].tolist(), cohort.allowed[0].tolist()
         uploads, round_ = self._sent, int(cohort.rounds[0])
-        picked = self._chosen(clients)
+        picked = self._chosen(theta, clients)
         present = torch.zeros(1, len(clients), dtype=torch.bool, device=self._device)
         shape = (1, *protection.radii_shape(len(clients)))
         radii = torch.full(shape, torch.nan, dtype=torch.float64)
@@ -476,9 +357,9 @@ class ClientByClient:
             sent=Sent(chosen[None], uploads, present, radii, clusters.assigned),
         )
 
-    def _chosen(self, clients: Sequence[int]) -> list[int]:
-        """The hypothesis that each client chooses; the first, where planted."""
-        chosen = self._clients.choose(clients)
+    def _chosen(self, theta: Tensor, clients: Sequence[int]) -> list[int]:
+        """The hypothesis of theta [1, k, n] that each client chooses; the first, where planted."""
+        chosen = self._scorer.best(theta[0], clients)
         if self._planted is not None:
             own, _ = planted_places(self._planted, np.array(clients, dtype=np.int64))
             for place in own.tolist():
@@ -489,22 +370,22 @@ class ClientByClient:
         self, theta: Tensor, clients: Sequence[int], chosen: Sequence[int], round_: int
     ) -> Iterator[Tensor]:
         """What each client makes of the hypothesis it chose of theta [1, k, n], to send; of planted
-        clients what was planted. Good until the next."""
-        if self._planted is None:
-            yield from self._clients.learn(clients, chosen, round_=round_)
-            return
-        planted = np.isin(clients, self._planted.clients).tolist()
-        others = [place for place, is_planted in enumerate(planted) if not is_planted]
-        learned = self._clients.learn(
-            [clients[one] for one in others], [chosen[one] for one in others], round_=round_
-        )
-        for place, is_planted in enumerate(planted):
-            if is_planted:
-                at = np.searchsorted(self._planted.clients, [clients[place]])
-                added = torch.from_numpy(self._planted.updates(at)[0])
-                yield theta[0, chosen[place]] + added.to(theta.device)
-            else:
-                yield next(learned)
+        clients what was planted. [n], or [n + 1] with a weighting; valid until the next."""
+        planted = self._planted
+        for client, hypothesis in zip(clients, chosen, strict=True):
+            start = theta[0, hypothesis]
+            if planted is not None and client in planted.clients:
+                at = np.searchsorted(planted.clients, [client])
+                yield start + torch.from_numpy(planted.updates(at)[0]).to(theta.device)
+                continue
+            self._network.load(start)
+            self._update(client, source=self._draws.source(), round_=round_)
+            updated = self._network.theta
+            if self._weighting is not None:
+                updated = updated.clone()
+                loss = self._scorer.loss(start, client)[None, None]
+                updated = self._weighting.weigh(start[None, None], updated[None, None], loss)[0, 0]
+            yield updated
 
     def _add_up(
         self, server: TrustedServer, theta: Tensor, cohort: Cohort, clips: NDArray[np.float64]
@@ -512,7 +393,7 @@ class ClientByClient:
         """A trusted server adds up clipped updates, one after the other, and adds noise."""
         clients, round_ = cohort.clients[0][cohort.allowed[0]].tolist(), int(cohort.rounds[0])
         clip, sums = torch.from_numpy(clips).to(self._device), self._sent.zero_()
-        chosen = self._chosen(clients)
+        chosen = self._chosen(theta, clients)
         within = taking_part = 0
         shown: dict[int, Tensor] = {}
         learned = self._learned(theta, clients, chosen, round_)
@@ -562,20 +443,26 @@ class ClientByClient:
         per_client: bool = False,
         tuned: bool = True,
     ) -> Figures:
-        """Figures of hypotheses theta [1, k, n] on validation clients [1, clients].
-
-        `sizes` [1, k]: uploads in each cluster; `tuned` as in `Measure`.
-        """
-        self._clients.start_from(theta[0])
         places = self._counter.rows(clients[0])
         scored = self._splits.scored_rows(clients[0], positions[0])
+        personal, tune = self._personal, None
+        if personal is not None:
+            steps = personal if tuned else replace(personal, steps=0)
+            tune = partial(self._update.tune, personal=steps)
         with one_thread():
-            found = self._clients.score(
+            rows, selection_loss, validation_loss = self._scorer.score(
+                theta[0],
                 clients[0].tolist(),
                 largest=int(sizes[0].argmax()),
                 scored=None if scored is None else [scored[own] for own in places.by_client],
-                tuned=tuned,
+                tune=tune,
             )
-        return client_figures(
-            self._counter, found, places, scored=scored, k=self._k, per_client=per_client
+        return flat_figures(
+            self._counter,
+            rows,
+            places,
+            selection_loss=selection_loss,
+            validation_loss=validation_loss,
+            k=self._k,
+            per_client=per_client,
         )

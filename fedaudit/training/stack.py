@@ -50,7 +50,7 @@ from fedaudit.training.stacked.validation import Figures
 
 
 class Stack:
-    """Trains cells round by round and returns the results of each round."""
+    """A `Trainer` of cells of one shape; its methods are documented there."""
 
     def __init__(
         self,
@@ -97,16 +97,11 @@ class Stack:
 
     @property
     def active(self) -> list[int]:
-        """Positions of the cells that are still running."""
         return [position for position in range(len(self._cells)) if position not in self._stopped]
 
     # -- rounds ---------------------------------------------------------------------------------
 
     def plan(self, rounds: int) -> dict[int, list[PlannedRound]]:
-        """The next rounds of every active cell, at most `rounds`, before their noise is drawn.
-
-        With `release` noise the spending of these rounds must be on record before `advance`.
-        """
         if not self.active:
             return {}
         block = self._block_of(rounds)
@@ -124,10 +119,6 @@ class Stack:
         return planned
 
     def advance(self, rounds: int) -> dict[int, PlayedRounds]:
-        """Runs up to `rounds` more rounds of every active cell.
-
-        With `release` noise it stops where the plan ends; raises RuntimeError without a plan.
-        """
         played = {position: PlayedRounds() for position in self.active}
         stretches: list[Stretch] = []
         left = rounds
@@ -307,17 +298,14 @@ class Stack:
     # -- state and layout -------------------------------------------------------------------------
 
     def checkpoint(self, position: int) -> bytes:
-        """The checkpoint of the cell at `position`; the same for the same state."""
         self._store_running(position)
         return self._state.of_cell(position).encode()
 
     def releases(self, position: int) -> NDArray[np.int32]:
-        """Releases of each of the ledger's subjects so far: int32 [subjects]."""
         releases: NDArray[np.int32] = self._state.releases[position].copy()
         return releases
 
     def set_release(self, position: int, release: int, *, until: int) -> None:
-        """Rounds up to `until` repeat rounds already charged: they carry this release number."""
         self._state.progress.release[position] = release
         self._state.progress.release_until[position] = until
 
@@ -332,12 +320,10 @@ class Stack:
         self._check_stop(position)
 
     def stop(self, position: int) -> None:
-        """Removes a cell before its end."""
         self._store_running(position)
         self._stopped.setdefault(position, "cancelled")
 
     def end_after(self, position: int, round_: int) -> None:
-        """See `Trainer.end_after`."""
         self._store_running(position)
         self._audited[position] = round_
         self._check_stop(position)

@@ -20,10 +20,10 @@ from fedaudit.training.personalised import PersonalisedRun
 from fedaudit.training.stack import Stack
 from tests.training.federations import TABLE, federation, one_by_one, table_cell
 from tests.training.gaussian import MECHANISMS
-from tests.training.one_by_one.test_client_by_client import VARIANTS, assert_alike, classifying
 from tests.training.personalised import play, records_spec
 from tests.training.test_algorithm import compare
-from tests.training.test_layout import fingerprint
+from tests.training.test_one_by_one import VARIANTS, assert_alike, classifying
+from tests.training.test_stack import fingerprint
 
 COUNTS = [1, 2, 9, 10, 30, 64, 65, 90, 130, 200, 300, 301, 700, *[5] * 12]
 RULE = {"sensitive": ["group"], "favourable": {"op": "ge", "value": 0.2}}

@@ -36,11 +36,9 @@ class CanariesSpec(AttackPart):
 
     @property
     def needs_hypotheses(self) -> bool:
-        """See `AttackPart`."""
         return False
 
     def disagreements(self, attacked: AttackedSpec, *, pointer: str) -> Refusals:
-        """See `AttackPart`."""
         privacy, method = attacked.privacy, attacked.training.method
         if self.stop and not pointer.endswith("/0"):
             yield refuse_at(

@@ -86,7 +86,6 @@ class GradientLeakageSpec(AttackPart):
 
     @property
     def needs_hypotheses(self) -> bool:
-        """See `AttackPart`."""
         match self.hypothesis:
             case "initial":
                 return False
@@ -96,7 +95,6 @@ class GradientLeakageSpec(AttackPart):
                 assert_never(self.hypothesis)
 
     def disagreements(self, attacked: AttackedSpec, *, pointer: str) -> Refusals:
-        """See `AttackPart`."""
         yield from self._check_itself(pointer)
         if not attacked.training.method.releases or attacked.training.method.kind == "q-ffl":
             yield refuse_at(

@@ -6,7 +6,7 @@ silo's result depends on its own records, its number and the step, not on the si
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import Protocol, Self, assert_never
+from typing import ClassVar, Protocol, Self, assert_never
 
 import numpy as np
 import torch
@@ -32,7 +32,11 @@ class OptimiserState:
 
 
 class Optimiser(Protocol):
-    """Turns a gradient into the next parameters."""
+    """Turns a gradient into the next parameters, as a pure function of flat parameters.
+
+    Everything is elementwise over the parameters and written as single products, sums, quotients
+    and roots, so that a silo's step does not depend on what it is stacked with.
+    """
 
     def start(self, theta: Tensor) -> OptimiserState:
         """The state before the first step of parameters [..., n]."""
@@ -43,45 +47,41 @@ class Optimiser(Protocol):
         """The parameters and the state after one step; arguments are left as they are."""
 
 
-def _start(theta: Tensor, *, moments: int) -> OptimiserState:
-    steps = torch.zeros(*theta.shape[:-1], 1, dtype=torch.float64, device=theta.device)
-    return OptimiserState(steps, tuple(torch.zeros_like(theta) for _ in range(moments)))
+@dataclass(frozen=True)
+class _WithMoments:
+    step_size: float
+    moments: ClassVar[int]
+    """How many tensors like the parameters are remembered."""
+
+    def start(self, theta: Tensor) -> OptimiserState:
+        steps = torch.zeros(*theta.shape[:-1], 1, dtype=torch.float64, device=theta.device)
+        return OptimiserState(steps, tuple(torch.zeros_like(theta) for _ in range(self.moments)))
 
 
 @dataclass(frozen=True)
-class Sgd:
+class Sgd(_WithMoments):
     """Plain gradient descent."""
 
-    step_size: float
-
-    def start(self, theta: Tensor) -> OptimiserState:
-        """See `Optimiser`."""
-        return _start(theta, moments=0)
+    moments = 0
 
     def step(
         self, theta: Tensor, gradient: Tensor, state: OptimiserState
     ) -> tuple[Tensor, OptimiserState]:
-        """See `Optimiser`."""
         return theta - gradient * self.step_size, OptimiserState(state.steps + 1, ())
 
 
 @dataclass(frozen=True)
-class Adam:
+class Adam(_WithMoments):
     """Kingma and Ba 2015, as in torch: epsilon is added to the corrected root."""
 
-    step_size: float
+    moments = 2
     beta1: float = 0.9
     beta2: float = 0.999
     epsilon: float = 1e-8
 
-    def start(self, theta: Tensor) -> OptimiserState:
-        """See `Optimiser`."""
-        return _start(theta, moments=2)
-
     def step(
         self, theta: Tensor, gradient: Tensor, state: OptimiserState
     ) -> tuple[Tensor, OptimiserState]:
-        """See `Optimiser`."""
         steps = state.steps + 1
         mean = state.moments[0] * self.beta1 + gradient * (1 - self.beta1)
         square = state.moments[1] * self.beta2 + gradient * gradient * (1 - self.beta2)
@@ -91,21 +91,16 @@ class Adam:
 
 
 @dataclass(frozen=True)
-class RmsProp:
+class RmsProp(_WithMoments):
     """Tieleman and Hinton 2012, as in torch: not centred, no momentum."""
 
-    step_size: float
+    moments = 1
     decay: float = 0.99
     epsilon: float = 1e-8
-
-    def start(self, theta: Tensor) -> OptimiserState:
-        """See `Optimiser`."""
-        return _start(theta, moments=1)
 
     def step(
         self, theta: Tensor, gradient: Tensor, state: OptimiserState
     ) -> tuple[Tensor, OptimiserState]:
-        """See `Optimiser`."""
         square = state.moments[0] * self.decay + gradient * gradient * (1 - self.decay)
         root = square.sqrt() + self.epsilon
         return theta - gradient / root * self.step_size, OptimiserState(state.steps + 1, (square,))
