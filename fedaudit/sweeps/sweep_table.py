@@ -20,7 +20,7 @@ from fedaudit.reports.comparison.fronts import dominated_by
 from fedaudit.reports.document.privacy_costs import PRIVACY_COSTS, UNBOUNDED
 from fedaudit.reports.readings.reading import plain, table
 from fedaudit.spec.metrics import SHARES
-from fedaudit.spec.sweeps.sweep_cells import SEED
+from fedaudit.spec.sweeps import SEED
 from fedaudit.spreadsheet import plain_text
 
 LEVEL = 0.95

@@ -15,8 +15,7 @@ from fedaudit.reports.document.guarantee_facts import (
 )
 from fedaudit.reports.document.usefulness import is_compared, why_not_useful
 from fedaudit.spec.attacks.attack_spec import AttackKind
-from fedaudit.spec.gate_figures import AttackFigure, GateFigure, Proof
-from fedaudit.spec.gates import Gate
+from fedaudit.spec.gates import AttackFigure, Gate, GateFigure, Proof
 
 _PROVEN: dict[Proof, str] = {
     "fixed radius": "use a fixed radius",

@@ -17,7 +17,7 @@ from fedaudit.reports.document.endings import SENTENCES, chosen_by_losses, known
 from fedaudit.reports.document.guarantee_facts import condition_of, delta_gives_data_away
 from fedaudit.reports.document.outcomes import GateOutcome
 from fedaudit.reports.document.usefulness import is_compared, why_not_useful
-from fedaudit.spec.gate_figures import PLAIN_FIGURES
+from fedaudit.spec.gates import PLAIN_FIGURES
 
 SIMULATED = (
     "the noise was simulated, so the guarantee is not in force: this run's model is not for "
