@@ -98,7 +98,7 @@ class Gate(SpecPart):
     which nothing keeps the uploads."""
     allow_simulation: bool = False
     """Whether a guarantee is evidence that is not in force, because the noise was simulated: for
-    research. Such a run protects nobody."""
+    research. Such a run gives no protection."""
     allow_degenerate: Annotated[bool, Field(exclude_if=lambda allowed: not allowed)] = False
     """Whether rates, gaps, accuracy and loss are evidence of a model that decides nothing, or that
     is not shown to be better than a constant prediction."""
@@ -138,7 +138,7 @@ class Gate(SpecPart):
 
     @property
     def measures_predictions(self) -> bool:
-        """Whether the figure is of what somebody's model predicts."""
+        """Whether the figure is of a model's predictions."""
         figure = self.plain_figure
         return figure is None or figure.section == "utility"
 

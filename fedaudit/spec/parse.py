@@ -199,7 +199,7 @@ class _Loader(yaml.SafeLoader):
 
 _Loader.add_constructor("tag:yaml.org,2002:int", _Loader.construct_yaml_int)
 
-# YAML 1.1 takes 1e-6 for a text; JSON and YAML 1.2, rightly, for a number.
+# YAML 1.1 takes 1e-6 for a text; JSON and YAML 1.2 for a number.
 _Loader.add_implicit_resolver(
     "tag:yaml.org,2002:float",
     re.compile(r"[-+]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)[eE][-+]?[0-9]+$"),

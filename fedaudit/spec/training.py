@@ -191,7 +191,7 @@ class FixedCohort(SpecPart):
 
 
 class PoissonCohort(SpecPart):
-    """Every training client takes part in a round by a coin of its own; nobody may come."""
+    """Every training client takes part in a round by its own coin; a round may be empty."""
 
     sampling: Literal["poisson"]
     rate: Annotated[float, Field(gt=0, le=1)]

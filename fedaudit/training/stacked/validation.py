@@ -51,7 +51,7 @@ class Evaluation:
     validation_loss: Tensor
     """float64 [cells]: mean over clients of the loss under hypotheses chosen without the row."""
     accuracy: Tensor | None
-    """float64 [cells]: share of all rows classified rightly; None for regression."""
+    """float64 [cells]: share of all rows classified correctly; None for regression."""
     predictions: Tensor
     """[rows, cells, clients]: the predicted target (scaled), or the predicted class."""
     scores: "Scores"
