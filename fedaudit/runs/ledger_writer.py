@@ -124,7 +124,7 @@ class WrittenEntry:
 
 @dataclass(frozen=True, eq=False)
 class RecordedRounds:
-    """The entries of rounds, and where everybody stands after each of them."""
+    """The entries of rounds, and the totals after each of them."""
 
     written: Sequence[Sequence[WrittenEntry]]
     """By round, an entry against each observer."""

@@ -59,7 +59,7 @@ _KEY_BYTES = 32
 
 @dataclass
 class Run:
-    """An experiment, its data, and where its ledger stands."""
+    """An experiment, its data, and its ledger so far."""
 
     experiment_id: str
     name: str

@@ -341,17 +341,14 @@ class Validator:
     ) -> Figures:
         """The same by the compiled kernels, which keep to the cache by themselves."""
         counter = self._counter
-        found = clients.evaluate(theta, columns, sizes.argmax(-1), predicts=counter.counts_rows)
-        if found.predictions is None:
+        selection_loss, validation_loss, predictions = clients.evaluate(
+            theta, columns, sizes.argmax(-1), predicts=counter.counts_rows
+        )
+        if predictions is None:
             counts = counter.nothing(len(columns))
         else:
-            counts = counter.count(found.predictions, columns)
-        return Figures(
-            selection_loss=found.selection_loss,
-            validation_loss=found.validation_loss,
-            accuracy=None,
-            counts=counts,
-        )
+            counts = counter.count(predictions, columns)
+        return Figures(selection_loss, validation_loss, None, counts)
 
     def _score(
         self,
