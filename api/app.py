@@ -11,41 +11,24 @@ from starlette.routing import BaseRoute
 
 from api import openapi
 from api.http import problems
-from api.http.access_log import AccessLog
-from api.http.compression import CompressedAnswers
-from api.http.conditional import ConditionalAnswers
-from api.http.head import HeadAnswers
-from api.http.middleware import BodyLimit, SecurityHeaders, Upload
-from api.http.rate_limits import RateLimitHeaders
-from api.http.request_ids import RequestIds
-from api.http.request_metrics import RequestMetrics
-from api.http.traces import Traces
-from api.metrics.state_metrics import StateMetrics
+from api.http.conditional import CompressedAnswers, ConditionalAnswers
+from api.http.middleware import BodyLimit, HeadAnswers, RateLimitHeaders, SecurityHeaders, Upload
+from api.http.observation import AccessLog, RequestIds, RequestMetrics, Traces
+from api.metrics import StateMetrics
 from api.pages import install as pages
 from api.routers import (
     artifacts,
-    audit_log,
     audits,
-    events,
     experiment_tables,
     experiments,
-    federation_erasures,
-    federation_registrations,
     federations,
-    gate_policies,
     gates,
-    health,
     keys,
     ledger_reports,
     ledgers,
-    metrics,
-    problem_kinds,
-    queries,
     reports,
-    sign_offs,
-    signing_keys,
+    service,
     sweeps,
-    webhook_deliveries,
     webhooks,
 )
 from api.routers.attacks import attack_results, later_attacks
@@ -56,30 +39,28 @@ from infrastructure.tracing import is_tracing_asked_for
 _TIDY_SECONDS = 3600.0
 
 _VERSIONED = (
-    experiments,
-    experiment_tables,
-    sweeps,
-    events,
-    reports,
+    experiments.router,
+    experiment_tables.router,
+    sweeps.router,
+    experiments.events_router,
+    reports.router,
     # Before those whose paths have a number in this place.
-    later_attacks,
-    attack_results,
-    sign_offs,
-    queries,
-    federation_erasures,
-    federation_registrations,
-    federations,
-    audits,
-    artifacts,
-    gates,
-    gate_policies,
-    ledgers,
-    ledger_reports,
-    keys,
-    signing_keys,
-    audit_log,
-    webhooks,
-    webhook_deliveries,
+    later_attacks.router,
+    attack_results.router,
+    reports.sign_offs_router,
+    reports.queries_router,
+    federations.router,
+    audits.router,
+    artifacts.router,
+    gates.router,
+    gates.policies_router,
+    ledgers.router,
+    ledger_reports.router,
+    keys.router,
+    keys.signing_keys_router,
+    keys.audit_log_router,
+    webhooks.router,
+    webhooks.deliveries_router,
 )
 
 
@@ -91,10 +72,10 @@ def _routes() -> list[BaseRoute]:
     looks at it; for all of them that takes longer than all else that an application is made of.
     """
     router = APIRouter(generate_unique_id_function=openapi.operation_id)
-    for module in _VERSIONED:
-        router.include_router(module.router, prefix="/v1")
-    for module in (health, metrics, problem_kinds):
-        router.include_router(module.router)
+    for versioned in _VERSIONED:
+        router.include_router(versioned, prefix="/v1")
+    for unversioned in (service.router, service.metrics_router, service.problems_router):
+        router.include_router(unversioned)
     for module in pages.MODULES:
         router.include_router(module.router, include_in_schema=False)
     return router.routes

@@ -1,6 +1,7 @@
 """The OpenAPI document: problems instead of the framework's errors, and the spec's own schema."""
 
-from collections.abc import Mapping
+import json
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from fastapi import FastAPI
@@ -9,21 +10,17 @@ from fastapi.routing import APIRoute
 from pydantic import BaseModel
 from pydantic.json_schema import models_json_schema
 
-from api.client_generators import fit_for_generators
-from api.examples import example_of
+from api.http.bodies import YAML_TYPES
 from api.http.problems import MEDIA_TYPE, Problem
-from api.http.yaml_bodies import MEDIA_TYPES as YAML
-from api.schemas.experiments import AttacksRequest
+from api.schemas.experiments import AttacksRequest, SweepTableBody
 from api.schemas.federations import (
     BudgetSetting,
     ErasureRequest,
     ProposalRequest,
     SimulationSetting,
 )
-from api.schemas.people import KeyRequest, SignOffRequest
+from api.schemas.people import KeyRequest, SignOffRequest, WebhookChange, WebhookRequest
 from api.schemas.reports import GatesRequest, PolicyRequest
-from api.schemas.sweeps import SweepTableBody
-from api.schemas.webhooks import WebhookChange, WebhookRequest
 from fedaudit import __version__
 from fedaudit.audits.audit_document import AuditReport
 from fedaudit.reports.declared.declared_document import DeclaredReport
@@ -36,6 +33,150 @@ from fedaudit.spec.disclosure.disclosure_policy import DisclosurePolicy
 from fedaudit.spec.experiment import ExperimentSpec
 from fedaudit.spec.registration import Registration
 from fedaudit.spec.sweeps.sweep_spec import SweepSpec
+
+_EXPERIMENT: dict[str, Any] = {
+    "spec_version": 1,
+    "name": "two-groups",
+    "seed": 1,
+    "federation": {
+        "source": "synthetic-groups",
+        "clients_per_group": [80, 20],
+        "rows_per_client": 10,
+        "validation_fraction": 0.5,
+    },
+    "model": {"kind": "linear"},
+    "training": {"loss": "rmse", "hypotheses": 2, "rounds": 20, "cohort": {"clients": 10}},
+    "privacy": {"mechanism": "laplace-l2", "noise_multiplier": 3, "radius": 0.5, "clip": 0.25},
+    "fairness": {
+        "sensitive": ["group"],
+        "favourable": [
+            {"group": {"group": "g1"}, "op": "ge", "value": 0},
+            {"group": {"group": "g2"}, "op": "le", "value": 15},
+        ],
+    },
+    "gates": [{"figure": "equalized_odds_difference", "op": "le", "value": 0.2}],
+}
+_GATES: list[dict[str, Any]] = [
+    {"figure": "epsilon_max", "op": "le", "value": 10},
+    {"figure": "equalized_odds_difference", "op": "le", "value": 0.1},
+]
+
+_ROUND_EVENT = {"kind": "poisson-gaussian", "rate": 0.05, "noise_multiplier": 1.1}
+
+UPLOAD: dict[str, Any] = {
+    "name": "incomes",
+    "federation": {"source": "table", "client_key": "town", "target": "income"},
+    "fairness": {"sensitive": ["sex"], "favourable": {"op": "ge", "value": 30000}},
+}
+"""A registration that comes with its file."""
+
+_EXAMPLES: dict[type[BaseModel], dict[str, Any]] = {
+    ErasureRequest: {"reference": "request 2026-117"},
+    ExperimentSpec: _EXPERIMENT,
+    SweepSpec: {
+        "name": "noise-and-hypotheses",
+        "base": _EXPERIMENT,
+        "grid": {"privacy.noise_multiplier": [1, 3], "training.hypotheses": [1, 2]},
+        "repeats": 3,
+    },
+    Registration: {**UPLOAD, "federation": {**UPLOAD["federation"], "path": "incomes.csv"}},
+    AuditSpec: {
+        "name": "hiring",
+        "path": "decisions.csv",
+        "truth": "hired",
+        "prediction": "predicted",
+        "sensitive": ["sex"],
+        "favourable": {"op": "in", "value": ["yes"]},
+    },
+    BudgetSetting: {
+        "book": "release",
+        "figure": "epsilon",
+        "total": 10,
+        "delta": 1e-5,
+        "adjacency": "add-or-remove-one",
+        "observer": "final_model",
+    },
+    SimulationSetting: {"simulation": "forbidden"},
+    DisclosurePolicy: {"minimum_group_size": 30, "minimum_group_clients": 3},
+    GatesRequest: {"experiment_id": "0199c0de-0000-7000-8000-000000000000", "gates": _GATES},
+    PolicyRequest: {"description": "Before a model leaves.", "gates": _GATES},
+    ProposalRequest: {"path": "incomes.csv", "target": "income"},
+    AttacksRequest: {
+        "attacks": [{"kind": "membership"}, {"kind": "canaries", "unit": "client", "count": 1000}]
+    },
+    SignOffRequest: {"decision": "approved", "note": "Read with the data owner."},
+    WebhookRequest: {
+        "url": "https://hooks.example.org/fedaudit",
+        "events": ["experiment.finished", "gate.failed"],
+        "description": "The pipeline of the charges model.",
+    },
+    WebhookChange: {"events": ["gate.failed"], "enabled": True},
+    LedgerTerms: {
+        "name": "keyboard in Flower",
+        "mechanism": "gaussian-central",
+        "delta": 1e-6,
+        "accountant": "rdp",
+        "adjacency": "add-or-remove-one",
+        "observer": "final_model",
+        "unit": "client",
+        "population": 1000,
+    },
+    RoundsRequest: {
+        "rounds": [{"round": 1, "event": _ROUND_EVENT, "participants": ["phone-1", "phone-2"]}]
+    },
+    ReservationRequest: {"event": _ROUND_EVENT, "participants": ["phone-1", "phone-2"]},
+    KeyRequest: {"name": "pipeline", "scopes": ["experiments:read", "experiments:write"]},
+}
+
+
+def example_of(model: type[BaseModel]) -> dict[str, Any] | None:
+    """A body of this model; None where there is no example of it."""
+    return _EXAMPLES.get(model)
+
+
+_VALUES = ("const", "default", "enum", "example", "examples")
+"""Members of a schema that hold values, in which nothing is a schema."""
+
+
+def fit_for_generators(document: dict[str, Any]) -> None:
+    """Change a document so that generators make a client of all of it."""
+    _tell_object_defaults(document)
+    _leave_out_item_schemas(document)
+
+
+def _tell_object_defaults(document: dict[str, Any]) -> None:
+    """Move defaults that are objects, or hold some, into the descriptions beside them."""
+    for schema in list(_schemas(document)):
+        if _holds_object(schema.get("default")):
+            words = f"Unless given: `{json.dumps(schema.pop('default'))}`."
+            schema["description"] = "\n\n".join(filter(None, (schema.get("description"), words)))
+
+
+def _leave_out_item_schemas(document: dict[str, Any]) -> None:
+    """Declare event streams as text: `itemSchema` is of OpenAPI 3.2 and unknown in 3.1."""
+    for schema in list(_schemas(document)):
+        if schema.pop("itemSchema", None) is not None:
+            schema["schema"] = {"type": "string"}
+
+
+def _schemas(part: Any, *, named: bool = False) -> Iterator[dict[str, Any]]:
+    """Every object of the document that may be a schema; `named`: its members have names of their
+    own, such as a property that is called `default`."""
+    if isinstance(part, list):
+        for item in part:
+            yield from _schemas(item)
+    elif isinstance(part, dict):
+        if not named:
+            yield part
+        for name, inner in part.items():
+            if named or name not in _VALUES:
+                yield from _schemas(inner, named=name == "properties" and not named)
+
+
+def _holds_object(value: Any) -> bool:
+    inner = value if isinstance(value, list) else [value]
+    return any(isinstance(one, dict) for one in inner)
+
 
 Responses = dict[int | str, dict[str, Any]]
 
@@ -111,7 +252,7 @@ def request_body(model: type[BaseModel]) -> dict[str, Any]:
     described = {"schema": schema_of(model)} | ({} if example is None else {"example": example})
     content = {"application/json": described}
     # Not as a content of its own: generators of clients make no use of it.
-    words = f"JSON, or YAML of the same form ({', '.join(f'`{one}`' for one in YAML)})."
+    words = f"JSON, or YAML of the same form ({', '.join(f'`{one}`' for one in YAML_TYPES)})."
     return {"requestBody": {"description": words, "required": True, "content": content}}
 
 

@@ -1,4 +1,4 @@
-"""What happens to every request and answer, whatever the route. Pure ASGI: streams stay streams."""
+"""Limits and headers of every request, whatever its route. Pure ASGI: streams stay streams."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -150,3 +150,65 @@ class SecurityHeaders:
             await send(message)
 
         await self._app(scope, receive, with_headers)
+
+
+_KEPT = "rate_limit_headers"
+
+
+def limit_headers(scope: Scope, *, limit: int, used: int, seconds_left: int) -> dict[str, str]:
+    """The headers of a limit a minute, kept for the answer of the request in `scope`."""
+    headers = {
+        "RateLimit-Policy": f'"requests";q={limit};w=60',
+        "RateLimit": f'"requests";r={max(0, limit - used)};t={seconds_left}',
+    }
+    scope.setdefault("state", {})[_KEPT] = headers
+    return headers
+
+
+class RateLimitHeaders:
+    """Adds what was kept to the answer, whatever it is."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve one connection."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+
+        async def with_headers(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                kept = scope.get("state", {}).get(_KEPT, {})
+                MutableHeaders(scope=message).update(kept)
+            await send(message)
+
+        await self._app(scope, receive, with_headers)
+
+
+_OF_ROUTES = ("route", "path_params")
+
+
+class HeadAnswers:
+    """Answers HEAD as GET up to the body, and ends what would have made it: a stream, an export."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve one connection."""
+        if scope["type"] != "http" or scope["method"] != "HEAD":
+            await self._app(scope, receive, send)
+            return
+        as_get = {**scope, "method": "GET"}
+        with anyio.CancelScope() as answering:
+
+            async def headers_only(message: Message) -> None:
+                if message["type"] == "http.response.start":
+                    # For what counts and logs requests.
+                    scope.update({name: as_get[name] for name in _OF_ROUTES if name in as_get})
+                    await send(message)
+                    await send({"type": "http.response.body", "body": b""})
+                    answering.cancel()
+
+            await self._app(as_get, receive, headers_only)

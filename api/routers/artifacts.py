@@ -7,14 +7,14 @@ from anyio.to_thread import run_sync
 from fastapi import APIRouter, Query, Request, Response
 from starlette.requests import ClientDisconnect
 
+from api.http.answers import Linked
 from api.http.bodies import media_type
-from api.http.links import Linked
 from api.http.problems import ProblemError, invalid
 from api.openapi import problems
 from api.schemas.base import PageParameters
 from api.schemas.experiments import ArtifactBody, ArtifactPage
-from api.services.artifacts.artifact_lists import artifact_page
-from api.services.artifacts.artifact_store import (
+from api.services.artifacts import (
+    artifact_page,
     delete_artifact,
     find_artifact,
     store_artifact,

@@ -8,18 +8,14 @@ from fastapi import APIRouter, BackgroundTasks, Query, Request, Response
 from pydantic import TypeAdapter
 from starlette.responses import JSONResponse, StreamingResponse
 
+from api.http.answers import Accept, Linked, decode_cursor, encode_cursor, preferred
 from api.http.bodies import JsonBody
-from api.http.cursors import decode_cursor, encode_cursor
-from api.http.links import Linked
-from api.http.negotiation import Accept, preferred
 from api.openapi import Responses, problems, request_body, schema_of
 from api.schemas.base import IdempotencyHeader, PageParameters
 from api.schemas.reports import AuditBody, AuditPage, AuditVerification
-from api.services.audits.audit_admission import ask_for_audit
-from api.services.audits.audit_evidence import audit_bundle, verify_audit
-from api.services.audits.audit_lookups import find_audit, find_audited
-from api.services.base.dispatch import dispatch
-from api.services.reports.report_pages import page_response
+from api.services.audits import ask_for_audit, audit_bundle, find_audit, find_audited, verify_audit
+from api.services.dispatch import dispatch
+from api.services.report_pages import page_response
 from api.shared.data_faults import shown_faults
 from api.shared.resources import Resources, Shared
 from api.shared.security import Caller, ExperimentsReader, ExperimentsWriter, ReportsReader

@@ -9,10 +9,16 @@ from fastapi import APIRouter, Query
 from pydantic import TypeAdapter
 from starlette.responses import Response, StreamingResponse
 
-from api.http.cursors import SmallInteger, decode_cursor, encode_cursor
-from api.http.json_answers import WrittenPage
-from api.http.links import Linked, LinkedAnswer
-from api.http.negotiation import Accept, preferred
+from api.http.answers import (
+    Accept,
+    Linked,
+    LinkedAnswer,
+    SmallInteger,
+    WrittenPage,
+    decode_cursor,
+    encode_cursor,
+    preferred,
+)
 from api.openapi import Responses, problems
 from api.schemas.base import PageParameters, Parameters
 from api.schemas.experiment_tables import (
@@ -24,15 +30,22 @@ from api.schemas.experiment_tables import (
     LedgerParameters,
     RoundPage,
 )
-from api.services.audit_log.ledger_exports import note_export
-from api.services.base.gone_files import refuse_gone
-from api.services.base.lookups import find_experiment
-from api.services.base.subject_names import names_of
-from api.services.tables.exports import MEDIA_TYPES, Form, export
-from api.services.tables.figure_tables import FairnessTable, RoundTable, group_lines
-from api.services.tables.ledger_table import LedgerTable, page_reasons
-from api.services.tables.record_tables import record_table_of
-from api.services.tables.table_pages import BEGINNING, Position, read_page
+from api.services.audit_log import note_export
+from api.services.lookups import find_experiment, names_of, refuse_gone
+from api.services.result_files import record_table_of
+from api.services.tables import (
+    BEGINNING,
+    MEDIA_TYPES,
+    FairnessTable,
+    Form,
+    LedgerTable,
+    Position,
+    RoundTable,
+    export,
+    group_lines,
+    page_reasons,
+    read_page,
+)
 from api.shared.resources import Resources, Shared
 from api.shared.security import Caller, ExperimentsReader, LedgerReader
 from fedaudit.spec.base import Text

@@ -1,13 +1,14 @@
-"""Submitting, finding and ending experiments."""
+"""Submit, find and end experiments, and follow their events."""
 
+from collections.abc import AsyncIterator
 from typing import Annotated
 
-from fastapi import APIRouter, BackgroundTasks, Query, Request, Response
+from fastapi import APIRouter, BackgroundTasks, Depends, Header, Query, Request, Response
+from fastapi.sse import EventSourceResponse, ServerSentEvent
 from starlette.responses import JSONResponse
 
+from api.http.answers import SmallInteger, json_answer, link_headers
 from api.http.bodies import JsonBody
-from api.http.json_answers import json_answer
-from api.http.links import link_headers
 from api.openapi import problems, request_body
 from api.schemas.base import IdempotencyHeader
 from api.schemas.experiments import (
@@ -20,25 +21,25 @@ from api.schemas.experiments import (
     SubmittedBody,
     ValidationBody,
 )
-from api.services.base.dispatch import dispatch_with_others
-from api.services.base.idempotency import IdempotentRequest
-from api.services.base.lookups import find_experiment
-from api.services.experiments.admission import Trial, plan, try_admission
-from api.services.experiments.experiment_lists import (
-    experiment_body,
-    experiment_page,
-    submitted_body,
+from api.services.admission import Trial, parse_inherited, plan, try_admission
+from api.services.dispatch import IdempotentRequest, dispatch_with_others
+from api.services.experiments import EventLog, experiment_body, experiment_page, submitted_body
+from api.services.lookups import find_experiment
+from api.services.submission import (
+    Asked,
+    Submitted,
+    cancel,
+    plan_others,
+    prepared,
+    queue_with_others,
+    retry,
 )
-from api.services.experiments.group_submission import Asked, prepared, queue_with_others
-from api.services.experiments.inherited_spec import parse_inherited
-from api.services.experiments.repeated_admission import plan_others
-from api.services.experiments.submission import Submitted, cancel, retry
 from api.shared.resources import Resources, Shared
 from api.shared.security import Caller, ExperimentsReader, ExperimentsWriter
 from fedaudit.runs.experiment_plan import ExperimentPlan
 from fedaudit.spec.canonical import spec_hash
 from fedaudit.spec.experiment import ExperimentSpec
-from models.repositories import ExperimentRepository
+from models.repositories import ApiKeyRepository, ExperimentRepository
 
 router = APIRouter(prefix="/experiments", tags=["experiments"])
 
@@ -169,3 +170,42 @@ def _validation(planned: ExperimentPlan, trial: Trial) -> ValidationBody:
         budget=BudgetRoom(has_room=trial.refusal is None, detail=trial.refusal),
         warnings=trial.warnings,
     )
+
+
+events_router = APIRouter(prefix="/experiments", tags=["events"])
+
+
+def _event_log(experiment_id: str, caller: ExperimentsReader, resources: Shared) -> EventLog:
+    with resources.database.read() as session:
+        found = find_experiment(session, caller, experiment_id)
+    return EventLog(
+        resources,
+        caller.project_id,
+        found.id,
+        in_force=lambda session: ApiKeyRepository(session).is_in_force(caller.secret_hash),
+    )
+
+
+async def _place(caller: ExperimentsReader, resources: Shared) -> AsyncIterator[None]:
+    async with resources.streams.place(caller.key_id):
+        yield
+
+
+@events_router.get(
+    "/{experiment_id}/events",
+    response_class=EventSourceResponse,
+    responses=problems(404, 429),
+    dependencies=[Depends(_place)],
+)
+async def follow_events(
+    log: Annotated[EventLog, Depends(_event_log)],
+    last_event_id: Annotated[
+        SmallInteger, Header(description="Events up to this number are left out.")
+    ] = 0,
+) -> AsyncIterator[ServerSentEvent]:
+    """Events as they happen, and those before, until the experiment has ended.
+
+    `id` counts from 1 within the experiment. A comment is sent where nothing happens for 15 s.
+    """
+    async for message in log.follow(last_event_id):
+        yield message

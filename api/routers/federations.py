@@ -1,4 +1,4 @@
-"""Federations and the budgets on their data."""
+"""Federations: their registrations, profiles, budgets, policies and erasures."""
 
 from functools import partial
 from typing import Annotated, Any
@@ -8,44 +8,48 @@ from anyio.to_thread import run_sync
 from fastapi import APIRouter, BackgroundTasks, Query, Request, Response
 from pydantic import TypeAdapter
 
-from api.examples import UPLOAD
+from api.http.answers import Linked, decode_cursor, encode_cursor
 from api.http.bodies import JsonBody, in_blocks, media_type, read_value, validated
 from api.http.conditional import Stated, tag_of
-from api.http.cursors import decode_cursor, encode_cursor
-from api.http.links import Linked
 from api.http.problems import ProblemError
-from api.openapi import problems, request_body, upload_body
+from api.openapi import UPLOAD, problems, request_body, upload_body
 from api.schemas.base import IdempotencyHeader, PageParameters
 from api.schemas.federations import (
     BudgetList,
     BudgetSetting,
     DisclosureBody,
+    ErasureBody,
+    ErasureRequest,
     FederationBody,
     FederationPage,
     FederationParameters,
+    ProposalBody,
+    ProposalRequest,
     SimulationSetting,
     shown_profile,
 )
 from api.schemas.people import ChangePage
-from api.services.base.change_pages import change_page
-from api.services.base.dispatch import dispatch
-from api.services.base.lookups import find_federation
 from api.services.budgets.federation_budgets import budgets_of
 from api.services.budgets.federation_budgets import set_budget as change_budget
-from api.services.federations.disclosure_policies import get_disclosure as read_disclosure
-from api.services.federations.disclosure_policies import set_disclosure as change_disclosure
-from api.services.federations.incoming_upload import IncomingUpload
-from api.services.federations.registrations import (
+from api.services.disclosure import get_disclosure as read_disclosure
+from api.services.disclosure import set_disclosure as change_disclosure
+from api.services.disclosure import set_simulation as change_simulation
+from api.services.dispatch import dispatch
+from api.services.erasures import erase, newest_erasure
+from api.services.lookups import change_page, find_federation
+from api.services.pending_uploads import propose_registration
+from api.services.registrations import (
     Registered,
+    correct_registration,
     federation_bodies,
     federation_body,
     register_path,
     register_upload,
     remove,
 )
-from api.services.federations.simulated_noise import set_simulation as change_simulation
+from api.services.uploads import IncomingUpload
 from api.shared.resources import Resources, Shared
-from api.shared.security import Caller, FederationsReader, FederationsWriter
+from api.shared.security import Administrator, Caller, FederationsReader, FederationsWriter
 from fedaudit.spec.base import Text
 from fedaudit.spec.disclosure.disclosure_policy import DisclosurePolicy
 from fedaudit.spec.errors import FieldError
@@ -118,7 +122,7 @@ async def _upload(
 ) -> Registered:
     """Disk, hashing and database are left to threads; one request uses one at a time."""
     # Only now: most calls do not need the parser.
-    from api.services.federations.form_parts import FormReader
+    from api.services.uploads import FormReader
 
     incoming = IncomingUpload(
         resources.storage,
@@ -296,3 +300,83 @@ def set_disclosure(
     changed = change_disclosure(resources, caller, federation_id, value, stated=stated)
     response.headers["ETag"] = tag_of(changed)
     return changed
+
+
+@router.post(
+    "/proposals",
+    responses=problems(404, 409, 415, 429),
+    openapi_extra=request_body(ProposalRequest),
+)
+async def propose(
+    request: Request, caller: FederationsWriter, value: JsonBody, resources: Shared
+) -> ProposalBody:
+    """Propose a registration for a table, from its first rows. Nothing is stored.
+
+    Categories and codes are values of the data: whoever may write federations may see them.
+    """
+    asked = validated(ProposalRequest, value)
+    return await resources.loads.run(
+        caller.project_id, partial(propose_registration, resources, caller, asked), request=request
+    )
+
+
+@router.put(
+    "/{federation_id}/registration",
+    responses={
+        **problems(404, 409, 415),
+        200: {"description": "Registered so already, and ready."},
+        202: {"description": "To be profiled.", "model": FederationBody},
+    },
+    openapi_extra=request_body(Registration),
+)
+async def set_registration(
+    *,
+    federation_id: str,
+    caller: FederationsWriter,
+    value: JsonBody,
+    resources: Shared,
+    background: BackgroundTasks,
+    response: Response,
+) -> FederationBody:
+    """Register a federation's file otherwise, without sending it again.
+
+    While it is rejected, or no experiment used it. `path` may be left out, as the file is known.
+    """
+    registered = await run_sync(
+        partial(correct_registration, resources, caller, federation_id, value)
+    )
+    if registered.unit_message is not None:
+        background.add_task(dispatch, resources, registered.unit_message)
+    response.status_code = registered.status_code
+    return await run_sync(partial(federation_body, resources, registered.federation, caller=caller))
+
+
+@router.post(
+    "/{federation_id}/erasure",
+    status_code=202,
+    response_model=ErasureBody,
+    responses={
+        **problems(404, 409, 415),
+        200: {"model": ErasureBody, "description": "Erased before."},
+    },
+    openapi_extra=request_body(ErasureRequest),
+)
+def erase_federation(
+    federation_id: str, caller: Administrator, value: JsonBody, resources: Shared, answer: Response
+) -> Any:
+    """Remove what tells of the federation's people, for good; what was spent and signed stays.
+
+    Its data, profile and registration are removed, and of its experiments the models, record
+    tables, counts of groups and the names of clients. Budgets keep what was spent, for whoever
+    registers the same content again. `remains` says what stays and why.
+    """
+    asked = validated(ErasureRequest, value)
+    made, is_new = erase(resources, caller, federation_id, reference=asked.reference)
+    answer.status_code = 202 if is_new else 200
+    return ErasureBody.of(made)
+
+
+@router.get("/{federation_id}/erasure", responses=problems(404))
+def get_erasure(federation_id: str, caller: FederationsReader, resources: Shared) -> ErasureBody:
+    """The federation's last erasure: how far it is, and its signed receipt once it is done."""
+    return ErasureBody.of(newest_erasure(resources, caller, federation_id))

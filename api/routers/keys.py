@@ -1,18 +1,30 @@
-"""The project's API keys."""
+"""API keys, the audit log, and the keys that the service signs with."""
 
 from datetime import timedelta
 from typing import Annotated
 
 from fastapi import APIRouter, Query, Response
 
+from api.http.answers import Linked
 from api.http.bodies import JsonBody, validated
 from api.http.problems import not_found
 from api.openapi import problems, request_body
-from api.schemas.people import KeyBody, KeyList, KeyRequest, KeyRotationParameters, NewKeyBody
+from api.schemas.people import (
+    AuditLogPage,
+    AuditLogParameters,
+    AuditLogVerification,
+    KeyBody,
+    KeyList,
+    KeyRequest,
+    KeyRotationParameters,
+    NewKeyBody,
+)
+from api.schemas.reports import SigningKeyBody, SigningKeyList
+from api.services.audit_log import audit_log_page, verify_audit_log
 from api.shared.resources import Shared
-from api.shared.security import Administrator
+from api.shared.security import Administrator, ReportsReader
 from models.identifiers import is_id
-from models.repositories import ApiKeyRepository, AuditLogRepository
+from models.repositories import ApiKeyRepository, AuditLogRepository, SigningKeyRepository
 
 router = APIRouter(prefix="/api-keys", tags=["keys"])
 
@@ -83,3 +95,37 @@ def revoke_key(key_id: str, caller: Administrator, resources: Shared) -> Respons
             raise not_found("key in force")
         AuditLogRepository(session, caller.project_id).enter("key.revoked", key_id, by=caller.actor)
     return Response(status_code=204)
+
+
+audit_log_router = APIRouter(prefix="/audit-log", tags=["keys"])
+
+
+@audit_log_router.get("", responses=problems())
+def list_audit_log(
+    caller: Administrator,
+    parameters: Annotated[AuditLogParameters, Query()],
+    resources: Shared,
+    linked: Linked[AuditLogPage],
+) -> AuditLogPage:
+    """Who did what in the project, newest first: ids, names and settings, never data."""
+    return linked(audit_log_page(resources, caller, parameters))
+
+
+@audit_log_router.get("/verification", responses=problems())
+def verify_log(caller: Administrator, resources: Shared) -> AuditLogVerification:
+    """Computes every link anew, and compares the log with the newest signed head."""
+    return verify_audit_log(resources, caller)
+
+
+signing_keys_router = APIRouter(prefix="/signing-keys", tags=["keys"])
+
+
+@signing_keys_router.get("", responses=problems())
+def list_signing_keys(_caller: ReportsReader, resources: Shared) -> SigningKeyList:
+    """Every public key, also the retired ones, oldest first.
+
+    What they sign is trusted only as far as the way by which a key was received.
+    """
+    with resources.database.read() as session:
+        keys = SigningKeyRepository(session).list()
+    return SigningKeyList(items=[SigningKeyBody.of(key) for key in keys])

@@ -1,28 +1,34 @@
-"""Audit reports, and whether they still agree with what is stored."""
+"""Audit reports: read, verified, signed off, listed and compared."""
 
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Query
 from starlette.responses import JSONResponse, Response, StreamingResponse
 
-from api.http.negotiation import Accept, preferred
-from api.openapi import Responses, problems, schema_of
+from api.http.answers import Accept, Linked, preferred
+from api.http.bodies import JsonBody, validated
+from api.openapi import Responses, problems, request_body, schema_of
+from api.schemas.base import IdempotencyHeader
 from api.schemas.experiment_tables import Verification
+from api.schemas.people import SignOffBody, SignOffList, SignOffRequest
+from api.schemas.reports import ComparisonParameters, ReportPage, ReportParameters
 from api.services.attacks.judged_reports import find_judged
-from api.services.audit_log.ledger_exports import note_export
-from api.services.base.lookups import find_experiment, find_report
-from api.services.reports.bundles import bundle_of
-from api.services.reports.model_files import (
-    SAFETENSORS,
-    model_response,
-    stored_layout,
-    stored_model,
-)
-from api.services.reports.report_pages import stored_page
-from api.services.reports.report_pdfs import stored_pdf
-from api.services.reports.stored_verification import verification_of
+from api.services.audit_log import note_export
+from api.services.dispatch import IdempotentRequest
+from api.services.lookups import find_experiment, find_report
+from api.services.report_evidence import bundle_of, verification_of
+from api.services.report_pages import stored_page, stored_pdf
+from api.services.reports import comparison_of, report_page, sign_off_report, sign_offs_of
+from api.services.result_files import SAFETENSORS, model_response, stored_layout, stored_model
 from api.shared.resources import Resources, Shared
-from api.shared.security import Caller, FederationsReader, LedgerReader, ReportsReader
+from api.shared.security import (
+    Caller,
+    FederationsReader,
+    LedgerReader,
+    ReportsReader,
+    ReportsSigner,
+)
+from fedaudit.reports.comparison.compared_reports import Comparison
 from fedaudit.reports.document.document import Report as ReportDocument
 from fedaudit.reports.readings.reading import ReportReading
 from fedaudit.reports.readings.reading_choice import READINGS, ReadingName, reading
@@ -187,3 +193,65 @@ def _reading(
     if isinstance(found, str):
         return Response(found, media_type="text/markdown")
     return JSONResponse(found)
+
+
+sign_offs_router = APIRouter(prefix="/experiments/{experiment_id}/sign-offs", tags=["reports"])
+
+
+@sign_offs_router.get("", responses=problems(404))
+def list_sign_offs(experiment_id: str, caller: ReportsReader, resources: Shared) -> SignOffList:
+    """What people stated of the report, oldest first."""
+    with resources.database.read() as session:
+        return SignOffList.of(sign_offs_of(session, caller, experiment_id))
+
+
+@sign_offs_router.post(
+    "",
+    status_code=201,
+    responses=problems(404, 409, 415),
+    openapi_extra=request_body(SignOffRequest),
+)
+def create_sign_off(
+    experiment_id: str,
+    caller: ReportsSigner,
+    value: JsonBody,
+    resources: Shared,
+    idempotency_key: IdempotencyHeader = None,
+) -> SignOffBody:
+    """Approve, reject or send back exactly the report that is stored, in the key's person's name.
+
+    It cannot be changed or taken back; a later one stands behind it. The service signs it within
+    seconds.
+    """
+    asked = validated(SignOffRequest, value)
+    route = f"POST /v1/experiments/{experiment_id}/sign-offs"
+    idempotency = IdempotentRequest.of(idempotency_key, route, value)
+    return SignOffBody.of(sign_off_report(resources, caller, experiment_id, asked, idempotency))
+
+
+queries_router = APIRouter(tags=["reports"])
+
+
+@queries_router.get("/reports", responses=problems())
+def list_reports(
+    caller: ReportsReader,
+    parameters: Annotated[ReportParameters, Query()],
+    resources: Shared,
+    linked: Linked[ReportPage],
+) -> ReportPage:
+    """The project's reports by any of their figures, newest first unless sorted otherwise."""
+    return linked(report_page(resources, caller.project_id, parameters))
+
+
+@queries_router.get("/comparisons", responses=problems(404, 409))
+def compare_reports(
+    caller: ReportsReader, parameters: Annotated[ComparisonParameters, Query()], resources: Shared
+) -> Comparison:
+    """Reports side by side: figures, what their specs say differently, and Pareto fronts."""
+    return comparison_of(
+        resources,
+        caller,
+        parameters.experiment_id,
+        fairness=parameters.fairness,
+        utility=parameters.utility,
+    )

@@ -6,32 +6,31 @@ from fastapi import APIRouter, BackgroundTasks, Query, Request, Response
 from pydantic import TypeAdapter
 from starlette.responses import JSONResponse
 
+from api.http.answers import Accept, Linked, decode_cursor, encode_cursor, preferred
 from api.http.bodies import JsonBody
-from api.http.cursors import decode_cursor, encode_cursor
-from api.http.links import Linked
-from api.http.negotiation import Accept, preferred
 from api.openapi import Responses, problems, request_body, schema_of
 from api.schemas.base import IdempotencyHeader, PageParameters
-from api.schemas.experiments import SubmissionParameters
-from api.schemas.sweeps import (
+from api.schemas.experiments import (
+    SubmissionParameters,
     SubmittedSweepBody,
     SweepBody,
     SweepPage,
     SweepTableBody,
     SweepValidationBody,
 )
-from api.services.base.dispatch import dispatch
-from api.services.base.idempotency import IdempotentRequest
-from api.services.sweeps.sweep_bodies import listed_bodies, submitted_body, sweep_body
-from api.services.sweeps.sweep_submission import (
+from api.services.dispatch import IdempotentRequest, dispatch
+from api.services.sweeps import (
     SubmittedSweep,
     cancel_sweep,
     find_sweep,
+    listed_bodies,
     retry_sweep,
     submit_sweep,
+    submitted_body,
+    sweep_body,
+    table_of,
     try_sweep,
 )
-from api.services.sweeps.sweep_tables import table_of
 from api.shared.resources import Resources, Shared
 from api.shared.security import Caller, ExperimentsReader, ExperimentsWriter, ReportsReader
 from fedaudit.spec.base import Text

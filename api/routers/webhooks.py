@@ -1,17 +1,19 @@
-"""Webhooks of the key's project: addresses that are told of its events."""
+"""Webhooks of the key's project, and their deliveries."""
 
 from datetime import UTC, datetime, timedelta
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Query, Response
 
+from api.http.answers import Linked
 from api.http.bodies import JsonBody, validated
 from api.http.conditional import Stated, tag_of
-from api.http.links import Linked
 from api.http.problems import ProblemError, invalid, not_found
 from api.openapi import problems, request_body
 from api.schemas.base import PageParameters
-from api.schemas.webhooks import (
+from api.schemas.people import (
+    DeliveryBody,
+    DeliveryPage,
     NewSecretBody,
     RotationParameters,
     WebhookBody,
@@ -19,9 +21,15 @@ from api.schemas.webhooks import (
     WebhookPage,
     WebhookRequest,
 )
-from api.services.base.lookups import find_webhook
-from api.services.webhooks.webhook_lists import get_webhook_body, webhook_page
-from api.services.webhooks.webhook_secrets import new_webhook_secret
+from api.services.lookups import find_webhook
+from api.services.webhooks import (
+    delivery_page,
+    get_webhook_body,
+    new_webhook_secret,
+    send_again,
+    send_test,
+    webhook_page,
+)
 from api.shared.resources import Resources, Shared
 from api.shared.security import Administrator, Caller
 from infrastructure.outbound.addresses import AddressRefusedError, check_url
@@ -183,3 +191,34 @@ def _enabling(row: WebhookEndpoint, enabled: bool | None, caller: Caller) -> dic
 
 def _with_secret(row: WebhookEndpoint, secret: str) -> NewSecretBody:
     return NewSecretBody(**WebhookBody.of(row).model_dump(), secret=secret)
+
+
+deliveries_router = APIRouter(prefix="/webhooks/{webhook_id}", tags=["webhooks"])
+
+
+@deliveries_router.get("/deliveries", responses=problems(404))
+def list_webhook_deliveries(
+    webhook_id: str,
+    caller: Administrator,
+    parameters: Annotated[PageParameters, Query()],
+    resources: Shared,
+    linked: Linked[DeliveryPage],
+) -> DeliveryPage:
+    """What was sent to a webhook in the last 30 days and what waits, newest first."""
+    return linked(delivery_page(resources, caller, webhook_id, parameters))
+
+
+@deliveries_router.post("/test", status_code=202, responses=problems(404, 409))
+def test_webhook(webhook_id: str, caller: Administrator, resources: Shared) -> DeliveryBody:
+    """Send the event `webhook.test`, as any other is sent; its delivery says how that went."""
+    return send_test(resources, caller, webhook_id)
+
+
+@deliveries_router.post(
+    "/deliveries/{delivery_id}/redeliver", status_code=202, responses=problems(404, 409)
+)
+def redeliver_webhook(
+    webhook_id: str, delivery_id: str, caller: Administrator, resources: Shared
+) -> DeliveryBody:
+    """Send a delivery again, under the same `webhook-id`, with a whole schedule of retries."""
+    return send_again(resources, caller, webhook_id, delivery_id)

@@ -4,7 +4,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, Field
 
-from api.http.cursors import SmallInteger
+from api.http.answers import SmallInteger
 from api.schemas.base import PageParameters, Parameters, Reasons
 from fedaudit.ledger.entries import OutcomeName
 from fedaudit.privacy.accounting.mechanism_parameters import GuaranteeKind

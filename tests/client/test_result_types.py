@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from api.app import create_app
-from api.http.problem_meanings import MEANINGS
+from api.http.problems import MEANINGS
 from clients.client_types import FILE, written
 from fedaudit_client.errors import PROBLEMS
 from tests.api.service import settings_for

@@ -8,7 +8,7 @@ import httpx
 import pytest
 import structlog
 
-from api.services.experiments.event_log import pause_seconds
+from api.services.experiments import pause_seconds
 from benchmarks.served_api import http
 from models.repositories import ApiKeyRepository, EventRepository
 from tests.api.service import ROUNDS, Api, fail, finish, play, running_api, served, settings_for

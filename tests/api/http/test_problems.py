@@ -15,8 +15,7 @@ import pytest
 import structlog
 from sqlalchemy.exc import OperationalError
 
-from api.http.problem_meanings import MEANINGS
-from api.http.problems import TITLES
+from api.http.problems import MEANINGS, TITLES
 from benchmarks.served_api import http
 from models.database import Database
 from tests.api.service import SPEC, Api, running_api, served, settings_for

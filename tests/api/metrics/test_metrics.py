@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from sqlalchemy import text, update
 
-from api.metrics import metric_names as names
+from api import metrics as names
 from infrastructure.settings import Settings, SettingsError, load_settings
 from models.clock import seconds_from_now
 from models.repositories import OutboxRepository, SweeperLeaseRepository, UnitRepository

@@ -2,7 +2,7 @@
 
 import pytest
 
-from api.services.reports import round_series
+from api.services import report_pages
 from tests.api.service import ROUNDS, Api, finish
 
 
@@ -19,15 +19,15 @@ def test_rounds_are_read_page_by_page(api: Api, monkeypatch: pytest.MonkeyPatch)
     id_ = api.submit()["id"]
     finish(api, id_)
     with api.database.read() as session:
-        whole = round_series.stored_series(session, api.project_id, id_)
+        whole = report_pages.stored_series(session, api.project_id, id_)
         assert whole.rounds == tuple(range(1, ROUNDS + 1))
         for size in (1, 2):
-            monkeypatch.setattr(round_series, "_AT_ONCE", size)
-            assert round_series.stored_series(session, api.project_id, id_) == whole
+            monkeypatch.setattr(report_pages, "_AT_ONCE", size)
+            assert report_pages.stored_series(session, api.project_id, id_) == whole
 
 
 def test_another_project_reads_no_rounds(api: Api) -> None:
     id_ = api.submit()["id"]
     finish(api, id_)
     with api.database.read() as session:
-        assert round_series.stored_series(session, "other", id_).rounds == ()
+        assert report_pages.stored_series(session, "other", id_).rounds == ()

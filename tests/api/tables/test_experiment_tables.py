@@ -10,8 +10,7 @@ import pytest
 from sqlalchemy import text
 
 from api.schemas.experiment_tables import LedgerPage
-from api.services.tables.figure_tables import group_lines
-from api.services.tables.ledger_table import page_reasons
+from api.services.tables import group_lines, page_reasons
 from fedaudit.spec.metrics import METRICS
 from models.repositories import RoundRepository
 from models.values import FairnessRow, RoundRow

@@ -1,0 +1,331 @@
+"""What the owners of a federation and of the service admit: groups, and simulated noise.
+
+A policy belongs to the content, as budgets do: it stays when the file is deleted, uploaded or
+registered again.
+"""
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from sqlalchemy.orm import Session
+
+from api.http.conditional import Preconditions
+from api.http.problems import ProblemError
+from api.schemas.federations import DisclosureBody, SimulationSetting
+from api.services.lookups import find_federation
+from api.shared.resources import Resources
+from api.shared.security import Caller
+from fedaudit.privacy.accounting.mechanism_parameters import CostKind
+from fedaudit.runs.experiment_plan import ExperimentPlan
+from fedaudit.spec.attacks.attack_spec import AttackSpec
+from fedaudit.spec.disclosure.disclosure_departures import (
+    floor_faults,
+    registration_faults,
+    spec_faults,
+)
+from fedaudit.spec.disclosure.disclosure_policy import (
+    DisclosureFloor,
+    DisclosurePolicy,
+    parse_disclosure_policy,
+)
+from fedaudit.spec.errors import FieldError, InvalidInputError
+from fedaudit.spec.experiment import ExperimentSpec
+from fedaudit.spec.fairness import Groups
+from fedaudit.spec.privacy import Noise
+from fedaudit.spec.registration import Registration, parse_registration
+from infrastructure.settings import Settings
+from models.repositories import FederationRepository, NearCopyRepository, SettingChangeRepository
+from models.repositories.contents.near_copies import NearCopyOf
+from models.tables.federations import Federation
+from models.values import Budget, BudgetsAcross
+
+
+def floor_of(settings: Settings) -> DisclosureFloor:
+    """What nothing on this service may go below."""
+    return DisclosureFloor(
+        minimum_group_size=settings.min_group_size, minimum_group_clients=settings.min_group_clients
+    )
+
+
+def get_disclosure(resources: Resources, caller: Caller, federation_id: str) -> DisclosureBody:
+    """The policy of a federation. Raises ProblemError where the project has no such one."""
+    with resources.database.read() as session:
+        return _body(resources, find_federation(session, caller, federation_id))
+
+
+def set_disclosure(
+    resources: Resources,
+    caller: Caller,
+    federation_id: str,
+    value: Any,
+    *,
+    stated: Preconditions | None = None,
+) -> DisclosureBody:
+    """Set the whole policy, for what is submitted or registered from then on.
+
+    Raises InvalidInputError for one that contradicts itself or lies below the service's floor,
+    ProblemError where the project has no such federation, or its policy is not as `stated`.
+    """
+    policy = parse_disclosure_policy(value)
+    _refuse_policy_below_floor(floor_of(resources.settings), policy)
+    with resources.database.write() as session:
+        found = find_federation(session, caller, federation_id)
+        federations = FederationRepository(session, caller.project_id)
+        if stated is not None and stated.given:
+            present = federations.lock(found.id)
+            stated.demand(None if present is None else _body(resources, present))
+        changed = federations.set_disclosure(found.id, stored_policy(policy))
+        SettingChangeRepository(session, caller.project_id).add(
+            "federation",
+            found.id,
+            "disclosure",
+            value=stored_policy(policy),
+            changed_by=caller.actor,
+        )
+        return _body(resources, changed)
+
+
+def policy_of(row: Federation) -> DisclosurePolicy:
+    """The policy of a federation's content; an empty one where none was set."""
+    return DisclosurePolicy() if row.disclosure is None else parse_disclosure_policy(row.disclosure)
+
+
+def stored_policy(policy: DisclosurePolicy) -> Mapping[str, Any] | None:
+    """A policy as it is stored: the fields that bind; None where none does."""
+    return None if policy.is_empty else policy.model_dump(mode="json", exclude_none=True)
+
+
+def refuse_below_floor(settings: Settings, groups: Groups) -> None:
+    """Raises InvalidInputError where groups would be shown that the service never shows."""
+    _refuse(floor_faults(floor_of(settings), groups))
+
+
+def refuse_departures(
+    session: Session,
+    project_id: str,
+    federation_id: str,
+    spec: ExperimentSpec,
+    *,
+    across: BudgetsAcross,
+) -> DisclosurePolicy:
+    """The policy of the content's owner for a spec; in the caller's write transaction.
+
+    Where another project owns the content, the project's own binds as well. Raises
+    InvalidInputError where the spec departs from either.
+    """
+    federations = FederationRepository(session, project_id, across=across)
+    found = federations.hold(federation_id)
+    if found is None:
+        raise LookupError(f"federation {federation_id}: this project has no such federation")
+    is_owner = federations.is_owner(federation_id)
+    owners = None if is_owner else federations.of_owner(found.fingerprint)
+    for row in (found, owners):
+        if row is not None and row.disclosure is not None:
+            _refuse(spec_faults(policy_of(row), spec, registration=_registration_of(row)))
+    # A report says what the owner had set, not what a guest set for itself.
+    return policy_of(found if owners is None else owners)
+
+
+def refuse_registration(
+    before: Federation | None, owners: Federation | None, registration: Mapping[str, Any]
+) -> None:
+    """Raises InvalidInputError where a registration departs from the policy of its content.
+
+    `before`: the project's own federation with this content; `owners`: that of another project
+    which owns it.
+    """
+    asked = parse_registration(registration)
+    for row in (before, owners):
+        if row is not None:
+            _refuse(registration_faults(policy_of(row), asked, registration=_registration_of(row)))
+
+
+def _registration_of(row: Federation) -> Registration | None:
+    return None if row.registration is None else parse_registration(row.registration)
+
+
+def _refuse_policy_below_floor(floor: DisclosureFloor, policy: DisclosurePolicy) -> None:
+    faults = []
+    for name, least in vars(floor).items():
+        asked = getattr(policy, name)
+        if asked is not None and asked < least:
+            message = f"is below {least}, the least that this service allows anyway; raise it"
+            faults.append(FieldError(f"/{name}", message))
+    _refuse(faults)
+
+
+def _refuse(faults: list[FieldError]) -> None:
+    if faults:
+        raise InvalidInputError(faults)
+
+
+def _body(resources: Resources, row: Federation) -> DisclosureBody:
+    return DisclosureBody.of(
+        policy_of(row), floor=floor_of(resources.settings), set_at=row.disclosure_set_at
+    )
+
+
+_PAST_RELEASE_BUDGETS = (
+    "this federation has a budget for release noise, and the experiment's noise is simulated from "
+    "its seed: the run is in none of the totals of the release book, and its report and model are "
+    "protected by nothing; the budget lists it in `uncounted`, and privacy.noise `release` would "
+    "count it"
+)
+_NO_NOISE = (
+    "this federation has a budget for release noise, and the experiment adds no noise in training: "
+    "nothing bounds what its report and model reveal, and none of the totals counts it; the budget "
+    "lists it in `uncounted`"
+)
+
+
+def set_simulation(
+    resources: Resources, caller: Caller, federation_id: str, setting: SimulationSetting
+) -> Federation:
+    """Allow or forbid noise that anyone can draw again; for what is submitted from then on.
+
+    Raises ProblemError where the caller's project has no such federation.
+    """
+    with resources.database.write() as session:
+        found = find_federation(session, caller, federation_id)
+        federations = FederationRepository(session, caller.project_id)
+        changed = federations.set_simulation(found.id, setting.simulation)
+        SettingChangeRepository(session, caller.project_id).add(
+            "federation",
+            found.id,
+            "simulation",
+            value={"simulation": setting.simulation},
+            changed_by=caller.actor,
+        )
+        return changed
+
+
+def refuse_what_is_not_secret(
+    session: Session,
+    project_id: str,
+    federation_id: str,
+    planned: ExperimentPlan,
+    *,
+    across: BudgetsAcross,
+) -> None:
+    """Raises ProblemError where the federation, or with budgets across the service the owner of
+    its content, forbids simulation and the plan's noise is not secret, there is none, or an attack
+    publishes what no noise protects; in the caller's write transaction."""
+    federations = FederationRepository(session, project_id, across=across)
+    federations.hold(federation_id)
+    if not federations.forbids_simulation(federation_id):
+        return
+    noise: Noise = planned.spec.privacy.noise
+    if planned.ledger_context.inputs.cost_kind == "unbounded":
+        raise _forbidden(
+            federation_id,
+            "it admits runs with secret noise only, and the experiment draws none; give "
+            "privacy.mechanism a mechanism with noise, and privacy.noise `release`",
+        )
+    if noise == "simulation":
+        raise _forbidden(
+            federation_id,
+            "the experiment's noise is drawn from its seed and can be drawn again by anyone; set "
+            "privacy.noise to `release`",
+        )
+    _refuse_telling(federation_id, planned.spec.attacks)
+
+
+def refuse_attacks_that_tell(
+    session: Session,
+    project_id: str,
+    federation_id: str,
+    attacks: Sequence[AttackSpec],
+    *,
+    across: BudgetsAcross,
+) -> None:
+    """The same of attacks that are asked for after a run; in the caller's write transaction."""
+    federations = FederationRepository(session, project_id, across=across)
+    federations.lock(federation_id)
+    if federations.forbids_simulation(federation_id):
+        _refuse_telling(federation_id, attacks)
+
+
+def _refuse_telling(federation_id: str, attacks: Sequence[AttackSpec]) -> None:
+    telling = [attack for attack in attacks if attack.tells_of_people]
+    if telling:
+        raise _forbidden(
+            federation_id,
+            f"what the attack `{telling[0].kind}` finds follows from people's data, and no secret "
+            "noise protects it; leave it out of `attacks`",
+        )
+
+
+def warnings_of(
+    session: Session,
+    project_id: str,
+    federation_id: str,
+    *,
+    noise: str,
+    cost_kind: CostKind,
+    across: BudgetsAcross,
+) -> list[str]:
+    """What a caller must know of a run on this federation that is admitted all the same.
+
+    A run without noise is, where the totals are for readers of the report and its counts have
+    noise, and where the totals came later.
+    """
+    federations = FederationRepository(session, project_id, across=across)
+    budgets = federations.budgets(federation_id, shown=False)
+    alike = near_copy_warnings(session, project_id, [federation_id]).get(federation_id, [])
+    if not any(_bounds_release(one) for one in budgets):
+        return alike
+    if cost_kind == "unbounded":
+        return [_NO_NOISE, *alike]
+    return [_PAST_RELEASE_BUDGETS, *alike] if noise == "simulation" else alike
+
+
+def _bounds_release(budget: Budget) -> bool:
+    return budget.book == "release" and budget.total is not None
+
+
+def _forbidden(federation_id: str, detail: str) -> ProblemError:
+    return ProblemError(
+        409,
+        "simulation-forbidden",
+        f"this federation forbids simulation: {detail}",
+        federation_id=federation_id,
+    )
+
+
+_SHOWN_SHARES = (0.99, 0.95, 0.9)
+"""Coarse, so that files that differ by one row do not tell whether others have it."""
+_SEPARATE = (
+    "whose budget is separate: whoever has a row in both spends twice, and no budget adds it up"
+)
+
+
+def near_copy_warnings(
+    session: Session, project_id: str, federation_ids: Sequence[str]
+) -> dict[str, list[str]]:
+    """By federation, what it has in common with others; other projects are not named."""
+    found: dict[str, list[str]] = defaultdict(list)
+    strangers: set[str] = set()
+    for one in NearCopyRepository(session).of(federation_ids):
+        if one.other_project_id == project_id:
+            found[one.federation_id].append(_own(one))
+        elif one.federation_id not in strangers:
+            # The closest one comes first, and stands for all.
+            strangers.add(one.federation_id)
+            found[one.federation_id].append(_strangers(one))
+    return found
+
+
+def _own(one: NearCopyOf) -> str:
+    return _alike(one, f"federation {one.other_id} of this project")
+
+
+def _strangers(one: NearCopyOf) -> str:
+    return _alike(one, "other registered content")
+
+
+def _alike(one: NearCopyOf, whose: str) -> str:
+    for share in _SHOWN_SHARES:
+        if one.share >= share:
+            return f"about {share:.0%} or more of its rows are those of {whose}, {_SEPARATE}"
+    return f"nearly all rows of {whose} are among its rows, {_SEPARATE}"
