@@ -12,8 +12,8 @@ from starlette.routing import BaseRoute
 from api import openapi
 from api.http import problems
 from api.http.conditional import CompressedAnswers, ConditionalAnswers
-from api.http.middleware import BodyLimit, HeadAnswers, RateLimitHeaders, SecurityHeaders, Upload
-from api.http.observation import AccessLog, RequestIds, RequestMetrics, Traces
+from api.http.middleware import AnswerHeaders, BodyLimit, HeadAnswers, Upload
+from api.http.observation import Observation
 from api.metrics import StateMetrics
 from api.pages import install as pages
 from api.routers import (
@@ -47,35 +47,27 @@ _VERSIONED = (
     # Before those whose paths have a number in this place.
     later_attacks.router,
     attack_results.router,
-    reports.sign_offs_router,
-    reports.queries_router,
     federations.router,
     audits.router,
     artifacts.router,
     gates.router,
-    gates.policies_router,
     ledgers.router,
     ledger_reports.router,
     keys.router,
-    keys.signing_keys_router,
-    keys.audit_log_router,
     webhooks.router,
-    webhooks.deliveries_router,
 )
 
 
 @cache
 def _routes() -> list[BaseRoute]:
-    """The routes of every application in this process.
+    """The routes of every application in this process; they are independent of settings.
 
-    They know nothing of settings. FastAPI works out what each takes from a request when it first
-    looks at it; for all of them that takes longer than all else that an application is made of.
+    FastAPI analyses the parameters of each, which takes longer than the rest of an application.
     """
-    router = APIRouter(generate_unique_id_function=openapi.operation_id)
+    router = APIRouter(generate_unique_id_function=lambda route: route.name)
     for versioned in _VERSIONED:
         router.include_router(versioned, prefix="/v1")
-    for unversioned in (service.router, service.metrics_router, service.problems_router):
-        router.include_router(unversioned)
+    router.include_router(service.router)
     for module in pages.MODULES:
         router.include_router(module.router, include_in_schema=False)
     return router.routes
@@ -106,34 +98,25 @@ def create_app(settings: Settings) -> FastAPI:
     )
     app.state.resources = resources
     app.state.state_metrics = StateMetrics(resources)
+    multipart = Upload(
+        media_type="multipart/", largest_bytes=settings.max_upload_bytes + settings.max_body_bytes
+    )
+    artifact = Upload(
+        media_type="application/octet-stream", largest_bytes=settings.max_artifact_bytes
+    )
     app.add_middleware(
         BodyLimit,
         largest_bytes=settings.max_body_bytes,
         uploads={
-            "/v1/federations": Upload(
-                media_type="multipart/",
-                largest_bytes=settings.max_upload_bytes + settings.max_body_bytes,
-            ),
-            "/federations/new": Upload(
-                media_type="multipart/",
-                largest_bytes=settings.max_upload_bytes + settings.max_body_bytes,
-            ),
-            "/v1/artifacts": Upload(
-                media_type="application/octet-stream", largest_bytes=settings.max_artifact_bytes
-            ),
+            "/v1/federations": multipart,
+            "/federations/new": multipart,
+            "/v1/artifacts": artifact,
         },
     )
     # Each is outside those before it.
-    app.add_middleware(RateLimitHeaders)
-    app.add_middleware(ConditionalAnswers)
-    app.add_middleware(CompressedAnswers)
-    app.add_middleware(HeadAnswers)
-    app.add_middleware(SecurityHeaders)
-    app.add_middleware(AccessLog)
-    if is_tracing_asked_for():
-        app.add_middleware(Traces)
-    app.add_middleware(RequestIds)
-    app.add_middleware(RequestMetrics)
+    for middleware in (ConditionalAnswers, CompressedAnswers, HeadAnswers, AnswerHeaders):
+        app.add_middleware(middleware)
+    app.add_middleware(Observation, traced=is_tracing_asked_for())
     problems.install(app)
     pages.install(app)
     openapi.install(app)

@@ -1,12 +1,12 @@
 """The state of the service, read from the database: every API process answers the same.
 
-Labels are ids and words of fixed vocabularies. Names of projects, federations and
-experiments belong to their owners and do not appear.
+Labels are ids and words of fixed vocabularies. Names of projects, federations and experiments
+belong to their owners and do not appear.
 """
 
 import platform
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 from time import monotonic
@@ -21,14 +21,20 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from api.http.observation import NAME
 from api.shared.resources import Resources
-from fedaudit import __version__
-from fedaudit.ledger.composition import composed_epsilon
+from fedaudit.privacy.accounting.rdp import composed_epsilon
+from fedaudit.version import __version__
 from models.repositories import ServiceStateRepository
-from models.repositories.epsilon_budgets import Price
 from models.repositories.operations.all_budgets import budgets_of_all
 from models.repositories.operations.service_state import ServiceState
 from models.schema import SchemaState, schema_state
 
+log = structlog.get_logger()
+
+T = TypeVar("T")
+Shares = dict[tuple[str, str, str], float]
+"""By federation, book and figure."""
+
+# Alerts and dashboards depend on these names.
 BUILD = "fedaudit_build_info"
 DATABASE_UP = "fedaudit_database_up"
 SCHEMA = "fedaudit_schema_info"
@@ -48,32 +54,26 @@ BUDGET_DECLARED = "fedaudit_budget_declared_ratio"
 BUDGETS_LEFT_OUT = "fedaudit_budget_federations_left_out"
 REQUESTS = NAME
 
-
-log = structlog.get_logger()
-
-T = TypeVar("T")
-
 _SECONDS = 3.0
 """Shorter than any sensible interval of scrapes. Otherwise a process that answers from memory could
 show less than another did before, and a counter that falls is taken for one that began anew."""
 _SHARE = 0.02
-"""Of the time, for reading. What is kept of budgets may show room that was taken meanwhile, so it
-is kept no longer than reading it is worth."""
+"""Of the time, for reading budgets. What is kept may show room that was taken meanwhile, so it is
+kept no longer than reading it is worth."""
 _MOST_SECONDS = 60.0
 _MOST_FEDERATIONS = 200
 _KEPT_PRICES = 4096
 _EXPERIMENT_STATUSES = ("queued", "running", "cancelling", "cancelled", "succeeded", "failed")
-_DEVICES = ("auto", "cpu", "cuda")
 
 
 @dataclass(frozen=True)
 class _Budgets:
-    """By (federation, book, figure): the smallest share left, and the largest that is spent as
-    declared by trainers elsewhere; and how many federations are left out."""
-
-    left: dict[tuple[str, str, str], float]
-    declared: dict[tuple[str, str, str], float]
+    left: Shares
+    """The smallest share left."""
+    declared: Shares
+    """The largest share that is spent as declared by trainers elsewhere."""
     left_out: int
+    """Federations that are left out."""
 
 
 class _Kept(Generic[T]):
@@ -96,17 +96,6 @@ class _Kept(Generic[T]):
             return self._value[1]
 
 
-def _kept_price() -> Price:
-    """`composed_epsilon`, remembered by the curve itself: most budgets are as they were a minute
-    ago, and one that is not has another curve."""
-
-    @lru_cache(maxsize=_KEPT_PRICES)
-    def kept(curve: bytes, delta: float) -> float:
-        return composed_epsilon(np.frombuffer(curve), delta)
-
-    return lambda curve, delta: kept(curve.tobytes(), delta)
-
-
 class StateMetrics(Collector):
     """Safe to share between threads."""
 
@@ -114,7 +103,11 @@ class StateMetrics(Collector):
         self._resources = resources
         self._state = _Kept(self._read_state)
         self._budgets = _Kept(self._read_budgets, share=_SHARE)
-        self._price = _kept_price()
+        # Remembered by the curve: most budgets are as they were a minute ago, and one that is not
+        # has another curve.
+        self._price = lru_cache(maxsize=_KEPT_PRICES)(
+            lambda curve, delta: composed_epsilon(np.frombuffer(curve), delta)
+        )
 
     def collect(self) -> Iterator[Metric]:
         """Every figure; of a database that does not answer only that."""
@@ -125,10 +118,13 @@ class StateMetrics(Collector):
             budgets = self._budgets.get() if schema.matches else None
         except SQLAlchemyError as error:
             log.warning("database away; no figures", error=type(error).__name__)
-            yield GaugeMetricFamily(DATABASE_UP, _UP, value=0)
-            return
-        yield GaugeMetricFamily(DATABASE_UP, _UP, value=1)
-        yield from _of_schema(schema)
+            schema, state, budgets = None, None, None
+        yield _gauge(DATABASE_UP, "Whether the database answered.", schema is not None)
+        if schema is not None:
+            revisions = {"current": schema.current or "none", "needed": schema.head}
+            words = "The schema's revision, and the one needed."
+            yield _labelled(SCHEMA, words, [(revisions, 1)])
+            yield _gauge(SCHEMA_MATCHES, "Whether these are the same.", schema.matches)
         if state is not None:
             yield from _of_state(state)
         if budgets is not None:
@@ -142,15 +138,19 @@ class StateMetrics(Collector):
             return schema, ServiceStateRepository(session).state()
 
     def _read_budgets(self) -> _Budgets:
-        across = self._resources.settings.budgets_across
-        left: dict[tuple[str, str, str], float] = {}
-        declared: dict[tuple[str, str, str], float] = {}
+        left: Shares = {}
+        declared: Shares = {}
         with self._resources.database.read() as session:
             states = ServiceStateRepository(session)
             found = states.budgeted_federations(limit=_MOST_FEDERATIONS)
-            budgets = budgets_of_all(session, found, across=across, price=self._price)
+            budgets = budgets_of_all(
+                session,
+                found,
+                across=self._resources.settings.budgets_across,
+                price=lambda curve, delta: self._price(curve.tobytes(), delta),
+            )
             for federation_id, one in budgets:
-                # A total of nothing was closed on purpose, and is not running out.
+                # A total of zero was closed on purpose, and is not running out.
                 if one.total and one.remaining is not None:
                     key = (federation_id, one.book, one.figure)
                     left[key] = min(one.remaining / one.total, left.get(key, 1.0))
@@ -158,28 +158,14 @@ class StateMetrics(Collector):
             return _Budgets(left, declared, states.count_budgeted_federations() - len(found))
 
 
-_UP = "Whether the database answered."
-
-
-def _of_schema(schema: SchemaState) -> Iterator[Metric]:
-    revisions = {"current": schema.current or "none", "needed": schema.head}
-    yield _labelled(SCHEMA, "The schema's revision, and the one needed.", [(revisions, 1)])
-    yield GaugeMetricFamily(
-        SCHEMA_MATCHES, "Whether these are the same.", value=int(schema.matches)
-    )
-
-
 def _of_state(state: ServiceState) -> Iterator[Metric]:
-    yield _labelled(
-        UNITS,
-        "Units of work by what they are and where they stand.",
-        [({"kind": one.kind, "state": one.state}, one.units) for one in state.units],
-    )
+    units = [({"kind": one.kind, "state": one.state}, one.units) for one in state.units]
+    yield _labelled(UNITS, "Units of work by kind and state.", units)
     waiting = state.oldest_waiting_seconds
     yield _labelled(
         OLDEST_WAITING,
         "How long the unit that has waited longest could have run; 0 where none waits.",
-        [({"device": device}, waiting.get(device, 0.0)) for device in _DEVICES],
+        [({"device": one}, waiting.get(one, 0.0)) for one in ("auto", "cpu", "cuda")],
     )
     claims = CounterMetricFamily(CLAIMS, "Times a worker took a unit.", labels=["kind"])
     lost = CounterMetricFamily(
@@ -191,27 +177,15 @@ def _of_state(state: ServiceState) -> Iterator[Metric]:
         lost.add_metric([kind], sum(one.lost_leases for one in of_kind))
     yield claims
     yield lost
-    counted = state.experiments
-    yield _labelled(
-        EXPERIMENTS,
-        "Experiments by status.",
-        [({"status": status}, counted.get(status, 0)) for status in _EXPERIMENT_STATUSES],
-    )
-    yield CounterMetricFamily(
-        ROUNDS, "Rounds stored, of all experiments.", value=state.rounds_recorded
-    )
-    yield GaugeMetricFamily(OUTBOX, "Messages not sent yet.", value=state.outbox_messages)
-    yield GaugeMetricFamily(
-        OUTBOX_OLDEST, "Age of the oldest of them.", value=state.outbox_oldest_seconds
-    )
-    yield GaugeMetricFamily(
-        ERASURE_OLDEST,
-        "Age of the oldest erasure that is not done.",
-        value=state.erasure_oldest_seconds,
-    )
-    yield GaugeMetricFamily(
-        SWEEPER, "Whether a sweeper holds the duty.", value=int(state.sweeper_elected)
-    )
+    experiments = [({"status": one}, state.experiments.get(one, 0)) for one in _EXPERIMENT_STATUSES]
+    yield _labelled(EXPERIMENTS, "Experiments by status.", experiments)
+    stored = state.rounds_recorded
+    yield CounterMetricFamily(ROUNDS, "Rounds stored, of all experiments.", value=stored)
+    yield _gauge(OUTBOX, "Messages not sent yet.", state.outbox_messages)
+    yield _gauge(OUTBOX_OLDEST, "Age of the oldest of them.", state.outbox_oldest_seconds)
+    oldest = state.erasure_oldest_seconds
+    yield _gauge(ERASURE_OLDEST, "Age of the oldest erasure that is not done.", oldest)
+    yield _gauge(SWEEPER, "Whether a sweeper holds the duty.", state.sweeper_elected)
 
 
 def _of_budgets(budgets: _Budgets) -> Iterator[Metric]:
@@ -226,21 +200,20 @@ def _of_budgets(budgets: _Budgets) -> Iterator[Metric]:
         "the largest of its figure.",
         _shares(budgets.declared),
     )
-    yield GaugeMetricFamily(
-        BUDGETS_LEFT_OUT,
-        f"Older federations with a budget, beyond the newest {_MOST_FEDERATIONS}.",
-        value=budgets.left_out,
-    )
+    words = f"Older federations with a budget, beyond the newest {_MOST_FEDERATIONS}."
+    yield _gauge(BUDGETS_LEFT_OUT, words, budgets.left_out)
 
 
-def _shares(found: dict[tuple[str, str, str], float]) -> list[tuple[dict[str, str], float]]:
-    return [
-        ({"federation_id": federation, "book": book, "figure": figure}, share)
-        for (federation, book, figure), share in found.items()
-    ]
+def _shares(found: Shares) -> Iterator[tuple[dict[str, str], float]]:
+    for (federation, book, figure), share in found.items():
+        yield {"federation_id": federation, "book": book, "figure": figure}, share
 
 
-def _labelled(name: str, words: str, rows: list[tuple[dict[str, str], float]]) -> Metric:
+def _gauge(name: str, words: str, value: float) -> Metric:
+    return GaugeMetricFamily(name, words, value=float(value))
+
+
+def _labelled(name: str, words: str, rows: Iterable[tuple[dict[str, str], float]]) -> Metric:
     family = Metric(name, words, "gauge")
     for labels, value in rows:
         family.add_sample(name, labels, value)

@@ -13,23 +13,32 @@ import subprocess
 import sys
 import tempfile
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from http import HTTPStatus
 from time import monotonic
 from typing import Any
 
 import structlog
-from starlette.responses import Response
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from api.http.observation import SHARED_FOLDER, name_request
-from api.http.problems import ProblemError, problem_response
+from api.http.problems import problem_response, unavailable
 from infrastructure.process_ties import ended_with
 
+log = structlog.get_logger()
+
 HEADER_SECONDS = 15.0
-"""Within so long the header of a request is whole."""
+"""How long the header of a request may take to arrive."""
 _SPARE_DESCRIPTORS = 128
 """Kept for files, the database and the broker."""
+CHILD = "FEDAUDIT_API_CHILD"
+"""Set for a process that serves, so that it does not start others."""
+_BACKLOG = 128
+_GRACE_SECONDS = 7.0
+"""Twice what a process gives its own requests: the service ends within ten seconds."""
+_TEND_SECONDS = 0.2
+_FIRST_PAUSE_SECONDS, _MAX_PAUSE_SECONDS = 1.0, 30.0
+_STEADY_SECONDS = 60.0
 
 
 def max_connections(wanted: int) -> int:
@@ -41,7 +50,11 @@ def max_connections(wanted: int) -> int:
 
 
 def bounded_protocol(most: int, *, header_seconds: float = HEADER_SECONDS) -> type[H11Protocol]:
-    """uvicorn's protocol with these bounds; beyond them a connection is answered 503 and closed."""
+    """uvicorn's protocol with bounds; beyond them a connection is answered 503 and closed.
+
+    uvicorn bounds requests in progress and connections between requests, and neither counts a
+    connection that sends half a header, or nothing.
+    """
 
     class _Bounded(H11Protocol):
         _watch: asyncio.TimerHandle | None = None
@@ -49,7 +62,7 @@ def bounded_protocol(most: int, *, header_seconds: float = HEADER_SECONDS) -> ty
         def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
             super().connection_made(transport)
             if len(self.connections) > most:
-                transport.write(_full())
+                transport.write(_too_many())
                 transport.close()
             else:
                 self._watch_header()
@@ -85,36 +98,18 @@ def bounded_protocol(most: int, *, header_seconds: float = HEADER_SECONDS) -> ty
     return _Bounded
 
 
-def _raw(response: Response) -> bytes:
-    """The bytes of an answer that also ends its connection."""
+def _too_many() -> bytes:
+    """The bytes of the answer to a connection too many, which also ends it."""
+    scope: dict[str, Any] = {}
+    name_request(scope)
+    error = unavailable("there are too many connections", retry_seconds=5)
+    response = problem_response(error, scope)
     head = [
         f"HTTP/1.1 {response.status_code} {HTTPStatus(response.status_code).phrase}".encode(),
         *(name + b": " + value for name, value in response.raw_headers),
         b"connection: close",
     ]
     return b"\r\n".join(head) + b"\r\n\r\n" + bytes(response.body)
-
-
-def _full() -> bytes:
-    """What a connection too many is answered, before it has said what it wants."""
-    nothing_asked: dict[str, Any] = {}
-    name_request(nothing_asked)
-    error = ProblemError(
-        503, "unavailable", "there are too many connections", headers={"Retry-After": "5"}
-    )
-    return _raw(problem_response(error, nothing_asked))
-
-
-log = structlog.get_logger()
-
-CHILD = "FEDAUDIT_API_CHILD"
-"""Set for a process that serves, so that it does not start others."""
-_BACKLOG = 128
-_GRACE_SECONDS = 7.0
-"""Twice what a process gives its own requests: the service ends within ten seconds."""
-_TEND_SECONDS = 0.2
-_FIRST_PAUSE_SECONDS, _MAX_PAUSE_SECONDS = 1.0, 30.0
-_STEADY_SECONDS = 60.0
 
 
 def serve_by(processes: int, *, host: str, port: int, descriptor: int | None) -> int:
@@ -163,10 +158,9 @@ class _Child:
         self._start()
 
     def _start(self) -> None:
-        command: Sequence[str] = [sys.executable, "-P", "-m", "api", "--fd", str(self._descriptor)]
         self._due, self._started = None, monotonic()
         self._process = subprocess.Popen(
-            command,
+            [sys.executable, "-P", "-m", "api", "--fd", str(self._descriptor)],
             env=dict(self._environment),
             stdin=subprocess.DEVNULL,
             pass_fds=[self._descriptor],

@@ -4,25 +4,33 @@ import json
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import Annotated, Any, Protocol, TypeVar
 
 from fastapi import Depends, Request
-from pydantic import BaseModel, Field, TypeAdapter, ValidationError
+from pydantic import BaseModel, Field, FiniteFloat, TypeAdapter, ValidationError
 from starlette.responses import Response
 
 from api.http.problems import invalid
+from fedaudit.spec.base import Text
 
+JSON = "application/json"
 _ANY = "*/*"
+_VERSION = 1
+SmallInteger = Annotated[int, Field(ge=0, le=2**31 - 1)]
+"""What an integer column of the database can be compared with."""
 
 
 def preferred(accept: str, offered: Sequence[str]) -> str:
-    """The offered media type that is accepted best; the first of them where none is.
-
-    Of equally good ones the first offered is taken. Parameters other than `q` are passed over.
-    """
+    """The offered media type that is accepted best (RFC 9110, section 12.5.1); the first of equals,
+    and where none is accepted. Parameters other than `q` are ignored."""
     weights = dict(filter(None, map(_weighted, accept.split(","))))
-    quality = [_quality(media_type, weights) for media_type in offered]
-    return offered[quality.index(max(quality))]
+
+    def quality(media_type: str) -> float:
+        ranges = (media_type, f"{media_type.partition('/')[0]}/*", _ANY)
+        return next((weights[one] for one in ranges if one in weights), 0.0)
+
+    return max(offered, key=quality)
 
 
 def _weighted(part: str) -> tuple[str, float] | None:
@@ -38,19 +46,11 @@ def _weighted(part: str) -> tuple[str, float] | None:
     return (media_type, weight) if media_type else None
 
 
-def _quality(media_type: str, weights: dict[str, float]) -> float:
-    ranges = (media_type, f"{media_type.partition('/')[0]}/*", _ANY)
-    return next((weights[one] for one in ranges if one in weights), 0.0)
-
-
 def _accept(request: Request) -> str:
     return ",".join(request.headers.getlist("accept")) or _ANY
 
 
 Accept = Annotated[str, Depends(_accept)]
-
-
-JSON = "application/json"
 
 
 @dataclass(frozen=True)
@@ -88,15 +88,13 @@ async def _linked(request: Request, response: Response) -> Callable[[AnyPage], A
 
 
 async def _linked_answer(request: Request) -> Callable[[WrittenPage], Response]:
-    def answer(page: WrittenPage) -> Response:
-        headers = link_headers(request, page.next_cursor)
-        return Response(page.content, headers=headers, media_type=JSON)
-
-    return answer
+    return lambda page: Response(
+        page.content, headers=link_headers(request, page.next_cursor), media_type=JSON
+    )
 
 
 def link_headers(request: Request, cursor: str | None) -> dict[str, str]:
-    """The header `Link` to the next page; none behind the last."""
+    """The header `Link` to the next page (RFC 8288); none behind the last."""
     if cursor is None:
         return {}
     following = request.url.include_query_params(cursor=cursor)
@@ -110,12 +108,6 @@ LinkedAnswer = Annotated[Callable[[WrittenPage], Response], Depends(_linked_answ
 """Answers with a page that is written, and with the same header."""
 
 
-_VERSION = 1
-
-SmallInteger = Annotated[int, Field(ge=0, le=2**31 - 1)]
-"""What an integer column of the database can be compared with."""
-
-
 def encode_cursor(route: str, key: Sequence[Any] | None) -> str | None:
     """The cursor of a page that ends with `key`; None on the last page."""
     if key is None:
@@ -124,10 +116,10 @@ def encode_cursor(route: str, key: Sequence[Any] | None) -> str | None:
     return urlsafe_b64encode(text.encode()).decode().rstrip("=")
 
 
-def decode_cursor(route: str, cursor: str | None, kind: TypeAdapter[Any]) -> Any:
+def decode_cursor(route: str, cursor: str | None, kind: TypeAdapter[Any] | None = None) -> Any:
     """The key in a cursor that `encode_cursor` made for the same route.
 
-    `kind` is the type of the key. Raises ProblemError for anything else.
+    `kind` is the type of the key; None for a single text. Raises ProblemError for anything else.
     """
     if cursor is None:
         return None
@@ -136,7 +128,21 @@ def decode_cursor(route: str, cursor: str | None, kind: TypeAdapter[Any]) -> Any
         version, of_route, *key = json.loads(urlsafe_b64decode(padded.encode("ascii")))
         if (version, of_route) != (_VERSION, route):
             raise ValueError("made elsewhere")
-        return kind.validate_json(json.dumps(key))
+        return (kind or key_type(Text)).validate_json(json.dumps(key))
     except (ValueError, TypeError, RecursionError, ValidationError):
         message = "is no cursor of this list; begin again without one"
         raise invalid("/query/cursor", message) from None
+
+
+@cache
+def key_type(*parts: Any) -> TypeAdapter[Any]:
+    """The type of keys with these parts."""
+    kind: Any = tuple.__class_getitem__(parts)
+    return TypeAdapter(kind)
+
+
+def sorted_key_type(sort_key: str, time: Any, *times: str) -> TypeAdapter[Any]:
+    """The type of the keys of a list that is sorted by a name, one of `times`, or a figure."""
+    if sort_key == "name":
+        return key_type(Text, Text)
+    return key_type((time if sort_key in times else FiniteFloat) | None, Text)

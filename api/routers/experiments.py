@@ -9,7 +9,7 @@ from starlette.responses import JSONResponse
 
 from api.http.answers import SmallInteger, json_answer, link_headers
 from api.http.bodies import JsonBody
-from api.openapi import problems, request_body
+from api.openapi import located, problems, request_body
 from api.schemas.base import IdempotencyHeader
 from api.schemas.experiments import (
     BudgetRoom,
@@ -21,7 +21,7 @@ from api.schemas.experiments import (
     SubmittedBody,
     ValidationBody,
 )
-from api.services.admission import Trial, parse_inherited, plan, try_admission
+from api.services.admission import parse_inherited, plan, try_admission
 from api.services.dispatch import IdempotentRequest, dispatch_with_others
 from api.services.experiments import EventLog, experiment_body, experiment_page, submitted_body
 from api.services.lookups import find_experiment
@@ -36,14 +36,12 @@ from api.services.submission import (
 )
 from api.shared.resources import Resources, Shared
 from api.shared.security import Caller, ExperimentsReader, ExperimentsWriter
-from fedaudit.runs.experiment_plan import ExperimentPlan
 from fedaudit.spec.canonical import spec_hash
 from fedaudit.spec.experiment import ExperimentSpec
 from models.repositories import ApiKeyRepository, ExperimentRepository
 
 router = APIRouter(prefix="/experiments", tags=["experiments"])
-
-_LOCATION = {"Location": {"description": "The experiment.", "schema": {"type": "string"}}}
+events_router = APIRouter(prefix="/experiments", tags=["events"])
 
 
 @router.post(
@@ -53,7 +51,7 @@ _LOCATION = {"Location": {"description": "The experiment.", "schema": {"type": "
     responses={
         **problems(409, 415, 429),
         200: {"model": ValidationBody, "description": "Valid; nothing was stored."},
-        202: {"description": "Queued.", "headers": _LOCATION},
+        **located(202, "Queued.", "experiment"),
     },
     openapi_extra=request_body(ExperimentSpec),
 )
@@ -73,7 +71,17 @@ async def submit_experiment(
         planned = plan(resources, caller, parse_inherited(resources, caller, value))
         others = plan_others(resources, caller, planned)
         trial = try_admission(resources, caller.project_id, planned, others)
-        return JSONResponse(_validation(planned, trial).model_dump(mode="json"))
+        found = ValidationBody(
+            spec=planned.spec.model_dump(mode="json"),
+            spec_hash=spec_hash(planned.spec),
+            parameters=planned.parameters,
+            clients=planned.federation.clients,
+            training_clients=planned.training_clients,
+            projection=ProjectionBody(**vars(planned.projection)),
+            budget=BudgetRoom(has_room=trial.refusal is None, detail=trial.refusal),
+            warnings=trial.warnings,
+        )
+        return JSONResponse(found.model_dump(mode="json"))
 
     def prepare() -> Submitted | Asked:
         idempotency = IdempotentRequest.of(idempotency_key, "POST /v1/experiments", value)
@@ -124,7 +132,7 @@ def cancel_experiment(
     "/{experiment_id}/retry",
     status_code=202,
     response_model=SubmittedBody,
-    responses={**problems(404, 409, 429), 202: {"description": "Queued.", "headers": _LOCATION}},
+    responses=problems(404, 409, 429) | located(202, "Queued.", "experiment"),
 )
 async def retry_experiment(
     *,
@@ -140,9 +148,8 @@ async def retry_experiment(
     def answer() -> Response:
         with resources.database.read() as session:
             row = find_experiment(session, caller, experiment_id)
-        idempotency = IdempotentRequest.of(
-            idempotency_key, f"POST /v1/experiments/{row.id}/retry", None
-        )
+        route = f"POST /v1/experiments/{row.id}/retry"
+        idempotency = IdempotentRequest.of(idempotency_key, route, None)
         submitted = retry(resources, caller, row, idempotency)
         return _accepted(submitted, caller, resources, background)
 
@@ -157,22 +164,6 @@ def _accepted(
         background.add_task(dispatch_with_others, resources, submitted.unit_message)
     location = {"Location": f"/v1/experiments/{submitted.experiment.id}"}
     return json_answer(submitted_body(submitted, caller=caller), status_code=202, headers=location)
-
-
-def _validation(planned: ExperimentPlan, trial: Trial) -> ValidationBody:
-    return ValidationBody(
-        spec=planned.spec.model_dump(mode="json"),
-        spec_hash=spec_hash(planned.spec),
-        parameters=planned.parameters,
-        clients=planned.federation.clients,
-        training_clients=planned.training_clients,
-        projection=ProjectionBody(**vars(planned.projection)),
-        budget=BudgetRoom(has_room=trial.refusal is None, detail=trial.refusal),
-        warnings=trial.warnings,
-    )
-
-
-events_router = APIRouter(prefix="/experiments", tags=["events"])
 
 
 def _event_log(experiment_id: str, caller: ExperimentsReader, resources: Shared) -> EventLog:

@@ -8,9 +8,9 @@ from pydantic import BaseModel, Field, model_validator
 from pydantic_core import PydanticCustomError
 
 from api.http.problems import ProblemFault
-from api.schemas.base import Body, PageParameters, of_row
+from api.schemas.base import Body, Page, PageParameters, of_row
 from api.schemas.people import ActorBody
-from fedaudit.ledger.erasure_receipt import what_remains
+from fedaudit.ledger.statements import what_remains
 from fedaudit.privacy.accounting.privacy_events import Adjacency, AnyObserver, observer_words
 from fedaudit.privacy.unit_key import PATTERN
 from fedaudit.spec.base import Text
@@ -137,11 +137,8 @@ class FederationParameters(PageParameters):
     status: FederationStatus | None = None
 
 
-class FederationPage(BaseModel):
+class FederationPage(Page[FederationBody]):
     """Some federations."""
-
-    items: list[FederationBody]
-    next_cursor: str | None
 
 
 class ProposalRequest(Body):

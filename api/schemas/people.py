@@ -7,16 +7,15 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import AfterValidator, BaseModel, Field
 
-from api.schemas.base import Body, PageParameters, Parameters, UtcTime, of_row
-from fedaudit.ledger.sign_offs import Concern, Decision, sign_off_of
+from api.schemas.base import Body, Page, PageParameters, Parameters, RowBody, UtcTime, of_row
+from fedaudit.ledger.statements import Concern, Decision
+from fedaudit.ledger.statements import SignOff as Statement
 from fedaudit.spec.base import Text
 from infrastructure.outbound.addresses import MAX_URL_CHARACTERS
 from models.audit_actions import AuditAction, AuditOrigin
 from models.person import MAX_CHARACTERS, Person, mail_address, tidy_line, tidy_paragraphs
 from models.scopes import ProjectScope
-from models.tables.api_keys import ApiKey
 from models.tables.audit_log.audit_entries import AuditEntry
-from models.tables.setting_changes import SettingChange
 from models.tables.sign_offs import SignOff
 from models.tables.webhooks.webhook_deliveries import WebhookDelivery
 from models.tables.webhooks.webhook_endpoints import WebhookEndpoint
@@ -63,7 +62,7 @@ class ActorBody(BaseModel):
     """Null for a key that names nobody."""
 
 
-class ChangeBody(BaseModel):
+class ChangeBody(RowBody):
     """One change of what is set."""
 
     setting: Literal["budget", "disclosure", "simulation", "gates"]
@@ -72,23 +71,15 @@ class ChangeBody(BaseModel):
     changed_by: ActorBody
     changed_at: datetime
 
-    @classmethod
-    def of(cls, row: SettingChange) -> Self:
-        """The body of a stored change."""
-        return of_row(cls, row)
 
-
-class ChangePage(BaseModel):
+class ChangePage(Page[ChangeBody]):
     """Some changes, newest first. What was set before changes were recorded is not among them."""
-
-    items: list[ChangeBody]
-    next_cursor: str | None
 
 
 _DAY = 86400
 
 
-class KeyBody(BaseModel):
+class KeyBody(RowBody):
     """A key without its secret."""
 
     id: str
@@ -108,11 +99,6 @@ class KeyBody(BaseModel):
     """Until when the secret before it opens the key too; null where it ended at once, or there is
     none."""
     revoked_at: datetime | None
-
-    @classmethod
-    def of(cls, key: ApiKey) -> Self:
-        """The body of a stored key."""
-        return of_row(cls, key)
 
 
 class NewKeyBody(KeyBody):
@@ -185,11 +171,8 @@ class AuditEntryBody(BaseModel):
         return cls(**row.content(), link=row.link)
 
 
-class AuditLogPage(BaseModel):
+class AuditLogPage(Page[AuditEntryBody]):
     """Some entries, newest first. What was done before the log began is not among them."""
-
-    items: list[AuditEntryBody]
-    next_cursor: str | None
 
 
 class AuditLogVerification(BaseModel):
@@ -253,7 +236,9 @@ class SignOffBody(BaseModel):
     @classmethod
     def of(cls, row: SignOff) -> Self:
         """The body of a stored sign-off. Raises ValueError where the row is no sign-off."""
-        return cls.model_validate({**sign_off_of(row.statement).fields(), "envelope": row.envelope})
+        return cls.model_validate(
+            {**Statement.of_fields(row.statement).fields(), "envelope": row.envelope}
+        )
 
 
 class SignOffList(BaseModel):
@@ -289,7 +274,7 @@ class NewestSignOff(BaseModel):
     @classmethod
     def of(cls, row: SignOff) -> Self:
         """Of a stored one. Raises ValueError where the row is no sign-off."""
-        fields = sign_off_of(row.statement).fields()
+        fields = Statement.of_fields(row.statement).fields()
         return cls.model_validate({name: fields[name] for name in cls.model_fields})
 
 
@@ -364,11 +349,8 @@ class NewSecretBody(WebhookBody):
     """`whsec_` and base64: shown this once, and stored encrypted."""
 
 
-class WebhookPage(BaseModel):
+class WebhookPage(Page[WebhookBody]):
     """Some of the project's registered addresses, oldest first."""
-
-    items: list[WebhookBody]
-    next_cursor: str | None
 
 
 class DeliveryBody(BaseModel):
@@ -401,8 +383,5 @@ class DeliveryBody(BaseModel):
         return of_row(cls, row, event=row.type, data=data, next_attempt_at=planned)
 
 
-class DeliveryPage(BaseModel):
+class DeliveryPage(Page[DeliveryBody]):
     """Some deliveries to one address, newest first; they are kept for 30 days."""
-
-    items: list[DeliveryBody]
-    next_cursor: str | None

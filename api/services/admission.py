@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from sqlalchemy.orm import Session
 
-from api.http.problems import ProblemError
+from api.http.problems import ProblemError, conflict
 from api.services.budgets.reservation import reserve
 from api.services.disclosure import (
     refuse_below_floor,
@@ -55,16 +55,10 @@ def parse_inherited(resources: Resources, caller: Caller, value: Any) -> Experim
     return parse_spec(with_registration(value, row.registration))
 
 
-_NOT_REGISTERED = (
-    "is not registered in this project, and this API key lacks the scope federations:read: ask "
-    "someone whose key has it to submit the spec, or to register the file and give you its `id`"
-)
-
-
 def load_for(resources: Resources, caller: Caller, spec: ExperimentSpec) -> "LoadedFederation":
-    """The spec's data, if the caller may look at them so.
+    """The spec's data, if the caller may use them so.
 
-    Whether a spec fits a file is an answer about its cells, even in one bit. Without the scope
+    Whether a spec fits a file discloses something of its cells, even in one bit. Without the scope
     `federations:read` a file must be registered, and the spec use the registered columns, groups
     and rules alone. Raises InvalidInputError.
     """
@@ -88,46 +82,42 @@ def _bound(
     resources: Resources, caller: Caller, spec: ExperimentSpec, source: FileSource
 ) -> Federation:
     with resources.database.read() as session:
-        row = _registered(session, caller, source)
-    if row.registration is None:
-        raise _refused(source)
-    registration = parse_registration(row.registration)
-    if faults := departures(spec, registration, known_groups=_groups(row, spec)):
-        raise InvalidInputError(faults)
-    return row
-
-
-def _registered(session: Session, caller: Caller, source: FileSource) -> Federation:
-    if source.id is not None:
-        return ready_federation(session, caller.project_id, source.id)
-    federations = FederationRepository(session, caller.project_id)
-    found = federations.registered_at(source.path or "")
-    if found is None:
-        raise _refused(source)
-    return found
-
-
-def _groups(row: Federation, spec: ExperimentSpec) -> set[str]:
-    """The groups of the spec's attributes that are large enough for the profile to show them."""
+        row: Federation | None
+        if source.id is not None:
+            row = ready_federation(session, caller.project_id, source.id)
+        else:
+            federations = FederationRepository(session, caller.project_id)
+            row = federations.registered_at(source.path or "")
+    if row is None or row.registration is None:
+        where = "/federation/path" if source.id is None else "/federation/id"
+        raise not_registered(where, "submit the spec")
+    # The groups of the spec's attributes that are large enough for the profile to show them.
     attributes = (row.profile or {}).get("attributes", {})
-    return {
+    groups = {
         group
         for name in spec.fairness.sensitive
         for group, rows in attributes.get(name, {}).get("groups", {}).items()
         if rows is not None
     }
+    if faults := departures(spec, parse_registration(row.registration), known_groups=groups):
+        raise InvalidInputError(faults)
+    return row
 
 
-def _refused(source: FileSource) -> InvalidInputError:
-    where = "/federation/path" if source.id is None else "/federation/id"
-    return InvalidInputError([FieldError(where, _NOT_REGISTERED, of_spec=True)])
+def not_registered(pointer: str, to_do: str) -> InvalidInputError:
+    """The refusal of an unregistered file to a caller who may not read data."""
+    message = (
+        "is not registered in this project, and this API key lacks the scope federations:read: ask "
+        f"someone whose key has it to {to_do}, or to register the file and give you its `id`"
+    )
+    return InvalidInputError([FieldError(pointer, message, of_spec=True)])
 
 
 def plan(resources: Resources, caller: Caller, spec: ExperimentSpec) -> ExperimentPlan:
     """Load the data and project the cost; no transaction. Nothing below the service's floor of
     disclosure is loaded.
 
-    Raises InvalidInputError, which quotes data to callers who may read them alone.
+    Raises InvalidInputError, which quotes data only to callers who may read them.
     """
     settings = resources.settings
     refuse_below_floor(settings, spec.fairness)
@@ -150,13 +140,7 @@ def plan(resources: Resources, caller: Caller, spec: ExperimentSpec) -> Experime
     return planned
 
 
-_EACH_SEED = (
-    "{seeds} seeds are asked for: each is a run of its own that costs what the projection says, "
-    "and budgets must have room for all of them"
-)
-
-
-class RolledBack(Exception):  # noqa: N818  # no error: it ends a transaction without a trace
+class DryRunRollback(Exception):  # noqa: N818  # no error: it ends a transaction without a trace
     """Nothing of a trial is stored."""
 
 
@@ -183,7 +167,7 @@ def try_admission(
     would be refused for another reason than a budget.
     """
     warnings: list[str] = []
-    is_bounded = False
+    is_bounded, refusal = False, None
     across = resources.settings.budgets_across
     try:
         with resources.database.write() as session:
@@ -191,20 +175,20 @@ def try_admission(
             refuse_what_is_not_secret(session, project_id, federation_id, planned, across=across)
             refuse_departures(session, project_id, federation_id, planned.spec, across=across)
             noise = planned.spec.privacy.noise
+            kind = planned.ledger_context.inputs.cost_kind
             warnings = warnings_of(
-                session,
-                project_id,
-                federation_id,
-                noise=noise,
-                cost_kind=planned.ledger_context.inputs.cost_kind,
-                across=across,
+                session, project_id, federation_id, noise=noise, cost_kind=kind, across=across
             )
             if others:
-                warnings.append(_EACH_SEED.format(seeds=1 + len(others)))
-            budgets = FederationRepository(session, project_id, across=across).budgets(
-                federation_id
+                warnings.append(
+                    f"{1 + len(others)} seeds are asked for: each is a run that costs what the "
+                    "projection says, and budgets must have room for all of them"
+                )
+            federations = FederationRepository(session, project_id, across=across)
+            is_bounded = any(
+                one.book == noise and one.total is not None
+                for one in federations.budgets(federation_id)
             )
-            is_bounded = any(one.book == noise and one.total is not None for one in budgets)
             for one in (planned, *others):
                 reserve(
                     session,
@@ -214,13 +198,14 @@ def try_admission(
                     planned=one,
                     across=across,
                 )
-            raise RolledBack
-    except RolledBack:
-        return Trial(None, warnings, is_bounded)
+            raise DryRunRollback
+    except DryRunRollback:
+        pass
     except ProblemError as error:
         if error.slug != "budget-exhausted":
             raise
-        return Trial(error.detail, warnings, is_bounded)
+        refusal = error.detail
+    return Trial(refusal, warnings, is_bounded)
 
 
 def store_federation(
@@ -238,31 +223,25 @@ def store_federation(
         return usable(federations.hold(uploaded) if is_id(uploaded) else None).id
     fingerprint = planned.federation.fingerprint
     known = federations.hold_data(fingerprint)
-    if known is not None:
-        if known.status == "erased":
-            raise _erased(known)
-        return known.id
-    return federations.get_or_create(
-        fingerprint=fingerprint,
-        name=getattr(source, "path", source.source),
-        source=source.source,
-        profile=_first_profile(session, planned),
-        made_up=source.traits.made_up,
-    ).id
-
-
-def _erased(federation: Federation) -> ProblemError:
-    return ProblemError(
-        409,
-        "conflict",
-        "these data were erased from this project; whoever may use them again registers them anew "
-        "(POST /v1/federations), and finds what was spent on them",
-        federation_id=federation.id,
-    )
+    if known is None:
+        return federations.get_or_create(
+            fingerprint=fingerprint,
+            name=getattr(source, "path", source.source),
+            source=source.source,
+            profile=_first_profile(session, planned),
+            made_up=source.traits.made_up,
+        ).id
+    if known.status == "erased":
+        raise conflict(
+            "these data were erased from this project; to use them again, with permission, "
+            "register them anew (POST /v1/federations); what was spent on them stays spent",
+            federation_id=known.id,
+        )
+    return known.id
 
 
 def _first_profile(session: Session, planned: ExperimentPlan) -> dict[str, Any]:
-    """The profile of data that this project has not used before, as another may have."""
+    """The profile of data that are new to this project, and may be known to another."""
     spec, fingerprint = planned.spec, planned.federation.fingerprint
     if not isinstance(spec.federation, FileSource):
         return planned.profile

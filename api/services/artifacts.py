@@ -3,13 +3,10 @@
 import hashlib
 import re
 from collections.abc import Sequence
-from typing import Any
 
-from pydantic import TypeAdapter
 from sqlalchemy.orm import Session
 
-from api.http.answers import decode_cursor, encode_cursor
-from api.http.problems import ProblemError, invalid, not_found
+from api.http.problems import ProblemError, conflict, invalid, not_found
 from api.schemas.base import PageParameters
 from api.schemas.experiments import (
     ArtifactBody,
@@ -18,63 +15,44 @@ from api.schemas.experiments import (
     ListedArtifact,
     TensorBody,
 )
-from api.schemas.people import ActorBody
-from api.services.lookups import refuse_gone
+from api.services.lookups import list_page, refuse_gone
 from api.shared.quotas import refuse_over_stored
 from api.shared.resources import Resources
 from api.shared.security import Caller
 from fedaudit.networks.parameter_files import ParameterFileError, check_tensors, decode_tensors
-from fedaudit.spec.base import Text
 from fedaudit.spec.experiment import ExperimentSpec
 from fedaudit.spec.model.starts import ArtifactStart
 from infrastructure.storage import artifact_key, stored_artifact
 from models.repositories import ArtifactRepository, ExpiredFileRepository
 from models.tables.uploads.artifacts import Artifact
-from models.values import ArtifactUse
 
-_ROUTE = "artifacts"
-_KEY: TypeAdapter[Any] = TypeAdapter(tuple[Text])
 _USERS_SHOWN = 20
+_ID = re.compile(r"[0-9a-f]{64}")
 
 
 def artifact_page(resources: Resources, caller: Caller, parameters: PageParameters) -> ArtifactPage:
-    """Newest first. Raises ProblemError for a cursor of another list."""
-    cursor = decode_cursor(_ROUTE, parameters.cursor, _KEY)
+    """The project's files, newest first, and the experiments that start from them."""
     with resources.database.read() as session:
         artifacts = ArtifactRepository(session, caller.project_id)
-        page = artifacts.list(cursor=cursor, limit=parameters.limit)
-        uses = artifacts.uses([row.sha256 for row in page.items])
-    return ArtifactPage(
-        items=[_listed(row, uses.get(row.sha256, ())) for row in page.items],
-        next_cursor=encode_cursor(_ROUTE, page.next_cursor),
-    )
 
+        def bodies(rows: Sequence[Artifact]) -> list[ListedArtifact]:
+            uses = artifacts.uses([row.sha256 for row in rows])
+            found = []
+            for row in rows:
+                users = uses.get(row.sha256, ())
+                shown = [ArtifactUser.of(one) for one in users[:_USERS_SHOWN]]
+                found.append(ListedArtifact.of(row, id=row.sha256, uses=len(users), used_by=shown))
+            return found
 
-def _listed(row: Artifact, uses: Sequence[ArtifactUse]) -> ListedArtifact:
-    return ListedArtifact(
-        id=row.sha256,
-        name=row.name,
-        size_bytes=row.size_bytes,
-        hypotheses=row.hypotheses,
-        parameters=row.parameters,
-        created_at=row.created_at,
-        created_by=None if row.created_by is None else ActorBody(**row.created_by),
-        uses=len(uses),
-        used_by=[
-            ArtifactUser(id=one.id, name=one.name, status=one.status) for one in uses[:_USERS_SHOWN]
-        ],
-    )
-
-
-_ID = re.compile(r"[0-9a-f]{64}")
+        return list_page(ArtifactPage, "artifacts", parameters, artifacts.list, bodies)
 
 
 def store_artifact(
     resources: Resources, caller: Caller, data: bytes, *, name: str | None = None
 ) -> tuple[ArtifactBody, bool]:
-    """The artifact, and whether it is new to the project; either way it is in the list then.
+    """The artifact, now in the project's list, and whether it is new there.
 
-    Raises ProblemError for what are no hypotheses, or more than the project may store,
+    Raises ProblemError for a file that holds no hypotheses, or more than the project may store,
     StorageError where it cannot be stored.
     """
     body = _body(data)
@@ -134,30 +112,19 @@ def hold_start(session: Session, project_id: str, spec: ExperimentSpec) -> None:
 
 
 def _take_back(resources: Resources, caller: Caller, artifact_id: str) -> None:
-    """A file that is brought again is not gone any more. Raises ProblemError while the earlier
-    one is still being erased."""
+    """A file that is sent again is no longer gone. Raises ProblemError while the earlier one is
+    still being erased."""
     with resources.database.write() as session:
         gone = ExpiredFileRepository(session, caller.project_id)
         found = gone.get("artifact", artifact_id)
         if found is None:
             return
         if found.reason == "erased" and found.removed_at is None:
-            raise ProblemError(
-                409,
-                "conflict",
+            raise conflict(
                 "this file is being erased with a federation; send it again in a moment, if you "
-                "may still use it",
+                "may still use it"
             )
         gone.forget("artifact", artifact_id)
-
-
-def too_large(largest: int) -> ProblemError:
-    """For a file beyond the service's bound."""
-    return ProblemError(
-        413,
-        "payload-too-large",
-        f"the file is larger than {largest} bytes (FEDAUDIT_MAX_ARTIFACT_BYTES)",
-    )
 
 
 def _body(data: bytes) -> ArtifactBody:

@@ -1,49 +1,54 @@
 """The audit log: its pages, the check of its chain, and entries for exported ledgers."""
 
-from typing import Any
+from functools import partial
 
-from pydantic import TypeAdapter
 from sqlalchemy.orm import Session
 
-from api.http.answers import SmallInteger, decode_cursor, encode_cursor
+from api.http.answers import SmallInteger, key_type
 from api.schemas.people import (
     AuditEntryBody,
     AuditLogPage,
     AuditLogParameters,
     AuditLogVerification,
 )
+from api.services.lookups import list_page, note
 from api.shared.resources import Resources
 from api.shared.security import Caller
-from fedaudit.ledger.audit_log import AuditChain, SignedHead
-from fedaudit.ledger.ed25519 import PublicKey
-from fedaudit.ledger.envelope import Envelope
+from fedaudit.ledger.signatures import Envelope, PublicKey
+from fedaudit.ledger.statements import AuditChain, SignedHead
 from models.repositories import AuditLogRepository, SigningKeyRepository
 from models.tables.audit_log.audit_entries import AuditHead
 
-_ROUTE = "audit-log"
-_KEY: TypeAdapter[Any] = TypeAdapter(tuple[SmallInteger])
 _BLOCK = 1000
+
+
+def note_export(resources: Resources, caller: Caller, subject: str, form: str) -> None:
+    """Enter the export of a confidential ledger before its first byte leaves."""
+    with resources.database.write() as session:
+        note(session, caller, "ledger.exported", subject, form=form)
 
 
 def audit_log_page(
     resources: Resources, caller: Caller, parameters: AuditLogParameters
 ) -> AuditLogPage:
     """Entries of the caller's project. Raises ProblemError for a cursor of another list."""
-    cursor = decode_cursor(_ROUTE, parameters.cursor, _KEY)
     with resources.database.read() as session:
-        page = AuditLogRepository(session, caller.project_id).list(
+        rows = partial(
+            AuditLogRepository(session, caller.project_id).list,
             actor=parameters.actor,
             action=parameters.action,
             subject=parameters.subject,
             after=parameters.created_after,
             before=parameters.created_before,
-            cursor=cursor,
-            limit=parameters.limit,
         )
-    return AuditLogPage(
-        items=[AuditEntryBody.of(row) for row in page.items],
-        next_cursor=encode_cursor(_ROUTE, page.next_cursor),
-    )
+        return list_page(
+            AuditLogPage,
+            "audit-log",
+            parameters,
+            rows,
+            lambda found: map(AuditEntryBody.of, found),
+            key=key_type(SmallInteger),
+        )
 
 
 def verify_audit_log(resources: Resources, caller: Caller) -> AuditLogVerification:
@@ -79,7 +84,7 @@ def _read(
     while block := entries.block(chain.entries, limit=_BLOCK):
         for row in block:
             if chain.entries == end:
-                # Postgres reads each statement by itself: it was written meanwhile.
+                # Postgres reads each statement by itself: the row was written meanwhile.
                 return
             chain.read({**row.content(), "link": row.link})
             if signed is not None and chain.entries == signed.entries and chain.link != signed.link:
@@ -91,7 +96,7 @@ def _read(
 def _signed_head(
     session: Session, caller: Caller, head: AuditHead, faults: list[str]
 ) -> SignedHead | None:
-    """What was signed last, where its signature is one of the service's keys."""
+    """The head that was signed last, where one of the service's keys made its signature."""
     if head.envelope is None:
         if head.signed_entries:
             faults.append("the signed head is missing")
@@ -113,11 +118,3 @@ def _signed_head(
     else:
         return signed
     return None
-
-
-def note_export(resources: Resources, caller: Caller, subject: str, form: str) -> None:
-    """Enters an export: `form` is that of the file, or what it is called."""
-    with resources.database.write() as session:
-        AuditLogRepository(session, caller.project_id).enter(
-            "ledger.exported", subject, by=caller.actor, form=form
-        )

@@ -6,18 +6,25 @@ from typing import Any
 
 from sqlalchemy.orm import Session
 
-from api.http.problems import ProblemError, not_found
+from api.http.problems import ProblemError
 from api.schemas.experiment_tables import Check
 from api.schemas.reports import AuditVerification
-from api.services.disclosure import floor_of, policy_of
-from api.services.dispatch import IdempotentRequest, UnitMessage, queue_unit
-from api.services.report_evidence import leaked_keys, readable_keys
+from api.services.admission import not_registered
+from api.services.disclosure import floor_of, policy_of, registration_of
+from api.services.dispatch import (
+    IdempotentRequest,
+    UnitMessage,
+    claimed_before,
+    earlier_result,
+    queue_unit,
+)
+from api.services.lookups import found_by, note
+from api.services.report_evidence import checks_of, leaked_keys, readable_keys
 from api.shared.data_faults import reads_data
 from api.shared.federation_data import ready_federation
 from api.shared.resources import Resources
 from api.shared.security import Caller
-from fedaudit.ledger.bundle import BundleParts, bundle_chunks
-from fedaudit.ledger.evidence import Evidence, Fault
+from fedaudit.ledger.bundle import BundleParts, Evidence, Fault, bundle_chunks
 from fedaudit.reports.document.checks import Check as Found
 from fedaudit.reports.document.checks import canonical_hash, check, value_at
 from fedaudit.reports.verification.audit_checks import NOT_VERIFIED
@@ -29,27 +36,17 @@ from fedaudit.spec.audits.audit_departures import (
 )
 from fedaudit.spec.audits.audit_spec import AuditSpec, in_audit, parse_audit
 from fedaudit.spec.errors import FieldError, InvalidInputError
-from fedaudit.spec.registration import Registration, parse_registration
-from models.identifiers import is_id
-from models.repositories import (
-    AuditLogRepository,
-    AuditRepository,
-    FederationRepository,
-    SigningKeyRepository,
-)
+from models.repositories import AuditRepository, FederationRepository, SigningKeyRepository
 from models.tables.audits.audits import PredictionAudit
 from models.tables.federations import Federation
 from models.values import NewAudit
 
+_ROUTE = "POST /v1/audits"
+
 
 def find_audit(session: Session, caller: Caller, audit_id: str) -> PredictionAudit:
     """Raises ProblemError where the caller's project has no such audit."""
-    found = None
-    if is_id(audit_id):
-        found = AuditRepository(session, caller.project_id).get(audit_id)
-    if found is None:
-        raise not_found("audit")
-    return found
+    return found_by(AuditRepository(session, caller.project_id).get, audit_id, "audit")
 
 
 def find_audited(session: Session, caller: Caller, audit_id: str) -> PredictionAudit:
@@ -58,14 +55,6 @@ def find_audited(session: Session, caller: Caller, audit_id: str) -> PredictionA
     if found.report is None:
         raise ProblemError(404, "not-found", f"the audit has no report: it is {found.status}")
     return found
-
-
-ROUTE = "POST /v1/audits"
-
-_NOT_REGISTERED = (
-    "is not registered in this project, and this API key lacks the scope federations:read: ask "
-    "someone whose key has it to ask for the audit, or to register the file and give you its `id`"
-)
 
 
 @dataclass(frozen=True)
@@ -80,12 +69,11 @@ def ask_for_audit(
     resources: Resources, caller: Caller, value: Any, idempotency_key: str | None
 ) -> AskedAudit:
     """Queue the audit that a JSON value asks for. Raises InvalidInputError, ProblemError."""
-    idempotency = IdempotentRequest.of(idempotency_key, ROUTE, value)
-    if idempotency is not None:
-        with resources.database.read() as session:
-            earlier = idempotency.lookup(session, caller)
-            if earlier is not None:
-                return AskedAudit(find_audit(session, caller, str(earlier.resource_id)), None)
+    idempotency = IdempotentRequest.of(idempotency_key, _ROUTE, value)
+    with resources.database.read() as session:
+        earlier = earlier_result(session, caller, idempotency)
+        if earlier is not None:
+            return AskedAudit(find_audit(session, caller, earlier), None)
     audit = parse_audit(value)
     _refuse(floor_faults_of_audit(floor_of(resources.settings), audit))
     try:
@@ -94,13 +82,8 @@ def ask_for_audit(
         raise InvalidInputError(in_audit(error.errors)) from None
     with resources.database.write() as session:
         _check_policies(session, resources, caller, audit, fingerprint=fingerprint)
-        message = queue_unit(
-            session,
-            caller.project_id,
-            kind="audit",
-            device="auto",
-            max_attempts=resources.settings.max_attempts,
-        )
+        attempts = resources.settings.max_attempts
+        message = queue_unit(session, caller.project_id, kind="audit", max_attempts=attempts)
         found = AuditRepository(session, caller.project_id).create(
             NewAudit(
                 name=audit.name,
@@ -113,22 +96,22 @@ def ask_for_audit(
             unit_id=message.unit_id,
             by=caller.actor,
         )
-        if idempotency is not None and not idempotency.claim(session, caller, found.id):
-            # The same request came twice at once: refused if it differs, else harmless.
-            idempotency.lookup(session, caller)
-        AuditLogRepository(session, caller.project_id).enter(
-            "audit.queued", found.id, by=caller.actor, fingerprint=fingerprint, spec_hash=audit.hash
+        # The same request may come twice at once: refused if it differs, else harmless.
+        claimed_before(session, caller, idempotency, found.id)
+        spec_hash = audit.hash
+        note(
+            session, caller, "audit.queued", found.id, fingerprint=fingerprint, spec_hash=spec_hash
         )
         return AskedAudit(found, message)
 
 
 def _fingerprint(resources: Resources, caller: Caller, audit: AuditSpec) -> str:
-    """That of the data, which the caller may ask about. Raises InvalidInputError."""
+    """The fingerprint of the data, which the caller may audit. Raises InvalidInputError."""
     if audit.id is not None or not reads_data(caller):
         with resources.database.read() as session:
             row = _registered(session, caller, audit)
         if not reads_data(caller):
-            registration = _registration_of(row)
+            registration = registration_of(row)
             if registration is None:
                 raise _not_registered(audit)
             _refuse(registered_use_faults(audit, registration))
@@ -141,7 +124,7 @@ def _fingerprint(resources: Resources, caller: Caller, audit: AuditSpec) -> str:
     with open_path(str(audit.path), files=files, pointer="/federation/path") as file:
         fingerprint = file.fingerprint
     if not reads_data(caller) and fingerprint != row.fingerprint:
-        # Another file lies there than was registered.
+        # The registered file was replaced by another one.
         raise _not_registered(audit)
     return fingerprint
 
@@ -155,30 +138,22 @@ def _registered(session: Session, caller: Caller, audit: AuditSpec) -> Federatio
     return found
 
 
+def _not_registered(audit: AuditSpec) -> InvalidInputError:
+    return not_registered("/path" if audit.id is None else "/id", "ask for the audit")
+
+
 def _check_policies(
     session: Session, resources: Resources, caller: Caller, audit: AuditSpec, *, fingerprint: str
 ) -> None:
-    """That the audit keeps to the policy of the project's federation, and of the content's owner.
-
-    Raises InvalidInputError.
-    """
-    federations = FederationRepository(
-        session, caller.project_id, across=resources.settings.budgets_across
-    )
+    """Raises InvalidInputError where the audit departs from the policy of the project's federation,
+    or of the content's owner."""
+    across = resources.settings.budgets_across
+    federations = FederationRepository(session, caller.project_id, across=across)
     found: list[FieldError] = []
     for row in (federations.find(fingerprint), federations.of_owner(fingerprint)):
         if row is not None:
-            found += policy_faults(policy_of(row), audit, registration=_registration_of(row))
+            found += policy_faults(policy_of(row), audit, registration=registration_of(row))
     _refuse(list(dict.fromkeys(found)))
-
-
-def _registration_of(row: Federation) -> Registration | None:
-    return None if row.registration is None else parse_registration(row.registration)
-
-
-def _not_registered(audit: AuditSpec) -> InvalidInputError:
-    where = "/path" if audit.id is None else "/id"
-    return InvalidInputError([FieldError(where, _NOT_REGISTERED, of_spec=True)])
 
 
 def _refuse(faults: Sequence[FieldError]) -> None:
@@ -209,34 +184,28 @@ def verify_audit(session: Session, caller: Caller, audit_id: str) -> AuditVerifi
         row = find_audited(session, caller, audit_id)
     except ValueError:
         # SQLite keeps JSON as text: a single changed byte can make it invalid.
-        return _unreadable(audit_id)
+        why = "what is stored of the audit is no JSON any more: it was altered"
+        return AuditVerification(
+            audit_id=audit_id,
+            valid=False,
+            verdict=ALTERED,
+            checks=[Check(name="report.readable", outcome="fail", detail=why)],
+            not_verified=list(NOT_VERIFIED),
+            signature=None,
+            key_id=None,
+            reasons={"signature": why, "key_id": why},
+        )
     found = verify(_evidence(session, row), more=_columns(row))
     integrity = value_at(row.report, "integrity") or {}
     return AuditVerification(
         audit_id=row.id,
         valid=found.verdict != ALTERED,
         verdict=found.verdict,
-        checks=[
-            Check(name=one.name, outcome=one.outcome, detail=one.detail) for one in found.checks
-        ],
+        checks=checks_of(found),
         not_verified=list(found.beyond),
         signature=integrity.get("signature"),
         key_id=integrity.get("key_id"),
         reasons=integrity.get("reasons") or {},
-    )
-
-
-def _unreadable(audit_id: str) -> AuditVerification:
-    why = "what is stored of the audit is no JSON any more: it was altered"
-    return AuditVerification(
-        audit_id=audit_id,
-        valid=False,
-        verdict=ALTERED,
-        checks=[Check(name="report.readable", outcome="fail", detail=why)],
-        not_verified=list(NOT_VERIFIED),
-        signature=None,
-        key_id=None,
-        reasons={"signature": why, "key_id": why},
     )
 
 
@@ -270,17 +239,15 @@ def _columns(row: PredictionAudit) -> Iterator[Found]:
         good="the stored spec is the one that was asked for",
         bad="the stored spec was altered after it was asked for",
     )
+    fingerprint = value_at(row.report, "provenance", "data_fingerprint")
     shown = {
-        "data_fingerprint": (
-            row.fingerprint,
-            value_at(row.report, "provenance", "data_fingerprint"),
-        ),
-        "gate_outcome": (row.gate_outcome, value_at(row.report, "gate_outcome")),
+        "data_fingerprint": row.fingerprint == fingerprint,
+        "gate_outcome": row.gate_outcome == value_at(row.report, "gate_outcome"),
     }
-    wrong = [name for name, (stored, said) in shown.items() if stored != said]
+    wrong = [name for name, agrees in shown.items() if not agrees]
     yield check(
         "audit.stored",
         not wrong,
-        good="what is listed of the audit is what its report says",
-        bad=f"listed otherwise than in the report: {', '.join(wrong)}",
+        good="the columns of the audit's list agree with its report",
+        bad=f"the list differs from the report in {', '.join(wrong)}",
     )

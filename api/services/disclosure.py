@@ -13,7 +13,7 @@ from sqlalchemy.orm import Session
 from api.http.conditional import Preconditions
 from api.http.problems import ProblemError
 from api.schemas.federations import DisclosureBody, SimulationSetting
-from api.services.lookups import find_federation
+from api.services.lookups import find_federation, note_setting
 from api.shared.resources import Resources
 from api.shared.security import Caller
 from fedaudit.privacy.accounting.mechanism_parameters import CostKind
@@ -32,13 +32,28 @@ from fedaudit.spec.disclosure.disclosure_policy import (
 from fedaudit.spec.errors import FieldError, InvalidInputError
 from fedaudit.spec.experiment import ExperimentSpec
 from fedaudit.spec.fairness import Groups
-from fedaudit.spec.privacy import Noise
 from fedaudit.spec.registration import Registration, parse_registration
 from infrastructure.settings import Settings
-from models.repositories import FederationRepository, NearCopyRepository, SettingChangeRepository
-from models.repositories.contents.near_copies import NearCopyOf
+from models.repositories import FederationRepository, NearCopyRepository
 from models.tables.federations import Federation
-from models.values import Budget, BudgetsAcross
+from models.values import BudgetsAcross
+
+_PAST_RELEASE_BUDGETS = (
+    "this federation has a budget for release noise, and the experiment's noise is simulated from "
+    "its seed: the run counts against no total of the release book, and nothing protects its "
+    "report and model; the budget lists it in `uncounted`, and privacy.noise `release` would count "
+    "it"
+)
+_NO_NOISE = (
+    "this federation has a budget for release noise, and the experiment adds no noise in training: "
+    "nothing bounds what its report and model reveal, and no total counts it; the budget lists it "
+    "in `uncounted`"
+)
+_SHOWN_SHARES = (0.99, 0.95, 0.9)
+"""Coarse, so that files that differ by one row do not disclose whether others have it."""
+_SEPARATE = (
+    "whose budget is separate: a person with a row in both spends twice, and no budget adds it up"
+)
 
 
 def floor_of(settings: Settings) -> DisclosureFloor:
@@ -55,34 +70,30 @@ def get_disclosure(resources: Resources, caller: Caller, federation_id: str) -> 
 
 
 def set_disclosure(
-    resources: Resources,
-    caller: Caller,
-    federation_id: str,
-    value: Any,
-    *,
-    stated: Preconditions | None = None,
+    resources: Resources, caller: Caller, federation_id: str, value: Any, *, stated: Preconditions
 ) -> DisclosureBody:
     """Set the whole policy, for what is submitted or registered from then on.
 
-    Raises InvalidInputError for one that contradicts itself or lies below the service's floor,
+    Raises InvalidInputError for one that contradicts itself or is below the service's floor,
     ProblemError where the project has no such federation, or its policy is not as `stated`.
     """
     policy = parse_disclosure_policy(value)
-    _refuse_policy_below_floor(floor_of(resources.settings), policy)
+    faults = []
+    for name, least in vars(floor_of(resources.settings)).items():
+        asked = getattr(policy, name)
+        if asked is not None and asked < least:
+            message = f"is below {least}, the least that this service allows anyway; raise it"
+            faults.append(FieldError(f"/{name}", message))
+    _refuse(faults)
     with resources.database.write() as session:
         found = find_federation(session, caller, federation_id)
         federations = FederationRepository(session, caller.project_id)
-        if stated is not None and stated.given:
+        if stated.given:
             present = federations.lock(found.id)
             stated.demand(None if present is None else _body(resources, present))
-        changed = federations.set_disclosure(found.id, stored_policy(policy))
-        SettingChangeRepository(session, caller.project_id).add(
-            "federation",
-            found.id,
-            "disclosure",
-            value=stored_policy(policy),
-            changed_by=caller.actor,
-        )
+        stored = stored_policy(policy)
+        changed = federations.set_disclosure(found.id, stored)
+        note_setting(session, caller, ("federation", found.id), "disclosure", stored)
         return _body(resources, changed)
 
 
@@ -94,6 +105,11 @@ def policy_of(row: Federation) -> DisclosurePolicy:
 def stored_policy(policy: DisclosurePolicy) -> Mapping[str, Any] | None:
     """A policy as it is stored: the fields that bind; None where none does."""
     return None if policy.is_empty else policy.model_dump(mode="json", exclude_none=True)
+
+
+def registration_of(row: Federation) -> Registration | None:
+    """The registration of a federation; None where it has none."""
+    return None if row.registration is None else parse_registration(row.registration)
 
 
 def refuse_below_floor(settings: Settings, groups: Groups) -> None:
@@ -122,8 +138,8 @@ def refuse_departures(
     owners = None if is_owner else federations.of_owner(found.fingerprint)
     for row in (found, owners):
         if row is not None and row.disclosure is not None:
-            _refuse(spec_faults(policy_of(row), spec, registration=_registration_of(row)))
-    # A report says what the owner had set, not what a guest set for itself.
+            _refuse(spec_faults(policy_of(row), spec, registration=registration_of(row)))
+    # A report states what the owner had set, not what a guest set for itself.
     return policy_of(found if owners is None else owners)
 
 
@@ -138,21 +154,7 @@ def refuse_registration(
     asked = parse_registration(registration)
     for row in (before, owners):
         if row is not None:
-            _refuse(registration_faults(policy_of(row), asked, registration=_registration_of(row)))
-
-
-def _registration_of(row: Federation) -> Registration | None:
-    return None if row.registration is None else parse_registration(row.registration)
-
-
-def _refuse_policy_below_floor(floor: DisclosureFloor, policy: DisclosurePolicy) -> None:
-    faults = []
-    for name, least in vars(floor).items():
-        asked = getattr(policy, name)
-        if asked is not None and asked < least:
-            message = f"is below {least}, the least that this service allows anyway; raise it"
-            faults.append(FieldError(f"/{name}", message))
-    _refuse(faults)
+            _refuse(registration_faults(policy_of(row), asked, registration=registration_of(row)))
 
 
 def _refuse(faults: list[FieldError]) -> None:
@@ -166,23 +168,10 @@ def _body(resources: Resources, row: Federation) -> DisclosureBody:
     )
 
 
-_PAST_RELEASE_BUDGETS = (
-    "this federation has a budget for release noise, and the experiment's noise is simulated from "
-    "its seed: the run is in none of the totals of the release book, and its report and model are "
-    "protected by nothing; the budget lists it in `uncounted`, and privacy.noise `release` would "
-    "count it"
-)
-_NO_NOISE = (
-    "this federation has a budget for release noise, and the experiment adds no noise in training: "
-    "nothing bounds what its report and model reveal, and none of the totals counts it; the budget "
-    "lists it in `uncounted`"
-)
-
-
 def set_simulation(
     resources: Resources, caller: Caller, federation_id: str, setting: SimulationSetting
 ) -> Federation:
-    """Allow or forbid noise that anyone can draw again; for what is submitted from then on.
+    """Allow or forbid noise that can be drawn again, for what is submitted from then on.
 
     Raises ProblemError where the caller's project has no such federation.
     """
@@ -190,13 +179,8 @@ def set_simulation(
         found = find_federation(session, caller, federation_id)
         federations = FederationRepository(session, caller.project_id)
         changed = federations.set_simulation(found.id, setting.simulation)
-        SettingChangeRepository(session, caller.project_id).add(
-            "federation",
-            found.id,
-            "simulation",
-            value={"simulation": setting.simulation},
-            changed_by=caller.actor,
-        )
+        value = {"simulation": setting.simulation}
+        note_setting(session, caller, ("federation", found.id), "simulation", value)
         return changed
 
 
@@ -215,20 +199,19 @@ def refuse_what_is_not_secret(
     federations.hold(federation_id)
     if not federations.forbids_simulation(federation_id):
         return
-    noise: Noise = planned.spec.privacy.noise
     if planned.ledger_context.inputs.cost_kind == "unbounded":
         raise _forbidden(
             federation_id,
             "it admits runs with secret noise only, and the experiment draws none; give "
             "privacy.mechanism a mechanism with noise, and privacy.noise `release`",
         )
-    if noise == "simulation":
+    if planned.spec.privacy.noise == "simulation":
         raise _forbidden(
             federation_id,
             "the experiment's noise is drawn from its seed and can be drawn again by anyone; set "
             "privacy.noise to `release`",
         )
-    _refuse_telling(federation_id, planned.spec.attacks)
+    _refuse_disclosing(federation_id, planned.spec.attacks)
 
 
 def refuse_attacks_that_tell(
@@ -243,17 +226,22 @@ def refuse_attacks_that_tell(
     federations = FederationRepository(session, project_id, across=across)
     federations.lock(federation_id)
     if federations.forbids_simulation(federation_id):
-        _refuse_telling(federation_id, attacks)
+        _refuse_disclosing(federation_id, attacks)
 
 
-def _refuse_telling(federation_id: str, attacks: Sequence[AttackSpec]) -> None:
-    telling = [attack for attack in attacks if attack.tells_of_people]
-    if telling:
-        raise _forbidden(
-            federation_id,
-            f"what the attack `{telling[0].kind}` finds follows from people's data, and no secret "
-            "noise protects it; leave it out of `attacks`",
-        )
+def _refuse_disclosing(federation_id: str, attacks: Sequence[AttackSpec]) -> None:
+    for attack in attacks:
+        if attack.tells_of_people:
+            raise _forbidden(
+                federation_id,
+                f"the result of the attack `{attack.kind}` follows from people's data, and no "
+                "secret noise protects it; leave it out of `attacks`",
+            )
+
+
+def _forbidden(federation_id: str, detail: str) -> ProblemError:
+    detail = f"this federation forbids simulation: {detail}"
+    return ProblemError(409, "simulation-forbidden", detail, federation_id=federation_id)
 
 
 def warnings_of(
@@ -267,65 +255,39 @@ def warnings_of(
 ) -> list[str]:
     """What a caller must know of a run on this federation that is admitted all the same.
 
-    A run without noise is, where the totals are for readers of the report and its counts have
-    noise, and where the totals came later.
+    A run without noise is admitted where the totals are for readers of the report and its counts
+    have noise, and where the totals were set later.
     """
     federations = FederationRepository(session, project_id, across=across)
     budgets = federations.budgets(federation_id, shown=False)
     alike = near_copy_warnings(session, project_id, [federation_id]).get(federation_id, [])
-    if not any(_bounds_release(one) for one in budgets):
+    if not any(one.book == "release" and one.total is not None for one in budgets):
         return alike
     if cost_kind == "unbounded":
         return [_NO_NOISE, *alike]
     return [_PAST_RELEASE_BUDGETS, *alike] if noise == "simulation" else alike
 
 
-def _bounds_release(budget: Budget) -> bool:
-    return budget.book == "release" and budget.total is not None
-
-
-def _forbidden(federation_id: str, detail: str) -> ProblemError:
-    return ProblemError(
-        409,
-        "simulation-forbidden",
-        f"this federation forbids simulation: {detail}",
-        federation_id=federation_id,
-    )
-
-
-_SHOWN_SHARES = (0.99, 0.95, 0.9)
-"""Coarse, so that files that differ by one row do not tell whether others have it."""
-_SEPARATE = (
-    "whose budget is separate: whoever has a row in both spends twice, and no budget adds it up"
-)
-
-
 def near_copy_warnings(
     session: Session, project_id: str, federation_ids: Sequence[str]
 ) -> dict[str, list[str]]:
-    """By federation, what it has in common with others; other projects are not named."""
+    """By federation, the warnings that it has mostly the rows of other registered content; other
+    projects are not named."""
     found: dict[str, list[str]] = defaultdict(list)
     strangers: set[str] = set()
     for one in NearCopyRepository(session).of(federation_ids):
         if one.other_project_id == project_id:
-            found[one.federation_id].append(_own(one))
+            whose = f"federation {one.other_id} of this project"
         elif one.federation_id not in strangers:
             # The closest one comes first, and stands for all.
             strangers.add(one.federation_id)
-            found[one.federation_id].append(_strangers(one))
+            whose = "other registered content"
+        else:
+            continue
+        share = next((least for least in _SHOWN_SHARES if one.share >= least), None)
+        if share is None:
+            alike = f"nearly all rows of {whose} are among its rows"
+        else:
+            alike = f"about {share:.0%} or more of its rows are those of {whose}"
+        found[one.federation_id].append(f"{alike}, {_SEPARATE}")
     return found
-
-
-def _own(one: NearCopyOf) -> str:
-    return _alike(one, f"federation {one.other_id} of this project")
-
-
-def _strangers(one: NearCopyOf) -> str:
-    return _alike(one, "other registered content")
-
-
-def _alike(one: NearCopyOf, whose: str) -> str:
-    for share in _SHOWN_SHARES:
-        if one.share >= share:
-            return f"about {share:.0%} or more of its rows are those of {whose}, {_SEPARATE}"
-    return f"nearly all rows of {whose} are among its rows, {_SEPARATE}"

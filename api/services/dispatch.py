@@ -20,7 +20,7 @@ from models.values import StackPlace, UnitKind
 
 log = structlog.get_logger()
 
-UNIT_TOPIC = "unit"
+_UNIT_TOPIC = "unit"
 """The outbox topic under which the sweeper looks for units to publish."""
 
 
@@ -38,8 +38,8 @@ def queue_unit(
     project_id: str,
     *,
     kind: UnitKind,
-    device: str,
     max_attempts: int,
+    device: str = "auto",
     stack: StackPlace | None = None,
 ) -> UnitMessage:
     """A new unit and its message, in the caller's transaction; publish it afterwards."""
@@ -48,18 +48,18 @@ def queue_unit(
         device,
         kind=kind,
         max_attempts=max_attempts,
-        # The message carries no more than the id: whoever claims the unit finds its trace there.
+        # The message carries only the id: the worker that claims the unit finds its trace there.
         traceparent=current_traceparent(),
         stack=stack,
     )
     payload = {"unit_id": unit.id, "device": device}
-    message_id = OutboxRepository(session).add(project_id, UNIT_TOPIC, payload)
+    message_id = OutboxRepository(session).add(project_id, _UNIT_TOPIC, payload)
     return UnitMessage(unit.id, device, message_id)
 
 
 def dispatch(resources: Resources, *unit_messages: UnitMessage) -> None:
-    """Publish the messages. Those for which the queue is unavailable are published later by the
-    sweeper, from the outbox."""
+    """Publish the messages. Where the queue is unavailable, the sweeper publishes them later from
+    the outbox."""
     published = list(_published(resources, unit_messages))
     if not published:
         return
@@ -82,7 +82,7 @@ async def dispatch_with_others(resources: Resources, unit_message: UnitMessage) 
 
 
 def _published(resources: Resources, unit_messages: Sequence[UnitMessage]) -> Iterator[UnitMessage]:
-    """Those that the queue took: none after the first that it did not."""
+    """The messages that the queue took: none after the first that it refused."""
     from infrastructure.queue import QueueUnavailableError
 
     for one in unit_messages:
@@ -96,7 +96,7 @@ def _published(resources: Resources, unit_messages: Sequence[UnitMessage]) -> It
 
 @dataclass(frozen=True)
 class IdempotentRequest:
-    """A caller's key for one request: a repeated request gets the result of the first one."""
+    """A caller's Idempotency-Key for a request: a repeated one gets the result of the first."""
 
     key: str
     route: str
@@ -141,3 +141,26 @@ class IdempotentRequest:
             resource_id=resource_id,
             status_code=status_code,
         )
+
+
+def earlier_result(
+    session: Session, caller: Caller, idempotency: IdempotentRequest | None
+) -> str | None:
+    """The id that the same request came to before; None for the first, and without a key.
+
+    Raises ProblemError where the key was sent with another body.
+    """
+    found = None if idempotency is None else idempotency.lookup(session, caller)
+    return None if found is None else str(found.resource_id)
+
+
+def claimed_before(
+    session: Session, caller: Caller, idempotency: IdempotentRequest | None, resource_id: str
+) -> str | None:
+    """Claim the key for a new resource; the id of an equal request that was first at the same time.
+
+    Raises ProblemError where that one had another body.
+    """
+    if idempotency is None or idempotency.claim(session, caller, resource_id):
+        return None
+    return earlier_result(session, caller, idempotency)

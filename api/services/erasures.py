@@ -8,14 +8,13 @@ from typing import Any
 
 from sqlalchemy.orm import Session
 
-from api.http.problems import ProblemError, not_found
+from api.http.problems import conflict, not_found
 from api.schemas.federations import ErasureBody
 from api.services.lookups import find_federation
 from api.shared.resources import Resources
 from api.shared.security import Caller
-from fedaudit.ledger.ed25519 import PublicKey
-from fedaudit.ledger.envelope import Envelope
-from fedaudit.ledger.erasure_receipt import PAYLOAD_TYPE
+from fedaudit.ledger.signatures import Envelope, PublicKey
+from fedaudit.ledger.statements import ErasureReceipt
 from infrastructure.storage import (
     artifact_key,
     attack_files_key,
@@ -31,12 +30,17 @@ from models.repositories import (
     SigningKeyRepository,
 )
 from models.repositories.lifecycle.erasures import Leaving
-from models.tables.declared.declared_ledgers import DeclaredLedger
+from models.tables.declared_ledgers import DeclaredLedger
 from models.tables.federations import Federation
 from models.tables.lifecycle.erasures import Erasure
 from models.tables.signing import SigningKey
 
 _SHOWN = 20
+_SAID = (
+    *("reference", "requested_at", "requested_by", "completed_at"),
+    *("removed", "remains", "ledgers", "other_projects"),
+)
+"""Fields of what is shown that a receipt states."""
 
 
 def erase(
@@ -46,7 +50,7 @@ def erase(
 
     One transaction takes the federation out of use, and removes all that the database holds but
     names. The sweeper removes these and the files, however often it is stopped. Raises ProblemError
-    while anything needs the federation, and for made-up data.
+    while anything needs the federation, and for synthetic data.
     """
     with resources.database.write() as session:
         found = find_federation(session, caller, federation_id)
@@ -99,14 +103,14 @@ def _erase(
     others = erasures.other_projects(federation)
     counted |= erasures.erase(federation, leaving)
     gone = ExpiredFileRepository(session, caller.project_id)
-    for experiment_id in leaving.models:
-        gone.note("model", experiment_id, reason="erased")
-    for experiment_id in leaving.record_tables:
-        gone.note("record-table", experiment_id, reason="erased")
-    for owner_id in leaving.attacked:
-        gone.note("attack-files", owner_id, reason="erased")
-    for sha256 in leaving.artifacts:
-        gone.note("artifact", sha256, reason="erased")
+    for id_ in leaving.models:
+        gone.note("model", id_, reason="erased")
+    for id_ in leaving.record_tables:
+        gone.note("record-table", id_, reason="erased")
+    for id_ in leaving.attacked:
+        gone.note("attack-files", id_, reason="erased")
+    for id_ in leaving.artifacts:
+        gone.note("artifact", id_, reason="erased")
     made = erasures.add(
         federation,
         by=caller.actor,
@@ -116,7 +120,20 @@ def _erase(
         ledgers=leaving.named,
         others=len(others),
     )
-    _tell(session, caller, federation, made, others)
+    # In the logs of all projects with the content, in one order: no two wait for each other.
+    for project_id, id_ in sorted([*others, (caller.project_id, federation.id)]):
+        entries = AuditLogRepository(session, project_id)
+        if project_id == caller.project_id:
+            entries.enter(
+                "federation.erased",
+                id_,
+                by=caller.actor,
+                reference=made.reference,
+                number=made.number,
+                removed=made.removed,
+            )
+        else:
+            entries.enter("federation.erased-elsewhere", id_, by=None, origin="sweeper")
     return made
 
 
@@ -127,12 +144,10 @@ def _refuse(
     ledgers: Sequence[DeclaredLedger],
 ) -> None:
     if erasures.is_made_up(federation):
-        raise ProblemError(409, "conflict", "these data are made up: they are nobody's to erase")
+        raise conflict("these data are synthetic: they describe no people to erase")
     needing = list(erasures.in_use(federation, leaving))
     if needing:
-        raise ProblemError(
-            409,
-            "conflict",
+        raise conflict(
             f"{len(needing)} experiments, attacks or audits that have not ended need the "
             "federation or a model of it; cancel them, or wait for their end, and ask again",
             needed_by=needing[:_SHOWN],
@@ -141,9 +156,7 @@ def _refuse(
         one.id for one in ledgers if one.id in leaving.ledgers and one.entries != one.signed_entries
     ]
     if unsigned:
-        raise ProblemError(
-            409,
-            "conflict",
+        raise conflict(
             "ledgers of trainings elsewhere have rounds that are not signed yet, and without names "
             "they never could be; ask again in half a minute",
             needed_by=unsigned[:_SHOWN],
@@ -152,6 +165,7 @@ def _refuse(
 
 def _files(project_id: str, federation: Federation, leaving: Leaving) -> list[str]:
     stored = [] if federation.storage_key is None else [federation.storage_key]
+    attacked = dict.fromkeys([*leaving.experiments, *leaving.attacked])
     return [
         *stored,
         table_index_key(project_id, federation.id),
@@ -159,61 +173,24 @@ def _files(project_id: str, federation: Federation, leaving: Leaving) -> list[st
         # Of every run: one that failed at its very end may have stored them already.
         *(model_key(project_id, one) for one in leaving.experiments),
         *(record_table_key(project_id, one) for one in leaving.experiments),
-        *(
-            attack_files_key(project_id, one)
-            for one in dict.fromkeys([*leaving.experiments, *leaving.attacked])
-        ),
+        *(attack_files_key(project_id, one) for one in attacked),
         *(artifact_key(project_id, one) for one in leaving.artifacts),
     ]
 
 
-def _tell(
-    session: Session,
-    caller: Caller,
-    federation: Federation,
-    made: Erasure,
-    others: Sequence[tuple[str, str]],
-) -> None:
-    """Enters it in the logs of all that hold the content, in one order so that nobody waits in a
-    circle."""
-    details: dict[str, Any] = {"number": made.number, "removed": made.removed}
-    for project_id, federation_id in sorted([*others, (caller.project_id, federation.id)]):
-        log = AuditLogRepository(session, project_id)
-        if project_id == caller.project_id:
-            reference = made.reference
-            log.enter(
-                "federation.erased", federation.id, by=caller.actor, reference=reference, **details
-            )
-        else:
-            log.enter("federation.erased-elsewhere", federation_id, by=None, origin="sweeper")
-
-
-_SAID = (
-    "reference",
-    "requested_at",
-    "requested_by",
-    "completed_at",
-    "removed",
-    "remains",
-    "ledgers",
-    "other_projects",
-)
-"""What a receipt says of what is shown."""
-
-
 @dataclass(frozen=True)
 class ShownErasure:
-    """One erasure: what its receipt says where the signature holds, else what is stored."""
+    """One erasure: what its receipt states where the signature holds, else what is stored."""
 
     body: ErasureBody
     federation: str
     """Its name."""
-    key_id: str | None
-    """Whose signature it is; None until it is done."""
-    fault: str | None
+    key_id: str | None = None
+    """The key that signed; None until it is done."""
+    fault: str | None = None
     """Why the receipt proves nothing."""
-    compromised_at: datetime | None
-    """Since when others may have had the key."""
+    compromised_at: datetime | None = None
+    """From when the key may be in other hands."""
 
 
 def shown_erasure(
@@ -228,27 +205,26 @@ def shown_erasure(
         raise not_found("erasure of this federation")
     body = ErasureBody.of(row)
     if row.envelope is None:
-        return ShownErasure(body, found.name, None, None, None)
+        return ShownErasure(body, found.name)
     key_id, said = _read(row, row.envelope, keys)
     if isinstance(said, str):
-        return ShownErasure(body, found.name, key_id, said, None)
+        return ShownErasure(body, found.name, key_id, said)
     body = ErasureBody.model_validate({**body.model_dump(), **{name: said[name] for name in _SAID}})
     signed_by = keys.get(key_id or "")
-    return ShownErasure(
-        body, found.name, key_id, None, None if signed_by is None else signed_by.compromised_at
-    )
+    compromised = None if signed_by is None else signed_by.compromised_at
+    return ShownErasure(body, found.name, key_id, compromised_at=compromised)
 
 
 def _read(
     row: Erasure, value: Mapping[str, Any], keys: Mapping[str, SigningKey]
 ) -> tuple[str | None, dict[str, Any] | str]:
-    """The key that a receipt names, and what it says; or why it proves nothing."""
+    """The key that a receipt names, and its statement; or why it proves nothing."""
     try:
         envelope = Envelope.from_dict(value)
     except ValueError as error:
         return None, f"the receipt {error}"
     key_id, known = envelope.key_id, keys.get(envelope.key_id)
-    if known is None or envelope.payload_type != PAYLOAD_TYPE:
+    if known is None or envelope.payload_type != ErasureReceipt.payload_type():
         return key_id, "the receipt was not signed by a key of this service"
     public = PublicKey.from_pem(known.public_key.encode())
     if public.key_id != key_id or not public.verifies(envelope.signature, envelope.message):

@@ -1,17 +1,15 @@
 """Pages of a project's experiments, and the events of one as a stream."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
-from functools import cache
-from typing import Any
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from functools import partial
 
 import orjson
 from fastapi.sse import ServerSentEvent
-from pydantic import FiniteFloat, TypeAdapter
 from sqlalchemy.orm import Session
 from starlette.concurrency import run_in_threadpool
 
-from api.http.answers import decode_cursor, encode_cursor
+from api.http.answers import key_type, sorted_key_type
 from api.schemas.base import UtcTime
 from api.schemas.experiments import (
     ExperimentBody,
@@ -20,6 +18,7 @@ from api.schemas.experiments import (
     ListedExperimentBody,
     SubmittedBody,
 )
+from api.services.lookups import list_page
 from api.services.submission import Submitted
 from api.shared.data_faults import shown_detail
 from api.shared.resources import Resources
@@ -30,6 +29,11 @@ from models.repositories.experiments import ENDED
 from models.tables.events import Event
 from models.tables.experiments import Experiment
 from models.values import ExperimentFilters
+
+_BATCH = 500
+_PAUSE_SECONDS = 0.25
+_READS_A_SECOND = 80.0
+"""For all streams of this process together: with many streams each polls less often."""
 
 
 def experiment_body(row: Experiment, tags: list[str], *, caller: Caller) -> ExperimentBody:
@@ -42,7 +46,7 @@ def submitted_body(submitted: Submitted, *, caller: Caller) -> SubmittedBody:
     """An experiment that was accepted, as the caller may see it."""
     row = submitted.experiment
     detail = shown_detail(row.status_reason, row.status_detail, caller=caller)
-    return SubmittedBody.accepted(row, submitted.tags, submitted.warnings, status_detail=detail)
+    return SubmittedBody.of(row, submitted.tags, status_detail=detail, warnings=submitted.warnings)
 
 
 def experiment_page(
@@ -53,61 +57,30 @@ def experiment_page(
     with_specs: bool = True,
 ) -> ExperimentPage:
     """The experiments that pass the filters. Raises ProblemError for a cursor of another list."""
-    route = f"experiments:{parameters.sort}"
+    names = ExperimentFilters.__dataclass_fields__.keys() - {"bounds"}
     filters = ExperimentFilters(
-        status=parameters.status,
-        name=parameters.name,
-        tag=parameters.tag,
-        federation_id=parameters.federation_id,
-        mechanism=parameters.mechanism,
-        created_after=parameters.created_after,
-        created_before=parameters.created_before,
-        delta=parameters.delta,
-        adjacency=parameters.adjacency,
-        alarm=parameters.alarm,
-        bounds=tuple(parameters.bounds),
+        **{name: getattr(parameters, name) for name in names}, bounds=tuple(parameters.bounds)
     )
-    cursor = decode_cursor(route, parameters.cursor, _key_of(parameters.sort))
+    sort = parameters.sort.removeprefix("-")
+    key = sorted_key_type(sort, UtcTime, "started_at", "finished_at")
     with resources.database.read() as session:
         experiments = ExperimentRepository(session, caller.project_id)
-        page = experiments.list(
-            filters, cursor=cursor, limit=parameters.limit, sort=parameters.sort
+
+        def bodies(rows: Sequence[Experiment]) -> Iterator[ListedExperimentBody]:
+            tags = experiments.tags([row.id for row in rows])
+            for row in rows:
+                detail = shown_detail(row.status_reason, row.status_detail, caller=caller)
+                body = ListedExperimentBody.of(row, list(tags[row.id]), status_detail=detail)
+                yield body if with_specs else body.model_copy(update={"spec": None})
+
+        return list_page(
+            ExperimentPage,
+            f"experiments:{parameters.sort}",
+            parameters,
+            partial(experiments.list, filters, sort=parameters.sort),
+            bodies,
+            key=key_type(Text) if sort == "created_at" else key,
         )
-        tags = experiments.tags([row.id for row in page.items])
-    return ExperimentPage(
-        items=[
-            _listed(row, list(tags[row.id]), caller=caller, with_spec=with_specs)
-            for row in page.items
-        ],
-        next_cursor=encode_cursor(route, page.next_cursor),
-    )
-
-
-def _listed(
-    row: Experiment, tags: list[str], *, caller: Caller, with_spec: bool
-) -> ListedExperimentBody:
-    detail = shown_detail(row.status_reason, row.status_detail, caller=caller)
-    body = ListedExperimentBody.of(row, tags, status_detail=detail)
-    return body if with_spec else body.model_copy(update={"spec": None})
-
-
-@cache
-def _key_of(sort: str) -> TypeAdapter[Any]:
-    """The type of the cursors of a list with this order."""
-    name = sort.removeprefix("-")
-    if name == "created_at":
-        return TypeAdapter(tuple[Text])
-    if name == "name":
-        return TypeAdapter(tuple[Text, Text])
-    if name in ("started_at", "finished_at"):
-        return TypeAdapter(tuple[UtcTime | None, Text])
-    return TypeAdapter(tuple[FiniteFloat | None, Text])
-
-
-_BATCH = 500
-_PAUSE_SECONDS = 0.25
-_READS_A_SECOND = 80.0
-"""For all streams of this process together: with many streams each polls less often."""
 
 
 class EventLog:

@@ -1,18 +1,21 @@
-"""Look up what a path names within the caller's project, and refuse what is gone."""
+"""Look up what a path names within the caller's project, refuse what is gone, and list pages."""
 
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
+from typing import Any, TypeVar
 
-from pydantic import TypeAdapter
+from pydantic import BaseModel, TypeAdapter
 from sqlalchemy.orm import Session
 
 from api.http.answers import decode_cursor, encode_cursor
-from api.http.problems import ProblemError, not_found
+from api.http.problems import ProblemError, conflict, not_found
 from api.schemas.base import PageParameters
 from api.schemas.people import ChangeBody, ChangePage
 from api.shared.security import Caller
-from fedaudit.spec.base import Text
+from models.audit_actions import AuditAction
 from models.identifiers import is_id
 from models.repositories import (
+    AuditLogRepository,
     ErasureRepository,
     ExperimentRepository,
     ExpiredFileRepository,
@@ -24,85 +27,19 @@ from models.repositories import (
     SubjectSetRepository,
     WebhookEndpointRepository,
 )
-from models.repositories.people.setting_changes import SubjectKind
+from models.repositories.people.setting_changes import Setting, SubjectKind
 from models.tables.attacks.later_attacks import LaterAttacks
-from models.tables.declared.declared_ledgers import DeclaredLedger
+from models.tables.declared_ledgers import DeclaredLedger
 from models.tables.experiments import Experiment
 from models.tables.federations import Federation
 from models.tables.gate_policies import GatePolicy
 from models.tables.lifecycle.expired_files import ExpiredFile
 from models.tables.reports import Report
 from models.tables.webhooks.webhook_endpoints import WebhookEndpoint
-from models.values import FileKind
+from models.values import FileKind, Page
 
-
-def find_experiment(session: Session, caller: Caller, experiment_id: str) -> Experiment:
-    """Raises ProblemError where the caller's project has no such experiment."""
-    found = None
-    if is_id(experiment_id):
-        found = ExperimentRepository(session, caller.project_id).get(experiment_id)
-    if found is None:
-        raise not_found("experiment")
-    return found
-
-
-def find_federation(session: Session, caller: Caller, federation_id: str) -> Federation:
-    """Raises ProblemError where the caller's project has no such federation."""
-    found = None
-    if is_id(federation_id):
-        found = FederationRepository(session, caller.project_id).get(federation_id)
-    if found is None:
-        raise not_found("federation")
-    return found
-
-
-def find_report(session: Session, caller: Caller, experiment_id: str) -> Report:
-    """Raises ProblemError where there is no such experiment, or it has no report."""
-    experiment = find_experiment(session, caller, experiment_id)
-    report = ReportRepository(session, caller.project_id).get(experiment_id)
-    if report is None:
-        raise ProblemError(
-            404, "not-found", f"the experiment has no report: it is {experiment.status}"
-        )
-    return report
-
-
-def find_later_attacks(
-    session: Session, caller: Caller, experiment_id: str, later_id: str
-) -> LaterAttacks:
-    """Raises ProblemError where the experiment of the caller's project has no such attacks."""
-    experiment = find_experiment(session, caller, experiment_id)
-    found = None
-    if is_id(later_id):
-        found = LaterAttacksRepository(session, caller.project_id).get(later_id)
-    if found is None or found.experiment_id != experiment.id:
-        raise not_found("request for attacks")
-    return found
-
-
-def find_gate_policy(session: Session, caller: Caller, name: str) -> GatePolicy:
-    """Raises ProblemError where the caller's project has no such policy."""
-    found = GatePolicyRepository(session, caller.project_id).get(name)
-    if found is None:
-        raise not_found("gate policy")
-    return found
-
-
-def find_webhook(
-    session: Session, caller: Caller, webhook_id: str, *, lock: bool = False
-) -> WebhookEndpoint:
-    """Raises ProblemError where the caller's project has no such webhook.
-
-    `lock`: nobody else changes it until the transaction ends.
-    """
-    found = None
-    if is_id(webhook_id):
-        endpoints = WebhookEndpointRepository(session, caller.project_id)
-        found = endpoints.lock(webhook_id) if lock else endpoints.get(webhook_id)
-    if found is None:
-        raise not_found("webhook")
-    return found
-
+Row = TypeVar("Row")
+AnyPage = TypeVar("AnyPage", bound=BaseModel)
 
 _SETTINGS: dict[FileKind, str] = {
     "artifact": "FEDAUDIT_KEEP_ARTIFACTS_DAYS",
@@ -118,34 +55,96 @@ _WHAT: dict[FileKind, str] = {
 }
 
 
+def found_by(get: Callable[[str], Row | None], id_: str, what: str) -> Row:
+    """What `get` finds by an id. Raises ProblemError where it finds nothing, or it is no id."""
+    row = get(id_) if is_id(id_) else None
+    if row is None:
+        raise not_found(what)
+    return row
+
+
+def find_experiment(session: Session, caller: Caller, experiment_id: str) -> Experiment:
+    """Raises ProblemError where the caller's project has no such experiment."""
+    get = ExperimentRepository(session, caller.project_id).get
+    return found_by(get, experiment_id, "experiment")
+
+
+def find_federation(session: Session, caller: Caller, federation_id: str) -> Federation:
+    """Raises ProblemError where the caller's project has no such federation."""
+    get = FederationRepository(session, caller.project_id).get
+    return found_by(get, federation_id, "federation")
+
+
+def find_report(session: Session, caller: Caller, experiment_id: str) -> Report:
+    """Raises ProblemError where there is no such experiment, or it has no report."""
+    experiment = find_experiment(session, caller, experiment_id)
+    report = ReportRepository(session, caller.project_id).get(experiment_id)
+    if report is None:
+        detail = f"the experiment has no report: it is {experiment.status}"
+        raise ProblemError(404, "not-found", detail)
+    return report
+
+
+def find_later_attacks(
+    session: Session, caller: Caller, experiment_id: str, later_id: str
+) -> LaterAttacks:
+    """Raises ProblemError where the experiment of the caller's project has no such attacks."""
+    experiment = find_experiment(session, caller, experiment_id)
+    get = LaterAttacksRepository(session, caller.project_id).get
+    found = found_by(get, later_id, "request for attacks")
+    if found.experiment_id != experiment.id:
+        raise not_found("request for attacks")
+    return found
+
+
+def find_gate_policy(session: Session, caller: Caller, name: str) -> GatePolicy:
+    """Raises ProblemError where the caller's project has no such policy."""
+    found = GatePolicyRepository(session, caller.project_id).get(name)
+    if found is None:
+        raise not_found("gate policy")
+    return found
+
+
+def find_webhook(
+    session: Session, caller: Caller, webhook_id: str, *, lock: bool = False
+) -> WebhookEndpoint:
+    """The webhook, locked until the transaction ends where `lock` is set.
+
+    Raises ProblemError where the caller's project has none of this id.
+    """
+    endpoints = WebhookEndpointRepository(session, caller.project_id)
+    return found_by(endpoints.lock if lock else endpoints.get, webhook_id, "webhook")
+
+
 def refuse_gone(session: Session, project_id: str, kind: FileKind, owner: str) -> None:
-    """Raises ProblemError where the project had this file and it was removed."""
+    """Raises ProblemError (410, with when and why) where the project had this file and it was
+    removed."""
     found = ExpiredFileRepository(session, project_id).get(kind, owner)
     if found is not None:
         raise ProblemError(
-            410, "gone", why_gone(found), reason=found.reason, gone_at=found.expired_at.isoformat()
+            410, "gone", _why_gone(found), reason=found.reason, gone_at=found.expired_at.isoformat()
         )
 
 
-def why_gone(found: ExpiredFile) -> str:
-    """When and why a file was removed, as a sentence."""
-    when = f"{found.expired_at:%Y-%m-%d}"
-    what = _WHAT[found.kind]
+def gone_words(session: Session, project_id: str, kind: FileKind, owner: str) -> str | None:
+    """The same as a sentence for a page; None where the file was not removed."""
+    found = ExpiredFileRepository(session, project_id).get(kind, owner)
+    return None if found is None else _why_gone(found)
+
+
+def _why_gone(found: ExpiredFile) -> str:
+    when, what = f"{found.expired_at:%Y-%m-%d}", _WHAT[found.kind]
     if found.reason == "erased":
         return f"{what} was erased with its federation on {when}"
     days = f"{found.kept_days} days ({_SETTINGS[found.kind]})"
     return f"{what} expired on {when}: this service keeps such files for {days}"
 
 
-def gone_words(session: Session, project_id: str, kind: FileKind, owner: str) -> str | None:
-    """The same as a sentence for a page; None where the file was not removed."""
-    found = ExpiredFileRepository(session, project_id).get(kind, owner)
-    return None if found is None else why_gone(found)
-
-
 def names_of(session: Session, experiment: Experiment) -> tuple[str, ...]:
-    """By index. Raises ProblemError while they are being erased, LookupError where they are
-    lost."""
+    """The names of a ledger's clients, or the pseudonyms of erased ones, by index.
+
+    Raises ProblemError while they are being erased, LookupError where they are lost.
+    """
     refuse_while_erasing(
         session, experiment.project_id, experiment.id, federation_id=experiment.federation_id
     )
@@ -157,16 +156,12 @@ def refuse_while_erasing(
 ) -> None:
     """Raises ProblemError where the clients' names of a ledger are about to be removed."""
     if ErasureRepository(session, project_id).has_names(owner_id, federation_id):
-        raise ProblemError(
-            409,
-            "conflict",
-            "the names of the clients are being erased; ask again in a few seconds",
-            headers={"Retry-After": "5"},
-        )
+        detail = "the names of the clients are being erased; ask again in a few seconds"
+        raise conflict(detail, headers={"Retry-After": "5"})
 
 
 def refuse_erased(session: Session, project_id: str, ledger: DeclaredLedger) -> None:
-    """Raises ProblemError where the federation of a ledger was erased: nobody can be charged."""
+    """Raises ProblemError where the federation of a ledger was erased: no client can be charged."""
     if ledger.federation_id is None:
         return
     found = FederationRepository(session, project_id).get(ledger.federation_id)
@@ -181,7 +176,45 @@ def refuse_erased(session: Session, project_id: str, ledger: DeclaredLedger) -> 
         )
 
 
-_KEY: TypeAdapter[Any] = TypeAdapter(tuple[Text])
+def list_page(
+    model: type[AnyPage],
+    route: str,
+    parameters: PageParameters,
+    rows: Callable[..., Page[Row]],
+    bodies: Callable[[Sequence[Row]], Iterable[BaseModel]],
+    *,
+    key: TypeAdapter[Any] | None = None,
+) -> AnyPage:
+    """A page of a list: `rows` finds the stored rows after a cursor, `bodies` shows them.
+
+    `route` and `key` are those of its cursors, as in `decode_cursor`. Raises ProblemError for a
+    cursor of another list.
+    """
+    page = rows(cursor=decode_cursor(route, parameters.cursor, key), limit=parameters.limit)
+    following = encode_cursor(route, page.next_cursor)
+    return model(items=list(bodies(page.items)), next_cursor=following)
+
+
+def note(
+    session: Session, caller: Caller, action: AuditAction, subject: str, **details: Any
+) -> None:
+    """Enter what the caller does on the audit log, last in the transaction."""
+    AuditLogRepository(session, caller.project_id).enter(
+        action, subject, by=caller.actor, **details
+    )
+
+
+def note_setting(
+    session: Session,
+    caller: Caller,
+    subject: tuple[SubjectKind, str],
+    setting: Setting,
+    value: Mapping[str, Any] | None,
+) -> None:
+    """Enter a subject's new setting, last in the transaction; None: it was removed."""
+    SettingChangeRepository(session, caller.project_id).add(
+        *subject, setting, value=value, changed_by=caller.actor
+    )
 
 
 def change_page(
@@ -192,16 +225,12 @@ def change_page(
     subject_kind: SubjectKind,
     subject: str,
 ) -> ChangePage:
-    """The changes of one subject by the caller's project. Raises ProblemError for a cursor of
-    another list."""
-    route = f"changes:{subject_kind}:{subject}"
-    page = SettingChangeRepository(session, caller.project_id).list(
-        subject_kind,
-        subject,
-        cursor=decode_cursor(route, parameters.cursor, _KEY),
-        limit=parameters.limit,
-    )
-    return ChangePage(
-        items=[ChangeBody.of(row) for row in page.items],
-        next_cursor=encode_cursor(route, page.next_cursor),
+    """The changes of one subject by the caller's project, newest first."""
+    changes = SettingChangeRepository(session, caller.project_id)
+    return list_page(
+        ChangePage,
+        f"changes:{subject_kind}:{subject}",
+        parameters,
+        partial(changes.list, subject_kind, subject),
+        lambda rows: map(ChangeBody.of, rows),
     )

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.csv as pa_csv
 import pyarrow.parquet as pq
 
-from fedaudit.ledger.ledger_lines import Column, LedgerColumns, Words
+from fedaudit.ledger.columns import Column, LedgerColumns, Words
 from fedaudit.spreadsheet import plain_text
 
 _TEXT, _INTEGER, _NUMBER = pa.string(), pa.int64(), pa.float64()
@@ -21,67 +21,48 @@ _ROWS_AT_ONCE = 10_000
 """Rows of a row group, at least; the last may have fewer."""
 _FEW = 100
 
+
+def _schema(**columns: pa.DataType) -> pa.Schema:
+    return pa.schema(columns)
+
+
+def _of(kind: pa.DataType, *names: str) -> dict[str, pa.DataType]:
+    return dict.fromkeys(names, kind)
+
+
 SCHEMAS = {
-    "ledger": pa.schema(
-        {
-            "round": _INTEGER,
-            "release": _INTEGER,
-            "subject_kind": _TEXT,
-            "subject": _TEXT,
-            "observer": _TEXT,
-            "component": _TEXT,
-            "outcome": _TEXT,
-            "epsilon": _NUMBER,
-            "delta": _NUMBER,
-            "adjacency": _TEXT,
-            "radius": _NUMBER,
-            "leakage": _NUMBER,
-            "leakage_total": _NUMBER,
-            "guarantee": _TEXT,
-            "reason": _TEXT,
-        }
+    "ledger": _schema(
+        **_of(_INTEGER, "round", "release"),
+        **_of(_TEXT, "subject_kind", "subject", "observer", "component", "outcome"),
+        **_of(_NUMBER, "epsilon", "delta"),
+        adjacency=_TEXT,
+        **_of(_NUMBER, "radius", "leakage", "leakage_total"),
+        **_of(_TEXT, "guarantee", "reason"),
     ),
-    "rounds": pa.schema(
-        {
-            "round": _INTEGER,
-            "selection_loss": _NUMBER,
-            "validation_loss": _NUMBER,
-            "accuracy": _NUMBER,
-            "cluster_sizes": pa.list_(_INTEGER),
-            "separation": _NUMBER,
-            "collapsed": pa.bool_(),
-            "leakage_median": _NUMBER,
-            "leakage_max": _NUMBER,
-            "epsilon_max": _NUMBER,
-            "demographic_parity_difference": _NUMBER,
-            "equalized_odds_difference": _NUMBER,
-            "equal_opportunity_difference": _NUMBER,
-            "leakage_by_cluster": pa.list_(
-                pa.struct(
-                    {
-                        "cluster": _INTEGER,
-                        "clients": _INTEGER,
-                        "leakage_median": _NUMBER,
-                        "leakage_max": _NUMBER,
-                    }
-                )
-            ),
-            "plane": pa.struct(
-                {"hypotheses": _POINTS, "uploads": _POINTS, "clusters": pa.list_(_INTEGER)}
-            ),
-            "reasons": pa.map_(_TEXT, _TEXT),
-        }
+    "rounds": _schema(
+        round=_INTEGER,
+        **_of(_NUMBER, "selection_loss", "validation_loss", "accuracy"),
+        cluster_sizes=pa.list_(_INTEGER),
+        separation=_NUMBER,
+        collapsed=pa.bool_(),
+        **_of(_NUMBER, "leakage_median", "leakage_max", "epsilon_max"),
+        **_of(_NUMBER, "demographic_parity_difference", "equalized_odds_difference"),
+        equal_opportunity_difference=_NUMBER,
+        leakage_by_cluster=pa.list_(
+            pa.struct(
+                _of(_INTEGER, "cluster", "clients") | _of(_NUMBER, "leakage_median", "leakage_max")
+            )
+        ),
+        plane=pa.struct(_of(_POINTS, "hypotheses", "uploads") | {"clusters": pa.list_(_INTEGER)}),
+        reasons=pa.map_(_TEXT, _TEXT),
     ),
-    "fairness": pa.schema(
-        {
-            "round": _INTEGER,
-            "attribute": _TEXT,
-            "metric": _TEXT,
-            "value": _NUMBER,
-            "reason": _TEXT,
-            "interval": pa.struct({"low": _NUMBER, "high": _NUMBER, "level": _NUMBER}),
-            "interval_reason": _TEXT,
-        }
+    "fairness": _schema(
+        round=_INTEGER,
+        **_of(_TEXT, "attribute", "metric"),
+        value=_NUMBER,
+        reason=_TEXT,
+        interval=pa.struct(_of(_NUMBER, "low", "high", "level")),
+        interval_reason=_TEXT,
     ),
 }
 """The columns of each table and their types."""
@@ -107,12 +88,12 @@ class LedgerTables:
 
     def _column(self, column: Column) -> pa.Array:
         if isinstance(column, Words):
-            return self._known(column.texts).take(pa.array(column.codes))
+            return self._texts_of(column.texts).take(pa.array(column.codes))
         if column.dtype.kind == "f":
             return pa.array(column, mask=~np.isfinite(column))
         return pa.array(column)
 
-    def _known(self, texts: Sequence[str | None]) -> pa.Array:
+    def _texts_of(self, texts: Sequence[str | None]) -> pa.Array:
         if len(texts) < _FEW:
             return pa.array(texts, _TEXT)
         kept = self._texts.get(id(texts))
@@ -143,7 +124,7 @@ def ledger_csv(tables: Iterable[pa.Table]) -> Iterator[bytes]:
 
 
 def _without_formulas(table: pa.Table) -> pa.Table:
-    """Names are texts that somebody else chose; the other texts are the service's own."""
+    """Clients choose their names; the other texts are the service's."""
     place = table.schema.get_field_index("subject")
     names = table.column(place).combine_chunks().dictionary_encode()
     plain = pa.array([plain_text(name) for name in names.dictionary.to_pylist()], _TEXT)

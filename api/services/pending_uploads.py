@@ -1,6 +1,6 @@
-"""Proposals of registrations, and tables that a form uploaded and nobody has registered yet.
+"""Proposals of registrations, and tables that a form uploaded and that wait for a registration.
 
-Only the key that sent a table sees it, so its first rows are shown to nobody else.
+Only the key that sent a table sees it, so its first rows are shown to no other.
 """
 
 from collections.abc import Callable, Iterator
@@ -8,12 +8,12 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
-from api.http.problems import ProblemError, not_found
+from api.http.problems import ProblemError, conflict
 from api.schemas.federations import ProposalBody, ProposalRequest
 from api.services.disclosure import refuse_below_floor
 from api.services.dispatch import IdempotentRequest
-from api.services.lookups import find_federation
-from api.services.registrations import Registered, new_file, register_file
+from api.services.lookups import find_federation, found_by
+from api.services.registrations import Registered, new_file, register_file, registered_before
 from api.services.uploads import ArrivedFile
 from api.shared.concurrency import stop_if_given_up
 from api.shared.data_faults import shown_reasons
@@ -22,7 +22,6 @@ from api.shared.resources import Resources
 from api.shared.security import Caller
 from fedaudit.spec.errors import FieldError, InvalidInputError
 from fedaudit.spec.registration import Registration
-from models.identifiers import is_id
 from models.repositories import PendingUploadRepository
 from models.tables.uploads.pending_uploads import PendingUpload
 
@@ -31,16 +30,26 @@ if TYPE_CHECKING:
     from fedaudit.federations.proposals.proposal import Proposal
     from fedaudit.federations.reading.source_files import SourceFile, Upload
 
-_MAX_ROWS = 100_000
-"""Rows that are looked at; the command line reads more."""
+KEPT_SECONDS = 24 * 3600.0
+MOST = 10
+"""Uploads of a key that wait at once."""
+MOST_COLUMNS = 200
+"""Columns of a table that a form can show."""
+FIRST_ROWS, CELL_LENGTH = 10, 40
+_ROUTE = "POST /federations/new"
+_SURVEYED_ROWS = 100_000
+"""Rows that a proposal is made from; the command line reads more."""
+_CHECKED_BYTES = 64 * 2**20
+"""Files up to this size are read to their end before they are registered; a worker reports what
+does not fit in larger ones."""
 
 
 def propose_registration(
     resources: Resources, caller: Caller, asked: ProposalRequest
 ) -> ProposalBody:
-    """What the table seems to hold. Nothing is stored.
+    """What a table seems to hold, below the sources folder or of a federation. Nothing is stored.
 
-    Raises InvalidInputError for what is no usable table, ProblemError where there is no such file.
+    Raises InvalidInputError for an unusable table, ProblemError where there is no such file.
     """
     # Imported here because this package loads pyarrow.
     from fedaudit.federations.proposals.proposal import proposal_yaml, propose_file
@@ -50,7 +59,7 @@ def propose_registration(
         found = propose_file(
             file,
             name=name,
-            most_rows=_MAX_ROWS,
+            most_rows=_SURVEYED_ROWS,
             header=asked.header,
             client_key=asked.client_key,
             target=asked.target,
@@ -64,36 +73,26 @@ def _opened_source(
 ) -> Iterator[tuple["SourceFile", str]]:
     from fedaudit.federations.reading.source_files import Files, open_path, open_stored
 
-    below = Files(resources.settings.sources_dir, may_read=resources.may_read(caller.project_id))
-    if asked.path is not None:
-        with open_path(asked.path, files=below, pointer="/path") as file:
-            yield file, asked.path.rpartition("/")[2]
-        return
-    with resources.database.read() as session:
-        row = find_federation(session, caller, str(asked.id))
-    name = row.file_name or row.name
-    if row.status in ("deleted", "erased") or row.registration is None:
-        raise ProblemError(409, "conflict", "the federation has no file; upload it again")
-    if row.storage_key is None:
+    path, pointer = asked.path, "/path"
+    name = "" if path is None else path.rpartition("/")[2]
+    if path is None:
+        pointer = "/id"
+        with resources.database.read() as session:
+            row = find_federation(session, caller, str(asked.id))
+        name = row.file_name or row.name
+        if row.status in ("deleted", "erased") or row.registration is None:
+            raise conflict("the federation has no file; upload it again")
+        if row.storage_key is not None:
+            with (
+                resources.storage.local(row.storage_key) as place,
+                open_stored(place, name) as file,
+            ):
+                yield file, name
+            return
         path = str(row.registration["federation"]["path"])
-        with open_path(path, files=below, pointer="/id") as file:
-            yield file, name
-        return
-    with resources.storage.local(row.storage_key) as place, open_stored(place, name) as file:
+    below = Files(resources.settings.sources_dir, may_read=resources.may_read(caller.project_id))
+    with open_path(path, files=below, pointer=pointer) as file:
         yield file, name
-
-
-KEPT_SECONDS = 24 * 3600.0
-MOST = 10
-"""Uploads of a key that wait at once."""
-MOST_COLUMNS = 200
-"""Columns of a table that a form can show."""
-FIRST_ROWS, CELL_LENGTH = 10, 40
-_ROUTE = "POST /federations/new"
-_SURVEYED_ROWS = 100_000
-_CHECKED_BYTES = 64 * 2**20
-"""Files up to this size are read to their end before they are registered; a worker tells what does
-not fit in larger ones."""
 
 
 @dataclass(frozen=True)
@@ -110,13 +109,9 @@ class LookedAt:
 
 def check_room(resources: Resources, caller: Caller) -> None:
     """Raises ProblemError where too many tables of the key wait already."""
-    with resources.database.read() as session:
-        waiting = PendingUploadRepository(session, caller.project_id).of_key(caller.key_id)
-    if len(waiting) >= MOST:
-        raise ProblemError(
-            409,
-            "conflict",
-            f"{MOST} of your tables wait for their registration; register or discard one first",
+    if len(waiting_uploads(resources, caller)) >= MOST:
+        raise conflict(
+            f"{MOST} of your tables wait for their registration; register or discard one first"
         )
 
 
@@ -149,18 +144,17 @@ def waiting_uploads(resources: Resources, caller: Caller) -> list[PendingUpload]
 
 def find_upload(resources: Resources, caller: Caller, upload_id: str) -> PendingUpload:
     """The caller's table. Raises ProblemError where there is none, or not any more."""
-    found = None
-    if is_id(upload_id):
-        with resources.database.read() as session:
-            uploads = PendingUploadRepository(session, caller.project_id)
-            found = uploads.get(upload_id, api_key_id=caller.key_id)
-    if found is None:
-        raise not_found("uploaded table; it may have been registered or a day old")
-    return found
+    with resources.database.read() as session:
+        uploads = PendingUploadRepository(session, caller.project_id)
+        return found_by(
+            lambda id_: uploads.get(id_, api_key_id=caller.key_id),
+            upload_id,
+            "uploaded table; it may have been registered or a day old",
+        )
 
 
 def discard(resources: Resources, caller: Caller, upload_id: str) -> None:
-    """Remove a table that nobody registered."""
+    """Remove a table that was not registered."""
     _throw_away(resources, caller, find_upload(resources, caller, upload_id))
 
 
@@ -176,8 +170,12 @@ def look_at(
     # Imported here because this package loads pyarrow.
     from fedaudit.federations.proposals.column_survey import survey_table
     from fedaudit.federations.proposals.proposal import propose
+    from fedaudit.federations.reading.source_files import open_stored
 
-    with _opened(resources, upload) as file:
+    with (
+        resources.storage.local(upload.storage_key) as place,
+        open_stored(place, upload.file_name) as file,
+    ):
         rows = _first_rows(file, header=header)
         stop_if_given_up()
         survey = survey_table(file, header=header, most_rows=_SURVEYED_ROWS)
@@ -203,7 +201,7 @@ def register_pending(
     try:
         upload = find_upload(resources, caller, upload_id)
     except ProblemError:
-        earlier = _registered_before(resources, caller, once)
+        earlier = registered_before(resources, caller, once)
         if earlier is None:
             raise
         return earlier
@@ -230,21 +228,10 @@ def _throw_away(resources: Resources, caller: Caller, upload: PendingUpload) -> 
     """Remove a table and its file, unless a federation has the file by now."""
     with resources.database.write() as session:
         uploads = PendingUploadRepository(session, caller.project_id)
-        # The row first, which whoever registers the file locks; it stays where the storage fails,
+        # The row first, which a registration of the file locks; it stays where the storage fails,
         # and can be discarded again.
         if uploads.remove(upload.id) and not uploads.is_registered(upload.storage_key):
             resources.storage.delete(upload.storage_key)
-
-
-def _registered_before(
-    resources: Resources, caller: Caller, once: IdempotentRequest | None
-) -> Registered | None:
-    assert once is not None
-    with resources.database.read() as session:
-        found = once.lookup(session, caller)
-        if found is None:
-            return None
-        return Registered(find_federation(session, caller, str(found.resource_id)), None)
 
 
 def _check_data(
@@ -262,11 +249,9 @@ def _check_data(
             progress=stop_if_given_up,
         )
     except InvalidInputError as error:
-        stored: list[dict[str, Any]] = [
-            {
-                "pointer": one.pointer.replace("/federation/id", "/federation/path"),
-                "message": one.message,
-            }
+        stored = [
+            {"pointer": one.pointer.replace("/federation/id", "/federation/path")}
+            | {"message": one.message}
             for one in error.errors
         ]
         shown = shown_reasons(stored, caller=caller)
@@ -285,19 +270,11 @@ def _opener(resources: Resources, upload: PendingUpload) -> "Callable[[str], Any
     return opened
 
 
-@contextmanager
-def _opened(resources: Resources, upload: PendingUpload) -> "Iterator[SourceFile]":
-    from fedaudit.federations.reading.source_files import open_stored
-
-    with (
-        resources.storage.local(upload.storage_key) as place,
-        open_stored(place, upload.file_name) as file,
-    ):
-        yield file
-
-
 def _first_rows(file: "SourceFile", *, header: bool) -> list[list[str]]:
     from fedaudit.federations.reading.table_files import TableFile
+
+    def cut(cell: str) -> str:
+        return cell if len(cell) <= CELL_LENGTH else f"{cell[: CELL_LENGTH - 1]}…"
 
     table = TableFile(file, header=header)
     if len(table.names) > MOST_COLUMNS:
@@ -308,9 +285,5 @@ def _first_rows(file: "SourceFile", *, header: bool) -> list[list[str]]:
     for batch in table.batches(table.names):
         part = batch.part(0, FIRST_ROWS)
         columns = [part.text(name, "/federation/path").to_pylist() for name in table.names]
-        return [[_cut(cell) for cell in row] for row in zip(*columns, strict=True)]
+        return [[cut(cell) for cell in row] for row in zip(*columns, strict=True)]
     return []
-
-
-def _cut(cell: str) -> str:
-    return cell if len(cell) <= CELL_LENGTH else f"{cell[: CELL_LENGTH - 1]}…"

@@ -8,11 +8,17 @@ from typing import Any
 
 from sqlalchemy.orm import Session
 
-from api.http.problems import ProblemError, not_found
+from api.http.problems import conflict, not_found
 from api.schemas.federations import FederationBody
 from api.services.disclosure import near_copy_warnings, refuse_below_floor, refuse_registration
-from api.services.dispatch import IdempotentRequest, UnitMessage, queue_unit
-from api.services.lookups import find_federation
+from api.services.dispatch import (
+    IdempotentRequest,
+    UnitMessage,
+    claimed_before,
+    earlier_result,
+    queue_unit,
+)
+from api.services.lookups import find_federation, note
 from api.services.uploads import Arrived
 from api.shared.data_faults import reads_data, shown_reasons
 from api.shared.quotas import refuse_over_stored
@@ -21,24 +27,11 @@ from api.shared.security import Caller
 from fedaudit.spec.errors import FieldError, InvalidInputError
 from fedaudit.spec.registration import Registration, parse_registration, parse_uploaded
 from infrastructure.storage import table_index_key
-from models.repositories import (
-    AuditLogRepository,
-    ErasureRepository,
-    FederationRepository,
-    PendingUploadRepository,
-)
+from models.repositories import ErasureRepository, FederationRepository, PendingUploadRepository
 from models.tables.federations import Federation
-from models.values import FederationStatus, NewFile
+from models.values import NewFile
 
-ROUTE = "POST /v1/federations"
-
-_STATUS_CODES: dict[FederationStatus, int] = {
-    "ready": 200,
-    "profiling": 202,
-    "rejected": 202,
-    "deleted": 202,
-    "erased": 202,
-}
+_ROUTE = "POST /v1/federations"
 
 
 def federation_bodies(
@@ -77,16 +70,16 @@ class Registered:
 
     @property
     def status_code(self) -> int:
-        """202 while a worker still has to profile it, 200 where everything was already done."""
-        return _STATUS_CODES[self.federation.status]
+        """200 where everything was already done, 202 while a worker still has to profile it."""
+        return 200 if self.federation.status == "ready" else 202
 
 
 def register_path(
     resources: Resources, caller: Caller, value: Any, idempotency_key: str | None
 ) -> Registered:
     """Register a file below the sources folder. Raises InvalidInputError, ProblemError."""
-    idempotency = IdempotentRequest.of(idempotency_key, ROUTE, value)
-    earlier = _earlier(resources, caller, idempotency)
+    idempotency = IdempotentRequest.of(idempotency_key, _ROUTE, value)
+    earlier = registered_before(resources, caller, idempotency)
     if earlier is not None:
         return earlier
     registration = parse_registration(value)
@@ -111,26 +104,70 @@ def register_upload(
     InvalidInputError, ProblemError.
     """
     refuse_below_floor(resources.settings, arrived.registration.fairness)
+    sent = arrived.file
     file = new_file(
         arrived.registration,
-        arrived.file.fingerprint,
-        arrived.file.file_name,
-        arrived.file.size_bytes,
-        storage_key=arrived.file.storage_key,
+        sent.fingerprint,
+        sent.file_name,
+        sent.size_bytes,
+        storage_key=sent.storage_key,
     )
     identity = {"registration": file.registration, "fingerprint": file.fingerprint}
-    idempotency = IdempotentRequest.of(idempotency_key, ROUTE, identity)
-    earlier = _earlier(resources, caller, idempotency)
+    idempotency = IdempotentRequest.of(idempotency_key, _ROUTE, identity)
+    earlier = registered_before(resources, caller, idempotency)
     if earlier is not None:
-        arrived.file.writer.abort()
+        sent.writer.abort()
         return earlier
-    arrived.file.writer.commit()
+    sent.writer.commit()
     with ExitStack() as unneeded:
-        unneeded.callback(resources.storage.delete, arrived.file.storage_key)
+        unneeded.callback(resources.storage.delete, sent.storage_key)
         registered = register_file(resources, caller, file, idempotency)
-        if registered.federation.storage_key == arrived.file.storage_key:
+        if registered.federation.storage_key == sent.storage_key:
             unneeded.pop_all()
     return registered
+
+
+def correct_registration(
+    resources: Resources, caller: Caller, federation_id: str, value: Any
+) -> Registered:
+    """Register a federation's file otherwise, while it is rejected or no experiment used it.
+
+    Raises InvalidInputError, and ProblemError where the file is gone or experiments used it.
+    """
+    with resources.database.read() as session:
+        row = find_federation(session, caller, federation_id)
+        used = FederationRepository(session, caller.project_id).used(row.id)
+    if row.status in ("deleted", "erased") or row.registration is None:
+        raise conflict("the federation has no file; upload it again")
+    if used and row.status != "rejected":
+        raise conflict(
+            "experiments used the federation under its registration; to register its file "
+            "otherwise all the same, upload it again"
+        )
+    if row.storage_key is not None and not resources.storage.holds(row.storage_key):
+        raise conflict("the stored file is lost; upload it again")
+    path = str(row.registration["federation"]["path"])
+    registration = parse_uploaded(_without_place(value, path), file_name=path)
+    refuse_below_floor(resources.settings, registration.fairness)
+    file = new_file(
+        registration,
+        row.fingerprint,
+        row.file_name or row.name,
+        row.size_bytes or 0,
+        storage_key=row.storage_key,
+    )
+    return register_file(resources, caller, file, None)
+
+
+def _without_place(value: Any, path: str) -> Any:
+    """The registration without the file's place, as `GET` shows it; another place is refused."""
+    federation = value.get("federation") if isinstance(value, dict) else None
+    if not isinstance(federation, dict):
+        return value
+    if federation.get("path", path) not in (path, None):
+        message = "the file stays the same; leave the path out, or upload another file"
+        raise InvalidInputError([FieldError("/federation/path", message)])
+    return {**value, "federation": {**federation, "path": None}}
 
 
 def remove(resources: Resources, caller: Caller, federation_id: str) -> None:
@@ -144,16 +181,12 @@ def remove(resources: Resources, caller: Caller, federation_id: str) -> None:
         federations = FederationRepository(session, caller.project_id)
         federations.lock(found.id)
         if federations.in_use(found.id):
-            raise ProblemError(
-                409,
-                "conflict",
+            raise conflict(
                 "experiments on the federation, or attacks on them, are queued or running; wait "
-                "for their end, or cancel them",
+                "for their end, or cancel them"
             )
         if federations.mark_deleted(found.id):
-            AuditLogRepository(session, caller.project_id).enter(
-                "federation.removed", found.id, by=caller.actor
-            )
+            note(session, caller, "federation.removed", found.id)
     resources.storage.delete(table_index_key(caller.project_id, found.id))
     if found.storage_key is None:
         return
@@ -170,7 +203,7 @@ def new_file(
     *,
     storage_key: str | None,
 ) -> NewFile:
-    """What is entered of a file under a registration."""
+    """The row of a file under a registration."""
     return NewFile(
         fingerprint=fingerprint,
         name=registration.name,
@@ -182,16 +215,15 @@ def new_file(
     )
 
 
-def _earlier(
+def registered_before(
     resources: Resources, caller: Caller, idempotency: IdempotentRequest | None
 ) -> Registered | None:
-    if idempotency is None:
-        return None
+    """The result of the same request made before. Raises ProblemError where its body differed."""
     with resources.database.read() as session:
-        found = idempotency.lookup(session, caller)
+        found = earlier_result(session, caller, idempotency)
         if found is None:
             return None
-        return Registered(find_federation(session, caller, str(found.resource_id)), None)
+        return Registered(find_federation(session, caller, found), None)
 
 
 def register_file(
@@ -202,10 +234,10 @@ def register_file(
     *,
     pending: str | None = None,
 ) -> Registered:
-    """Enter a file that is stored, or lies below the sources folder.
+    """Enter a file that is stored, or below the sources folder.
 
     `pending`: the id of the upload that waits with this file; where the federation takes the file
-    over, the upload is forgotten at once with it. Raises ProblemError.
+    over, the upload is forgotten in the same transaction. Raises ProblemError.
     """
     lost = _lost_file(resources, caller, file)
     with resources.database.write() as session:
@@ -219,47 +251,43 @@ def register_file(
         if before is not None:
             # Read again under a lock, so that it is not deleted meanwhile.
             before = federations.lock(before.id)
+        if before is not None and before.status == "erased":
             _refuse_while_erasing(session, before)
         owners = federations.of_owner(file.fingerprint)
         refuse_registration(before, owners, file.registration)
         stored_before = None if before is None else before.storage_key
+        message = None
         if before is not None and _is_known(before, file):
-            registered = Registered(before, None)
+            federation = before
         else:
-            registered = _queued(session, resources, caller, file)
-        federation = registered.federation
+            attempts = resources.settings.max_attempts
+            message = queue_unit(session, caller.project_id, kind="profile", max_attempts=attempts)
+            # Without `across`, as of the project itself.
+            federation = FederationRepository(session, caller.project_id).register(
+                file, unit_id=message.unit_id
+            )
         if file.storage_key is not None and federation.storage_key in (None, lost):
             federations.attach(federation.id, file)
             session.refresh(federation)
         if pending is not None and federation.storage_key == file.storage_key:
             PendingUploadRepository(session, caller.project_id).remove(pending)
-        if idempotency is not None and not idempotency.claim(session, caller, federation.id):
-            # The same request came twice at once: refused if it differs, else harmless.
-            idempotency.lookup(session, caller)
-        if registered.unit_message is not None:
-            AuditLogRepository(session, caller.project_id).enter(
-                "federation.registered",
-                federation.id,
-                by=caller.actor,
-                fingerprint=file.fingerprint,
-                again=before is not None,
-            )
+        # The same request may come twice at once: refused if it differs, else harmless.
+        claimed_before(session, caller, idempotency, federation.id)
+        if message is not None:
+            again = before is not None
+            about = {"fingerprint": file.fingerprint, "again": again}
+            note(session, caller, "federation.registered", federation.id, **about)
         if federation.storage_key is not None and federation.storage_key == file.storage_key:
             refuse_over_stored(session, caller.project_id, resources.settings)
     if stored_before not in (None, federation.storage_key):
-        # From a rejected or lost federation, or left by a deletion that the storage did not carry
-        # out.
+        # Of a rejected or lost federation, or left by a deletion in which the storage failed.
         resources.storage.delete(str(stored_before))
-    return registered
+    return Registered(federation, message)
 
 
-def _refuse_while_erasing(session: Session, before: Federation | None) -> None:
-    if before is None or before.status != "erased":
-        return
+def _refuse_while_erasing(session: Session, before: Federation) -> None:
     if ErasureRepository(session, before.project_id).pending(before.id):
-        raise ProblemError(
-            409,
-            "conflict",
+        raise conflict(
             "these data are being erased from this project; if you may still use them, register "
             "them once that is done",
             federation_id=before.id,
@@ -270,15 +298,15 @@ def _refuse_while_erasing(session: Session, before: Federation | None) -> None:
 def _taken_by_another(
     session: Session, caller: Caller, pending: str, idempotency: IdempotentRequest | None
 ) -> Registered | None:
-    """What the same request came to that was quicker; None where the upload, locked from here on,
+    """The result of an equal request that was quicker; None where the upload, locked from here on,
     still waits. Raises ProblemError where it was discarded or removed meanwhile."""
     uploads = PendingUploadRepository(session, caller.project_id)
     if uploads.lock(pending, api_key_id=caller.key_id) is not None:
         return None
-    found = None if idempotency is None else idempotency.lookup(session, caller)
+    found = earlier_result(session, caller, idempotency)
     if found is None:
         raise not_found("uploaded table; it was discarded or registered meanwhile")
-    return Registered(find_federation(session, caller, str(found.resource_id)), None)
+    return Registered(find_federation(session, caller, found), None)
 
 
 def _lost_file(resources: Resources, caller: Caller, file: NewFile) -> str | None:
@@ -292,81 +320,12 @@ def _lost_file(resources: Resources, caller: Caller, file: NewFile) -> str | Non
     return before.storage_key
 
 
-def _queued(session: Session, resources: Resources, caller: Caller, file: NewFile) -> Registered:
-    unit_message = queue_unit(
-        session,
-        caller.project_id,
-        kind="profile",
-        device="auto",
-        max_attempts=resources.settings.max_attempts,
-    )
-    federations = FederationRepository(session, caller.project_id)
-    return Registered(federations.register(file, unit_id=unit_message.unit_id), unit_message)
-
-
 def _is_known(before: Federation, file: NewFile) -> bool:
     """Whether the federation is already registered this way, under any name of its file."""
     if before.status not in ("ready", "profiling") or before.registration is None:
         return False
-    return _without_path(before.registration) == _without_path(file.registration)
 
+    def without_path(registration: Mapping[str, Any]) -> dict[str, Any]:
+        return {**registration, "federation": {**registration["federation"], "path": None}}
 
-def _without_path(registration: Any) -> dict[str, Any]:
-    federation = {**registration["federation"], "path": None}
-    return {**registration, "federation": federation}
-
-
-def correct_registration(
-    resources: Resources, caller: Caller, federation_id: str, value: Any
-) -> Registered:
-    """Register a federation's file otherwise, while it is rejected or no experiment used it.
-
-    Raises InvalidInputError, and ProblemError where the file is gone or experiments used it.
-    """
-    with resources.database.read() as session:
-        row = find_federation(session, caller, federation_id)
-        used = FederationRepository(session, caller.project_id).used(row.id)
-    _check_correctable(resources, row, used=used)
-    registered = row.registration or {}
-    path = str(registered["federation"]["path"])
-    registration = parse_uploaded(_without_place(value, path), file_name=path)
-    refuse_below_floor(resources.settings, registration.fairness)
-    return register_file(
-        resources,
-        caller,
-        NewFile(
-            fingerprint=row.fingerprint,
-            name=registration.name,
-            source=registration.federation.source,
-            registration=registration.model_dump(mode="json"),
-            file_name=row.file_name or row.name,
-            size_bytes=row.size_bytes or 0,
-            storage_key=row.storage_key,
-        ),
-        None,
-    )
-
-
-def _check_correctable(resources: Resources, row: Federation, *, used: bool) -> None:
-    if row.status in ("deleted", "erased") or row.registration is None:
-        raise ProblemError(409, "conflict", "the federation has no file; upload it again")
-    if used and row.status != "rejected":
-        raise ProblemError(
-            409,
-            "conflict",
-            "experiments used the federation under its registration; to register its file "
-            "otherwise all the same, upload it again",
-        )
-    if row.storage_key is not None and not resources.storage.holds(row.storage_key):
-        raise ProblemError(409, "conflict", "the stored file is lost; upload it again")
-
-
-def _without_place(value: Any, path: str) -> Any:
-    """The registration without the file's place, as `GET` shows it; another place is refused."""
-    federation = value.get("federation") if isinstance(value, dict) else None
-    if not isinstance(federation, dict):
-        return value
-    if federation.get("path", path) not in (path, None):
-        message = "the file stays what it is; leave the path out, or upload another file"
-        raise InvalidInputError([FieldError("/federation/path", message)])
-    return {**value, "federation": {**federation, "path": None}}
+    return without_path(before.registration) == without_path(file.registration)

@@ -1,30 +1,31 @@
 """The stored records of an experiment as evidence: verified anew, or bundled."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from itertools import chain
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 from sqlalchemy.orm import Session
 
-from api.http.problems import ProblemError
+from api.http.problems import conflict
 from api.schemas.experiment_tables import Check, Verification
 from api.services.lookups import find_experiment, find_report, names_of
 from api.shared.security import Caller
-from fedaudit.ledger.bundle import BundleParts, bundle_chunks
-from fedaudit.ledger.ed25519 import PublicKey
-from fedaudit.ledger.envelope import Envelope
-from fedaudit.ledger.evidence import Evidence, Fault
+from fedaudit.ledger.bundle import BundleParts, Evidence, Fault, bundle_chunks
 from fedaudit.ledger.rows import StoredRow, UnreadableRow
-from fedaudit.ledger.sign_offs import ChainedSignOff, sign_off_of
+from fedaudit.ledger.signatures import Envelope, PublicKey
+from fedaudit.ledger.statements import ChainedSignOff
+from fedaudit.ledger.statements import SignOff as Statement
 from fedaudit.reports.assemble import report_hash
 from fedaudit.reports.document.attacks.raised_alarms import raised_alarms
 from fedaudit.reports.document.checks import Check as Found
 from fedaudit.reports.document.checks import canonical_hash, check, unchecked, value_at
 from fedaudit.reports.later.later_statement import statement_in, statement_of
 from fedaudit.reports.verification.verification import ALTERED
+from fedaudit.reports.verification.verification import Verification as Verified
 from fedaudit.reports.verification.verification import verify as verify_evidence
 from models.database import Database
 from models.repositories import (
@@ -55,32 +56,41 @@ _ROWS = 500
 _UNDECODABLE = (ValueError, TypeError, OverflowError)
 """Errors that SQLite's columns raise for a value of another type than was stored."""
 
+Read = TypeVar("Read")
+Place = tuple[int, NDArray[np.int32]]
+"""A row's round and subjects."""
+
 
 def evidence_of(
     database: Database, experiment: Experiment, report: dict[str, Any] | None
 ) -> Evidence:
     """Everything that is stored; the ledger is read in short transactions, on demand."""
     faults: list[Fault] = []
-    with database.read() as session:
+    id_, project_id = experiment.id, experiment.project_id
+
+    def read(what: str, find: Callable[[], Iterable[Read]]) -> list[Read]:
         try:
-            names = names_of(session, experiment)
+            return list(find())
         except (*_UNDECODABLE, LookupError):
-            names = ()
-            faults.append(Fault("subjects", "cannot be read"))
-        checkpoints = LedgerCheckpointRepository(session, experiment.project_id)
-        sign_offs = SignOffRepository(session, experiment.project_id)
-        later = LaterAttacksRepository(session, experiment.project_id)
+            faults.append(Fault(what, "cannot be read"))
+            return []
+
+    with database.read() as session:
+        names = read("subjects", lambda: names_of(session, experiment))
+        checkpoints = LedgerCheckpointRepository(session, project_id)
+        sign_offs = read("sign-offs", lambda: SignOffRepository(session, project_id).list(id_))
+        later = read("later attacks", lambda: LaterAttacksRepository(session, project_id).list(id_))
         keys = SigningKeyRepository(session).list()
         return Evidence(
-            experiment_id=experiment.id,
+            experiment_id=id_,
             spec=experiment.spec,
             names=distinct_names(names, faults),
             report=report,
-            checkpoints=_envelopes(checkpoints, experiment.id, faults),
-            sign_offs=_sign_offs(sign_offs, experiment.id, faults),
-            later_attacks=_later_attacks(later, experiment.id, faults),
+            checkpoints=read("checkpoints", lambda: checkpoints.envelopes(id_)),
+            sign_offs=[row.envelope for row in sign_offs if row.envelope is not None],
+            later_attacks=[row.envelope for row in later if row.envelope is not None],
             salt=experiment.ledger_salt,
-            erased=ErasureRepository(session, experiment.project_id).statement(experiment.id),
+            erased=ErasureRepository(session, project_id).statement(id_),
             keys=readable_keys([key.public_key for key in keys], faults),
             compromised=leaked_keys(keys),
             rows=readable_rows(database, RowSource.of(experiment)),
@@ -124,11 +134,10 @@ def readable_rows(database: Database, source: RowSource) -> Iterator[LedgerRow |
     while True:
         with database.read() as session:
             ledger = source.repository(session, source.project_id)
+            rows: Sequence[LedgerRow | UnreadableRow]
             try:
-                rows: list[LedgerRow | UnreadableRow] = list(
-                    ledger.rows_after(source.owner_id, after=after, limit=_ROWS)
-                )
-                keys = [_key(row) for row in rows if isinstance(row, LedgerRow)]
+                decoded = ledger.rows_after(source.owner_id, after=after, limit=_ROWS)
+                rows, keys = decoded, [_key(row) for row in decoded]
             except _UNDECODABLE:
                 keys = ledger.keys_after(source.owner_id, after=after, limit=_ROWS)
                 rows = [_one_row(ledger, source.owner_id, key) for key in keys]
@@ -153,44 +162,11 @@ def _key(row: LedgerRow) -> tuple[Any, ...]:
 
 
 def distinct_names(names: Any, faults: list[Fault]) -> list[str]:
+    """The names; none, and a fault, where they are no distinct texts."""
     if not all(isinstance(name, str) for name in names) or len(set(names)) != len(names):
         faults.append(Fault("subjects", "is no list of distinct names"))
         return []
     return list(names)
-
-
-def _envelopes(
-    checkpoints: LedgerCheckpointRepository, experiment_id: str, faults: list[Fault]
-) -> list[dict[str, Any]]:
-    try:
-        return list(checkpoints.envelopes(experiment_id))
-    except _UNDECODABLE:
-        faults.append(Fault("checkpoints", "cannot be read"))
-        return []
-
-
-def _sign_offs(
-    sign_offs: SignOffRepository, experiment_id: str, faults: list[Fault]
-) -> list[dict[str, Any]]:
-    """Those that are signed."""
-    try:
-        rows = sign_offs.list(experiment_id)
-    except _UNDECODABLE:
-        faults.append(Fault("sign-offs", "cannot be read"))
-        return []
-    return [row.envelope for row in rows if row.envelope is not None]
-
-
-def _later_attacks(
-    later: LaterAttacksRepository, experiment_id: str, faults: list[Fault]
-) -> list[dict[str, Any]]:
-    """Of requests for which something was tried."""
-    try:
-        rows = later.list(experiment_id)
-    except _UNDECODABLE:
-        faults.append(Fault("later attacks", "cannot be read"))
-        return []
-    return [row.envelope for row in rows if row.envelope is not None]
 
 
 def leaked_keys(keys: Sequence[SigningKey]) -> dict[str, str]:
@@ -201,6 +177,7 @@ def leaked_keys(keys: Sequence[SigningKey]) -> dict[str, str]:
 
 
 def readable_keys(texts: list[str], faults: list[Fault]) -> list[PublicKey]:
+    """The keys that can be read, and a fault for each other one."""
     found = []
     for text in texts:
         try:
@@ -216,33 +193,18 @@ def bundle_of(database: Database, session: Session, experiment: Experiment) -> I
     Raises ProblemError where it has not ended.
     """
     if experiment.status not in ENDED:
-        raise ProblemError(
-            409, "conflict", f"the experiment has not ended: it is {experiment.status}"
-        )
+        raise conflict(f"the experiment has not ended: it is {experiment.status}")
     report = ReportRepository(session, experiment.project_id).get(experiment.id)
     stored = evidence_of(database, experiment, None if report is None else report.document)
     parts = BundleParts(
-        experiment_id=stored.experiment_id,
-        spec=stored.spec,
-        names=stored.names,
-        report=stored.report,
-        checkpoints=stored.checkpoints,
-        keys=stored.keys,
-        sign_offs=stored.sign_offs,
-        later_attacks=stored.later_attacks,
-        erased=stored.erased,
-        salt=stored.salt,
-        compromised=stored.compromised,
+        **{name: getattr(stored, name) for name in BundleParts.__dataclass_fields__}
     )
     return bundle_chunks(parts, stored_rows(database, RowSource.of(experiment)))
 
 
-Place = tuple[int, NDArray[np.int32]]
-"""A row's round and subjects."""
-
-
 class HistoryCheck:
-    """Looks on while the rows of a ledger are read, a block at a time."""
+    """Whether the index by which clients' histories are read follows from the ledger's rows,
+    checked a block at a time while these are read."""
 
     def __init__(self, database: Database, experiment_id: str, project_id: str) -> None:
         self._database = database
@@ -271,7 +233,7 @@ class HistoryCheck:
             waiting = []
 
     def checks(self) -> Iterator[Found]:
-        """What was found, once the rows were read; nothing where no round is indexed."""
+        """The outcome, once the rows were read; nothing where no round is indexed."""
         if not self._blocks:
             return
         wrong = ", ".join(str(1 + block * BLOCK_ROUNDS) for block in self._wrong[:3])
@@ -293,66 +255,64 @@ class HistoryCheck:
 
 
 def verification_of(database: Database, caller: Caller, experiment_id: str) -> Verification:
-    """The verification of an experiment of the caller's project.
+    """The verification of an experiment of the caller's project; rows are read in short
+    transactions.
 
-    Raises ProblemError without such an experiment, or without a report of it.
+    No key is trusted here: a service that vouches for its own keys proves nothing. Raises
+    ProblemError without such an experiment, or without a report of it.
     """
+    document: Any = None
+    stored_hash = ""
     with database.read() as session:
         experiment = find_experiment(session, caller, experiment_id)
         try:
-            report = find_report(session, caller, experiment_id)
+            stored = find_report(session, caller, experiment_id)
+            document, stored_hash = stored.document, stored.report_hash
         except ValueError:
             # SQLite keeps JSON as text: a single changed byte can make it invalid.
-            return verify(database, experiment, None, stored_hash="")
-    return verify(database, experiment, report.document, stored_hash=report.report_hash)
-
-
-def verify(
-    database: Database, experiment: Experiment, document: Any, *, stored_hash: str
-) -> Verification:
-    """The verification of the stored rows, which are read in short transactions.
-
-    No key is trusted here: a service that vouches for its own keys proves nothing. `stored_hash`:
-    the hash stored beside the report.
-    """
+            pass
     report = document if isinstance(document, dict) else {}
     history = HistoryCheck(database, experiment.id, experiment.project_id)
     evidence = evidence_of(database, experiment, report)
     found = verify_evidence(
         replace(evidence, rows=history.watched(evidence.rows)),
-        # Taken one by one once the rows were read.
-        more=chain(
-            history.checks(),
-            _check_database_columns(experiment, report, stored_hash),
-            _check_sign_offs(database, experiment),
-            _check_later_attacks(database, experiment),
-        ),
+        # Evaluated once the rows were read.
+        more=chain(history.checks(), _check_columns(database, experiment, report, stored_hash)),
     )
     integrity = value_at(report, "integrity")
+    signature, key_id = value_at(integrity, "signature"), value_at(integrity, "key_id")
     reasons = value_at(integrity, "reasons")
     return Verification(
         experiment_id=experiment.id,
         valid=found.verdict != ALTERED,
         verdict=found.verdict,
-        checks=[
-            Check(name=one.name, outcome=one.outcome, detail=one.detail) for one in found.checks
-        ],
+        checks=checks_of(found),
         entries=found.entries,
         ledger_hash=found.ledger_hash,
         chain_head=found.chain_head,
-        signature=_text(value_at(integrity, "signature")),
-        key_id=_text(value_at(integrity, "key_id")),
+        signature=signature if isinstance(signature, str) else None,
+        key_id=key_id if isinstance(key_id, str) else None,
         reasons=reasons if isinstance(reasons, dict) else {},
     )
 
 
-def _check_database_columns(
-    experiment: Experiment, report: dict[str, Any], stored_hash: str
+def checks_of(found: Verified) -> list[Check]:
+    """The checks of a verification as bodies."""
+    return [Check(name=one.name, outcome=one.outcome, detail=one.detail) for one in found.checks]
+
+
+def _check_columns(
+    database: Database, experiment: Experiment, report: dict[str, Any], stored_hash: str
 ) -> Iterator[Found]:
-    """The checks that only the database's own columns allow."""
+    """The checks that only the database's own columns allow: of report, spec, and what is shown of
+    signed statements."""
+    try:
+        present_hash = report_hash(report)
+    except ValueError:
+        present_hash = ""
     yield check(
         "report.hash",
-        _hash_of(report) == stored_hash,
+        present_hash != "" and present_hash == stored_hash,
         good="the report is the one that was stored",
         bad="the report was altered after it was stored",
     )
@@ -362,46 +322,28 @@ def _check_database_columns(
         good="the stored spec is the one that was submitted",
         bad="the stored spec was altered after it was submitted",
     )
-
-
-def _check_sign_offs(database: Database, experiment: Experiment) -> Iterator[Found]:
-    """What waits for its signature, and what the columns say beside the signed statements."""
     with database.read() as session:
-        try:
-            rows = SignOffRepository(session, experiment.project_id).list(experiment.id)
-        except ValueError:
-            return
-    if not rows:
-        return
-    wrong, waiting = [], 0
-    for row in rows:
-        waiting += row.envelope is None
-        if not _is_as_signed(row):
-            wrong.append(str(row.number))
-    yield check(
-        "sign_offs.stored",
-        not wrong,
-        good="what is shown of sign-offs is what was signed",
-        bad=f"altered beside what was signed: {', '.join(wrong[:3])}",
-    )
-    if waiting:
+        sign_offs: Sequence[SignOff] = ()
+        later: Sequence[LaterAttacks] = ()
+        with suppress(ValueError):
+            sign_offs = SignOffRepository(session, experiment.project_id).list(experiment.id)
+        with suppress(ValueError):
+            later = LaterAttacksRepository(session, experiment.project_id).list(experiment.id)
+    if sign_offs:
+        wrong = [str(row.number) for row in sign_offs if not _is_as_signed(row)]
+        yield _stored_check("sign_offs.stored", "sign-offs", wrong)
+    if waiting := sum(row.envelope is None for row in sign_offs):
         yield unchecked("sign_offs.waiting", f"{waiting} waiting for the service's signature")
+    if later:
+        wrong = [str(row.number) for row in later if not _is_as_found(row)]
+        yield _stored_check("later_attacks.stored", "later attacks", wrong)
 
 
-def _check_later_attacks(database: Database, experiment: Experiment) -> Iterator[Found]:
-    """What the columns say beside the signed statements on attacks after the report."""
-    with database.read() as session:
-        try:
-            rows = LaterAttacksRepository(session, experiment.project_id).list(experiment.id)
-        except ValueError:
-            return
-    if not rows:
-        return
-    wrong = [str(row.number) for row in rows if not _is_as_found(row)]
-    yield check(
-        "later_attacks.stored",
+def _stored_check(name: str, what: str, wrong: list[str]) -> Found:
+    return check(
+        name,
         not wrong,
-        good="what is shown of later attacks is what was signed",
+        good=f"what is shown of {what} is what was signed",
         bad=f"altered beside what was signed: {', '.join(wrong[:3])}",
     )
 
@@ -422,7 +364,7 @@ def _is_as_found(row: LaterAttacks) -> bool:
 
 def _is_as_signed(row: SignOff) -> bool:
     try:
-        stated = sign_off_of(row.statement)
+        stated = Statement.of_fields(row.statement)
         if row.envelope is not None:
             signed = ChainedSignOff.of(Envelope.from_dict(row.envelope)).sign_off
             if signed != stated:
@@ -431,14 +373,3 @@ def _is_as_signed(row: SignOff) -> bool:
         return False
     place = (stated.experiment_id, stated.number, stated.report_hash, stated.decision)
     return place == (row.experiment_id, row.number, row.report_hash, row.decision)
-
-
-def _hash_of(report: dict[str, Any]) -> str | None:
-    try:
-        return report_hash(report)
-    except ValueError:
-        return None
-
-
-def _text(value: Any) -> str | None:
-    return value if isinstance(value, str) else None

@@ -25,73 +25,16 @@ if TYPE_CHECKING:
     from fedaudit.reports.page.html import Link
     from fedaudit.reports.page.later_attempts import LaterAttempt
 
+log = structlog.get_logger()
+
 MAX_ROUNDS = 2000
 """Rounds read for a series: a page is requested again and again."""
 _AT_ONCE = 1000
+_MAX_ATTRIBUTES = 100
+_SAYING_REASONS = ("not-repeated", "no-model", "ledger-altered")
+"""Ends of later attacks whose stored detail quotes no data."""
 
 Row = TypeVar("Row", RoundRow, FairnessRow)
-
-
-def report_series(session: Session, experiment: Experiment) -> Series:
-    """The public figures of an experiment's rounds; of very many, so many as a page can draw.
-
-    These are the first, the last and those between that a number divides.
-    """
-    done = experiment.rounds_done
-    every = spaced(done, experiment.spec["training"]["stopping"]["validate_every"])
-    among = None if every == 1 else [1, *range(every, done, every), done]
-    return stored_series(session, experiment.project_id, experiment.id, every=every, among=among)
-
-
-def spaced(rounds: int, between: int) -> int:
-    """A multiple of the interval between validations, so that validated rounds are not left out."""
-    if rounds <= MAX_ROUNDS:
-        return 1
-    return between * -(-rounds // (MAX_ROUNDS * between))
-
-
-def stored_series(
-    session: Session,
-    project_id: str,
-    experiment_id: str,
-    *,
-    after: int = 0,
-    every: int = 1,
-    among: Sequence[int] | None = None,
-) -> Series:
-    """The public figures of the stored rounds above `after`: those of `among`, or multiples of
-    `every`.
-
-    Counts of groups are not among them.
-    """
-    chosen: dict[str, Any] = {"every": every} if among is None else {"among": among}
-    rounds = RoundRepository(session, project_id)
-    fairness = FairnessRepository(session, project_id)
-
-    def fairness_behind(last: FairnessRow | None) -> list[FairnessRow]:
-        if last is None:
-            return fairness.after(experiment_id, after, _AT_ONCE, counts=False, **chosen)
-        place = {"after_attribute": last.attribute, "counts": False, **chosen}
-        return fairness.after(experiment_id, last.round, _AT_ONCE, **place)
-
-    def rounds_behind(last: RoundRow | None) -> list[RoundRow]:
-        begin = after if last is None else last.round
-        return rounds.after(experiment_id, begin, _AT_ONCE, planes=False, **chosen)
-
-    return series_of(_all(rounds_behind), _all(fairness_behind), every=every)
-
-
-def _all(behind: Callable[[Row | None], list[Row]]) -> list[Row]:
-    """The rounds, page after page."""
-    found: list[Row] = []
-    while page := behind(found[-1] if found else None):
-        found += page
-        if len(page) < _AT_ONCE:
-            break
-    return found
-
-
-_MAX_ATTRIBUTES = 100
 
 
 @dataclass(frozen=True)
@@ -116,29 +59,79 @@ def live_figures(session: Session, experiment: Experiment, *, after: int = 0) ->
     id_, project_id, done = experiment.id, experiment.project_id, experiment.rounds_done
     between = experiment.spec["training"]["stopping"]["validate_every"]
     validated = done if done == experiment.rounds_total else done - done % between
-    every = spaced(done - after, between)
+    every = _spaced(done - after, between)
     rounds = RoundRepository(session, project_id)
     fairness: list[FairnessRow] = []
     if validated > after:
         found = FairnessRepository(session, project_id).after(id_, validated - 1, _MAX_ATTRIBUTES)
         fairness = [row for row in found if row.round == validated]
+
+    def row(number: int) -> RoundRow | None:
+        found = number > after and rounds.after(id_, number - 1, 1, planes=False)
+        return found[0] if found else None
+
     return LiveFigures(
         series=stored_series(session, project_id, id_, after=after, every=every),
         every=every,
-        newest=_row(rounds, id_, done) if done > after else None,
-        validated=_row(rounds, id_, validated) if validated > after else None,
+        newest=row(done),
+        validated=row(validated),
         fairness=fairness,
         from_the_start=after == 0,
     )
 
 
-def _row(rounds: RoundRepository, experiment_id: str, number: int) -> RoundRow | None:
-    found = rounds.after(experiment_id, number - 1, 1, planes=False)
-    return found[0] if found else None
+def _report_series(session: Session, experiment: Experiment) -> Series:
+    """The public figures of an experiment's rounds; of very many, as many as a page can draw: the
+    first, the last and those between that a number divides."""
+    done = experiment.rounds_done
+    every = _spaced(done, experiment.spec["training"]["stopping"]["validate_every"])
+    among = None if every == 1 else [1, *range(every, done, every), done]
+    return stored_series(session, experiment.project_id, experiment.id, every=every, among=among)
 
 
-_SAYING_REASONS = ("not-repeated", "no-model", "ledger-altered")
-"""Ends of later attacks whose stored detail quotes no data."""
+def _spaced(rounds: int, between: int) -> int:
+    """A multiple of the interval between validations, so that validated rounds are not left out."""
+    if rounds <= MAX_ROUNDS:
+        return 1
+    return between * -(-rounds // (MAX_ROUNDS * between))
+
+
+def stored_series(
+    session: Session,
+    project_id: str,
+    experiment_id: str,
+    *,
+    after: int = 0,
+    every: int = 1,
+    among: Sequence[int] | None = None,
+) -> Series:
+    """The public figures of the stored rounds above `after`, without counts of groups: those of
+    `among`, or multiples of `every`."""
+    chosen: dict[str, Any] = {"every": every} if among is None else {"among": among}
+    rounds = RoundRepository(session, project_id)
+    fairness = FairnessRepository(session, project_id)
+
+    def fairness_behind(last: FairnessRow | None) -> list[FairnessRow]:
+        if last is None:
+            return fairness.after(experiment_id, after, _AT_ONCE, counts=False, **chosen)
+        place = {"after_attribute": last.attribute, "counts": False, **chosen}
+        return fairness.after(experiment_id, last.round, _AT_ONCE, **place)
+
+    def rounds_behind(last: RoundRow | None) -> list[RoundRow]:
+        begin = after if last is None else last.round
+        return rounds.after(experiment_id, begin, _AT_ONCE, planes=False, **chosen)
+
+    return series_of(_all(rounds_behind), _all(fairness_behind), every=every)
+
+
+def _all(behind: Callable[[Row | None], list[Row]]) -> list[Row]:
+    """The rows, page after page."""
+    found: list[Row] = []
+    while page := behind(found[-1] if found else None):
+        found += page
+        if len(page) < _AT_ONCE:
+            break
+    return found
 
 
 def stored_page(
@@ -171,7 +164,7 @@ def page_response(page: str, *, has_forms: bool = False) -> HTMLResponse:
     )
     headers = {"Content-Security-Policy": policy, "Cache-Control": "no-store"}
     if has_forms:
-        # Else browsers hide the origin of the form, which is then taken for another site's.
+        # Else browsers hide the form's origin, and it would be taken for another site's.
         headers["Referrer-Policy"] = "same-origin"
     return HTMLResponse(page, headers=headers)
 
@@ -190,7 +183,7 @@ def page_html(
 
     with database.read() as session:
         report = find_report(session, caller, experiment_id)
-        series = report_series(session, find_experiment(session, caller, experiment_id))
+        series = _report_series(session, find_experiment(session, caller, experiment_id))
         rows = LaterAttacksRepository(session, caller.project_id).list(experiment_id)
     later = later_attempts(report.document, [_attempt(row) for row in rows])
     return render(report.document, series, links=links, tail=tail, later=later)
@@ -200,7 +193,7 @@ def _attempt(row: LaterAttacks) -> "LaterAttempt":
     from fedaudit.reports.page.later_attempts import LaterAttempt
 
     by, statement = row.created_by, row.statement
-    # The page is the same for everybody, and a detail may quote the data.
+    # All readers see the same page, and a detail may quote the data.
     said = row.status_reason in _SAYING_REASONS
     return LaterAttempt(
         number=row.number,
@@ -215,14 +208,11 @@ def _attempt(row: LaterAttacks) -> "LaterAttempt":
     )
 
 
-log = structlog.get_logger()
-
-
 def stored_pdf(resources: Resources, caller: Caller, experiment_id: str) -> tuple[bytes, str]:
-    """The PDF, and a digest that changes with what is printed.
+    """The PDF, and a digest that changes with its content.
 
-    Raises ProblemError where the caller's project has no such report, and where it cannot be
-    printed just now.
+    It is printed once and then kept beside the uploaded files; the version before it is removed.
+    Raises ProblemError where the caller's project has no such report, and where printing fails.
     """
     # Imported here because most calls need no templates.
     from fedaudit.reports.page.pdf import paper_page
@@ -230,26 +220,14 @@ def stored_pdf(resources: Resources, caller: Caller, experiment_id: str) -> tupl
     page = page_html(resources.database, caller, experiment_id)
     digest = hashlib.sha256(paper_page(page).encode()).hexdigest()
     key = report_pdf_key(experiment_id, digest)
-    found = _kept(resources, key)
-    if found is None:
-        found = resources.printer.pdf(page)
-        _keep(resources, key, found)
-    return found, digest
-
-
-def _kept(resources: Resources, key: str) -> bytes | None:
     try:
-        if not resources.storage.holds(key):
-            return None
-        with resources.storage.local(key) as path:
-            return path.read_bytes()
+        if resources.storage.holds(key):
+            with resources.storage.local(key) as path:
+                return path.read_bytes(), digest
     except StorageError as error:
         log.warning("printed report not read", detail=str(error))
-        return None
-
-
-def _keep(resources: Resources, key: str, pdf: bytes) -> None:
-    """Not being able to is no reason to refuse what was printed."""
+    pdf = resources.printer.pdf(page)
+    # A failure to keep it is no reason to refuse what was printed.
     try:
         with resources.storage.writer(key) as writer:
             writer.write(pdf)
@@ -257,3 +235,4 @@ def _keep(resources: Resources, key: str, pdf: bytes) -> None:
             resources.storage.delete(superseded)
     except StorageError as error:
         log.warning("printed report not kept", detail=str(error))
+    return pdf, digest

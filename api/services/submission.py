@@ -1,4 +1,9 @@
-"""Submit, retry and cancel experiments; a repeated request submits nothing twice."""
+"""Submit, retry and cancel experiments; a repeated request submits nothing twice.
+
+Submissions on the same data that come at once share a transaction: it locks the data's content,
+reads its budgets and lengthens the audit log once. Where any of them is refused nothing of it is
+stored, and each is tried by itself.
+"""
 
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
@@ -10,7 +15,7 @@ from typing import Any
 import structlog
 from sqlalchemy.orm import Session
 
-from api.http.problems import ProblemError
+from api.http.problems import conflict
 from api.services.admission import parse_inherited, plan, store_federation
 from api.services.artifacts import hold_start
 from api.services.budgets.reservation import reserve
@@ -20,15 +25,21 @@ from api.services.disclosure import (
     stored_policy,
     warnings_of,
 )
-from api.services.dispatch import IdempotentRequest, UnitMessage, queue_unit
-from api.services.lookups import find_experiment
+from api.services.dispatch import (
+    IdempotentRequest,
+    UnitMessage,
+    claimed_before,
+    earlier_result,
+    queue_unit,
+)
+from api.services.lookups import find_experiment, note
 from api.shared.concurrency import MAX_WAITING_OF_A_PROJECT, crowded
 from api.shared.quotas import refuse_over_running
 from api.shared.resources import Resources
 from api.shared.security import Caller
 from fedaudit.ledger.chain import new_salt
-from fedaudit.ledger.composition import composed_epsilon
 from fedaudit.privacy.accounting.mechanism_parameters import CostKind
+from fedaudit.privacy.accounting.rdp import composed_epsilon
 from fedaudit.privacy.leakage import leakage
 from fedaudit.privacy.mechanisms.registry import mechanism_of
 from fedaudit.runs.experiment_plan import ExperimentPlan
@@ -38,6 +49,7 @@ from fedaudit.sweeps.repeats import repeated
 from fedaudit.sweeps.sweep_facts import sweep_facts
 from fedaudit.training.base.cell import Cell
 from fedaudit.training.stack_key import cells_at_once, stack_digest
+from models.audit_actions import AuditAction
 from models.identifiers import new_id
 from models.person import Actor
 from models.repositories import (
@@ -54,13 +66,17 @@ from models.repositories.webhooks.low_budgets import LOW_SHARE
 from models.tables.experiments import Experiment
 from models.values import BudgetsAcross, NewExperiment, StackPlace
 
+log = structlog.get_logger()
+
+RETRIED = ("failed", "cancelled")
+
 
 @dataclass
 class Admitting:
     """Admits experiments in the caller's transaction.
 
-    What they have in common is looked at once: the content is locked and its budgets are read by
-    the first of them. Rows are stored when all are admitted, many at a time.
+    What they share is read once: the first of them locks the content and reads its budgets. Rows
+    are stored when all are admitted, many at a time.
     """
 
     session: Session
@@ -69,23 +85,28 @@ class Admitting:
     across: BudgetsAcross
     """Whose spending on a content its budgets count."""
     low_share: float
-    """Of a total; whoever listens is told when less remains."""
+    """Of a total; listeners are notified when less remains."""
     created_by: Actor | None
-    _told: ExitStack
+    _notices: ExitStack
     _federations: set[str] = field(default_factory=set)
     _subject_sets: dict[tuple[str, ...], str] = field(default_factory=dict)
 
     def queue(self, planned: ExperimentPlan, *, alone: bool = False) -> UnitMessage:
         """A unit for an experiment, or for several that are kept together (`alone`)."""
-        # Taken apart after a failed attempt, so there must be another one.
-        joins = self.max_attempts > 1 and not alone
+        stack = None
+        # A stack is taken apart after a failed attempt, so there must be another attempt.
+        if self.max_attempts > 1 and not alone:
+            cell = Cell(planned.spec, planned.federation)
+            key = stack_digest(cell)
+            # None where it gains nothing from others.
+            stack = None if key is None else StackPlace(key, cells_at_once(cell))
         return queue_unit(
             self.session,
             self.project_id,
             kind="run",
             device=planned.spec.device,
             max_attempts=self.max_attempts,
-            stack=stack_place(planned) if joins else None,
+            stack=stack,
         )
 
     def admit(
@@ -100,8 +121,8 @@ class Admitting:
     ) -> Experiment:
         """Reserve the worst case and queue the experiment in the unit.
 
-        `unit_position`: its place among those of the unit. `created_by`: where others submit at
-        once.
+        `unit_position`: its place among those of the unit. `created_by`: where others submit in the
+        same transaction.
         Raises ProblemError, to be followed by a roll-back, where a budget has no room, or the
         federation forbids simulation and the noise is not secret; InvalidInputError where the spec
         departs from the federation's disclosure policy.
@@ -112,7 +133,12 @@ class Admitting:
         hold_start(session, project_id, planned.spec)
         refuse_what_is_not_secret(session, project_id, federation_id, planned, across=across)
         policy = refuse_departures(session, project_id, federation_id, planned.spec, across=across)
-        self._watch(federation_id)
+        if federation_id not in self._federations:
+            # Listeners are notified at the end which budgets on this content run low.
+            self._federations.add(federation_id)
+            budgets = LowBudgetRepository(session, project_id, across=across)
+            notices = budgets.told(federation_id, price=composed_epsilon, share=self.low_share)
+            self._notices.enter_context(notices)
         reserve(
             session,
             project_id,
@@ -121,11 +147,14 @@ class Admitting:
             planned=planned,
             across=across,
         )
+        names = tuple(planned.ledger_context.subjects)
+        if names not in self._subject_sets:
+            self._subject_sets[names] = SubjectSetRepository(session).put(names)
         experiment = NewExperiment(
             **planned.stored_fields(),
             id=experiment_id,
             federation_id=federation_id,
-            subject_set_id=self._subject_set(planned.ledger_context.subjects),
+            subject_set_id=self._subject_sets[names],
             unit_id=unit.unit_id,
             unit_position=unit_position,
             retry_of=retry_of,
@@ -134,21 +163,6 @@ class Admitting:
             ledger_salt=new_salt(planned.spec.privacy.noise),
         )
         return ExperimentRepository(session, project_id).add(experiment, announced=True)
-
-    def _watch(self, federation_id: str) -> None:
-        """Whoever listens is told at the end which budgets on this content run low."""
-        if federation_id in self._federations:
-            return
-        self._federations.add(federation_id)
-        budgets = LowBudgetRepository(self.session, self.project_id, across=self.across)
-        told = budgets.told(federation_id, price=composed_epsilon, share=self.low_share)
-        self._told.enter_context(told)
-
-    def _subject_set(self, subjects: Sequence[str]) -> str:
-        names = tuple(subjects)
-        if names not in self._subject_sets:
-            self._subject_sets[names] = SubjectSetRepository(self.session).put(names)
-        return self._subject_sets[names]
 
 
 @contextmanager
@@ -165,14 +179,14 @@ def admitting(
 
     Budgets may not be set meanwhile: they would be read without what is not stored yet.
     """
-    with gathered_writes(session), ExitStack() as told:
-        yield Admitting(session, project_id, max_attempts, across, low_share, created_by, told)
+    with gathered_writes(session), ExitStack() as notices:
+        yield Admitting(session, project_id, max_attempts, across, low_share, created_by, notices)
 
 
 def admitting_for(
     resources: Resources, session: Session, caller: Caller
 ) -> AbstractContextManager[Admitting]:
-    """The same as the service is set, for a caller."""
+    """The same by the service's settings, for a caller."""
     settings = resources.settings
     return admitting(
         session,
@@ -184,15 +198,6 @@ def admitting_for(
     )
 
 
-def stack_place(planned: ExperimentPlan) -> StackPlace | None:
-    """With which others it can be trained; None where it gains nothing from them."""
-    cell = Cell(planned.spec, planned.federation)
-    key = stack_digest(cell)
-    if key is None:
-        return None
-    return StackPlace(key, cells_at_once(cell))
-
-
 def plan_others(
     resources: Resources, caller: Caller, planned: ExperimentPlan
 ) -> list[ExperimentPlan]:
@@ -200,25 +205,24 @@ def plan_others(
     return [plan(resources, caller, spec) for spec in repeated(planned.spec)[1:]]
 
 
-def admit_repeated(
+def _admit_repeated(
     admitting: Admitting,
-    planned: ExperimentPlan,
-    others: Sequence[ExperimentPlan],
+    plans: Sequence[ExperimentPlan],
     *,
     experiment_id: str,
     by: Actor,
-    retry_of: str | None = None,
+    retry_of: str | None,
 ) -> tuple[UnitMessage, Experiment]:
-    """Queue the experiment and one for each other seed, in the caller's transaction.
+    """Queue an experiment for each seed in one unit, as cells of a sweep that states their joint
+    cost.
 
-    They are cells of a sweep of their own, which says what they cost together. The experiment comes
-    last in the unit: its report speaks of the others. Raises ProblemError, to be followed by a
-    roll-back, where a budget has no room for all of them.
+    The first comes last in the unit: its report includes the others. Raises ProblemError, to be
+    followed by a roll-back, where a budget has no room for all of them.
     """
-    # Neither joined nor taken apart: the report of one speaks of the others.
-    unit_message = admitting.queue(planned, alone=True)
-    ids = [experiment_id, *(new_id() for _ in others)]
-    plans = [planned, *others]
+    spec = plans[0].spec
+    # Neither joined nor taken apart: the report of one includes the others.
+    unit_message = admitting.queue(plans[0], alone=True)
+    ids = [experiment_id, *(new_id() for _ in plans[1:])]
     queued = [
         admitting.admit(
             one,
@@ -229,24 +233,16 @@ def admit_repeated(
         )
         for place, (id_, one) in enumerate(zip(ids, plans, strict=True))
     ]
+    base = spec.model_dump(mode="json", exclude={"repeats"})
     SweepRepository(admitting.session, admitting.project_id).add(
         new_id(),
-        name=planned.spec.name,
-        asked={
-            "name": planned.spec.name,
-            "base": planned.spec.model_dump(mode="json", exclude={"repeats"}),
-            "repeats": planned.spec.repeats,
-        },
+        name=spec.name,
+        asked={"name": spec.name, "base": base, "repeats": spec.repeats},
         facts=sweep_facts([(one.spec, one.ledger_context) for one in plans]),
         cells=[(id_, {"seed": one.spec.seed}) for id_, one in zip(ids, plans, strict=True)],
         by=by,
     )
     return unit_message, queued[0]
-
-
-log = structlog.get_logger()
-
-RETRIED = ("failed", "cancelled")
 
 
 @dataclass(frozen=True)
@@ -263,12 +259,10 @@ def submit(
     resources: Resources, caller: Caller, value: Any, idempotency: IdempotentRequest | None
 ) -> Submitted:
     """Queue the experiment that a JSON value asks for. Raises InvalidInputError, ProblemError."""
-    return earlier(resources, caller, idempotency) or queue_alone(
-        resources,
-        caller,
-        plan(resources, caller, parse_inherited(resources, caller, value)),
-        idempotency,
-    )
+    submitted = prepared(resources, caller, value, idempotency)
+    if isinstance(submitted, Asked):
+        return _queue_alone(resources, caller, submitted.planned, idempotency)
+    return submitted
 
 
 def retry(
@@ -279,31 +273,23 @@ def retry(
 ) -> Submitted:
     """Queue the spec of an experiment that failed or was cancelled once more."""
     if experiment.status not in RETRIED:
-        raise ProblemError(
-            409,
-            "conflict",
+        raise conflict(
             f"the experiment is {experiment.status}; only one that failed or was cancelled can be "
-            "tried again",
+            "tried again"
         )
-    if before := earlier(resources, caller, idempotency):
+    if before := _earlier(resources, caller, idempotency):
         return before
     with resources.database.read() as session:
         cell = SweepRepository(session, caller.project_id).cell_of(experiment.id)
     if cell is not None:
-        raise ProblemError(
-            409,
-            "conflict",
-            f"the experiment is a cell of the sweep {cell[0].id}, whose costs count every try; "
-            f"try its cells again by POST /v1/sweeps/{cell[0].id}/retry",
-            sweep_id=cell[0].id,
+        sweep_id = cell[0].id
+        raise conflict(
+            f"the experiment is a cell of the sweep {sweep_id}, whose costs count every try; try "
+            f"its cells again by POST /v1/sweeps/{sweep_id}/retry",
+            sweep_id=sweep_id,
         )
-    return queue_alone(
-        resources,
-        caller,
-        plan(resources, caller, parse_spec(experiment.spec)),
-        idempotency,
-        retry_of=experiment.id,
-    )
+    planned = plan(resources, caller, parse_spec(experiment.spec))
+    return _queue_alone(resources, caller, planned, idempotency, retry_of=experiment.id)
 
 
 def cancel(resources: Resources, caller: Caller, experiment_id: str) -> Submitted:
@@ -314,32 +300,30 @@ def cancel(resources: Resources, caller: Caller, experiment_id: str) -> Submitte
     with resources.database.write() as session:
         row = find_experiment(session, caller, experiment_id)
         if row.status in ENDED and row.status != "cancelled":
-            raise ProblemError(409, "conflict", f"the experiment has ended: it is {row.status}")
+            raise conflict(f"the experiment has ended: it is {row.status}")
         ExperimentRepository(session, caller.project_id).request_cancel(
             row.id, price=leakage, cancelled_by=caller.actor
         )
         cancelled = _submitted(resources, session, caller, row.id)
-        AuditLogRepository(session, caller.project_id).enter(
-            "experiment.cancelled", row.id, by=caller.actor
-        )
+        note(session, caller, "experiment.cancelled", row.id)
         return cancelled
 
 
-def earlier(
+def _earlier(
     resources: Resources, caller: Caller, idempotency: IdempotentRequest | None
 ) -> Submitted | None:
-    """What the same request came to before. Raises ProblemError where its body was another one."""
+    """The result of the same request made before. Raises ProblemError where its body differed."""
     if idempotency is None:
         return None
     with resources.database.glance() as session:
-        found = idempotency.lookup(session, caller)
+        found = earlier_result(session, caller, idempotency)
     if found is None:
         return None
     with resources.database.read() as session:
-        return _submitted(resources, session, caller, str(found.resource_id))
+        return _submitted(resources, session, caller, found)
 
 
-def queue_alone(
+def _queue_alone(
     resources: Resources,
     caller: Caller,
     planned: ExperimentPlan,
@@ -348,48 +332,49 @@ def queue_alone(
     retry_of: str | None = None,
     experiment_id: str | None = None,
 ) -> Submitted:
-    """Queue what was planned, with its other seeds, in a transaction of its own.
+    """Queue a plan, with its other seeds, in one transaction.
 
     Raises ProblemError or InvalidInputError where it is refused.
     """
-    experiment_id = experiment_id or new_id()
+    id_ = experiment_id or new_id()
     others = plan_others(resources, caller, planned)
     with resources.database.write() as session:
-        if idempotency is not None and not idempotency.claim(session, caller, experiment_id):
-            # The same request came twice at once, and the other one was first.
-            found = idempotency.lookup(session, caller)
-            if found is not None:
-                return _submitted(resources, session, caller, str(found.resource_id))
+        before = claimed_before(session, caller, idempotency, id_)
+        if before is not None:
+            return _submitted(resources, session, caller, before)
         with admitting_for(resources, session, caller) as admitting:
             if others:
-                unit_message, queued = admit_repeated(
+                unit_message, queued = _admit_repeated(
                     admitting,
-                    planned,
-                    others,
-                    experiment_id=experiment_id,
+                    [planned, *others],
+                    experiment_id=id_,
                     by=caller.actor,
                     retry_of=retry_of,
                 )
             else:
                 unit_message = admitting.queue(planned)
                 queued = admitting.admit(
-                    planned, unit_message, experiment_id=experiment_id, retry_of=retry_of
+                    planned, unit_message, experiment_id=id_, retry_of=retry_of
                 )
-        kind = planned.ledger_context.inputs.cost_kind
-        warnings = warnings_about(resources, session, caller.project_id, queued, kind)
-        submitted = Submitted(queued, sorted(set(planned.spec.tags)), unit_message, warnings)
-        AuditLogRepository(session, caller.project_id).enter(
-            "experiment.submitted" if retry_of is None else "experiment.retried",
-            experiment_id,
-            by=caller.actor,
-            federation_id=queued.federation_id,
-            noise=queued.noise,
-            retry_of=retry_of,
-            spec_hash=queued.spec_hash,
-        )
+        warnings = _warnings_about(resources, session, queued, _cost_kind(planned))
+        action: AuditAction = "experiment.submitted" if retry_of is None else "experiment.retried"
+        note(session, caller, action, id_, **_submission_details(queued, retry_of))
         refuse_over_running(session, caller.project_id, resources.settings)
-    log.info("experiment queued", experiment_id=experiment_id, unit_id=unit_message.unit_id)
-    return submitted
+    log.info("experiment queued", experiment_id=id_, unit_id=unit_message.unit_id)
+    return Submitted(queued, sorted(set(planned.spec.tags)), unit_message, warnings)
+
+
+def _submission_details(queued: Experiment, retry_of: str | None) -> dict[str, Any]:
+    return {
+        "federation_id": queued.federation_id,
+        "noise": queued.noise,
+        "retry_of": retry_of,
+        "spec_hash": queued.spec_hash,
+    }
+
+
+def _cost_kind(planned: ExperimentPlan) -> CostKind:
+    return planned.ledger_context.inputs.cost_kind
 
 
 def _submitted(
@@ -401,22 +386,18 @@ def _submitted(
     if experiment is None:
         raise LookupError(f"experiment {experiment_id} was stored and is not there")
     kind = mechanism_of(parse_spec(experiment.spec)).cost_kind
-    warnings = warnings_about(resources, session, caller.project_id, experiment, kind)
+    warnings = _warnings_about(resources, session, experiment, kind)
     tags = list(experiments.tags([experiment_id])[experiment_id])
     return Submitted(experiment, tags, None, warnings)
 
 
-def warnings_about(
-    resources: Resources,
-    session: Session,
-    project_id: str,
-    experiment: Experiment,
-    cost_kind: CostKind,
+def _warnings_about(
+    resources: Resources, session: Session, experiment: Experiment, cost_kind: CostKind
 ) -> list[str]:
-    """What whoever submitted it must know, in the transaction that stores it."""
+    """The warnings to its submitter, in the transaction that stores it."""
     return warnings_of(
         session,
-        project_id,
+        experiment.project_id,
         experiment.federation_id,
         noise=experiment.noise,
         cost_kind=cost_kind,
@@ -433,21 +414,21 @@ class Asked:
     idempotency: IdempotentRequest | None
     experiment_id: str = field(default_factory=new_id)
     context: Context = field(default_factory=copy_context)
-    """Of the request: what its lines of the log and its trace are named by."""
+    """Of the request: names its lines of the log and its trace."""
 
 
 def prepared(
     resources: Resources, caller: Caller, value: Any, idempotency: IdempotentRequest | None
 ) -> Submitted | Asked:
-    """What the same request came to before, or what is left to queue of the one that a JSON value
-    asks for. Raises InvalidInputError, ProblemError."""
-    before = earlier(resources, caller, idempotency)
+    """The result of the same request made before, or what is left to queue of the one that a JSON
+    value asks for. Raises InvalidInputError, ProblemError."""
+    before = _earlier(resources, caller, idempotency)
     if before is not None:
         return before
     planned = plan(resources, caller, parse_inherited(resources, caller, value))
     if planned.spec.repeats > 1 or isinstance(planned.spec.model.start, ArtifactStart):
-        # Of a size, or with locks, of its own.
-        return queue_alone(resources, caller, planned, idempotency)
+        # Larger than others, or with other locks.
+        return _queue_alone(resources, caller, planned, idempotency)
     return Asked(caller, planned, idempotency)
 
 
@@ -460,30 +441,24 @@ async def queue_with_others(resources: Resources, asked: Asked) -> Submitted:
     same = ("submit", asked.caller.project_id, asked.planned.federation.fingerprint)
     if resources.groups.waiting(same) > MAX_WAITING_OF_A_PROJECT:
         raise crowded(MAX_WAITING_OF_A_PROJECT)
-    return await resources.groups.run(same, asked, partial(queue_all, resources))
+    return await resources.groups.run(same, asked, partial(_queue_all, resources))
 
 
-def queue_all(resources: Resources, asked: Sequence[Asked]) -> list[Submitted | Exception]:
-    """What became of each, in their order."""
+def _queue_all(resources: Resources, asked: Sequence[Asked]) -> list[Submitted | Exception]:
+    """The result of each, in their order."""
     together: dict[str, Submitted] = {}
     if len(asked) > 1:
         try:
             together = _queue_together(resources, asked)
-        except Exception as error:  # of one of them, who meets it again alone
+        except Exception as error:  # of one of them, which is raised again when it is alone
             log.debug("queued one by one", submissions=len(asked), error=type(error).__name__)
     return [together.get(one.experiment_id) or _by_itself(resources, one) for one in asked]
 
 
 def _by_itself(resources: Resources, one: Asked) -> Submitted | Exception:
+    queue = partial(_queue_alone, experiment_id=one.experiment_id)
     try:
-        return one.context.run(
-            queue_alone,
-            resources,
-            one.caller,
-            one.planned,
-            one.idempotency,
-            experiment_id=one.experiment_id,
-        )
+        return one.context.run(queue, resources, one.caller, one.planned, one.idempotency)
     except Exception as error:  # raised again where it is waited for
         return error
 
@@ -494,38 +469,38 @@ def _queue_together(resources: Resources, asked: Sequence[Asked]) -> dict[str, S
     with resources.database.write() as session:
         mine = _claimed(session, asked)
         with admitting_for(resources, session, asked[0].caller) as admitting:
-            queued = {one.experiment_id: one.context.run(_admit, admitting, one) for one in mine}
+            queued = [(one, *one.context.run(_admit, admitting, one)) for one in mine]
         warnings: dict[tuple[str, str, CostKind], list[str]] = {}
-        for one in mine:
-            experiment, kind = queued[one.experiment_id][0], _cost_kind(one)
+        found = {}
+        for one, experiment, unit in queued:
+            kind = _cost_kind(one.planned)
             about = (experiment.federation_id, experiment.noise, kind)
             if about not in warnings:
-                warnings[about] = warnings_about(resources, session, project_id, experiment, kind)
-        AuditLogRepository(session, project_id).enter_all(
-            [_deed(one, queued[one.experiment_id][0]) for one in mine]
-        )
+                warnings[about] = _warnings_about(resources, session, experiment, kind)
+            tags = sorted(set(one.planned.spec.tags))
+            found[experiment.id] = Submitted(experiment, tags, unit, list(warnings[about]))
+        deeds = [
+            Deed(
+                "experiment.submitted",
+                experiment.id,
+                by=one.caller.actor,
+                details=_submission_details(experiment, None),
+            )
+            for one, experiment, _ in queued
+        ]
+        AuditLogRepository(session, project_id).enter_all(deeds)
         refuse_over_running(session, project_id, resources.settings)
-    found = {}
-    for one in mine:
-        experiment, unit = queued[one.experiment_id]
-        one.context.run(
-            log.info, "experiment queued", experiment_id=experiment.id, unit_id=unit.unit_id
-        )
-        told = warnings[experiment.federation_id, experiment.noise, _cost_kind(one)]
-        tags = sorted(set(one.planned.spec.tags))
-        found[experiment.id] = Submitted(experiment, tags, unit, list(told))
+    for one, experiment, unit in queued:
+        ids = {"experiment_id": experiment.id, "unit_id": unit.unit_id}
+        one.context.run(partial(log.info, "experiment queued", **ids))
     return found
 
 
-def _cost_kind(one: Asked) -> CostKind:
-    return one.planned.ledger_context.inputs.cost_kind
-
-
 def _claimed(session: Session, asked: Sequence[Asked]) -> list[Asked]:
-    """Those whose keys are theirs from now on, or that have none.
+    """Those that claim their keys now, or have none.
 
-    Keys are taken, and clients' names locked afterwards, in the same order by everybody: nobody
-    waits in a circle.
+    Every transaction takes keys, and then locks clients' names, in the same order: no two wait for
+    each other.
     """
     by_key = sorted(asked, key=lambda one: one.idempotency.key if one.idempotency else "")
     mine = [
@@ -542,17 +517,3 @@ def _admit(admitting: Admitting, one: Asked) -> tuple[Experiment, UnitMessage]:
         one.planned, unit, experiment_id=one.experiment_id, created_by=one.caller.actor
     )
     return experiment, unit
-
-
-def _deed(one: Asked, queued: Experiment) -> Deed:
-    return Deed(
-        "experiment.submitted",
-        queued.id,
-        by=one.caller.actor,
-        details={
-            "federation_id": queued.federation_id,
-            "noise": queued.noise,
-            "retry_of": None,
-            "spec_hash": queued.spec_hash,
-        },
-    )

@@ -8,7 +8,7 @@ from typing import Any, cast
 import structlog
 from sqlalchemy.orm import Session
 
-from api.http.problems import ProblemError, not_found
+from api.http.problems import ProblemError, conflict
 from api.schemas.experiments import (
     ListedSweepBody,
     Progress,
@@ -20,10 +20,11 @@ from api.schemas.experiments import (
     SweepValidationBody,
 )
 from api.schemas.people import ActorBody
-from api.services.admission import RolledBack, parse_inherited, plan
+from api.services.admission import DryRunRollback, parse_inherited, plan
 from api.services.disclosure import warnings_of
-from api.services.dispatch import IdempotentRequest, UnitMessage
-from api.services.submission import admitting_for
+from api.services.dispatch import IdempotentRequest, UnitMessage, claimed_before, earlier_result
+from api.services.lookups import found_by, note
+from api.services.submission import RETRIED, admitting_for
 from api.shared.concurrency import stop_if_given_up
 from api.shared.quotas import refuse_over_running
 from api.shared.resources import Resources
@@ -41,33 +42,49 @@ from fedaudit.sweeps.report_section import CellPlace, larger_sums, sweep_section
 from fedaudit.sweeps.sweep_costs import SweepCosts, sweep_costs
 from fedaudit.sweeps.sweep_facts import SweepFacts, sweep_facts
 from fedaudit.sweeps.sweep_table import CellFigures, SweepTable, sweep_table
-from models.identifiers import is_id, new_id
-from models.report_values import IndexedFigure
+from models.identifiers import new_id
 from models.repositories import (
-    AuditLogRepository,
     ExperimentRepository,
     ReportListRepository,
     ReportRepository,
     SweepRepository,
 )
 from models.repositories.experiments import ENDED
-from models.repositories.sweeps.sweeps import CellRow, SweepState
+from models.repositories.sweeps.sweeps import SweepState
 from models.tables.sweeps.sweeps import Sweep
 from models.values import BookedCost
 
-_GOING_ON = ("running", "cancelling")
+log = structlog.get_logger()
+
+
+def find_sweep(session: Session, caller: Caller, sweep_id: str) -> Sweep:
+    """Raises ProblemError where the caller's project has no such sweep."""
+    return found_by(SweepRepository(session, caller.project_id).get, sweep_id, "sweep")
 
 
 def sweep_body(session: Session, caller: Caller, sweep: Sweep) -> SweepBody:
-    """A sweep with its cells and what it costs."""
+    """A sweep with its cells and its costs."""
     sweeps = SweepRepository(session, caller.project_id)
-    state = sweeps.states([sweep.id])[sweep.id]
+    cells = [
+        SweepCellBody(
+            position=cell.position,
+            experiment_id=cell.experiment.id,
+            values=dict(cell.values),
+            status=cast(Status, cell.experiment.status),
+            status_reason=cell.experiment.status_reason,
+            gate_outcome=cell.experiment.gate_outcome,
+            progress=Progress(
+                round=cell.experiment.rounds_done, rounds=cell.experiment.rounds_total
+            ),
+        )
+        for cell in sweeps.cells(sweep.id)
+    ]
     return SweepBody(
-        **_head(sweep, state).model_dump(),
+        **listed_bodies(session, caller, [sweep])[0].model_dump(),
         asked=sweep.asked,
-        costs=costs_of(session, caller, sweep),
+        costs=_costs_of(session, caller, sweep),
         facts=cast(SweepFacts, sweep.facts),
-        cells=[_cell(cell) for cell in sweeps.cells(sweep.id)],
+        cells=cells,
     )
 
 
@@ -83,64 +100,51 @@ def listed_bodies(
 ) -> list[ListedSweepBody]:
     """Sweeps in a list, without their cells."""
     states = SweepRepository(session, caller.project_id).states([one.id for one in sweeps])
-    return [_head(one, states[one.id]) for one in sweeps]
+    return [
+        ListedSweepBody(
+            id=sweep.id,
+            name=sweep.name,
+            status=_status_of(state),
+            progress=SweepProgress(
+                cells=sweep.cells,
+                ended=sum(state.statuses[one] for one in ENDED),
+                statuses=dict(state.statuses),
+                rounds=state.rounds_done,
+                rounds_total=state.rounds_total,
+            ),
+            created_at=sweep.created_at,
+            created_by=ActorBody.model_validate(sweep.created_by),
+        )
+        for sweep in sweeps
+        for state in (states[sweep.id],)
+    ]
 
 
-def costs_of(session: Session, caller: Caller, sweep: Sweep) -> SweepCosts:
-    """What all tries of all cells have booked together, as it is now."""
-    sweeps = SweepRepository(session, caller.project_id)
-    return sweep_costs(sweeps.booked(sweep.id), runs=sweeps.tries(sweep.id), facts=sweep.facts)
-
-
-def _cell(cell: CellRow) -> SweepCellBody:
-    experiment = cell.experiment
-    return SweepCellBody(
-        position=cell.position,
-        experiment_id=experiment.id,
-        values=dict(cell.values),
-        status=cast(Status, experiment.status),
-        status_reason=experiment.status_reason,
-        gate_outcome=experiment.gate_outcome,
-        progress=Progress(round=experiment.rounds_done, rounds=experiment.rounds_total),
-    )
-
-
-def _head(sweep: Sweep, state: SweepState) -> ListedSweepBody:
-    return ListedSweepBody(
-        id=sweep.id,
-        name=sweep.name,
-        status=status_of(state),
-        progress=SweepProgress(
-            cells=sweep.cells,
-            ended=sum(state.statuses[one] for one in ENDED),
-            statuses=dict(state.statuses),
-            rounds=state.rounds_done,
-            rounds_total=state.rounds_total,
-        ),
-        created_at=sweep.created_at,
-        created_by=ActorBody.model_validate(sweep.created_by),
-    )
-
-
-def status_of(state: SweepState) -> Status:
+def _status_of(state: SweepState) -> Status:
     """Of the sweep as one: `failed` only where every cell failed, `succeeded` where one did not."""
     counts = state.statuses
     ended = sum(counts[one] for one in ENDED)
     if ended < sum(counts.values()):
         if counts["cancelling"]:
             return "cancelling"
-        return "running" if ended or any(counts[one] for one in _GOING_ON) else "queued"
+        return "running" if ended or counts["running"] else "queued"
     if counts["succeeded"]:
         return "succeeded"
     return "failed" if counts["failed"] else "cancelled"
 
 
+def _costs_of(session: Session, caller: Caller, sweep: Sweep) -> SweepCosts:
+    """What all tries of all cells have charged together, as it is now."""
+    sweeps = SweepRepository(session, caller.project_id)
+    return sweep_costs(sweeps.booked(sweep.id), runs=sweeps.tries(sweep.id), facts=sweep.facts)
+
+
 def with_costs_of_now(
     session: Session, caller: Caller, experiment_id: str, document: Mapping[str, Any]
 ) -> Mapping[str, Any]:
-    """A report with what its sweep has booked by now, and never less than it states.
+    """A report with the present costs of its sweep, and never less than it states.
 
-    Cells that were cancelled may have been tried again since, and whoever chose this run has looked
+    Cells that were cancelled may have been tried again since, and the choice of this run has looked
     at them too.
     """
     section = document.get("sweep")
@@ -158,7 +162,7 @@ def with_costs_of_now(
         facts=sweep.facts,
         tries=len(sweeps.tries(sweep.id)),
     )
-    now = sweep_section(place, costs_of(session, caller, sweep), when="by now").model_dump()
+    now = sweep_section(place, _costs_of(session, caller, sweep), when="by now").model_dump()
     more = larger_sums(now, section)
     changed = {
         **section,
@@ -170,7 +174,7 @@ def with_costs_of_now(
 
 
 def table_of(session: Session, caller: Caller, sweep: Sweep) -> SweepTable:
-    """As far as its cells have ended: those that have not count as seeds without figures."""
+    """The table as far as cells have ended: others count as seeds without figures."""
     sweeps = SweepRepository(session, caller.project_id)
     cells = sweeps.cells(sweep.id)
     ids = [cell.experiment.id for cell in cells]
@@ -179,52 +183,36 @@ def table_of(session: Session, caller: Caller, sweep: Sweep) -> SweepTable:
     terms = _cost_terms(sweeps.booked(sweep.id))
     return sweep_table(
         [
-            _of_cell(
-                cell,
-                figures[cell.experiment.id],
-                degenerate=cell.experiment.id in degenerate,
-                terms=terms.get(cell.experiment.id, {}),
+            CellFigures(
+                experiment_id=(id_ := cell.experiment.id),
+                values=cell.values,
+                succeeded=cell.experiment.status == "succeeded",
+                degenerate=id_ in degenerate,
+                figures=named_figures(figures[id_]),
+                # Simulated noise protects nothing, so its costs are not those of secret noise.
+                cost_terms={
+                    name: f"{cell.experiment.noise}: {'; '.join(sorted(said))}"
+                    for name, said in terms.get(id_, {}).items()
+                },
             )
             for cell in cells
         ]
     )
 
 
-def _cost_terms(booked: Sequence[BookedCost]) -> dict[str, dict[str, str]]:
-    """By experiment and what is counted, what training was booked under."""
+def _cost_terms(booked: Sequence[BookedCost]) -> dict[str, dict[str, set[str]]]:
+    """By experiment and figure, the terms under which training was charged."""
     found: dict[str, dict[str, set[str]]] = {}
     for one in booked:
         # What a report reveals of the people held out is not in the figures of training.
         if one.observer != REPORT:
             term = f"{one.observer}, {one.terms}, {one.unit}, {one.delta}"
             found.setdefault(one.experiment_id, {}).setdefault(one.figure, set()).add(term)
-    return {
-        id_: {figure: "; ".join(sorted(terms)) for figure, terms in of_figure.items()}
-        for id_, of_figure in found.items()
-    }
-
-
-def _of_cell(
-    cell: CellRow, figures: Sequence[IndexedFigure], *, degenerate: bool, terms: Mapping[str, str]
-) -> CellFigures:
-    return CellFigures(
-        experiment_id=cell.experiment.id,
-        values=cell.values,
-        succeeded=cell.experiment.status == "succeeded",
-        degenerate=degenerate,
-        figures=named_figures(figures),
-        # Simulated noise protects nobody, so its costs are not those of noise that does.
-        cost_terms={name: f"{cell.experiment.noise}: {said}" for name, said in terms.items()},
-    )
-
-
-log = structlog.get_logger()
-
-_TRIED_AGAIN = ("failed", "cancelled")
+    return found
 
 
 @dataclass(frozen=True)
-class PlannedSweep:
+class _PlannedSweep:
     """A sweep that can be run, and what it would cost."""
 
     spec: SweepSpec
@@ -232,7 +220,6 @@ class PlannedSweep:
 
     @property
     def facts(self) -> SweepFacts:
-        """What is known of all cells together."""
         return sweep_facts([(one.spec, one.ledger_context) for _, one in self.cells])
 
 
@@ -245,7 +232,7 @@ class SubmittedSweep:
     warnings: list[str] = field(default_factory=list)
 
 
-def plan_sweep(resources: Resources, caller: Caller, value: Any) -> PlannedSweep:
+def _plan_sweep(resources: Resources, caller: Caller, value: Any) -> _PlannedSweep:
     """Every cell over its data; no transaction.
 
     Raises InvalidInputError, with the faults of cells at the fields they follow from.
@@ -258,27 +245,23 @@ def plan_sweep(resources: Resources, caller: Caller, value: Any) -> PlannedSweep
             planned.append((cell, plan(resources, caller, spec)))
         except InvalidInputError as error:
             raise InvalidInputError([placed(sweep, cell, one) for one in error.errors]) from None
-    return PlannedSweep(sweep, planned)
+    return _PlannedSweep(sweep, planned)
 
 
 def submit_sweep(
     resources: Resources, caller: Caller, value: Any, idempotency: IdempotentRequest | None
 ) -> SubmittedSweep:
     """Queue every cell. Raises InvalidInputError, ProblemError; nothing is then stored."""
-    if idempotency is not None:
-        with resources.database.read() as session:
-            if known := idempotency.lookup(session, caller):
-                return SubmittedSweep(find_sweep(session, caller, known.resource_id or ""))
-    planned = plan_sweep(resources, caller, value)
+    with resources.database.read() as session:
+        known = earlier_result(session, caller, idempotency)
+        if known is not None:
+            return SubmittedSweep(find_sweep(session, caller, known))
+    planned = _plan_sweep(resources, caller, value)
     sweep_id = new_id()
     with resources.database.write() as session:
-        if (
-            idempotency is not None
-            and not idempotency.claim(session, caller, sweep_id)
-            # The same request came twice at once, and the other one was first.
-            and (known := idempotency.lookup(session, caller))
-        ):
-            return SubmittedSweep(find_sweep(session, caller, known.resource_id or ""))
+        known = claimed_before(session, caller, idempotency, sweep_id)
+        if known is not None:
+            return SubmittedSweep(find_sweep(session, caller, known))
         submitted = _store(resources, session, caller, sweep_id, planned)
     log.info("sweep queued", sweep_id=sweep_id, cells=len(planned.cells))
     return submitted
@@ -290,7 +273,7 @@ def try_sweep(resources: Resources, caller: Caller, value: Any) -> SweepValidati
     Raises InvalidInputError, or ProblemError where it would be refused for another reason than a
     budget.
     """
-    planned = plan_sweep(resources, caller, value)
+    planned = _plan_sweep(resources, caller, value)
     found = SweepValidationBody(
         cells=len(planned.cells),
         costs=None,
@@ -302,10 +285,10 @@ def try_sweep(resources: Resources, caller: Caller, value: Any) -> SweepValidati
     try:
         with resources.database.write() as session:
             submitted = _store(resources, session, caller, new_id(), planned)
-            found.costs = costs_of(session, caller, submitted.sweep)
+            found.costs = _costs_of(session, caller, submitted.sweep)
             found.has_room, found.warnings = True, submitted.warnings
-            raise RolledBack
-    except RolledBack:
+            raise DryRunRollback
+    except DryRunRollback:
         pass
     except ProblemError as error:
         if error.slug != "budget-exhausted":
@@ -315,18 +298,17 @@ def try_sweep(resources: Resources, caller: Caller, value: Any) -> SweepValidati
 
 
 def _store(
-    resources: Resources, session: Session, caller: Caller, sweep_id: str, planned: PlannedSweep
+    resources: Resources, session: Session, caller: Caller, sweep_id: str, planned: _PlannedSweep
 ) -> SubmittedSweep:
     ids, messages, drawn_on = [], [], set[tuple[str, str, CostKind]]()
     with admitting_for(resources, session, caller) as admitting:
         for position, (_, one) in enumerate(planned.cells):
             ids.append(new_id())
-            message = admitting.queue(one)
+            messages.append(admitting.queue(one))
             try:
-                queued = admitting.admit(one, message, experiment_id=ids[-1])
+                queued = admitting.admit(one, messages[-1], experiment_id=ids[-1])
             except ProblemError as error:
                 raise _refused(error, position, len(planned.cells)) from None
-            messages.append(message)
             kind = one.ledger_context.inputs.cost_kind
             drawn_on.add((queued.federation_id, queued.noise, kind))
     warnings = dict[str, None]()
@@ -348,9 +330,7 @@ def _store(
         cells=[(id_, cell.values) for id_, (cell, _) in zip(ids, planned.cells, strict=True)],
         by=caller.actor,
     )
-    AuditLogRepository(session, caller.project_id).enter(
-        "sweep.submitted", sweep_id, by=caller.actor, name=sweep.name, cells=len(ids)
-    )
+    note(session, caller, "sweep.submitted", sweep_id, name=sweep.name, cells=len(ids))
     refuse_over_running(session, caller.project_id, resources.settings)
     return SubmittedSweep(sweep, messages, list(warnings))
 
@@ -369,16 +349,6 @@ def _refused(error: ProblemError, position: int, cells: int) -> ProblemError:
     )
 
 
-def find_sweep(session: Session, caller: Caller, sweep_id: str) -> Sweep:
-    """Raises ProblemError where the caller's project has no such sweep."""
-    found = None
-    if is_id(sweep_id):
-        found = SweepRepository(session, caller.project_id).get(sweep_id)
-    if found is None:
-        raise not_found("sweep")
-    return found
-
-
 def cancel_sweep(resources: Resources, caller: Caller, sweep_id: str) -> Sweep:
     """Ask for the end of every cell that has not ended.
 
@@ -389,13 +359,11 @@ def cancel_sweep(resources: Resources, caller: Caller, sweep_id: str) -> Sweep:
         cells = SweepRepository(session, caller.project_id).cells(sweep.id)
         going_on = [one for one in cells if one.experiment.status not in ENDED]
         if not going_on:
-            raise ProblemError(409, "conflict", "every cell of the sweep has ended")
+            raise conflict("every cell of the sweep has ended")
         experiments = ExperimentRepository(session, caller.project_id)
         for cell in going_on:
             experiments.request_cancel(cell.experiment.id, price=leakage, cancelled_by=caller.actor)
-        AuditLogRepository(session, caller.project_id).enter(
-            "sweep.cancelled", sweep.id, by=caller.actor, cells=len(going_on)
-        )
+        note(session, caller, "sweep.cancelled", sweep.id, cells=len(going_on))
         return sweep
 
 
@@ -409,16 +377,13 @@ def retry_sweep(
     """
     with resources.database.read() as session:
         sweep = find_sweep(session, caller, sweep_id)
-        if idempotency is not None and idempotency.lookup(session, caller):
+        if earlier_result(session, caller, idempotency) is not None:
             return SubmittedSweep(sweep)
-        again = [
-            cell
-            for cell in SweepRepository(session, caller.project_id).cells(sweep.id)
-            if cell.experiment.status in _TRIED_AGAIN
-        ]
+        cells = SweepRepository(session, caller.project_id).cells(sweep.id)
+        again = [cell for cell in cells if cell.experiment.status in RETRIED]
         _refuse_after_a_pass(session, caller, sweep)
     if not again:
-        raise ProblemError(409, "conflict", "no cell of the sweep has failed or was cancelled")
+        raise conflict("no cell of the sweep has failed or was cancelled")
     plans = [plan(resources, caller, parse_spec(cell.experiment.spec)) for cell in again]
     with resources.database.write() as session:
         if idempotency is not None and not idempotency.claim(session, caller, sweep.id):
@@ -429,9 +394,7 @@ def retry_sweep(
         _refuse_after_a_pass(session, caller, sweep)
         left = sweeps.leave(sweep.id, [cell.experiment.id for cell in again])
         if not left:
-            raise ProblemError(
-                409, "conflict", "another request has tried the cells again just now"
-            )
+            raise conflict("another request has tried the cells again just now")
         with admitting_for(resources, session, caller) as admitting:
             for cell, planned in zip(again, plans, strict=True):
                 if (former := cell.experiment.id) in left:
@@ -439,33 +402,24 @@ def retry_sweep(
                     id_ = new_id()
                     admitting.admit(planned, messages[-1], experiment_id=id_, retry_of=former)
                     sweeps.enter(sweep.id, cell, again=id_)
-        AuditLogRepository(session, caller.project_id).enter(
-            "sweep.retried", sweep.id, by=caller.actor, cells=len(messages)
-        )
+        note(session, caller, "sweep.retried", sweep.id, cells=len(messages))
         refuse_over_running(session, caller.project_id, resources.settings)
     return SubmittedSweep(sweep, messages)
 
 
 def _refuse_after_a_pass(session: Session, caller: Caller, sweep: Sweep) -> None:
-    passed = _cells_that_passed_on_the_sweep(session, caller, sweep)
-    if passed:
-        raise ProblemError(
-            409,
-            "conflict",
-            f"the report of cell {passed[0] + 1} passed a gate on what the sweep costs, which "
-            "trying cells again would add to; submit what is missing as a sweep of its own",
-        )
+    """Raises ProblemError where a cell's signed report passed a gate on the sweep's costs."""
 
+    def on_sweep(gate: Mapping[str, Any]) -> bool:
+        return str(gate["figure"]).startswith("sweep_")
 
-def _cells_that_passed_on_the_sweep(session: Session, caller: Caller, sweep: Sweep) -> list[int]:
-    """Positions of cells whose signed report says that a gate on the sweep's costs passed."""
-    found = []
     for cell in SweepRepository(session, caller.project_id).cells(sweep.id):
-        asked = [gate["figure"] for gate in cell.experiment.spec.get("gates", ())]
-        if not any(figure.startswith("sweep_") for figure in asked):
+        if not any(map(on_sweep, cell.experiment.spec.get("gates", ()))):
             continue
         report = ReportRepository(session, caller.project_id).get(cell.experiment.id)
         gates = [] if report is None else report.document["gates"]
-        if any(one["figure"].startswith("sweep_") and one["outcome"] == "pass" for one in gates):
-            found.append(cell.position)
-    return found
+        if any(on_sweep(one) and one["outcome"] == "pass" for one in gates):
+            raise conflict(
+                f"the report of cell {cell.position + 1} passed a gate on the costs of the sweep, "
+                "which trying cells again would add to; submit what is missing as another sweep"
+            )

@@ -28,8 +28,7 @@ from api.schemas.experiment_tables import (
     RoundBody,
 )
 from fedaudit.fairness.metrics import group_rates
-from fedaudit.ledger.entry_columns import columns_of_rows
-from fedaudit.ledger.ledger_lines import LedgerColumns, ledger_columns
+from fedaudit.ledger.columns import LedgerColumns, columns_of_rows, ledger_columns
 from fedaudit.spec.metrics import COUNTS, RATES
 from fedaudit.spreadsheet import plain_text
 from models.database import Database
@@ -42,15 +41,22 @@ Block = TypeVar("Block", bound=Sized)
 Key = tuple[Any, ...]
 Line = dict[str, Any]
 Position = tuple[Key | None, int]
+Form = Literal["csv", "ndjson", "parquet"]
+What = Literal["ledger", "rounds", "fairness"]
 
 BEGINNING: Position = (None, 0)
-
+MEDIA_TYPES: dict[Form, str] = {
+    "csv": "text/csv",
+    "ndjson": "application/x-ndjson",
+    "parquet": "application/vnd.apache.parquet",
+}
 _FIRST_ROWS, _MAX_ROWS = 16, 1024
-# A block of an export has about this many lines, whatever a row has: that bounds its memory.
 _LINES_A_BLOCK = 50_000
-# A page that finds little, as for a client that seldom took part, ends here and continues by
-# cursor.
+"""Of an export, about, however many a row has: that bounds its memory."""
+_LINES_AT_ONCE = 5000
 _MAX_ROWS_A_PAGE = 20_000
+"""A page that finds little, as for a client that seldom took part, ends here and continues by
+cursor."""
 
 
 class Lines(Protocol):
@@ -88,7 +94,7 @@ class Table(Protocol[Row]):
 
     @property
     def lines_a_row(self) -> int | None:
-        """How many lines a stored row has; None where that is seen in the first rows."""
+        """How many lines a stored row has; None where the first rows show it."""
 
     def rows(self, session: Session, *, after: Key | None, limit: int) -> list[Row]:
         """Stored rows after a key, in the order of their keys."""
@@ -145,10 +151,10 @@ def _rows_for(lines: int, lines_a_row: float) -> int:
     return min(_MAX_ROWS, max(_FIRST_ROWS, ceil(needed)))
 
 
-def read_all(
+def _read_all(
     table: Table[Row], database: Database, work: Callable[[Sequence[Row]], Block]
 ) -> Iterator[Block]:
-    """What `work` makes of every row, in blocks; each is read by a short transaction of its own.
+    """What `work` makes of every row, in blocks, each read by a short transaction.
 
     The rows of a block are as many as have about `_LINES_A_BLOCK` lines.
     """
@@ -167,15 +173,11 @@ def read_all(
         size = min(_MAX_ROWS, max(1, _LINES_A_BLOCK // max(1, lines_a_row)))
 
 
-_NO_INTERVAL = "intervals are computed once, for the report"
-_ADDED = ("leakage_by_cluster", "plane")
-_NOT_STORED = "the round was stored by a version that did not record it"
-
-
 class RoundTable:
-    """The rounds of one experiment."""
+    """The rounds of one experiment: one line each."""
 
     columns: Sequence[str] = tuple(RoundBody.model_fields)
+    lines_a_row: int | None = 1
 
     def __init__(self, project_id: str, experiment_id: str) -> None:
         self._project_id = project_id
@@ -190,26 +192,23 @@ class RoundTable:
         """The round."""
         return (row.round,)
 
-    @property
-    def lines_a_row(self) -> int:
-        """One."""
-        return 1
-
     def lines(self, rows: Sequence[RoundRow]) -> LinesByRow:
         """One line each."""
         return LinesByRow([[self._line(row)] for row in rows])
 
     def _line(self, row: RoundRow) -> Line:
         line = {name: getattr(row, name) for name in self.columns}
-        missing = [name for name in _ADDED if line[name] is None]
-        line["reasons"] = {**dict.fromkeys(missing, _NOT_STORED), **row.reasons}
+        missing = [name for name in ("leakage_by_cluster", "plane") if line[name] is None]
+        why = "the round was stored by a version that did not record it"
+        line["reasons"] = {**dict.fromkeys(missing, why), **row.reasons}
         return line
 
 
 class FairnessTable:
-    """The fairness figures of one experiment, a line for each metric."""
+    """The fairness figures of one experiment: a line for each metric."""
 
     columns: Sequence[str] = tuple(FairnessLine.model_fields)
+    lines_a_row: int | None = None
 
     def __init__(self, project_id: str, experiment_id: str, filters: FairnessFilters) -> None:
         self._project_id = project_id
@@ -227,11 +226,6 @@ class FairnessTable:
         """Round and attribute."""
         return (row.round, row.attribute)
 
-    @property
-    def lines_a_row(self) -> None:
-        """As many as metrics."""
-        return None
-
     def lines(self, rows: Sequence[FairnessRow]) -> LinesByRow:
         """A line for each metric."""
         return LinesByRow([self._lines(row) for row in rows])
@@ -245,7 +239,7 @@ class FairnessTable:
                 "value": figure["value"],
                 "reason": figure["reason"],
                 "interval": None,
-                "interval_reason": _NO_INTERVAL,
+                "interval_reason": "intervals are computed once, for the report",
             }
             for figure in row.figures
         ]
@@ -259,44 +253,30 @@ def group_lines(row: FairnessRow, attributes: Mapping[str, Sequence[str]]) -> li
     counts = np.asarray(row.counts, dtype=np.int64).reshape(-1, 4)
     if not len(counts):
         return []
-    groups = attributes[row.attribute]
     rates = group_rates(counts).T.tolist()
-    return [
-        _group_line(row, group, numbers, dict(zip(RATES, measured, strict=True)))
-        for group, numbers, measured in zip(groups, counts.tolist(), rates, strict=True)
-    ]
-
-
-def _group_line(
-    row: FairnessRow, group: str, numbers: Sequence[int], rates: Mapping[str, float]
-) -> Line:
-    shown = {name: None if np.isnan(rate) else rate for name, rate in rates.items()}
-    return {
-        "round": row.round,
-        "attribute": row.attribute,
-        "value": group,
-        "count": sum(numbers),
-        **dict(zip(COUNTS, numbers, strict=True)),
-        **shown,
-        "reasons": {
-            name: RATES[name].why_undefined for name, rate in shown.items() if rate is None
-        },
-    }
-
-
-_NO_DELTA = (
-    "the cost is no epsilon with a delta: of metric privacy it is counted as leakage, and without "
-    "noise nothing bounds it"
-)
-
-_NO_SALT = (
-    "the digests are not keyed: the noise is simulated or declared, the run was admitted before "
-    "there were salts, or the salt was erased with the clients' names"
-)
+    lines = []
+    groups = zip(attributes[row.attribute], counts.tolist(), rates, strict=True)
+    for group, numbers, measured in groups:
+        shown: Line = {
+            name: None if np.isnan(rate) else rate
+            for name, rate in zip(RATES, measured, strict=True)
+        }
+        line: Line = {
+            "round": row.round,
+            "attribute": row.attribute,
+            "value": group,
+            "count": sum(numbers),
+        }
+        line |= dict(zip(COUNTS, numbers, strict=True)) | shown
+        undefined = [name for name, rate in shown.items() if rate is None]
+        line["reasons"] = {name: RATES[name].why_undefined for name in undefined}
+        lines.append(line)
+    return lines
 
 
 class LedgerTable:
-    """The ledger of one experiment or declared ledger, or the part that the filters select."""
+    """The packed ledger of one experiment or declared ledger, or the part that the filters select,
+    one line per subject: the figures of the view `privacy_ledger`."""
 
     columns: Sequence[str] = tuple(LedgerLine.model_fields)
 
@@ -311,14 +291,22 @@ class LedgerTable:
         salt: bytes | None = None,
     ) -> None:
         """`names`: the subjects' keys by index; `rows`: where they are kept, by `owner_id`. `salt`:
-        that their digests are keyed with."""
+        the key of their digests."""
         self.salt = salt
         self._project_id = project_id
         self._owner_id = owner_id
         self._repository = rows
         self._names = names
         self._filters = filters
-        self._client = None if filters.client is None else _index(names, filters.client)
+        self._client: int | None = None
+        if filters.client is not None:
+            # -1 where there is no such subject.
+            self._client = names.index(filters.client) if filters.client in names else -1
+
+    @property
+    def lines_a_row(self) -> int | None:
+        """Of one client one, or one for each layer."""
+        return None if self._client is None else 1
 
     def rows(self, session: Session, *, after: Key | None, limit: int) -> list[LedgerRow]:
         """Packed rows after a key (round, release, subject kind, observer)."""
@@ -335,11 +323,6 @@ class LedgerTable:
         """The row's key."""
         return (row.round, row.release, row.subject_kind, row.observer)
 
-    @property
-    def lines_a_row(self) -> int | None:
-        """Of one client one, or one for each layer."""
-        return None if self._client is None else 1
-
     def lines(self, rows: Sequence[LedgerRow]) -> LedgerColumns:
         """A line for each subject, column by column."""
         return ledger_columns(columns_of_rows(rows), self._names, subject=self._client)
@@ -351,34 +334,26 @@ def page_reasons(lines: Sequence[Line], *, salt: bytes | None) -> dict[str, str]
 
     Stated once a page: within an experiment it is the same for every line.
     """
-    null = (name for name in ("delta", "adjacency") if any(line[name] is None for line in lines))
-    unsalted = {} if salt is not None else {"salt": _NO_SALT}
-    return unsalted | dict.fromkeys(null, _NO_DELTA)
-
-
-def _index(names: Sequence[str], client: str) -> int:
-    """The subject's index, -1 where there is no such subject."""
-    try:
-        return names.index(client)
-    except ValueError:
-        return -1
-
-
-_LINES_AT_ONCE = 5000
-Form = Literal["csv", "ndjson", "parquet"]
-What = Literal["ledger", "rounds", "fairness"]
-
-MEDIA_TYPES: dict[Form, str] = {
-    "csv": "text/csv",
-    "ndjson": "application/x-ndjson",
-    "parquet": "application/vnd.apache.parquet",
-}
+    reasons = {}
+    if salt is None:
+        reasons["salt"] = (
+            "the digests are not keyed: the noise is simulated or declared, the run was admitted "
+            "before there were salts, or the salt was erased with the clients' names"
+        )
+    for name in ("delta", "adjacency"):
+        if any(line[name] is None for line in lines):
+            reasons[name] = (
+                "the cost is no epsilon with a delta: of metric privacy it is counted as leakage, "
+                "and without noise nothing bounds it"
+            )
+    return reasons
 
 
 def export(
     table: Table[Row], database: Database, *, what: What, form: Form, file_name: str
 ) -> StreamingResponse:
-    """The response with every line of a table; a null is an empty cell in CSV."""
+    """Every line of a table as a file that is sent while it is read; a null is an empty cell in
+    CSV."""
     if isinstance(table, LedgerTable):
         encoded = _of_ledger(table, database, form=form)
     else:
@@ -389,7 +364,7 @@ def export(
 
 def _of_ledger(table: LedgerTable, database: Database, *, form: Form) -> Iterator[bytes]:
     """Its lines are many, and are never made one by one where Arrow writes the file."""
-    blocks = read_all(table, database, table.lines)
+    blocks = _read_all(table, database, table.lines)
     if form == "ndjson":
         return _ndjson(block.lines() for block in blocks)
     from api.services.parquet_tables import LedgerTables, ledger_csv, parquet
@@ -403,7 +378,7 @@ def _of_lines(table: Table[Row], database: Database, *, what: What, form: Form) 
         found = table.lines(rows)
         return list(found.lines(0, sum(found.counts)))
 
-    blocks = read_all(table, database, lines)
+    blocks = _read_all(table, database, lines)
     match form:
         case "csv":
             return _csv(blocks, table.columns)

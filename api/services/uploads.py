@@ -18,6 +18,14 @@ from infrastructure.storage import Storage, StorageWriter
 _GZIP = b"\x1f\x8b"
 _WITH_GZIP_HEADER = 16 + zlib.MAX_WBITS
 _BLOCK = 2**20
+_MAX_HEADERS_BYTES = 16 * 2**10
+_MAX_BOUNDARY_LENGTH = 70
+"""RFC 2046, section 5.1.1."""
+_MAX_NAME_LENGTH = 200
+_REFUSED_NAME = re.compile(r"[\x00-\x1f\x7f:]|\A~|\A\.{0,2}\Z")
+_MAX_REGISTRATION_BYTES = 2**20
+_MAX_WORD_BYTES = 1000
+_PARTS = "send two parts: `registration` (JSON or YAML), then `file`"
 
 
 class DamagedError(ValueError):
@@ -29,7 +37,10 @@ class TooLargeError(ValueError):
 
 
 class ContentHash:
-    """Takes a file in chunks; a small file may expand to any size, so the expansion is limited."""
+    """SHA-256 of a file's content, gzip undone, in chunks.
+
+    A small file may expand to any size, so the expansion is limited.
+    """
 
     def __init__(self, largest_bytes: int) -> None:
         self._digest = hashlib.sha256()
@@ -47,10 +58,7 @@ class ContentHash:
                 return
             data, self._head = self._head, None
             self._compressed = data.startswith(_GZIP)
-        if self._compressed:
-            self._inflate(data)
-        else:
-            self._take(data)
+        (self._inflate if self._compressed else self._take)(data)
 
     def finish(self) -> str:
         """The digest in hexadecimal, after the last chunk. Raises DamagedError."""
@@ -84,11 +92,6 @@ class ContentHash:
         self._digest.update(content)
 
 
-_MAX_HEADERS_BYTES = 16 * 2**10
-_MAX_BOUNDARY_LENGTH = 70
-"""RFC 2046, section 5.1.1."""
-
-
 @dataclass(frozen=True)
 class Part:
     """The content of a part's headers."""
@@ -112,17 +115,18 @@ class PartHandler(Protocol):
 
 
 class FormReader:
-    """Takes a body in chunks of any size. Raises ProblemError for a malformed body."""
+    """Takes a multipart/form-data body (RFC 7578) in chunks of any size.
+
+    Raises ProblemError for a malformed body.
+    """
 
     def __init__(self, content_type: str, handler: PartHandler) -> None:
         """`content_type`: the header, with its boundary."""
         _, options = parse_options_header(content_type)
         boundary = options.get(b"boundary", b"")
         if not 0 < len(boundary) <= _MAX_BOUNDARY_LENGTH:
-            raise invalid(
-                "/header/content-type",
-                f"needs a boundary of 1 to {_MAX_BOUNDARY_LENGTH} characters",
-            )
+            message = f"needs a boundary of 1 to {_MAX_BOUNDARY_LENGTH} characters"
+            raise invalid("/header/content-type", message)
         self._handler = handler
         self._complete = False
         self._field = self._value = b""
@@ -136,8 +140,8 @@ class FormReader:
                 "on_header_value": self._on_header_value,
                 "on_header_end": self._on_header_end,
                 "on_headers_finished": self._on_headers_finished,
-                "on_part_data": self._on_part_data,
-                "on_part_end": self._handler.end,
+                "on_part_data": lambda data, start, end: handler.data(data[start:end]),
+                "on_part_end": handler.end,
                 "on_end": self._on_end,
             },
         )
@@ -174,18 +178,14 @@ class FormReader:
         kind, options = parse_options_header(disposition)
         if kind != b"form-data" or b"name" not in options:
             raise invalid("", "has a part without Content-Disposition: form-data and a name")
-        file_name = options.get(b"filename")
         stated = self._headers.get("content-type", b"").decode("latin-1")
-        self._handler.begin(
-            Part(
-                _text(options[b"name"]),
-                None if file_name is None else _text(file_name),
-                media_type=stated.partition(";")[0].strip().lower(),
-            )
-        )
-
-    def _on_part_data(self, data: bytes, start: int, end: int) -> None:
-        self._handler.data(data[start:end])
+        try:
+            name = options[b"name"].decode("utf-8")
+            file_name = options[b"filename"].decode("utf-8") if b"filename" in options else None
+        except UnicodeDecodeError:
+            message = "has a part whose name, or file name, is not UTF-8"
+            raise invalid("", message) from None
+        self._handler.begin(Part(name, file_name, stated.partition(";")[0].strip().lower()))
 
     def _on_end(self) -> None:
         self._complete = True
@@ -193,22 +193,8 @@ class FormReader:
     def _count(self, size: int) -> None:
         self._header_bytes += size
         if self._header_bytes > _MAX_HEADERS_BYTES:
-            raise ProblemError(
-                413,
-                "payload-too-large",
-                f"a part has more than {_MAX_HEADERS_BYTES} bytes of headers",
-            )
-
-
-def _text(value: bytes) -> str:
-    try:
-        return value.decode("utf-8")
-    except UnicodeDecodeError:
-        raise invalid("", "has a part whose name, or file name, is not UTF-8") from None
-
-
-_MAX_NAME_LENGTH = 200
-_REFUSED_NAME = re.compile(r"[\x00-\x1f\x7f:]|\A~|\A\.{0,2}\Z")
+            detail = f"a part has more than {_MAX_HEADERS_BYTES} bytes of headers"
+            raise ProblemError(413, "payload-too-large", detail)
 
 
 @dataclass(frozen=True)
@@ -222,19 +208,19 @@ class ArrivedFile:
     writer: StorageWriter
 
 
-class IncomingFile:
-    """To be ended by `finish` or `abort`; after an abort nothing is stored."""
+class _IncomingFile:
+    """A file in an upload: measured, hashed and sent to the storage as it comes."""
 
     def __init__(
         self, storage: Storage, storage_key: str, *, file_name: str, largest_bytes: int
     ) -> None:
-        """`file_name`: as `base_name` gives it. Raises StorageError."""
-        self.file_name = file_name
+        """`file_name`: as `_base_name` gives it. Raises StorageError."""
+        self._name = file_name
         self._key = storage_key
         self._largest = largest_bytes
         self._size = 0
         self._hash = ContentHash(largest_bytes)
-        self._writer = storage.writer(storage_key)
+        self.writer = storage.writer(storage_key)
 
     def data(self, data: bytes) -> None:
         """The next chunk. Raises ProblemError, StorageError."""
@@ -244,47 +230,73 @@ class IncomingFile:
                 raise TooLargeError
             self._hash.update(data)
         except TooLargeError:
-            raise ProblemError(
-                413,
-                "payload-too-large",
-                f"the file is larger than {self._largest} bytes, as it is or after decompression",
-            ) from None
+            detail = (
+                f"the file is larger than {self._largest} bytes, as it is or after decompression"
+            )
+            raise ProblemError(413, "payload-too-large", detail) from None
         except DamagedError as error:
             raise invalid("/file", str(error)) from None
-        self._writer.write(data)
+        self.writer.write(data)
 
     def finish(self) -> ArrivedFile:
-        """The file, once all of it came. Raises ProblemError for an empty or damaged one."""
+        """The file, once it is complete. Raises ProblemError for an empty or damaged one."""
         if not self._size:
             raise invalid("/file", "is empty")
         try:
             fingerprint = self._hash.finish()
         except DamagedError as error:
             raise invalid("/file", str(error)) from None
-        return ArrivedFile(fingerprint, self.file_name, self._size, self._key, self._writer)
-
-    def abort(self) -> None:
-        """Abort, and leave nothing stored."""
-        self._writer.abort()
+        return ArrivedFile(fingerprint, self._name, self._size, self._key, self.writer)
 
 
-def base_name(file_name: str | None) -> str:
+def _base_name(file_name: str | None) -> str:
     """The last component of the client's name for the file; it is shown, and never used as a
     path. Raises ProblemError for one that cannot be shown."""
     if file_name is None:
         raise invalid("/file", "has no file name; send one with the part")
     name = file_name.replace("\\", "/").rpartition("/")[2]
     if _REFUSED_NAME.search(name) or len(name) > _MAX_NAME_LENGTH:
-        raise invalid(
-            "/file",
+        message = (
             f"needs a file name of 1 to {_MAX_NAME_LENGTH} characters, without colons or control "
-            "characters",
+            "characters"
         )
+        raise invalid("/file", message)
     return name
 
 
-_MAX_REGISTRATION_BYTES = 2**20
-_PARTS = "send two parts: `registration` (JSON or YAML_TYPES), then `file`"
+class _TextThenFile:
+    """Takes the parts of a form: a text, then a file. To be ended by `finish` or `abort`; after an
+    abort nothing is stored."""
+
+    def __init__(self, storage: Storage, storage_key: str, *, largest_bytes: int) -> None:
+        self._storage = storage
+        self._key = storage_key
+        self._largest = largest_bytes
+        self._text: bytearray | None = None
+        self._file: _IncomingFile | None = None
+
+    def _begin_file(self, name: str) -> None:
+        self._file = _IncomingFile(
+            self._storage, self._key, file_name=name, largest_bytes=self._largest
+        )
+
+    def data(self, data: bytes) -> None:
+        """The next chunk of the part. Raises ProblemError, StorageError."""
+        if self._file is not None:
+            self._file.data(data)
+        elif self._text is not None:
+            self._take_text(self._text, data)
+
+    def _take_text(self, text: bytearray, data: bytes) -> None:
+        raise NotImplementedError
+
+    def end(self) -> None:
+        """The part is complete."""
+
+    def abort(self) -> None:
+        """Abort, and leave nothing stored."""
+        if self._file is not None:
+            self._file.writer.abort()
 
 
 @dataclass(frozen=True)
@@ -295,49 +307,37 @@ class Arrived:
     file: ArrivedFile
 
 
-class IncomingUpload:
-    """Takes the parts of an upload; an invalid registration ends it before the file.
+class IncomingUpload(_TextThenFile):
+    """An upload: the registration, then the file; an invalid one ends it before the file."""
 
-    To be ended by `finish` or `abort`; after an abort nothing is stored.
-    """
-
-    def __init__(self, storage: Storage, storage_key: str, *, largest_bytes: int) -> None:
-        self._storage = storage
-        self._key = storage_key
-        self._largest = largest_bytes
-        self._text: bytearray | None = None
-        self._decode: Callable[[bytes], Any] = decode_json
-        self._value: Any = None
-        self._registration: Registration | None = None
-        self._file: IncomingFile | None = None
+    _is_yaml = False
+    _value: Any = None
+    _registration: Registration | None = None
 
     def begin(self, part: Part) -> None:
         """A part begins. Raises ProblemError for one that is not expected here."""
         if part.name == "registration" and self._text is None:
             self._text = bytearray()
-            self._decode = decode_yaml if part.media_type in YAML_TYPES else decode_json
+            self._is_yaml = part.media_type in YAML_TYPES
         elif part.name == "file" and self._text is None:
             raise invalid("/file", "comes before the registration; " + _PARTS)
         elif part.name == "file" and self._file is None:
-            name = base_name(part.file_name)
+            name = _base_name(part.file_name)
             self._registration = parse_uploaded(self._value, file_name=name)
-            self._file = IncomingFile(
-                self._storage, self._key, file_name=name, largest_bytes=self._largest
-            )
+            self._begin_file(name)
         else:
             raise invalid("", "has a part that is not expected, or one that came before; " + _PARTS)
 
-    def data(self, data: bytes) -> None:
-        """The next chunk of the part. Raises ProblemError, StorageError."""
-        if self._file is None:
-            self._take_text(data)
-        else:
-            self._file.data(data)
+    def _take_text(self, text: bytearray, data: bytes) -> None:
+        text += data
+        if len(text) > _MAX_REGISTRATION_BYTES:
+            detail = f"the registration is larger than {_MAX_REGISTRATION_BYTES} bytes"
+            raise ProblemError(413, "payload-too-large", detail)
 
     def end(self) -> None:
         """The part is complete."""
         if self._file is None and self._text is not None:
-            self._value = self._decode(bytes(self._text))
+            self._value = (decode_yaml if self._is_yaml else decode_json)(bytes(self._text))
 
     def finish(self) -> Arrived:
         """The upload, once the body is complete. Raises ProblemError where a part is missing."""
@@ -345,30 +345,10 @@ class IncomingUpload:
             raise invalid("", "lacks a part; " + _PARTS)
         return Arrived(self._registration, self._file.finish())
 
-    def abort(self) -> None:
-        """Abort, and leave nothing stored."""
-        if self._file is not None:
-            self._file.abort()
 
-    def _take_text(self, data: bytes) -> None:
-        if self._text is not None:
-            self._text += data
-            if len(self._text) > _MAX_REGISTRATION_BYTES:
-                raise ProblemError(
-                    413,
-                    "payload-too-large",
-                    f"the registration is larger than {_MAX_REGISTRATION_BYTES} bytes",
-                )
-
-
-_MAX_WORD_BYTES = 1000
-
-
-class IncomingForm:
-    """Takes the parts of the form; nothing is stored of one whose word is not accepted.
-
-    To be ended by `finish` or `abort`; after an abort nothing is stored.
-    """
+class IncomingForm(_TextThenFile):
+    """A browser's form: the session's word, then the file. Nothing is stored of one whose word is
+    not accepted."""
 
     def __init__(
         self,
@@ -380,56 +360,33 @@ class IncomingForm:
         check: Callable[[str], None],
     ) -> None:
         """`word`: the name of the field that `check` is given, which raises for a wrong one."""
-        self._storage = storage
-        self._key = storage_key
-        self._largest = largest_bytes
+        super().__init__(storage, storage_key, largest_bytes=largest_bytes)
         self._name = word
         self._check = check
-        self._given: bytearray | None = None
-        self._accepted = False
-        self._file: IncomingFile | None = None
 
     def begin(self, part: Part) -> None:
         """A part begins. Raises ProblemError for one that is not expected here."""
-        if part.name == self._name and self._given is None:
-            self._given = bytearray()
+        if part.name == self._name and self._text is None:
+            self._text = bytearray()
         elif part.name == "file" and self._file is None:
             self._accept()
             # A browser sends a part without a name where no file was chosen.
             if not part.file_name:
                 raise invalid("/file", "choose a file")
-            self._file = IncomingFile(
-                self._storage,
-                self._key,
-                file_name=base_name(part.file_name),
-                largest_bytes=self._largest,
-            )
+            self._begin_file(_base_name(part.file_name))
         else:
             raise invalid("", "the form has a part that is not expected; open the page again")
 
-    def data(self, data: bytes) -> None:
-        """The next chunk of the part. Raises ProblemError, StorageError."""
-        if self._file is not None:
-            self._file.data(data)
-        elif self._given is not None and len(self._given) < _MAX_WORD_BYTES:
-            self._given += data
+    def _take_text(self, text: bytearray, data: bytes) -> None:
+        if len(text) < _MAX_WORD_BYTES:
+            text += data
 
-    def end(self) -> None:
-        """The part is complete."""
+    def _accept(self) -> None:
+        self._check((self._text or b"").decode("utf-8", "replace"))
 
     def finish(self) -> ArrivedFile:
         """The file, once the form is complete. Raises ProblemError where it has none."""
-        self._accept()
         if self._file is None:
+            self._accept()
             raise invalid("/file", "choose a file")
         return self._file.finish()
-
-    def abort(self) -> None:
-        """Abort, and leave nothing stored."""
-        if self._file is not None:
-            self._file.abort()
-
-    def _accept(self) -> None:
-        if not self._accepted:
-            self._check((self._given or b"").decode("utf-8", "replace"))
-            self._accepted = True

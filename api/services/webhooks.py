@@ -1,30 +1,24 @@
 """Webhooks: their pages and secrets, deliveries, and sending one again."""
 
 from base64 import b64encode
+from functools import partial
 from secrets import token_bytes
-from typing import Any
 
-from pydantic import TypeAdapter
+from sqlalchemy.orm import Session
 
-from api.http.answers import decode_cursor, encode_cursor
-from api.http.problems import ProblemError, not_found
+from api.http.problems import conflict, unavailable
 from api.schemas.base import PageParameters
 from api.schemas.people import DeliveryBody, DeliveryPage, WebhookBody, WebhookPage
-from api.services.lookups import find_webhook
+from api.services.lookups import find_webhook, found_by, list_page
 from api.shared.resources import Resources
 from api.shared.security import Caller
-from fedaudit.spec.base import Text
 from infrastructure.secrets_key import SecretBox, SecretsKeyError
 from infrastructure.settings import Settings
-from models.identifiers import is_id
 from models.repositories import (
     AnnouncementRepository,
     WebhookDeliveryRepository,
     WebhookEndpointRepository,
 )
-from models.tables.webhooks.webhook_endpoints import WebhookEndpoint
-
-_BYTES = 32
 
 
 def new_webhook_secret(settings: Settings) -> tuple[str, str]:
@@ -32,25 +26,17 @@ def new_webhook_secret(settings: Settings) -> tuple[str, str]:
     try:
         box = SecretBox(settings)
     except SecretsKeyError as error:
-        raise ProblemError(503, "unavailable", str(error)) from None
-    secret = f"whsec_{b64encode(token_bytes(_BYTES)).decode()}"
+        raise unavailable(str(error)) from None
+    secret = f"whsec_{b64encode(token_bytes(32)).decode()}"
     return secret, box.encrypt(secret)
-
-
-_KEY: TypeAdapter[Any] = TypeAdapter(tuple[Text])
 
 
 def webhook_page(resources: Resources, caller: Caller, parameters: PageParameters) -> WebhookPage:
     """The project's webhooks, oldest first. Raises ProblemError for another list's cursor."""
-    cursor = decode_cursor("webhooks", parameters.cursor, _KEY)
     with resources.database.read() as session:
-        found = WebhookEndpointRepository(session, caller.project_id).list(
-            cursor=cursor, limit=parameters.limit
-        )
-    return WebhookPage(
-        items=[WebhookBody.of(row) for row in found.items],
-        next_cursor=encode_cursor("webhooks", found.next_cursor),
-    )
+        rows = WebhookEndpointRepository(session, caller.project_id).list
+        bodies = partial(map, WebhookBody.of)
+        return list_page(WebhookPage, "webhooks", parameters, rows, bodies)
 
 
 def get_webhook_body(resources: Resources, caller: Caller, webhook_id: str) -> WebhookBody:
@@ -63,23 +49,17 @@ def delivery_page(
     resources: Resources, caller: Caller, webhook_id: str, parameters: PageParameters
 ) -> DeliveryPage:
     """A webhook's deliveries, newest first. Raises ProblemError as the others do."""
-    route = f"webhook-deliveries:{webhook_id}"
-    cursor = decode_cursor(route, parameters.cursor, _KEY)
     with resources.database.read() as session:
         find_webhook(session, caller, webhook_id)
-        found = WebhookDeliveryRepository(session, caller.project_id).list(
-            webhook_id, cursor=cursor, limit=parameters.limit
-        )
-    return DeliveryPage(
-        items=[DeliveryBody.of(row) for row in found.items],
-        next_cursor=encode_cursor(route, found.next_cursor),
-    )
+        rows = partial(WebhookDeliveryRepository(session, caller.project_id).list, webhook_id)
+        route, bodies = f"webhook-deliveries:{webhook_id}", partial(map, DeliveryBody.of)
+        return list_page(DeliveryPage, route, parameters, rows, bodies)
 
 
 def send_test(resources: Resources, caller: Caller, webhook_id: str) -> DeliveryBody:
     """Let `webhook.test` be sent. Raises ProblemError where the webhook is disabled, or missing."""
     with resources.database.write() as session:
-        _refuse_disabled(find_webhook(session, caller, webhook_id, lock=True))
+        _lock_enabled(session, caller, webhook_id)
         announcements = AnnouncementRepository(session, caller.project_id)
         return DeliveryBody.of(announcements.test(webhook_id))
 
@@ -87,23 +67,19 @@ def send_test(resources: Resources, caller: Caller, webhook_id: str) -> Delivery
 def send_again(
     resources: Resources, caller: Caller, webhook_id: str, delivery_id: str
 ) -> DeliveryBody:
-    """Let a delivery be sent again. Raises ProblemError as `send_test` does, and where it is just
-    being sent."""
+    """Let a delivery be sent again. Raises ProblemError as `send_test` does, and while it is being
+    sent."""
     with resources.database.write() as session:
-        _refuse_disabled(find_webhook(session, caller, webhook_id, lock=True))
+        _lock_enabled(session, caller, webhook_id)
         deliveries = WebhookDeliveryRepository(session, caller.project_id)
-        if not (is_id(delivery_id) and deliveries.get(webhook_id, delivery_id)):
-            raise not_found("delivery")
+        get = partial(deliveries.get, webhook_id)
+        found_by(get, delivery_id, "delivery")
         if not deliveries.send_again(webhook_id, delivery_id):
-            raise ProblemError(409, "conflict", "the delivery is being sent just now")
-        found = deliveries.get(webhook_id, delivery_id)
-        if found is None:
-            raise not_found("delivery")
-        return DeliveryBody.of(found)
+            raise conflict("the delivery is being sent just now")
+        return DeliveryBody.of(found_by(get, delivery_id, "delivery"))
 
 
-def _refuse_disabled(row: WebhookEndpoint) -> None:
+def _lock_enabled(session: Session, caller: Caller, webhook_id: str) -> None:
+    row = find_webhook(session, caller, webhook_id, lock=True)
     if row.disabled_at is not None:
-        raise ProblemError(
-            409, "conflict", f"the webhook is disabled ({row.disabled_reason}); enable it first"
-        )
+        raise conflict(f"the webhook is disabled ({row.disabled_reason}); enable it first")

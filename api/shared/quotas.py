@@ -5,7 +5,7 @@ import time
 from sqlalchemy.orm import Session
 from starlette.types import Scope
 
-from api.http.middleware import limit_headers
+from api.http.middleware import RATE_LIMIT
 from api.http.problems import ProblemError
 from api.shared.resources import Resources
 from infrastructure.settings import Settings
@@ -23,7 +23,10 @@ def count_request(resources: Resources, project_id: str, scope: Scope) -> None:
     with resources.database.write() as session:
         used = ProjectUsageRepository(session, project_id).count_request(now // _SECONDS)
     left = _SECONDS - now % _SECONDS
-    limit_headers(scope, limit=limit, used=used, seconds_left=left)
+    scope.setdefault("state", {})[RATE_LIMIT] = {
+        "RateLimit-Policy": f'"requests";q={limit};w=60',
+        "RateLimit": f'"requests";r={max(0, limit - used)};t={left}',
+    }
     if used > limit:
         raise ProblemError(
             429,
