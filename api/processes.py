@@ -5,6 +5,7 @@ it inherits, and is `python -P -m api --fd N` as any other.
 """
 
 import asyncio
+import ctypes
 import os
 import resource
 import signal
@@ -13,7 +14,7 @@ import subprocess
 import sys
 import tempfile
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from http import HTTPStatus
 from time import monotonic
 from typing import Any
@@ -23,7 +24,6 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from api.http.observation import SHARED_FOLDER, name_request
 from api.http.problems import problem_response, unavailable
-from infrastructure.process_ties import ended_with
 
 log = structlog.get_logger()
 
@@ -34,6 +34,7 @@ _SPARE_DESCRIPTORS = 128
 CHILD = "FEDAUDIT_API_CHILD"
 """Set for a process that serves, so that it does not start others."""
 _BACKLOG = 128
+_PR_SET_PDEATHSIG = 1
 _GRACE_SECONDS = 7.0
 """Twice what a process gives its own requests: the service ends within ten seconds."""
 _TEND_SECONDS = 0.2
@@ -166,7 +167,7 @@ class _Child:
             pass_fds=[self._descriptor],
             # Ctrl-C reaches the parent alone, which then asks all of them.
             start_new_session=True,
-            preexec_fn=ended_with(os.getpid()),  # noqa: PLW1509
+            preexec_fn=_ended_with(os.getpid()),  # noqa: PLW1509
         )
 
     def tend(self) -> None:
@@ -193,3 +194,20 @@ class _Child:
         except subprocess.TimeoutExpired:
             self._process.kill()
             self._process.wait()
+
+
+def _ended_with(parent: int) -> Callable[[], None] | None:
+    """To be run in a child before exec: the kernel kills it when its parent dies.
+
+    Linux only; elsewhere a killed parent leaves its processes behind.
+    """
+    if not sys.platform.startswith("linux"):
+        return None
+    libc = ctypes.CDLL(None)
+
+    def tie() -> None:
+        libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+        if os.getppid() != parent:  # it died before the call above
+            os._exit(1)
+
+    return tie

@@ -19,7 +19,7 @@ from prometheus_client.multiprocess import MultiProcessCollector
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from infrastructure.tracing import current_traceparent, span, trace_id_of
+from infrastructure.telemetry import current_traceparent, span, trace_id_of
 
 log = structlog.get_logger()
 

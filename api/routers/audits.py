@@ -24,7 +24,7 @@ from fedaudit.audits.audit_view import as_report_of_run
 from fedaudit.reports.readings.reading_choice import reading
 from fedaudit.spec.audits.audit_spec import AuditSpec
 from models.repositories import AuditRepository
-from models.tables.audits.audits import PredictionAudit
+from models.tables.reports import PredictionAudit
 
 router = APIRouter(prefix="/audits", tags=["audits"])
 

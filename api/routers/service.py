@@ -20,7 +20,7 @@ from api.shared.resources import Shared
 from api.shared.security import Credentials, identify
 from infrastructure.settings import SettingsError
 from models.schema import schema_state
-from models.scopes import Scope
+from models.vocabulary import Scope
 
 router = APIRouter()
 

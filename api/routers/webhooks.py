@@ -32,10 +32,10 @@ from api.services.webhooks import (
 )
 from api.shared.resources import Resources, Shared
 from api.shared.security import Administrator, Caller
-from infrastructure.outbound.addresses import AddressRefusedError, check_url
+from infrastructure.outbound import AddressRefusedError, check_url
 from models.identifiers import is_id
 from models.repositories import WebhookEndpointRepository
-from models.tables.webhooks.webhook_endpoints import WebhookEndpoint
+from models.tables.operations import WebhookEndpoint
 
 router = APIRouter(prefix="/webhooks", tags=["webhooks"])
 

@@ -29,8 +29,7 @@ from fedaudit.spec.metrics import ROUND_METRICS
 from fedaudit.sweeps.sweep_costs import SweepCosts
 from fedaudit.sweeps.sweep_facts import SweepFacts
 from fedaudit.sweeps.sweep_table import SweepRow
-from models.repositories.experiment_lists import FIGURES, SORT_KEYS
-from models.repositories.experiments import ENDED
+from models.repositories.experiments import ENDED, FIGURES, SORT_KEYS
 from models.tables.experiments import Experiment
 from models.values import LaterAttacksStatus
 

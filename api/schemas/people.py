@@ -11,15 +11,19 @@ from api.schemas.base import Body, Page, PageParameters, Parameters, RowBody, Ut
 from fedaudit.ledger.statements import Concern, Decision
 from fedaudit.ledger.statements import SignOff as Statement
 from fedaudit.spec.base import Text
-from infrastructure.outbound.addresses import MAX_URL_CHARACTERS
-from models.audit_actions import AuditAction, AuditOrigin
+from infrastructure.outbound import MAX_URL_CHARACTERS
 from models.person import MAX_CHARACTERS, Person, mail_address, tidy_line, tidy_paragraphs
-from models.scopes import ProjectScope
-from models.tables.audit_log.audit_entries import AuditEntry
-from models.tables.sign_offs import SignOff
-from models.tables.webhooks.webhook_deliveries import WebhookDelivery
-from models.tables.webhooks.webhook_endpoints import WebhookEndpoint
-from models.webhook_events import WEBHOOK_EVENTS, DeliveryState, WebhookEvent
+from models.tables.accounts import AuditEntry
+from models.tables.operations import WebhookDelivery, WebhookEndpoint
+from models.tables.reports import SignOff
+from models.vocabulary import (
+    WEBHOOK_EVENTS,
+    AuditAction,
+    AuditOrigin,
+    DeliveryState,
+    ProjectScope,
+    WebhookEvent,
+)
 
 
 def _tidy(text: str) -> str:

@@ -24,7 +24,7 @@ from fedaudit.spec.experiment import ExperimentSpec
 from fedaudit.spec.model.starts import ArtifactStart
 from infrastructure.storage import artifact_key, stored_artifact
 from models.repositories import ArtifactRepository, ExpiredFileRepository
-from models.tables.uploads.artifacts import Artifact
+from models.tables.federations import Artifact
 
 _USERS_SHOWN = 20
 _ID = re.compile(r"[0-9a-f]{64}")

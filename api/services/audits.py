@@ -37,8 +37,8 @@ from fedaudit.spec.audits.audit_departures import (
 from fedaudit.spec.audits.audit_spec import AuditSpec, in_audit, parse_audit
 from fedaudit.spec.errors import FieldError, InvalidInputError
 from models.repositories import AuditRepository, FederationRepository, SigningKeyRepository
-from models.tables.audits.audits import PredictionAudit
 from models.tables.federations import Federation
+from models.tables.reports import PredictionAudit
 from models.values import NewAudit
 
 _ROUTE = "POST /v1/audits"

@@ -13,9 +13,9 @@ from sqlalchemy.orm import Session
 from api.http.problems import ProblemError
 from api.shared.resources import Resources
 from api.shared.security import Caller
-from infrastructure.tracing import current_traceparent
+from infrastructure.telemetry import current_traceparent
 from models.repositories import IdempotencyRepository, OutboxRepository, UnitRepository
-from models.tables.idempotency import IdempotencyKey
+from models.tables.accounts import IdempotencyKey
 from models.values import StackPlace, UnitKind
 
 log = structlog.get_logger()

@@ -29,11 +29,10 @@ from models.repositories import (
     FederationRepository,
     SigningKeyRepository,
 )
-from models.repositories.lifecycle.erasures import Leaving
+from models.repositories.erasures import Leaving
 from models.tables.declared_ledgers import DeclaredLedger
-from models.tables.federations import Federation
-from models.tables.lifecycle.erasures import Erasure
-from models.tables.signing import SigningKey
+from models.tables.federations import Erasure, Federation
+from models.tables.ledger import SigningKey
 
 _SHOWN = 20
 _SAID = (

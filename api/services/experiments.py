@@ -26,8 +26,7 @@ from api.shared.security import Caller
 from fedaudit.spec.base import Text
 from models.repositories import EventRepository, ExperimentRepository
 from models.repositories.experiments import ENDED
-from models.tables.events import Event
-from models.tables.experiments import Experiment
+from models.tables.experiments import Event, Experiment
 from models.values import ExperimentFilters
 
 _BATCH = 500

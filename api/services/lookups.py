@@ -12,7 +12,6 @@ from api.http.problems import ProblemError, conflict, not_found
 from api.schemas.base import PageParameters
 from api.schemas.people import ChangeBody, ChangePage
 from api.shared.security import Caller
-from models.audit_actions import AuditAction
 from models.identifiers import is_id
 from models.repositories import (
     AuditLogRepository,
@@ -27,16 +26,15 @@ from models.repositories import (
     SubjectSetRepository,
     WebhookEndpointRepository,
 )
-from models.repositories.people.setting_changes import Setting, SubjectKind
-from models.tables.attacks.later_attacks import LaterAttacks
+from models.repositories.audit_log import Setting, SubjectKind
+from models.tables.accounts import GatePolicy
 from models.tables.declared_ledgers import DeclaredLedger
 from models.tables.experiments import Experiment
-from models.tables.federations import Federation
-from models.tables.gate_policies import GatePolicy
-from models.tables.lifecycle.expired_files import ExpiredFile
-from models.tables.reports import Report
-from models.tables.webhooks.webhook_endpoints import WebhookEndpoint
+from models.tables.federations import ExpiredFile, Federation
+from models.tables.operations import WebhookEndpoint
+from models.tables.reports import LaterAttacks, Report
 from models.values import FileKind, Page
+from models.vocabulary import AuditAction
 
 Row = TypeVar("Row")
 AnyPage = TypeVar("AnyPage", bound=BaseModel)

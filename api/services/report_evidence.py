@@ -37,19 +37,18 @@ from models.repositories import (
     SigningKeyRepository,
     SignOffRepository,
 )
-from models.repositories.entries.client_rounds import (
+from models.repositories.experiments import ENDED
+from models.repositories.ledger import (
     BLOCK_ROUNDS,
     ClientRoundsRepository,
     block_of,
     index_of,
     same_index,
 )
-from models.repositories.entries.packed_rows import PackedRowRepository
-from models.repositories.experiments import ENDED
-from models.tables.attacks.later_attacks import LaterAttacks
+from models.repositories.packed_rows import PackedRowRepository
 from models.tables.experiments import Experiment
-from models.tables.sign_offs import SignOff
-from models.tables.signing import SigningKey
+from models.tables.ledger import SigningKey
+from models.tables.reports import LaterAttacks, SignOff
 from models.values import LedgerRow
 
 _ROWS = 500

@@ -17,8 +17,8 @@ from fedaudit.reports.charts.series import Series, series_of
 from infrastructure.storage import StorageError, report_pdf_key
 from models.database import Database
 from models.repositories import FairnessRepository, LaterAttacksRepository, RoundRepository
-from models.tables.attacks.later_attacks import LaterAttacks
 from models.tables.experiments import Experiment
+from models.tables.reports import LaterAttacks
 from models.values import FairnessRow, RoundRow
 
 if TYPE_CHECKING:

@@ -25,12 +25,11 @@ from fedaudit.reports.document.report_figures import FAIRNESS, parsed
 from fedaudit.reports.verdict.concerns import CONCERN_WORDS, concerns_of
 from fedaudit.spec.errors import FieldError, InvalidInputError
 from models.clock import utc_now
-from models.report_values import IndexedFigure, ListedReport
-from models.report_values import ReportFilters as StoredFilters
 from models.repositories import ExperimentRepository, ReportListRepository, SignOffRepository
 from models.tables.experiments import Experiment
-from models.tables.reports import Report
-from models.tables.sign_offs import SignOff
+from models.tables.reports import Report, SignOff
+from models.values import IndexedFigure, ListedReport
+from models.values import ReportFilters as StoredFilters
 
 _UNREADABLE = "the stored report could not be read when the list was made; see its verification"
 _MOST_SIGN_OFFS = 1000

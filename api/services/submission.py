@@ -49,7 +49,6 @@ from fedaudit.sweeps.repeats import repeated
 from fedaudit.sweeps.sweep_facts import sweep_facts
 from fedaudit.training.base.cell import Cell
 from fedaudit.training.stack_key import cells_at_once, stack_digest
-from models.audit_actions import AuditAction
 from models.identifiers import new_id
 from models.person import Actor
 from models.repositories import (
@@ -60,11 +59,12 @@ from models.repositories import (
     SweepRepository,
     gathered_writes,
 )
-from models.repositories.audit_log.audit_entries import Deed
+from models.repositories.audit_log import Deed
 from models.repositories.experiments import ENDED
-from models.repositories.webhooks.low_budgets import LOW_SHARE
+from models.repositories.webhooks import LOW_SHARE
 from models.tables.experiments import Experiment
 from models.values import BudgetsAcross, NewExperiment, StackPlace
+from models.vocabulary import AuditAction
 
 log = structlog.get_logger()
 

@@ -50,8 +50,8 @@ from models.repositories import (
     SweepRepository,
 )
 from models.repositories.experiments import ENDED
-from models.repositories.sweeps.sweeps import SweepState
-from models.tables.sweeps.sweeps import Sweep
+from models.repositories.sweeps import SweepState
+from models.tables.experiments import Sweep
 from models.values import BookedCost
 
 log = structlog.get_logger()
