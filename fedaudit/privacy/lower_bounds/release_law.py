@@ -18,8 +18,8 @@ from functools import lru_cache
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 import scipy
+from numpy.typing import NDArray
 
 from fedaudit.privacy.accounting.privacy_events import Adjacency
 
