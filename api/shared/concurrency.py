@@ -2,9 +2,9 @@
 
 import asyncio
 from collections import Counter, defaultdict, deque
-from collections.abc import AsyncIterator, Callable, Hashable, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Hashable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import asynccontextmanager, contextmanager, suppress
+from contextlib import asynccontextmanager, suppress
 from contextvars import Context, ContextVar, copy_context
 from threading import Event
 from typing import Any, TypeVar
@@ -14,20 +14,20 @@ import structlog
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 
-from api.http.problems import ProblemError
+from api.http.problems import ProblemError, unavailable
 
 Answer = TypeVar("Answer")
 
 MAX_WAITING_OF_A_PROJECT = 64
 _RETRY_SECONDS = 5
 _LOOK_SECONDS = 0.25
-"""How often it is looked whether a client still waits."""
+"""How often clients that wait are looked for."""
 
 _given_up: ContextVar[Event | None] = ContextVar("given_up", default=None)
 
 
 class GivenUpError(Exception):
-    """Nobody waits for the answer any more."""
+    """The client no longer waits for the answer."""
 
 
 def stop_if_given_up() -> None:
@@ -75,11 +75,6 @@ class LoadPool:
             self._threads.shutdown(wait=False, cancel_futures=True)
             self._threads = None
 
-    def _open(self) -> ThreadPoolExecutor:
-        if self._threads is None:
-            self._threads = ThreadPoolExecutor(self._size, thread_name_prefix="load")
-        return self._threads
-
     async def _in_turn(
         self, project_id: str, work: Callable[[], Answer], leaving: asyncio.Task[None]
     ) -> Answer:
@@ -90,12 +85,18 @@ class LoadPool:
             with suppress(RuntimeError):  # the loop was closed under a thread that still worked
                 loop.call_soon_threadsafe(self._end_turn, project_id)
 
-        started = self._open().submit(copy_context().run, _interruptible, work, given_up)
+        def interruptible() -> Answer:
+            _given_up.set(given_up)  # in a context of this work alone
+            stop_if_given_up()
+            return work()
+
+        if self._threads is None:
+            self._threads = ThreadPoolExecutor(self._size, thread_name_prefix="load")
+        started = self._threads.submit(copy_context().run, interruptible)
         started.add_done_callback(end_turn)
         answer = asyncio.wrap_future(started)
         try:
-            if not await _before(answer, leaving):
-                raise _gone()
+            await _before(answer, leaving)
         finally:
             given_up.set()
         return answer.result()
@@ -108,8 +109,7 @@ class LoadPool:
             return
         waiting = asyncio.create_task(turn.acquire())
         try:
-            if not await _before(waiting, leaving):
-                raise _gone()
+            await _before(waiting, leaving)
         except asyncio.CancelledError:
             if waiting.done() and not waiting.cancelled():
                 turn.release()
@@ -122,21 +122,18 @@ class LoadPool:
             del self._turns[project_id]
 
 
-def _interruptible(work: Callable[[], Answer], given_up: Event) -> Answer:
-    _given_up.set(given_up)  # in a context of this work alone
-    stop_if_given_up()
-    return work()
-
-
-async def _before(wanted: asyncio.Future[Answer], leaving: asyncio.Task[None]) -> bool:
-    """Whether something happened before the client left; else it is cancelled."""
+async def _before(wanted: asyncio.Future[Answer], leaving: asyncio.Task[None]) -> None:
+    """Waits until something happened. Raises ProblemError where the client left first; then it is
+    cancelled."""
     try:
         both: list[asyncio.Future[Any]] = [wanted, leaving]
         await asyncio.wait(both, return_when=asyncio.FIRST_COMPLETED)
     finally:
         if not wanted.done():
             wanted.cancel()
-    return wanted.done() and not wanted.cancelled()
+    if wanted.cancelled() or not wanted.done():
+        # Seen in the log alone.
+        raise unavailable("the client left before its data were loaded")
 
 
 async def _left(request: Request) -> None:
@@ -148,28 +145,23 @@ async def _left(request: Request) -> None:
 
 def crowded(most: int) -> ProblemError:
     """The answer where so many requests of a project wait already."""
-    return ProblemError(
-        429,
-        "rate-limited",
+    detail = (
         f"{most} requests of this project wait for their data to be loaded already; wait for some "
-        "of the answers",
-        headers={"Retry-After": str(_RETRY_SECONDS)},
+        "of the answers"
     )
-
-
-def _gone() -> ProblemError:
-    """Nobody reads it; the log does."""
-    return ProblemError(503, "unavailable", "the client left before its data were loaded")
+    headers = {"Retry-After": str(_RETRY_SECONDS)}
+    return ProblemError(429, "rate-limited", detail, headers=headers)
 
 
 Item = TypeVar("Item")
 
 MOST_TOGETHER = 32
-"""Whoever comes next, from another process too, waits for all of them."""
+"""The next group, also of another process, waits for all of them."""
 
 
 class Groups:
-    """One group of a key is at work at a time, in a thread. Used by the event loop alone."""
+    """Work that costs little more for many items than for one: what comes meanwhile is done next,
+    together. One group of a key is at work at a time, in a thread. Used by the event loop alone."""
 
     def __init__(self, *, most_together: int = MOST_TOGETHER) -> None:
         self._most_together = most_together
@@ -215,20 +207,16 @@ class Groups:
                 except Exception as error:
                     answers = [error] * len(together)
                 for (_, future), answer in zip(together, answers, strict=True):
-                    _settle(future, answer)
+                    if future.done():
+                        continue  # its client has left
+                    if isinstance(answer, Exception):
+                        future.set_exception(answer)
+                    else:
+                        future.set_result(answer)
         finally:
             del self.at_work[key], self._waiting[key]
             for _, future in waiting:
                 future.cancel()
-
-
-def _settle(future: "asyncio.Future[Any]", answer: Any) -> None:
-    if future.done():
-        return  # whoever asked has left
-    if isinstance(answer, Exception):
-        future.set_exception(answer)
-    else:
-        future.set_result(answer)
 
 
 log = structlog.get_logger()
@@ -264,22 +252,14 @@ class StreamPlaces:
             raise _full(503, f"this process serves {self._most} event streams already")
         self._of_key[key_id] += 1
         try:
-            with _leaving_is_no_failure():
-                yield
+            yield
+        except* anyio.BrokenResourceError:
+            # A message that is under way between tasks when the reader leaves raises in its sender.
+            log.debug("a reader left an event stream")
         finally:
             self._of_key[key_id] -= 1
             if not self._of_key[key_id]:
                 del self._of_key[key_id]
-
-
-@contextmanager
-def _leaving_is_no_failure() -> Iterator[None]:
-    """The framework passes messages on between tasks, and one that is under way when the reader's
-    end is closed raises in the task that sends it."""
-    try:
-        yield
-    except* anyio.BrokenResourceError:
-        log.debug("a reader left an event stream")
 
 
 def _full(status: int, detail: str) -> ProblemError:

@@ -22,7 +22,7 @@ from models.tables.federations import Federation
 
 if TYPE_CHECKING:
     from fedaudit.federations.federation import Federation as LoadedFederation
-    from fedaudit.federations.reading.source_files import DataRoom, MayRead, Upload
+    from fedaudit.federations.reading.source_files import MayRead, Upload
 
 _POINTER = "/federation/id"
 _NOT_READY: dict[Literal["profiling", "rejected", "deleted", "erased"], str] = {
@@ -171,27 +171,43 @@ class FederationCache:
         # start.
         from fedaudit.federations.agreement import check_agreement
         from fedaudit.federations.load import outline_federation
-        from fedaudit.federations.reading.source_files import Files
+        from fedaudit.federations.reading.source_files import DataRoom, Files
 
         def loaded() -> "LoadedFederation":
-            files = Files(
-                self._sources_dir,
-                uploads.open,
-                uploads.may_read,
-                self._room(),
-                uploads.kept_content,
-                uploads.index,
+            room, settings = DataRoom(), self._settings
+            if settings is not None:
+                room = DataRoom(
+                    memory_bytes=settings.max_data_memory_bytes,
+                    maps_dir=settings.maps_dir,
+                    maps_bytes=settings.max_mapped_bytes,
+                )
+            return outline_federation(
+                spec,
+                files=Files(
+                    self._sources_dir,
+                    uploads.open,
+                    uploads.may_read,
+                    room,
+                    uploads.kept_content,
+                    uploads.index,
+                ),
             )
-            return outline_federation(spec, files=files)
 
         key = self._key(spec, uploads)
         if key is None:
             return loaded()
         with self._turn(key):
-            kept = self._find(key)
+            with self._lock:
+                kept = self._kept.get(key)
+                if kept is not None:
+                    self._kept.move_to_end(key)
             if kept is None:
                 federation = loaded()
-                self._keep(key, federation)
+                if federation.nbytes + federation.row_bytes <= _MAX_KEPT_BYTES:
+                    with self._lock:
+                        self._kept[key] = federation
+                        if len(self._kept) > _KEPT:
+                            self._kept.popitem(last=False)
                 return federation
         check_agreement(spec, kept)
         return kept
@@ -200,18 +216,6 @@ class FederationCache:
         """Keep none of what was loaded so far."""
         with self._lock:
             self._kept.clear()
-
-    def _room(self) -> "DataRoom":
-        from fedaudit.federations.reading.source_files import DataRoom
-
-        settings = self._settings
-        if settings is None:
-            return DataRoom()
-        return DataRoom(
-            memory_bytes=settings.max_data_memory_bytes,
-            maps_dir=settings.maps_dir,
-            maps_bytes=settings.max_mapped_bytes,
-        )
 
     @contextmanager
     def _turn(self, key: tuple[object, ...]) -> Iterator[None]:
@@ -227,20 +231,6 @@ class FederationCache:
                 turn.takers -= 1
                 if not turn.takers:
                     del self._loading[key]
-
-    def _find(self, key: tuple[object, ...]) -> "LoadedFederation | None":
-        with self._lock:
-            if key in self._kept:
-                self._kept.move_to_end(key)
-            return self._kept.get(key)
-
-    def _keep(self, key: tuple[object, ...], federation: "LoadedFederation") -> None:
-        if federation.nbytes + federation.row_bytes > _MAX_KEPT_BYTES:
-            return
-        with self._lock:
-            self._kept[key] = federation
-            if len(self._kept) > _KEPT:
-                self._kept.popitem(last=False)
 
     def _key(self, spec: ExperimentSpec, uploads: Uploads) -> tuple[object, ...] | None:
         """Everything that the loaded data depends on; None where a file cannot be looked at."""

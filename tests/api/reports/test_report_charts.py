@@ -3,12 +3,11 @@
 import pytest
 
 from api.services import report_pages
-from tests.api.service import ROUNDS, Api, finish
+from tests.api.service import ROUNDS, Api, finished
 
 
 def test_the_page_draws_the_stored_rounds(api_on_both: Api) -> None:
-    id_ = api_on_both.submit()["id"]
-    finish(api_on_both, id_)
+    id_ = finished(api_on_both)
     page = api_on_both.get(f"/v1/experiments/{id_}/report.html").text
     for title in ("Leakage of a client", "Differences between groups of group", "Loss"):
         assert f"<strong>{title}, by round</strong>" in page
@@ -16,8 +15,7 @@ def test_the_page_draws_the_stored_rounds(api_on_both: Api) -> None:
 
 
 def test_rounds_are_read_page_by_page(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
-    id_ = api.submit()["id"]
-    finish(api, id_)
+    id_ = finished(api)
     with api.database.read() as session:
         whole = report_pages.stored_series(session, api.project_id, id_)
         assert whole.rounds == tuple(range(1, ROUNDS + 1))
@@ -27,7 +25,6 @@ def test_rounds_are_read_page_by_page(api: Api, monkeypatch: pytest.MonkeyPatch)
 
 
 def test_another_project_reads_no_rounds(api: Api) -> None:
-    id_ = api.submit()["id"]
-    finish(api, id_)
+    id_ = finished(api)
     with api.database.read() as session:
         assert report_pages.stored_series(session, "other", id_).rounds == ()

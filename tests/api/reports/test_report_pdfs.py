@@ -12,7 +12,7 @@ from api.services import report_pages
 from api.shared import page_printer
 from api.shared.page_printer import MAX_WAITING, PagePrinter
 from tests.api.pages.browser import signed_in
-from tests.api.service import Api, finish
+from tests.api.service import Api, finish, finished
 from tests.reports.page.weasyprint_here import needs_pango
 
 PDF = b"%PDF-1.7 as it was printed"
@@ -21,8 +21,7 @@ PDF = b"%PDF-1.7 as it was printed"
 @pytest.fixture
 def done(api: Api) -> str:
     """The path of a finished experiment's report."""
-    id_ = api.submit()["id"]
-    finish(api, id_)
+    id_ = finished(api)
     return f"/experiments/{id_}/report.pdf"
 
 
