@@ -22,7 +22,7 @@ from api.shared.security import Caller, ExperimentsReader, ExperimentsWriter, Re
 from fedaudit.audits.audit_document import AuditReport
 from fedaudit.audits.audit_view import as_report_of_run
 from fedaudit.reports.readings.reading_choice import reading
-from fedaudit.spec.audits.audit_spec import AuditSpec
+from fedaudit.spec.audits import AuditSpec
 from models.repositories import AuditRepository
 from models.tables.reports import PredictionAudit
 

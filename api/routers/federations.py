@@ -50,7 +50,7 @@ from api.services.registrations import (
 from api.services.uploads import FormReader, IncomingUpload
 from api.shared.resources import Resources, Shared
 from api.shared.security import Administrator, Caller, FederationsReader, FederationsWriter
-from fedaudit.spec.disclosure.disclosure_policy import DisclosurePolicy
+from fedaudit.spec.disclosure import DisclosurePolicy
 from fedaudit.spec.errors import FieldError
 from fedaudit.spec.registration import Registration
 from models.identifiers import new_id

@@ -28,9 +28,8 @@ from api.services.sweeps import with_costs_of_now
 from api.shared.resources import Resources, Shared
 from api.shared.security import Caller, ExperimentsWriter, ReportsReader
 from fedaudit.reports.gates.gate_evaluation import evaluate, overall, without_report
-from fedaudit.spec.gates import Gate
+from fedaudit.spec.gates import Gate, PolicyName
 from fedaudit.spec.parse import parse_admitted
-from fedaudit.spec.policies import PolicyName
 from models.repositories import GatePolicyRepository, ReportRepository
 
 router = APIRouter(prefix="/gates", tags=["gates"])

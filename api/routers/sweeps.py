@@ -34,7 +34,7 @@ from api.services.sweeps import (
 )
 from api.shared.resources import Resources, Shared
 from api.shared.security import Caller, ExperimentsReader, ExperimentsWriter, ReportsReader
-from fedaudit.spec.sweeps.sweep_spec import SweepSpec
+from fedaudit.spec.sweeps import SweepSpec
 from fedaudit.sweeps.table_lines import as_csv, as_markdown
 from models.repositories import SweepRepository
 

@@ -33,8 +33,7 @@ from fedaudit.reports.document.document import GateSection, Outcome
 from fedaudit.reports.document.report_figures import FIGURES
 from fedaudit.spec.base import Text
 from fedaudit.spec.errors import refuse_at
-from fedaudit.spec.gates import FairnessFigure, Gate
-from fedaudit.spec.policies import Description, PolicyGates, PolicyName
+from fedaudit.spec.gates import Description, FairnessFigure, Gate, PolicyGates, PolicyName
 from models.repositories.reports import SORT_KEYS
 from models.tables.reports import PredictionAudit
 from models.values import AuditStatus

@@ -22,14 +22,16 @@ from api.shared.resources import Resources
 from api.shared.security import Caller
 from fedaudit.attacks.feasibility import check_attacks
 from fedaudit.federations.profiles.profile import beside_earlier, cuts_of
-from fedaudit.runs.experiment_plan import ExperimentPlan, plan_experiment
-from fedaudit.runs.plan_limits import PlanLimits
+from fedaudit.runs.experiment_plan import ExperimentPlan, PlanLimits, plan_experiment
 from fedaudit.spec.errors import FieldError, InvalidInputError
 from fedaudit.spec.experiment import ExperimentSpec
 from fedaudit.spec.parse import parse_spec
-from fedaudit.spec.registered.inheritance import federation_id_of, with_registration
-from fedaudit.spec.registered_use import departures
-from fedaudit.spec.registration import parse_registration
+from fedaudit.spec.registration import (
+    departures,
+    federation_id_of,
+    parse_registration,
+    with_registration,
+)
 from fedaudit.spec.sources import FileSource
 from fedaudit.training.base.cell import Cell
 from infrastructure.storage import stored_artifact

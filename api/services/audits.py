@@ -29,12 +29,14 @@ from fedaudit.reports.document.checks import Check as Found
 from fedaudit.reports.document.checks import canonical_hash, check, value_at
 from fedaudit.reports.verification.audit_checks import NOT_VERIFIED
 from fedaudit.reports.verification.verification import ALTERED, verify
-from fedaudit.spec.audits.audit_departures import (
+from fedaudit.spec.audits import (
+    AuditSpec,
     floor_faults_of_audit,
+    in_audit,
+    parse_audit,
     policy_faults,
     registered_use_faults,
 )
-from fedaudit.spec.audits.audit_spec import AuditSpec, in_audit, parse_audit
 from fedaudit.spec.errors import FieldError, InvalidInputError
 from models.repositories import AuditRepository, FederationRepository, SigningKeyRepository
 from models.tables.federations import Federation

@@ -19,15 +19,13 @@ from api.shared.security import Caller
 from fedaudit.privacy.accounting.mechanism_parameters import CostKind
 from fedaudit.runs.experiment_plan import ExperimentPlan
 from fedaudit.spec.attacks.attack_spec import AttackSpec
-from fedaudit.spec.disclosure.disclosure_departures import (
-    floor_faults,
-    registration_faults,
-    spec_faults,
-)
-from fedaudit.spec.disclosure.disclosure_policy import (
+from fedaudit.spec.disclosure import (
     DisclosureFloor,
     DisclosurePolicy,
+    floor_faults,
     parse_disclosure_policy,
+    registration_faults,
+    spec_faults,
 )
 from fedaudit.spec.errors import FieldError, InvalidInputError
 from fedaudit.spec.experiment import ExperimentSpec

@@ -43,12 +43,11 @@ from fedaudit.privacy.accounting.rdp import composed_epsilon
 from fedaudit.privacy.leakage import leakage
 from fedaudit.privacy.mechanisms.registry import mechanism_of
 from fedaudit.runs.experiment_plan import ExperimentPlan
-from fedaudit.spec.model.starts import ArtifactStart
+from fedaudit.spec.models import ArtifactStart
 from fedaudit.spec.parse import parse_spec
 from fedaudit.sweeps.repeats import repeated
 from fedaudit.sweeps.sweep_facts import sweep_facts
-from fedaudit.training.base.cell import Cell
-from fedaudit.training.stack_key import cells_at_once, stack_digest
+from fedaudit.training.base.cell import Cell, cells_at_once, stack_digest
 from models.identifiers import new_id
 from models.person import Actor
 from models.repositories import (

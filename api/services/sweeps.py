@@ -35,8 +35,7 @@ from fedaudit.privacy.leakage import leakage
 from fedaudit.runs.experiment_plan import ExperimentPlan
 from fedaudit.spec.errors import InvalidInputError
 from fedaudit.spec.parse import parse_spec
-from fedaudit.spec.sweeps.sweep_cells import SweepCell, parse_cells, placed
-from fedaudit.spec.sweeps.sweep_spec import SweepSpec, parse_sweep
+from fedaudit.spec.sweeps import SweepCell, SweepSpec, parse_cells, parse_sweep, placed
 from fedaudit.sweeps.named_figures import named_figures
 from fedaudit.sweeps.report_section import CellPlace, larger_sums, sweep_section
 from fedaudit.sweeps.sweep_costs import SweepCosts, sweep_costs

@@ -24,7 +24,7 @@ from api.services.dispatch import IdempotentRequest, dispatch
 from api.services.lookups import find_experiment
 from api.services.submission import plan_others, submit
 from api.shared.resources import Resources, Shared
-from fedaudit.spec.disclosure.disclosure_policy import DisclosurePolicy
+from fedaudit.spec.disclosure import DisclosurePolicy
 from fedaudit.spec.errors import InvalidInputError
 from fedaudit.spec.experiment import ExperimentSpec
 from fedaudit.spec.parse import decode_text, parse_spec
