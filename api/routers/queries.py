@@ -4,7 +4,7 @@ from typing import Annotated
 
 from fastapi import APIRouter, Query
 
-from api.http.links import Linked
+from api.http.answers import Linked
 from api.openapi import problems
 from api.schemas.reports import ComparisonParameters, ReportPage, ReportParameters
 from api.services.reports.comparisons import comparison_of

@@ -2,9 +2,9 @@
 
 from collections.abc import Sequence
 
-from api.services.base.dispatch import UnitMessage
-from api.services.experiments.admission import plan
-from api.services.experiments.admitting import Admitting
+from api.services.admission import plan
+from api.services.dispatch import UnitMessage
+from api.services.submission import Admitting
 from api.shared.resources import Resources
 from api.shared.security import Caller
 from fedaudit.runs.experiment_plan import ExperimentPlan

@@ -5,8 +5,8 @@ from sqlalchemy.orm import Session
 from api.http.problems import ProblemError
 from api.schemas.people import SignOffRequest
 from api.services.attacks.judged_reports import judged_document
-from api.services.base.idempotency import IdempotentRequest
-from api.services.base.lookups import find_experiment, find_report
+from api.services.dispatch import IdempotentRequest
+from api.services.lookups import find_experiment, find_report
 from api.shared.resources import Resources
 from api.shared.security import Caller
 from fedaudit.ledger.statements import Concern

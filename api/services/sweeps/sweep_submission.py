@@ -6,19 +6,18 @@ from functools import partial
 from typing import Any
 
 import structlog
+from api.services.experiments.admission import RolledBack
 from sqlalchemy.orm import Session
 
 from api.http.problems import ProblemError, not_found
 from api.schemas.sweeps import SweepValidationBody
-from api.services.base.dispatch import UnitMessage
-from api.services.base.idempotency import IdempotentRequest
-from api.services.experiments.admission import RolledBack, plan
-from api.services.experiments.admitting import admitting_for
-from api.services.experiments.inherited_spec import parse_inherited
-from api.services.federations.simulated_noise import warnings_of
-from api.services.quotas.project_quotas import refuse_over_running
+from api.services.admission import parse_inherited, plan
+from api.services.disclosure import warnings_of
+from api.services.dispatch import IdempotentRequest, UnitMessage
+from api.services.submission import admitting_for
 from api.services.sweeps.sweep_bodies import costs_of
-from api.shared.load_pool import stop_if_given_up
+from api.shared.concurrency import stop_if_given_up
+from api.shared.quotas import refuse_over_running
 from api.shared.resources import Resources
 from api.shared.security import Caller
 from fedaudit.privacy.accounting.mechanism_parameters import CostKind

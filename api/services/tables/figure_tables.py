@@ -3,10 +3,11 @@
 from collections.abc import Mapping, Sequence
 
 import numpy as np
+from api.services.tables.table_pages import Line
 from sqlalchemy.orm import Session
 
 from api.schemas.experiment_tables import FairnessFilters, FairnessLine, RoundBody
-from api.services.tables.table_pages import Key, Line, LinesByRow
+from api.services.tables import Key, LinesByRow
 from fedaudit.fairness.gaps import group_rates
 from fedaudit.spec.metrics import COUNTS, RATES
 from models.repositories import FairnessRepository, RoundRepository
