@@ -16,7 +16,6 @@ from api.schemas.people import SignOffList
 from api.services.attacks.judged_reports import judged_document
 from api.services.lookups import find_report
 from api.services.reports import sign_offs_of
-from api.services.reports.sign_offs import sign_offs_of
 from fedaudit.reports.verdict.verdict import CONCERN_WORDS, concerns_of
 from models.repositories import LaterAttacksRepository
 

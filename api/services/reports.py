@@ -19,7 +19,8 @@ from api.shared.resources import Resources
 from api.shared.security import Caller
 from fedaudit.ledger.statements import Concern
 from fedaudit.ledger.statements import SignOff as Statement
-from fedaudit.reports.comparison.compared_reports import Comparison, compare_reports
+from fedaudit.reports.comparison.compared_reports import compare_reports
+from fedaudit.reports.comparison.parts import Comparison
 from fedaudit.reports.document.largest_gap import LargestGap, largest_gap
 from fedaudit.reports.document.report_figures import FAIRNESS, parsed
 from fedaudit.reports.verdict.verdict import CONCERN_WORDS, concerns_of
