@@ -24,8 +24,8 @@ from api.shared.resources import Resources
 from fedaudit import __version__
 from fedaudit.privacy.accounting.rdp import composed_epsilon
 from models.repositories import ServiceStateRepository
-from models.repositories.epsilon_budgets import Price
-from models.repositories.operations.all_budgets import budgets_of_all
+from models.repositories.budgets.budgets import Price
+from models.repositories.budgets.shown_budgets import budgets_of_all
 from models.repositories.operations.service_state import ServiceState
 from models.schema import SchemaState, schema_state
 

@@ -13,7 +13,7 @@ from api.routers.experiment_tables import LEDGER_FILE, asked_form, ledger_page
 from api.schemas.experiment_tables import LedgerFilters, LedgerPage, LedgerParameters, Verification
 from api.services.audit_log.ledger_exports import note_export
 from api.services.ledgers.ledger_evidence import ledger_bundle, report_of, verify_ledger
-from api.services.ledgers.ledger_opening import find_ledger
+from api.services.ledgers.stored_ledgers import find_ledger
 from api.services.reports.report_pages import page_response
 from api.services.tables.exports import Form, export
 from api.services.tables.ledger_table import LedgerTable

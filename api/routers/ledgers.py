@@ -13,10 +13,9 @@ from api.openapi import Responses, problems, request_body
 from api.schemas.base import IdempotencyHeader, PageParameters
 from api.schemas.ledger_bodies import DeclaredLedgerList, LedgerBody, PostedRounds, ReservationBody
 from api.services.base.idempotency import IdempotentRequest
-from api.services.ledgers.ledger_opening import open_ledger
-from api.services.ledgers.ledger_shown import posted_round, shown_ledger, summary
 from api.services.ledgers.round_posting import post_rounds
 from api.services.ledgers.round_reservation import release_round, reserve_round
+from api.services.ledgers.stored_ledgers import open_ledger, posted_round, shown_ledger, summary
 from api.shared.resources import Shared
 from api.shared.security import ExperimentsReader, ExperimentsWriter
 from fedaudit.spec.base import Text

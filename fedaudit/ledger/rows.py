@@ -149,6 +149,14 @@ def entry_of(row: StoredRow) -> LedgerEntry:
     )
 
 
+def stored_fields(entry: LedgerEntry) -> dict[str, Any]:
+    """The inverse of `entry_of`: what a row holds of an entry, beside its place in the chain."""
+    names = ("round", "release", "subject_kind", "observer", "subjects", "outcomes", "releases")
+    more = ("clusters", "epsilons", "interrupted")
+    fields = {name: getattr(entry, name) for name in (*names, *more)}
+    return {**fields, "radii": entry.radii.ravel(), "inputs": entry.inputs.as_dict()}
+
+
 class InputsReader:
     """Reads the inputs of rows, of which many in a row share one object as theirs."""
 

@@ -5,17 +5,14 @@ from models.repositories.attacks.later_attacks import LaterAttacksRepository
 from models.repositories.audit_log.audit_entries import AuditLogRepository, UnsignedAuditRepository
 from models.repositories.audits.audits import AuditRepository
 from models.repositories.base import gathered_writes
-from models.repositories.budget_gaps import BudgetGapRepository
-from models.repositories.budgets import BudgetRepository
+from models.repositories.budgets.budgets import Budgets
 from models.repositories.checkpoints import CheckpointRepository
-from models.repositories.contents.disclosures import DisclosureRepository
-from models.repositories.contents.near_copies import NearCopyRepository
 from models.repositories.declared_ledgers import (
     DeclaredEntryRepository,
     DeclaredLedgerRepository,
     DeclaredPartRepository,
 )
-from models.repositories.epsilon_budgets import EpsilonBudgetRepository
+from models.repositories.disclosures import DisclosureRepository
 from models.repositories.events import EventRepository
 from models.repositories.experiments import ExperimentRepository
 from models.repositories.fairness import FairnessRepository
@@ -27,6 +24,7 @@ from models.repositories.lifecycle.erasing import ErasingRepository
 from models.repositories.lifecycle.erasures import ErasureRepository
 from models.repositories.lifecycle.expired_files import ExpiredFileRepository, OldFileRepository
 from models.repositories.lifecycle.gone_contents import GoneContentRepository
+from models.repositories.near_copies import NearCopyRepository
 from models.repositories.operations.service_state import ServiceStateRepository
 from models.repositories.outbox import OutboxRepository
 from models.repositories.people.setting_changes import SettingChangeRepository
@@ -49,7 +47,6 @@ from models.repositories.uploads.pending_uploads import (
 )
 from models.repositories.web_sessions import WebSessionRepository
 from models.repositories.webhooks.announcements import AnnouncementRepository
-from models.repositories.webhooks.low_budgets import LowBudgetRepository
 from models.repositories.webhooks.webhook_deliveries import (
     WebhookDeliveryRepository,
     WebhookQueueRepository,
@@ -62,14 +59,12 @@ __all__ = [
     "ArtifactRepository",
     "AuditLogRepository",
     "AuditRepository",
-    "BudgetGapRepository",
-    "BudgetRepository",
+    "Budgets",
     "CheckpointRepository",
     "DeclaredEntryRepository",
     "DeclaredLedgerRepository",
     "DeclaredPartRepository",
     "DisclosureRepository",
-    "EpsilonBudgetRepository",
     "ErasingRepository",
     "ErasureRepository",
     "EventRepository",
@@ -84,7 +79,6 @@ __all__ = [
     "LaterAttacksRepository",
     "LedgerCheckpointRepository",
     "LedgerRepository",
-    "LowBudgetRepository",
     "NearCopyRepository",
     "OldFileRepository",
     "OutboxRepository",

@@ -8,8 +8,8 @@ from fedaudit.privacy.accounting.privacy_events import REPORT, observer_words
 from fedaudit.privacy.mechanisms.base import PrivacyUnit
 from fedaudit.privacy.unit_key import unit_key, unit_key_words
 from fedaudit.spec.experiment import ExperimentSpec
-from models.epsilon_costs import EpsilonRefusal
 from models.leakage_terms import LeakageTerms
+from models.repositories.budgets.counting import EpsilonRefusal
 from models.values import Budget, BudgetFigure
 
 _FIGURES: dict[BudgetFigure, str] = {

@@ -1,6 +1,6 @@
 """Reserve the worst case of an experiment on the budgets of its data, or refuse it."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
 from typing import assert_never
 
@@ -17,7 +17,6 @@ from api.services.budgets.budget_refusals import (
     without_theorem,
 )
 from fedaudit.privacy.accounting.rdp import composed_epsilon
-from fedaudit.privacy.count_release import CountRelease
 from fedaudit.privacy.mechanisms.base import PrivacyMechanism
 from fedaudit.privacy.mechanisms.registry import mechanism_of
 from fedaudit.privacy.planning.cost_projection import theorem_sum
@@ -25,10 +24,9 @@ from fedaudit.privacy.planning.plan import SpendingPlan
 from fedaudit.privacy.unit_key import unit_key
 from fedaudit.runs.experiment_plan import ExperimentPlan
 from fedaudit.runs.held_out_cost import planned_releases
-from models.epsilon_costs import EpsilonCost, Shortage
 from models.leakage_terms import LeakageTerms
-from models.repositories import BudgetGapRepository, EpsilonBudgetRepository, FederationRepository
-from models.repositories.epsilon_budgets import counts_report
+from models.repositories import Budgets
+from models.repositories.budgets.counting import EpsilonCost, Shortage, counts_report
 from models.values import Budget, BudgetsAcross
 
 
@@ -48,47 +46,72 @@ def reserve(
     no room for it or cannot count it. A run without a mechanism has no noise that could be of
     either mode, so it is in both books.
     """
-    federations = FederationRepository(session, project_id, across=across)
-    epsilons = EpsilonBudgetRepository(session, project_id, across=across)
-    federations.hold(federation_id)
+    budgets = Budgets(session, project_id, across=across, price=composed_epsilon)
+    budgets.hold(federation_id)
     book, cost_kind = planned.spec.privacy.noise, planned.ledger_context.inputs.cost_kind
     bounded = [
         one
-        for one in federations.budgets(federation_id, shown=False)
+        for one in budgets.budgets(federation_id, shown=False)
         if one.total is not None and (cost_kind == "unbounded" or one.book == book)
     ]
-    reserve_report(
-        epsilons,
-        federation_id,
-        experiment_id=experiment_id,
-        planned=planned,
-        totals=[one for one in bounded if counts_report(one.observer)],
-    )
+    of_report = [one for one in bounded if counts_report(one.observer)]
     totals = [one for one in bounded if not counts_report(one.observer)]
+    place = federation_id, experiment_id
+    _reserve_report(budgets, place, planned, of_report)
     match cost_kind:
         case "unbounded":
             if totals:
                 # Nothing bounds what an update without noise reveals, so no budget can have room
                 # for one.
-                raise unbounded(_composed(epsilons, federation_id, totals[0]), federation_id)
+                raise unbounded(budgets.composed(federation_id, totals[0]), federation_id)
         case "epsilon":
-            _reserve_epsilon(epsilons, federation_id, experiment_id, planned, totals)
+            _reserve_epsilon(budgets, place, planned, totals)
         case "leakage":
-            composed = partial(_composed, epsilons, federation_id)
-            _reserve_leakage(
-                federations, federation_id, experiment_id, planned, totals, composed=composed
-            )
+            _reserve_leakage(budgets, place, planned, totals)
         case other:
             assert_never(other)
 
 
-def _reserve_epsilon(
-    epsilons: EpsilonBudgetRepository,
-    federation_id: str,
-    experiment_id: str,
-    planned: ExperimentPlan,
-    totals: Sequence[Budget],
+def _reserve_report(
+    budgets: Budgets, place: tuple[str, str], planned: ExperimentPlan, totals: Sequence[Budget]
 ) -> None:
+    """The epsilon of the fairness counts, against the people held out of training.
+
+    `totals`: the budgets of the experiment's book that have a total against readers of the report.
+    """
+    federation_id, experiment_id = place
+    held_out = planned.ledger_context.held_out
+    if held_out is None:
+        if totals:
+            # Exact or rounded figures: nothing bounds what they reveal.
+            budget = budgets.composed(federation_id, totals[0])
+            raise without_fairness_noise(budget, federation_id)
+        return
+    release, releases = held_out.release, planned_releases(planned.spec)
+    cost = EpsilonCost(
+        observer=release.observer,
+        adjacency=release.adjacency,
+        unit=release.unit,
+        unit_key=unit_key(planned.spec, release.unit),
+        delta=release.booked_delta,
+        epsilon=release.epsilon(releases),
+        curve=releases * release.curve,
+        step=release.curve,
+        compositions=releases,
+    )
+    book, spec = planned.spec.privacy.noise, planned.spec
+    refusal = budgets.reserve_epsilon(
+        federation_id, experiment_id=experiment_id, book=book, costs=[cost]
+    )
+    if refusal is not None:
+        adjacency, unit = release.adjacency, release.unit
+        raise not_composable(refusal, federation_id, adjacency=adjacency, unit=unit, spec=spec)
+
+
+def _reserve_epsilon(
+    budgets: Budgets, place: tuple[str, str], planned: ExperimentPlan, totals: Sequence[Budget]
+) -> None:
+    federation_id, experiment_id = place
     plan, mechanism = planned.ledger_context.plan, mechanism_of(planned.spec)
     if plan is None:
         raise ValueError(f"{mechanism.facts.name} counts an epsilon and has no spending plan")
@@ -100,45 +123,34 @@ def _reserve_epsilon(
                 pass
             case _:
                 assert_never(budget.figure)
-    refusal = epsilons.reserve(
+    unit, spec = mechanism.facts.unit, planned.spec
+    refusal = budgets.reserve_epsilon(
         federation_id,
         experiment_id=experiment_id,
-        book=planned.spec.privacy.noise,
-        costs=epsilon_costs(mechanism, plan, unit_key=unit_key(planned.spec, mechanism.facts.unit)),
-        price=composed_epsilon,
+        book=spec.privacy.noise,
+        costs=epsilon_costs(mechanism, plan, unit_key=unit_key(spec, unit)),
     )
     if refusal is not None:
-        raise not_composable(
-            refusal,
-            federation_id,
-            adjacency=plan.adjacency,
-            unit=mechanism.facts.unit,
-            spec=planned.spec,
-        )
+        adjacency = plan.adjacency
+        raise not_composable(refusal, federation_id, adjacency=adjacency, unit=unit, spec=spec)
 
 
 def _reserve_leakage(
-    federations: FederationRepository,
-    federation_id: str,
-    experiment_id: str,
-    planned: ExperimentPlan,
-    totals: Sequence[Budget],
-    *,
-    composed: Callable[[Budget], Budget],
+    budgets: Budgets, place: tuple[str, str], planned: ExperimentPlan, totals: Sequence[Budget]
 ) -> None:
     """Leakage under its radius and clip; and, where there is one, the theorem's own sum."""
+    federation_id, experiment_id = place
     inputs, projection = planned.ledger_context.inputs, planned.projection
     leakage, log_ratio = projection.leakage_worst_case, projection.log_ratio_worst_case
     of_one_release = theorem_sum(inputs, 1)
     if leakage is None:
         raise ValueError(f"{inputs.mechanism} counts leakage, and none was projected")
     terms = LeakageTerms.of(radius=inputs.radius, clip=inputs.clip)
-    whose = unit_key(planned.spec, mechanism_of(planned.spec).facts.unit)
-    mine = {"book": planned.spec.privacy.noise, "unit_key": whose}
     for budget in totals:
         match budget.figure:
             case "epsilon":
-                raise unlike(composed(budget), federation_id, "leakage", totals=totals)
+                composed = budgets.composed(federation_id, budget)
+                raise unlike(composed, federation_id, "leakage", totals=totals)
             case "log_ratio":
                 if isinstance(of_one_release, str):
                     raise without_theorem(budget, federation_id, of_one_release)
@@ -149,30 +161,19 @@ def _reserve_leakage(
     of_leakage = [one for one in totals if one.figure == "leakage"]
     if of_leakage and not any(one.terms == terms for one in of_leakage):
         raise other_terms(of_leakage, federation_id, terms)
-    _check_room(
-        federations.shortage(federation_id, amount=leakage, terms=terms, **mine),
-        federation_id,
-        leakage,
-        whose,
-    )
-    federations.reserve(
-        federation_id, experiment_id=experiment_id, amount=leakage, terms=terms, **mine
-    )
-    if log_ratio is None or isinstance(of_one_release, str):
-        return
-    _check_room(
-        federations.shortage(federation_id, amount=log_ratio, terms=None, **mine),
-        federation_id,
-        log_ratio,
-        whose,
-    )
-    federations.reserve_log_ratio(
+    whose = unit_key(planned.spec, mechanism_of(planned.spec).facts.unit)
+    reserve_sum = partial(
+        budgets.reserve,
         federation_id,
         experiment_id=experiment_id,
-        amount=log_ratio,
-        of_one_release=of_one_release,
-        **mine,
+        book=planned.spec.privacy.noise,
+        unit_key=whose,
     )
+    _check_room(reserve_sum(amount=leakage, terms=terms), federation_id, leakage, whose)
+    if log_ratio is None or isinstance(of_one_release, str):
+        return
+    short = reserve_sum(amount=log_ratio, terms=None, of_one_release=of_one_release)
+    _check_room(short, federation_id, log_ratio, whose)
 
 
 def _check_room(
@@ -185,25 +186,6 @@ def _check_room(
     if shortage == "other-clients":
         raise other_clients(budget, federation_id, whose)
     raise exhausted(budget, federation_id, requested)
-
-
-def composed_budgets(
-    session: Session, project_id: str, federation_id: str, *, across: BudgetsAcross
-) -> list[Budget]:
-    """Every budget of a federation, with its reserved and spent amounts, and the runs it does not
-    count."""
-    counted = counted_budgets(session, project_id, federation_id, across=across)
-    gaps = BudgetGapRepository(session, project_id, across=across)
-    return gaps.uncounted(federation_id, counted)
-
-
-def counted_budgets(
-    session: Session, project_id: str, federation_id: str, *, across: BudgetsAcross
-) -> list[Budget]:
-    """Every budget of a federation, with its reserved and spent amounts alone."""
-    epsilons = EpsilonBudgetRepository(session, project_id, across=across)
-    budgets = epsilons.budgets(federation_id)
-    return [_composed(epsilons, federation_id, budget) for budget in budgets]
 
 
 def epsilon_costs(
@@ -228,66 +210,3 @@ def epsilon_costs(
             )
         )
     return costs
-
-
-def _composed(epsilons: EpsilonBudgetRepository, federation_id: str, budget: Budget) -> Budget:
-    match budget.figure:
-        case "leakage" | "log_ratio":
-            return budget
-        case "epsilon":
-            return epsilons.composed(federation_id, budget, composed_epsilon)
-        case _:
-            assert_never(budget.figure)
-
-
-def reserve_report(
-    epsilons: EpsilonBudgetRepository,
-    federation_id: str,
-    *,
-    experiment_id: str,
-    planned: ExperimentPlan,
-    totals: Sequence[Budget],
-) -> None:
-    """Reserve the epsilon of the fairness counts, in the caller's transaction.
-
-    `totals`: the budgets of the experiment's book that have a total against readers of the report.
-    Raises ProblemError where one of them has no room, or cannot count the experiment.
-    """
-    held_out = planned.ledger_context.held_out
-    if held_out is None:
-        if totals:
-            # Exact or rounded figures: nothing bounds what they reveal.
-            composed = epsilons.composed(federation_id, totals[0], composed_epsilon)
-            raise without_fairness_noise(composed, federation_id)
-        return
-    release = held_out.release
-    refusal = epsilons.reserve(
-        federation_id,
-        experiment_id=experiment_id,
-        book=planned.spec.privacy.noise,
-        costs=[_cost(release, planned)],
-        price=composed_epsilon,
-    )
-    if refusal is not None:
-        raise not_composable(
-            refusal,
-            federation_id,
-            adjacency=release.adjacency,
-            unit=release.unit,
-            spec=planned.spec,
-        )
-
-
-def _cost(release: CountRelease, planned: ExperimentPlan) -> EpsilonCost:
-    releases = planned_releases(planned.spec)
-    return EpsilonCost(
-        observer=release.observer,
-        adjacency=release.adjacency,
-        unit=release.unit,
-        unit_key=unit_key(planned.spec, release.unit),
-        delta=release.booked_delta,
-        epsilon=release.epsilon(releases),
-        curve=releases * release.curve,
-        step=release.curve,
-        compositions=releases,
-    )

@@ -26,7 +26,7 @@ from fedaudit.spec.sources import FileSource
 from fedaudit.training.base.cell import Cell
 from infrastructure.storage import stored_artifact
 from models.identifiers import is_id, new_id
-from models.repositories import DisclosureRepository, FederationRepository
+from models.repositories import Budgets, DisclosureRepository, FederationRepository
 from models.tables.federations import Federation
 from models.values import BudgetsAcross
 
@@ -109,9 +109,7 @@ def try_admission(
             )
             if others:
                 warnings.append(_EACH_SEED.format(seeds=1 + len(others)))
-            budgets = FederationRepository(session, project_id, across=across).budgets(
-                federation_id
-            )
+            budgets = Budgets(session, project_id, across=across).budgets(federation_id)
             is_bounded = any(one.book == noise and one.total is not None for one in budgets)
             for one in (planned, *others):
                 reserve(
@@ -140,23 +138,27 @@ def store_federation(
     where the spec names one by an id that cannot be used.
     """
     source = planned.spec.federation
-    federations = FederationRepository(session, project_id, across=across)
+    budgets = Budgets(session, project_id, across=across)
     uploaded = getattr(source, "id", None)
     if uploaded is not None:
-        return usable(federations.hold(uploaded) if is_id(uploaded) else None).id
+        return usable(budgets.hold(uploaded) if is_id(uploaded) else None).id
     fingerprint = planned.federation.fingerprint
-    known = federations.hold_data(fingerprint)
+    known = budgets.hold_data(fingerprint)
     if known is not None:
         if known.status == "erased":
             raise _erased(known)
         return known.id
-    return federations.get_or_create(
-        fingerprint=fingerprint,
-        name=getattr(source, "path", source.source),
-        source=source.source,
-        profile=_first_profile(session, planned),
-        made_up=source.traits.made_up,
-    ).id
+    return (
+        FederationRepository(session, project_id)
+        .get_or_create(
+            fingerprint=fingerprint,
+            name=getattr(source, "path", source.source),
+            source=source.source,
+            profile=_first_profile(session, planned),
+            made_up=source.traits.made_up,
+        )
+        .id
+    )
 
 
 def _erased(federation: Federation) -> ProblemError:

@@ -20,13 +20,8 @@ from fedaudit.runs.experiment_plan import ExperimentPlan
 from fedaudit.training.base.cell import Cell
 from fedaudit.training.stack_key import cells_at_once, stack_digest
 from models.person import Actor
-from models.repositories import (
-    ExperimentRepository,
-    LowBudgetRepository,
-    SubjectSetRepository,
-    gathered_writes,
-)
-from models.repositories.webhooks.low_budgets import LOW_SHARE
+from models.repositories import Budgets, ExperimentRepository, SubjectSetRepository, gathered_writes
+from models.repositories.webhooks.low_budgets import LOW_SHARE, announcing_low
 from models.tables.experiments import Experiment
 from models.values import BudgetsAcross, NewExperiment, StackPlace
 
@@ -116,9 +111,8 @@ class Admitting:
         if federation_id in self._federations:
             return
         self._federations.add(federation_id)
-        budgets = LowBudgetRepository(self.session, self.project_id, across=self.across)
-        told = budgets.told(federation_id, price=composed_epsilon, share=self.low_share)
-        self._told.enter_context(told)
+        budgets = Budgets(self.session, self.project_id, across=self.across, price=composed_epsilon)
+        self._told.enter_context(announcing_low(budgets, federation_id, share=self.low_share))
 
     def _subject_set(self, subjects: Sequence[str]) -> str:
         names = tuple(subjects)

@@ -29,7 +29,7 @@ from fedaudit.spec.experiment import ExperimentSpec
 from fedaudit.spec.fairness import Groups
 from fedaudit.spec.registration import Registration, parse_registration
 from infrastructure.settings import Settings
-from models.repositories import FederationRepository, SettingChangeRepository
+from models.repositories import Budgets, FederationRepository, SettingChangeRepository
 from models.tables.federations import Federation
 from models.values import BudgetsAcross
 
@@ -107,11 +107,12 @@ def refuse_departures(
     Where another project owns the content, the project's own binds as well. Raises
     InvalidInputError where the spec departs from either.
     """
-    federations = FederationRepository(session, project_id, across=across)
-    found = federations.hold(federation_id)
+    budgets = Budgets(session, project_id, across=across)
+    found = budgets.hold(federation_id)
     if found is None:
         raise LookupError(f"federation {federation_id}: this project has no such federation")
-    is_owner = federations.is_owner(federation_id)
+    federations = FederationRepository(session, project_id, across=across)
+    is_owner = budgets.is_owner(federation_id)
     owners = None if is_owner else federations.of_owner(found.fingerprint)
     for row in (found, owners):
         if row is not None and row.disclosure is not None:

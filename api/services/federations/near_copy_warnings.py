@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from sqlalchemy.orm import Session
 
 from models.repositories import NearCopyRepository
-from models.repositories.contents.near_copies import NearCopyOf
+from models.repositories.near_copies import NearCopyOf
 
 _SHOWN_SHARES = (0.99, 0.95, 0.9)
 """Coarse, so that files that differ by one row do not tell whether others have it."""

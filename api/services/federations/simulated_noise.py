@@ -14,7 +14,7 @@ from fedaudit.privacy.accounting.mechanism_parameters import CostKind
 from fedaudit.runs.experiment_plan import ExperimentPlan
 from fedaudit.spec.attacks.attack_spec import AttackSpec
 from fedaudit.spec.privacy import Noise
-from models.repositories import FederationRepository, SettingChangeRepository
+from models.repositories import Budgets, FederationRepository, SettingChangeRepository
 from models.tables.federations import Federation
 from models.values import Budget, BudgetsAcross
 
@@ -63,9 +63,9 @@ def refuse_what_is_not_secret(
     """Raises ProblemError where the federation, or with budgets across the service the owner of
     its content, forbids simulation and the plan's noise is not secret, there is none, or an attack
     publishes what no noise protects; in the caller's write transaction."""
-    federations = FederationRepository(session, project_id, across=across)
-    federations.hold(federation_id)
-    if not federations.forbids_simulation(federation_id):
+    budgets = Budgets(session, project_id, across=across)
+    budgets.hold(federation_id)
+    if not budgets.forbids_simulation(federation_id):
         return
     noise: Noise = planned.spec.privacy.noise
     if planned.ledger_context.inputs.cost_kind == "unbounded":
@@ -92,9 +92,8 @@ def refuse_attacks_that_tell(
     across: BudgetsAcross,
 ) -> None:
     """The same of attacks that are asked for after a run; in the caller's write transaction."""
-    federations = FederationRepository(session, project_id, across=across)
-    federations.lock(federation_id)
-    if federations.forbids_simulation(federation_id):
+    FederationRepository(session, project_id).lock(federation_id)
+    if Budgets(session, project_id, across=across).forbids_simulation(federation_id):
         _refuse_telling(federation_id, attacks)
 
 
@@ -122,8 +121,7 @@ def warnings_of(
     A run without noise is, where the totals are for readers of the report and its counts have
     noise, and where the totals came later.
     """
-    federations = FederationRepository(session, project_id, across=across)
-    budgets = federations.budgets(federation_id, shown=False)
+    budgets = Budgets(session, project_id, across=across).budgets(federation_id, shown=False)
     alike = near_copy_warnings(session, project_id, [federation_id]).get(federation_id, [])
     if not any(_bounds_release(one) for one in budgets):
         return alike

@@ -4,7 +4,7 @@ import pytest
 
 from api.metrics import metric_names as names
 from fedaudit.privacy.accounting.rdp import composed_epsilon
-from models.repositories.epsilon_budgets import EpsilonBudgetRepository
+from models.repositories import Budgets
 from tests.api.budgets.test_epsilon_budgets import central, plan_of, set_total
 from tests.api.ledgers.trainings import CENTRAL, declared, epsilon, opened, post
 from tests.api.metrics.scrapes import scrape, value
@@ -18,9 +18,9 @@ def test_what_trainers_declare_is_told_apart_from_what_runs_here_spent(api_on_bo
     experiment = api.submit(run)
     federation = experiment["federation_id"]
     with api.database.write() as session:
-        spent = EpsilonBudgetRepository(session, api.project_id)
+        spent = Budgets(session, api.project_id, price=composed_epsilon)
         rounds = {"final_model": plan_of(run).steps}
-        assert spent.draw(experiment["id"], rounds, price=composed_epsilon)
+        assert spent.draw_epsilon(experiment["id"], rounds)
     before = set_total(api, federation, 100.0, book="release")
     assert (before["declared"], before["spent"] > 0) == (0.0, True)
     assert "as declared by the trainer" not in signed_in(api).get(f"/federations/{federation}").text
