@@ -1,6 +1,7 @@
 """Bundles of audits of predictions, and whether their reports agree with what is stored."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 from sqlalchemy.orm import Session
 
@@ -9,7 +10,7 @@ from api.schemas.reports import AuditVerification
 from api.services.audits.audit_lookups import find_audited
 from api.services.reports.stored_evidence import leaked_keys, readable_keys
 from api.shared.security import Caller
-from fedaudit.ledger.bundle import BundleParts, Evidence, Fault, bundle_chunks
+from fedaudit.ledger.bundle import Evidence, Fault, bundle_chunks
 from fedaudit.reports.document.checks import Check as Found
 from fedaudit.reports.document.checks import canonical_hash, check, value_at
 from fedaudit.reports.verification.audit_checks import NOT_VERIFIED
@@ -21,15 +22,7 @@ from models.tables.audits.audits import PredictionAudit
 def audit_bundle(session: Session, caller: Caller, audit_id: str) -> Iterator[bytes]:
     """The bytes of an audit's bundle. Raises ProblemError where there is no such report."""
     evidence = _evidence(session, find_audited(session, caller, audit_id))
-    parts = BundleParts(
-        experiment_id=evidence.experiment_id,
-        spec=evidence.spec,
-        names=(),
-        report=evidence.report,
-        checkpoints=(),
-        keys=evidence.keys,
-    )
-    return bundle_chunks(parts, ())
+    return bundle_chunks(replace(evidence, compromised={}), ())
 
 
 def verify_audit(session: Session, caller: Caller, audit_id: str) -> AuditVerification:

@@ -1,7 +1,7 @@
 """Reports of declared ledgers, their bundles, and whether they agree with what is stored."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
 from typing import Any
 
@@ -10,7 +10,6 @@ from sqlalchemy.orm import Session
 from api.http.problems import not_found
 from api.schemas.experiment_tables import Check, Verification
 from api.services.base.subject_names import refuse_while_erasing
-from api.services.ledgers.round_declarations import declarations_check
 from api.services.ledgers.stored_ledgers import find_ledger, shown_group_size
 from api.services.reports.stored_evidence import (
     RowSource,
@@ -22,10 +21,11 @@ from api.services.reports.stored_evidence import (
 )
 from api.shared.resources import Resources
 from api.shared.security import Caller
-from fedaudit.ledger.bundle import BundleParts, Evidence, Fault, bundle_chunks
+from fedaudit.ledger.audit import Places
+from fedaudit.ledger.bundle import Evidence, Fault, bundle_chunks
 from fedaudit.ledger.chain import ledger_hash
+from fedaudit.ledger.declared import changed_reservations, declaration_of, drawn_hash
 from fedaudit.reports.assemble import report_hash
-from fedaudit.reports.declared.declared_material import DeclaredMaterial
 from fedaudit.reports.declared.declared_report import declared_report
 from fedaudit.reports.declared.stored_material import (
     stored_drawn,
@@ -55,6 +55,11 @@ class LedgerReport:
     entries: int
     ledger: DeclaredLedger
 
+    @property
+    def source(self) -> RowSource:
+        """Where its entries are."""
+        return RowSource(DeclaredEntryRepository, self.ledger.id, self.ledger.project_id)
+
 
 def report_of(resources: Resources, caller: Caller, ledger_id: str) -> LedgerReport:
     """The signed report where it covers all rounds, or one made now, without a signature.
@@ -68,10 +73,7 @@ def report_of(resources: Resources, caller: Caller, ledger_id: str) -> LedgerRep
         whole = signed is not None and signed.entries == row.entries
         if signed is not None and whole and _may_be_shown(resources, session, signed):
             return signed
-    found, material = _read(resources, caller, ledger_id)
-    # Outside of any transaction: figures may take seconds.
-    document = declared_report(material)
-    return LedgerReport(document, report_hash(document), found.entries, found)
+    return _made_now(resources, caller, ledger_id)
 
 
 def ledger_bundle(resources: Resources, caller: Caller, ledger_id: str) -> Iterator[bytes]:
@@ -80,36 +82,28 @@ def ledger_bundle(resources: Resources, caller: Caller, ledger_id: str) -> Itera
     Without that report, if it shows smaller groups than are allowed by now. Raises ProblemError
     where the caller's project has no such ledger.
     """
-    found = _newest_signed(resources, caller, ledger_id) or report_of(resources, caller, ledger_id)
+    found = _newest(resources, caller, ledger_id)
     evidence = _evidence(resources, found)
     with resources.database.read() as session:
-        shown = _may_be_shown(resources, session, found)
-    parts = BundleParts(
-        experiment_id=evidence.experiment_id,
-        spec=evidence.spec,
-        names=evidence.names,
-        report=evidence.report if shown else None,
-        checkpoints=evidence.checkpoints,
-        erased=evidence.erased,
-        keys=evidence.keys,
-        compromised=evidence.compromised,
+        if not _may_be_shown(resources, session, found):
+            evidence = replace(evidence, report=None)
+    return bundle_chunks(
+        evidence, islice(stored_rows(resources.database, found.source), found.entries)
     )
-    rows = stored_rows(resources.database, _source(found))
-    return bundle_chunks(parts, islice(rows, found.entries))
 
 
 def verify_ledger(resources: Resources, caller: Caller, ledger_id: str) -> Verification:
     """The stored ledger, checked anew. Raises ProblemError as above."""
-    found = _newest_signed(resources, caller, ledger_id) or report_of(resources, caller, ledger_id)
+    found = _newest(resources, caller, ledger_id)
     more = [
         check(
             "report.hash",
             report_hash(found.document) == found.report_hash,
             good="the report is the one that was stored",
             bad="the report was altered after it was stored",
-        )
+        ),
+        _declarations(resources, found.ledger),
     ]
-    more.append(_declarations(resources, found.ledger))
     waiting = found.ledger.entries - found.entries
     if waiting:
         more.append(unchecked("ledger.waiting", f"{waiting} entries wait for their signature"))
@@ -132,17 +126,44 @@ def verify_ledger(resources: Resources, caller: Caller, ledger_id: str) -> Verif
 
 
 def _declarations(resources: Resources, ledger: DeclaredLedger) -> Found:
+    """Whether each stored round up to the ledger's last is what the declaration of its entries
+    says, what was reserved is what the round behind it says, and who was drawn is what the newest
+    round says. Other checks cover that entries are as they were chained."""
     with resources.database.read() as session:
-        erased = ErasureRepository(session, ledger.project_id).statement(ledger.id) is not None
-    if erased:
-        why = "counts of groups and who took part were erased with the clients' names"
-        return unchecked("ledger.declarations", why)
-    return declarations_check(resources, ledger)
+        if ErasureRepository(session, ledger.project_id).statement(ledger.id) is not None:
+            why = "counts of groups and who took part were erased with the clients' names"
+            return unchecked("ledger.declarations", why)
+        chained = DeclaredEntryRepository(session, ledger.project_id).declarations(ledger.id)
+        parts = DeclaredPartRepository(session, ledger.project_id)
+        declared = parts.rounds(ledger.id, upto=ledger.last_round)
+        reserved = parts.reservations(ledger.id)
+    secret, wrong = ledger.secret or bytes(32), Places()
+    for one in declared:
+        stated = chained.get(one.round)
+        if stated is not None and stated != declaration_of(one, secret):
+            wrong.add(f"round {one.round}")
+    missing = chained.keys() - {one.round for one in declared}
+    for number in sorted(one for one in missing if one <= ledger.last_round):
+        wrong.add(f"round {number}, which is missing")
+    for number in changed_reservations(declared, reserved, secret):
+        wrong.add(f"what was reserved before round {number}")
+    said = next((one.drawn for one in reversed(declared) if one.drawn is not None), None)
+    drawn = stored_drawn(ledger.drawn_names, ledger.drawn_counts)
+    if said is not None and said != drawn_hash(drawn, secret):
+        wrong.add("those who were drawn")
+    return check(
+        "ledger.declarations",
+        not wrong.count,
+        good="counts of groups, and what else rounds declared, are what the chain holds",
+        bad=f"not what was declared: {wrong}",
+    )
 
 
-def _newest_signed(resources: Resources, caller: Caller, ledger_id: str) -> LedgerReport | None:
+def _newest(resources: Resources, caller: Caller, ledger_id: str) -> LedgerReport:
+    """The newest signed report, or one made now where there is none."""
     with resources.database.read() as session:
-        return _signed(session, find_ledger(session, caller, ledger_id))
+        signed = _signed(session, find_ledger(session, caller, ledger_id))
+    return signed or _made_now(resources, caller, ledger_id)
 
 
 def _signed(session: Session, row: DeclaredLedger) -> LedgerReport | None:
@@ -160,10 +181,8 @@ def _may_be_shown(resources: Resources, session: Session, report: LedgerReport) 
     return applied >= shown_group_size(resources, session, row.project_id, row.federation_id)
 
 
-def _read(
-    resources: Resources, caller: Caller, ledger_id: str
-) -> tuple[DeclaredLedger, DeclaredMaterial]:
-    """A ledger as it stands; its lock keeps rounds out while what they overwrite is read."""
+def _made_now(resources: Resources, caller: Caller, ledger_id: str) -> LedgerReport:
+    """Of a ledger as it is; its lock keeps rounds out while what they overwrite is read."""
     with resources.database.write() as session:
         row = DeclaredLedgerRepository(session, caller.project_id).lock(ledger_id)
         if row is None:
@@ -172,11 +191,10 @@ def _read(
         tallies, reservations = parts.tallies(row.id), parts.reservations(row.id)
         least = shown_group_size(resources, session, row.project_id, row.federation_id)
     with resources.database.read() as session:
-        parts, entries = (
-            DeclaredPartRepository(session, row.project_id),
-            DeclaredEntryRepository(session, row.project_id),
-        )
-        return row, stored_material(
+        entries = DeclaredEntryRepository(session, row.project_id)
+        digests = [one for one in entries.digests(row.id) if one[0] <= row.last_round]
+        parts = DeclaredPartRepository(session, row.project_id)
+        material = stored_material(
             row.id,
             row.terms,
             histories=stored_histories(row.names, tallies),
@@ -186,14 +204,15 @@ def _read(
             first_declaration=entries.first_declaration(row.id),
             least_group_size=least,
             entries=row.entries,
-            ledger_hash=ledger_hash(
-                one for one in entries.digests(row.id) if one[0] <= row.last_round
-            ),
+            ledger_hash=ledger_hash(digests),
             chain_head=bytes(row.head),
             now=utc_now(),
             key_id=None,
             witness=None,
         )
+    # Outside of any transaction: figures may take seconds.
+    document = declared_report(material)
+    return LedgerReport(document, report_hash(document), row.entries, row)
 
 
 def _evidence(resources: Resources, found: LedgerReport) -> Evidence:
@@ -212,10 +231,6 @@ def _evidence(resources: Resources, found: LedgerReport) -> Evidence:
         erased=erased,
         keys=readable_keys([key.public_key for key in keys], faults),
         compromised=leaked_keys(keys),
-        rows=islice(readable_rows(resources.database, _source(found)), found.entries),
+        rows=islice(readable_rows(resources.database, found.source), found.entries),
         faults=faults,
     )
-
-
-def _source(found: LedgerReport) -> RowSource:
-    return RowSource(DeclaredEntryRepository, found.ledger.id, found.ledger.project_id)

@@ -6,7 +6,7 @@ from sqlalchemy.orm import Session
 
 from api.http.problems import ProblemError
 from api.services.reports.stored_evidence import RowSource, evidence_of, stored_rows
-from fedaudit.ledger.bundle import BundleParts, bundle_chunks
+from fedaudit.ledger.bundle import bundle_chunks
 from models.database import Database
 from models.repositories import ReportRepository
 from models.repositories.experiments import ENDED
@@ -24,17 +24,4 @@ def bundle_of(database: Database, session: Session, experiment: Experiment) -> I
         )
     report = ReportRepository(session, experiment.project_id).get(experiment.id)
     stored = evidence_of(database, experiment, None if report is None else report.document)
-    parts = BundleParts(
-        experiment_id=stored.experiment_id,
-        spec=stored.spec,
-        names=stored.names,
-        report=stored.report,
-        checkpoints=stored.checkpoints,
-        keys=stored.keys,
-        sign_offs=stored.sign_offs,
-        later_attacks=stored.later_attacks,
-        erased=stored.erased,
-        salt=stored.salt,
-        compromised=stored.compromised,
-    )
-    return bundle_chunks(parts, stored_rows(database, RowSource.of(experiment)))
+    return bundle_chunks(stored, stored_rows(database, RowSource.of(experiment)))
