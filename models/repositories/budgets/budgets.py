@@ -110,8 +110,8 @@ class Budgets(ScopedRepository):
 
     def composed_budgets(self, federation_id: str, *, shown: bool = True) -> Iterator[Budget]:
         """The same, with what is reserved and spent of each."""
-        budgets = self.budgets(federation_id, shown=shown)
-        return (self.composed(federation_id, one) for one in budgets)
+        for one in self.budgets(federation_id, shown=shown):
+            yield self.composed(federation_id, one)
 
     def composed(self, federation_id: str, budget: Budget) -> Budget:
         """A budget with what is reserved and spent of it; a sum as it is.
@@ -150,8 +150,7 @@ class Budgets(ScopedRepository):
         return Budgets(self.session, project_id, across=self.across, price=self._price)
 
     def sharing_ids(self, federation_id: str) -> tuple[str, ...]:
-        """The federations, of every project, whose spending counts together with this one's; none
-        of another project's federation."""
+        """The federations whose spending counts together with this one's."""
         sharing = self._sharing(federation_id)
         return () if sharing is None else sharing.ids
 
@@ -177,15 +176,10 @@ class Budgets(ScopedRepository):
 
     def claim(self, federation_id: str) -> None:
         """A content that no project owns is this project's from now on."""
-        mine = select(Federation.fingerprint).where(
-            Federation.id == federation_id, Federation.project_id == self.project_id
-        )
-        unowned = Content.owner_project_id.is_(None)
-        self._execute(
-            update(Content)
-            .where(Content.fingerprint == mine.scalar_subquery(), unowned)
-            .values(owner_project_id=self.project_id)
-        )
+        mine = self._select(Federation).where(Federation.id == federation_id)
+        fingerprint = mine.with_only_columns(Federation.fingerprint).scalar_subquery()
+        unowned = (Content.fingerprint == fingerprint, Content.owner_project_id.is_(None))
+        self._execute(update(Content).where(*unowned).values(owner_project_id=self.project_id))
         self._reader.forget(sharings=True)
 
     def set_budget(
