@@ -41,7 +41,7 @@ def read_rounds(
     found: list[DeclaredRound] = []
     faults: list[FieldError] = []
     names = _Names(terms, {*histories.places, *drawn.names})
-    leakage_terms, events = _LeakageTerms(terms, histories), _Events(terms, histories)
+    events = _Events(terms, histories)
     for place, item in enumerate(items):
         at = pointer("rounds", place)
         one = _read(DeclaredRound, item, at, faults)
@@ -53,11 +53,9 @@ def read_rounds(
         found.append(one)
         faults += names.faults({"participants": one.participants, "failures": one.failures}, at)
         asked = len(one.participants) + len(one.failures)
-        faults += _event_faults(terms, one.event, asked, at)
-        faults += events.faults(one.event, at)
+        faults += events.faults(one.event, asked, at)
         if not asked and not charge_of(terms, one.event).everyone:
             faults.append(FieldError(f"{at}/participants", _NOBODY))
-        faults += leakage_terms.faults(one.event, at)
     if faults:
         raise InvalidInputError(faults)
     return found
@@ -85,12 +83,7 @@ class SentReservation:
             names = _Names(terms, {*histories.places, *drawn.names})
             self._names = list(names.faults({"participants": one.participants}, ""))
             self._seen = histories, drawn
-        faults = [
-            *self._names,
-            *_event_faults(terms, one.event, len(one.participants), ""),
-            *_LeakageTerms(terms, held).faults(one.event, ""),
-            *_Events(terms, held).faults(one.event, ""),
-        ]
+        faults = [*self._names, *_Events(terms, held).faults(one.event, len(one.participants), "")]
         if faults:
             raise InvalidInputError(faults)
         return one
@@ -163,71 +156,56 @@ class _Names:
         return None
 
 
-class _LeakageTerms:
-    """Leakages of one radius and one clip add up, and no others."""
-
-    def __init__(self, terms: LedgerTerms, histories: Histories) -> None:
-        known = (
-            (one.event.radius, one.clip)
-            for one in histories.charges
-            if isinstance(one.event, LaplaceL2)
-        )
-        stated = terms.metric
-        self._whose = "earlier rounds have" if stated is None else "the ledger's terms have"
-        self._terms = next(known, None) if stated is None else (stated.radius, stated.clip)
-
-    def faults(self, event: AnyRelease, at: str) -> Iterator[FieldError]:
-        """Of one event."""
-        if not isinstance(event, LaplaceRelease):
-            return
-        mine = event.radius, event.clip
-        if self._terms is None:
-            self._terms = mine
-        names = ("radius", "clip")
-        for name, own, known in zip(names, mine, self._terms, strict=True):
-            if own != known:
-                message = (
-                    f"{self._whose} {known}; n/nu holds between uploads within the radius, "
-                    "so leakages of different ones cannot be added; open another ledger"
-                )
-                yield FieldError(f"{at}/event/{name}", message)
+def _leakage_terms(terms: LedgerTerms, histories: Histories) -> list[object] | None:
+    """The radius and clip that a ledger counts, None before its first round. Leakages of one radius
+    and one clip add up, and no others."""
+    if terms.metric is not None:
+        return [terms.metric.radius, terms.metric.clip]
+    for one in histories.charges:
+        if isinstance(one.event, LaplaceL2):
+            return [one.event.radius, one.clip]
+    return None
 
 
 class _Events:
-    """How many distinct events a ledger has."""
+    """The events of a ledger, and of the rounds in a body: what they may be, and how many."""
 
     def __init__(self, terms: LedgerTerms, histories: Histories) -> None:
         self._terms = terms
         self._known = set(histories.charges)
+        self._leakage_terms = _leakage_terms(terms, histories)
 
-    def faults(self, event: AnyRelease, at: str) -> Iterator[FieldError]:
-        """Of one event; one that is known already is none."""
-        charge = charge_of(self._terms, event)
-        if charge in self._known:
-            return
-        if len(self._known) >= MAX_EVENTS:
+    def faults(self, event: AnyRelease, asked: int, at: str) -> Iterator[FieldError]:
+        """Of the event of one round, which asked so many clients."""
+        charge, refused = charge_of(self._terms, event), refusal(self._terms, event)
+        if refused is not None:
+            yield FieldError(f"{at}/event/{refused[0]}", refused[1])
+        elif isinstance(event, FixedSizeRelease) and charge.everyone:
+            # Each step draws anew.
+            drawn = event.clients * event.steps
+            if asked > drawn:
+                message = f"{asked} clients were asked, more than the {drawn} that were drawn"
+                yield FieldError(f"{at}/participants", message)
+        if charge not in self._known and len(self._known) >= MAX_EVENTS:
             message = (
                 f"is one distinct event more than the {MAX_EVENTS} that a ledger may have; declare "
                 "fewer different values (with noise multipliers rounded down, and rates or clients "
                 "rounded up, figures stay upper bounds), or open another ledger"
             )
             yield FieldError(f"{at}/event", message)
-            return
-        self._known.add(charge)
+        else:
+            self._known.add(charge)
+        if isinstance(event, LaplaceRelease):
+            yield from self._other_terms(event, at)
 
-
-def _event_faults(
-    terms: LedgerTerms, event: AnyRelease, named: int, at: str
-) -> Iterator[FieldError]:
-    refused = refusal(terms, event)
-    if refused is not None:
-        field, why = refused
-        yield FieldError(f"{at}/event/{field}", why)
-        return
-    if not isinstance(event, FixedSizeRelease) or not charge_of(terms, event).everyone:
-        return
-    drawn = event.clients * event.steps
-    if named > drawn:
-        # Each step draws anew.
-        message = f"{named} clients were asked, more than the {drawn} that were drawn"
-        yield FieldError(f"{at}/participants", message)
+    def _other_terms(self, event: LaplaceRelease, at: str) -> Iterator[FieldError]:
+        mine = {"radius": event.radius, "clip": event.clip}
+        self._leakage_terms = self._leakage_terms or list(mine.values())
+        whose = "earlier rounds have" if self._terms.metric is None else "the ledger's terms have"
+        for (name, own), known in zip(mine.items(), self._leakage_terms, strict=True):
+            if own != known:
+                message = (
+                    f"{whose} {known}; n/nu holds between uploads within the radius, "
+                    "so leakages of different ones cannot be added; open another ledger"
+                )
+                yield FieldError(f"{at}/event/{name}", message)
