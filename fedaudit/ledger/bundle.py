@@ -82,7 +82,7 @@ _UNKNOWN = 0xFFFFFFFF
 
 
 def layout_fault(file: BinaryIO, archive: zipfile.ZipFile) -> str | None:
-    """What the file contains besides its members; None where it contains nothing else.
+    """What the file contains beside its members; None where it contains nothing else.
 
     `archive` was opened on the same file.
     """
@@ -98,7 +98,9 @@ def layout_fault(file: BinaryIO, archive: zipfile.ZipFile) -> str | None:
             return f"says two things about {info.filename}"
         if follower not in ends:
             return f"has bytes outside its members, behind {info.filename}"
-    place = archive.start_dir + sum(_directory_bytes(info) for info in archive.infolist())
+    place = archive.start_dir + sum(
+        _DIRECTORY_ENTRY_BYTES + len(info.orig_filename) + len(info.extra) for info in infos
+    )
     return None if _ends(file, place, len(archive.infolist())) else "has bytes behind its members"
 
 
@@ -149,17 +151,12 @@ def _only_sizes(extra: bytes) -> bool:
     return kind == _ZIP64_ID and length in (8, 16, 24) and len(extra) == _ZIP64.size + length
 
 
-def _directory_bytes(info: zipfile.ZipInfo) -> int:
-    name = info.orig_filename.encode("ascii", "replace")
-    return _DIRECTORY_ENTRY_BYTES + len(name) + len(info.extra)
-
-
 def _ends(file: BinaryIO, place: int, members: int) -> bool:
     """Whether the end of the directory is at this place, and is the last thing in the file."""
     start = place
-    if _starts_with(file, place, _END64_MAGIC):
-        record = _unpacked(file, place, _END64)
-        if record is None or record[1] != _END64.size - 12 or record[6:8] != (members, members):
+    record = _unpacked(file, place, _END64)
+    if record is not None and record[0] == _END64_MAGIC:
+        if record[1] != _END64.size - 12 or record[6:8] != (members, members):
             return False
         locator = _unpacked(file, place + _END64.size, _LOCATOR)
         if locator != (_LOCATOR_MAGIC, 0, start, 1):
@@ -169,11 +166,6 @@ def _ends(file: BinaryIO, place: int, members: int) -> bool:
     if end is None or end[0] != _END_MAGIC or end[3:5] != (members, members) or end[7] != 0:
         return False
     return file.seek(0, 2) == place + _END.size
-
-
-def _starts_with(file: BinaryIO, place: int, magic: bytes) -> bool:
-    file.seek(place)
-    return file.read(len(magic)) == magic
 
 
 def _unpacked(file: BinaryIO, place: int, form: struct.Struct) -> tuple[Any, ...] | None:
@@ -425,8 +417,8 @@ def _evidence(archive: zipfile.ZipFile) -> Evidence:
         names=_names(_list(archive, "subjects.json", faults), faults),
         report=_report(archive, faults),
         checkpoints=_list(archive, "checkpoints.json", faults),
-        sign_offs=_optional_list(archive, _SIGN_OFFS, faults),
-        later_attacks=_optional_list(archive, _LATER_ATTACKS, faults),
+        sign_offs=_list(archive, _SIGN_OFFS, faults),
+        later_attacks=_list(archive, _LATER_ATTACKS, faults),
         erased=_read_json(archive, _ERASED, faults) if _ERASED in archive.namelist() else None,
         salt=_salt(archive, faults),
         keys=keys,
@@ -480,11 +472,10 @@ def _salt(archive: zipfile.ZipFile, faults: list[Fault]) -> bytes | None:
     return None
 
 
-def _optional_list(archive: zipfile.ZipFile, name: str, faults: list[Fault]) -> list[Any]:
-    return _list(archive, name, faults) if name in archive.namelist() else []
-
-
 def _list(archive: zipfile.ZipFile, name: str, faults: list[Fault]) -> list[Any]:
+    """That of a member, which need not be there unless every bundle has it."""
+    if name in _OPTIONAL and name not in archive.namelist():
+        return []
     value = _read_json(archive, name, faults)
     if isinstance(value, list):
         return value

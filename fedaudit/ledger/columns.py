@@ -1,6 +1,6 @@
-"""Many ledger entries side by side, so that they are read, hashed and counted in one piece.
+"""Many ledger entries side by side: read, hashed, counted, and shown line by line, in one piece.
 
-An entry of a hundred subjects costs half as much so as it does by itself.
+An entry of a hundred subjects costs half as much this way as by itself.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -20,14 +20,11 @@ from fedaudit.ledger.entries import (
     charges_report,
     names_of_subjects,
 )
-from fedaudit.ledger.rows import InputsReader, StoredRow, UnreadableRow
+from fedaudit.ledger.rows import InputsReader, Key, StoredRow, UnreadableRow, key_of
 from fedaudit.privacy.accounting.mechanism_parameters import Component, MechanismParameters
 from fedaudit.privacy.mechanisms.registry import why_unbounded
 from fedaudit.privacy.planning.cost_projection import NO_LEAKAGE
 
-Key = tuple[int, int, str, str]
-"""Round, release, subject kind and observer of an entry."""
-_OF_KEYS = (int, int, str, str)
 _RELEASED = int(Outcome.RELEASED)
 _ROWS_AT_ONCE = 256
 _SUBJECTS_AT_ONCE = 1 << 15
@@ -73,7 +70,7 @@ class EntryColumns:
         return cls(
             inputs=first.inputs,
             subject_kind=first.subject_kind,
-            keys=[(one.round, one.release, one.subject_kind, one.observer) for one in entries],
+            keys=[key_of(one) for one in entries],
             interrupted=[one.interrupted for one in entries],
             sizes=np.array([len(one.subjects) for one in entries], np.int64),
             subjects=joined("subjects"),
@@ -102,6 +99,8 @@ class EntryColumns:
                 raise ValueError(f"{name} has more than one dimension")
             return found
 
+        for row in rows:
+            _check_types(row)
         outcomes = joined("outcomes")
         if outcomes.size and not 0 <= outcomes.min() <= outcomes.max() < len(OUTCOMES):
             raise ValueError(f"outcomes must lie between 0 and {len(OUTCOMES) - 1}")
@@ -111,8 +110,8 @@ class EntryColumns:
         return cls(
             inputs=inputs,
             subject_kind=rows[0].subject_kind,
-            keys=[_key(row) for row in rows],
-            interrupted=[_truth(row.interrupted) for row in rows],
+            keys=[key_of(row) for row in rows],
+            interrupted=[row.interrupted for row in rows],
             sizes=np.array(sizes, np.int64),
             subjects=joined("subjects"),
             outcomes=outcomes.astype(np.uint8),
@@ -207,7 +206,7 @@ def alike(
     for row in rows:
         known = reader.known(row)
         # The same object: a number of another type may equal one, and has other bytes.
-        if together and not (known is inputs and _same_people(row, together[0])):
+        if together and not (known is inputs and _people(row) == _people(together[0])):
             yield inputs, together
             together = []
         inputs = known
@@ -225,24 +224,16 @@ def columns_of_rows(rows: Iterable[StoredRow]) -> Iterator[EntryColumns]:
         yield EntryColumns.of_rows(same, inputs)
 
 
-def _same_people(one: StoredRow, other: StoredRow) -> bool:
-    return one.subject_kind == other.subject_kind and (
-        charges_report(one.observer) == charges_report(other.observer)
-    )
+def _people(row: StoredRow) -> tuple[str, bool]:
+    return row.subject_kind, charges_report(row.observer)
 
 
-def _key(row: StoredRow) -> Key:
+def _check_types(row: StoredRow) -> None:
     """Raises TypeError where a column of SQLite holds a value of another type."""
-    key = (row.round, row.release, row.subject_kind, row.observer)
-    if tuple(map(type, key)) != _OF_KEYS:
-        raise TypeError("round, release, kind and observer are two numbers and two texts")
-    return key
-
-
-def _truth(value: object) -> bool:
-    if not isinstance(value, bool):
-        raise TypeError("interrupted is a truth")
-    return value
+    if tuple(map(type, key_of(row))) != (int, int, str, str):
+        raise TypeError("round, release, kind and observer must be (int, int, str, str)")
+    if not isinstance(row.interrupted, bool):
+        raise TypeError("interrupted must be a bool")
 
 
 _ROUNDING = 1e-9
@@ -282,7 +273,7 @@ _REASONS: dict[OutcomeName, str | None] = {
     "refused": "refused before the release, which would have passed the client's budget",
     "withheld": "the update was not finite, so nothing was released",
 }
-"""Why a line lacks figures, by what became of its subject."""
+"""Why a line lacks figures, by the outcome of its subject."""
 _INTERRUPTED = "charged, and lost with its worker before the radius was stored"
 _WITHOUT_NOISE = "something was declared without noise, so nothing bounds what was spent in all"
 _RELEASED = int(Outcome.RELEASED)
@@ -462,7 +453,8 @@ class _Part:
             return Words(np.zeros(len(missing), np.int64), (None,))
         by_outcome = np.repeat(self.outcomes, parts)
         if self.inputs.counts_epsilon:
-            texts = [_and(_REASONS[name], NO_LEAKAGE) for name in OUTCOMES]
+            happened = [_REASONS[name] for name in OUTCOMES]
+            texts = [f"{one}; {NO_LEAKAGE}" if one else NO_LEAKAGE for one in happened]
             codes = np.where(np.isnan(figures[1]), len(OUTCOMES), by_outcome)
             return Words(codes, (*texts, _WITHOUT_NOISE))
         if self.inputs.cost_kind == "unbounded":
@@ -475,10 +467,6 @@ class _Part:
 
 def _components(inputs: MechanismParameters) -> Sequence[Component]:
     return inputs.components or (Component(_WHOLE, inputs.n),)
-
-
-def _and(happened: str | None, otherwise: str) -> str:
-    return otherwise if happened is None else f"{happened}; {otherwise}"
 
 
 def _joined(columns: Sequence[Column]) -> Column:

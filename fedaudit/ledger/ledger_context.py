@@ -28,8 +28,6 @@ from fedaudit.privacy.planning.plan import PlanAccountant, SpendingPlan, Subject
 from fedaudit.spec.experiment import ExperimentSpec
 from fedaudit.spec.metrics import COUNTS
 
-_METRIC_OBSERVERS: tuple[Observer, ...] = ("server",)
-
 
 @dataclass(frozen=True, eq=False)
 class HeldOutContext:
@@ -122,22 +120,17 @@ def build_ledger_context(
         context = build_metric_context(inputs, client_names)
     else:
         context = LedgerContext(inputs, plan.subject_kind, plan.subjects, plan.observers, plan)
-    return replace(context, held_out=held_out_context(spec, groups=groups))
-
-
-def held_out_context(spec: ExperimentSpec, *, groups: int) -> HeldOutContext | None:
-    """How a run charges the held-out people; None where their counts get no noise."""
     release = count_release(spec)
     if release is None:
-        return None
+        return context
     counts = len(COUNTS) * groups
-    inputs = report_inputs(release, counts=counts, noise=spec.privacy.noise)
-    return HeldOutContext(release, inputs)
+    charged = report_inputs(release, counts=counts, noise=spec.privacy.noise)
+    return replace(context, held_out=HeldOutContext(release, charged))
 
 
 def build_metric_context(inputs: MechanismParameters, client_names: Sequence[str]) -> LedgerContext:
     """The context of a run without an (epsilon, delta) cost: clients, against the server."""
-    return LedgerContext(inputs, "client", tuple(client_names), _METRIC_OBSERVERS)
+    return LedgerContext(inputs, "client", tuple(client_names), ("server",))
 
 
 def rebuild_ledger_context(

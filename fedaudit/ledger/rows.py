@@ -4,6 +4,7 @@ A row may have been tampered with, so its columns need not form a valid entry.
 """
 
 import json
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -99,6 +100,7 @@ _DECLARATION = _FIELDS[-1]
 _HASHES = ("digest", "link", _DECLARATION)
 _INPUTS = tuple(MechanismParameters.__dataclass_fields__)
 _COMPONENTS = _INPUTS[-1]
+_HEXADECIMAL = re.compile(r"(?:[0-9a-f]{2})*")
 _AS_LINE = orjson.OPT_SERIALIZE_NUMPY | orjson.OPT_APPEND_NEWLINE
 _LEAST, _MOST = 1e-4, 1e16
 """Between these Python writes a float without an exponent."""
@@ -107,13 +109,22 @@ _OTHER_FORM = "is not in the form in which ledger lines are written"
 _NO_INPUTS = (ValueError, TypeError, ArithmeticError, AttributeError)
 
 
+Key = tuple[int, int, str, str]
+"""Round, release, subject kind and observer of an entry."""
+
+
+def key_of(row: StoredRow | LedgerEntry) -> Key:
+    """The key of a row; its parts may have other types than they should."""
+    return row.round, row.release, row.subject_kind, row.observer
+
+
 def place_of(row: StoredRow) -> str:
     """The position of a row, for messages."""
-    return place_of_key((row.round, row.release, row.subject_kind, row.observer))
+    return place_of_key(key_of(row))
 
 
-def place_of_key(key: tuple[int, int, str, str]) -> str:
-    """The same of round, release, subject kind and observer."""
+def place_of_key(key: Key) -> str:
+    """The same of a key."""
     round_, release, subject_kind, observer = key
     return f"round {round_}, release {release} ({_plain(subject_kind)} against {_plain(observer)})"
 
@@ -302,37 +313,23 @@ def _as_json(value: object) -> bytes:
 
 
 def _well_typed(value: dict[str, Any]) -> bool:
-    """Whether every field has its type; only epsilons may be missing."""
+    """Whether every field has its type; only epsilons, and components of inputs, may be missing."""
     inputs = value["inputs"]
+    hashes = [value[name] for name in _HASHES if name in value]
     return (
         all(type(value[name]) is int for name in ("round", "release"))
         and all(isinstance(value[name], str) for name in ("subject_kind", "observer"))
         and type(value["interrupted"]) is bool
-        and _are_inputs(inputs)
-        and all(_is_hash(value[name]) for name in _HASHES if name in value)
+        and isinstance(inputs, dict)
+        and (tuple(inputs) == _INPUTS[: len(inputs)] and inputs.get(_COMPONENTS, 0) is not None)
+        and len(inputs) >= len(_INPUTS) - 1
+        and all(isinstance(one, str) and _HEXADECIMAL.fullmatch(one) for one in hashes)
         and all(
             _is_column(value[name], floats=name in _FLOATS)
             or (name == "epsilons" and value[name] is None)
             for name in _ARRAYS
         )
     )
-
-
-def _are_inputs(inputs: Any) -> bool:
-    """Whether every field is present, and components only where there are some."""
-    if not isinstance(inputs, dict):
-        return False
-    return tuple(inputs) == _INPUTS[:-1] or (
-        tuple(inputs) == _INPUTS and inputs[_COMPONENTS] is not None
-    )
-
-
-def _is_hash(value: Any) -> bool:
-    return isinstance(value, str) and value == value.lower() and not len(value) % 2 and _hex(value)
-
-
-def _hex(value: str) -> bool:
-    return all(character in "0123456789abcdef" for character in value)
 
 
 def _is_column(value: Any, *, floats: bool) -> bool:

@@ -76,14 +76,10 @@ class UnprotectedRelease(SpecPart):
     kind: Literal["none"]
 
 
-GaussianEvent = GaussianRelease | PoissonRelease | FixedSizeRelease
-DeclaredEvent = Annotated[
-    GaussianRelease | PoissonRelease | FixedSizeRelease | LaplaceRelease | UnprotectedRelease,
-    Field(discriminator="kind"),
-]
 AnyRelease = (
     GaussianRelease | PoissonRelease | FixedSizeRelease | LaplaceRelease | UnprotectedRelease
 )
+DeclaredEvent = Annotated[AnyRelease, Field(discriminator="kind")]
 
 
 DeclaredMechanism = Literal["gaussian", "gaussian-central", "gaussian-local", "laplace-l2", "none"]

@@ -1,4 +1,4 @@
-"""What a declared ledger comes to, for whoever shows it."""
+"""What a declared ledger comes to, and whether the names in it fit the declared sampling."""
 
 import math
 from collections.abc import Iterable, Iterator, Sequence
@@ -47,34 +47,34 @@ def ledger_figures(terms: LedgerTerms, histories: Histories) -> LedgerFigures:
     """The figures after all rounds so far."""
     rows, charges = histories.distinct(), histories.charges
     reasons: dict[str, str] = {}
+    values: dict[str, float | None] = dict.fromkeys(
+        ("epsilon_max", "leakage_max", "leakage_median", "log_ratio_max")
+    )
     largest = largest_epsilon(histories, terms)
-    epsilon = _bounded("epsilon_max", largest.value if largest else None, reasons)
-    if largest is not None and largest.reason is not None:
-        reasons["accountant"] = largest.reason
+    if largest is not None:
+        values["epsilon_max"] = largest.value
+        if largest.reason is not None:
+            reasons["accountant"] = largest.reason
     if not terms.counts_epsilon:
         reasons["epsilon_max"] = NO_EPSILON.format(terms.mechanism)
-    leakage = median = bound = None
     if terms.mechanism == "laplace-l2":
         own = leakages(histories.of(np.arange(1, len(histories.names))), charges)
-        leakage = _bounded("leakage_max", float(own.max(initial=0.0)), reasons)
-        middle = float(np.median(_population(own, terms))) if terms.population else 0.0
-        median = _bounded("leakage_median", middle, reasons)
+        values["leakage_max"] = float(own.max(initial=0.0))
+        values["leakage_median"] = float(np.median(_population(own, terms)))
         worst = log_ratio(rows[int(leakages(rows, charges).argmax())], charges) if charges else 0.0
+        values["log_ratio_max"] = worst
         if worst is None:
             reasons["log_ratio_max"] = NO_THEOREM
-        bound = _bounded("log_ratio_max", worst, reasons)
     else:
         why = NO_LEAKAGE if terms.counts_epsilon else NO_MECHANISM
         reasons |= dict.fromkeys(("leakage_max", "leakage_median", "log_ratio_max"), why)
-    if has_unprotected(histories):
-        overflown = [name for name, why in reasons.items() if why == OVERFLOW]
-        reasons |= dict.fromkeys(overflown, UNBOUNDED)
+    for name, value in values.items():
+        if value is not None and not np.isfinite(value):
+            values[name] = None
+            reasons[name] = UNBOUNDED if has_unprotected(histories) else OVERFLOW
     return LedgerFigures(
-        epsilon_max=epsilon,
+        **values,
         accountant=largest.accountant if largest else None,
-        leakage_max=leakage,
-        leakage_median=median,
-        log_ratio_max=bound,
         participations_max=int(rows.sum(axis=1).max(initial=0)),
         over_budget=clients_over(terms, histories),
         reasons=reasons,
@@ -106,15 +106,12 @@ def clients_over(terms: LedgerTerms, histories: Histories) -> int:
     return int(over[1:].sum()) + (unnamed if over[0] else 0)
 
 
-def _bounded(name: str, value: float | None, reasons: dict[str, str]) -> float | None:
-    if value is not None and not np.isfinite(value):
-        reasons[name] = OVERFLOW
-        return None
-    return value
-
-
 class Drawn:
-    """In how many rounds that charge everyone each client was named."""
+    """In how many rounds that charge everyone each client was named.
+
+    Kept apart from the subjects of a ledger, which bundles show: what such rounds cost rests on
+    nobody knowing who was drawn. The names are compared with the declared sampling, and not shown.
+    """
 
     def __init__(self, names: Sequence[str] | None = None, counts: Iterable[int] = ()) -> None:
         self.is_recorded = names is not None
@@ -155,7 +152,22 @@ _UNNAMED = (
 
 
 def contradictions(terms: LedgerTerms, histories: Histories, drawn: Drawn) -> list[str]:
-    """What the names contradict of the declared sampling; empty where nothing is shown."""
+    """What the names contradict of the declared sampling; empty where nothing is shown.
+
+    A sample that was larger than declared makes every epsilon too small. Who took part shows it:
+    too many clients in all, or the same one too often, over all amplified rounds together, whatever
+    rate and noise each of them declares. Too few in all show that the names are not those of the
+    sample, so that the first two tests saw nothing: naming nobody would pass them both. A trainer
+    that cannot name participants, as under secure aggregation, states so in its terms; nothing
+    tests its sampling then, and its figures are conditional.
+
+    Each count is compared by its Chernoff bound, averaged over fixed exponents: if all is as
+    declared, exp(t * count) over its declared mean is a martingale from round to round, and so is
+    the average over t; for too few in all it is exp(-t * count). By Ville's inequality it ever
+    exceeds 1 / alpha with a chance of at most alpha, however often a report is made and however
+    rates are chosen from round to round. Alpha is 1e-9 over the number of tests: one for each
+    client of the population, and two of the total.
+    """
     tallies = [one for one in histories.tallies.values() if one.charge.everyone]
     return list(_contradictions(terms, tallies, drawn)) if tallies else []
 
