@@ -6,8 +6,7 @@ from typing import Any
 from sqlalchemy.orm import Session
 
 from fedaudit.ledger.chain import Row
-from fedaudit.ledger.entries import LedgerEntry
-from fedaudit.ledger.rows import entry_of, stored_fields
+from fedaudit.ledger.rows import LedgerEntry, entry_of, stored_fields
 from fedaudit.runs.blocks import Block
 from fedaudit.runs.figures import FairnessFigures, RoundFigures, values_by_metric
 from fedaudit.runs.ledger_writer import WrittenEntry

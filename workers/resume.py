@@ -14,8 +14,8 @@ from fedaudit.federations.reading.source_files import Files
 from fedaudit.ledger.audit import LedgerAudit
 from fedaudit.ledger.chain import genesis
 from fedaudit.ledger.columns import batches
-from fedaudit.ledger.entries import charges_report
 from fedaudit.ledger.ledger_context import LedgerContext
+from fedaudit.ledger.rows import charges_report
 from fedaudit.ledger.signatures import PublicKey
 from fedaudit.ledger.statements import subjects_hash
 from fedaudit.privacy.accounting.mechanism_parameters import MechanismParameters

@@ -25,8 +25,8 @@ from fedaudit import __version__
 from fedaudit.privacy.accounting.rdp import composed_epsilon
 from models.repositories import ServiceStateRepository
 from models.repositories.budgets.budgets import Price
-from models.repositories.budgets.shown_budgets import budgets_of_all
 from models.repositories.operations.service_state import ServiceState
+from models.repositories.shown_budgets import budgets_of_all
 from models.schema import SchemaState, schema_state
 
 log = structlog.get_logger()

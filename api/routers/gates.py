@@ -11,7 +11,7 @@ from api.openapi import problems, request_body
 from api.schemas.reports import GatesEvaluation, GatesRequest
 from api.services.attacks.judged_reports import judged_document
 from api.services.base.lookups import find_experiment, find_gate_policy
-from api.services.ledgers.ledger_evidence import report_of
+from api.services.ledgers.stored_ledgers import report_of
 from api.services.sweeps.sweep_evidence import with_costs_of_now
 from api.shared.resources import Resources, Shared
 from api.shared.security import Caller, ReportsReader

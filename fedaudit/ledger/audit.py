@@ -13,15 +13,17 @@ from numpy.typing import NDArray
 from fedaudit.ledger.chain import CLUSTER_BYTES, LedgerHash, genesis, link_of_bytes, placed_bytes
 from fedaudit.ledger.columns import EntryColumns, alike
 from fedaudit.ledger.encoding import EntryEncoder
-from fedaudit.ledger.entries import charges_report, names_of_subjects, stands_for_held_out
 from fedaudit.ledger.rows import (
     InputsReader,
     Key,
     StoredRow,
     UnreadableRow,
+    charges_report,
     key_of,
+    names_of_subjects,
     place_of,
     place_of_key,
+    stands_for_held_out,
 )
 from fedaudit.ledger.statements import ErasedNames, subjects_hash
 from fedaudit.privacy.accounting.mechanism_parameters import MechanismParameters

@@ -12,15 +12,19 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from fedaudit.ledger.entries import (
+from fedaudit.ledger.rows import (
     OUTCOMES,
+    InputsReader,
+    Key,
     LedgerEntry,
     Outcome,
     OutcomeName,
+    StoredRow,
+    UnreadableRow,
     charges_report,
+    key_of,
     names_of_subjects,
 )
-from fedaudit.ledger.rows import InputsReader, Key, StoredRow, UnreadableRow, key_of
 from fedaudit.privacy.accounting.mechanism_parameters import Component, MechanismParameters
 from fedaudit.privacy.mechanisms.registry import why_unbounded
 from fedaudit.privacy.planning.cost_projection import NO_LEAKAGE

@@ -20,8 +20,7 @@ from numpy.typing import NDArray
 
 from fedaudit.ledger.chain import LedgerHash, Row, link
 from fedaudit.ledger.encoding import EntryEncoder
-from fedaudit.ledger.entries import LedgerEntry, Outcome
-from fedaudit.ledger.rows import StoredRow, entry_of, place_of
+from fedaudit.ledger.rows import LedgerEntry, Outcome, StoredRow, entry_of, place_of
 from fedaudit.privacy.accounting.mechanism_parameters import DECLARED, MechanismParameters
 from fedaudit.privacy.accounting.privacy_events import (
     Composed,

@@ -52,7 +52,7 @@ from numpy.typing import NDArray
 
 from fedaudit.ledger.chain import digest_of
 from fedaudit.ledger.columns import EntryColumns
-from fedaudit.ledger.entries import OUTCOMES, LedgerEntry, names_of_subjects
+from fedaudit.ledger.rows import OUTCOMES, LedgerEntry, names_of_subjects
 from fedaudit.privacy.accounting.mechanism_parameters import MechanismParameters
 from fedaudit.privacy.leakage import leakage, release_epsilons
 

@@ -3,7 +3,7 @@
 import numpy as np
 from numpy.typing import NDArray
 
-from fedaudit.ledger.entries import Outcome, charges_report
+from fedaudit.ledger.rows import Outcome, charges_report
 from fedaudit.reports.document.hypotheses_document import Plane
 from fedaudit.reports.document.material import HypothesesFacts
 from fedaudit.reports.sections.parameter_plot_section import (

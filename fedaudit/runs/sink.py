@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Protocol
 
 from fedaudit.ledger.chain import Row
-from fedaudit.ledger.entries import LedgerEntry
+from fedaudit.ledger.rows import LedgerEntry
 from fedaudit.runs.blocks import Block
 
 

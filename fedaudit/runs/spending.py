@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from fedaudit.ledger.entries import Outcome
+from fedaudit.ledger.rows import Outcome
 
 _RELEASED, _REFUSED, _WITHHELD = (
     int(one) for one in (Outcome.RELEASED, Outcome.REFUSED, Outcome.WITHHELD)

@@ -9,8 +9,14 @@ import pytest
 from fedaudit.ledger.audit import LedgerAudit, Places
 from fedaudit.ledger.chain import genesis, link
 from fedaudit.ledger.encoding import EntryEncoder
-from fedaudit.ledger.entries import MechanismParameters
-from fedaudit.ledger.rows import BundledRow, LineReader, UnreadableRow, entry_of, to_line
+from fedaudit.ledger.rows import (
+    BundledRow,
+    LineReader,
+    MechanismParameters,
+    UnreadableRow,
+    entry_of,
+    to_line,
+)
 
 ID = "01890000-0000-7000-8000-000000000000"
 NAMES = ("a", "b")

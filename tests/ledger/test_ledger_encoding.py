@@ -17,8 +17,14 @@ from fedaudit.ledger.audit import LedgerAudit
 from fedaudit.ledger.chain import genesis, link
 from fedaudit.ledger.columns import ledger_lines
 from fedaudit.ledger.encoding import EntryEncoder, digest, encode
-from fedaudit.ledger.entries import LedgerEntry
-from fedaudit.ledger.rows import BundledRow, LineReader, entry_of, stored_fields, to_line
+from fedaudit.ledger.rows import (
+    BundledRow,
+    LedgerEntry,
+    LineReader,
+    entry_of,
+    stored_fields,
+    to_line,
+)
 from fedaudit.privacy.accounting.mechanism_parameters import (
     Component,
     MechanismParameters,

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from fedaudit.ledger.columns import EntryColumns, misfits
-from fedaudit.ledger.entries import LedgerEntry
+from fedaudit.ledger.rows import LedgerEntry
 from fedaudit.privacy.accounting.mechanism_parameters import MechanismParameters, layer_components
 
 NAN = np.nan

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from fedaudit.federations.load import load_federation
-from fedaudit.ledger.entries import Outcome
+from fedaudit.ledger.rows import Outcome
 from fedaudit.privacy.accounting.privacy_events import Observer
 from fedaudit.runs.ledger_writer import LedgerWriter
 from fedaudit.runs.run import cell_ledger_context, training_subjects

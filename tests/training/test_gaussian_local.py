@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fedaudit.ledger.entries import Outcome
+from fedaudit.ledger.rows import Outcome
 from fedaudit.privacy.mechanisms.registry import mechanism_of
 from fedaudit.training.base.cell import Cell
 from fedaudit.training.stack import Stack

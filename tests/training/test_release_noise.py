@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fedaudit.ledger.entries import Outcome
+from fedaudit.ledger.rows import Outcome
 from fedaudit.training.base.round_records import RoundRecord
 from fedaudit.training.stack import Stack
 from tests.training.specs import cell, groups_spec

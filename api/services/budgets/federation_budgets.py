@@ -10,7 +10,7 @@ from api.shared.resources import Resources
 from api.shared.security import Caller
 from fedaudit.privacy.accounting.rdp import composed_epsilon
 from models.repositories import Budgets, FederationRepository, SettingChangeRepository
-from models.repositories.budgets.shown_budgets import with_gaps
+from models.repositories.shown_budgets import with_gaps
 from models.repositories.webhooks.low_budgets import announcing_low
 from models.values import Budget
 

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from api.http.problems import ProblemError, not_found
 from api.schemas.ledger_bodies import RefusedSubject, ReservationBody
 from api.services.ledgers.federation_charges import charge_federation, hold_more
-from api.services.ledgers.round_charging import (
+from api.services.ledgers.round_posting import (
     Prepared,
     answered,
     charge_event,
@@ -31,7 +31,7 @@ from api.services.ledgers.stored_ledgers import epsilon_bodies
 from api.shared.ledger_states import LedgerState
 from api.shared.resources import Resources
 from api.shared.security import Caller
-from fedaudit.privacy.declared.figures import clients_over
+from fedaudit.privacy.declared.figures import SentReservation, clients_over
 from fedaudit.privacy.declared.histories import (
     Histories,
     charge_of,
@@ -40,7 +40,6 @@ from fedaudit.privacy.declared.histories import (
     over_budget,
     renyi_epsilons,
 )
-from fedaudit.privacy.declared.round_faults import SentReservation
 from fedaudit.spec.declared_ledgers import AnyRelease, LedgerTerms, ReservationRequest
 from fedaudit.spec.errors import InvalidInputError
 from models.clock import utc_now

@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from fedaudit.ledger.entries import Outcome
+from fedaudit.ledger.rows import Outcome
 from fedaudit.privacy.accounting.privacy_events import Observer
 from fedaudit.privacy.records.record_spending import record_spending
 from fedaudit.privacy.records.record_use import client_rate

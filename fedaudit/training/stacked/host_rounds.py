@@ -9,7 +9,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from fedaudit.ledger.entries import Outcome
+from fedaudit.ledger.rows import Outcome
 from fedaudit.training.base.round_records import RoundColumns
 from fedaudit.training.stacked.clustering import separation
 from fedaudit.training.stacked.stack_round import Cohort, RoundResult

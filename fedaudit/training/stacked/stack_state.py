@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
 
-from fedaudit.ledger.entries import Outcome
+from fedaudit.ledger.rows import Outcome
 from fedaudit.training.base.stopping import Progress
 from fedaudit.training.stacked.host_rounds import Gathered
 from fedaudit.training.stacked.run_state import CellState

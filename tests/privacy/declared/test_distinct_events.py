@@ -4,10 +4,9 @@ from typing import Any
 
 import pytest
 
-from fedaudit.privacy.declared import round_faults
-from fedaudit.privacy.declared.figures import Drawn
+from fedaudit.privacy.declared import figures
+from fedaudit.privacy.declared.figures import MAX_EVENTS, Drawn, SentReservation, read_rounds
 from fedaudit.privacy.declared.histories import Histories, charge_of
-from fedaudit.privacy.declared.round_faults import MAX_EVENTS, SentReservation, read_rounds
 from fedaudit.spec.declared_ledgers import GaussianRelease, LedgerTerms
 from fedaudit.spec.errors import InvalidInputError
 
@@ -51,7 +50,7 @@ def _posted(histories: Histories, *places: int) -> list[str]:
 
 
 def test_one_event_too_many_is_the_fault_of_its_round(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(round_faults, "MAX_EVENTS", 3)
+    monkeypatch.setattr(figures, "MAX_EVENTS", 3)
     assert _posted(_histories(1), 1, 2, 1, 0) == []
     assert _posted(_histories(1), 1, 2, 3, 1, 4) == ["/rounds/2/event", "/rounds/4/event"]
     # Those that are known may come for ever.

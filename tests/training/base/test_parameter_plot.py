@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from fedaudit.ledger.entries import Outcome
+from fedaudit.ledger.rows import Outcome
 from fedaudit.training.base.parameter_plot import axis_names, plot_unavailable_reason, truth_points
 from fedaudit.training.base.round_records import round_plot
 from fedaudit.training.stack import Stack

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from fedaudit.ledger.entries import Outcome
+from fedaudit.ledger.rows import Outcome
 from fedaudit.training.base.cell import Cell
 from fedaudit.training.base.first_hypotheses import first_hypotheses
 from fedaudit.training.base.round_records import RoundRecord
