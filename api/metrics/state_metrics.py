@@ -25,7 +25,7 @@ from fedaudit import __version__
 from fedaudit.privacy.accounting.rdp import composed_epsilon
 from models.repositories import ServiceStateRepository
 from models.repositories.budgets.budgets import Price
-from models.repositories.operations.service_state import ServiceState
+from models.repositories.service import ServiceState
 from models.repositories.shown_budgets import budgets_of_all
 from models.schema import SchemaState, schema_state
 

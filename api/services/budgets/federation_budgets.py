@@ -11,7 +11,7 @@ from api.shared.security import Caller
 from fedaudit.privacy.accounting.rdp import composed_epsilon
 from models.repositories import Budgets, FederationRepository, SettingChangeRepository
 from models.repositories.shown_budgets import with_gaps
-from models.repositories.webhooks.low_budgets import announcing_low
+from models.repositories.webhooks import announcing_low
 from models.values import Budget
 
 

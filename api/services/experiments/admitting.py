@@ -21,7 +21,7 @@ from fedaudit.training.base.cell import Cell
 from fedaudit.training.stack_key import cells_at_once, stack_digest
 from models.person import Actor
 from models.repositories import Budgets, ExperimentRepository, SubjectSetRepository, gathered_writes
-from models.repositories.webhooks.low_budgets import LOW_SHARE, announcing_low
+from models.repositories.webhooks import LOW_SHARE, announcing_low
 from models.tables.experiments import Experiment
 from models.values import BudgetsAcross, NewExperiment, StackPlace
 

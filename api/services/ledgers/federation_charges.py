@@ -29,7 +29,7 @@ from fedaudit.spec.declared_ledgers import LedgerTerms
 from models.leakage_terms import LeakageTerms
 from models.repositories import Budgets
 from models.repositories.budgets.counting import EpsilonCost, Shortage, counts_for, counts_report
-from models.repositories.webhooks.low_budgets import announcing_low
+from models.repositories.webhooks import announcing_low
 from models.tables.declared_ledgers import DeclaredLedger
 from models.values import Budget, BudgetFigure
 

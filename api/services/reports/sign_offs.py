@@ -16,13 +16,12 @@ from fedaudit.spec.errors import FieldError, InvalidInputError
 from models.clock import utc_now
 from models.repositories import AuditLogRepository, SignOffRepository
 from models.tables.experiments import Experiment
-from models.tables.reports import Report
-from models.tables.sign_offs import SignOff
+from models.tables.reports import Report, SignOff
 
 _MOST = 1000
 _NOBODY = (
     "the API key names no person, so nobody could be held to the sign-off; make one that does: "
-    "fedaudit keys create --person NAME"
+    "fedaudit keys create --person NAME --scopes reports:read,reports:sign"
 )
 
 

@@ -2,7 +2,7 @@
 
 from fedaudit.privacy.accounting.rdp import composed_epsilon
 from models.repositories import Budgets
-from models.repositories.operations.service_state import ServiceStateRepository
+from models.repositories.service import ServiceStateRepository
 from models.repositories.shown_budgets import budgets_of_all
 from models.values import Budget
 from tests.api.budgets.test_shared_budgets import (
