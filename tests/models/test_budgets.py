@@ -1,7 +1,10 @@
 """Budgets: reserved at once or not at all, and booked as they were spent."""
 
 import math
-import threading
+from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -36,6 +39,12 @@ def _reserve(database: Database, owner: tuple[str, str], experiment_id: str, amo
         return refusal is None
 
 
+def at_once(calls: Iterable[Callable[[], Any]]) -> list[Any]:
+    """The answers to calls that are made in threads of their own, in any order."""
+    with ThreadPoolExecutor(16) as pool:
+        return [one.result() for one in [pool.submit(call) for call in calls]]
+
+
 def _budget(database: Database, owner: tuple[str, str]) -> Budget:
     with database.read() as session:
         (budget,) = Budgets(session, owner[0]).budgets(owner[1])
@@ -64,39 +73,19 @@ def test_without_a_bound_everything_is_booked(database: Database) -> None:
     assert (budget.total, budget.remaining, budget.reserved) == (None, None, 1e9)
 
 
-def test_the_last_room_is_given_once(database: Database) -> None:
+@pytest.mark.parametrize("projects", [1, 6])
+def test_the_last_room_is_given_once_whichever_project_asks(
+    database: Database, projects: int
+) -> None:
     owner = _federation(database, total=1.0)
-    answers: list[bool] = []
-    threads = [
-        threading.Thread(target=lambda i=i: answers.append(_reserve(database, owner, f"e{i}", 0.6)))
-        for i in range(6)
-    ]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert sorted(answers) == [False] * 5 + [True]
-    assert _budget(database, owner).reserved == 0.6
-
-
-def test_the_last_room_is_given_once_whichever_project_asks(database: Database) -> None:
-    owner = _federation(database, total=1.0)
-    owners = [owner]
-    for number in range(5):
+    owners = [owner] * (7 - projects)
+    for number in range(projects - 1):
         with database.write() as session:
             project_id = add_project(session, f"project-{number}")
             owners.append((project_id, add_federation(session, project_id)))
-    answers: list[bool] = []
-    threads = [
-        threading.Thread(
-            target=lambda i=i, one=one: answers.append(_reserve(database, one, f"e{i}", 0.6))
-        )
-        for i, one in enumerate(owners)
-    ]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    answers = at_once(
+        partial(_reserve, database, one, f"e{i}", 0.6) for i, one in enumerate(owners)
+    )
     assert sorted(answers) == [False] * 5 + [True]
     budget = _budget(database, owner)
     assert (budget.reserved, budget.total) == (0.6, 1.0)

@@ -1,6 +1,6 @@
 """Budgets of epsilons: composed, never passed, and only of what can be composed."""
 
-import threading
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -12,6 +12,7 @@ from models.repositories import Budgets
 from models.repositories.budgets.counting import EpsilonCost, EpsilonRefusal
 from models.values import Budget
 from tests.models.rows import add_federation, add_project
+from tests.models.test_budgets import at_once
 
 ORDERS = np.array([2.0, 8.0, 64.0])
 ONE = np.array([1.0, 4.0, np.inf])
@@ -90,16 +91,7 @@ def test_epsilons_are_composed_at_the_delta_of_the_budget(
 
 def test_the_last_room_is_given_once(database: Database, owner: tuple[str, str]) -> None:
     set_total(database, owner, price(8 * ONE, 1e-5))
-    answers: list[EpsilonRefusal | None] = []
-    threads = [
-        threading.Thread(target=lambda i=i: answers.append(reserve(database, owner, f"e{i}")))
-        for i in range(8)
-    ]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert len(answers) == 8
+    answers = at_once(partial(reserve, database, owner, f"e{i}") for i in range(8))
     assert answers.count(None) == 2
 
 
@@ -146,28 +138,6 @@ def test_before_who_sees_less_the_server_counts(database: Database, owner: tuple
     both = [cost(2), cost(3, observer="server")]
     assert reserve(database, owner, "both", *both) is None
     assert bounded(database, owner).remaining == 0.0
-
-
-@pytest.mark.parametrize(
-    ("total", "asked", "shortage"),
-    [
-        ({}, {"adjacency": "replace-one"}, "other-adjacency"),
-        ({"observer": "server"}, {}, "other-observer"),
-        ({}, {"unit": "record"}, "other-unit"),
-    ],
-)
-def test_what_cannot_be_composed_is_refused(
-    database: Database,
-    owner: tuple[str, str],
-    total: dict[str, Any],
-    asked: dict[str, Any],
-    shortage: str,
-) -> None:
-    assert reserve(database, owner, "first") is None
-    set_total(database, owner, 1e6, **total)
-    refusal = reserve(database, owner, "second", cost(**asked))
-    assert refusal is not None
-    assert (refusal.shortage, refusal.requested, refusal.composed_total) == (shortage, None, None)
 
 
 def test_clients_and_records_are_composed_apart(database: Database, owner: tuple[str, str]) -> None:
