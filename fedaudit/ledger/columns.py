@@ -30,6 +30,7 @@ from fedaudit.privacy.mechanisms.registry import why_unbounded
 from fedaudit.privacy.planning.cost_projection import NO_LEAKAGE
 
 _RELEASED = int(Outcome.RELEASED)
+_COLUMNS = ("subjects", "outcomes", "radii", "releases", "clusters")
 _ROWS_AT_ONCE = 256
 _SUBJECTS_AT_ONCE = 1 << 15
 _AnyRow = TypeVar("_AnyRow", bound=StoredRow | UnreadableRow)
@@ -66,24 +67,7 @@ class EntryColumns:
     @classmethod
     def of_entries(cls, entries: Sequence[LedgerEntry]) -> "EntryColumns":
         """Entries that share mechanism, kind of subject and whom they charge; at least one."""
-        first = entries[0]
-
-        def joined(name: str) -> NDArray[Any]:
-            return np.concatenate([getattr(one, name) for one in entries])
-
-        return cls(
-            inputs=first.inputs,
-            subject_kind=first.subject_kind,
-            keys=[key_of(one) for one in entries],
-            interrupted=[one.interrupted for one in entries],
-            sizes=np.array([len(one.subjects) for one in entries], np.int64),
-            subjects=joined("subjects"),
-            outcomes=joined("outcomes"),
-            radii=joined("radii"),
-            releases=joined("releases"),
-            clusters=joined("clusters"),
-            epsilons=None if first.epsilons is None else joined("epsilons"),
-        )
+        return cls._joined(entries, entries[0].inputs)
 
     @classmethod
     def of_rows(cls, rows: Sequence[StoredRow], inputs: MechanismParameters) -> "EntryColumns":
@@ -91,35 +75,39 @@ class EntryColumns:
 
         Raises ValueError or TypeError where some row does not form an entry.
         """
-        sizes = [len(row.subjects) for row in rows]
         parts = 1 if inputs.components is None else len(inputs.components)
-
-        def joined(name: str, each: int = 1) -> NDArray[Any]:
-            columns = [getattr(row, name) for row in rows]
-            if [len(column) for column in columns] != [each * size for size in sizes]:
-                raise ValueError(f"{name} are not {each} for each subject")
-            found: NDArray[Any] = np.concatenate(columns)
-            if found.ndim != 1:
-                raise ValueError(f"{name} has more than one dimension")
-            return found
-
         for row in rows:
             _check_types(row)
-        outcomes = joined("outcomes")
+            if (row.epsilons is not None) != inputs.counts_epsilon:
+                raise ValueError("epsilons go with an event and a delta, and only with them")
+            subjects = len(row.subjects)
+            for name in (*_COLUMNS, *(("epsilons",) if inputs.counts_epsilon else ())):
+                expected = (subjects * parts if name == "radii" else subjects,)
+                if np.shape(getattr(row, name)) != expected:
+                    raise ValueError(f"{name} has not {expected[0]} values side by side")
+        return cls._joined(rows, inputs)
+
+    @classmethod
+    def _joined(
+        cls, rows: Sequence[LedgerEntry] | Sequence[StoredRow], inputs: MechanismParameters
+    ) -> "EntryColumns":
+        def joined(name: str) -> NDArray[Any]:
+            return np.concatenate([getattr(one, name) for one in rows])
+
+        outcomes, radii = joined("outcomes"), joined("radii")
         if outcomes.size and not 0 <= outcomes.min() <= outcomes.max() < len(OUTCOMES):
             raise ValueError(f"outcomes must lie between 0 and {len(OUTCOMES) - 1}")
-        if any((row.epsilons is not None) != inputs.counts_epsilon for row in rows):
-            raise ValueError("epsilons go with an event and a delta, and only with them")
-        radii = joined("radii", parts)
+        if inputs.components is not None:
+            radii = radii.reshape(-1, len(inputs.components))
         return cls(
             inputs=inputs,
             subject_kind=rows[0].subject_kind,
-            keys=[key_of(row) for row in rows],
-            interrupted=[row.interrupted for row in rows],
-            sizes=np.array(sizes, np.int64),
+            keys=[key_of(one) for one in rows],
+            interrupted=[one.interrupted for one in rows],
+            sizes=np.array([len(one.subjects) for one in rows], np.int64),
             subjects=joined("subjects"),
             outcomes=outcomes.astype(np.uint8),
-            radii=radii if inputs.components is None else radii.reshape(-1, parts),
+            radii=radii,
             releases=joined("releases"),
             clusters=joined("clusters"),
             epsilons=joined("epsilons") if inputs.counts_epsilon else None,

@@ -52,7 +52,7 @@ from numpy.typing import NDArray
 
 from fedaudit.ledger.chain import digest_of
 from fedaudit.ledger.columns import EntryColumns
-from fedaudit.ledger.rows import OUTCOMES, LedgerEntry, names_of_subjects
+from fedaudit.ledger.rows import LedgerEntry, names_of_subjects
 from fedaudit.privacy.accounting.mechanism_parameters import MechanismParameters
 from fedaudit.privacy.leakage import leakage, release_epsilons
 
@@ -142,8 +142,6 @@ class EntryEncoder:
     def _subjects(self, entries: EntryColumns) -> NDArray[np.void]:
         """The subjects, those of each entry in the order of their names: [charged]."""
         inputs, outcomes, released = entries.inputs, entries.outcomes, entries.released
-        if outcomes.size and outcomes.max() >= len(OUTCOMES):
-            raise ValueError(f"outcome {outcomes.max()} is unknown; use 0 to {len(OUTCOMES) - 1}")
         table = np.empty(len(outcomes), dtype=_subject_type(inputs))
         order = self._order(entries)
         table["key"] = self._keys[entries.subjects]
@@ -217,16 +215,6 @@ def _or_absent(values: NDArray[np.float64]) -> NDArray[np.float64]:
     """The values, with every NaN replaced by a single one."""
     absent = np.isnan(values)
     return np.where(absent, _ABSENT, values) if absent.any() else values
-
-
-def encode(entry: LedgerEntry, names: Sequence[str]) -> bytes:
-    """The bytes of one entry; for many, keep an EntryEncoder."""
-    return EntryEncoder(names).encode(entry)
-
-
-def digest(entry: LedgerEntry, names: Sequence[str]) -> bytes:
-    """SHA-256 of the bytes of one entry; for many, keep an EntryEncoder."""
-    return EntryEncoder(names).digest(entry)
 
 
 @lru_cache(maxsize=2)

@@ -58,16 +58,9 @@ CHECKPOINT_SECONDS = 10.0
 """During a run, a checkpoint is signed with the first flush after this interval."""
 
 
-def load_signing_key(settings: Settings) -> SigningKey:
-    """The key named in the settings; the embedded service creates one where there is none.
-
-    Exits with a message where there is no usable key.
-    """
-    return SigningKeyFile(settings).current()
-
-
 class SigningKeyFile:
-    """The key in a file that may be exchanged while this process runs."""
+    """The key in a file that may be exchanged while this process runs; the embedded service creates
+    one where there is none."""
 
     def __init__(self, settings: Settings) -> None:
         """Exits with a message where there is no usable key, or production names none."""
