@@ -223,7 +223,7 @@ class LedgerAudit:
 
 
 def _declares_otherwise(row: StoredRow) -> bool:
-    """Whether a declaration is no hash, so that the row is none of a round."""
+    """Whether a declaration is not a hash, so the row belongs to no round."""
     return row.declaration is not None and len(row.declaration) != len(_NO_DIGEST)
 
 

@@ -491,7 +491,7 @@ def _names(names: list[Any], faults: list[Fault]) -> list[str]:
 
 
 def _keys(values: list[Any], faults: list[Fault]) -> tuple[list[PublicKey], dict[str, str]]:
-    """The keys, and since when those of them have leaked of which that is said."""
+    """The keys, and by id since when a key is said to have leaked."""
     found: list[PublicKey] = []
     compromised: dict[str, str] = {}
     for fields in values:

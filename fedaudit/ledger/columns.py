@@ -52,7 +52,7 @@ class EntryColumns:
     sizes: NDArray[np.int64]
     """[entries], how many subjects each charges."""
     subjects: NDArray[np.int32]
-    """[charged], the subjects of one entry behind those of the one before."""
+    """[charged], the subjects of one entry after the subjects of the one before."""
     outcomes: NDArray[np.uint8]
     """[charged]."""
     radii: NDArray[np.float64]
@@ -62,7 +62,7 @@ class EntryColumns:
     clusters: NDArray[np.int16]
     """[charged]."""
     epsilons: NDArray[np.float64] | None
-    """[charged]; None for a cost that is no epsilon."""
+    """[charged]; None unless the cost is an epsilon."""
 
     @classmethod
     def of_entries(cls, entries: Sequence[LedgerEntry]) -> "EntryColumns":
@@ -124,7 +124,7 @@ class EntryColumns:
 
     @cached_property
     def spans(self) -> Sequence[slice]:
-        """[entries], where the subjects of each lie."""
+        """[entries], the places of the subjects of each."""
         ends = [0, *np.cumsum(self.sizes).tolist()]
         return [slice(begin, end) for begin, end in pairwise(ends)]
 
@@ -384,7 +384,7 @@ class _Part:
         return self.entries.inputs
 
     def columns(self) -> dict[str, Column]:
-        """The fields of a line, in the order in which they are told."""
+        """The fields of a line, in their order."""
         components, inputs = _components(self.inputs), self.inputs
         parts, lines = len(components), len(self.places) * len(components)
         costs = self._costs(np.array([part.n for part in components]))
@@ -462,7 +462,7 @@ def _components(inputs: MechanismParameters) -> Sequence[Component]:
 
 
 def _joined(columns: Sequence[Column]) -> Column:
-    """One column of those of several parts, in their order."""
+    """The columns of several parts as one, in their order."""
     words = [column for column in columns if isinstance(column, Words)]
     if len(words) < len(columns):
         numbers: NDArray[Any] = np.concatenate(

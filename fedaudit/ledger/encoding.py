@@ -140,7 +140,7 @@ class EntryEncoder:
         return self._inputs[1]
 
     def _subjects(self, entries: EntryColumns) -> NDArray[np.void]:
-        """The subjects, those of each entry in the order of their names: [charged]."""
+        """The subjects, within each entry in the order of their names: [charged]."""
         inputs, outcomes, released = entries.inputs, entries.outcomes, entries.released
         table = np.empty(len(outcomes), dtype=_subject_type(inputs))
         order = self._order(entries)
@@ -158,8 +158,8 @@ class EntryEncoder:
         return table if order is None else table[order]
 
     def _order(self, entries: EntryColumns) -> NDArray[np.int64] | None:
-        """Where the subjects of each entry stand in the order of their names; None where they stand
-        in it already, as they mostly do."""
+        """The places of each entry's subjects in the order of their names; None where they have
+        that order already, as they mostly do."""
         subjects = entries.subjects
         if subjects.size and not 0 <= subjects.min() <= subjects.max() < len(self._rank):
             raise ValueError(f"subjects must lie between 0 and {len(self._rank) - 1}")

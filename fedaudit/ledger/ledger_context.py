@@ -109,7 +109,7 @@ def build_ledger_context(
     plan: SpendingPlan | None,
     groups: int = 0,
 ) -> LedgerContext:
-    """The ledger context of a new run; `plan` is that of its spec and data, if any.
+    """The ledger context of a new run; `plan`: of its spec and data, if any.
 
     `layers`: parameters of each layer of its network; `groups`: of all attributes by which fairness
     is measured. Raises ValueError for a spec that needs a plan, and InvalidInputError where no

@@ -1,9 +1,9 @@
 """Entries of the ledger, what every subject of one round spent, and the rows that store them.
 
 A stored row may have been tampered with, so its columns need not form a valid entry. Entries that
-charge the held-out people for what is published of them stand in the chain beside those that charge
-training, against an observer of their own, `report`. Their one subject stands for every held-out
-client, or record, alike: noise covers each of them, and each spends the same. Its name follows from
+charge the held-out people for what is published of them are in the chain beside entries that charge
+training, against a separate observer, `report`. Their one subject represents every held-out client,
+or record, alike: noise covers each of them, and each spends the same. Its name follows from
 the kind of subject and not from the run's list of subjects.
 """
 
@@ -109,7 +109,7 @@ _NAMES = {
 
 
 def names_of_subjects(subject_kind: str, names: Sequence[str]) -> Sequence[str]:
-    """The names that an entry's indices refer to; `names`: those of the run's subjects."""
+    """The names that an entry's indices refer to; `names`: of the run's subjects."""
     return _NAMES.get(subject_kind, names)
 
 
@@ -156,9 +156,9 @@ def report_entry(
 ) -> LedgerEntry:
     """What the held-out people have spent after so many releases of their counts.
 
-    `round_` and `release`: those of the round whose counts were published; of the report, the round
-    behind the last. It stands behind the round's other entries, whose kinds of subjects come before
-    it in the alphabet.
+    `round_` and `release`: of the round whose counts were published; of the report, the round after
+    the last. It follows the round's other entries, whose kinds of subjects come before it in the
+    alphabet.
     """
     return LedgerEntry(
         round=round_,

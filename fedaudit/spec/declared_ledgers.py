@@ -173,7 +173,7 @@ class LedgerTerms(SpecPart):
 
     @property
     def hides_participants(self) -> bool:
-        """Whether an observer is not told who took part, so that sampling may amplify."""
+        """Whether an observer does not see who took part, so that sampling may amplify."""
         return self.unit == "client" and self.observer == "final_model"
 
 

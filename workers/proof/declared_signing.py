@@ -1,7 +1,7 @@
 """Whether a declared ledger is what was signed of it before, and more: what its signer asks first.
 
 The heavy part, hashing entries and charging them anew, begins at the newest checkpoint that this
-process's own key signed. What lies before it is compared by hashes.
+process's own key signed. What was signed before is compared by hashes.
 """
 
 from bisect import bisect_right
@@ -103,14 +103,14 @@ def start_of(stored: StoredLedger, key: PublicKey, *, remembered: int) -> Start:
     """Where to begin. `remembered`: the entries that this process knows to be signed; -1 of none.
 
     TRAINER only where nothing was ever signed, or the own key signed the newest checkpoint there
-    is, and nothing tells of a later one. Raises ValueError where one that names the own key was
+    is, and nothing indicates a later one. Raises ValueError where one that names the own key was
     altered, or is not of this ledger.
     """
-    told = max(stored.row.signed_entries, stored.reported_entries, remembered)
+    known = max(stored.row.signed_entries, stored.reported_entries, remembered)
     envelopes = [Envelope.from_dict(one) for one in stored.envelopes]
     mine = [place for place, one in enumerate(envelopes) if one.key_id == key.key_id]
     if not mine:
-        return Start(None, DATABASE if envelopes or told >= 0 else TRAINER)
+        return Start(None, DATABASE if envelopes or known >= 0 else TRAINER)
     newest = envelopes[mine[-1]]
     if not key.verifies(newest.signature, newest.message):
         raise ValueError("the newest checkpoint has a wrong signature: it was altered")
@@ -119,7 +119,7 @@ def start_of(stored: StoredLedger, key: PublicKey, *, remembered: int) -> Start:
     later = mine[-1] < len(envelopes) - 1
     # Before checkpoints had a state, one was made over another key's as it stood.
     doubtful = checkpoint.state_hash is None and len(mine) < len(envelopes)
-    behind = told > checkpoint.entries
+    behind = known > checkpoint.entries
     sound = checkpoint.witness == TRAINER and not (later or doubtful or behind)
     return Start(checkpoint, TRAINER if sound else DATABASE)
 
@@ -228,7 +228,7 @@ _REMEMBERED = 10_000
 class DeclaredLedgerSigner(WaitingSigner):
     """Signs ledgers with rounds that no signature covers, each at most every ten seconds.
 
-    It signs what follows from what its own key signed before. Within these seconds whoever can
+    It signs what follows from what its own key signed before. Within these seconds anyone able to
     change a round chooses what is signed, and the trainer, who has the chain's head behind the
     round, can show it. The ledger is locked while it is read and while signatures are stored, and
     not while they are made. A ledger that cannot be signed, for whatever reason, is left out.

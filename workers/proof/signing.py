@@ -262,8 +262,8 @@ class WaitingSigner(ABC):
     """Signs what waits in the database, and was stored by the API, which has no key.
 
     What does not fit what was signed before is refused, logged, and stays unsigned as long as this
-    process runs: it holds up nothing else. The database decides what is signed: whoever can change
-    a row before then does, too.
+    process runs: it holds up nothing else. The database decides what is signed, and so does anyone
+    able to change a row before then.
     """
 
     what: ClassVar[str]

@@ -104,7 +104,7 @@ def exhausted(budget: Budget, federation_id: str, requested: float) -> ProblemEr
 
 
 def other_clients(budget: Budget, federation_id: str, whose: str) -> ProblemError:
-    """A run whose clients are told apart by another key than those that a budget counts."""
+    """A run whose clients are identified by another key than the clients that a budget counts."""
     counted = unit_key_words(budget.unit_key or budget.for_clients)
     return _problem(
         budget,

@@ -39,9 +39,9 @@ _NO_ROOM = "the budget of the ledger's federation has no room for the round"
 _SHORTAGES: dict[Shortage, str] = {
     "no-room": "has no room left",
     "other-adjacency": "has a total of another adjacency than the ledger's figures",
-    "other-observer": "has a total against somebody whom the ledger's figures do not cover",
-    "other-unit": "counts another unit than that of the ledger's figures",
-    "other-clients": "counts clients that are told apart otherwise",
+    "other-observer": "has a total against an observer whom the ledger's figures do not cover",
+    "other-unit": "counts another unit than the ledger's figures",
+    "other-clients": "counts clients that are identified by another key",
 }
 _FIGURES = {"epsilon": "an epsilon", "leakage": "a leakage", "log_ratio": "a sum by the theorem"}
 

@@ -5,7 +5,7 @@ A ledger that is locked for a round makes reservations wait, so all that can be 
 Curves of new events take up to a second, loss distributions several. Both are computed before the
 ledger is locked, and are found kept under the lock. Where another round or reservation came in
 between, so that other figures are needed, the lock is released and they are computed anew: a few
-times, because a busy ledger might never stand still. Nothing is decided beforehand, and a body with
+times, because a busy ledger may never rest. Nothing is decided beforehand, and a body with
 faults is refused under the lock.
 """
 
@@ -218,7 +218,7 @@ class ChargedRound:
     over_budget: int
     """Clients whom it charged beyond their budgets."""
     drawn: str | None
-    """The keyed hash of who was drawn so far, in the last round of a request that drew somebody in
+    """The keyed hash of who was drawn so far, in the last round of a request that drew clients in
     secret."""
     entries: Sequence[tuple[LedgerEntry, bytes]]
 
@@ -471,7 +471,7 @@ def _append(
 def _round_fields(
     one: ChargedRound, terms: LedgerTerms, reservation: DeclaredReservation | None, *, now: datetime
 ) -> dict[str, Any]:
-    """The stored round, but for what stands in the chain behind and beside it."""
+    """The stored round, but for its reservations' hash and the head behind it."""
     declared = one.declared
     return {
         "round": declared.round,
@@ -500,7 +500,7 @@ def _as_reserved(
         return NO_RESERVATION
     asked = {*one.participants, *one.failures}
     if reservation.denied is None or charge_of(terms, one.event).everyone:
-        # A round that everyone pays for is refused whoever is drawn.
+        # A round that everyone pays for is refused for any draw.
         refused = reservation.state == REFUSED
     else:
         refused = not asked.isdisjoint(reservation.denied)

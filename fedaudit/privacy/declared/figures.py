@@ -53,7 +53,7 @@ class LedgerFigures:
 
     epsilon_max: float | None
     accountant: str | None
-    """Of the epsilon; where it is not that of the terms, `reasons` says why."""
+    """Of the epsilon; where it differs from the terms, `reasons` says why."""
     leakage_max: float | None
     leakage_median: float | None
     log_ratio_max: float | None
@@ -129,8 +129,8 @@ def clients_over(terms: LedgerTerms, histories: Histories) -> int:
 class Drawn:
     """In how many rounds that charge everyone each client was named.
 
-    Kept apart from the subjects of a ledger, which bundles show: what such rounds cost rests on
-    nobody knowing who was drawn. The names are compared with the declared sampling, and not shown.
+    Kept apart from the subjects of a ledger, which bundles show: the cost of such rounds assumes
+    that who was drawn is secret. The names are compared with the declared sampling, and not shown.
     """
 
     def __init__(self, names: Sequence[str] | None = None, counts: Iterable[int] = ()) -> None:

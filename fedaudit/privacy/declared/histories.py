@@ -1,9 +1,9 @@
 """What a declared round charges, and to whom; or why its ledger cannot count it.
 
-Sampling amplifies only where nobody who is guarded against knows who was drawn. Such a round is
+Sampling amplifies only where no observer knows who was drawn. Such a round is
 therefore charged to the whole population, drawn or not: a client's epsilon by an amplified event
 holds over all rounds, and not over those in which it happened to be drawn. Rounds without
-amplification are charged to whoever was asked to take part.
+amplification are charged to the clients that were asked to take part.
 """
 
 from collections.abc import Iterable, Sequence
@@ -174,7 +174,7 @@ def _width(curve: NDArray[np.float64]) -> float:
 Counts = NDArray[np.int64]
 _ORDERS = np.array(RDP_ORDERS)
 _ROUNDING = 1 + 1e-12
-"""A budget such as 1.2 has room for three times 0.4, whose sum in floating point lies above."""
+"""A budget such as 1.2 has room for three times 0.4, which as floats add up to more."""
 _MAX_EXACT = 16
 """Histories of which none bounds another, for each of which loss distributions are composed."""
 
@@ -187,12 +187,12 @@ class Tally:
     rounds: int
     """Rounds that declared it."""
     counts: Counts
-    """[subjects]: compositions charged to each. Where everyone pays, the first subject stands for
+    """[subjects]: compositions charged to each. Where everyone pays, the first subject represents
     all and its count is the only one; who was named is counted in `Drawn`."""
 
 
 class Histories:
-    """The charges of a ledger so far. Its first subject stands for the whole population."""
+    """The charges of a ledger so far. Its first subject represents the whole population."""
 
     def __init__(self, names: Sequence[str] = (EVERYONE,), tallies: Iterable[Tally] = ()) -> None:
         self.names = list(names)
@@ -215,7 +215,7 @@ class Histories:
         return np.array([self.places[name] for name in wanted], dtype=np.int32)
 
     def charge(self, charge: Charge, named: NDArray[np.int32], *, steps: int) -> Tally:
-        """Charge a round of so many steps; `named`: whoever was asked to take part, which does not
+        """Charge a round of so many steps; `named`: the clients asked to take part, which do not
         matter where everyone pays."""
         before = self.tallies.get(charge)
         if before is not None:
@@ -238,7 +238,7 @@ class Histories:
         return list(self.tallies)
 
     def of(self, places: NDArray[np.integer]) -> Counts:
-        """The histories of some subjects: [subjects, charges]. A place beyond all stands for a
+        """The histories of some subjects: [subjects, charges]. A place beyond all represents a
         subject that was never named."""
         found = np.zeros((len(places), len(self.tallies)), dtype=np.int64)
         for column, tally in enumerate(self.tallies.values()):
@@ -250,7 +250,7 @@ class Histories:
         return found
 
     def distinct(self) -> Counts:
-        """The distinct histories of all subjects, of the one without any charge of its own too."""
+        """The distinct histories of all subjects, including one without any charge."""
         return distinct(self.of(np.arange(len(self.names))))[0]
 
 
@@ -349,7 +349,7 @@ class LargestEpsilon:
     accountant: str
     """Whose figure it is."""
     reason: str | None = None
-    """Why it is not that of the ledger's accountant."""
+    """Why it is not the figure of the ledger's accountant."""
 
 
 def largest_epsilon(histories: Histories, terms: LedgerTerms) -> LargestEpsilon | None:

@@ -117,8 +117,8 @@ class Budgets(ScopedRepository):
         """A budget with what is reserved and spent of it; a sum as it is.
 
         `spent` is composed of what was spent; `reserved` is what all that is held adds to it.
-        Figures of clients and of records are composed apart, and so are figures of clients that are
-        told apart otherwise; the largest one is shown: no theorem covers them together.
+        Figures of clients and of records are composed apart, and so are figures of clients with
+        different keys; the largest one is shown: no theorem covers them together.
         """
         if budget.figure != "epsilon":
             return budget
@@ -260,8 +260,8 @@ class Budgets(ScopedRepository):
 
         `terms`: of leakage; None for the theorem's sum, of which each release spends
         `of_one_release`. The content is locked, so that two experiments cannot both take the last
-        room. Without a bound the amount is booked all the same. `unit_key`: how its clients are
-        told apart; '' counts as the same as any. Raises LookupError where the project has no such
+        room. Without a bound the amount is reserved all the same. `unit_key`: how its clients are
+        identified; '' counts as the same as any. Raises LookupError where the project has no such
         federation, ValueError for an amount that is negative or infinite.
         """
         _check_amount("amount", amount)

@@ -1,7 +1,7 @@
 """What a budget counts, without SQL: sums by whose clients they are about, and epsilons by curves.
 
-Figures of clients that are told apart by different keys do not add up (`unit_key`): each key has an
-amount of its own. What was booked before keys were recorded has the key '' and counts with all.
+Figures of clients that are identified by different keys do not add up (`unit_key`): each key has a
+separate amount. What was charged before keys were recorded has the key '' and counts with all.
 """
 
 from collections.abc import Iterable, Sequence
@@ -95,7 +95,7 @@ class BookedBudget:
 
     @property
     def pool(self) -> tuple[object, ...]:
-        """What rows have in common that count together, whosever clients they are about."""
+        """What rows have in common that count together, for any clients."""
         return (self.book, self.figure, self.delta, self.adjacency, self.observer)
 
 
@@ -161,7 +161,7 @@ class Pool:
     def budgets(self) -> list[Budget]:
         """Each that was spent from or that this project has set, and those that hold for it.
 
-        A total that names no clients stands for the rows without one.
+        A total that names no clients covers the rows without one.
         """
         busy = {row.unit_key for row in self.rows if row.busy}
         own = {row.unit_key for row in self.rows if row.federation_id == self.sharing.own_id}
@@ -226,7 +226,7 @@ class EpsilonCost:
     """`client` or `record`, whom the adjacency is about."""
     delta: float
     unit_key: str = ""
-    """How these units are told apart; '' counts as the same as any."""
+    """How these units are identified; '' counts as the same as any."""
     epsilon: float
     """Of the experiment by itself, at its own delta."""
     curve: Curve

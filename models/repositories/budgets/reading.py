@@ -88,7 +88,7 @@ class DeclaredSum:
 
 
 class BudgetReader:
-    """Reads budgets, and remembers those of contents whose lock is held."""
+    """Reads budgets, and remembers what it read of contents whose lock is held."""
 
     def __init__(self, session: Session) -> None:
         self._session = session
