@@ -14,12 +14,12 @@ from api.schemas.federations import (
 from api.schemas.people import KeyRequest, SignOffRequest
 from api.schemas.reports import GatesRequest, PolicyRequest
 from api.schemas.webhooks import WebhookChange, WebhookRequest
-from fedaudit.spec.audits.audit_spec import AuditSpec
+from fedaudit.spec.audits import AuditSpec
 from fedaudit.spec.declared_ledgers import LedgerTerms, ReservationRequest, RoundsRequest
-from fedaudit.spec.disclosure.disclosure_policy import DisclosurePolicy
+from fedaudit.spec.disclosure import DisclosurePolicy
 from fedaudit.spec.experiment import ExperimentSpec
 from fedaudit.spec.registration import Registration
-from fedaudit.spec.sweeps.sweep_spec import SweepSpec
+from fedaudit.spec.sweeps import SweepSpec
 
 _EXPERIMENT: dict[str, Any] = {
     "spec_version": 1,

@@ -29,12 +29,12 @@ from fedaudit.audits.audit_document import AuditReport
 from fedaudit.reports.declared.declared_document import DeclaredReport
 from fedaudit.reports.document.document import Report
 from fedaudit.reports.readings.reading_choice import READINGS
-from fedaudit.spec.audits.audit_spec import AuditSpec
+from fedaudit.spec.audits import AuditSpec
 from fedaudit.spec.declared_ledgers import LedgerTerms, ReservationRequest, RoundsRequest
-from fedaudit.spec.disclosure.disclosure_policy import DisclosurePolicy
+from fedaudit.spec.disclosure import DisclosurePolicy
 from fedaudit.spec.experiment import ExperimentSpec
 from fedaudit.spec.registration import Registration
-from fedaudit.spec.sweeps.sweep_spec import SweepSpec
+from fedaudit.spec.sweeps import SweepSpec
 
 Responses = dict[int | str, dict[str, Any]]
 

@@ -10,8 +10,7 @@ from sqlalchemy.orm import Session
 from fedaudit.ledger.chain import Row, salt_hash
 from fedaudit.ledger.rows import LedgerEntry, entry_of, stored_fields
 from fedaudit.ledger.statements import Checkpoint
-from fedaudit.runs.blocks import Block
-from fedaudit.runs.figures import FairnessFigures, RoundFigures, values_by_metric
+from fedaudit.runs.blocks import Block, FairnessFigures, RoundFigures, values_by_metric
 from fedaudit.runs.ledger_writer import LedgerWriter, WrittenEntry
 from fedaudit.runs.run import Run
 from models.repositories import (

@@ -27,7 +27,7 @@ from fedaudit.audits.audit_document import AuditReport
 from fedaudit.audits.audit_view import as_report_of_run
 from fedaudit.reports.readings.impact_ratio import ImpactRatioReading
 from fedaudit.reports.readings.reading_choice import reading
-from fedaudit.spec.audits.audit_spec import AuditSpec
+from fedaudit.spec.audits import AuditSpec
 from fedaudit.spec.base import Text
 from models.repositories import AuditRepository
 from models.tables.reports import PredictionAudit

@@ -36,8 +36,7 @@ from api.services.experiments.submission import Submitted, cancel, retry
 from api.shared.resources import Resources, Shared
 from api.shared.security import Caller, ExperimentsReader, ExperimentsWriter
 from fedaudit.runs.experiment_plan import ExperimentPlan
-from fedaudit.spec.canonical import spec_hash
-from fedaudit.spec.experiment import ExperimentSpec
+from fedaudit.spec.experiment import ExperimentSpec, spec_hash
 from models.repositories import ExperimentRepository
 
 router = APIRouter(prefix="/experiments", tags=["experiments"])

@@ -47,7 +47,7 @@ from api.services.federations.simulated_noise import set_simulation as change_si
 from api.shared.resources import Resources, Shared
 from api.shared.security import Caller, FederationsReader, FederationsWriter
 from fedaudit.spec.base import Text
-from fedaudit.spec.disclosure.disclosure_policy import DisclosurePolicy
+from fedaudit.spec.disclosure import DisclosurePolicy
 from fedaudit.spec.errors import FieldError
 from fedaudit.spec.registration import Registration
 from models.identifiers import new_id

@@ -18,7 +18,7 @@ from api.services.base.change_pages import change_page
 from api.services.base.lookups import find_gate_policy
 from api.shared.resources import Shared
 from api.shared.security import ExperimentsWriter, ReportsReader
-from fedaudit.spec.policies import PolicyName
+from fedaudit.spec.gates import PolicyName
 from models.repositories import GatePolicyRepository, SettingChangeRepository
 
 router = APIRouter(prefix="/gates/policies", tags=["gates"])

@@ -35,7 +35,7 @@ from api.services.sweeps.sweep_tables import table_of
 from api.shared.resources import Resources, Shared
 from api.shared.security import Caller, ExperimentsReader, ExperimentsWriter, ReportsReader
 from fedaudit.spec.base import Text
-from fedaudit.spec.sweeps.sweep_spec import SweepSpec
+from fedaudit.spec.sweeps import SweepSpec
 from fedaudit.sweeps.table_lines import as_csv, as_markdown
 from models.repositories import SweepRepository
 

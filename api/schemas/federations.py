@@ -14,11 +14,11 @@ from fedaudit.ledger.statements import what_remains
 from fedaudit.privacy.accounting.privacy_events import Adjacency, AnyObserver, observer_words
 from fedaudit.privacy.unit_key import PATTERN
 from fedaudit.spec.base import Text
-from fedaudit.spec.disclosure.disclosure_departures import registration_faults
-from fedaudit.spec.disclosure.disclosure_policy import (
+from fedaudit.spec.disclosure import (
     DisclosureFloor,
     DisclosurePolicy,
     parse_disclosure_policy,
+    registration_faults,
 )
 from fedaudit.spec.errors import refuse_at
 from fedaudit.spec.privacy import Clip, Radius

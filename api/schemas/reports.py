@@ -35,8 +35,7 @@ from fedaudit.reports.document.document import GateSection, Outcome
 from fedaudit.reports.document.report_figures import FIGURES
 from fedaudit.spec.base import Text
 from fedaudit.spec.errors import refuse_at
-from fedaudit.spec.gates import FairnessFigure, Gate
-from fedaudit.spec.policies import Description, PolicyGates, PolicyName
+from fedaudit.spec.gates import Description, FairnessFigure, Gate, PolicyGates, PolicyName
 from models.repositories.reports import SORT_KEYS
 from models.tables.accounts import GatePolicy
 from models.tables.ledger import SigningKey

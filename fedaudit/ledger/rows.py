@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from fedaudit.privacy.accounting.mechanism_parameters import MechanismParameters
 from fedaudit.privacy.accounting.privacy_events import REPORT
 from fedaudit.privacy.count_release import CountRelease
-from fedaudit.spec.count_noise import HeldOutUnit
+from fedaudit.spec.fairness import HeldOutUnit
 
 OutcomeName = Literal["released", "refused", "withheld"]
 

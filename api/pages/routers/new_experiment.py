@@ -27,7 +27,7 @@ from api.services.experiments.repeated_admission import plan_others
 from api.services.experiments.submission import submit
 from api.services.federations.disclosure_policies import floor_of, policy_of
 from api.shared.resources import Resources, Shared
-from fedaudit.spec.disclosure.disclosure_policy import DisclosurePolicy
+from fedaudit.spec.disclosure import DisclosurePolicy
 from fedaudit.spec.errors import InvalidInputError
 from fedaudit.spec.experiment import ExperimentSpec
 from fedaudit.spec.parse import decode_text, parse_spec

@@ -15,7 +15,7 @@ from fedaudit.privacy.accounting.privacy_events import adjacency_words, observer
 from fedaudit.privacy.mechanisms.registry import mechanism_of
 from fedaudit.privacy.planning.cost_projection import Projection, drowning_words
 from fedaudit.runs.experiment_plan import ExperimentPlan
-from fedaudit.spec.canonical import spec_hash
+from fedaudit.spec.experiment import spec_hash
 
 
 @dataclass(frozen=True)

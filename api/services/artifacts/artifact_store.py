@@ -13,7 +13,7 @@ from api.shared.resources import Resources
 from api.shared.security import Caller
 from fedaudit.networks.parameter_files import ParameterFileError, check_tensors, decode_tensors
 from fedaudit.spec.experiment import ExperimentSpec
-from fedaudit.spec.model.starts import ArtifactStart
+from fedaudit.spec.models import ArtifactStart
 from infrastructure.storage import artifact_key, stored_artifact
 from models.repositories import ArtifactRepository, ExpiredFileRepository
 

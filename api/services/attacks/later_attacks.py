@@ -23,7 +23,7 @@ from api.shared.load_pool import stop_if_given_up
 from api.shared.resources import Resources
 from api.shared.security import Caller
 from fedaudit.attacks.feasibility import check_attacks
-from fedaudit.runs.start_artifact import with_start
+from fedaudit.runs.experiment_plan import with_start
 from fedaudit.spec.errors import FieldError, InvalidInputError, pointer
 from fedaudit.spec.experiment import ExperimentSpec
 from fedaudit.spec.parse import parse_admitted

@@ -15,12 +15,14 @@ from api.shared.data_faults import reads_data
 from api.shared.federation_files import ready_federation
 from api.shared.resources import Resources
 from api.shared.security import Caller
-from fedaudit.spec.audits.audit_departures import (
+from fedaudit.spec.audits import (
+    AuditSpec,
     floor_faults_of_audit,
+    in_audit,
+    parse_audit,
     policy_faults,
     registered_use_faults,
 )
-from fedaudit.spec.audits.audit_spec import AuditSpec, in_audit, parse_audit
 from fedaudit.spec.errors import FieldError, InvalidInputError
 from fedaudit.spec.registration import Registration, parse_registration
 from models.repositories import AuditLogRepository, AuditRepository, FederationRepository

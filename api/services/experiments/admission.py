@@ -19,8 +19,7 @@ from api.shared.resources import Resources
 from api.shared.security import Caller
 from fedaudit.attacks.feasibility import check_attacks
 from fedaudit.federations.profiles.profile import beside_earlier, cuts_of
-from fedaudit.runs.experiment_plan import ExperimentPlan, plan_experiment
-from fedaudit.runs.plan_limits import PlanLimits
+from fedaudit.runs.experiment_plan import ExperimentPlan, PlanLimits, plan_experiment
 from fedaudit.spec.experiment import ExperimentSpec
 from fedaudit.spec.sources import FileSource
 from fedaudit.training.base.cell import Cell

@@ -17,8 +17,7 @@ from api.shared.security import Caller
 from fedaudit.ledger.chain import new_salt
 from fedaudit.privacy.accounting.rdp import composed_epsilon
 from fedaudit.runs.experiment_plan import ExperimentPlan
-from fedaudit.training.base.cell import Cell
-from fedaudit.training.stack_key import cells_at_once, stack_digest
+from fedaudit.training.base.cell import Cell, cells_at_once, stack_digest
 from models.person import Actor
 from models.repositories import Budgets, ExperimentRepository, SubjectSetRepository, gathered_writes
 from models.repositories.webhooks import LOW_SHARE, announcing_low

@@ -10,8 +10,7 @@ from api.shared.resources import Resources
 from api.shared.security import Caller
 from fedaudit.spec.errors import FieldError, InvalidInputError
 from fedaudit.spec.experiment import ExperimentSpec
-from fedaudit.spec.registered_use import departures
-from fedaudit.spec.registration import parse_registration
+from fedaudit.spec.registration import departures, parse_registration
 from fedaudit.spec.sources import FileSource
 from models.repositories import FederationRepository
 from models.tables.federations import Federation

@@ -25,7 +25,7 @@ from api.shared.resources import Resources
 from api.shared.security import Caller
 from fedaudit.privacy.accounting.mechanism_parameters import CostKind
 from fedaudit.runs.experiment_plan import ExperimentPlan
-from fedaudit.spec.model.starts import ArtifactStart
+from fedaudit.spec.models import ArtifactStart
 from models.identifiers import new_id
 from models.repositories import AuditLogRepository
 from models.repositories.audit_log import Deed

@@ -6,7 +6,7 @@ from api.shared.resources import Resources
 from api.shared.security import Caller
 from fedaudit.spec.experiment import ExperimentSpec
 from fedaudit.spec.parse import parse_spec
-from fedaudit.spec.registered.inheritance import federation_id_of, with_registration
+from fedaudit.spec.registration import federation_id_of, with_registration
 from models.identifiers import is_id
 from models.repositories import FederationRepository
 

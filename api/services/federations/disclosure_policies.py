@@ -14,15 +14,13 @@ from api.schemas.federations import DisclosureBody
 from api.services.base.lookups import find_federation
 from api.shared.resources import Resources
 from api.shared.security import Caller
-from fedaudit.spec.disclosure.disclosure_departures import (
-    floor_faults,
-    registration_faults,
-    spec_faults,
-)
-from fedaudit.spec.disclosure.disclosure_policy import (
+from fedaudit.spec.disclosure import (
     DisclosureFloor,
     DisclosurePolicy,
+    floor_faults,
     parse_disclosure_policy,
+    registration_faults,
+    spec_faults,
 )
 from fedaudit.spec.errors import FieldError, InvalidInputError
 from fedaudit.spec.experiment import ExperimentSpec

@@ -48,7 +48,7 @@ from fedaudit.reports.document.checks import Check as Found
 from fedaudit.reports.document.checks import check, unchecked, value_at
 from fedaudit.reports.verification.verification import ALTERED, verify
 from fedaudit.spec.declared_ledgers import EVERYONE, LedgerTerms
-from fedaudit.spec.disclosure.disclosure_policy import least_group_size
+from fedaudit.spec.disclosure import least_group_size
 from models.clock import utc_now
 from models.identifiers import is_id, new_id
 from models.repositories import (

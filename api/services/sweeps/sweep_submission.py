@@ -26,8 +26,7 @@ from fedaudit.privacy.leakage import leakage
 from fedaudit.runs.experiment_plan import ExperimentPlan
 from fedaudit.spec.errors import InvalidInputError
 from fedaudit.spec.parse import parse_spec
-from fedaudit.spec.sweeps.sweep_cells import SweepCell, parse_cells, placed
-from fedaudit.spec.sweeps.sweep_spec import SweepSpec, parse_sweep
+from fedaudit.spec.sweeps import SweepCell, SweepSpec, parse_cells, parse_sweep, placed
 from fedaudit.sweeps.sweep_facts import SweepFacts, sweep_facts
 from models.identifiers import is_id, new_id
 from models.repositories import (

@@ -10,7 +10,7 @@ from sqlalchemy import update
 
 from fedaudit.ledger.bundle import opened_bundle
 from fedaudit.reports.verification.verification import ALTERED, UNTRUSTED, VALID, verify
-from fedaudit.spec.disclosure.disclosure_policy import DisclosureFloor
+from fedaudit.spec.disclosure import DisclosureFloor
 from models.tables.declared_ledgers import DeclaredEntry, DeclaredTally
 from tests.api.ledgers.trainings import CENTRAL, LOCAL, POISSON, declared, group, opened, post
 from tests.api.service import KEY, Api, running_api, settings_for
