@@ -7,18 +7,23 @@ from fastapi import APIRouter, Path, Query, Response
 from pydantic import TypeAdapter
 from starlette.responses import JSONResponse, StreamingResponse
 
+from api.http.answers import (
+    Accept,
+    Linked,
+    LinkedAnswer,
+    decode_cursor,
+    encode_cursor,
+    json_answer,
+    preferred,
+)
 from api.http.bodies import JsonBody, validated
-from api.http.cursors import decode_cursor, encode_cursor
-from api.http.json_answers import json_answer
-from api.http.links import Linked, LinkedAnswer
-from api.http.negotiation import Accept, preferred
 from api.openapi import Responses, problems, request_body, schema_of
 from api.routers.experiment_tables import LEDGER_FILE, asked_form, ledger_page
 from api.schemas.base import IdempotencyHeader, PageParameters
 from api.schemas.experiment_tables import LedgerFilters, LedgerPage, LedgerParameters, Verification
 from api.schemas.ledger_bodies import DeclaredLedgerList, LedgerBody, PostedRounds, ReservationBody
-from api.services.audit_log.ledger_exports import note_export
-from api.services.base.idempotency import IdempotentRequest
+from api.services.audit_log import note_export
+from api.services.dispatch import IdempotentRequest
 from api.services.ledgers.round_posting import post_rounds
 from api.services.ledgers.round_reservation import release_round, reserve_round
 from api.services.ledgers.stored_ledgers import (
@@ -31,9 +36,8 @@ from api.services.ledgers.stored_ledgers import (
     summary,
     verify_ledger,
 )
-from api.services.reports.report_pages import page_response
-from api.services.tables.exports import Form, export
-from api.services.tables.ledger_table import LedgerTable
+from api.services.report_pages import page_response
+from api.services.tables import Form, LedgerTable, export
 from api.shared.resources import Resources, Shared
 from api.shared.security import (
     Caller,

@@ -8,7 +8,7 @@ from pydantic import BaseModel, Field, model_validator
 from pydantic_core import PydanticCustomError
 
 from api.http.problems import ProblemFault
-from api.schemas.base import Body, PageParameters, of_row
+from api.schemas.base import Body, Page, PageParameters, of_row
 from api.schemas.people import ActorBody
 from fedaudit.ledger.statements import what_remains
 from fedaudit.privacy.accounting.privacy_events import Adjacency, AnyObserver, observer_words
@@ -136,11 +136,8 @@ class FederationParameters(PageParameters):
     status: FederationStatus | None = None
 
 
-class FederationPage(BaseModel):
+class FederationPage(Page[FederationBody]):
     """Some federations."""
-
-    items: list[FederationBody]
-    next_cursor: str | None
 
 
 class ProposalRequest(Body):

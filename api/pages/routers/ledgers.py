@@ -6,10 +6,10 @@ from fastapi import APIRouter, Query, Request
 from pydantic import TypeAdapter
 from starlette.responses import HTMLResponse, Response, StreamingResponse
 
-from api.http.cursors import decode_cursor, encode_cursor
+from api.http.answers import decode_cursor, encode_cursor
 from api.pages.session import ExperimentsVisitor, LedgerVisitor, ReportsVisitor
 from api.pages.templates import page
-from api.services.audit_log.ledger_exports import note_export
+from api.services.audit_log import note_export
 from api.services.ledgers.stored_ledgers import (
     ledger_bundle,
     ledger_rounds,
@@ -18,7 +18,7 @@ from api.services.ledgers.stored_ledgers import (
     summary,
     verify_ledger,
 )
-from api.services.reports.report_pages import page_response
+from api.services.report_pages import page_response
 from api.shared.resources import Shared
 from fedaudit.reports.page.html import Link, render_declared
 from fedaudit.spec.base import Text

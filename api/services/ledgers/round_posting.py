@@ -23,8 +23,8 @@ from pydantic import TypeAdapter
 from sqlalchemy.orm import Session
 
 from api.http.problems import ProblemError, not_found
-from api.services.base.subject_names import refuse_erased
 from api.services.ledgers.federation_charges import charge_federation
+from api.services.lookups import refuse_erased
 from api.shared.ledger_states import LedgerState
 from api.shared.resources import Resources
 from api.shared.security import Caller

@@ -14,13 +14,12 @@ from sqlalchemy.orm import Session
 from api.http.problems import ProblemError, invalid, not_found
 from api.schemas.experiment_tables import Check, Verification
 from api.schemas.ledger_bodies import LedgerBody, LedgerEpsilon, LedgerSummary, PostedRound
-from api.services.base.idempotency import IdempotentRequest
-from api.services.base.lookups import find_federation
-from api.services.base.subject_names import refuse_while_erasing
-from api.services.federations.disclosure_policies import floor_of
+from api.services.disclosure import floor_of
+from api.services.dispatch import IdempotentRequest
 from api.services.ledgers.federation_charges import hold_budget
 from api.services.ledgers.round_posting import read_event
-from api.services.reports.stored_evidence import (
+from api.services.lookups import find_federation, refuse_while_erasing
+from api.services.report_evidence import (
     RowSource,
     distinct_names,
     leaked_keys,
