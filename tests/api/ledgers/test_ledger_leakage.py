@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from api.metrics import metric_names as names
+from api import metrics as names
 from fedaudit.privacy.accounting.rdp import composed_epsilon
 from models.repositories import Budgets
 from tests.api.budgets.test_epsilon_budgets import central, plan_of, set_total
