@@ -27,11 +27,12 @@ from api.schemas.base import (
 from api.schemas.experiment_tables import Check
 from api.schemas.experiments import Status
 from api.schemas.people import ActorBody, NewestSignOff, SignOffFilter
+from fedaudit.reports.document.outcomes import GateOutcome
 from fedaudit.privacy.accounting.mechanism_parameters import GuaranteeKind
 from fedaudit.privacy.accounting.privacy_events import Observer
 from fedaudit.privacy.guarantees.guarantee import GuaranteeLabel
 from fedaudit.reports.comparison.parts import ComparedGuarantee
-from fedaudit.reports.document.document import GateSection, Outcome
+from fedaudit.reports.document.document import GateSection
 from fedaudit.reports.document.report_figures import FIGURES
 from fedaudit.spec.base import Text
 from fedaudit.spec.errors import refuse_at
@@ -149,7 +150,7 @@ class ReportFilters(PageParameters):
         SignOffFilter | None,
         Field(description="The decision of the newest sign-off; `none`: there is none."),
     ] = None
-    gate_outcome: Outcome | None = None
+    gate_outcome: GateOutcome | None = None
     attribute: Annotated[
         Text | None, Field(description="Only reports that measure this sensitive attribute.")
     ] = None
@@ -271,7 +272,7 @@ class GatesEvaluation(BaseModel):
     ledger_id: str | None = None
     policy: str | None
     """Null where the gates were given, or are those of the spec."""
-    outcome: Outcome | None
+    outcome: GateOutcome | None
     reason: str | None
     """Why `outcome` is null."""
     gates: list[GateSection]

@@ -5,22 +5,22 @@ from typing import Any, Literal
 
 from pydantic import Field
 
+from fedaudit.reports.document.outcomes import GateOutcome
 from fedaudit.reports.document.document import (
     ClusterLeakage,
     FairnessSection,
     GateSection,
-    Outcome,
     Provenance,
     Reasons,
     Share,
 )
 from fedaudit.reports.document.held_out_document import FairnessPrivacy, IntervalSection
 from fedaudit.reports.document.model_document import ModelSection
-from fedaudit.reports.document.part import Part as _Part
+from fedaudit.reports.document.part import Part
 from fedaudit.reports.document.verdict_parts import VerdictParts
 
 
-class AuditIdentity(_Part):
+class AuditIdentity(Part):
     """Which audit the report is of."""
 
     id: str
@@ -29,7 +29,7 @@ class AuditIdentity(_Part):
     status: Literal["succeeded"]
 
 
-class NoGuarantee(_Part):
+class NoGuarantee(Part):
     """That nothing is known of the training, so that no privacy is guaranteed."""
 
     kind: Literal["none"] = "none"
@@ -45,7 +45,7 @@ class NoGuarantee(_Part):
     reasons: Reasons
 
 
-class UnknownPrivacy(_Part):
+class UnknownPrivacy(Part):
     """What training spent: not known here."""
 
     leakage_median: float | None = None
@@ -62,7 +62,7 @@ class UnknownPrivacy(_Part):
     reasons: Reasons
 
 
-class AuditUtility(_Part):
+class AuditUtility(Part):
     """How good the predictions are, beside always predicting the most frequent outcome."""
 
     validation_loss: float | None = None
@@ -84,7 +84,7 @@ class AuditUtility(_Part):
     reasons: Reasons
 
 
-class ThresholdGaps(_Part):
+class ThresholdGaps(Part):
     """The gaps that the same scores have at another threshold."""
 
     threshold: float
@@ -93,7 +93,7 @@ class ThresholdGaps(_Part):
     """By attribute, each difference of rates."""
 
 
-class ThresholdSection(_Part):
+class ThresholdSection(Part):
     """At which threshold scores became predictions, and what others would have shown."""
 
     value: float
@@ -106,7 +106,7 @@ class ThresholdSection(_Part):
     earlier_audits_reason: str | None
 
 
-class Predictions(_Part):
+class Predictions(Part):
     """What was compared, and what stands out."""
 
     truth: str
@@ -121,7 +121,7 @@ class Predictions(_Part):
     """What intervals count as drawn by itself."""
 
 
-class AuditData(_Part):
+class AuditData(Part):
     """The table, in numbers."""
 
     source: Literal["table"] = "table"
@@ -135,7 +135,7 @@ class AuditData(_Part):
     reasons: Reasons
 
 
-class AuditIntegrity(_Part):
+class AuditIntegrity(Part):
     """Who signed the report; it has no ledger."""
 
     ledger_hash: str | None = None
@@ -147,7 +147,7 @@ class AuditIntegrity(_Part):
     reasons: Reasons
 
 
-class AuditReport(_Part):
+class AuditReport(Part):
     """The report of one audit of predictions."""
 
     report_version: Literal[1] = 1
@@ -167,7 +167,7 @@ class AuditReport(_Part):
     model: ModelSection | None = None
     model_reason: str
     gates: list[GateSection]
-    gate_outcome: Outcome | None
+    gate_outcome: GateOutcome | None
     data: AuditData
     spec: dict[str, Any]
     """What was asked for, with every default explicit: `spec_hash` is taken over it."""

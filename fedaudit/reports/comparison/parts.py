@@ -6,9 +6,10 @@ has its reason beside it.
 
 from typing import Any, Literal
 
+from fedaudit.reports.document.outcomes import GateOutcome
 from fedaudit.privacy.accounting.mechanism_parameters import GuaranteeKind
 from fedaudit.privacy.guarantees.guarantee import GuaranteeLabel
-from fedaudit.reports.document.document import Outcome, Reasons
+from fedaudit.reports.document.document import Reasons
 from fedaudit.reports.document.held_out_document import IntervalSection
 from fedaudit.reports.document.part import Part
 
@@ -56,7 +57,7 @@ class ComparedExperiment(Part):
     degenerate: bool | None = None
     """Whether the model decides nothing; None where that is not known."""
     guarantee: ComparedGuarantee
-    gate_outcome: Outcome | None
+    gate_outcome: GateOutcome | None
     gate_outcome_reason: str | None
     data_fingerprint: str
     """Of the federation's data."""

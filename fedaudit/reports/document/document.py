@@ -17,7 +17,7 @@ from fedaudit.reports.document.hypotheses_document import BetweenHypotheses, Pla
 from fedaudit.reports.document.model_document import ModelSection
 from fedaudit.reports.document.outcomes import GateOutcome
 from fedaudit.reports.document.part import WHERE_GIVEN
-from fedaudit.reports.document.part import Part as _Part
+from fedaudit.reports.document.part import Part
 from fedaudit.reports.document.rate_fields import with_rates
 from fedaudit.reports.document.records_document import RecordsSection
 from fedaudit.reports.document.sweep_document import RepeatsSection, SweepSection
@@ -28,10 +28,9 @@ REPORT_VERSION = 1
 
 Reasons = dict[str, str]
 Share = Annotated[float, Field(ge=0, le=1)]
-Outcome = GateOutcome
 
 
-class Experiment(_Part):
+class Experiment(Part):
     """Which experiment the report is about."""
 
     id: str
@@ -40,7 +39,7 @@ class Experiment(_Part):
     status: str
 
 
-class GuaranteeSection(_Part):
+class GuaranteeSection(Part):
     """Who is protected against whom, and how far."""
 
     kind: GuaranteeKind
@@ -62,7 +61,7 @@ class GuaranteeSection(_Part):
     reasons: Reasons
 
 
-class ClusterLeakage(_Part):
+class ClusterLeakage(Part):
     """Leakage of the clients whose last upload went into one cluster."""
 
     cluster: int
@@ -71,7 +70,7 @@ class ClusterLeakage(_Part):
     leakage_max: float
 
 
-class ComponentLeakage(_Part):
+class ComponentLeakage(Part):
     """What a release costs in one layer, which has noise of its own."""
 
     component: str
@@ -80,7 +79,7 @@ class ComponentLeakage(_Part):
     """n_l / nu; over the layers these add up to n / nu."""
 
 
-class EpsilonSection(_Part):
+class EpsilonSection(Part):
     """The largest epsilon that anyone spent, against one observer."""
 
     observer: str
@@ -90,7 +89,7 @@ class EpsilonSection(_Part):
     value: Annotated[float, Field(ge=0)]
 
 
-class Privacy(_Part):
+class Privacy(Part):
     """What training spent. Medians and quantiles are over the training clients."""
 
     leakage_median: float | None
@@ -122,7 +121,7 @@ class Privacy(_Part):
     reasons: Reasons
 
 
-class NullSection(_Part):
+class NullSection(Part):
     """How large a gap comes out if the attribute has nothing to do with outcome and prediction."""
 
     unit: Literal["client", "record"]
@@ -139,7 +138,7 @@ class NullSection(_Part):
     reasons: Reasons
 
 
-class MetricSection(_Part):
+class MetricSection(Part):
     """One gap. A reason beside a value says what the value leaves out."""
 
     value: float | None
@@ -155,7 +154,7 @@ class MetricSection(_Part):
 
 
 @with_rates(after="suppressed")
-class GroupSection(_Part):
+class GroupSection(Part):
     """The figures of one group; a suppressed group shows none. Counts are confidential."""
 
     value: str
@@ -176,7 +175,7 @@ class GroupSection(_Part):
 
 
 @with_rates(after="suppressed")
-class HypothesisGroup(_Part):
+class HypothesisGroup(Part):
     """The rates of one group's rows that one hypothesis predicted."""
 
     value: str
@@ -184,14 +183,14 @@ class HypothesisGroup(_Part):
     reasons: Reasons
 
 
-class FigureSection(_Part):
+class FigureSection(Part):
     """One figure. A reason beside a value says what the value leaves out."""
 
     value: float | None
     reason: str | None
 
 
-class HypothesisSection(_Part):
+class HypothesisSection(Part):
     """The rows that one hypothesis predicted, by group, and their gaps."""
 
     hypothesis: int
@@ -200,7 +199,7 @@ class HypothesisSection(_Part):
 
 
 @with_rates(after="clients")
-class ClientAveragedGroup(_Part):
+class ClientAveragedGroup(Part):
     """Of one group: the mean over clients of each client's own rate, every client alike."""
 
     value: str
@@ -210,14 +209,14 @@ class ClientAveragedGroup(_Part):
     reasons: Reasons
 
 
-class ClientAveragedSection(_Part):
+class ClientAveragedSection(Part):
     """Rates averaged over clients, each over those that have a denominator, and their gaps."""
 
     groups: list[ClientAveragedGroup]
     metrics: dict[str, FigureSection]
 
 
-class GroupPrivacyCost(_Part):
+class GroupPrivacyCost(Part):
     """What the training clients of one group paid: coarse means, and nulls otherwise.
 
     Earlier reports have all but `refusals_mean`, exact. With the unit `record` a client counts in a
@@ -239,7 +238,7 @@ class GroupPrivacyCost(_Part):
     reasons: Reasons
 
 
-class PrivacyCostSection(_Part):
+class PrivacyCostSection(Part):
     """What training cost by group: over training clients, where it is no secret who took part."""
 
     unit: Literal["client", "record"]
@@ -247,7 +246,7 @@ class PrivacyCostSection(_Part):
     groups: list[GroupPrivacyCost]
 
 
-class CrossCheck(_Part):
+class CrossCheck(Part):
     """What another library computed from the rows themselves, and how far it is from the report.
 
     A run whose figures differ by more than rounding has no report
@@ -264,7 +263,7 @@ class CrossCheck(_Part):
     _without_rows = model_validator(mode="before")(without_retired_rows)
 
 
-class FairnessSection(_Part):
+class FairnessSection(Part):
     """One sensitive attribute, its rates pooled over the rows of the validation clients."""
 
     attribute: str
@@ -297,7 +296,7 @@ class FairnessSection(_Part):
     _filled = model_validator(mode="before")(fill_cost_aliases)
 
 
-class GateSection(_Part):
+class GateSection(Part):
     """One condition and whether it holds."""
 
     figure: str
@@ -306,11 +305,11 @@ class GateSection(_Part):
     op: Literal["le", "ge"]
     bound: float
     value: float | None
-    outcome: Outcome
+    outcome: GateOutcome
     reason: str
 
 
-class Data(_Part):
+class Data(Part):
     """The federation, in numbers."""
 
     source: str
@@ -324,7 +323,7 @@ class Data(_Part):
     notes: list[str]
 
 
-class Provenance(_Part):
+class Provenance(Part):
     """Where the figures come from."""
 
     spec_hash: str
@@ -339,7 +338,7 @@ class Provenance(_Part):
     reasons: Reasons
 
 
-class Integrity(_Part):
+class Integrity(Part):
     """What binds the report to its ledger, and to whoever signed it."""
 
     ledger_hash: str
@@ -352,7 +351,7 @@ class Integrity(_Part):
     reasons: Reasons
 
 
-class Report(_Part):
+class Report(Part):
     """The audit report of one experiment."""
 
     report_version: Literal[1] = 1
@@ -372,7 +371,7 @@ class Report(_Part):
     model: ModelSection | None = None
     model_reason: str | None = None
     gates: list[GateSection]
-    gate_outcome: Outcome | None
+    gate_outcome: GateOutcome | None
     """The worst of the gates; None where the spec has none."""
     plane: Plane | None = None
     plane_reason: str | None = None

@@ -4,10 +4,10 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from fedaudit.reports.document.part import Part as _Part
+from fedaudit.reports.document.part import Part
 
 
-class IntervalSection(_Part):
+class IntervalSection(Part):
     """What a formula gives, or, in former reports, percentiles over clients drawn anew."""
 
     low: float
@@ -18,7 +18,7 @@ class IntervalSection(_Part):
     """How often clients were drawn; None where a formula gives the interval."""
 
 
-class LastRounds(_Part):
+class LastRounds(Part):
     """The range of a figure over the last rounds that were validated."""
 
     low: float
@@ -26,7 +26,7 @@ class LastRounds(_Part):
     rounds: int
 
 
-class CountSensitivity(_Part):
+class CountSensitivity(Part):
     """How far the rows of one unit can move the counts of all attributes together."""
 
     l1: float
@@ -36,7 +36,7 @@ class CountSensitivity(_Part):
     """Of one unit that count towards an attribute."""
 
 
-class FairnessPrivacy(_Part):
+class FairnessPrivacy(Part):
     """What the noised counts of held-out people may reveal of one of them."""
 
     mechanism: Literal["discrete-laplace", "gaussian"]

@@ -5,10 +5,10 @@ from typing import Annotated, Any
 from pydantic import Field
 
 from fedaudit.reports.document.part import WHERE_GIVEN
-from fedaudit.reports.document.part import Part as _Part
+from fedaudit.reports.document.part import Part
 
 
-class SweepEpsilonSection(_Part):
+class SweepEpsilonSection(Part):
     """An epsilon of all cells together, against one observer."""
 
     observer: str
@@ -18,7 +18,7 @@ class SweepEpsilonSection(_Part):
     value: float = Field(ge=0)
 
 
-class SweepSection(_Part):
+class SweepSection(Part):
     """The sweep of which the run is a cell, and what all cells had booked when the report was made.
 
     Whoever chose this run among the cells states these costs, not those of the run.
@@ -46,7 +46,7 @@ class SweepSection(_Part):
     reasons: dict[str, str]
 
 
-class SpreadSection(_Part):
+class SpreadSection(Part):
     """A figure over several seeds; `low` and `high` bound its mean over all seeds at 95 %."""
 
     n: int
@@ -56,7 +56,7 @@ class SpreadSection(_Part):
     high: float | None
 
 
-class RepeatsSection(_Part):
+class RepeatsSection(Part):
     """The same spec with other seeds: how far the figures are a matter of chance in training."""
 
     seeds: list[int]

@@ -6,13 +6,12 @@ from pydantic import Field
 
 from fedaudit.reports.document.held_out_document import IntervalSection
 from fedaudit.reports.document.part import WHERE_GIVEN
-from fedaudit.reports.document.part import Part as _Part
+from fedaudit.reports.document.attacks.confidence_limits import Share
+from fedaudit.reports.document.part import Part
 from fedaudit.spec.training import StoppedBy
 
-_Share = Annotated[float, Field(ge=0, le=1)]
 
-
-class MethodSection(_Part):
+class MethodSection(Part):
     """How clients were trained for, where it was not by hypotheses alone."""
 
     kind: str
@@ -26,7 +25,7 @@ class MethodSection(_Part):
     none, and from earlier reports."""
 
 
-class Utility(_Part):
+class Utility(Part):
     """How well the best hypotheses predict held-out clients, beside a constant prediction.
 
     The constant is fitted to the same rows, for each hypothesis to those that it predicts: always
@@ -44,7 +43,7 @@ class Utility(_Part):
     accuracy: float | None
     baseline: Literal["majority", "mean", "number"] | None = None
     """What the constant prediction is."""
-    baseline_accuracy: _Share | None = None
+    baseline_accuracy: Share | None = None
     """Its accuracy: the share of the most frequent class."""
     baseline_loss: float | None = None
     """Its validation loss; for classes that of their frequencies as probabilities."""
@@ -54,12 +53,12 @@ class Utility(_Part):
     loss_under_baseline: float | None = None
     """The constant's validation loss less the model's."""
     loss_under_baseline_interval: IntervalSection | None = None
-    prediction_share: _Share | None = None
+    prediction_share: Share | None = None
     """Share of rows that are predicted the most frequent outcome of the hypothesis that predicts
     them: favourable or not, where the spec says what is, otherwise the class."""
     prediction_share_interval: IntervalSection | None = None
     """Of counts with noise alone."""
-    outcome_share: _Share | None = None
+    outcome_share: Share | None = None
     """Share of rows with the most frequent true outcome."""
     degenerate: bool | None = None
     """Whether the model decides nothing: it is no better than the constant, or predicts one outcome

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from fedaudit.reports.document.part import Part as _Part
+from fedaudit.reports.document.part import Part
 
 PART_TITLES = {
     "release": "May it be released?",
@@ -13,7 +13,7 @@ PART_TITLES = {
 }
 
 
-class VerdictParts(_Part):
+class VerdictParts(Part):
     """What somebody decides by, the most important first: a sentence or a few each."""
 
     release: str

@@ -2,24 +2,21 @@
 
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from fedaudit.privacy.accounting.privacy_events import Adjacency, Observer
 from fedaudit.reports.document.attacks.attack_section import AttackSection
+from fedaudit.reports.document.attacks.confidence_limits import Share
+from fedaudit.reports.document.part import Part
 from fedaudit.spec.attacks.canaries_spec import CanaryUnit
 
 BoundName = Literal["known-noise", "f-dp", "one-run", "summed-releases"]
-Share = Annotated[float, Field(ge=0, le=1)]
 
 SUFFICIENT_POWER = 0.8
 """Below this power, silence is no all-clear."""
 
 
-class _Part(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
-
-
-class CanaryBound(_Part):
+class CanaryBound(Part):
     """A lower bound on epsilon."""
 
     name: BoundName
@@ -40,7 +37,7 @@ class CanaryBound(_Part):
     """Evidence against the claim by what this bound measures; None where none is claimed."""
 
 
-class MetricAudit(_Part):
+class MetricAudit(Part):
     """Two inputs under the Laplace mechanism: its unit is a leakage, which is no epsilon of
     (epsilon, delta)-differential privacy."""
 

@@ -3,9 +3,9 @@
 from collections.abc import Sequence
 from typing import Literal
 
-from pydantic import BaseModel, ConfigDict
 
 from fedaudit.reports.document.attacks.attack_section import AttackSection
+from fedaudit.reports.document.part import Part
 from fedaudit.spec.attacks.gradient_leakage_spec import (
     AttackedHypothesis,
     LabelKnowledge,
@@ -14,11 +14,7 @@ from fedaudit.spec.attacks.gradient_leakage_spec import (
 )
 
 
-class _Part(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
-
-
-class ShareInterval(_Part):
+class ShareInterval(Part):
     """Of a share of images, by exact limits over updates (Clopper and Pearson 1934)."""
 
     level: float
@@ -26,7 +22,7 @@ class ShareInterval(_Part):
     high: float
 
 
-class LeakageBaseline(_Part):
+class LeakageBaseline(Part):
     """How near the set's own images come to one that is unknown: medians over attacked images.
 
     Both know more of the set than an attacker without an update does.
@@ -42,7 +38,7 @@ class LeakageBaseline(_Part):
     """Why there are none."""
 
 
-class LeakageResult(_Part):
+class LeakageResult(Part):
     """The reconstructions at one noise multiplier."""
 
     noise_multiplier: float
