@@ -27,8 +27,8 @@ from api.schemas.webhooks import WebhookChange, WebhookRequest
 from fedaudit import __version__
 from fedaudit.audits.audit_document import AuditReport
 from fedaudit.reports.declared.declared_document import DeclaredReport
-from fedaudit.reports.document.document import Report
 from fedaudit.reports.readings.reading_choice import READINGS
+from fedaudit.reports.report import Report
 from fedaudit.spec.audits.audit_spec import AuditSpec
 from fedaudit.spec.declared_ledgers import LedgerTerms, ReservationRequest, RoundsRequest
 from fedaudit.spec.disclosure.disclosure_policy import DisclosurePolicy

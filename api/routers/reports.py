@@ -23,9 +23,9 @@ from api.services.reports.report_pdfs import stored_pdf
 from api.services.reports.stored_verification import verification_of
 from api.shared.resources import Resources, Shared
 from api.shared.security import Caller, FederationsReader, LedgerReader, ReportsReader
-from fedaudit.reports.document.document import Report as ReportDocument
 from fedaudit.reports.readings.reading import ReportReading
 from fedaudit.reports.readings.reading_choice import READINGS, ReadingName, reading
+from fedaudit.reports.report import Report as ReportDocument
 
 router = APIRouter(prefix="/experiments/{experiment_id}", tags=["reports"])
 

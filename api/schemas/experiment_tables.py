@@ -8,7 +8,7 @@ from api.http.cursors import SmallInteger
 from api.schemas.base import PageParameters, Parameters, Reasons
 from fedaudit.ledger.entries import OutcomeName
 from fedaudit.privacy.accounting.mechanism_parameters import GuaranteeKind
-from fedaudit.reports.document.rate_fields import computed_rate, with_rates
+from fedaudit.reports.sections.part import computed_rate, with_rates
 from fedaudit.spec.base import Text
 
 

@@ -27,13 +27,13 @@ from api.schemas.base import (
 from api.schemas.experiment_tables import Check
 from api.schemas.experiments import Status
 from api.schemas.people import ActorBody, NewestSignOff, SignOffFilter
-from fedaudit.reports.document.outcomes import GateOutcome
 from fedaudit.privacy.accounting.mechanism_parameters import GuaranteeKind
 from fedaudit.privacy.accounting.privacy_events import Observer
 from fedaudit.privacy.guarantees.guarantee import GuaranteeLabel
 from fedaudit.reports.comparison.parts import ComparedGuarantee
-from fedaudit.reports.document.document import GateSection
-from fedaudit.reports.document.report_figures import FIGURES
+from fedaudit.reports.figures import FIGURES
+from fedaudit.reports.report import GateSection
+from fedaudit.reports.sections.part import GateOutcome
 from fedaudit.spec.base import Text
 from fedaudit.spec.errors import refuse_at
 from fedaudit.spec.gates import FairnessFigure, Gate

@@ -5,19 +5,14 @@ from typing import Any, Literal
 
 from pydantic import Field
 
-from fedaudit.reports.document.outcomes import GateOutcome
-from fedaudit.reports.document.document import (
-    ClusterLeakage,
-    FairnessSection,
-    GateSection,
-    Provenance,
-    Reasons,
-    Share,
-)
-from fedaudit.reports.document.held_out_document import FairnessPrivacy, IntervalSection
-from fedaudit.reports.document.model_document import ModelSection
-from fedaudit.reports.document.part import Part
-from fedaudit.reports.document.verdict_parts import VerdictParts
+from fedaudit.reports.report import GateSection
+from fedaudit.reports.sections.part import Share
+from fedaudit.reports.sections.fairness import FairnessSection
+from fedaudit.reports.sections.held_out_privacy import FairnessPrivacy
+from fedaudit.reports.sections.model import ModelSection
+from fedaudit.reports.sections.part import GateOutcome, IntervalSection, Part, Reasons, VerdictParts
+from fedaudit.reports.sections.privacy import ClusterLeakage
+from fedaudit.reports.sections.provenance import Provenance
 
 
 class AuditIdentity(Part):

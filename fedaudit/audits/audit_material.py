@@ -15,7 +15,7 @@ from fedaudit.fairness.published_counts import (
     RoundedCounts,
     rounder_of,
 )
-from fedaudit.reports.document.material import FederationFacts, FinalFigures, ScoredMaterial
+from fedaudit.reports.sections.material import FederationFacts, FinalFigures, ScoredMaterial
 from fedaudit.spec.metrics import COUNTS
 from fedaudit.utility.constant import (
     ConstantComparison,

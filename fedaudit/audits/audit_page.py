@@ -7,9 +7,9 @@ from typing import Any
 from fedaudit.audits.audit_view import as_report_of_run
 from fedaudit.reports.charts.chart import Chart
 from fedaudit.reports.charts.final_charts import rates_chart
-from fedaudit.reports.document.outcome_words import for_readers
 from fedaudit.reports.page.fairness_tables import fairness_tables
 from fedaudit.reports.page.html import Link, page_environment
+from fedaudit.reports.sections.outcome_words import for_readers
 
 
 @dataclass(frozen=True)

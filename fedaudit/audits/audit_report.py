@@ -20,14 +20,14 @@ from fedaudit.audits.audit_wording import NO_GUARANTEE, UNKNOWN, audit_limits, a
 from fedaudit.audits.audited_rows import AuditedRows
 from fedaudit.audits.thresholds import threshold_section
 from fedaudit.fairness.published_counts import ExactCounts, NoisedCounts, RoundedCounts
-from fedaudit.reports.document.document import FairnessSection, MetricSection, Provenance
-from fedaudit.reports.document.held_out_document import IntervalSection
-from fedaudit.reports.document.material import ScoredMaterial
-from fedaudit.reports.document.outcome_words import with_words
 from fedaudit.reports.gates.gate_evaluation import evaluate, overall
-from fedaudit.reports.sections.fairness_section import exact_sections, fairness_sections
-from fedaudit.reports.sections.provenance import provenance
-from fedaudit.reports.sections.utility_section import utility_section
+from fedaudit.reports.sections.fairness import FairnessSection, MetricSection
+from fedaudit.reports.sections.material import ScoredMaterial
+from fedaudit.reports.sections.outcome_words import with_words
+from fedaudit.reports.sections.part import IntervalSection
+from fedaudit.reports.sections.provenance import Provenance, provenance
+from fedaudit.reports.sections.published_fairness import exact_sections, fairness_sections
+from fedaudit.reports.sections.utility import utility_section
 from fedaudit.reports.verdict.verdict import verdict
 
 _NO_LOSS = "predictions are outcomes and no probabilities, so they have no loss"

@@ -4,8 +4,8 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from fedaudit.audits.audited_rows import AuditedRows
-from fedaudit.reports.document.verdict_parts import VerdictParts
 from fedaudit.reports.gates.gate_results import OUTCOME_WORDS
+from fedaudit.reports.sections.part import VerdictParts
 from fedaudit.reports.verdict.worst_off import fairness_part
 from fedaudit.spec.metrics import FAIRNESS_FIGURES
 

@@ -18,7 +18,7 @@ from fedaudit.cli.failures import CommandError, ExitCode, gate_exit, usage_error
 from fedaudit.cli.options import AsJson
 from fedaudit.cli.specs import explain, read_value
 from fedaudit.federations.reading.source_files import Files
-from fedaudit.reports.sections.disagreement import FiguresDisagreeError
+from fedaudit.reports.sections.fairness import FiguresDisagreeError
 from fedaudit.spec.audits.audit_spec import parse_audit
 from fedaudit.spec.errors import InvalidInputError
 from fedaudit.spec.policies import parse_policies

@@ -3,11 +3,11 @@
 from typing import Any, assert_never
 
 from fedaudit.fairness.published_counts import ExactCounts, NoisedCounts, RoundedCounts
-from fedaudit.reports.assemble import assemble
-from fedaudit.reports.document.material import ReportMaterial
+from fedaudit.reports.report import assemble
 from fedaudit.reports.report_progress import Progressed, unfollowed
-from fedaudit.reports.sections.disagreement import FiguresDisagreeError
-from fedaudit.reports.sections.fairness_section import exact_sections
+from fedaudit.reports.sections.fairness import FiguresDisagreeError
+from fedaudit.reports.sections.material import ReportMaterial
+from fedaudit.reports.sections.published_fairness import exact_sections
 from fedaudit.training.base.round_records import FinalResult
 
 

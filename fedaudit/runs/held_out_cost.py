@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from fedaudit.ledger.ledger_context import HeldOutContext
 from fedaudit.privacy.planning.cost_projection import Projection
-from fedaudit.reports.sections.fairness_privacy import NO_NOISE
+from fedaudit.reports.sections.held_out_privacy import NO_NOISE
 from fedaudit.spec.experiment import ExperimentSpec
 from fedaudit.spec.fairness_agreement import publishes_noised_rounds
 from fedaudit.spec.training import is_validated

@@ -4,11 +4,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedaudit.ledger.entries import Outcome, charges_report
-from fedaudit.reports.document.hypotheses_document import Plane
-from fedaudit.reports.document.material import HypothesesFacts
-from fedaudit.reports.sections.parameter_plot_section import (
+from fedaudit.reports.sections.material import HypothesesFacts
+from fedaudit.reports.sections.parameter_plot import (
     NOT_KEPT,
     NOT_VALIDATED,
+    Plane,
     build_parameter_plot,
     rounds_to_draw,
 )

@@ -17,8 +17,8 @@ from fedaudit.fairness.published_counts import (
 from fedaudit.privacy.count_release import CountRelease
 from fedaudit.privacy.noise.exact_integers import IntegerDraws, drawn_integers
 from fedaudit.randomness import CounterSource, EntropySource, Purpose, Source
-from fedaudit.reports.sections.fairness_privacy import is_secret
-from fedaudit.reports.sections.noised_fairness import noised_gaps
+from fedaudit.reports.sections.held_out_privacy import is_secret
+from fedaudit.reports.sections.noised_counts import noised_gaps
 from fedaudit.runs.figures import FairnessFigures
 from fedaudit.runs.run import Run
 from fedaudit.spec.experiment import ExperimentSpec

@@ -7,9 +7,9 @@ from fedaudit.fairness.disclosure import Disclosure
 from fedaudit.fairness.joint_disclosure import decide_parts_together
 from fedaudit.federations.split import training_group_rows
 from fedaudit.ledger.chain import ledger_hash
-from fedaudit.reports.document.material import FederationFacts, FinalFigures, ReportMaterial
-from fedaudit.reports.sections.last_rounds import LAST_ROUNDS
+from fedaudit.reports.sections.material import FederationFacts, FinalFigures, ReportMaterial
 from fedaudit.reports.sections.provenance import provenance
+from fedaudit.reports.sections.published_fairness import LAST_ROUNDS
 from fedaudit.runs.held_out_groups import held_out_groups
 from fedaudit.runs.hypotheses import hypotheses_facts, parameter_plot_of_run
 from fedaudit.runs.publishing import publish_counts

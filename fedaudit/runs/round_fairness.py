@@ -9,7 +9,7 @@ from fedaudit.fairness.disclosure import Disclosure
 from fedaudit.fairness.gaps import Figure, gaps, gaps_between
 from fedaudit.fairness.metrics import scored_rows
 from fedaudit.fairness.published_counts import Rounder
-from fedaudit.reports.sections.noised_fairness import WITHHELD
+from fedaudit.reports.sections.noised_counts import WITHHELD
 from fedaudit.runs.figures import FairnessFigures
 from fedaudit.spec.experiment import ExperimentSpec
 from fedaudit.spec.metrics import METRICS

@@ -11,7 +11,7 @@ from fedaudit.privacy.accounting.mechanism_parameters import MechanismParameters
 from fedaudit.privacy.leakage import ClusterLeakage
 from fedaudit.privacy.mechanisms.registry import why_unbounded
 from fedaudit.privacy.planning.cost_projection import NO_EPSILON, NO_LEAKAGE
-from fedaudit.reports.sections.noised_fairness import WITHHELD
+from fedaudit.reports.sections.noised_counts import WITHHELD
 from fedaudit.runs.figures import FairnessFigures, RoundFigures
 from fedaudit.runs.ledger_writer import RecordedRounds
 from fedaudit.runs.run import Run

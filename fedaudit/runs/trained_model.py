@@ -5,10 +5,9 @@ from typing import Any
 
 from fedaudit.networks.parameter_files import encode_hypotheses, tensor_sizes
 from fedaudit.privacy.mechanisms.registry import mechanism_of, why_model_stays
-from fedaudit.reports.document.material import ModelFile, ReportMaterial
-from fedaudit.reports.document.model_document import ModelSection, TensorSection
-from fedaudit.reports.sections.limitations.model_limits import model_limits
-from fedaudit.reports.sections.privacy_section import guarantee_of
+from fedaudit.reports.sections.guarantee import guarantee_of
+from fedaudit.reports.sections.material import ModelFile, ReportMaterial
+from fedaudit.reports.sections.model import ModelSection, TensorSection, model_limits
 from fedaudit.runs.model_layout import declared_layout, model_layout
 from fedaudit.runs.run import Run
 from fedaudit.spec.canonical import spec_hash

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from fedaudit.cli.local_run import run_locally
-from fedaudit.reports.document.material import ModelFile
+from fedaudit.reports.sections.material import ModelFile
 from fedaudit.spec.parse import parse_spec
 from tests.training.specs import groups_spec
 from tests.workers.epsilon_specs import by_record

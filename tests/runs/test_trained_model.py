@@ -16,7 +16,7 @@ from fedaudit.cli.local_run import LocalRun, run_locally
 from fedaudit.federations.federation import ClientRows, Federation
 from fedaudit.federations.load import load_federation
 from fedaudit.networks.parameter_files import METADATA_KEY
-from fedaudit.reports.document.material import ModelFile
+from fedaudit.reports.sections.material import ModelFile
 from fedaudit.runs.model_layout import declared_layout, model_layout
 from fedaudit.spec.canonical import spec_hash
 from fedaudit.spec.experiment import ExperimentSpec

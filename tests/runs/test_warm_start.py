@@ -8,7 +8,7 @@ import pytest
 
 from fedaudit.cli.local_run import LocalRun, run_locally
 from fedaudit.networks.parameter_files import encode_hypotheses
-from fedaudit.reports.document.material import ModelFile
+from fedaudit.reports.sections.material import ModelFile
 from fedaudit.runs.start_artifact import with_start
 from fedaudit.spec.errors import InvalidInputError
 from fedaudit.spec.parse import parse_spec

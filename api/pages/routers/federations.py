@@ -22,7 +22,7 @@ from api.services.budgets.federation_budgets import budgets_of, set_budget
 from api.services.federations.disclosure_policies import get_disclosure
 from api.services.federations.registrations import federation_bodies, federation_body
 from api.shared.resources import Resources, Shared
-from fedaudit.reports.document.outcome_words import outcome_of_profile
+from fedaudit.reports.sections.outcome_words import outcome_of_profile
 from fedaudit.spec.base import Text
 from fedaudit.spec.errors import InvalidInputError
 from models.repositories import ErasureRepository, FederationRepository

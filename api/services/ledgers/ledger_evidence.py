@@ -25,16 +25,16 @@ from api.shared.resources import Resources
 from api.shared.security import Caller
 from fedaudit.ledger.bundle import BundleParts, Evidence, Fault, bundle_chunks
 from fedaudit.ledger.chain import ledger_hash
-from fedaudit.reports.assemble import report_hash
-from fedaudit.reports.declared.declared_material import DeclaredMaterial
+from fedaudit.reports.checks import Check as Found
+from fedaudit.reports.checks import check, unchecked, value_at
 from fedaudit.reports.declared.declared_report import declared_report
-from fedaudit.reports.declared.stored_material import (
+from fedaudit.reports.declared.ledger_material import (
+    DeclaredMaterial,
     stored_drawn,
     stored_histories,
     stored_material,
 )
-from fedaudit.reports.document.checks import Check as Found
-from fedaudit.reports.document.checks import check, unchecked, value_at
+from fedaudit.reports.report import report_hash
 from fedaudit.reports.verification.verification import ALTERED, verify
 from models.clock import utc_now
 from models.repositories import (

@@ -11,7 +11,7 @@ from api.shared.resources import Resources
 from api.shared.security import Caller
 from fedaudit.privacy.declared.figures import UNBOUNDED, ledger_figures
 from fedaudit.privacy.declared.histories import charge_of
-from fedaudit.reports.declared.declared_material import gaps_of
+from fedaudit.reports.declared.ledger_material import gaps_of
 from fedaudit.spec.declared_ledgers import AnyRelease, DeclaredEvent, LedgerTerms
 from models.repositories import DeclaredPartRepository
 from models.tables.declared_ledgers import DeclaredLedger, DeclaredRoundRow

@@ -3,8 +3,8 @@
 from api.shared.resources import Resources
 from fedaudit.ledger.audit import Places
 from fedaudit.ledger.declared import changed_reservations, declaration_of, drawn_hash
-from fedaudit.reports.declared.stored_material import stored_drawn
-from fedaudit.reports.document.checks import Check, check
+from fedaudit.reports.checks import Check, check
+from fedaudit.reports.declared.ledger_material import stored_drawn
 from models.repositories import DeclaredEntryRepository, DeclaredPartRepository
 from models.tables.declared_ledgers import DeclaredLedger
 

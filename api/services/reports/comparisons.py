@@ -7,7 +7,7 @@ from api.services.attacks.judged_reports import find_judged
 from api.shared.resources import Resources
 from api.shared.security import Caller
 from fedaudit.reports.comparison.compared_reports import Comparison, compare_reports
-from fedaudit.reports.document.report_figures import parsed
+from fedaudit.reports.figures import parsed
 
 
 def comparison_of(

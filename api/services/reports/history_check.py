@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedaudit.ledger.rows import StoredRow, UnreadableRow
-from fedaudit.reports.document.checks import Check, check
+from fedaudit.reports.checks import Check, check
 from models.database import Database
 from models.repositories.ledger import (
     BLOCK_ROUNDS,

@@ -11,8 +11,7 @@ from api.schemas.base import UtcTime
 from api.schemas.people import NewestSignOff
 from api.schemas.reports import ListedFigure, ReportBody, ReportFilters, ReportPage
 from api.shared.resources import Resources
-from fedaudit.reports.document.largest_gap import LargestGap, largest_gap
-from fedaudit.reports.document.report_figures import FAIRNESS
+from fedaudit.reports.figures import FAIRNESS, LargestGap, largest_gap
 from fedaudit.spec.base import Text
 from models.repositories import ExperimentRepository, ReportListRepository, SignOffRepository
 from models.tables.reports import SignOff

@@ -13,11 +13,11 @@ from api.shared.security import Caller
 from fedaudit.ledger.signatures import Envelope
 from fedaudit.ledger.statements import ChainedSignOff
 from fedaudit.ledger.statements import SignOff as Statement
-from fedaudit.reports.assemble import report_hash
-from fedaudit.reports.document.attacks.raised_alarms import raised_alarms
-from fedaudit.reports.document.checks import Check as Found
-from fedaudit.reports.document.checks import canonical_hash, check, unchecked, value_at
-from fedaudit.reports.later.later_statement import statement_in, statement_of
+from fedaudit.reports.checks import Check as Found
+from fedaudit.reports.checks import canonical_hash, check, unchecked, value_at
+from fedaudit.reports.later import statement_in, statement_of
+from fedaudit.reports.report import report_hash
+from fedaudit.reports.sections.attacks import raised_alarms
 from fedaudit.reports.verification.verification import ALTERED
 from fedaudit.reports.verification.verification import verify as verify_evidence
 from models.database import Database

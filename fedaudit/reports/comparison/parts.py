@@ -6,12 +6,9 @@ has its reason beside it.
 
 from typing import Any, Literal
 
-from fedaudit.reports.document.outcomes import GateOutcome
 from fedaudit.privacy.accounting.mechanism_parameters import GuaranteeKind
 from fedaudit.privacy.guarantees.guarantee import GuaranteeLabel
-from fedaudit.reports.document.document import Reasons
-from fedaudit.reports.document.held_out_document import IntervalSection
-from fedaudit.reports.document.part import Part
+from fedaudit.reports.sections.part import GateOutcome, IntervalSection, Part, Reasons
 
 Section = Literal["privacy", "utility", "fairness"]
 Family = Literal["leakage", "epsilon"]

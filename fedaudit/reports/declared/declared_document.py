@@ -6,14 +6,11 @@ reason beside it.
 
 from typing import Any, Literal
 
-from fedaudit.reports.document.document import (
-    EpsilonSection,
-    FairnessSection,
-    GuaranteeSection,
-    Integrity,
-    Reasons,
-)
-from fedaudit.reports.document.part import Part
+from fedaudit.reports.sections.epsilon import EpsilonSection
+from fedaudit.reports.sections.fairness import FairnessSection
+from fedaudit.reports.sections.guarantee import GuaranteeSection
+from fedaudit.reports.sections.integrity import Integrity
+from fedaudit.reports.sections.part import Part, Reasons
 
 
 class LedgerSection(Part):

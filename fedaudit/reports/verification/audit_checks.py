@@ -11,15 +11,15 @@ from numpy.typing import NDArray
 from fedaudit.fairness.metrics import comparable, rate_gaps, spread
 from fedaudit.ledger.bundle import Evidence
 from fedaudit.ledger.signatures import Keyring
-from fedaudit.reports.document.checks import Check, check, shown, unchecked, value_at
+from fedaudit.reports.checks import Check, check, shown, unchecked, value_at
 from fedaudit.reports.gates.gate_evaluation import overall
+from fedaudit.reports.sections.outcome_words import words_checks
 from fedaudit.reports.verification.report_checks import (
     agrees,
     check_gates,
     signature_check,
     spec_hash_check,
 )
-from fedaudit.reports.verification.words_checks import words_checks
 from fedaudit.spec.audits.audit_spec import AuditSpec, parse_audit
 from fedaudit.spec.audits.measuring_spec import measuring_spec
 from fedaudit.spec.errors import InvalidInputError

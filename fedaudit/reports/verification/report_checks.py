@@ -9,7 +9,7 @@ from fedaudit.ledger.bundle import Evidence
 from fedaudit.ledger.signatures import Keyring
 from fedaudit.networks.shape import are_layers_of
 from fedaudit.privacy.mechanisms.registry import mechanism_of
-from fedaudit.reports.document.checks import (
+from fedaudit.reports.checks import (
     Check,
     canonical_hash,
     check,
@@ -23,13 +23,13 @@ from fedaudit.reports.document.checks import (
 from fedaudit.reports.gates.gate_evaluation import evaluate
 from fedaudit.reports.gates.gate_evidence import as_judged_then, deltas_then, uncharged_then
 from fedaudit.reports.gates.noised_gates import intervals_then
-from fedaudit.reports.sections.privacy_section import log_ratio_max
-from fedaudit.reports.verification.epsilon_checks import epsilon_checks
-from fedaudit.reports.verification.hypotheses_checks import hypotheses_checks
-from fedaudit.reports.verification.noise_checks import noise_checks
-from fedaudit.reports.verification.recompute import LedgerTotals, recompute
-from fedaudit.reports.verification.report_signature import report_envelope
-from fedaudit.reports.verification.words_checks import words_checks
+from fedaudit.reports.sections.between_hypotheses import hypotheses_checks
+from fedaudit.reports.sections.epsilon import epsilon_checks
+from fedaudit.reports.sections.guarantee import noise_checks
+from fedaudit.reports.sections.integrity import report_envelope
+from fedaudit.reports.sections.outcome_words import words_checks
+from fedaudit.reports.sections.privacy import log_ratio_max
+from fedaudit.reports.verification.entries import LedgerTotals, recompute
 from fedaudit.spec.errors import InvalidInputError
 from fedaudit.spec.experiment import ExperimentSpec
 from fedaudit.spec.parse import parse_admitted

@@ -2,7 +2,7 @@
 
 import pytest
 
-from fedaudit.reports.sections.limitations.limits import limits
+from fedaudit.reports.report import limits
 
 
 @pytest.mark.parametrize("apart", [False, True])
