@@ -6,11 +6,17 @@ from typing import Any, Literal
 from pydantic import Field
 
 from fedaudit.reports.report import GateSection
-from fedaudit.reports.sections.part import Share
 from fedaudit.reports.sections.fairness import FairnessSection
 from fedaudit.reports.sections.held_out_privacy import FairnessPrivacy
 from fedaudit.reports.sections.model import ModelSection
-from fedaudit.reports.sections.part import GateOutcome, IntervalSection, Part, Reasons, VerdictParts
+from fedaudit.reports.sections.part import (
+    GateOutcome,
+    IntervalSection,
+    Part,
+    Reasons,
+    Share,
+    VerdictParts,
+)
 from fedaudit.reports.sections.privacy import ClusterLeakage
 from fedaudit.reports.sections.provenance import Provenance
 

@@ -12,8 +12,8 @@ import workers.run_loop
 from fedaudit.cli.local_run import run_locally
 from fedaudit.ledger.columns import EntryColumns
 from fedaudit.ledger.rows import entry_of
+from fedaudit.reports.ledger_totals import LedgerTotals
 from fedaudit.reports.sections.between_hypotheses import hypotheses_checks
-from fedaudit.reports.verification.entries import LedgerTotals
 from fedaudit.spec.parse import parse_spec
 from fedaudit.training.stack import Stack
 from models.database import Database

@@ -18,10 +18,10 @@ from fedaudit.privacy.leakage import (
     part_distances,
 )
 from fedaudit.reports.checks import Check, check, same, value_at
+from fedaudit.reports.ledger_totals import LedgerTotals
 from fedaudit.reports.sections.material import HypothesesFacts, ReportMaterial
 from fedaudit.reports.sections.parameter_plot import _clusters_agree
 from fedaudit.reports.sections.part import Part
-from fedaudit.reports.verification.entries import LedgerTotals
 from fedaudit.spec.experiment import ExperimentSpec
 
 

@@ -23,10 +23,10 @@ from fedaudit.privacy.records.record_spending import (
 )
 from fedaudit.privacy.records.record_use import record_settings
 from fedaudit.reports.checks import Check, check, same, shown, unchecked, value_at
+from fedaudit.reports.ledger_totals import LedgerTotals
 from fedaudit.reports.sections.material import ReportMaterial
 from fedaudit.reports.sections.part import Part
 from fedaudit.reports.sections.utility import chosen_by_losses
-from fedaudit.reports.verification.entries import LedgerTotals
 from fedaudit.spec.experiment import ExperimentSpec
 from fedaudit.spec.training import StoppedBy
 

@@ -7,8 +7,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedaudit.reports.checks import same
+from fedaudit.reports.ledger_totals import LedgerTotals
 from fedaudit.reports.sections.part import Part
-from fedaudit.reports.verification.entries import LedgerTotals
 
 Point = tuple[float, float]
 Points = list[Point]

@@ -23,13 +23,13 @@ from fedaudit.reports.checks import (
 from fedaudit.reports.gates.gate_evaluation import evaluate
 from fedaudit.reports.gates.gate_evidence import as_judged_then, deltas_then, uncharged_then
 from fedaudit.reports.gates.noised_gates import intervals_then
+from fedaudit.reports.ledger_totals import LedgerTotals, recompute
 from fedaudit.reports.sections.between_hypotheses import hypotheses_checks
 from fedaudit.reports.sections.epsilon import epsilon_checks
 from fedaudit.reports.sections.guarantee import noise_checks
 from fedaudit.reports.sections.integrity import report_envelope
 from fedaudit.reports.sections.outcome_words import words_checks
 from fedaudit.reports.sections.privacy import log_ratio_max
-from fedaudit.reports.verification.entries import LedgerTotals, recompute
 from fedaudit.spec.errors import InvalidInputError
 from fedaudit.spec.experiment import ExperimentSpec
 from fedaudit.spec.parse import parse_admitted

@@ -15,6 +15,7 @@ from fedaudit.ledger.signatures import Keyring, PublicKey
 from fedaudit.ledger.statements import SignOff
 from fedaudit.reports.checks import Check, check, unchecked, value_at
 from fedaudit.reports.later import LaterStatement
+from fedaudit.reports.ledger_totals import LedgerTotals
 from fedaudit.reports.sections.held_out_privacy import ReportCharges
 from fedaudit.reports.verification.audit_checks import NOT_VERIFIED, audit_checks
 from fedaudit.reports.verification.checkpoints import (
@@ -25,7 +26,7 @@ from fedaudit.reports.verification.checkpoints import (
     read_erasure,
 )
 from fedaudit.reports.verification.declared_checks import DeclaredEntries, is_declared
-from fedaudit.reports.verification.entries import EntryEpsilons, LedgerTotals
+from fedaudit.reports.verification.entries import EntryEpsilons
 from fedaudit.reports.verification.report_checks import report_checks, signature_check
 from fedaudit.reports.verification.statements import (
     evidence_checks,

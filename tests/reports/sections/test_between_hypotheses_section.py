@@ -9,11 +9,11 @@ import pytest
 
 from fedaudit.privacy.accounting.mechanism_parameters import layer_components
 from fedaudit.privacy.mechanisms.registry import mechanism_of
+from fedaudit.reports.ledger_totals import LedgerTotals
 from fedaudit.reports.page.html import render
 from fedaudit.reports.report import assemble
 from fedaudit.reports.sections.between_hypotheses import hypotheses_checks
 from fedaudit.reports.sections.material import HypothesesFacts
-from fedaudit.reports.verification.entries import LedgerTotals
 from fedaudit.spec.parse import parse_spec
 from tests.reports.conftest import SPEC
 
