@@ -78,3 +78,14 @@ def unknown_key(what: str, key_id: str) -> str:
 def numbered(first: int, last: int) -> str:
     """Entries by number, counted from 1."""
     return f"entry {first}" if first == last else f"entries {first} to {last}"
+
+
+def agrees(report: Mapping[str, Any], path: str, found: Any, *, name: str | None = None) -> Check:
+    """Whether the report says at `path` what was found."""
+    said = value_at(report, *path.split("."))
+    return check(
+        name or f"report.{path.rpartition('.')[2]}",
+        same(said, found),
+        good=f"{path} is equal to what was recomputed",
+        bad=f"{path} is {shown(said)} in the report and {shown(found)} recomputed",
+    )

@@ -1,24 +1,37 @@
-"""What the entries of a ledger add up to."""
+"""What the entries of a ledger add up to, and what the report of a run is verified against."""
 
-from collections.abc import Sequence
-from typing import Any, assert_never
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from fedaudit.ledger.audit import LedgerAudit
+from fedaudit.ledger.bundle import Evidence
 from fedaudit.ledger.columns import EntryColumns, misfits
 from fedaudit.ledger.entries import Outcome
 from fedaudit.privacy.accounting.mechanism_parameters import MechanismParameters
-from fedaudit.privacy.leakage import leakage, summarise_leakage
+from fedaudit.reports.checks import value_at
+from fedaudit.spec.experiment import ExperimentSpec
 
-_LEAKAGE = (
-    "leakage_median",
-    "leakage_max",
-    "leakage_quantiles",
-    "leakage_per_release",
-    "leakage_by_component",
-    "leakage_by_cluster",
-)
+
+@dataclass(frozen=True, kw_only=True)
+class RunEvidence:
+    """The report of a run, with what verification has read of everything else."""
+
+    evidence: Evidence
+    report: Mapping[str, Any]
+    audit: LedgerAudit
+    totals: "LedgerTotals"
+    spec: ExperimentSpec | None
+    """None where the stored spec cannot be read."""
+
+    @property
+    def parameters(self) -> int | None:
+        """How many parameters the report says the model has."""
+        found = value_at(self.report, "data", "parameters")
+        return found if type(found) is int else None
 
 
 class LedgerTotals:
@@ -84,78 +97,3 @@ class LedgerTotals:
                 by_part = radii.reshape(len(released), len(entries.inputs.noised_sizes))
                 self.best_radii = by_part[released]
                 self.best_clusters = entries.clusters[span][released]
-
-
-def recompute(
-    totals: LedgerTotals, *, inputs: MechanismParameters, training_clients: int, hypotheses: int
-) -> dict[str, Any] | None:
-    """The figures of the report's section `privacy` that follow from the entries.
-
-    Not for a cost that is an epsilon, which follows from events (`epsilon_checks`). Raises
-    ValueError where more clients released something than train.
-    """
-    match inputs.cost_kind:
-        case "leakage":
-            figures = _metric_privacy(totals, inputs, training_clients, hypotheses)
-        case "unbounded":
-            figures = dict.fromkeys(_LEAKAGE)
-        case "epsilon":
-            return None
-        case other:
-            assert_never(other)
-    common = {
-        "participations_max": int(totals.releases.max(initial=0)),
-        "refusals": totals.refusals,
-        "withheld": totals.withheld,
-    }
-    return {**common, **figures}
-
-
-def _metric_privacy(
-    totals: LedgerTotals, inputs: MechanismParameters, training_clients: int, hypotheses: int
-) -> dict[str, Any]:
-    n, nu = inputs.n, inputs.noise_multiplier
-    if nu is None or not training_clients:
-        raise ValueError("there is no noise multiplier, or nobody trains")
-    summary = summarise_leakage(
-        totals.releases, training_clients=training_clients, n=n, noise_multiplier=nu
-    )
-    return {
-        "leakage_median": summary.median,
-        "leakage_max": summary.maximum,
-        "leakage_quantiles": summary.quantiles,
-        "leakage_per_release": leakage(1, n=n, noise_multiplier=nu),
-        "leakage_by_component": _by_component(inputs, nu),
-        "leakage_by_cluster": _by_cluster(totals, n, nu, hypotheses),
-    }
-
-
-def _by_component(inputs: MechanismParameters, nu: float) -> list[dict[str, Any]] | None:
-    if inputs.components is None:
-        return None
-    return [
-        {
-            "component": part.name,
-            "parameters": part.n,
-            "leakage_per_release": leakage(1, n=part.n, noise_multiplier=nu),
-        }
-        for part in inputs.components
-    ]
-
-
-def _by_cluster(
-    totals: LedgerTotals, n: int, nu: float, hypotheses: int
-) -> Sequence[dict[str, Any]]:
-    found = []
-    for cluster in range(hypotheses):
-        releases = totals.releases[totals.clusters == cluster]
-        if len(releases):
-            found.append(
-                {
-                    "cluster": cluster,
-                    "clients": len(releases),
-                    "leakage_median": leakage(float(np.median(releases)), n=n, noise_multiplier=nu),
-                    "leakage_max": leakage(int(releases.max()), n=n, noise_multiplier=nu),
-                }
-            )
-    return found

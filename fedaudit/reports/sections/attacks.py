@@ -3,11 +3,13 @@
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import ConfigDict, Field
 
 from fedaudit.privacy.accounting.privacy_events import Adjacency, Observer
 from fedaudit.privacy.lower_bounds.e_values import EvidenceBasis
+from fedaudit.reports.ledger_totals import RunEvidence
 from fedaudit.reports.sections.part import Part, Share
+from fedaudit.reports.sections.section import Section, handed_over
 from fedaudit.spec.attacks.attack_spec import AttackKind
 from fedaudit.spec.attacks.canaries_spec import CanaryUnit
 from fedaudit.spec.attacks.gradient_leakage_spec import (
@@ -26,10 +28,8 @@ class ConfidenceLimits(Part):
     high: Share
 
 
-class Alarm(BaseModel):
+class Alarm(Part):
     """Evidence against a claim of the report: the mechanism or its accounting is wrong."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
     claim: str
     """What was claimed, with unit, observer and figure."""
@@ -37,10 +37,8 @@ class Alarm(BaseModel):
     """What was measured, with its significance."""
 
 
-class AttackSection(BaseModel):
+class AttackSection(Part):
     """One attack in a report: what an officer reads first, then the figures of its kind."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
     status: Literal["done", "not-done"]
     reason: str | None
@@ -437,10 +435,22 @@ _CONFIDENTIAL = (
 _FIRST_SEED = "Attacks were on the first of the {repeats} seeds; of the others they say nothing."
 
 
-def attack_limits(attacks: Sequence[AttackSection], *, repeats: int) -> list[str]:
+def _attack_limits(material: Any) -> list[str]:
     """The sentences about the attacks that were made, or that none was."""
-    done = [one for one in attacks if one.status == "done"]
+    repeats = material.spec.repeats
+    done = [one for one in material.attacks if one.status == "done"]
     if not done:
         return [_NO_ATTACK]
     first = [_FIRST_SEED.format(repeats=repeats)] if repeats > 1 else []
     return [_NO_GUARANTEE, _CONFIDENTIAL, *first]
+
+
+ATTACKS = Section[Any, RunEvidence](
+    name="attacks",
+    part=ReportedAttack,
+    in_every_report=True,
+    made=handed_over("attacks"),
+    # With those of later statements: `evidence_checks` of `verification.statements`.
+    checked="what an attack measured cannot be measured again; its e-values are added up anew",
+    limits=_attack_limits,
+)

@@ -20,7 +20,6 @@ from fedaudit.privacy.leakage import (
 from fedaudit.reports.checks import Check, check, same, value_at
 from fedaudit.reports.ledger_totals import LedgerTotals
 from fedaudit.reports.sections.material import HypothesesFacts, ReportMaterial
-from fedaudit.reports.sections.parameter_plot import _clusters_agree
 from fedaudit.reports.sections.part import Part
 from fedaudit.spec.experiment import ExperimentSpec
 
@@ -286,16 +285,16 @@ _MAX_VALUE = 1e300
 _ROUNDING = 1e-9
 _OF_ONE_NOISE = ("epsilon", "epsilon_median", "epsilon_max")
 """Figures that do not exist with noise layer by layer."""
-_PAIRS, _PLANE = "privacy.between_hypotheses", "report.plane"
+_PAIRS = "privacy.between_hypotheses"
 
 
-def hypotheses_checks(
+def between_checks(
     spec: ExperimentSpec,
     report: Mapping[str, Any],
     totals: LedgerTotals,
     inputs: MechanismParameters,
 ) -> Iterator[Check]:
-    """The checks of a run without an epsilon; empty for a report that lacks both sections."""
+    """One check of a run without an epsilon; none where the report lacks these figures."""
     between = value_at(report, *_PAIRS.split("."))
     if between is not None:
         yield check(
@@ -303,14 +302,6 @@ def hypotheses_checks(
             inputs.cost_kind == "leakage" and _follow(spec, between, totals, inputs),
             good="what noise hides between hypotheses follows from their distances and the ledger",
             bad=f"{_PAIRS} does not follow from its distances, the spec and the ledger",
-        )
-    clusters = value_at(report, "plane", "clusters")
-    if clusters is not None:
-        yield check(
-            _PLANE,
-            _clusters_agree(clusters, totals),
-            good="the plane shows the best round's uploads in the clusters of the ledger",
-            bad="the clusters of the plane are not those of the ledger's best round",
         )
 
 

@@ -23,7 +23,7 @@ from fedaudit.privacy.records.record_spending import (
 )
 from fedaudit.privacy.records.record_use import record_settings
 from fedaudit.reports.checks import Check, check, same, shown, unchecked, value_at
-from fedaudit.reports.ledger_totals import LedgerTotals
+from fedaudit.reports.ledger_totals import LedgerTotals, RunEvidence
 from fedaudit.reports.sections.material import ReportMaterial
 from fedaudit.reports.sections.part import Part
 from fedaudit.reports.sections.utility import chosen_by_losses
@@ -178,15 +178,9 @@ _MAX_CLIENTS = 10**9
 Values = dict[str, float]
 
 
-def epsilon_checks(
-    spec: ExperimentSpec,
-    report: Mapping[str, Any],
-    totals: LedgerTotals,
-    parameters: int,
-    names: Sequence[str],
-) -> Iterator[Check]:
-    """The checks of a mechanism with an epsilon and a delta; `names` are those of the ledger's
-    subjects."""
+def epsilon_checks(found: RunEvidence, spec: ExperimentSpec, parameters: int) -> Iterator[Check]:
+    """The checks of a mechanism with an epsilon and a delta."""
+    report, totals, names = found.report, found.totals, found.evidence.names
     training = value_at(report, "data", "training_clients")
     clients = value_at(report, "data", "clients")
     counted = type(clients) is int and 1 < clients <= _MAX_CLIENTS

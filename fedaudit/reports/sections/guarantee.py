@@ -5,14 +5,17 @@ from collections.abc import Iterator, Mapping
 from typing import Any, assert_never
 
 from fedaudit.privacy.accounting.mechanism_parameters import GuaranteeKind
-from fedaudit.privacy.guarantees.guarantee import Guarantee, GuaranteeLabel
+from fedaudit.privacy.guarantees.guarantee import Guarantee, GuaranteeLabel, start_limit
 from fedaudit.privacy.mechanisms.registry import known_facts, mechanism_of
 from fedaudit.privacy.planning.plan import SpendingPlan
 from fedaudit.privacy.records.record_spending import RecordSpending
-from fedaudit.reports.checks import Check, check, shown, value_at
+from fedaudit.reports.checks import Check, agrees, check, shown, value_at
+from fedaudit.reports.ledger_totals import RunEvidence
 from fedaudit.reports.sections.epsilon import planned, records_section, spent
 from fedaudit.reports.sections.material import ReportMaterial
 from fedaudit.reports.sections.part import Part, Reasons, number_or_some
+from fedaudit.reports.sections.privacy import stated_layers
+from fedaudit.reports.sections.section import Section
 from fedaudit.spec.errors import InvalidInputError
 from fedaudit.spec.experiment import ExperimentSpec
 
@@ -169,7 +172,7 @@ _DIGITS = 1e-6
 """Relative: another library or machine may calibrate noise to slightly different digits."""
 
 
-def noise_checks(spec: ExperimentSpec, report: Mapping[str, Any]) -> Iterator[Check]:
+def _noise_checks(spec: ExperimentSpec, report: Mapping[str, Any]) -> Iterator[Check]:
     """One check, or none for a report of an earlier version, which lacks the figure."""
     privacy = value_at(report, "privacy")
     if not isinstance(privacy, Mapping) or "noise_multiplier" not in privacy:
@@ -317,3 +320,70 @@ def _limit_records(material: ReportMaterial, records: RecordSpending) -> list[st
             "nothing from them."
         )
     return found
+
+
+def _guarantee(material: ReportMaterial) -> GuaranteeSection:
+    found = guarantee_of(material)
+    names = GuaranteeSection.model_fields
+    return GuaranteeSection.model_validate({name: getattr(found, name) for name in names})
+
+
+def _guarantee_checks(found: RunEvidence) -> Iterator[Check]:
+    """What the report states of its mechanism, where its version stated it."""
+    spec, report = found.spec, found.report
+    if spec is None:
+        return
+    yield from _checks_of_claim(spec, report, found.parameters)
+    yield from _noise_checks(spec, report)
+
+
+def _checks_of_claim(
+    spec: ExperimentSpec, report: Mapping[str, Any], parameters: int | None
+) -> Iterator[Check]:
+    if parameters is None:
+        return
+    try:
+        found = mechanism_of(spec).guarantee(n=parameters, layers=stated_layers(spec, report))
+    except (ValueError, OverflowError, InvalidInputError):
+        return  # `ledger.inputs` says that parameters or layers are not those of the entries
+    for name in ("label", "in_force", "conditions"):
+        if value_at(report, "guarantee", name) is not None:
+            stated = getattr(found, name)
+            yield agrees(report, f"guarantee.{name}", stated, name=f"report.guarantee.{name}")
+
+
+def _guarantee_limits(material: ReportMaterial) -> list[str]:
+    """What the model's start and the mechanism do not show."""
+    start = start_limit(material.spec.model.start)
+    found = [] if start is None else [start]
+    mechanism, cost_kind = mechanism_of(material.spec), material.inputs.cost_kind
+    match cost_kind:
+        case "epsilon":
+            if material.plan is None:
+                raise ValueError("a report of an epsilon needs the spending plan of its run")
+            return found + epsilon_limits(material, material.plan)
+        case "leakage":
+            return [
+                *found,
+                "Leakage is metric privacy: a cost within a distance. It is not the epsilon of "
+                "(epsilon, delta)-differential privacy and must not be compared with it or added "
+                "to it.",
+                *([SIMULATED] if material.inputs.noise == "simulation" else []),
+                *mechanism.limits(),
+                *floating_point_limits(material),
+                *withheld_updates(material),
+            ]
+        case "unbounded":
+            return found + mechanism.limits()
+        case _:
+            assert_never(cost_kind)
+
+
+GUARANTEE = Section[ReportMaterial, RunEvidence](
+    name="guarantee",
+    part=GuaranteeSection,
+    in_every_report=True,
+    made=_guarantee,
+    checked=_guarantee_checks,
+    limits=_guarantee_limits,
+)

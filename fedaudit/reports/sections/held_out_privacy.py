@@ -17,7 +17,10 @@ from fedaudit.privacy.count_release import CountRelease, count_release
 from fedaudit.privacy.guarantees.guarantee import at_most
 from fedaudit.privacy.mechanisms.registry import mechanism_of
 from fedaudit.reports.checks import Check, check, same, shown, value_at
+from fedaudit.reports.ledger_totals import RunEvidence
+from fedaudit.reports.sections.material import ReportMaterial
 from fedaudit.reports.sections.part import Part
+from fedaudit.reports.sections.section import Section, no_limits
 from fedaudit.spec.errors import InvalidInputError
 from fedaudit.spec.experiment import ExperimentSpec
 from fedaudit.spec.fairness_agreement import publishes_noised_rounds
@@ -349,3 +352,15 @@ def _limit_unit(release: CountRelease) -> list[str]:
             ]
         case _:
             assert_never(release.unit)
+
+
+FAIRNESS_PRIVACY = Section[ReportMaterial, RunEvidence](
+    name="fairness_privacy",
+    part=FairnessPrivacy,
+    in_every_report=False,
+    made=lambda material: (
+        fairness_privacy(material.spec, releases=material.report_charges) or NO_NOISE
+    ),
+    checked="`ReportCharges` checks it with the ledger's entries, which a failed run has as well",
+    limits=no_limits,  # `noised_limits` stand among those of fairness
+)

@@ -13,6 +13,7 @@ from fedaudit.fairness.published_counts import ExactCounts, PublishedCounts
 from fedaudit.privacy.accounting.mechanism_parameters import MechanismParameters
 from fedaudit.privacy.accounting.privacy_events import Observer
 from fedaudit.privacy.planning.plan import SpendingPlan
+from fedaudit.reports.report_progress import Progressed, unfollowed
 from fedaudit.reports.sections.attacks import AttackSection
 from fedaudit.reports.sections.model import ModelSection
 from fedaudit.reports.sections.other_runs import RepeatsSection, SweepSection
@@ -103,6 +104,8 @@ class ScoredMaterial:
     last_fairness: Mapping[str, Sequence[Mapping[str, float | None]]] = field(default_factory=dict)
     """By attribute, the gaps by metric of the last rounds that were validated, as those rounds
     published them."""
+    progressed: Progressed = unfollowed
+    """Called between the parts of a report."""
     published: PublishedCounts = field(default_factory=ExactCounts)
     """The counts that published rates are made from."""
 

@@ -1,7 +1,11 @@
 """The section `model`: the file with the trained hypotheses."""
 
+from typing import Any
+
 from fedaudit.privacy.guarantees.guarantee import start_limit
+from fedaudit.reports.ledger_totals import RunEvidence
 from fedaudit.reports.sections.part import Part
+from fedaudit.reports.sections.section import Section, no_limits
 from fedaudit.spec.experiment import ExperimentSpec
 
 
@@ -49,3 +53,13 @@ def model_limits(spec: ExperimentSpec) -> list[str]:
     if spec.training.method.personalises:
         chosen = f"{chosen} {_PERSONAL}"
     return [chosen, _BEFOREHAND, *([] if start is None else [start])]
+
+
+MODEL = Section[Any, RunEvidence](
+    name="model",
+    part=ModelSection,
+    in_every_report=False,
+    made=lambda material: getattr(material.model, "section", material.model),
+    checked="the file is not part of the evidence; its hash is signed with the report",
+    limits=no_limits,  # they go with the file: `model_limits`
+)

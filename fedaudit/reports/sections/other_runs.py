@@ -4,7 +4,9 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
+from fedaudit.reports.ledger_totals import RunEvidence
 from fedaudit.reports.sections.part import WHERE_GIVEN, Part
+from fedaudit.reports.sections.section import Section, handed_over, no_limits
 
 
 class SweepEpsilonSection(Part):
@@ -66,3 +68,42 @@ class RepeatsSection(Part):
     metrics: dict[str, SpreadSection]
     """By figure; those of an attribute as name[attribute]."""
     reasons: dict[str, str]
+
+
+_APART = (
+    "Budgets of this service are kept for each project apart: what another project spends on the "
+    "same data is in none of this one's figures."
+)
+
+
+def _run_limits(material: Any) -> list[str]:
+    """Of one run among others: what its figures leave out."""
+    others = "what other experiments spent on the same data is kept in the federation's budget."
+    one = f"The figures are of one run with one seed, and of this run alone: {others}"
+    if material.spec.repeats > 1:
+        one = (
+            f"But for those over seeds, the figures are of the run with seed {material.spec.seed} "
+            f"alone: {others}"
+        )
+    return [one, *([_APART] if material.budgets_apart else [])]
+
+
+_ELSEWHERE = "it rests on the ledgers of other runs, which are not part of the evidence"
+SWEEP = Section[Any, RunEvidence](
+    name="sweep",
+    part=SweepSection,
+    in_every_report=False,
+    made=handed_over("sweep", missing="the run is a cell of no sweep"),
+    checked=_ELSEWHERE,
+    limits=_run_limits,
+)
+REPEATS = Section[Any, RunEvidence](
+    name="repeats",
+    part=RepeatsSection,
+    in_every_report=False,
+    made=handed_over(
+        "repeats", missing="the run has one seed; give `repeats` for the spread over several"
+    ),
+    checked=_ELSEWHERE,
+    limits=no_limits,
+)

@@ -1,14 +1,16 @@
 """The section `plane`: a run of two parameters as the server saw it."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fedaudit.reports.checks import same
-from fedaudit.reports.ledger_totals import LedgerTotals
+from fedaudit.privacy.mechanisms.registry import mechanism_of
+from fedaudit.reports.checks import Check, check, same, value_at
+from fedaudit.reports.ledger_totals import LedgerTotals, RunEvidence
 from fedaudit.reports.sections.part import Part
+from fedaudit.reports.sections.section import Section, handed_over, no_limits
 
 Point = tuple[float, float]
 Points = list[Point]
@@ -112,3 +114,27 @@ def _clusters_agree(clusters: Any, totals: LedgerTotals) -> bool:
     if len(clusters) == len(found):
         return same(clusters, found)
     return 0 < len(clusters) < len(found) and set(map(str, clusters)) <= set(map(str, found))
+
+
+def _plane_checks(found: RunEvidence) -> Iterator[Check]:
+    """Whether the plane has the ledger's clusters; nothing of a mechanism without them."""
+    clusters = value_at(found.report, "plane", "clusters")
+    spec = found.spec
+    if clusters is None or spec is None or mechanism_of(spec).cost_kind == "epsilon":
+        return
+    yield check(
+        "report.plane",
+        _clusters_agree(clusters, found.totals),
+        good="the plane shows the best round's uploads in the clusters of the ledger",
+        bad="the clusters of the plane are not those of the ledger's best round",
+    )
+
+
+PLANE = Section[Any, RunEvidence](
+    name="plane",
+    part=Plane,
+    in_every_report=False,
+    made=handed_over("plane"),
+    checked=_plane_checks,
+    limits=no_limits,
+)

@@ -7,7 +7,8 @@ from fedaudit.fairness.disclosure import Disclosure
 from fedaudit.fairness.gaps import Figure, gaps, score_gaps
 from fedaudit.fairness.intervals import METHOD, Interval, rate_intervals, score_intervals
 from fedaudit.fairness.published_counts import ExactCounts, NoisedCounts, RoundedCounts
-from fedaudit.reports.report_progress import Progressed, unfollowed
+from fedaudit.privacy.mechanisms.registry import mechanism_of
+from fedaudit.reports.ledger_totals import RunEvidence
 from fedaudit.reports.sections.exact_fairness import (
     NOT_HANDED_OVER,
     client_averaged,
@@ -19,53 +20,45 @@ from fedaudit.reports.sections.exact_fairness import (
     with_nulls,
 )
 from fedaudit.reports.sections.fairness import FairnessSection, MetricSection
-from fedaudit.reports.sections.material import ScoredMaterial
+from fedaudit.reports.sections.held_out_privacy import noised_limits
+from fedaudit.reports.sections.material import ReportMaterial, ScoredMaterial
 from fedaudit.reports.sections.noised_counts import WITHHELD, noised_section
+from fedaudit.reports.sections.outcome_words import words_checks
 from fedaudit.reports.sections.part import IntervalSection, LastRounds
 from fedaudit.reports.sections.rounded_counts import rounded_section
+from fedaudit.reports.sections.section import Section
 from fedaudit.spec.fairness import Fairness, Intervals
 from fedaudit.spec.fairness_agreement import publishes_noised_rounds
 from fedaudit.spec.metrics import METRICS, SCORE_METRICS
 
 
-def fairness_sections(
-    material: ScoredMaterial, *, progressed: Progressed = unfollowed
-) -> list[FairnessSection]:
-    """One section for each attribute: the sensitive attributes of the spec, then intersections.
-
-    `progressed` is called between their parts.
-    """
-    return with_last_rounds(_published_sections(material, progressed), material)
+def fairness_sections(material: ScoredMaterial) -> list[FairnessSection]:
+    """One section for each attribute: the sensitive attributes of the spec, then intersections."""
+    return with_last_rounds(_published_sections(material), material)
 
 
-def _published_sections(material: ScoredMaterial, progressed: Progressed) -> list[FairnessSection]:
+def _published_sections(material: ScoredMaterial) -> list[FairnessSection]:
     attributes = material.spec.fairness.attributes
     match material.published:
         case NoisedCounts():
             return [noised_section(material, name, material.published) for name in attributes]
         case RoundedCounts():
             rounder = material.published.rounder
-            exact = exact_sections(material, progressed=progressed)
+            exact = exact_sections(material)
             return [rounded_section(one, material, rounder) for one in exact]
         case ExactCounts():
-            return exact_sections(material, progressed=progressed)
+            return exact_sections(material)
         case _:
             assert_never(material.published)
 
 
-def exact_sections(
-    material: ScoredMaterial, *, progressed: Progressed = unfollowed
-) -> list[FairnessSection]:
+def exact_sections(material: ScoredMaterial) -> list[FairnessSection]:
     """The sections from the counts as they are, whatever is published."""
-    return [
-        _section(material, attribute, stream, progressed)
-        for stream, attribute in enumerate(material.spec.fairness.attributes)
-    ]
+    attributes = material.spec.fairness.attributes
+    return [_section(material, name, stream) for stream, name in enumerate(attributes)]
 
 
-def _section(
-    material: ScoredMaterial, attribute: str, stream: int, progressed: Progressed
-) -> FairnessSection:
+def _section(material: ScoredMaterial, attribute: str, stream: int) -> FairnessSection:
     """`stream`: the attribute's position, by which its permutations are drawn."""
     values = material.federation.attributes[attribute]
     disclosure = material.disclosures[attribute]
@@ -76,15 +69,15 @@ def _section(
         material.hypothesis_disclosures.get(attribute),
     )
     averaged, why_not_averaged = client_averaged(material, attribute, disclosure)
-    progressed()
+    material.progressed()
     costs, why_no_costs = privacy_cost_by_group(material, attribute, disclosure.rule)
     combined = material.spec.fairness.combinations.get(attribute)
     gains = group_gains(material, attribute)
-    progressed()
+    material.progressed()
     metrics = _metrics(material, attribute, disclosure)
-    progressed()
+    material.progressed()
     metrics = with_nulls(metrics, material, attribute, disclosure, stream=stream)
-    progressed()
+    material.progressed()
     return FairnessSection(
         attribute=attribute,
         intersection_of=None if combined is None else list(combined),
@@ -203,3 +196,78 @@ def _range(name: str, rounds: Sequence[Mapping[str, float | None]]) -> LastRound
     if len(values) < MIN_ROUNDS:
         return None
     return LastRounds(low=min(values), high=max(values), rounds=len(values))
+
+
+def _fairness_limits(material: ReportMaterial) -> list[str]:
+    if material.spec.fairness.noise is not None:
+        return noised_limits(material.spec)
+    fairness = material.spec.fairness
+    if not fairness.sensitive:
+        return ["No sensitive attribute was named: nothing here says how groups fare."]
+    found = [
+        "Rates and gaps are pooled over the scored rows; those averaged over clients, beside them "
+        "under client_averaged, are different figures.",
+        f"Groups with fewer than {fairness.minimum_group_size} scored rows, or with rows of fewer "
+        f"than {fairness.minimum_group_clients} clients, are suppressed, and so are groups from "
+        "which so few would follow by sums and differences of what this report shows of all "
+        "attributes; a gap may be larger among suppressed groups.",
+        _limit_counts(material),
+        "The largest gap among many groups is biased upward, and so is its interval: it cannot "
+        "show that there is no gap. A null shows how wide it comes out by chance alone; a small "
+        "p-value shows that groups differ, not why.",
+    ]
+    if fairness.privacy_cost_by_group and mechanism_of(material.spec).no_group_costs is None:
+        found.append(
+            "fairness.privacy_cost_by_group was asked for: what training cost each group reveals "
+            "something of the sensitive values of training clients, whom the guarantee speaks of "
+            "and which it does not cover here. The figures are coarse, so one report says little; "
+            "many reports on the same clients say more."
+        )
+    if any(", in no group: " in note for note in material.federation.notes):
+        found.append(
+            "Rows without a value of an attribute are in no group. Groups are suppressed where the "
+            "figures of other attributes' groups would reveal these rows, and not where those of "
+            "everybody do: the accuracy less that of the groups shown is theirs."
+        )
+    if not material.spec.declares_outcome:
+        found.append(
+            "No outcome was declared favourable: groups are compared by their losses alone, which "
+            "do not say whom an error favours."
+        )
+    found += material.spec.federation.traits.fairness_limits
+    if material.result.single_row_clients:
+        found.append(
+            f"{material.result.single_row_clients} validation clients have one row only and were "
+            "scored with the same hypothesis, since none could be chosen without that row."
+        )
+    return found
+
+
+def _limit_counts(material: ReportMaterial) -> str:
+    """How far the counts behind published rates can be worked out."""
+    base = material.spec.fairness.rounded_to
+    if base is None:
+        return (
+            "Rates of larger groups are exact and may rest on few rows with one outcome: the "
+            "counts behind them can be worked out, and what remains of the total bounds the counts "
+            "of the suppressed groups, together and at times one by one."
+        )
+    return (
+        f"Rates and gaps follow from counts that were rounded at random to multiples of {base}, "
+        "without bias; the same people are rounded alike in every report of one service. "
+        f"Intervals, nulls and averages over clients are given in steps of about {base} rows, "
+        f"losses of groups to two digits. Each rounded count lies within {base - 1} rows of the "
+        "exact one; several figures of one report, or the exact accuracy and loss over all people, "
+        "can narrow that down, at times to one number: this is rounding and no noise with an "
+        "epsilon."
+    )
+
+
+FAIRNESS = Section[ReportMaterial, RunEvidence](
+    name="fairness",
+    part=FairnessSection,
+    in_every_report=True,
+    made=fairness_sections,
+    checked=lambda found: iter(()) if found.spec is None else words_checks(found.report),
+    limits=_fairness_limits,
+)

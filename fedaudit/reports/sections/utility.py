@@ -1,7 +1,7 @@
 """The section `utility`: how well the model predicts, beside a prediction that looks at nothing."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Annotated, Any, Literal, assert_never, get_args
 
 from fedaudit.fairness.gaps import NO_ACCURACY
@@ -17,8 +17,10 @@ from fedaudit.fairness.published_counts import (
     step_of,
     without_dust,
 )
+from fedaudit.reports.checks import Check, check, shown, value_at
+from fedaudit.reports.ledger_totals import RunEvidence
 from fedaudit.reports.sections.exact_fairness import interval_section
-from fedaudit.reports.sections.material import ScoredMaterial
+from fedaudit.reports.sections.material import ReportMaterial, ScoredMaterial
 from fedaudit.reports.sections.noised_counts import (
     NOISED_OUTCOMES,
     WITHHELD,
@@ -26,6 +28,7 @@ from fedaudit.reports.sections.noised_counts import (
     noised_gain,
 )
 from fedaudit.reports.sections.part import WHERE_GIVEN, IntervalSection, Part, Share
+from fedaudit.reports.sections.section import Section
 from fedaudit.spec.experiment import ExperimentSpec
 from fedaudit.spec.methods.method_kinds import Ditto, FineTuning, Hypotheses, LocalOnly, QFfl
 from fedaudit.spec.model.starts import ArtifactStart
@@ -476,3 +479,71 @@ def _improved(found: dict[str, Any]) -> bool | None:
 
 def _finite(value: float | None) -> float | None:
     return value if value is not None and math.isfinite(value) else None
+
+
+def _utility_checks(found: RunEvidence) -> Iterator[Check]:
+    report, totals = found.report, found.totals
+    said = value_at(report, "utility", "rounds")
+    # Not by counting up to the last round, whose number an altered row may set arbitrarily.
+    expected = set(range(1, len(totals.rounds) + 1))
+    missing = expected - totals.rounds
+    if missing:
+        bad = f"there is no entry of round {min(missing)}"
+    else:
+        bad = f"the report gives {shown(said)} rounds, the ledger {len(totals.rounds)}"
+    yield check(
+        "report.rounds",
+        not missing and type(said) is int and said == len(totals.rounds),
+        good="every round of the report has an entry",
+        bad=bad,
+    )
+
+
+def _utility_limits(material: ReportMaterial) -> list[str]:
+    spec, result = material.spec, material.result
+    found = [] if spec.fairness.noise is not None else _validation_limits(material)
+    found += method_limits(spec)
+    if result.collapsed_rounds:
+        found.append(
+            f"In {result.collapsed_rounds} of {result.rounds} rounds the uploads all fell into one "
+            "of several clusters: only one hypothesis was trained."
+        )
+    if spec.relocates and spec.training.hypotheses > 1:
+        found.append(
+            "Empty clusters were moved to the farthest upload, so clusters are not the clients' "
+            "own choices."
+        )
+    match result.stopped_by:
+        case "rounds" | "patience" | "budget" | "audit":
+            return found
+        case "diverged":
+            return [
+                *found,
+                "Training diverged: the figures are of the best round before that, or of the "
+                "hypotheses that training started from where there is none (round 0).",
+            ]
+        case _:
+            assert_never(result.stopped_by)
+
+
+def _validation_limits(material: ReportMaterial) -> list[str]:
+    rows, who = "the real rows of the validation clients", "validation clients"
+    if material.spec.federation.holds_out_rows:
+        rows, who = "the rows held out of every client", "held-out rows"
+    return [
+        f"Validation losses, early stopping and fairness figures use {rows}, without noise or "
+        "guarantee.",
+        f"The {who} that decided when to stop also give the final figures, which are therefore "
+        "somewhat optimistic; selection_loss, the smallest loss over hypotheses, is for stopping "
+        "only.",
+    ]
+
+
+UTILITY = Section[ReportMaterial, RunEvidence](
+    name="utility",
+    part=Utility,
+    in_every_report=True,
+    made=utility_section,
+    checked=_utility_checks,
+    limits=_utility_limits,
+)

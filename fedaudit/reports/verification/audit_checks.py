@@ -11,15 +11,12 @@ from numpy.typing import NDArray
 from fedaudit.fairness.metrics import comparable, rate_gaps, spread
 from fedaudit.ledger.bundle import Evidence
 from fedaudit.ledger.signatures import Keyring
-from fedaudit.reports.checks import Check, check, shown, unchecked, value_at
+from fedaudit.reports.checks import Check, agrees, check, shown, unchecked, value_at
 from fedaudit.reports.gates.gate_evaluation import overall
+from fedaudit.reports.report import check_gates
+from fedaudit.reports.sections.integrity import signature_check
 from fedaudit.reports.sections.outcome_words import words_checks
-from fedaudit.reports.verification.report_checks import (
-    agrees,
-    check_gates,
-    signature_check,
-    spec_hash_check,
-)
+from fedaudit.reports.sections.provenance import spec_hash_check
 from fedaudit.spec.audits.audit_spec import AuditSpec, parse_audit
 from fedaudit.spec.audits.measuring_spec import measuring_spec
 from fedaudit.spec.errors import InvalidInputError

@@ -5,6 +5,7 @@ Pure functions over evidence from any source: a database, or an offline bundle.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Literal
 
@@ -15,8 +16,10 @@ from fedaudit.ledger.signatures import Keyring, PublicKey
 from fedaudit.ledger.statements import SignOff
 from fedaudit.reports.checks import Check, check, unchecked, value_at
 from fedaudit.reports.later import LaterStatement
-from fedaudit.reports.ledger_totals import LedgerTotals
+from fedaudit.reports.ledger_totals import LedgerTotals, RunEvidence
+from fedaudit.reports.report import report_checks
 from fedaudit.reports.sections.held_out_privacy import ReportCharges
+from fedaudit.reports.sections.integrity import signature_check
 from fedaudit.reports.verification.audit_checks import NOT_VERIFIED, audit_checks
 from fedaudit.reports.verification.checkpoints import (
     ReadCheckpoints,
@@ -27,7 +30,6 @@ from fedaudit.reports.verification.checkpoints import (
 )
 from fedaudit.reports.verification.declared_checks import DeclaredEntries, is_declared
 from fedaudit.reports.verification.entries import EntryEpsilons
-from fedaudit.reports.verification.report_checks import report_checks, signature_check
 from fedaudit.reports.verification.statements import (
     evidence_checks,
     later_checks,
@@ -36,6 +38,9 @@ from fedaudit.reports.verification.statements import (
     sign_off_checks,
 )
 from fedaudit.spec.audits.audit_spec import is_audit
+from fedaudit.spec.errors import InvalidInputError
+from fedaudit.spec.experiment import ExperimentSpec
+from fedaudit.spec.parse import parse_admitted
 
 Verdict = Literal["valid", "consistent, signer untrusted", "altered"]
 VALID: Verdict = "valid"
@@ -162,9 +167,15 @@ def _read_run(
             epsilons.read(found)
             charges.read(found)
     of_ledger = [*epsilons.checks(), *charges.checks(evidence.report)]
-    if evidence.report is None:
+    report = evidence.report
+    if report is None:
         return of_ledger, []
-    return of_ledger, list(report_checks(evidence, evidence.report, audit, totals, keyring))
+    spec: ExperimentSpec | None = None
+    with suppress(InvalidInputError):
+        spec = parse_admitted(evidence.spec)
+    read = RunEvidence(evidence=evidence, report=report, audit=audit, totals=totals, spec=spec)
+    signed = signature_check(report, keyring, with_checkpoints=bool(evidence.checkpoints))
+    return of_ledger, [signed, *report_checks(read)]
 
 
 def _read_declared(
