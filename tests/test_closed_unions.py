@@ -183,10 +183,10 @@ def test_mappings_by_a_literal_have_all_of_its_values() -> None:
 
 
 def test_a_mapping_that_lacks_a_value_would_be_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    from fedaudit.reports.document import endings
+    from fedaudit.reports.sections import utility
 
-    fewer = {key: value for key, value in endings.SENTENCES.items() if key != "budget"}
-    monkeypatch.setattr(endings, "SENTENCES", fewer)
+    fewer = {key: value for key, value in utility.SENTENCES.items() if key != "budget"}
+    monkeypatch.setattr(utility, "SENTENCES", fewer)
     with pytest.raises(AssertionError):
         test_mappings_by_a_literal_have_all_of_its_values()
 

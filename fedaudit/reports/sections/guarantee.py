@@ -172,7 +172,7 @@ _DIGITS = 1e-6
 """Relative: another library or machine may calibrate noise to slightly different digits."""
 
 
-def _noise_checks(spec: ExperimentSpec, report: Mapping[str, Any]) -> Iterator[Check]:
+def noise_checks(spec: ExperimentSpec, report: Mapping[str, Any]) -> Iterator[Check]:
     """One check, or none for a report of an earlier version, which lacks the figure."""
     privacy = value_at(report, "privacy")
     if not isinstance(privacy, Mapping) or "noise_multiplier" not in privacy:
@@ -334,7 +334,7 @@ def _guarantee_checks(found: RunEvidence) -> Iterator[Check]:
     if spec is None:
         return
     yield from _checks_of_claim(spec, report, found.parameters)
-    yield from _noise_checks(spec, report)
+    yield from noise_checks(spec, report)
 
 
 def _checks_of_claim(

@@ -11,6 +11,7 @@ from fedaudit.reports.checks import Check, check, same, value_at
 from fedaudit.reports.ledger_totals import LedgerTotals, RunEvidence
 from fedaudit.reports.sections.part import Part
 from fedaudit.reports.sections.section import Section, handed_over, no_limits
+from fedaudit.spec.experiment import ExperimentSpec
 
 Point = tuple[float, float]
 Points = list[Point]
@@ -116,15 +117,16 @@ def _clusters_agree(clusters: Any, totals: LedgerTotals) -> bool:
     return 0 < len(clusters) < len(found) and set(map(str, clusters)) <= set(map(str, found))
 
 
-def _plane_checks(found: RunEvidence) -> Iterator[Check]:
+def plane_checks(
+    spec: ExperimentSpec | None, report: Mapping[str, Any], totals: LedgerTotals
+) -> Iterator[Check]:
     """Whether the plane has the ledger's clusters; nothing of a mechanism without them."""
-    clusters = value_at(found.report, "plane", "clusters")
-    spec = found.spec
+    clusters = value_at(report, "plane", "clusters")
     if clusters is None or spec is None or mechanism_of(spec).cost_kind == "epsilon":
         return
     yield check(
         "report.plane",
-        _clusters_agree(clusters, found.totals),
+        _clusters_agree(clusters, totals),
         good="the plane shows the best round's uploads in the clusters of the ledger",
         bad="the clusters of the plane are not those of the ledger's best round",
     )
@@ -135,6 +137,6 @@ PLANE = Section[Any, RunEvidence](
     part=Plane,
     in_every_report=False,
     made=handed_over("plane"),
-    checked=_plane_checks,
+    checked=lambda found: plane_checks(found.spec, found.report, found.totals),
     limits=no_limits,
 )

@@ -3,7 +3,6 @@
 import copy
 
 import pytest
-from fedaudit.reports.document import rate_fields
 
 from fedaudit.reports.charts.chart_choice import charts_of
 from fedaudit.reports.charts.final_charts import rates_chart
@@ -14,6 +13,7 @@ from fedaudit.reports.page.fairness_tables import fairness_tables
 from fedaudit.reports.page.html import render
 from fedaudit.reports.readings.reading_choice import reading
 from fedaudit.reports.report import assemble
+from fedaudit.reports.sections import part as rate_fields
 from fedaudit.reports.sections.part import Part
 from fedaudit.reports.verdict.verdict import verdict, verdict_parts
 from fedaudit.spec.gates import Gate

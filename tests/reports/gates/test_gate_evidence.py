@@ -5,9 +5,8 @@ from typing import Any
 import pytest
 
 from fedaudit.reports.gates.gate_evaluation import evaluate
-from fedaudit.reports.report import assemble
+from fedaudit.reports.report import assemble, check_gates
 from fedaudit.reports.sections.guarantee import condition_of, is_in_force, label_of
-from fedaudit.reports.verification.report_checks import check_gates
 from fedaudit.spec.gates import Gate
 from fedaudit.spec.parse import parse_admitted
 
