@@ -16,7 +16,7 @@ from fedaudit.privacy.mechanisms.registry import mechanism_of
 from fedaudit.reports.report import assemble
 from fedaudit.reports.sections.integrity import sign_report
 from fedaudit.reports.sections.material import FederationFacts, FinalFigures, ReportMaterial
-from fedaudit.spec.canonical import spec_hash
+from fedaudit.spec.experiment import spec_hash
 from fedaudit.spec.parse import parse_spec
 
 KEY = SigningKey.generate()

@@ -11,7 +11,7 @@ from fedaudit.ledger.signatures import Envelope
 from fedaudit.ledger.statements import Checkpoint
 from fedaudit.reports.sections import published_fairness, utility
 from fedaudit.runs import report_material
-from fedaudit.training.base.group_counts import GroupCounter
+from fedaudit.training.base.scored_rows import GroupCounter
 from fedaudit.training.stack import Stack
 from models.database import Database
 from models.repositories import LedgerCheckpointRepository, ReportRepository

@@ -33,7 +33,7 @@ from fedaudit.reports.declared.ledger_material import (
 from fedaudit.reports.report import report_hash
 from fedaudit.reports.sections.integrity import sign_report
 from fedaudit.spec.declared_ledgers import LedgerTerms
-from fedaudit.spec.disclosure.disclosure_policy import DisclosureFloor, least_group_size
+from fedaudit.spec.disclosure import DisclosureFloor, least_group_size
 from models.clock import utc_now
 from models.database import Database
 from models.repositories import (

@@ -22,7 +22,7 @@ from fedaudit.reports.sections.epsilon import EpsilonSection
 from fedaudit.reports.sections.guarantee import GuaranteeSection
 from fedaudit.reports.sections.integrity import Integrity
 from fedaudit.spec.declared_ledgers import LedgerTerms
-from fedaudit.spec.gate_figures import PLAIN_FIGURES
+from fedaudit.spec.gates import PLAIN_FIGURES
 
 _UNSIGNED = "waits for the service's signature, or the service has no key"
 _NOT_DECLARED = "a declared ledger has no such figure"

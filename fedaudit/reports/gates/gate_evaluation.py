@@ -22,8 +22,7 @@ from fedaudit.reports.gates.noised_gates import noise_doubt, sections_of
 from fedaudit.reports.sections.fairness import metric_of
 from fedaudit.reports.sections.part import FAIL, INSUFFICIENT, PASS, GateOutcome
 from fedaudit.reports.sections.utility import chosen_by_losses, known_ending
-from fedaudit.spec.gate_figures import AttackFigure
-from fedaudit.spec.gates import Gate, GateOp
+from fedaudit.spec.gates import AttackFigure, Gate, GateOp
 from fedaudit.spec.metrics import NOT_IN_REPORT
 
 _SIGNS: dict[GateOp, str] = {"le": "at most", "ge": "at least"}

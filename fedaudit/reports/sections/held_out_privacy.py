@@ -23,7 +23,7 @@ from fedaudit.reports.sections.part import Part
 from fedaudit.reports.sections.section import Section, no_limits
 from fedaudit.spec.errors import InvalidInputError
 from fedaudit.spec.experiment import ExperimentSpec
-from fedaudit.spec.fairness_agreement import publishes_noised_rounds
+from fedaudit.spec.fairness import publishes_noised_rounds
 from fedaudit.spec.metrics import COUNTS
 from fedaudit.spec.parse import parse_admitted
 

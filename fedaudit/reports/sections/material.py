@@ -18,7 +18,7 @@ from fedaudit.reports.sections.attacks import AttackSection
 from fedaudit.reports.sections.model import ModelSection
 from fedaudit.reports.sections.other_runs import RepeatsSection, SweepSection
 from fedaudit.reports.sections.parameter_plot import Plane
-from fedaudit.spec.disclosure.disclosure_policy import DisclosurePolicy
+from fedaudit.spec.disclosure import DisclosurePolicy
 from fedaudit.spec.experiment import ExperimentSpec
 from fedaudit.spec.training import StoppedBy
 from fedaudit.utility.constant import ConstantComparison
@@ -87,7 +87,7 @@ class ModelFile:
     section: ModelSection
     """What the report says of it."""
     layout: Mapping[str, Any] = field(repr=False)
-    """What goes in and comes out (`fedaudit.runs.model_layout`). Confidential, unlike the file."""
+    """What goes in and what comes out (`fedaudit.runs.report_material`). Confidential."""
 
 
 @dataclass(frozen=True, kw_only=True)

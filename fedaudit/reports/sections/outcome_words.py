@@ -10,9 +10,8 @@ from fedaudit.fairness.gaps import NO_OUTCOME
 from fedaudit.reports.checks import Check, check, same, value_at
 from fedaudit.spec.fairness import Favourable, GroupRule, Rule
 from fedaudit.spec.federation import FederationSpec
-from fedaudit.spec.naming.labels import label_of
-from fedaudit.spec.source_traits import SourceTraits
-from fedaudit.spec.sources import Source
+from fedaudit.spec.labels import label_of
+from fedaudit.spec.sources import Source, SourceTraits
 
 Labels = Mapping[str, Mapping[str, str]]
 _MOST_VALUES = 8

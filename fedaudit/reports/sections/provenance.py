@@ -12,9 +12,8 @@ from fedaudit.reports.ledger_totals import RunEvidence
 from fedaudit.reports.sections.material import ReportMaterial
 from fedaudit.reports.sections.part import WHERE_GIVEN, Part, Reasons
 from fedaudit.reports.sections.section import Section, no_limits
-from fedaudit.spec.canonical import spec_hash
-from fedaudit.spec.disclosure.disclosure_policy import DisclosurePolicy
-from fedaudit.spec.experiment import ExperimentSpec
+from fedaudit.spec.disclosure import DisclosurePolicy
+from fedaudit.spec.experiment import ExperimentSpec, spec_hash
 from fedaudit.version import __version__
 
 

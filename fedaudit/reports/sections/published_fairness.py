@@ -27,8 +27,7 @@ from fedaudit.reports.sections.outcome_words import words_checks
 from fedaudit.reports.sections.part import IntervalSection, LastRounds
 from fedaudit.reports.sections.rounded_counts import rounded_section
 from fedaudit.reports.sections.section import Section
-from fedaudit.spec.fairness import Fairness, Intervals
-from fedaudit.spec.fairness_agreement import publishes_noised_rounds
+from fedaudit.spec.fairness import Fairness, Intervals, publishes_noised_rounds
 from fedaudit.spec.metrics import METRICS, SCORE_METRICS
 
 

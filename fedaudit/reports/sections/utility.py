@@ -30,9 +30,8 @@ from fedaudit.reports.sections.noised_counts import (
 from fedaudit.reports.sections.part import WHERE_GIVEN, IntervalSection, Part, Share
 from fedaudit.reports.sections.section import Section
 from fedaudit.spec.experiment import ExperimentSpec
-from fedaudit.spec.methods.method_kinds import Ditto, FineTuning, Hypotheses, LocalOnly, QFfl
-from fedaudit.spec.model.starts import ArtifactStart
-from fedaudit.spec.training import StoppedBy
+from fedaudit.spec.models import ArtifactStart
+from fedaudit.spec.training import Ditto, FineTuning, Hypotheses, LocalOnly, QFfl, StoppedBy
 from fedaudit.utility.constant import ConstantComparison
 from fedaudit.utility.degenerate import (
     NO_INTERVALS,
@@ -508,7 +507,7 @@ def _utility_limits(material: ReportMaterial) -> list[str]:
             f"In {result.collapsed_rounds} of {result.rounds} rounds the uploads all fell into one "
             "of several clusters: only one hypothesis was trained."
         )
-    if spec.relocates and spec.training.hypotheses > 1:
+    if spec.training.relocates and spec.training.hypotheses > 1:
         found.append(
             "Empty clusters were moved to the farthest upload, so clusters are not the clients' "
             "own choices."

@@ -8,7 +8,7 @@ from fedaudit.reports.sections.guarantee import condition_of, delta_gives_data_a
 from fedaudit.reports.sections.part import GateOutcome
 from fedaudit.reports.sections.utility import SENTENCES, is_compared, known_ending, why_not_useful
 from fedaudit.reports.verdict.cost import bounds_every_dataset, report_level, sends_nothing
-from fedaudit.spec.gate_figures import PLAIN_FIGURES
+from fedaudit.spec.gates import PLAIN_FIGURES
 
 SIMULATED = (
     "the noise was simulated, so the guarantee is not in force: this run's model is not for "

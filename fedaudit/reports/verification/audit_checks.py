@@ -17,8 +17,7 @@ from fedaudit.reports.report import check_gates
 from fedaudit.reports.sections.integrity import signature_check
 from fedaudit.reports.sections.outcome_words import words_checks
 from fedaudit.reports.sections.provenance import spec_hash_check
-from fedaudit.spec.audits.audit_spec import AuditSpec, parse_audit
-from fedaudit.spec.audits.measuring_spec import measuring_spec
+from fedaudit.spec.audits import AuditSpec, measuring_spec, parse_audit
 from fedaudit.spec.errors import InvalidInputError
 from fedaudit.spec.metrics import METRICS, RATES
 from fedaudit.utility.degenerate import Gained, judge_model

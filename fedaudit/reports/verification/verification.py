@@ -37,7 +37,7 @@ from fedaudit.reports.verification.statements import (
     read_sign_offs,
     sign_off_checks,
 )
-from fedaudit.spec.audits.audit_spec import is_audit
+from fedaudit.spec.audits import is_audit
 from fedaudit.spec.errors import InvalidInputError
 from fedaudit.spec.experiment import ExperimentSpec
 from fedaudit.spec.parse import parse_admitted

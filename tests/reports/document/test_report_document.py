@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from fedaudit.reports.report import Report, assemble, report_hash, schema
-from fedaudit.spec.canonical import spec_hash
+from fedaudit.spec.experiment import spec_hash
 from fedaudit.spec.metrics import METRICS, SCORE_METRICS
 
 PATHS = {
