@@ -114,6 +114,7 @@ def assemble(material: ReportMaterial) -> dict[str, Any]:
             lambda material, so_far: gated(material.spec.gates, so_far),
             _judged,
         ),
+        limits_first=("guarantee", "data", "fairness"),
         progressed=material.progressed,
     )
 

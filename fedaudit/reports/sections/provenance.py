@@ -197,7 +197,6 @@ def _data_limits(material: ReportMaterial) -> list[str]:
         "anyone who guesses the whole data set can confirm the guess.",
         *traits.data_limits,
         *([_FOUND_CLASSES] if finds_classes else []),
-        *disclosure_limits(material.disclosure_policy, material.spec),
     ]
 
 

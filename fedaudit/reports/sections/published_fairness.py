@@ -1,5 +1,6 @@
 """The section `fairness`, from whichever counts are published."""
 
+from fedaudit.reports.sections.provenance import disclosure_limits
 from collections.abc import Mapping, Sequence
 from typing import assert_never
 
@@ -198,8 +199,27 @@ def _range(name: str, rounds: Sequence[Mapping[str, float | None]]) -> LastRound
 
 
 def _fairness_limits(material: ReportMaterial) -> list[str]:
+    """Of all figures of held-out people, and under which policy they were asked for."""
+    found = [*_validation_limits(material), *_group_limits(material)]
     if material.spec.fairness.noise is not None:
-        return noised_limits(material.spec)
+        found = noised_limits(material.spec)
+    return [*found, *disclosure_limits(material.disclosure_policy, material.spec)]
+
+
+def _validation_limits(material: ReportMaterial) -> list[str]:
+    rows, who = "the real rows of the validation clients", "validation clients"
+    if material.spec.federation.holds_out_rows:
+        rows, who = "the rows held out of every client", "held-out rows"
+    return [
+        f"Validation losses, early stopping and fairness figures use {rows}, without noise or "
+        "guarantee.",
+        f"The {who} that decided when to stop also give the final figures, which are therefore "
+        "somewhat optimistic; selection_loss, the smallest loss over hypotheses, is for stopping "
+        "only.",
+    ]
+
+
+def _group_limits(material: ReportMaterial) -> list[str]:
     fairness = material.spec.fairness
     if not fairness.sensitive:
         return ["No sensitive attribute was named: nothing here says how groups fare."]

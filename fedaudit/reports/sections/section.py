@@ -66,18 +66,19 @@ def assembled(
     material: Material,
     *,
     judged: Sequence[Callable[[Material, Values], Values]],
+    limits_first: Sequence[str] = (),
     progressed: Callable[[], None],
 ) -> Values:
     """The document as JSON values without NaN or infinities.
 
-    `judged` adds, one after the other, what follows from the sections. `limits` follow the order of
-    the document's fields. `progressed` is called between sections.
+    `judged` adds, one after the other, what follows from the sections. `limits` are those of the
+    sections named in `limits_first`, then the others' in the order of the document's fields. `progressed` is called between sections.
     """
     values: Values = {}
     for section in sections:
         values |= section.stated(material)
         progressed()
-    order = list(document.model_fields)
+    order = list(dict.fromkeys([*limits_first, *document.model_fields]))
     by_place = sorted(sections, key=lambda section: order.index(section.name))
     values["limits"] = [one for section in by_place for one in section.limits(material)]
     for judge in judged:

@@ -500,8 +500,7 @@ def _utility_checks(found: RunEvidence) -> Iterator[Check]:
 
 def _utility_limits(material: ReportMaterial) -> list[str]:
     spec, result = material.spec, material.result
-    found = [] if spec.fairness.noise is not None else _validation_limits(material)
-    found += method_limits(spec)
+    found = method_limits(spec)
     if result.collapsed_rounds:
         found.append(
             f"In {result.collapsed_rounds} of {result.rounds} rounds the uploads all fell into one "
@@ -523,19 +522,6 @@ def _utility_limits(material: ReportMaterial) -> list[str]:
             ]
         case _:
             assert_never(result.stopped_by)
-
-
-def _validation_limits(material: ReportMaterial) -> list[str]:
-    rows, who = "the real rows of the validation clients", "validation clients"
-    if material.spec.federation.holds_out_rows:
-        rows, who = "the rows held out of every client", "held-out rows"
-    return [
-        f"Validation losses, early stopping and fairness figures use {rows}, without noise or "
-        "guarantee.",
-        f"The {who} that decided when to stop also give the final figures, which are therefore "
-        "somewhat optimistic; selection_loss, the smallest loss over hypotheses, is for stopping "
-        "only.",
-    ]
 
 
 UTILITY = Section[ReportMaterial, RunEvidence](
