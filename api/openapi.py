@@ -20,7 +20,7 @@ from api.schemas.federations import (
 )
 from api.schemas.people import KeyRequest, SignOffRequest, WebhookChange, WebhookRequest
 from api.schemas.reports import GatesRequest, PolicyRequest
-from fedaudit.audits.audit_document import AuditReport
+from fedaudit.reports.audit_report import AuditReport
 from fedaudit.reports.declared.declared_document import DeclaredReport
 from fedaudit.reports.readings.reading_choice import READINGS
 from fedaudit.reports.report import Report

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 import structlog
 from sqlalchemy.orm import Session
 
-from fedaudit.audits.audit_report import AuditRequest, audit_report
+from fedaudit.audits.audit_material import AuditRequest, audit_report
 from fedaudit.ledger.signatures import SigningKey
 from fedaudit.reports.report import report_hash
 from fedaudit.reports.sections.fairness import FiguresDisagreeError

@@ -9,8 +9,8 @@ from typing import Annotated, Any
 import typer
 import uuid_utils
 
+from fedaudit.audits.audit_material import AuditRequest, audit_report
 from fedaudit.audits.audit_page import render_audit
-from fedaudit.audits.audit_report import AuditRequest, audit_report
 from fedaudit.audits.audit_table import read_audit
 from fedaudit.cli.display.output import json_text, say, writable_folder, write_json
 from fedaudit.cli.display.summary import show_audit

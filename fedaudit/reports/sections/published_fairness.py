@@ -1,6 +1,5 @@
 """The section `fairness`, from whichever counts are published."""
 
-from fedaudit.reports.sections.provenance import disclosure_limits
 from collections.abc import Mapping, Sequence
 from typing import assert_never
 
@@ -26,6 +25,7 @@ from fedaudit.reports.sections.material import ReportMaterial, ScoredMaterial
 from fedaudit.reports.sections.noised_counts import WITHHELD, noised_section
 from fedaudit.reports.sections.outcome_words import words_checks
 from fedaudit.reports.sections.part import IntervalSection, LastRounds
+from fedaudit.reports.sections.provenance import disclosure_limits
 from fedaudit.reports.sections.rounded_counts import rounded_section
 from fedaudit.reports.sections.section import Section
 from fedaudit.spec.fairness import Fairness, Intervals, publishes_noised_rounds

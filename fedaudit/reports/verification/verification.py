@@ -14,13 +14,13 @@ from fedaudit.ledger.bundle import Evidence
 from fedaudit.ledger.columns import batches
 from fedaudit.ledger.signatures import Keyring, PublicKey
 from fedaudit.ledger.statements import SignOff
+from fedaudit.reports.audit_report import NOT_VERIFIED, audit_checks
 from fedaudit.reports.checks import Check, check, unchecked, value_at
 from fedaudit.reports.later import LaterStatement
 from fedaudit.reports.ledger_totals import LedgerTotals, RunEvidence
 from fedaudit.reports.report import report_checks
 from fedaudit.reports.sections.held_out_privacy import ReportCharges
 from fedaudit.reports.sections.integrity import signature_check
-from fedaudit.reports.verification.audit_checks import NOT_VERIFIED, audit_checks
 from fedaudit.reports.verification.checkpoints import (
     ReadCheckpoints,
     checkpoint_checks,
