@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from fedaudit.ledger.audit import LedgerAudit
 from fedaudit.ledger.bundle import Evidence
 from fedaudit.ledger.columns import EntryColumns, misfits
-from fedaudit.ledger.entries import Outcome
+from fedaudit.ledger.rows import Outcome
 from fedaudit.privacy.accounting.mechanism_parameters import MechanismParameters
 from fedaudit.reports.checks import value_at
 from fedaudit.spec.experiment import ExperimentSpec

@@ -16,7 +16,7 @@ from fedaudit.federations.hospital import FEATURES
 from fedaudit.federations.packing import EVERY_NUMBER, Scales
 from fedaudit.federations.split import training_group_rows
 from fedaudit.ledger.chain import ledger_hash
-from fedaudit.ledger.entries import Outcome, charges_report
+from fedaudit.ledger.rows import Outcome, charges_report
 from fedaudit.networks.parameter_files import encode_hypotheses, tensor_sizes
 from fedaudit.privacy.mechanisms.registry import mechanism_of, why_model_stays
 from fedaudit.reports.report import assemble

@@ -29,7 +29,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from fedaudit.ledger.entries import Outcome
+from fedaudit.ledger.rows import Outcome
 from fedaudit.networks.client_network import ClientNetwork
 from fedaudit.networks.losses import predicted_class
 from fedaudit.privacy.accounting.privacy_events import Observer

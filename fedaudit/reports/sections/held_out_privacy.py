@@ -10,7 +10,7 @@ import numpy as np
 from pydantic import Field
 
 from fedaudit.ledger.columns import EntryColumns
-from fedaudit.ledger.entries import SUBJECT_KINDS, LedgerEntry, report_inputs
+from fedaudit.ledger.rows import SUBJECT_KINDS, LedgerEntry, report_inputs
 from fedaudit.privacy.accounting.mechanism_parameters import MechanismParameters
 from fedaudit.privacy.accounting.privacy_events import adjacency_words, observer_words
 from fedaudit.privacy.count_release import CountRelease, count_release
