@@ -9,7 +9,7 @@ from sqlalchemy.orm import Session
 
 from api.pages.downloads import downloads
 from api.pages.session import CSRF_FIELD, Visitor
-from api.pages.spec_form.sheet import new_once
+from api.pages.spec_sheet import new_once
 from api.pages.templates import fragment
 from api.schemas.experiments import AttackList, LaterAttacksList
 from api.schemas.people import SignOffList

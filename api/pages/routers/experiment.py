@@ -10,14 +10,14 @@ from sqlalchemy.orm import Session
 from starlette.responses import HTMLResponse, JSONResponse, RedirectResponse
 
 from api.http.cursors import SmallInteger
-from api.pages.live.curves import curves
-from api.pages.live.ending import why_ended
-from api.pages.live.finished import ending_words, final_gaps, with_final_figures
-from api.pages.live.readings import GapReadings, Reading, as_json, gap_readings, readings
-from api.pages.live.time_left import time_left
+from api.pages.live import curves
+from api.pages.live import why_ended
+from api.pages.live import ending_words, final_gaps, with_final_figures
+from api.pages.live import GapReadings, Reading, as_json, gap_readings, readings
+from api.pages.live import time_left
 from api.pages.session import COOKIE, ExperimentsForm, ExperimentsVisitor, Visitor
-from api.pages.spec_form.preview import as_yaml
-from api.pages.spec_form.sheet import ONCE, is_once, new_once
+from api.pages.spec_preview import as_yaml
+from api.pages.spec_sheet import ONCE, is_once, new_once
 from api.pages.templates import page
 from api.services.attacks.judged_reports import judged_document
 from api.services.base.dispatch import dispatch

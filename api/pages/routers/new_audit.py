@@ -10,7 +10,7 @@ from starlette.responses import HTMLResponse, RedirectResponse, Response
 from api.http.problems import ProblemError
 from api.pages.federation_names import federation_names
 from api.pages.session import CheckedForm, ExperimentsAuthor, ExperimentsForm, Visitor
-from api.pages.spec_form.sheet import ONCE, is_once, new_once
+from api.pages.spec_sheet import ONCE, is_once, new_once
 from api.pages.templates import page
 from api.services.audits.audit_admission import ask_for_audit
 from api.services.base.dispatch import dispatch

@@ -12,11 +12,11 @@ from starlette.responses import HTMLResponse, RedirectResponse, Response
 from api.http.problems import ProblemError
 from api.pages.session import CheckedForm, ExperimentsAuthor, ExperimentsForm, Visitor
 from api.pages.spec_form import fields, sheet
-from api.pages.spec_form.build import Built, build
-from api.pages.spec_form.demands import demanded
-from api.pages.spec_form.preview import Preview, as_yaml, preview
-from api.pages.spec_form.profile_defaults import ProfileDefaults, profile_defaults
-from api.pages.spec_form.sheet import Sheet
+from api.pages.spec_sheet import Built, build
+from api.pages.spec_preview import demanded
+from api.pages.spec_preview import Preview, as_yaml, preview
+from api.pages.spec_preview import ProfileDefaults, profile_defaults
+from api.pages.spec_sheet import Sheet
 from api.pages.templates import page
 from api.services.base.dispatch import dispatch
 from api.services.base.idempotency import IdempotentRequest

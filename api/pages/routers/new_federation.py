@@ -11,9 +11,9 @@ from starlette.responses import HTMLResponse, RedirectResponse, Response
 from api.http.bodies import in_blocks, media_type
 from api.http.problems import ProblemError
 from api.pages.registration_form import names
-from api.pages.registration_form.registration_sheet import RegistrationSheet, faults_at
-from api.pages.registration_form.registration_texts import registration_texts
-from api.pages.registration_form.typed_registration import typed_registration
+from api.pages.registration_form import RegistrationSheet, faults_at
+from api.pages.registration_form import registration_texts
+from api.pages.registration_form import typed_registration
 from api.pages.session import (
     CSRF_FIELD,
     CheckedForm,

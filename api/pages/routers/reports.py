@@ -11,7 +11,7 @@ from api.http.bodies import validated
 from api.pages.downloads import reading_downloads
 from api.pages.report_tail import report_tail
 from api.pages.session import ReportsVisitor, SignOffForm, Visitor, require
-from api.pages.spec_form.sheet import ONCE, is_once
+from api.pages.spec_sheet import ONCE, is_once
 from api.pages.templates import has_template, page
 from api.schemas.people import SignOffRequest
 from api.services.attacks.judged_reports import find_judged

@@ -8,7 +8,7 @@ from starlette.responses import HTMLResponse, RedirectResponse, Response
 
 from api.http.problems import ProblemError
 from api.pages.session import CheckedForm, ExperimentsForm, ExperimentsVisitor, Visitor
-from api.pages.spec_form.sheet import ONCE, is_once, new_once
+from api.pages.spec_sheet import ONCE, is_once, new_once
 from api.pages.templates import page
 from api.services.attacks.later_attacks import ask_for_attacks, cancel_attacks
 from api.services.attacks.later_bodies import later_list

@@ -10,8 +10,8 @@ from starlette.responses import HTMLResponse, RedirectResponse, Response
 
 from api.http.cursors import decode_cursor, encode_cursor
 from api.pages.session import ExperimentsForm, ExperimentsVisitor, ReportsVisitor, Visitor
-from api.pages.spec_form.preview import as_yaml
-from api.pages.spec_form.sheet import ONCE, is_once, new_once
+from api.pages.spec_preview import as_yaml
+from api.pages.spec_sheet import ONCE, is_once, new_once
 from api.pages.templates import page
 from api.services.base.dispatch import dispatch
 from api.services.base.idempotency import IdempotentRequest

@@ -1,6 +1,6 @@
 """The series as the page's script draws them."""
 
-from api.pages.live.curves import MAX_POINTS, curves
+from api.pages.live import MAX_POINTS, curves
 from fedaudit.reports.charts.series import GapSeries, Series
 
 

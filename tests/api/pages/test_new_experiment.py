@@ -7,7 +7,7 @@ from typing import Any
 import yaml
 
 from api.pages.spec_form import sheet
-from api.pages.spec_form.field_errors import placed
+from api.pages.spec_sheet import placed
 from fedaudit.privacy.mechanisms.registry import mechanism_of
 from fedaudit.spec.errors import FieldError
 from fedaudit.spec.parse import parse_spec

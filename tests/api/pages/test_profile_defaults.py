@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from api.pages.spec_form import fields, sheet
-from api.pages.spec_form.profile_defaults import profile_defaults
+from api.pages.spec_preview import profile_defaults
 from fedaudit.spec.disclosure.disclosure_policy import DisclosurePolicy, FixedSplit
 from models.tables.federations import Federation
 from tests.api.pages.browser import signed_in

@@ -5,12 +5,12 @@ from typing import Annotated, Any, Literal
 import pytest
 
 from api.pages.spec_form import fields, sheet
-from api.pages.spec_form.build import build
-from api.pages.spec_form.choice_rules import choice_rules
-from api.pages.spec_form.field import Field
-from api.pages.spec_form.field_errors import placed
-from api.pages.spec_form.privacy_fields import privacy_fields
-from api.pages.spec_form.typed import MISSING, value_of
+from api.pages.spec_sheet import build
+from api.pages.spec_fields import choice_rules
+from api.pages.spec_fields import Field
+from api.pages.spec_sheet import placed
+from api.pages.spec_fields import privacy_fields
+from api.pages.spec_sheet import MISSING, value_of
 from fedaudit.spec.base import SpecPart
 from fedaudit.spec.errors import FieldError, InvalidInputError
 from fedaudit.spec.in_form import InForm
@@ -291,7 +291,7 @@ def test_one_field_is_described_in_one_way(monkeypatch: pytest.MonkeyPatch) -> N
         clip: Annotated[float, InForm("Bound", "2")]
 
     parts = (*mechanism_parts(), Other)
-    monkeypatch.setattr("api.pages.spec_form.privacy_fields.mechanism_parts", lambda: parts)
+    monkeypatch.setattr("api.pages.spec_fields.mechanism_parts", lambda: parts)
     with pytest.raises(ValueError, match="/privacy/clip stands in the form in two ways"):
         privacy_fields()
 

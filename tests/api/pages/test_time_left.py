@@ -4,7 +4,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from api.pages.live.time_left import time_left
+from api.pages.live import time_left
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 

@@ -1,14 +1,25 @@
-"""A comparison as its page shows it: figures first, fronts of one kind together, one chart open."""
+"""Reports side by side: figures, what was asked for differently, and Pareto fronts."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
-
 from fedaudit.reports.charts.chart import Chart
 from fedaudit.reports.charts.front import front_charts
 from fedaudit.reports.comparison.compared_reports import Comparison
 from fedaudit.reports.comparison.difference_rows import DifferenceRow, difference_rows
 from fedaudit.reports.comparison.parts import FigureRow, Front
+from typing import Annotated
+from fastapi import APIRouter, Query, Request
+from starlette.responses import HTMLResponse
+from api.http.problems import ProblemError
+from api.pages.session import ReportsVisitor, Visitor
+from api.pages.templates import page
+from api.services.reports.comparisons import comparison_of
+from api.shared.resources import Resources, Shared
+from fedaudit.reports.charts.front import axis_text
+from models.repositories import ExperimentRepository
+from models.tables.experiments import Experiment
+from models.values import ExperimentFilters
 
 # The first that has a value is the one that fairness is read by first.
 _LEADING = (
@@ -139,3 +150,41 @@ def _groups(comparison: Comparison, numbers: Mapping[str, int]) -> Iterator[Fron
             left_out=sorted(left_out),
             cautions=[text for text in cautions if text not in said],
         )
+
+
+router = APIRouter()
+
+_FEWEST, _MOST = 2, 50
+_OFFERED = 50
+
+
+@router.get("/compare")
+def comparison_page(
+    request: Request,
+    visitor: ReportsVisitor,
+    resources: Shared,
+    experiment_id: Annotated[list[str] | None, Query()] = None,
+) -> HTMLResponse:
+    """The comparison of the experiments named, or a choice where fewer than two are."""
+    chosen = list(dict.fromkeys(experiment_id or []))
+    if len(chosen) < _FEWEST:
+        return page(
+            request,
+            "compare_choice.html",
+            visitor=visitor,
+            offered=_offered(resources, visitor),
+            chosen=chosen,
+            most=_MOST,
+        )
+    if len(chosen) > _MOST:
+        raise ProblemError(
+            422, "validation-error", f"at most {_MOST} experiments go side by side; leave some out"
+        )
+    found = comparison_of(resources, visitor.caller, chosen)
+    return page(request, "compare.html", visitor=visitor, view=view_of(found), axis_text=axis_text)
+
+
+def _offered(resources: Resources, visitor: Visitor) -> list[Experiment]:
+    with resources.database.read() as session:
+        experiments = ExperimentRepository(session, visitor.caller.project_id)
+        return experiments.list(ExperimentFilters(status="succeeded"), limit=_OFFERED).items

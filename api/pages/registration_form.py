@@ -1,0 +1,424 @@
+"""The form for a table's registration: what is proposed, what was typed, where faults belong."""
+
+from collections.abc import Mapping
+from typing import Any
+from fedaudit.federations.proposals.column_survey import Column, Survey
+from fedaudit.federations.proposals.proposal import MAX_CATEGORIES
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+from api.pages.spec_sheet import parts
+from api.pages.spec_fields import number
+from fedaudit.spec.errors import FieldError, pointer
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from api.pages.spec_sheet import is_within
+from api.services.federations.pending_uploads import LookedAt
+from fedaudit.federations.proposals.column_survey import Column
+from fedaudit.spec.errors import FieldError, pointer
+from models.tables.uploads.pending_uploads import PendingUpload
+
+NAME = "name"
+HEADER = "header"
+CLIENT_KEY, CLIENTS, MISSING_CLIENT = "client_key", "clients", "missing_client"
+TARGET, POSITIVE, MISSING_TARGET = "target", "positive", "missing_target"
+RULE_OP, RULE_VALUE, RULE_LABEL = "rule_op", "rule_value", "rule_label"
+MISSING_VALUES = "missing_values"
+
+ROLES = (
+    ("feature", "feature"),
+    ("sensitive", "sensitive attribute"),
+    ("both", "sensitive attribute, and a feature"),
+    ("out", "left out"),
+)
+FEATURES, SENSITIVE = ("feature", "both"), ("sensitive", "both")
+KINDS = (("numeric", "numbers"), ("categorical", "categories"))
+GAPS = (
+    ("reject", "are an error"),
+    ("drop-row", "leave the row out"),
+    ("constant", "take the value beside"),
+)
+RULE_OPS = (
+    ("", "the good class above"),
+    ("ge", "at least"),
+    ("le", "at most"),
+    ("in", "one of (with commas)"),
+)
+
+
+def of_column(place: int, part: str) -> str:
+    """A field of the column at a place of the table, counted from 0."""
+    return f"c{place}-{part}"
+
+
+def of_join(place: int, part: str) -> str:
+    """A field of an attribute that several columns may hold together."""
+    return f"j{place}-{part}"
+
+
+_ON = "on"
+
+
+def registration_texts(
+    registration: Mapping[str, Any], survey: Survey, joinable: Mapping[str, Mapping[str, str]]
+) -> dict[str, str]:
+    """Text by field; empty fields and switches that are off are left out."""
+    federation, fairness = registration["federation"], registration.get("fairness", {})
+    rule = fairness.get("favourable") or {}
+    found = {
+        names.NAME: registration["name"],
+        names.HEADER: "" if federation.get("header", True) else "no",
+        names.CLIENT_KEY: federation.get("client_key") or "",
+        names.CLIENTS: str((federation.get("partition") or {}).get("clients", 10)),
+        names.TARGET: federation.get("target", ""),
+        names.POSITIVE: federation.get("positive") or "",
+        names.MISSING_CLIENT: _switch(federation.get("missing_client") == "drop-row"),
+        names.MISSING_TARGET: _switch(federation.get("missing_target") == "drop-row"),
+        names.MISSING_VALUES: ", ".join(text for text in federation.get("missing_values", ())),
+        names.RULE_OP: rule.get("op", ""),
+        names.RULE_VALUE: _typed(rule.get("value")),
+        names.RULE_LABEL: rule.get("label") or "",
+    }
+    features = {
+        one if isinstance(one, str) else one["name"]: one for one in federation.get("features", ())
+    }
+    for place, column in enumerate(survey.columns):
+        texts = _column(column, features.get(column.name), federation, fairness)
+        found |= {names.of_column(place, part): text for part, text in texts.items()}
+    for place, (attribute, columns) in enumerate(joinable.items()):
+        lines = "\n".join(f"{column} = {group}" for column, group in columns.items())
+        texts = {"name": attribute, "columns": lines, "none": "other"}
+        found |= {names.of_join(place, part): text for part, text in texts.items()}
+    return {name: text for name, text in found.items() if text}
+
+
+def _column(
+    column: Column, feature: Any, federation: Mapping[str, Any], fairness: Mapping[str, Any]
+) -> dict[str, str]:
+    sensitive = column.name in fairness.get("sensitive", ())
+    role = "sensitive" if sensitive else "out" if feature is None else "feature"
+    # What a column that is no feature would be, in case a person makes it one.
+    declared = feature if isinstance(feature, dict) else {}
+    texts_only = not column.numeric and not column.many
+    few = texts_only and len(column.distinct) <= MAX_CATEGORIES
+    guessed = "categorical" if feature is None and few else "numeric"
+    kind = declared.get("kind", guessed)
+    listed = declared.get("categories") or (column.distinct if kind == "categorical" else ())
+    labels = federation.get("labels", {}).get(column.name, {})
+    return {
+        "name": column.name,
+        "role": role,
+        "kind": kind,
+        "categories": "\n".join(listed),
+        "missing": declared.get("missing", "reject"),
+        "fill": _typed(declared.get("fill")),
+        "scale": _typed(federation.get("scale", {}).get(column.name)),
+        "edges": _typed(fairness.get("edges", {}).get(column.name)),
+        "labels": "\n".join(f"{code} = {label}" for code, label in labels.items()),
+    }
+
+
+def _switch(on: bool) -> str:
+    return _ON if on else ""
+
+
+def _typed(value: Any) -> str:
+    """A number without a needless fraction; a list with commas."""
+    if value is None:
+        return ""
+    if isinstance(value, list):
+        return ", ".join(map(_typed, value))
+    if isinstance(value, float) and value.is_integer():
+        return str(int(value))
+    return str(value)
+
+
+@dataclass
+class TypedRegistration:
+    """What the form asks for."""
+
+    value: dict[str, Any]
+    """To be parsed as the registration of an uploaded file."""
+    places: dict[str, str] = field(default_factory=dict)
+    """JSON pointer in the value -> the field of the form."""
+    faults: list[FieldError] = field(default_factory=list)
+    """Lines that cannot be read; their pointers are in `places` too."""
+
+
+@dataclass(frozen=True)
+class _Typed:
+    texts: Mapping[str, str]
+    place: int
+
+    def __getitem__(self, part: str) -> str:
+        return self.texts.get(names.of_column(self.place, part), "")
+
+    def at(self, part: str) -> str:
+        return names.of_column(self.place, part)
+
+
+def typed_registration(typed: Mapping[str, str]) -> TypedRegistration:
+    """The registration that the texts come to. Nothing is refused but lines that say nothing."""
+    made = TypedRegistration({"name": typed.get(names.NAME, "")})
+    federation: dict[str, Any] = {"source": "table"}
+    fairness: dict[str, Any] = {}
+    made.value |= {"federation": federation, "fairness": fairness}
+    made.places |= _PLAIN
+    if typed.get(names.HEADER):
+        federation["header"] = False
+    _put_clients(federation, typed)
+    _put_target(federation, typed)
+    if texts := parts(typed.get(names.MISSING_VALUES, "")):
+        federation["missing_values"] = texts
+    used = {typed.get(names.CLIENT_KEY, ""), federation["target"]}
+    features: list[Any] = []
+    sensitive: list[str] = []
+    for column in _columns(typed):
+        _put_labels(made, column)
+        _put_scale(made, column, used=column["name"] == federation["target"])
+        if column["name"] in used:
+            continue
+        if column["role"] in names.FEATURES:
+            where = pointer("federation", "features", len(features))
+            made.places |= {where: column.at("role")}
+            made.places |= {f"{where}/{part}": column.at(part) for part in _OF_FEATURES}
+            features.append(_feature(column))
+        if column["role"] in names.SENSITIVE:
+            made.places[pointer("fairness", "sensitive", len(sensitive))] = column.at("role")
+            sensitive.append(column["name"])
+            _put_edges(made, column)
+    federation["features"] = features
+    _put_joins(made, typed, sensitive)
+    if sensitive:
+        fairness["sensitive"] = sensitive
+    _put_rule(fairness, typed)
+    return made
+
+
+_OF_FEATURES = ("kind", "categories", "missing", "fill")
+_PLAIN = {
+    "/name": names.NAME,
+    "/federation/client_key": names.CLIENT_KEY,
+    "/federation/partition": names.CLIENTS,
+    "/federation/missing_client": names.MISSING_CLIENT,
+    "/federation/target": names.TARGET,
+    "/federation/positive": names.POSITIVE,
+    "/federation/missing_target": names.MISSING_TARGET,
+    "/federation/missing_values": names.MISSING_VALUES,
+    "/federation/features": names.of_column(0, "role"),
+    "/fairness/favourable": names.RULE_VALUE,
+    "/fairness/favourable/op": names.RULE_OP,
+    "/fairness/favourable/label": names.RULE_LABEL,
+    "/fairness/sensitive": names.of_column(0, "role"),
+}
+
+
+def _columns(typed: Mapping[str, str]) -> Iterator[_Typed]:
+    place = 0
+    while names.of_column(place, "name") in typed:
+        yield _Typed(typed, place)
+        place += 1
+
+
+def _put_clients(federation: dict[str, Any], typed: Mapping[str, str]) -> None:
+    if key := typed.get(names.CLIENT_KEY):
+        federation["client_key"] = key
+        if typed.get(names.MISSING_CLIENT):
+            federation["missing_client"] = "drop-row"
+        return
+    clients = number(typed.get(names.CLIENTS, ""))
+    federation["partition"] = {"method": "iid", "clients": clients}
+
+
+def _put_target(federation: dict[str, Any], typed: Mapping[str, str]) -> None:
+    federation["target"] = typed.get(names.TARGET, "")
+    if typed.get(names.MISSING_TARGET):
+        federation["missing_target"] = "drop-row"
+    if positive := typed.get(names.POSITIVE):
+        federation["positive"] = positive
+
+
+def _feature(column: _Typed) -> str | dict[str, Any]:
+    feature: dict[str, Any] = {"name": column["name"]}
+    if column["kind"] != "numeric":
+        lines = [line.strip() for line in column["categories"].splitlines()]
+        feature |= {"kind": column["kind"], "categories": [line for line in lines if line]}
+    if column["missing"] not in ("", "reject"):
+        feature["missing"] = column["missing"]
+    if column["missing"] == "constant" and column["fill"]:
+        numeric = column["kind"] == "numeric"
+        feature["fill"] = number(column["fill"]) if numeric else column["fill"]
+    return feature if len(feature) > 1 else column["name"]
+
+
+def _put_scale(made: TypedRegistration, column: _Typed, *, used: bool) -> None:
+    """A divisor counts for numeric features, and for the target."""
+    counts = used or (column["role"] in names.FEATURES and column["kind"] == "numeric")
+    if counts and column["scale"]:
+        made.value["federation"].setdefault("scale", {})[column["name"]] = number(column["scale"])
+        made.places[pointer("federation", "scale", column["name"])] = column.at("scale")
+
+
+def _put_edges(made: TypedRegistration, column: _Typed) -> None:
+    if edges := parts(column["edges"]):
+        made.value["fairness"].setdefault("edges", {})[column["name"]] = list(map(number, edges))
+        made.places[pointer("fairness", "edges", column["name"])] = column.at("edges")
+
+
+def _put_labels(made: TypedRegistration, column: _Typed) -> None:
+    where = pointer("federation", "labels", column["name"])
+    made.places[where] = column.at("labels")
+    if labels := _pairs(made, column["labels"], where, wanted="CODE = LABEL"):
+        made.value["federation"].setdefault("labels", {})[column["name"]] = labels
+
+
+def _put_joins(made: TypedRegistration, typed: Mapping[str, str], sensitive: list[str]) -> None:
+    place = 0
+    while names.of_join(place, "name") in typed:
+        attribute = typed[names.of_join(place, "name")]
+        where = pointer("federation", "join", attribute)
+        made.places[where] = names.of_join(place, "columns")
+        made.places[f"{where}/none"] = names.of_join(place, "none")
+        if typed.get(names.of_join(place, "use")):
+            lines = typed.get(names.of_join(place, "columns"), "")
+            columns = _pairs(made, lines, where, wanted="COLUMN = GROUP")
+            joined: dict[str, Any] = {"columns": columns}
+            if rest := typed.get(names.of_join(place, "none")):
+                joined["none"] = rest
+            made.value["federation"].setdefault("join", {})[attribute] = joined
+            made.places[pointer("fairness", "sensitive", len(sensitive))] = names.of_join(
+                place, "use"
+            )
+            sensitive.append(attribute)
+        place += 1
+
+
+def _put_rule(fairness: dict[str, Any], typed: Mapping[str, str]) -> None:
+    op, value = typed.get(names.RULE_OP, ""), typed.get(names.RULE_VALUE, "")
+    if not op:
+        return
+    rule: dict[str, Any] = {"op": op}
+    if value:
+        rule["value"] = [number(one) for one in parts(value)] if op == "in" else number(value)
+    if label := typed.get(names.RULE_LABEL):
+        rule["label"] = label
+    fairness["favourable"] = rule
+
+
+def _pairs(made: TypedRegistration, typed: str, where: str, *, wanted: str) -> dict[str, str]:
+    found: dict[str, str] = {}
+    for line in filter(None, map(str.strip, typed.splitlines())):
+        name, mark, text = (part.strip() for part in line.partition("="))
+        if not (mark and name and text):
+            made.faults.append(FieldError(where, f"{line[:80]!r} says nothing; write {wanted}"))
+        elif name in found:
+            made.faults.append(FieldError(where, f"{name!r} stands on two lines; keep one"))
+        else:
+            found[name] = text
+    return found
+
+
+@dataclass(frozen=True)
+class RegistrationFault:
+    """A fault; `place` is the name of a field, and None where it belongs to none."""
+
+    pointer: str
+    message: str
+    place: str | None
+
+
+@dataclass(frozen=True)
+class ColumnView:
+    """One column of the table, and why the proposal takes it as it does."""
+
+    place: int
+    name: str
+    facts: str
+    reason: str
+
+
+@dataclass(frozen=True)
+class RegistrationSheet:
+    """One showing of the form."""
+
+    upload: PendingUpload
+    looked: LookedAt
+    typed: Mapping[str, str]
+    faults: Sequence[RegistrationFault] = ()
+    refusal: str | None = None
+
+    @property
+    def columns(self) -> list[ColumnView]:
+        """In the table's order."""
+        reasons = self._reasons
+        return [
+            ColumnView(place, one.name, _facts(one), reasons.get(one.name, ""))
+            for place, one in enumerate(self.looked.survey.columns)
+        ]
+
+    @property
+    def choices(self) -> list[tuple[str, str]]:
+        """The columns, to choose one from."""
+        return [(one.name, one.name) for one in self.looked.survey.columns]
+
+    @property
+    def joins(self) -> list[tuple[int, str]]:
+        """Attributes that several columns may hold together, by their place."""
+        proposal = self.looked.proposal
+        return [] if proposal is None else list(enumerate(proposal.joinable))
+
+    def guess(self, field: str) -> str:
+        """Why a field of the registration was proposed as it was."""
+        proposal = self.looked.proposal
+        return "" if proposal is None else proposal.guesses.get(field, "")
+
+    def text(self, name: str) -> str:
+        """What stands in a field."""
+        return self.typed.get(name, "")
+
+    def part(self, place: int, part: str) -> str:
+        """What stands in a field of a column."""
+        return self.text(names.of_column(place, part))
+
+    def wrong(self, name: str) -> list[str]:
+        """What is wrong with a field."""
+        return [fault.message for fault in self.faults if fault.place == name]
+
+    def more_open(self, place: int) -> bool:
+        """Whether the rarer fields of a column are unfolded: something stands in them, or is wrong
+        with them."""
+        rarer = [names.of_column(place, part) for part in ("scale", "edges", "labels")]
+        return any(self.text(name) or self.wrong(name) for name in rarer)
+
+    @property
+    def _reasons(self) -> dict[str, str]:
+        proposal = self.looked.proposal
+        if proposal is None:
+            return {}
+        found = {name: f"left out: {why}" for name, why in proposal.left_out.items()}
+        proposed = proposal.registration
+        for room, part in (("federation", "features"), ("fairness", "sensitive")):
+            for place, one in enumerate(proposed[room].get(part, ())):
+                why = proposal.guesses.get(pointer(room, part, place))
+                if why:
+                    found[one if isinstance(one, str) else one["name"]] = why
+        return found
+
+
+def faults_at(errors: Sequence[FieldError], made: TypedRegistration) -> list[RegistrationFault]:
+    """The faults, each beside the nearest field."""
+    return [RegistrationFault(one.pointer, one.message, _place(one, made)) for one in errors]
+
+
+def _place(error: FieldError, made: TypedRegistration) -> str | None:
+    around = [where for where in made.places if is_within(error.pointer, where)]
+    return made.places[max(around, key=len)] if around else None
+
+
+def _facts(column: Column) -> str:
+    """What its first rows hold; values themselves are not quoted."""
+    kind = "numbers" if column.numeric else "texts"
+    distinct = len(column.distinct)
+    many = f"more than {distinct}" if column.many else str(distinct)
+    gaps = f", {column.missing} empty" if column.missing else ""
+    return f"{kind}, {many} different{gaps}"

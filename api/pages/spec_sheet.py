@@ -1,0 +1,332 @@
+"""The form for an experiment: what was typed, the spec that it comes to, and where faults belong."""
+
+from collections.abc import Callable
+from typing import Any
+from api.pages.spec_fields import Field, Kind
+from api.pages.spec_fields import layers_of
+from api.pages.spec_fields import number
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+from api.pages.spec_form import fields
+from api.pages.spec_fields import Field
+from api.pages.spec_fields import number
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from api.pages.spec_fields import SECTIONS
+from fedaudit.spec.errors import FieldError
+import re
+import secrets
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+from api.pages.spec_form import fields
+from api.pages.spec_fields import POINTER as LAYERS
+from api.pages.spec_fields import fault_of_layer
+from api.pages.spec_preview import Preview
+from fedaudit.spec.errors import FieldError
+from models.tables.federations import Federation
+
+MISSING = object()
+"""The value of a field that was left empty: the spec's default holds."""
+
+
+def value_of(field: Field, typed: str) -> Any:
+    """The JSON value, or MISSING."""
+    if not typed and field.kind != "switch":  # a switch that is off sends nothing
+        return MISSING
+    return _READERS[field.kind](typed)
+
+
+def parts(typed: str, between: str = ",") -> list[str]:
+    """What stands between commas, without blanks around it; nothing between two is left out."""
+    return [part.strip() for part in typed.split(between) if part.strip()]
+
+
+_READERS: dict[Kind, Callable[[str], Any]] = {
+    "text": str,
+    "choice": str,
+    "number": number,
+    "numbers": lambda typed: [number(part) for part in parts(typed)],
+    "vectors": lambda typed: [list(map(number, parts(one))) for one in parts(typed, ";")],
+    "words": parts,
+    "switch": bool,
+    "layers": layers_of,
+    "sets": lambda typed: [parts(one, "+") for one in parts(typed, ";")],
+}
+
+
+_BELONGS_TO_THE_FILE = ("path", "id")
+
+
+@dataclass(frozen=True)
+class Built:
+    """What the form asks for."""
+
+    value: dict[str, Any]
+    """To be parsed as a spec."""
+    rows: dict[str, str] = field(default_factory=dict)
+    """JSON pointer in the value -> the row of the form that it comes from; empty rows count for
+    nothing, so the two may have different numbers."""
+
+
+def build(typed: Mapping[str, str], registrations: Mapping[str, Mapping[str, Any]]) -> Built:
+    """The value that the typed texts come to, by the names of the form's fields.
+
+    `registrations`: what the federations that may be chosen were registered with, by id.
+    """
+    registered = registrations.get(typed.get(fields.SOURCE, ""))
+    built = Built({})
+    _put(built.value, "/federation", _source(typed, registered))
+    for one in active_fields(typed, registered is not None):
+        value = value_of(one, typed.get(one.pointer, ""))
+        if value is not MISSING:
+            _put(built.value, one.pointer, value)
+    _put(built.value, fields.MECHANISM, typed.get(fields.MECHANISM, ""))
+    _add_groups(built, typed, registered)
+    _add_gates(built, typed)
+    return built
+
+
+def active_fields(typed: Mapping[str, str], registered: bool) -> Iterator[Field]:
+    """The fields that count, given what is chosen in others."""
+    chosen = {typed.get(name, "") for name in (*fields.CHOOSERS, fields.WHOSE_GROUPS)}
+    if registered:
+        chosen.add(fields.UPLOADED)
+    for section in fields.SECTIONS:
+        for one in section.fields:
+            if not one.only or chosen & set(one.only):
+                yield one
+
+
+def _source(typed: Mapping[str, str], registered: Mapping[str, Any] | None) -> dict[str, Any]:
+    chosen = typed.get(fields.SOURCE, "")
+    if registered is None:
+        return {"source": chosen}
+    source = registered["federation"]
+    kept = {name: value for name, value in source.items() if name not in _BELONGS_TO_THE_FILE}
+    return {**kept, "id": chosen}
+
+
+def _add_groups(
+    built: Built, typed: Mapping[str, str], registered: Mapping[str, Any] | None
+) -> None:
+    if typed.get(fields.WHOSE_GROUPS) == "own":
+        _add_rules(built, typed)
+        return
+    if registered is None:
+        suggested = fields.SUGGESTED_GROUPS.get(typed.get(fields.SOURCE, ""), {})
+    else:
+        suggested = registered["fairness"]
+    asked = built.value.get("fairness", {})
+    built.value["fairness"] = {**suggested, **asked}
+
+
+def _add_rules(built: Built, typed: Mapping[str, str]) -> None:
+    """The favourable outcome: one rule for everyone where no group is named, else one a group."""
+    rules: list[dict[str, Any]] = []
+    for row in range(fields.RULE_ROWS):
+        name = f"{fields.RULES}/{row}"
+        group, value = typed.get(f"{name}/group", ""), typed.get(f"{name}/value", "")
+        if not group and not value:
+            continue
+        op = typed.get(f"{name}/op", "")
+        rule: dict[str, Any] = {"op": op}
+        if group:
+            attribute, _, of_group = group.partition(":")
+            rule["group"] = {attribute.strip(): of_group.strip()}
+        if value:
+            rule["value"] = [number(one) for one in parts(value)] if op == "in" else number(value)
+        built.rows[f"{fields.RULES}/{len(rules)}"] = name
+        rules.append(rule)
+    if len(rules) == 1 and "group" not in rules[0]:
+        built.rows[fields.RULES] = built.rows.pop(f"{fields.RULES}/0")
+        _put(built.value, fields.RULES, rules[0])
+    elif rules:
+        _put(built.value, fields.RULES, rules)
+
+
+def _add_gates(built: Built, typed: Mapping[str, str]) -> None:
+    gates: list[dict[str, Any]] = []
+    for row in range(fields.GATE_ROWS):
+        name = f"{fields.GATES}/{row}"
+        figure = typed.get(f"{name}/figure", "")
+        if not figure:
+            continue
+        gate: dict[str, Any] = {"figure": figure, "op": typed.get(f"{name}/op", "")}
+        if value := typed.get(f"{name}/value", ""):
+            gate["value"] = number(value)
+        if attribute := typed.get(f"{name}/attribute", ""):
+            gate["attribute"] = attribute
+        for allowed in (
+            "allow_heuristic",
+            "allow_conditional",
+            "allow_simulation",
+            "allow_degenerate",
+            "allow_personal_models",
+        ):
+            gate[allowed] = bool(typed.get(f"{name}/{allowed}"))
+        built.rows[f"{fields.GATES}/{len(gates)}"] = name
+        gates.append(gate)
+    if gates:
+        built.value["gates"] = gates
+
+
+def _put(value: dict[str, Any], pointer: str, part: Any) -> None:
+    """Set a field below objects that are made where they are missing."""
+    *way, last = pointer.removeprefix("/").split("/")
+    for step in way:
+        value = value.setdefault(step, {})
+    value[last] = part
+
+
+# Where a fault goes that no field of the form has by itself.
+_SECTIONS = {
+    "/federation": "/federation/source",
+    "/model": "/model/kind",
+    "/privacy": "/privacy/mechanism",
+    "/fairness": "/fairness/sensitive",
+}
+_LABELS = {one.pointer: one.label for section in SECTIONS for one in section.fields}
+
+
+@dataclass(frozen=True)
+class Fault:
+    """A fault; `place` is the name of a field, and None where it belongs to none."""
+
+    pointer: str
+    message: str
+    place: str | None
+
+    @property
+    def label(self) -> str | None:
+        """What the form calls the field; None where it has no field of this name."""
+        return _LABELS.get(self.place or "")
+
+
+def placed(
+    errors: Sequence[FieldError], names: Collection[str], rows: Mapping[str, str]
+) -> list[Fault]:
+    """The faults by the form's fields, which are `names`; `rows` as in `Built`."""
+    return [Fault(one.pointer, one.message, _place(one.pointer, names, rows)) for one in errors]
+
+
+def _place(pointer: str, names: Collection[str], rows: Mapping[str, str]) -> str | None:
+    """The field itself; else the nearest one around it; else the first within; else its section."""
+    if not pointer:
+        return None
+    for of_value, of_form in rows.items():
+        if is_within(pointer, of_value):
+            pointer = of_form + pointer.removeprefix(of_value)
+            break
+    around = [name for name in names if is_within(pointer, name)]
+    if around:
+        return max(around, key=len)
+    within = next((name for name in names if is_within(name, pointer)), None)
+    if within is not None:
+        return within
+    return next((name for part, name in _SECTIONS.items() if is_within(pointer, part)), None)
+
+
+def is_within(pointer: str, other: str) -> bool:
+    """Whether a JSON pointer names another one's field, or something inside it."""
+    return pointer == other or pointer.startswith(f"{other}/")
+
+
+DOCUMENT = "document"
+"""The field of a pasted spec, and the mode in which it counts."""
+MODE = "mode"
+ONCE = "once"
+
+_ONCE = re.compile(r"[\w-]{16,64}", re.ASCII)
+_RULE_PARTS = ("value", "group", "op")
+_GATE_PARTS = ("figure", "op", "value", "attribute")
+
+
+@dataclass(frozen=True)
+class Sheet:
+    """One showing of the form."""
+
+    typed: Mapping[str, str]
+    """Text by field; a switch that is off is missing."""
+    federations: Sequence[Federation]
+    """Those that may be chosen."""
+    once: str
+    """Goes with the submission, so that a double click submits once."""
+    faults: Sequence[Fault] = ()
+    preview: Preview | None = None
+    refusal: str | None = None
+    """Why a submission came to nothing, where no field is at fault."""
+    notes: Sequence[str] = ()
+    """Which defaults follow from the chosen data, and why."""
+    sections: Mapping[str, Any] = field(
+        default_factory=lambda: {section.name: section for section in fields.SECTIONS}
+    )
+
+    @property
+    def by_document(self) -> bool:
+        """Whether the pasted spec counts, and not the fields."""
+        return self.typed.get(MODE) == DOCUMENT
+
+    @property
+    def gates_open(self) -> bool:
+        """Whether a gate was given."""
+        rows = range(fields.GATE_ROWS)
+        return any(self.text(f"{fields.GATES}/{row}/figure") for row in rows)
+
+    @property
+    def figures(self) -> list[tuple[str, str]]:
+        """The figures of gates, to choose from; none at first."""
+        named = [(figure, figure.replace("_", " ")) for figure in fields.GATE_FIGURES]
+        return [("", "no gate"), *named]
+
+    def text(self, name: str) -> str:
+        """What stands in a field."""
+        return self.typed.get(name, "")
+
+    def wrong(self, name: str) -> list[str]:
+        """What is wrong with a field."""
+        return [fault.message for fault in self.faults if fault.place == name]
+
+
+def blank() -> dict[str, str]:
+    """What a fresh form proposes: a small task that runs as it stands."""
+    typed = {one.pointer: one.initial for section in fields.SECTIONS for one in section.fields}
+    typed |= {
+        MODE: "form",
+        fields.SOURCE: "synthetic-groups",
+        fields.MECHANISM: fields.MECHANISMS[0][0],
+        fields.WHOSE_GROUPS: "source",
+    }
+    return {name: text for name, text in typed.items() if text}
+
+
+def new_once() -> str:
+    """A key for one submission."""
+    return secrets.token_urlsafe(18)
+
+
+def is_once(text: str) -> bool:
+    """Whether a form sent such a key."""
+    return _ONCE.fullmatch(text) is not None
+
+
+def faults_of(
+    errors: Sequence[FieldError], built: Built | None, typed: Mapping[str, str]
+) -> list[Fault]:
+    """The faults by field; all of them at the document where `built` is None."""
+    if built is None:
+        return [Fault(one.pointer, one.message, DOCUMENT) for one in errors]
+    registered = "id" in built.value["federation"]
+    names = [fields.SOURCE, fields.MECHANISM]
+    names += [one.pointer for one in active_fields(typed, registered)]
+    names += _row_fields()
+    in_words = [fault_of_layer(one, typed.get(LAYERS, "")) for one in errors]
+    return placed(in_words, names, built.rows)
+
+
+def _row_fields() -> Iterator[str]:
+    for row in range(fields.RULE_ROWS):
+        yield from (f"{fields.RULES}/{row}/{part}" for part in _RULE_PARTS)
+    for row in range(fields.GATE_ROWS):
+        yield from (f"{fields.GATES}/{row}/{part}" for part in _GATE_PARTS)
