@@ -40,9 +40,9 @@ _LIBRARIES = (
     "workers.history_index",
     "workers.lifecycle.eraser",
     "workers.lifecycle.expiry",
-    "workers.proof.audit_log_signing",
+    "workers.proof.signing",
     "workers.proof.declared_signing",
-    "workers.proof.sign_off_signing",
+    "workers.proof.signing",
     "workers.webhooks.courier",
 )
 _FILES = 5

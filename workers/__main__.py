@@ -21,7 +21,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     from infrastructure.queue import Queue
     from workers.app import serve
     from workers.context import WorkerContext
-    from workers.proof.checkpoint_signing import announce_key
+    from workers.proof.signing import announce_key
     from workers.start import start
 
     settings, database = start("fedaudit-worker")

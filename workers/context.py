@@ -8,13 +8,13 @@ from functools import cached_property
 from celery.worker import state
 
 from fedaudit.federations.reading.source_files import DataRoom
-from fedaudit.ledger.ed25519 import SigningKey
+from fedaudit.ledger.signatures import SigningKey
 from infrastructure.queue import Queue
 from infrastructure.settings import Settings
 from infrastructure.storage import Storage
 from models.database import Database
 from workers.heartbeat import Heartbeat
-from workers.proof.checkpoint_signing import SigningKeyFile
+from workers.proof.signing import SigningKeyFile
 
 
 @dataclass(frozen=True)

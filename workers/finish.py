@@ -8,8 +8,8 @@ from sqlalchemy.orm import Session
 
 from fedaudit.attacks.attack import AttackOutcome
 from fedaudit.attacks.attack_files import packed
-from fedaudit.ledger.checkpoints import Checkpoint
-from fedaudit.ledger.ed25519 import SigningKey
+from fedaudit.ledger.signatures import SigningKey
+from fedaudit.ledger.statements import Checkpoint
 from fedaudit.privacy.leakage import leakage
 from fedaudit.reports.assemble import report_hash
 from fedaudit.reports.document.attacks.attack_section import AttackSection
@@ -37,7 +37,7 @@ from models.repositories.experiments import ENDED
 from models.values import FinalFigures
 from workers.database_sink import DatabaseSink
 from workers.interrupted_rounds import charge_interrupted_rounds
-from workers.proof.checkpoint_signing import sign_as_stored, sign_checkpoint
+from workers.proof.signing import sign_as_stored, sign_checkpoint
 from workers.report_index import report_index
 from workers.running_experiment import RunningExperiment
 from workers.sweeps.other_runs import is_as_stated, repeats_of, sweep_of

@@ -13,11 +13,11 @@ from fedaudit.federations.load import load_federation
 from fedaudit.federations.reading.source_files import Files
 from fedaudit.ledger.audit import LedgerAudit
 from fedaudit.ledger.chain import genesis
-from fedaudit.ledger.checkpoints import subjects_hash
-from fedaudit.ledger.ed25519 import PublicKey
-from fedaudit.ledger.entry_columns import batches
+from fedaudit.ledger.columns import batches
+from fedaudit.ledger.entries import charges_report
 from fedaudit.ledger.ledger_context import LedgerContext
-from fedaudit.ledger.report_entries import charges_report
+from fedaudit.ledger.signatures import PublicKey
+from fedaudit.ledger.statements import subjects_hash
 from fedaudit.privacy.accounting.mechanism_parameters import MechanismParameters
 from fedaudit.privacy.accounting.privacy_events import REPORT
 from fedaudit.runs.ledger_writer import LedgerWriter
@@ -37,7 +37,7 @@ from models.repositories import (
     SubjectSetRepository,
 )
 from models.tables.experiments import Experiment
-from workers.proof.ledger_witness import witness_of_resumed
+from workers.proof.signing import witness_of_resumed
 from workers.running_experiment import RunningExperiment
 
 _PAGE = 500

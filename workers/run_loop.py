@@ -11,7 +11,7 @@ from sqlalchemy.orm import Session
 
 from fedaudit.attacks.attack import AttackedRun, AttackOutcome
 from fedaudit.attacks.carried_out import carry_out
-from fedaudit.ledger.composition import composed_epsilon
+from fedaudit.privacy.accounting.rdp import composed_epsilon
 from fedaudit.privacy.leakage import leakage
 from fedaudit.reports.document.material import ModelFile
 from fedaudit.reports.sections.disagreement import FiguresDisagreeError
@@ -45,7 +45,7 @@ from workers.finish import (
 )
 from workers.flush import FencedWriter, Played, store_blocks
 from workers.pace import Pace
-from workers.proof.checkpoint_signing import CheckpointClock, sign_checkpoint
+from workers.proof.signing import CheckpointClock, sign_checkpoint
 from workers.running_experiment import RunningExperiment
 
 log = structlog.get_logger()

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from fedaudit.ledger.chain import salt_hash
-from fedaudit.ledger.checkpoints import Checkpoint
+from fedaudit.ledger.statements import Checkpoint
 from fedaudit.runs.run import Run
 
 

@@ -17,8 +17,8 @@ from sqlalchemy.exc import InterfaceError, OperationalError, SQLAlchemyError
 from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 from sqlalchemy.orm import Session
 
-from fedaudit.ledger.ed25519 import SigningKey
 from fedaudit.ledger.ledger_context import LedgerContext
+from fedaudit.ledger.signatures import SigningKey
 from fedaudit.privacy.leakage import leakage
 from fedaudit.spec.disclosure.disclosure_policy import DisclosureFloor
 from infrastructure.queue import UNIT_TOPIC, Queue, QueueUnavailableError
@@ -41,10 +41,14 @@ from workers.history_index import HistoryIndexer
 from workers.interrupted_rounds import charge_interrupted_rounds, context_of_interrupted
 from workers.lifecycle.eraser import Eraser
 from workers.lifecycle.expiry import Expiry
-from workers.proof.audit_log_signing import AuditLogSigner
-from workers.proof.checkpoint_signing import SigningKeyFile, announce_key, sign_as_stored
 from workers.proof.declared_signing import DeclaredLedgerSigner
-from workers.proof.sign_off_signing import SignOffSigner
+from workers.proof.signing import (
+    AuditLogSigner,
+    SigningKeyFile,
+    SignOffSigner,
+    announce_key,
+    sign_as_stored,
+)
 from workers.start import start
 from workers.webhooks.courier import Courier
 

@@ -10,7 +10,7 @@ from pydantic_core import PydanticCustomError
 from api.http.problems import ProblemFault
 from api.schemas.base import Body, PageParameters, of_row
 from api.schemas.people import ActorBody
-from fedaudit.ledger.erasure_receipt import what_remains
+from fedaudit.ledger.statements import what_remains
 from fedaudit.privacy.accounting.privacy_events import Adjacency, AnyObserver, observer_words
 from fedaudit.privacy.unit_key import PATTERN
 from fedaudit.spec.base import Text

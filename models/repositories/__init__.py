@@ -10,9 +10,9 @@ from models.repositories.budgets import BudgetRepository
 from models.repositories.checkpoints import CheckpointRepository
 from models.repositories.contents.disclosures import DisclosureRepository
 from models.repositories.contents.near_copies import NearCopyRepository
-from models.repositories.declared.declared_ledgers import DeclaredLedgerRepository
-from models.repositories.declared.declared_parts import (
+from models.repositories.declared_ledgers import (
     DeclaredEntryRepository,
+    DeclaredLedgerRepository,
     DeclaredPartRepository,
 )
 from models.repositories.epsilon_budgets import EpsilonBudgetRepository

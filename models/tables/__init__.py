@@ -6,10 +6,11 @@ from models.tables.audit_log.audit_entries import AuditEntry, AuditHead
 from models.tables.audits.audits import PredictionAudit
 from models.tables.base import Base
 from models.tables.checkpoints import Checkpoint
-from models.tables.declared.declared_entries import DeclaredEntry
-from models.tables.declared.declared_ledgers import DeclaredLedger
-from models.tables.declared.declared_proofs import DeclaredCheckpoint, DeclaredReport
-from models.tables.declared.declared_rounds import (
+from models.tables.declared_ledgers import (
+    DeclaredCheckpoint,
+    DeclaredEntry,
+    DeclaredLedger,
+    DeclaredReport,
     DeclaredReservation,
     DeclaredRoundRow,
     DeclaredTally,

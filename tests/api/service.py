@@ -16,10 +16,10 @@ from benchmarks import served_api
 from benchmarks.served_api import make_key
 from fedaudit.fairness.gaps import gaps
 from fedaudit.ledger.chain import genesis, ledger_hash, link, salt_hash
-from fedaudit.ledger.checkpoints import Checkpoint
-from fedaudit.ledger.ed25519 import ALGORITHM, SigningKey
 from fedaudit.ledger.encoding import EntryEncoder
 from fedaudit.ledger.entries import LedgerEntry
+from fedaudit.ledger.signatures import ALGORITHM, SigningKey
+from fedaudit.ledger.statements import Checkpoint
 from fedaudit.privacy.leakage import leakage
 from fedaudit.privacy.mechanisms.registry import mechanism_of
 from fedaudit.reports.assemble import assemble, report_hash

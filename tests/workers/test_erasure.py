@@ -9,8 +9,7 @@ import pytest
 from sqlalchemy import select
 
 from fedaudit.ledger.bundle import opened_bundle
-from fedaudit.ledger.ed25519 import PublicKey
-from fedaudit.ledger.envelope import Envelope
+from fedaudit.ledger.signatures import Envelope, PublicKey
 from fedaudit.reports.verification.verification import verify
 from infrastructure.queue import Queue
 from infrastructure.storage import Storage, StorageError

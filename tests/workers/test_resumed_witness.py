@@ -11,8 +11,8 @@ from sqlalchemy import delete, update
 from sqlalchemy.orm import Session
 
 from fedaudit.ledger.chain import genesis, link
-from fedaudit.ledger.checkpoints import DATABASE, WORKER
-from fedaudit.ledger.ed25519 import ALGORITHM, SigningKey
+from fedaudit.ledger.signatures import ALGORITHM, SigningKey
+from fedaudit.ledger.statements import DATABASE, WORKER
 from models.database import Database
 from models.repositories import (
     CheckpointRepository,

@@ -11,8 +11,8 @@ from sqlalchemy.orm import Session
 import workers.interrupted_rounds
 import workers.run_loop
 import workers.sweeper
-from fedaudit.ledger.checkpoints import Checkpoint
-from fedaudit.ledger.envelope import Envelope
+from fedaudit.ledger.signatures import Envelope
+from fedaudit.ledger.statements import Checkpoint
 from fedaudit.privacy.leakage import leakage
 from fedaudit.training.stack import Stack
 from infrastructure.queue import Queue, QueueUnavailableError

@@ -2,8 +2,7 @@
 
 from sqlalchemy.orm import Session
 
-from fedaudit.ledger.ed25519 import SigningKey
-from fedaudit.ledger.envelope import Envelope
+from fedaudit.ledger.signatures import Envelope, SigningKey
 from fedaudit.reports.document.attacks.raised_alarms import raised_alarms
 from fedaudit.reports.later.judged_later import judged_later
 from fedaudit.reports.later.later_statement import LaterStatement
@@ -17,7 +16,7 @@ from models.tables.attacks.later_attacks import LaterAttacks
 from models.tables.reports import Report
 from models.values import FoundLater, LaterAttacksStatus
 from workers.finish import GATE_EVALUATED, alarm_events
-from workers.proof.checkpoint_signing import use_key
+from workers.proof.signing import use_key
 from workers.report_index import report_index
 
 

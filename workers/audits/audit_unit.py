@@ -6,7 +6,7 @@ import structlog
 from sqlalchemy.orm import Session
 
 from fedaudit.audits.audit_report import AuditRequest, audit_report
-from fedaudit.ledger.ed25519 import SigningKey
+from fedaudit.ledger.signatures import SigningKey
 from fedaudit.reports.assemble import report_hash
 from fedaudit.reports.sections.disagreement import FiguresDisagreeError
 from fedaudit.reports.verification.report_signature import sign_report
@@ -18,7 +18,7 @@ from models.tables.audits.audits import PredictionAudit
 from workers.audits.audit_memory import memories_of
 from workers.claimed_unit import ClaimedUnit
 from workers.disclosure_memory import decide, remember
-from workers.proof.checkpoint_signing import use_key
+from workers.proof.signing import use_key
 from workers.uploaded_files import ProjectFiles
 
 if TYPE_CHECKING:

@@ -12,10 +12,10 @@ from sqlalchemy.exc import InterfaceError, OperationalError
 from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 from sqlalchemy.orm import Session
 
-from fedaudit.ledger.ed25519 import SigningKey
-from fedaudit.ledger.entry_columns import batches
-from fedaudit.ledger.erased_names import ErasingLedger
-from fedaudit.ledger.erasure_receipt import ErasureReceipt, what_remains
+from fedaudit.ledger.audit import ErasingLedger
+from fedaudit.ledger.columns import batches
+from fedaudit.ledger.signatures import SigningKey
+from fedaudit.ledger.statements import ErasureReceipt, what_remains
 from infrastructure.storage import Storage, table_index_key
 from models.audit_chain import written_time
 from models.clock import utc_now
@@ -33,7 +33,7 @@ from models.repositories.entries.packed_rows import PackedRowRepository
 from models.tables.lifecycle.erasures import Erasure
 from models.values import LedgerRow
 from workers.interrupted_rounds import charge_interrupted_rounds
-from workers.proof.checkpoint_signing import sign_as_stored, use_key
+from workers.proof.signing import sign_as_stored, use_key
 
 log = structlog.get_logger()
 

@@ -23,7 +23,7 @@ from models.repositories import (
     FederationRepository,
 )
 from models.repositories.lifecycle.erasures import Leaving
-from models.tables.declared.declared_ledgers import DeclaredLedger
+from models.tables.declared_ledgers import DeclaredLedger
 from models.tables.federations import Federation
 from models.tables.lifecycle.erasures import Erasure
 

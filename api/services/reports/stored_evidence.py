@@ -5,9 +5,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from api.services.base.subject_names import names_of
-from fedaudit.ledger.ed25519 import PublicKey
-from fedaudit.ledger.evidence import Evidence, Fault
+from fedaudit.ledger.bundle import Evidence, Fault
 from fedaudit.ledger.rows import UnreadableRow
+from fedaudit.ledger.signatures import PublicKey
 from models.database import Database
 from models.repositories import (
     ErasureRepository,

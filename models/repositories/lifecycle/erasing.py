@@ -8,7 +8,7 @@ from sqlalchemy import delete, exists, select, update
 from models.clock import utc_now
 from models.repositories.base import Repository, table_of
 from models.repositories.subject_sets import SubjectSetRepository
-from models.tables.declared.declared_ledgers import DeclaredLedger
+from models.tables.declared_ledgers import DeclaredLedger
 from models.tables.experiments import Experiment
 from models.tables.federations import Federation
 from models.tables.lifecycle.erasures import ErasedLedger, Erasure

@@ -15,8 +15,7 @@ from models.repositories.units import UnitRepository
 from models.tables.attacks.later_attacks import LaterAttacks
 from models.tables.audits.audits import PredictionAudit
 from models.tables.checkpoints import Checkpoint
-from models.tables.declared.declared_ledgers import DeclaredLedger
-from models.tables.declared.declared_rounds import DeclaredReservation, DeclaredRoundRow
+from models.tables.declared_ledgers import DeclaredLedger, DeclaredReservation, DeclaredRoundRow
 from models.tables.experiments import Experiment
 from models.tables.fairness import Fairness
 from models.tables.federations import Content, Federation, RowSketch

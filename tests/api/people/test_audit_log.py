@@ -14,7 +14,7 @@ from models.repositories import AuditLogRepository
 from models.tables import AuditEntry, AuditHead
 from tests.api.people.keys import key_of
 from tests.api.service import KEY, SPEC, Api, finish
-from workers.proof.audit_log_signing import AuditLogSigner
+from workers.proof.signing import AuditLogSigner
 
 BUDGET = {"book": "simulation", "figure": "leakage", "total": 100.0}
 

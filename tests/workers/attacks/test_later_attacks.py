@@ -7,7 +7,7 @@ from celery.worker import state as celery_state
 
 import fedaudit.training.mechanisms.gaussian
 import workers.attacks.attack_watch
-from fedaudit.ledger.envelope import Envelope
+from fedaudit.ledger.signatures import Envelope
 from fedaudit.privacy.leakage import leakage
 from fedaudit.reports.later.later_statement import statement_in, statement_of
 from fedaudit.reports.verification.later_checks import evidence_checks, read_later

@@ -1,12 +1,90 @@
-"""The terms of a ledger of a training that runs elsewhere: what its figures are figures of."""
+"""What one declared round released, in the trainer's words."""
 
 from typing import Annotated, Literal, Self, assert_never
 
 from pydantic import Field, model_validator
 
 from fedaudit.spec.base import MAX_INTEGER, SpecPart, Text
-from fedaudit.spec.declared.declared_events import Length
 from fedaudit.spec.errors import refuse_at
+
+NoiseMultiplier = Annotated[float, Field(ge=1e-3, le=1e6)]
+"""Beyond these bounds figures leave what floating-point numbers hold, and below them an epsilon
+means nothing: declare the kind none."""
+Steps = Annotated[int, Field(ge=1, le=10_000_000)]
+Count = Annotated[int, Field(ge=1, le=MAX_INTEGER)]
+Parameters = Annotated[int, Field(ge=1, le=10**12)]
+Rate = Annotated[float, Field(ge=1e-12, le=1)]
+Length = Annotated[float, Field(ge=1e-9, le=1e9)]
+"""Of an update, in the Euclidean norm."""
+
+
+class GaussianRelease(SpecPart):
+    """A sum of clipped contributions of the participants, plus Gaussian noise."""
+
+    kind: Literal["gaussian"]
+    noise_multiplier: NoiseMultiplier
+    """The standard deviation of the noise over the clip."""
+    steps: Steps = 1
+    """How often noise was added within the round, each time anew."""
+
+
+class PoissonRelease(SpecPart):
+    """The same of a Poisson sample: every unit entered by a coin of its own, and the coins are
+    secret."""
+
+    kind: Literal["poisson-gaussian"]
+    rate: Rate
+    noise_multiplier: NoiseMultiplier
+    steps: Steps = 1
+    """Each draws a sample of its own."""
+
+
+class FixedSizeRelease(SpecPart):
+    """The same of a sample of a fixed size, drawn without replacement and kept secret."""
+
+    kind: Literal["fixed-gaussian"]
+    clients: Count
+    """How many were drawn."""
+    population: Count
+    """From how many."""
+    noise_multiplier: NoiseMultiplier
+    steps: Steps = 1
+
+    @model_validator(mode="after")
+    def _drawn_from_population(self) -> Self:
+        if self.clients > self.population:
+            raise ValueError("`clients` exceeds `population`; draw at most everyone")
+        return self
+
+
+class LaplaceRelease(SpecPart):
+    """Each participant's upload with noise of metric privacy."""
+
+    kind: Literal["laplace-l2"]
+    n: Parameters
+    """Released parameters."""
+    noise_multiplier: NoiseMultiplier
+    radius: Length | None
+    """The fixed, public radius; null where it follows from the update."""
+    clip: Length | None
+    """The bound on an update's norm; null without one."""
+
+
+class UnprotectedRelease(SpecPart):
+    """Updates without any noise."""
+
+    kind: Literal["none"]
+
+
+GaussianEvent = GaussianRelease | PoissonRelease | FixedSizeRelease
+DeclaredEvent = Annotated[
+    GaussianRelease | PoissonRelease | FixedSizeRelease | LaplaceRelease | UnprotectedRelease,
+    Field(discriminator="kind"),
+]
+AnyRelease = (
+    GaussianRelease | PoissonRelease | FixedSizeRelease | LaplaceRelease | UnprotectedRelease
+)
+
 
 DeclaredMechanism = Literal["gaussian", "gaussian-central", "gaussian-local", "laplace-l2", "none"]
 """`gaussian-central`: a trusted server adds noise to the sum. `gaussian-local`: clients add it to
@@ -200,3 +278,51 @@ def _check_subjects(terms: LedgerTerms) -> None:
             "/subjects",
             f"names {len(names)} clients of a population of {terms.population}; name all or none",
         )
+
+
+MAX_ROUND = 2**31 - 1
+MAX_ROUNDS_A_REQUEST = 1000
+RoundNumber = Annotated[int, Field(ge=1, le=MAX_ROUND)]
+Rows = Annotated[int, Field(ge=0, le=10**12)]
+Names = Annotated[list[Text], Field(max_length=MAX_SUBJECTS)]
+
+
+class GroupTally(SpecPart):
+    """The rows of one group by truth and prediction; *positive* is the favourable outcome."""
+
+    true_positives: Rows
+    false_positives: Rows
+    true_negatives: Rows
+    false_negatives: Rows
+
+
+GroupTallies = Annotated[
+    dict[Text, Annotated[dict[Text, GroupTally], Field(min_length=1, max_length=1000)]],
+    Field(max_length=20),
+]
+
+
+class DeclaredRound(SpecPart):
+    """One round, as the trainer declares it."""
+
+    round: RoundNumber
+    event: DeclaredEvent
+    participants: Names
+    """Who sent an update."""
+    failures: Names = []
+    """Who was asked and is not among them, whatever went wrong: charged as if it had sent one."""
+    groups: GroupTallies = {}
+    """By sensitive attribute and group, how the model of this round predicted."""
+
+
+class RoundsRequest(SpecPart):
+    """Rounds in ascending order: all are taken, or none."""
+
+    rounds: Annotated[list[DeclaredRound], Field(min_length=1, max_length=MAX_ROUNDS_A_REQUEST)]
+
+
+class ReservationRequest(SpecPart):
+    """What a round is about to release, and of whom."""
+
+    event: DeclaredEvent
+    participants: Annotated[Names, Field(min_length=1)]
