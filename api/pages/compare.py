@@ -2,25 +2,25 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Query
+from starlette.responses import HTMLResponse
+
+from api.http.problems import ProblemError
+from api.pages.visits import ReportsVisit
+from api.services.reports.comparisons import comparison_of
 from fedaudit.reports.charts.chart import Chart
-from fedaudit.reports.charts.front import front_charts
+from fedaudit.reports.charts.front import axis_text, front_charts
 from fedaudit.reports.comparison.compared_reports import Comparison
 from fedaudit.reports.comparison.difference_rows import DifferenceRow, difference_rows
 from fedaudit.reports.comparison.parts import FigureRow, Front
-from typing import Annotated
-from fastapi import APIRouter, Query, Request
-from starlette.responses import HTMLResponse
-from api.http.problems import ProblemError
-from api.pages.session import ReportsVisitor, Visitor
-from api.pages.templates import page
-from api.services.reports.comparisons import comparison_of
-from api.shared.resources import Resources, Shared
-from fedaudit.reports.charts.front import axis_text
 from models.repositories import ExperimentRepository
-from models.tables.experiments import Experiment
 from models.values import ExperimentFilters
 
+router = APIRouter()
+
+_MOST = 50
 # The first that has a value is the one that fairness is read by first.
 _LEADING = (
     "equalized_odds_difference",
@@ -43,20 +43,17 @@ _KIND = (
 
 @dataclass(frozen=True)
 class FigureTable:
-    """Rows that stand in one table, with why cells of it are empty."""
+    """Rows of one table, with the reasons of its empty cells."""
 
     title: str
     rows: list[FigureRow]
     missing: list[tuple[str, list[int]]]
-    """Each reason, with the numbers of the experiments it is the reason of."""
+    """Each reason, with the numbers of its experiments."""
 
 
 @dataclass(frozen=True)
 class FrontGroup:
-    """The fronts of one kind of privacy figure, one for each sensitive attribute.
-
-    What holds for all of them is said once.
-    """
+    """The fronts of one kind of privacy figure, one for each sensitive attribute."""
 
     kind: Front
     """Any of them: family, guarantee, unit and the like are the same."""
@@ -152,39 +149,20 @@ def _groups(comparison: Comparison, numbers: Mapping[str, int]) -> Iterator[Fron
         )
 
 
-router = APIRouter()
-
-_FEWEST, _MOST = 2, 50
-_OFFERED = 50
-
-
 @router.get("/compare")
 def comparison_page(
-    request: Request,
-    visitor: ReportsVisitor,
-    resources: Shared,
-    experiment_id: Annotated[list[str] | None, Query()] = None,
+    visit: ReportsVisit, experiment_id: Annotated[list[str] | None, Query()] = None
 ) -> HTMLResponse:
     """The comparison of the experiments named, or a choice where fewer than two are."""
     chosen = list(dict.fromkeys(experiment_id or []))
-    if len(chosen) < _FEWEST:
-        return page(
-            request,
-            "compare_choice.html",
-            visitor=visitor,
-            offered=_offered(resources, visitor),
-            chosen=chosen,
-            most=_MOST,
-        )
+    if len(chosen) < 2:
+        with visit.reading() as session:
+            experiments = ExperimentRepository(session, visit.project_id)
+            offered = experiments.list(ExperimentFilters(status="succeeded"), limit=_MOST).items
+        return visit.page("compare_choice.html", offered=offered, chosen=chosen, most=_MOST)
     if len(chosen) > _MOST:
         raise ProblemError(
             422, "validation-error", f"at most {_MOST} experiments go side by side; leave some out"
         )
-    found = comparison_of(resources, visitor.caller, chosen)
-    return page(request, "compare.html", visitor=visitor, view=view_of(found), axis_text=axis_text)
-
-
-def _offered(resources: Resources, visitor: Visitor) -> list[Experiment]:
-    with resources.database.read() as session:
-        experiments = ExperimentRepository(session, visitor.caller.project_id)
-        return experiments.list(ExperimentFilters(status="succeeded"), limit=_OFFERED).items
+    found = comparison_of(visit.resources, visit.caller, chosen)
+    return visit.page("compare.html", view=view_of(found), axis_text=axis_text)

@@ -1,27 +1,21 @@
-"""What a page shows of an experiment: its newest figures and curves, the time left, and how it ended."""
+"""What a page shows of an experiment: newest figures, curves, the time left, and how it ended."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime, timedelta
 from typing import Any
-from api.pages.wording import NONE, cost, figure, small_number
+
+from api.pages.wording import NONE, cost, figure, small_number, whole
 from api.services.reports.live_figures import LiveFigures
 from fedaudit.privacy.accounting.mechanism_parameters import GuaranteeKind
 from fedaudit.privacy.accounting.privacy_events import adjacency_words
-from fedaudit.spec.metrics import ROUND_METRICS
-from models.tables.experiments import Experiment
-from models.values import FairnessRow, RoundRow
-from collections.abc import Mapping, Sequence
-from typing import Any
-from api.pages.wording import NONE, figure, whole
-from fedaudit.reports.document.earlier_versions import metric_of
-from fedaudit.reports.document.endings import ON_PAGES
-from fedaudit.spec.metrics import ROUND_METRICS
-from collections.abc import Sequence
-from typing import Any
 from fedaudit.reports.charts.series import Series
 from fedaudit.reports.charts.thinning import kept_places
+from fedaudit.reports.document.earlier_versions import metric_of
+from fedaudit.reports.document.endings import ON_PAGES
 from fedaudit.spec.metrics import METRICS, ROUND_METRICS
-from datetime import datetime, timedelta
+from models.tables.experiments import Experiment
+from models.values import FairnessRow, RoundRow
 
 _NO_ROUND = "no round is stored yet"
 _NOT_VALIDATED = "no round was validated yet"
@@ -150,7 +144,9 @@ def with_final_figures(readings: Sequence[Reading], report: Report) -> list[Read
 def final_gaps(report: Report) -> list[GapReadings]:
     """The gaps between the groups of each attribute, with their intervals."""
     return [
-        GapReadings(section["attribute"], tuple(_gap(section, metric) for metric in ROUND_METRICS))
+        GapReadings(
+            section["attribute"], tuple(_final_gap(section, metric) for metric in ROUND_METRICS)
+        )
         for section in report["fairness"]
     ]
 
@@ -168,7 +164,7 @@ def ending_words(report: Report) -> str:
     )
 
 
-def _gap(section: Mapping[str, Any], metric: str) -> Reading:
+def _final_gap(section: Mapping[str, Any], metric: str) -> Reading:
     found = metric_of(section, metric)
     interval = found["interval"]
     remark = ""

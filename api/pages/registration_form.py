@@ -1,29 +1,16 @@
 """The form for a table's registration: what is proposed, what was typed, where faults belong."""
 
-from collections.abc import Mapping
-from typing import Any
-from fedaudit.federations.proposals.column_survey import Column, Survey
-from fedaudit.federations.proposals.proposal import MAX_CATEGORIES
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
-from api.pages.spec_sheet import parts
+
 from api.pages.spec_fields import number
-from fedaudit.spec.errors import FieldError, pointer
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from api.pages.spec_sheet import is_within
+from api.pages.spec_sheet import is_within, parts
 from api.services.federations.pending_uploads import LookedAt
-from fedaudit.federations.proposals.column_survey import Column
+from fedaudit.federations.proposals.column_survey import Column, Survey
+from fedaudit.federations.proposals.proposal import MAX_CATEGORIES
 from fedaudit.spec.errors import FieldError, pointer
 from models.tables.uploads.pending_uploads import PendingUpload
-
-NAME = "name"
-HEADER = "header"
-CLIENT_KEY, CLIENTS, MISSING_CLIENT = "client_key", "clients", "missing_client"
-TARGET, POSITIVE, MISSING_TARGET = "target", "positive", "missing_target"
-RULE_OP, RULE_VALUE, RULE_LABEL = "rule_op", "rule_value", "rule_label"
-MISSING_VALUES = "missing_values"
 
 ROLES = (
     ("feature", "feature"),
@@ -66,29 +53,29 @@ def registration_texts(
     federation, fairness = registration["federation"], registration.get("fairness", {})
     rule = fairness.get("favourable") or {}
     found = {
-        names.NAME: registration["name"],
-        names.HEADER: "" if federation.get("header", True) else "no",
-        names.CLIENT_KEY: federation.get("client_key") or "",
-        names.CLIENTS: str((federation.get("partition") or {}).get("clients", 10)),
-        names.TARGET: federation.get("target", ""),
-        names.POSITIVE: federation.get("positive") or "",
-        names.MISSING_CLIENT: _switch(federation.get("missing_client") == "drop-row"),
-        names.MISSING_TARGET: _switch(federation.get("missing_target") == "drop-row"),
-        names.MISSING_VALUES: ", ".join(text for text in federation.get("missing_values", ())),
-        names.RULE_OP: rule.get("op", ""),
-        names.RULE_VALUE: _typed(rule.get("value")),
-        names.RULE_LABEL: rule.get("label") or "",
+        "name": registration["name"],
+        "header": "" if federation.get("header", True) else "no",
+        "client_key": federation.get("client_key") or "",
+        "clients": str((federation.get("partition") or {}).get("clients", 10)),
+        "target": federation.get("target", ""),
+        "positive": federation.get("positive") or "",
+        "missing_client": _switch(federation.get("missing_client") == "drop-row"),
+        "missing_target": _switch(federation.get("missing_target") == "drop-row"),
+        "missing_values": ", ".join(text for text in federation.get("missing_values", ())),
+        "rule_op": rule.get("op", ""),
+        "rule_value": _typed(rule.get("value")),
+        "rule_label": rule.get("label") or "",
     }
     features = {
         one if isinstance(one, str) else one["name"]: one for one in federation.get("features", ())
     }
     for place, column in enumerate(survey.columns):
         texts = _column(column, features.get(column.name), federation, fairness)
-        found |= {names.of_column(place, part): text for part, text in texts.items()}
+        found |= {of_column(place, part): text for part, text in texts.items()}
     for place, (attribute, columns) in enumerate(joinable.items()):
         lines = "\n".join(f"{column} = {group}" for column, group in columns.items())
         texts = {"name": attribute, "columns": lines, "none": "other"}
-        found |= {names.of_join(place, part): text for part, text in texts.items()}
+        found |= {of_join(place, part): text for part, text in texts.items()}
     return {name: text for name, text in found.items() if text}
 
 
@@ -151,26 +138,26 @@ class _Typed:
     place: int
 
     def __getitem__(self, part: str) -> str:
-        return self.texts.get(names.of_column(self.place, part), "")
+        return self.texts.get(of_column(self.place, part), "")
 
     def at(self, part: str) -> str:
-        return names.of_column(self.place, part)
+        return of_column(self.place, part)
 
 
 def typed_registration(typed: Mapping[str, str]) -> TypedRegistration:
     """The registration that the texts come to. Nothing is refused but lines that say nothing."""
-    made = TypedRegistration({"name": typed.get(names.NAME, "")})
+    made = TypedRegistration({"name": typed.get("name", "")})
     federation: dict[str, Any] = {"source": "table"}
     fairness: dict[str, Any] = {}
     made.value |= {"federation": federation, "fairness": fairness}
     made.places |= _PLAIN
-    if typed.get(names.HEADER):
+    if typed.get("header"):
         federation["header"] = False
     _put_clients(federation, typed)
     _put_target(federation, typed)
-    if texts := parts(typed.get(names.MISSING_VALUES, "")):
+    if texts := parts(typed.get("missing_values", "")):
         federation["missing_values"] = texts
-    used = {typed.get(names.CLIENT_KEY, ""), federation["target"]}
+    used = {typed.get("client_key", ""), federation["target"]}
     features: list[Any] = []
     sensitive: list[str] = []
     for column in _columns(typed):
@@ -178,12 +165,12 @@ def typed_registration(typed: Mapping[str, str]) -> TypedRegistration:
         _put_scale(made, column, used=column["name"] == federation["target"])
         if column["name"] in used:
             continue
-        if column["role"] in names.FEATURES:
+        if column["role"] in FEATURES:
             where = pointer("federation", "features", len(features))
             made.places |= {where: column.at("role")}
             made.places |= {f"{where}/{part}": column.at(part) for part in _OF_FEATURES}
             features.append(_feature(column))
-        if column["role"] in names.SENSITIVE:
+        if column["role"] in SENSITIVE:
             made.places[pointer("fairness", "sensitive", len(sensitive))] = column.at("role")
             sensitive.append(column["name"])
             _put_edges(made, column)
@@ -197,44 +184,44 @@ def typed_registration(typed: Mapping[str, str]) -> TypedRegistration:
 
 _OF_FEATURES = ("kind", "categories", "missing", "fill")
 _PLAIN = {
-    "/name": names.NAME,
-    "/federation/client_key": names.CLIENT_KEY,
-    "/federation/partition": names.CLIENTS,
-    "/federation/missing_client": names.MISSING_CLIENT,
-    "/federation/target": names.TARGET,
-    "/federation/positive": names.POSITIVE,
-    "/federation/missing_target": names.MISSING_TARGET,
-    "/federation/missing_values": names.MISSING_VALUES,
-    "/federation/features": names.of_column(0, "role"),
-    "/fairness/favourable": names.RULE_VALUE,
-    "/fairness/favourable/op": names.RULE_OP,
-    "/fairness/favourable/label": names.RULE_LABEL,
-    "/fairness/sensitive": names.of_column(0, "role"),
+    "/name": "name",
+    "/federation/client_key": "client_key",
+    "/federation/partition": "clients",
+    "/federation/missing_client": "missing_client",
+    "/federation/target": "target",
+    "/federation/positive": "positive",
+    "/federation/missing_target": "missing_target",
+    "/federation/missing_values": "missing_values",
+    "/federation/features": of_column(0, "role"),
+    "/fairness/favourable": "rule_value",
+    "/fairness/favourable/op": "rule_op",
+    "/fairness/favourable/label": "rule_label",
+    "/fairness/sensitive": of_column(0, "role"),
 }
 
 
 def _columns(typed: Mapping[str, str]) -> Iterator[_Typed]:
     place = 0
-    while names.of_column(place, "name") in typed:
+    while of_column(place, "name") in typed:
         yield _Typed(typed, place)
         place += 1
 
 
 def _put_clients(federation: dict[str, Any], typed: Mapping[str, str]) -> None:
-    if key := typed.get(names.CLIENT_KEY):
+    if key := typed.get("client_key"):
         federation["client_key"] = key
-        if typed.get(names.MISSING_CLIENT):
+        if typed.get("missing_client"):
             federation["missing_client"] = "drop-row"
         return
-    clients = number(typed.get(names.CLIENTS, ""))
+    clients = number(typed.get("clients", ""))
     federation["partition"] = {"method": "iid", "clients": clients}
 
 
 def _put_target(federation: dict[str, Any], typed: Mapping[str, str]) -> None:
-    federation["target"] = typed.get(names.TARGET, "")
-    if typed.get(names.MISSING_TARGET):
+    federation["target"] = typed.get("target", "")
+    if typed.get("missing_target"):
         federation["missing_target"] = "drop-row"
-    if positive := typed.get(names.POSITIVE):
+    if positive := typed.get("positive"):
         federation["positive"] = positive
 
 
@@ -253,7 +240,7 @@ def _feature(column: _Typed) -> str | dict[str, Any]:
 
 def _put_scale(made: TypedRegistration, column: _Typed, *, used: bool) -> None:
     """A divisor counts for numeric features, and for the target."""
-    counts = used or (column["role"] in names.FEATURES and column["kind"] == "numeric")
+    counts = used or (column["role"] in FEATURES and column["kind"] == "numeric")
     if counts and column["scale"]:
         made.value["federation"].setdefault("scale", {})[column["name"]] = number(column["scale"])
         made.places[pointer("federation", "scale", column["name"])] = column.at("scale")
@@ -274,33 +261,31 @@ def _put_labels(made: TypedRegistration, column: _Typed) -> None:
 
 def _put_joins(made: TypedRegistration, typed: Mapping[str, str], sensitive: list[str]) -> None:
     place = 0
-    while names.of_join(place, "name") in typed:
-        attribute = typed[names.of_join(place, "name")]
+    while of_join(place, "name") in typed:
+        attribute = typed[of_join(place, "name")]
         where = pointer("federation", "join", attribute)
-        made.places[where] = names.of_join(place, "columns")
-        made.places[f"{where}/none"] = names.of_join(place, "none")
-        if typed.get(names.of_join(place, "use")):
-            lines = typed.get(names.of_join(place, "columns"), "")
+        made.places[where] = of_join(place, "columns")
+        made.places[f"{where}/none"] = of_join(place, "none")
+        if typed.get(of_join(place, "use")):
+            lines = typed.get(of_join(place, "columns"), "")
             columns = _pairs(made, lines, where, wanted="COLUMN = GROUP")
             joined: dict[str, Any] = {"columns": columns}
-            if rest := typed.get(names.of_join(place, "none")):
+            if rest := typed.get(of_join(place, "none")):
                 joined["none"] = rest
             made.value["federation"].setdefault("join", {})[attribute] = joined
-            made.places[pointer("fairness", "sensitive", len(sensitive))] = names.of_join(
-                place, "use"
-            )
+            made.places[pointer("fairness", "sensitive", len(sensitive))] = of_join(place, "use")
             sensitive.append(attribute)
         place += 1
 
 
 def _put_rule(fairness: dict[str, Any], typed: Mapping[str, str]) -> None:
-    op, value = typed.get(names.RULE_OP, ""), typed.get(names.RULE_VALUE, "")
+    op, value = typed.get("rule_op", ""), typed.get("rule_value", "")
     if not op:
         return
     rule: dict[str, Any] = {"op": op}
     if value:
         rule["value"] = [number(one) for one in parts(value)] if op == "in" else number(value)
-    if label := typed.get(names.RULE_LABEL):
+    if label := typed.get("rule_label"):
         rule["label"] = label
     fairness["favourable"] = rule
 
@@ -378,7 +363,7 @@ class RegistrationSheet:
 
     def part(self, place: int, part: str) -> str:
         """What stands in a field of a column."""
-        return self.text(names.of_column(place, part))
+        return self.text(of_column(place, part))
 
     def wrong(self, name: str) -> list[str]:
         """What is wrong with a field."""
@@ -387,7 +372,7 @@ class RegistrationSheet:
     def more_open(self, place: int) -> bool:
         """Whether the rarer fields of a column are unfolded: something stands in them, or is wrong
         with them."""
-        rarer = [names.of_column(place, part) for part in ("scale", "edges", "labels")]
+        rarer = [of_column(place, part) for part in ("scale", "edges", "labels")]
         return any(self.text(name) or self.wrong(name) for name in rarer)
 
     @property

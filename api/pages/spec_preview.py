@@ -1,7 +1,18 @@
 """What an experiment would cost, and what a fresh form begins with on chosen data."""
 
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Literal, assert_never
+from typing import Any, Literal, assert_never
+
+import yaml
+
+from api.pages import spec_fields as fields
+from api.pages.wording import cost, plural, small_number
+from api.services.experiments.admission import Trial
+from fedaudit.fairness.permutation import MIN_CLIENTS
+from fedaudit.federations.split import validation_clients
+from fedaudit.privacy.accounting.mechanism_parameters import GuaranteeKind
+from fedaudit.privacy.accounting.privacy_events import adjacency_words, observer_words
 from fedaudit.privacy.guarantees.cost_sentences import (
     CostLevel,
     cost_level,
@@ -10,30 +21,11 @@ from fedaudit.privacy.guarantees.cost_sentences import (
     guessed_words,
 )
 from fedaudit.privacy.mechanisms.registry import mechanism_of
-from fedaudit.runs.experiment_plan import ExperimentPlan
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
-from typing import Any, assert_never
-import yaml
-from api.pages.wording import cost, small_number
-from api.services.experiments.admission import Trial
-from fedaudit.privacy.accounting.mechanism_parameters import GuaranteeKind
-from fedaudit.privacy.accounting.privacy_events import adjacency_words, observer_words
-from fedaudit.privacy.mechanisms.registry import mechanism_of
 from fedaudit.privacy.planning.cost_projection import Projection, drowning_words
+from fedaudit.reports.document.outcome_words import outcome_of_profile
 from fedaudit.runs.experiment_plan import ExperimentPlan
 from fedaudit.spec.canonical import spec_hash
-from collections.abc import Mapping
 from fedaudit.spec.disclosure.disclosure_policy import DisclosureFloor, DisclosurePolicy
-from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any
-from api.pages.spec_form import fields
-from api.pages.wording import plural
-from fedaudit.fairness.permutation import MIN_CLIENTS
-from fedaudit.federations.split import validation_clients
-from fedaudit.reports.document.outcome_words import outcome_of_profile
-from fedaudit.spec.disclosure.disclosure_policy import DisclosurePolicy
 from fedaudit.spec.sources import Source
 from models.tables.federations import Federation
 

@@ -1,28 +1,15 @@
-"""The form for an experiment: what was typed, the spec that it comes to, and where faults belong."""
+"""The form for an experiment: what was typed, the spec that it comes to, and where faults belong.
 
-from collections.abc import Callable
-from typing import Any
-from api.pages.spec_fields import Field, Kind
-from api.pages.spec_fields import layers_of
-from api.pages.spec_fields import number
-from collections.abc import Iterator, Mapping
+Nothing typed is refused here: what is no number goes on as it was typed, and the spec says what is
+wrong with it.
+"""
+
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
-from api.pages.spec_form import fields
-from api.pages.spec_fields import Field
-from api.pages.spec_fields import number
-from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
-from api.pages.spec_fields import SECTIONS
-from fedaudit.spec.errors import FieldError
-import re
-import secrets
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any
-from api.pages.spec_form import fields
-from api.pages.spec_fields import POINTER as LAYERS
-from api.pages.spec_fields import fault_of_layer
+
+from api.pages import spec_fields as fields
+from api.pages.spec_fields import LAYERS, Field, Kind, fault_of_layer, layers_of, number
 from api.pages.spec_preview import Preview
 from fedaudit.spec.errors import FieldError
 from models.tables.federations import Federation
@@ -56,9 +43,6 @@ _READERS: dict[Kind, Callable[[str], Any]] = {
 }
 
 
-_BELONGS_TO_THE_FILE = ("path", "id")
-
-
 @dataclass(frozen=True)
 class Built:
     """What the form asks for."""
@@ -75,10 +59,14 @@ def build(typed: Mapping[str, str], registrations: Mapping[str, Mapping[str, Any
 
     `registrations`: what the federations that may be chosen were registered with, by id.
     """
-    registered = registrations.get(typed.get(fields.SOURCE, ""))
-    built = Built({})
-    _put(built.value, "/federation", _source(typed, registered))
-    for one in active_fields(typed, registered is not None):
+    chosen = typed.get(fields.SOURCE, "")
+    registered = registrations.get(chosen)
+    built = Built({"federation": {"source": chosen}})
+    if registered is not None:
+        source = registered["federation"]
+        kept = {name: value for name, value in source.items() if name not in ("path", "id")}
+        built.value["federation"] = {**kept, "id": chosen}
+    for one in active_fields(typed):
         value = value_of(one, typed.get(one.pointer, ""))
         if value is not MISSING:
             _put(built.value, one.pointer, value)
@@ -88,24 +76,13 @@ def build(typed: Mapping[str, str], registrations: Mapping[str, Mapping[str, Any
     return built
 
 
-def active_fields(typed: Mapping[str, str], registered: bool) -> Iterator[Field]:
+def active_fields(typed: Mapping[str, str]) -> Iterator[Field]:
     """The fields that count, given what is chosen in others."""
     chosen = {typed.get(name, "") for name in (*fields.CHOOSERS, fields.WHOSE_GROUPS)}
-    if registered:
-        chosen.add(fields.UPLOADED)
     for section in fields.SECTIONS:
         for one in section.fields:
             if not one.only or chosen & set(one.only):
                 yield one
-
-
-def _source(typed: Mapping[str, str], registered: Mapping[str, Any] | None) -> dict[str, Any]:
-    chosen = typed.get(fields.SOURCE, "")
-    if registered is None:
-        return {"source": chosen}
-    source = registered["federation"]
-    kept = {name: value for name, value in source.items() if name not in _BELONGS_TO_THE_FILE}
-    return {**kept, "id": chosen}
 
 
 def _add_groups(
@@ -158,13 +135,7 @@ def _add_gates(built: Built, typed: Mapping[str, str]) -> None:
             gate["value"] = number(value)
         if attribute := typed.get(f"{name}/attribute", ""):
             gate["attribute"] = attribute
-        for allowed in (
-            "allow_heuristic",
-            "allow_conditional",
-            "allow_simulation",
-            "allow_degenerate",
-            "allow_personal_models",
-        ):
+        for allowed in _ALLOWED:
             gate[allowed] = bool(typed.get(f"{name}/{allowed}"))
         built.rows[f"{fields.GATES}/{len(gates)}"] = name
         gates.append(gate)
@@ -180,6 +151,12 @@ def _put(value: dict[str, Any], pointer: str, part: Any) -> None:
     value[last] = part
 
 
+_RULE_PARTS = ("value", "group", "op")
+_GATE_PARTS = ("figure", "op", "value", "attribute")
+_ALLOWED = (
+    *("allow_heuristic", "allow_conditional", "allow_simulation", "allow_degenerate"),
+    "allow_personal_models",
+)
 # Where a fault goes that no field of the form has by itself.
 _SECTIONS = {
     "/federation": "/federation/source",
@@ -187,7 +164,7 @@ _SECTIONS = {
     "/privacy": "/privacy/mechanism",
     "/fairness": "/fairness/sensitive",
 }
-_LABELS = {one.pointer: one.label for section in SECTIONS for one in section.fields}
+_LABELS = {one.pointer: one.label for section in fields.SECTIONS for one in section.fields}
 
 
 @dataclass(frozen=True)
@@ -236,11 +213,6 @@ def is_within(pointer: str, other: str) -> bool:
 DOCUMENT = "document"
 """The field of a pasted spec, and the mode in which it counts."""
 MODE = "mode"
-ONCE = "once"
-
-_ONCE = re.compile(r"[\w-]{16,64}", re.ASCII)
-_RULE_PARTS = ("value", "group", "op")
-_GATE_PARTS = ("figure", "op", "value", "attribute")
 
 
 @dataclass(frozen=True)
@@ -301,32 +273,17 @@ def blank() -> dict[str, str]:
     return {name: text for name, text in typed.items() if text}
 
 
-def new_once() -> str:
-    """A key for one submission."""
-    return secrets.token_urlsafe(18)
-
-
-def is_once(text: str) -> bool:
-    """Whether a form sent such a key."""
-    return _ONCE.fullmatch(text) is not None
-
-
 def faults_of(
     errors: Sequence[FieldError], built: Built | None, typed: Mapping[str, str]
 ) -> list[Fault]:
     """The faults by field; all of them at the document where `built` is None."""
     if built is None:
         return [Fault(one.pointer, one.message, DOCUMENT) for one in errors]
-    registered = "id" in built.value["federation"]
-    names = [fields.SOURCE, fields.MECHANISM]
-    names += [one.pointer for one in active_fields(typed, registered)]
-    names += _row_fields()
+    names = [fields.SOURCE, fields.MECHANISM, *(one.pointer for one in active_fields(typed))]
+    for rows, parts_, name in (
+        (fields.RULE_ROWS, _RULE_PARTS, fields.RULES),
+        (fields.GATE_ROWS, _GATE_PARTS, fields.GATES),
+    ):
+        names += [f"{name}/{row}/{part}" for row in range(rows) for part in parts_]
     in_words = [fault_of_layer(one, typed.get(LAYERS, "")) for one in errors]
     return placed(in_words, names, built.rows)
-
-
-def _row_fields() -> Iterator[str]:
-    for row in range(fields.RULE_ROWS):
-        yield from (f"{fields.RULES}/{row}/{part}" for part in _RULE_PARTS)
-    for row in range(fields.GATE_ROWS):
-        yield from (f"{fields.GATES}/{row}/{part}" for part in _GATE_PARTS)

@@ -13,6 +13,7 @@ from fedaudit.spec.fairness import Fairness
 from fedaudit.spec.fairness_agreement import check_count_noise, with_default_rounding
 from fedaudit.spec.federation import FederationSpec
 from fedaudit.spec.gates import Gate
+from fedaudit.spec.in_form import InForm
 from fedaudit.spec.mechanism_part import one_client_rate
 from fedaudit.spec.model.kinds import ModelSpec
 from fedaudit.spec.model.start_agreement import check_start
@@ -36,13 +37,25 @@ class ExperimentSpec(SpecPart):
     """One training run to be audited."""
 
     spec_version: Literal[1] = 1
-    name: Text
-    seed: Annotated[int, Field(ge=0, le=MAX_INTEGER)] = 0
-    repeats: Annotated[int, Field(ge=1, le=100, exclude_if=lambda repeats: repeats == 1)] = 1
+    name: Annotated[Text, InForm("Name", "groups-k2")]
+    seed: Annotated[
+        int, Field(ge=0, le=MAX_INTEGER), InForm("Seed", "1", "A whole number; 0 is one too.")
+    ] = 0
+    repeats: Annotated[
+        int,
+        Field(ge=1, le=100, exclude_if=lambda repeats: repeats == 1),
+        InForm("Seeds to train", hint="This one and the next, for the spread of every figure."),
+    ] = 1
     """How many seeds to train, this one and the next ones; each costs what one costs."""
-    tags: Annotated[list[Annotated[Text, Field(max_length=64)]], Field(max_length=50)] = []
+    tags: Annotated[
+        list[Annotated[Text, Field(max_length=64)]],
+        Field(max_length=50),
+        InForm("Tags", hint="Separate by commas."),
+    ] = []
     federation: FederationSpec
-    model: ModelSpec
+    model: Annotated[
+        ModelSpec, InForm("Kind", "linear", words={"layers": "layers: put together below"})
+    ]
     training: Training
     privacy: PrivacySpec
     fairness: Fairness = Fairness()

@@ -1,19 +1,23 @@
 """How a field of the spec stands in a form that people fill in."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 
 @dataclass(frozen=True)
 class InForm:
     """Annotates a field that the form has; the others are given in a document alone.
 
-    What may be typed, and for which choices the field counts, follows from the spec.
+    What may be typed, and for which choices the field counts, follows from the spec. On a union it
+    describes the choice between its members.
     """
 
     label: str
     initial: str = ""
     """What the form begins with; a switch is on where it is not empty."""
     hint: str = ""
+    words: Mapping[str, str] = field(default_factory=dict, hash=False)
+    """Texts of choices; with one for `""` a spec may leave the field out."""
 
 
 # Of fields that several mechanisms have.

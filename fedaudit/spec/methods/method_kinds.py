@@ -203,6 +203,14 @@ TrainingMethod = Annotated[
 ]
 """By its fields, or by its kind alone."""
 DEFAULT_METHOD = Hypotheses(kind="hypotheses")
+METHOD_WORDS = {
+    "hypotheses": "hypotheses: clients choose among k models",
+    "fine-tuning": "fine-tuning: of these, each client makes its own",
+    "ditto": "ditto: a common model, and each client's own near it",
+    "q-ffl": "q-ffl: large losses count for more",
+    "local-only": "local-only: nothing is sent",
+}
+"""What forms say of each."""
 
 
 def method_parts() -> tuple[type[MethodPart], ...]:

@@ -7,14 +7,26 @@ from pydantic import Field, model_validator
 
 from fedaudit.spec.base import SpecPart
 from fedaudit.spec.errors import refuse_at
+from fedaudit.spec.in_form import InForm
 from fedaudit.spec.model.layer_values import LayerError, Maps, Rows, Values, values_between
 from fedaudit.spec.model.layers import Convolution, Dense, LayerSpec
 from fedaudit.spec.model.starts import Start
 from fedaudit.spec.source_traits import TargetKind
 
+Intercept = Annotated[bool, InForm("With an intercept", "on")]
+_START = InForm(
+    "Start",
+    hint="What training starts from. Zeros leave several hypotheses alike.",
+    words={
+        "": "as suits the model",
+        "zeros": "zeros",
+        "normal": "standard normal",
+        "uniform": "uniform, small",
+    },
+)
 # Specs came before there was a choice: the start that they all had is left out of what is hashed.
-NormalUnlessNamed = Annotated[Start, Field(exclude_if=lambda start: start == "normal")]
-UniformUnlessNamed = Annotated[Start, Field(exclude_if=lambda start: start == "uniform")]
+NormalUnlessNamed = Annotated[Start, _START, Field(exclude_if=lambda start: start == "normal")]
+UniformUnlessNamed = Annotated[Start, _START, Field(exclude_if=lambda start: start == "uniform")]
 
 
 class Model(SpecPart):
@@ -43,7 +55,7 @@ class Linear(Model):
     """A linear regression."""
 
     kind: Literal["linear"]
-    intercept: bool = True
+    intercept: Intercept = True
     start: NormalUnlessNamed = "normal"
 
     @property
@@ -63,7 +75,7 @@ class Logistic(Model):
     """A logistic regression; softmax over more than two classes."""
 
     kind: Literal["logistic"]
-    intercept: bool = True
+    intercept: Intercept = True
     start: NormalUnlessNamed = "normal"
 
     @property
@@ -84,9 +96,11 @@ class Mlp(Model):
 
     kind: Literal["mlp"]
     hidden: Annotated[
-        list[Annotated[int, Field(ge=1, le=4096)]], Field(min_length=1, max_length=10)
+        list[Annotated[int, Field(ge=1, le=4096)]],
+        Field(min_length=1, max_length=10),
+        InForm("Hidden layers", "16", "Units of each, separated by commas."),
     ]
-    intercept: bool = True
+    intercept: Intercept = True
     start: UniformUnlessNamed = "uniform"
 
     @property
@@ -133,12 +147,17 @@ class Layers(Model):
     """A network of named layers; a dense layer with the outputs is put behind the last one."""
 
     kind: Literal["layers"]
-    input: (
+    input: Annotated[
         Annotated[list[Annotated[int, Field(ge=1, le=1024)]], Field(min_length=3, max_length=3)]
-        | None
-    ) = None
+        | None,
+        InForm("Images", hint="Height, width and channels, for convolutions and pooling."),
+    ] = None
     """Height, width and channels of the images that it takes; null where it takes any rows."""
-    layers: Annotated[list[LayerSpec], Field(min_length=1, max_length=50)]
+    layers: Annotated[
+        list[LayerSpec],
+        Field(min_length=1, max_length=50),
+        InForm("Layers", "dense 16\nrelu", "One a line; the layer with the outputs is added."),
+    ]
     start: UniformUnlessNamed = "uniform"
 
     @model_validator(mode="after")

@@ -6,7 +6,7 @@ from typing import Any
 
 import yaml
 
-from api.pages.spec_form import sheet
+from api.pages import spec_sheet as sheet
 from api.pages.spec_sheet import placed
 from fedaudit.privacy.mechanisms.registry import mechanism_of
 from fedaudit.spec.errors import FieldError

@@ -4,7 +4,7 @@ from typing import Annotated, Any, Literal
 
 import pytest
 
-from api.pages.spec_form import fields, sheet
+from api.pages import spec_fields as fields, spec_sheet as sheet
 from api.pages.spec_sheet import build
 from api.pages.spec_fields import choice_rules
 from api.pages.spec_fields import Field

@@ -7,20 +7,20 @@ import structlog
 from fastapi import APIRouter, Query, Request, Response
 from starlette.responses import HTMLResponse, RedirectResponse
 
-from api.pages.attempts import FailedAttempts
-from api.pages.origins import HOME, local_path
 from api.pages.session import (
     COOKIE,
+    HOME,
     SESSION_SECONDS,
+    FailedAttempts,
     OwnForm,
-    PostedForm,
     SignInNeededError,
     Visitor,
-    clear_cookie,
+    local_path,
     set_cookie,
     visitor_of,
 )
 from api.pages.templates import page
+from api.pages.visits import PostedForm
 from api.shared.resources import Resources, Shared
 from models.repositories import ApiKeyRepository, WebSessionRepository
 from models.repositories.api_keys import hash_of_key
@@ -28,6 +28,8 @@ from models.repositories.api_keys import hash_of_key
 router = APIRouter()
 
 log = structlog.get_logger()
+
+_NO_STORE = {"Cache-Control": "no-store"}
 
 
 @router.get("/sign-in")
@@ -44,10 +46,10 @@ def sign_in_page(
 
 @router.post("/sign-in")
 def sign_in(request: Request, fields: OwnForm, resources: Shared) -> Response:
-    """Begin a session; one that the browser had ends.
+    """Begin a session; the browser's earlier session ends.
 
-    Another site's form is refused: it could sign people in with a key of its own, and read there
-    what they do.
+    Another site's form is refused: it could sign people in with its key, and read there what they
+    do.
     """
     key, next_path = fields.get("key"), fields.get("next")
     target = local_path(next_path if isinstance(next_path, str) else None)
@@ -55,18 +57,18 @@ def sign_in(request: Request, fields: OwnForm, resources: Shared) -> Response:
     token = _begin(resources, given, request.cookies.get(COOKIE))
     if token is None:
         return _wrong_key(request, target)
-    response = RedirectResponse(target, status_code=303, headers={"Cache-Control": "no-store"})
+    response = RedirectResponse(target, status_code=303, headers=_NO_STORE)
     set_cookie(response, request, token)
     return response
 
 
 @router.post("/sign-out")
-def sign_out(request: Request, form: PostedForm, resources: Shared) -> Response:
+def sign_out(form: PostedForm) -> Response:
     """End the session, here and in the database."""
-    with resources.database.write() as session:
-        WebSessionRepository(session).end(request.cookies[COOKIE])
-    response = RedirectResponse("/sign-in", status_code=303, headers={"Cache-Control": "no-store"})
-    clear_cookie(response, request)
+    with form.resources.database.write() as session:
+        WebSessionRepository(session).end(form.request.cookies[COOKIE])
+    response = RedirectResponse("/sign-in", status_code=303, headers=_NO_STORE)
+    set_cookie(response, form.request, None)
     return response
 
 
@@ -83,25 +85,20 @@ def _begin(resources: Resources, plain: str, earlier: str | None) -> str | None:
 
 
 def _wrong_key(request: Request, target: str) -> HTMLResponse:
-    """After many, an address has to wait, but a right key still lets it in: behind a proxy many
-    people share one address, and none of them can lock the others out."""
+    """After many failures an address has to wait, but a valid key still opens: people behind one
+    proxy share an address, and one of them cannot lock the others out."""
     attempts: FailedAttempts = request.app.state.failed_sign_ins
     address = request.client.host if request.client else ""
-    wait = attempts.wait_seconds(address)
-    if wait > 0:
-        return _refused(request, target, wait)
+    seconds = math.ceil(attempts.wait_seconds(address))
+    if seconds > 0:
+        message = f"Too many keys from your address were wrong. Try again in {seconds} seconds."
+        response = _form(request, target, message=message, status=429)
+        response.headers["Retry-After"] = str(seconds)
+        return response
     attempts.add(address)
     log.warning("sign-in refused", address=address)
     message = "This key is unknown or revoked. Check that you copied all of it."
     return _form(request, target, message=message, status=401)
-
-
-def _refused(request: Request, target: str, wait: float) -> HTMLResponse:
-    seconds = math.ceil(wait)
-    message = f"Too many keys from your address were wrong. Try again in {seconds} seconds."
-    response = _form(request, target, message=message, status=429)
-    response.headers["Retry-After"] = str(seconds)
-    return response
 
 
 def _form(
