@@ -105,8 +105,9 @@ def fields_at(info: FieldInfo, pointer: str) -> Iterator[Field]:
         yield from union_fields(parts, where=pointer, tag=tag)
         return
     if described is not None:
-        words = get_args(kinds[0]) if get_origin(kinds[0]) is Literal else ()
-        yield _described(pointer, _kind_of(kinds), described, list(map(str, words)))
+        kind = _kind_of(kinds[:1] if "" in described.words else kinds)
+        words = get_args(kinds[0]) if kind == "choice" else ()
+        yield _described(pointer, kind, described, list(map(str, words)))
     for part in parts:
         yield from _fields_of(part, pointer)
 

@@ -30,6 +30,9 @@ from fedaudit.spec.sources import Source
 from models.tables.federations import Federation
 
 Tone = Literal["good", "note", "warn"]
+_MOST_DRAWN = 70
+_SHARE = "/federation/validation_fraction"
+_DEFAULT_SHARE = float(Source.model_fields["validation_fraction"].default)
 
 
 @dataclass(frozen=True)
@@ -41,58 +44,6 @@ class CostNote:
     """`good` only of a small bound that is proven, and would be in force."""
     holds: bool
     """Whether it is proven, would be in force, and excludes something."""
-
-
-def cost_note(planned: ExperimentPlan) -> CostNote:
-    """The note on a plan; it says of no cost more than its report could."""
-    mechanism, exponent = mechanism_of(planned.spec), _bounding_exponent(planned)
-    kind, in_force = mechanism.guarantee_kind, mechanism.noise_is_secret
-    if kind == "none" or exponent is None:
-        return CostNote(cost_words(None, guessed=""), "warn", holds=False)
-    projection = planned.projection
-    of_epsilon = projection.epsilon[0] if projection.epsilon else None
-    bounds_every_dataset = of_epsilon is not None or projection.log_ratio_worst_case is not None
-    delta = 0.0 if of_epsilon is None else float(str(of_epsilon["delta"]))
-    words = doubted_cost_words(
-        exponent,
-        guessed=guessed_words(
-            unit=mechanism.facts.unit,
-            adjacency=None if of_epsilon is None else str(of_epsilon["adjacency"]),
-            bounds_every_dataset=bounds_every_dataset,
-            hypotheses=planned.spec.training.hypotheses,
-        ),
-        delta=delta,
-        kind=kind,
-        in_force=in_force,
-        bounds_every_dataset=bounds_every_dataset,
-        is_epsilon=of_epsilon is not None,
-    )
-    proven = kind == "formal" and in_force and bounds_every_dataset
-    tone = _tone(cost_level(exponent, delta=delta), proven=proven)
-    return CostNote(words, tone, holds=proven and tone != "warn")
-
-
-def _bounding_exponent(planned: ExperimentPlan) -> float | None:
-    """The worst case, as a report takes it: the largest epsilon, else the theorem's sum where there
-    is one, else what is charged within the radius."""
-    projection = planned.projection
-    if projection.epsilon:
-        return max(float(str(entry["value"])) for entry in projection.epsilon)
-    if projection.log_ratio_worst_case is not None:
-        return projection.log_ratio_worst_case
-    return projection.leakage_worst_case
-
-
-def _tone(level: CostLevel, *, proven: bool) -> Tone:
-    match level:
-        case "up-to-75" | "up-to-95":
-            return "good" if proven else "note"
-        case "nearly-all":
-            return "note"
-        case "nothing" | "unbounded":
-            return "warn"
-        case _:
-            assert_never(level)
 
 
 @dataclass(frozen=True)
@@ -130,6 +81,19 @@ class Preview:
     spec_hash: str
 
 
+@dataclass(frozen=True)
+class ProfileDefaults:
+    """Texts by field, and in words why."""
+
+    typed: dict[str, str]
+    notes: tuple[str, ...]
+
+
+def as_yaml(value: dict[str, Any]) -> str:
+    """A spec as YAML, in the order of its fields."""
+    return yaml.safe_dump(value, sort_keys=False, allow_unicode=True)
+
+
 def preview(planned: ExperimentPlan, trial: Trial) -> Preview:
     """The preview of a plan, and of what its submission would meet."""
     return Preview(
@@ -150,9 +114,50 @@ def preview(planned: ExperimentPlan, trial: Trial) -> Preview:
     )
 
 
-def as_yaml(value: dict[str, Any]) -> str:
-    """A spec as YAML, in the order of its fields."""
-    return yaml.safe_dump(value, sort_keys=False, allow_unicode=True)
+def cost_note(planned: ExperimentPlan) -> CostNote:
+    """The note on a plan; it says of no cost more than its report could."""
+    mechanism, projection = mechanism_of(planned.spec), planned.projection
+    kind, in_force = mechanism.guarantee_kind, mechanism.noise_is_secret
+    # As a report takes it: the largest epsilon, else the theorem's sum where there is one, else
+    # what is charged within the radius.
+    theorem = projection.log_ratio_worst_case
+    exponent = projection.leakage_worst_case if theorem is None else theorem
+    of_epsilon = projection.epsilon[0] if projection.epsilon else None
+    if of_epsilon is not None:
+        exponent = max(float(str(entry["value"])) for entry in projection.epsilon)
+    if kind == "none" or exponent is None:
+        return CostNote(cost_words(None, guessed=""), "warn", holds=False)
+    bounds_every_dataset = of_epsilon is not None or theorem is not None
+    delta = 0.0 if of_epsilon is None else float(str(of_epsilon["delta"]))
+    words = doubted_cost_words(
+        exponent,
+        guessed=guessed_words(
+            unit=mechanism.facts.unit,
+            adjacency=None if of_epsilon is None else str(of_epsilon["adjacency"]),
+            bounds_every_dataset=bounds_every_dataset,
+            hypotheses=planned.spec.training.hypotheses,
+        ),
+        delta=delta,
+        kind=kind,
+        in_force=in_force,
+        bounds_every_dataset=bounds_every_dataset,
+        is_epsilon=of_epsilon is not None,
+    )
+    proven = kind == "formal" and in_force and bounds_every_dataset
+    tone = _tone(cost_level(exponent, delta=delta), proven=proven)
+    return CostNote(words, tone, holds=proven and tone != "warn")
+
+
+def _tone(level: CostLevel, *, proven: bool) -> Tone:
+    match level:
+        case "up-to-75" | "up-to-95":
+            return "good" if proven else "note"
+        case "nearly-all":
+            return "note"
+        case "nothing" | "unbounded":
+            return "warn"
+        case _:
+            assert_never(level)
 
 
 def _doubts(planned: ExperimentPlan) -> Iterator[str]:
@@ -172,119 +177,80 @@ def _doubts(planned: ExperimentPlan) -> Iterator[str]:
             yield missing
 
 
-def _lines(planned: ExperimentPlan) -> list[CostLine]:
+def _lines(planned: ExperimentPlan) -> Iterator[CostLine]:
     projection, rounds = planned.projection, planned.spec.training.rounds
     reasons = projection.reasons
-    lines = [*_cost_lines(planned), _noise_line(projection)]
-    lines.append(_fairness_line(projection))
+    yield from _cost_lines(planned)
+    noise = projection.noise_multiplier
+    remark = "of the mechanism; more is more noise"
+    remark = reasons["noise_multiplier"] if noise is None else remark
+    yield CostLine("Noise multiplier", "–" if noise is None else small_number(noise), remark)
+    yield _fairness_line(projection)
     ends = projection.budget_ends_in_round
-    lines.append(
-        CostLine(
-            "A budget ends in round",
-            "–" if ends is None else str(ends),
-            reasons.get("budget_ends_in_round", f"of {rounds}: the earliest that could be refused"),
-        )
+    earliest = f"of {rounds}: the earliest that could be refused"
+    yield CostLine(
+        "A budget ends in round",
+        "–" if ends is None else str(ends),
+        reasons.get("budget_ends_in_round", earliest),
     )
-    return lines
 
 
-def _cost_lines(planned: ExperimentPlan) -> list[CostLine]:
-    projection = planned.projection
+def _cost_lines(planned: ExperimentPlan) -> Iterator[CostLine]:
+    projection, reasons = planned.projection, planned.projection.reasons
     match planned.ledger_context.inputs.cost_kind:
         case "leakage":
-            return [
-                CostLine(
-                    "Leakage, worst case",
-                    cost(projection.leakage_worst_case),
-                    "of a client drawn in every round that its budget lets it take part in",
-                ),
-                CostLine(
-                    "Theorem's sum, worst case",
-                    cost(projection.log_ratio_worst_case),
-                    projection.reasons.get(
-                        "log_ratio_worst_case",
-                        "of the same client, between any two datasets that choose alike",
-                    ),
-                ),
-                CostLine(
-                    "Leakage, expected",
-                    cost(projection.leakage_expected),
-                    "mean of a training client",
-                ),
-            ]
+            drawn = "of a client drawn in every round that its budget lets it take part in"
+            alike = "of the same client, between any two datasets that choose alike"
+            alike = reasons.get("log_ratio_worst_case", alike)
+            worst, theorem = projection.leakage_worst_case, projection.log_ratio_worst_case
+            expected = cost(projection.leakage_expected)
+            yield CostLine("Leakage, worst case", cost(worst), drawn)
+            yield CostLine("Theorem's sum, worst case", cost(theorem), alike)
+            yield CostLine("Leakage, expected", expected, "mean of a training client")
         case "epsilon":
-            return [line for entry in projection.epsilon for line in _epsilon_lines(entry)]
+            for entry in projection.epsilon:
+                yield from _epsilon_lines(entry)
         case "unbounded":
-            return [CostLine("Privacy cost", "–", projection.reasons["epsilon"])]
+            yield CostLine("Privacy cost", "–", reasons["epsilon"])
         case other:
             assert_never(other)
 
 
 def _fairness_line(projection: Projection) -> CostLine:
-    entry = projection.fairness_epsilon
+    name, entry = "Epsilon of the fairness figures", projection.fairness_epsilon
     if entry is None:
-        why = projection.reasons["fairness_epsilon"]
-        return CostLine("Epsilon of the fairness figures", "–", why)
+        return CostLine(name, "–", projection.reasons["fairness_epsilon"])
     delta = f", at delta = {entry['delta']:g}" if entry["delta"] else ""
-    return CostLine(
-        "Epsilon of the fairness figures",
-        cost(float(str(entry["value"]))),
-        f"of one held-out {entry['unit']}, against {observer_words(str(entry['observer']))}{delta}",
-    )
+    observer = observer_words(str(entry["observer"]))
+    remark = f"of one held-out {entry['unit']}, against {observer}{delta}"
+    return CostLine(name, cost(float(str(entry["value"]))), remark)
 
 
-def _noise_line(projection: Projection) -> CostLine:
-    noise = projection.noise_multiplier
-    if noise is None:
-        return CostLine("Noise multiplier", "–", projection.reasons["noise_multiplier"])
-    return CostLine("Noise multiplier", small_number(noise), "of the mechanism; more is more noise")
-
-
-def _epsilon_lines(entry: Mapping[str, Any]) -> list[CostLine]:
-    observer = observer_words(entry["observer"])
+def _epsilon_lines(entry: Mapping[str, Any]) -> Iterator[CostLine]:
+    name = f"Epsilon against {observer_words(entry['observer'])}"
     terms = f"at delta = {small_number(entry['delta'])}, {adjacency_words(entry['adjacency'])}"
-    lines = [CostLine(f"Epsilon against {observer}", cost(entry["value"]), f"worst case, {terms}")]
+    yield CostLine(name, cost(entry["value"]), f"worst case, {terms}")
     if "expected" in entry:
-        lines.append(
-            CostLine(
-                f"Epsilon against {observer}, expected",
-                cost(entry["expected"]),
-                "mean over clients",
-            )
-        )
-    return lines
+        yield CostLine(f"{name}, expected", cost(entry["expected"]), "mean over clients")
 
 
 def demanded(
     typed: Mapping[str, str], policy: DisclosurePolicy, floor: DisclosureFloor
 ) -> dict[str, str]:
-    """Texts by field, in the place of those in `typed` that would be refused."""
+    """What the federation's policy or the service requires: texts by field, in the place of those
+    in `typed` that would be refused."""
     found = {}
     for name, least in vars(floor).items():
         pointer = f"/fairness/{name}"
-        bounds = (int(typed[pointer]), least, getattr(policy, name) or 1)
-        found[pointer] = str(max(bounds))
+        found[pointer] = str(max(int(typed[pointer]), least, getattr(policy, name) or 1))
     if policy.split is not None:
         found["/seed"] = str(policy.split.seed)
-        found["/federation/validation_fraction"] = repr(policy.split.validation_fraction)
+        found[_SHARE] = repr(policy.split.validation_fraction)
     return found
 
 
-_MOST_DRAWN = 70
-_SHARE = "/federation/validation_fraction"
-_DEFAULT_SHARE = float(Source.model_fields["validation_fraction"].default)
-
-
-@dataclass(frozen=True)
-class ProfileDefaults:
-    """Texts by field, and in words why."""
-
-    typed: dict[str, str]
-    notes: tuple[str, ...]
-
-
 def profile_defaults(row: Federation, policy: DisclosurePolicy) -> ProfileDefaults:
-    """The defaults for a federation that is ready; what its policy fixes goes before."""
+    """The defaults for a federation that is ready; its policy goes before its profile."""
     registration, profile = row.registration or {}, row.profile or {}
     model, about_model = _model(profile)
     typed = {fields.SOURCE: row.id, "/name": row.name, fields.WHOSE_GROUPS: "source", **model}
@@ -295,15 +261,20 @@ def profile_defaults(row: Federation, policy: DisclosurePolicy) -> ProfileDefaul
         notes += about_split
     registered = registration.get("fairness", {})
     if sensitive := registered.get("sensitive"):
-        typed |= _smallest_groups(registered, policy)
+        # What the policy requires, else what was registered; `demanded` applies the floor.
+        for name in ("minimum_group_size", "minimum_group_clients"):
+            size = getattr(policy, name)
+            size = registered.get(name) if size is None else size
+            if size is not None:
+                typed[f"/fairness/{name}"] = str(size)
         notes.append(f"Sensitive attributes, as registered: {', '.join(sensitive)}.")
         favourable = outcome_of_profile(profile, registration)
         if favourable is not None:
             notes.append(f"Favourable outcome, as registered: {favourable}.")
         elif not profile.get("classes"):
             notes.append(
-                "No favourable outcome is registered, and a number has none by itself: under "
-                "Fairness choose Others and give a rule."
+                "No favourable outcome is registered, and a numeric target has none by itself: "
+                "under Fairness choose Others and give a rule."
             )
     return ProfileDefaults(typed, tuple(notes))
 
@@ -324,23 +295,28 @@ def _model(profile: Mapping[str, Any]) -> tuple[dict[str, str], str]:
 def _split(
     clients: int, source: Mapping[str, Any], policy: DisclosurePolicy
 ) -> tuple[dict[str, str], list[str]]:
-    """How many clients are held out, and how many are drawn of those that train."""
+    """How many clients are held out, and how many of the training clients are drawn."""
     if source.get("validation_unit", "client") == "record":
-        cohort = _cohort(clients)
-        return cohort, [_drawn(cohort, clients, held_out="rows of every client")]
+        cohort, note = _cohort(clients, held_out="rows of every client")
+        return cohort, [note]
     if clients < 2:
         return {}, []
     share = float(source.get("validation_fraction", _DEFAULT_SHARE))
     if policy.split is not None:
         share = policy.split.validation_fraction
     elif validation_clients(clients, validation_fraction=share) < MIN_CLIENTS:
-        share = _share_to_judge(clients) or share
+        # The smallest, in hundredths, that holds out enough, unless more than half would go.
+        shares = (hundredths / 100 for hundredths in range(1, 51))
+        enough = (
+            one
+            for one in shares
+            if validation_clients(clients, validation_fraction=one) >= MIN_CLIENTS
+        )
+        share = next(enough, share)
     held_out = validation_clients(clients, validation_fraction=share)
-    cohort, training = _cohort(clients - held_out), clients - held_out
-    notes = [_drawn(cohort, training, held_out=plural(held_out, "client"))]
-    if missing := too_few_to_judge(held_out):
-        notes.append(missing)
-    return {_SHARE: f"{share:.6g}", **cohort}, notes
+    cohort, note = _cohort(clients - held_out, held_out=plural(held_out, "client"))
+    missing = too_few_to_judge(held_out)
+    return {_SHARE: f"{share:.6g}", **cohort}, [note, *([missing] if missing else [])]
 
 
 def too_few_to_judge(held_out: int) -> str | None:
@@ -353,34 +329,9 @@ def too_few_to_judge(held_out: int) -> str | None:
     )
 
 
-def _share_to_judge(clients: int) -> float | None:
-    """The smallest share, in hundredths, that holds out enough; None where more than half would
-    go."""
-    for hundredths in range(1, 51):
-        share = hundredths / 100
-        if validation_clients(clients, validation_fraction=share) >= MIN_CLIENTS:
-            return share
-    return None
-
-
-def _cohort(training: int) -> dict[str, str]:
-    """Half of the clients that train, but enough for two hypotheses where there are two."""
+def _cohort(training: int, *, held_out: str) -> tuple[dict[str, str], str]:
+    """Half of the training clients, but two of two or more: one for each hypothesis."""
     drawn = min(_MOST_DRAWN, max(training // 2, min(2, training)))
-    return {"/training/cohort/clients": str(drawn)}
-
-
-def _drawn(cohort: Mapping[str, str], training: int, *, held_out: str) -> str:
-    drawn = cohort["/training/cohort/clients"]
-    return f"Held out: {held_out}. Of {plural(training, 'client')} that train, {drawn} are drawn."
-
-
-def _smallest_groups(registered: Mapping[str, Any], policy: DisclosurePolicy) -> dict[str, str]:
-    """What the policy demands, else what was registered; the service's floor is applied later."""
-    found = {}
-    for name in ("minimum_group_size", "minimum_group_clients"):
-        size = getattr(policy, name)
-        if size is None:
-            size = registered.get(name)
-        if size is not None:
-            found[f"/fairness/{name}"] = str(size)
-    return found
+    clients = plural(training, "client")
+    note = f"Held out: {held_out}. Of {clients} that train, {drawn} are drawn."
+    return {"/training/cohort/clients": str(drawn)}, note

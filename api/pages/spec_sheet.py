@@ -26,7 +26,7 @@ def value_of(field: Field, typed: str) -> Any:
 
 
 def parts(typed: str, between: str = ",") -> list[str]:
-    """What stands between commas, without blanks around it; nothing between two is left out."""
+    """The texts between commas, stripped; empty ones are left out."""
     return [part.strip() for part in typed.split(between) if part.strip()]
 
 
@@ -50,8 +50,8 @@ class Built:
     value: dict[str, Any]
     """To be parsed as a spec."""
     rows: dict[str, str] = field(default_factory=dict)
-    """JSON pointer in the value -> the row of the form that it comes from; empty rows count for
-    nothing, so the two may have different numbers."""
+    """JSON pointer in the value -> the row of the form that it comes from; empty rows are skipped,
+    so the two may have different numbers."""
 
 
 def build(typed: Mapping[str, str], registrations: Mapping[str, Mapping[str, Any]]) -> Built:
@@ -107,13 +107,10 @@ def _add_rules(built: Built, typed: Mapping[str, str]) -> None:
         group, value = typed.get(f"{name}/group", ""), typed.get(f"{name}/value", "")
         if not group and not value:
             continue
-        op = typed.get(f"{name}/op", "")
-        rule: dict[str, Any] = {"op": op}
+        rule = rule_of(typed.get(f"{name}/op", ""), value)
         if group:
             attribute, _, of_group = group.partition(":")
             rule["group"] = {attribute.strip(): of_group.strip()}
-        if value:
-            rule["value"] = [number(one) for one in parts(value)] if op == "in" else number(value)
         built.rows[f"{fields.RULES}/{len(rules)}"] = name
         rules.append(rule)
     if len(rules) == 1 and "group" not in rules[0]:
@@ -121,6 +118,14 @@ def _add_rules(built: Built, typed: Mapping[str, str]) -> None:
         _put(built.value, fields.RULES, rules[0])
     elif rules:
         _put(built.value, fields.RULES, rules)
+
+
+def rule_of(op: str, value: str) -> dict[str, Any]:
+    """A rule of a favourable outcome."""
+    if not value:
+        return {"op": op}
+    listed = [number(one) for one in parts(value)]
+    return {"op": op, "value": listed if op == "in" else number(value)}
 
 
 def _add_gates(built: Built, typed: Mapping[str, str]) -> None:
@@ -217,12 +222,12 @@ MODE = "mode"
 
 @dataclass(frozen=True)
 class Sheet:
-    """One showing of the form."""
+    """The form as it is shown once."""
 
     typed: Mapping[str, str]
     """Text by field; a switch that is off is missing."""
     federations: Sequence[Federation]
-    """Those that may be chosen."""
+    """The federations that may be chosen."""
     once: str
     """Goes with the submission, so that a double click submits once."""
     faults: Sequence[Fault] = ()
@@ -253,7 +258,7 @@ class Sheet:
         return [("", "no gate"), *named]
 
     def text(self, name: str) -> str:
-        """What stands in a field."""
+        """The text of a field."""
         return self.typed.get(name, "")
 
     def wrong(self, name: str) -> list[str]:

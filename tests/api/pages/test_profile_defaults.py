@@ -5,7 +5,8 @@ from typing import Any
 
 import pytest
 
-from api.pages import spec_fields as fields, spec_sheet as sheet
+from api.pages import spec_fields as fields
+from api.pages import spec_sheet as sheet
 from api.pages.spec_preview import profile_defaults
 from fedaudit.spec.disclosure.disclosure_policy import DisclosurePolicy, FixedSplit
 from models.tables.federations import Federation
