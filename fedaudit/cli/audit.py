@@ -12,11 +12,18 @@ import uuid_utils
 from fedaudit.audits.audit_page import render_audit
 from fedaudit.audits.audit_report import AuditRequest, audit_report
 from fedaudit.audits.audit_table import read_audit
-from fedaudit.cli.display.output import json_text, say, writable_folder, write_json
-from fedaudit.cli.display.summary import show_audit
-from fedaudit.cli.failures import CommandError, ExitCode, gate_exit, usage_error
-from fedaudit.cli.options import AsJson
-from fedaudit.cli.specs import explain, read_value
+from fedaudit.cli.options import AsJson, explain, read_value
+from fedaudit.cli.output import (
+    CommandError,
+    ExitCode,
+    gate_exit,
+    json_text,
+    say,
+    usage_error,
+    writable_folder,
+    write_json,
+)
+from fedaudit.cli.summary import show_audit
 from fedaudit.federations.reading.source_files import Files
 from fedaudit.reports.sections.disagreement import FiguresDisagreeError
 from fedaudit.spec.audits.audit_spec import parse_audit

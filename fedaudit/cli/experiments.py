@@ -8,17 +8,6 @@ from typing import TYPE_CHECKING, Annotated, Any, assert_never
 
 import typer
 
-from fedaudit.cli.connection import MAX_PAGE, checked_key, connected, first_of, query_parameter
-from fedaudit.cli.display.output import (
-    json_text,
-    say,
-    show_warnings,
-    standard_output,
-    whole_file,
-    write_json,
-    write_line,
-)
-from fedaudit.cli.failures import ExitCode, gate_exit, usage_error
 from fedaudit.cli.options import (
     AsJson,
     ExperimentId,
@@ -30,8 +19,21 @@ from fedaudit.cli.options import (
     TableForm,
     TableName,
     Where,
+    read_submission,
 )
-from fedaudit.cli.specs import read_submission
+from fedaudit.cli.output import (
+    ExitCode,
+    gate_exit,
+    json_text,
+    say,
+    show_warnings,
+    standard_output,
+    usage_error,
+    whole_file,
+    write_json,
+    write_line,
+)
+from fedaudit.cli.remote import MAX_PAGE, checked_key, connected, first_of, query_parameter
 from fedaudit_client.client import Client
 from fedaudit_client.errors import ProblemError
 from fedaudit_client.pages import experiment_page, report_page
@@ -228,7 +230,7 @@ def go_on(client: Client, submitted: Json, *, wait: bool, as_json: bool) -> Exit
 
 def follow(client: Client, experiment: Json) -> Experiment:
     """The experiment once it has ended; until then a progress bar at a terminal."""
-    from fedaudit.cli.display.output import rounds_bar
+    from fedaudit.cli.output import rounds_bar
 
     id_, total = experiment["id"], experiment["progress"]["rounds"]
     try:

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from fedaudit.cli.local_run import run_locally
+from fedaudit.cli.run import run_locally
 from fedaudit.reports.document.material import ModelFile
 from fedaudit.spec.parse import parse_spec
 from tests.training.specs import groups_spec

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fedaudit.cli.local_run import run_locally
+from fedaudit.cli.run import run_locally
 from fedaudit.fairness.published_counts import Rounder
 from fedaudit.federations.load import load_federation
 from fedaudit.runs.rounded_counts import build_rounder

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fedaudit.cli.local_run import run_locally
+from fedaudit.cli.run import run_locally
 from fedaudit.reports.verification.report_checks import check_gates
 from fedaudit.spec.parse import parse_spec
 

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fedaudit.cli.local_run import LocalRun, run_locally
+from fedaudit.cli.run import LocalRun, run_locally
 from fedaudit.networks.parameter_files import encode_hypotheses
 from fedaudit.reports.document.material import ModelFile
 from fedaudit.runs.start_artifact import with_start

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from fedaudit.cli.local_run import LocalRun, run_locally
+from fedaudit.cli.run import LocalRun, run_locally
 from fedaudit.reports.readings.reading_choice import reading
 from fedaudit.spec.parse import parse_spec
 from fedaudit.training.base.cell import Cell

@@ -7,7 +7,7 @@ from rich.box import HORIZONTALS
 from rich.markup import escape
 from rich.table import Table
 
-from fedaudit.cli.display.output import standard_output
+from fedaudit.cli.output import sections_table, standard_output
 from fedaudit.privacy.accounting.privacy_events import observer_words
 from fedaudit.privacy.guarantees.cost_sentences import level_words
 from fedaudit.privacy.guarantees.guarantee import at_most
@@ -37,18 +37,8 @@ _RATES = (*RATES, "accuracy")
 
 def summary_table(reports: Sequence[Report]) -> Table:
     """The figures of the reports side by side; a figure that one of them lacks shows its reason."""
-    table = Table(box=HORIZONTALS)
-    table.add_column("", no_wrap=True)
-    for report in reports:
-        table.add_column(escape(report["experiment"]["name"]), overflow="fold")
-    columns = [list(_sections(report)) for report in reports]
-    for title in dict.fromkeys(title for column in columns for title, _ in column):
-        found = [dict(column).get(title, {}) for column in columns]
-        table.add_section()
-        table.add_row(f"[bold]{title}[/bold]")
-        for label in dict.fromkeys(label for figures in found for label in figures):
-            table.add_row(f"  {label}", *(figures.get(label, "") for figures in found))
-    return table
+    heads = [escape(report["experiment"]["name"]) for report in reports]
+    return sections_table(heads, [dict(_sections(report)) for report in reports])
 
 
 def show(report: Report) -> None:

@@ -15,18 +15,19 @@ from typing import Annotated, NoReturn
 
 import typer
 
-from fedaudit.cli.display.output import say, write_json, write_line
-from fedaudit.cli.failures import CommandError, usage_error
-from fedaudit.cli.options import AsJson, DataDir, SourcesDir
-from fedaudit.cli.service.installation import (
+from fedaudit.cli.installation import (
     SCOPES,
     STOPPED_EARLY,
     Installation,
+    Service,
+    Supervisor,
     last_lines,
     make_private_folder,
     python_module,
+    stop_signals,
 )
-from fedaudit.cli.service.supervisor import Service, Supervisor, stop_signals
+from fedaudit.cli.options import AsJson, DataDir, SourcesDir
+from fedaudit.cli.output import CommandError, say, usage_error, write_json, write_line
 
 _PROJECT = "default"
 _START_SECONDS = 90.0

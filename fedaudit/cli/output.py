@@ -1,13 +1,12 @@
-"""What goes to standard output (results) and to standard error (everything else)."""
+"""What goes to standard output (results) and to standard error (the rest), and how commands end."""
 
 import os
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from enum import IntEnum
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any, TextIO
-
-from fedaudit.cli.failures import usage_error
+from typing import IO, TYPE_CHECKING, Any, TextIO, cast
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -17,6 +16,50 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from fedaudit.attacks.attack import AttackOutcome
+    from fedaudit.reports.document.outcomes import GateOutcome
+
+
+class ExitCode(IntEnum):
+    """The exit codes of every command."""
+
+    DONE = 0
+    """Also: every gate passed."""
+    FAILED = 1
+    """A run or a gate failed, or an attack raised an alarm."""
+    USAGE = 2
+    """The command or the spec is not valid."""
+    NO_EVIDENCE = 3
+    """A gate could not be decided."""
+    UNREACHABLE = 4
+    """The service cannot be reached."""
+    FOUND = 5
+    """A replay found what the guarantee does not allow."""
+
+
+class CommandError(Exception):
+    """Ends a command with a message for people and an exit code; never with a traceback."""
+
+    def __init__(self, message: str, code: ExitCode = ExitCode.FAILED) -> None:
+        super().__init__(message)
+        self.code = code
+
+
+def usage_error(message: str) -> CommandError:
+    """The command cannot be carried out as it was given."""
+    return CommandError(message, ExitCode.USAGE)
+
+
+def gate_exit(outcome: str | None) -> ExitCode:
+    """The exit code for the outcome of an experiment's gates; None where it has no gate."""
+    if outcome is None:
+        return ExitCode.DONE
+    codes: dict[GateOutcome, ExitCode] = {
+        "pass": ExitCode.DONE,
+        "fail": ExitCode.FAILED,
+        "insufficient_evidence": ExitCode.NO_EVIDENCE,
+    }
+    return codes[cast("GateOutcome", outcome)]
+
 
 ATTACKS = "attacks.json"
 """The sections of all attacks, beside their files."""
@@ -48,6 +91,29 @@ def print_records(table: "Table") -> None:
     else:
         for record in zip(*(column.cells for column in table.columns), strict=True):
             console.print(_block(table, record))
+
+
+def sections_table(
+    heads: "Sequence[str]", columns: "Sequence[Mapping[str, Mapping[str, str]]]"
+) -> "Table":
+    """Sections with their titles, and in each a line for every label; texts are markup of rich.
+
+    Without heads there is one column.
+    """
+    from rich.box import HORIZONTALS
+    from rich.table import Table
+
+    table = Table(box=HORIZONTALS, show_header=bool(heads))
+    table.add_column("", no_wrap=True)
+    for head in heads or [""]:
+        table.add_column(head, overflow="fold")
+    for title in dict.fromkeys(title for column in columns for title in column):
+        found = [column.get(title, {}) for column in columns]
+        table.add_section()
+        table.add_row(f"[bold]{title}[/bold]")
+        for label in dict.fromkeys(label for lines in found for label in lines):
+            table.add_row(f"  {label}", *(lines.get(label, "") for lines in found))
+    return table
 
 
 def _block(table: "Table", cells: "Sequence[RenderableType]") -> "Table":
@@ -133,6 +199,14 @@ def yaml_text(value: Any) -> str:
 
     Dumper.add_representer(str, text)
     return yaml.dump(value, Dumper=Dumper, sort_keys=False, allow_unicode=True, width=100)
+
+
+def write_text(text: str, path: Path, *, option: str = "--out") -> None:
+    """The text into a file. Raises CommandError where it cannot be written."""
+    try:
+        path.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise usage_error(f"{option}: cannot write {path}: {error.strerror}") from None
 
 
 def write_bytes(content: bytes, out: Path | None, *, option: str = "--out") -> None:
