@@ -1,6 +1,7 @@
 """The commands on reports: one in several forms, a list by figures, some side by side, gates."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, assert_never
 
@@ -32,11 +33,19 @@ from fedaudit.cli.output import (
     write_json,
     yaml_text,
 )
-from fedaudit.cli.remote import MAX_PAGE, connected, first_of, query_parameter
+from fedaudit.cli.remote import (
+    MAX_PAGE,
+    Commands,
+    Given,
+    connected,
+    first_of,
+    option,
+    query_parameters,
+)
 from fedaudit.cli.summary import show, show_gates
 from fedaudit.privacy.accounting.privacy_events import adjacency_words, observer_words
 from fedaudit.privacy.guarantees.guarantee import at_most
-from fedaudit.reports.comparison.difference_rows import DifferenceRow, difference_rows
+from fedaudit.reports.comparison.difference_rows import difference_rows
 from fedaudit.reports.document.guarantee_facts import guarantee_words
 from fedaudit.reports.document.privacy_costs import PRIVACY_COSTS, UNBOUNDED, is_unbounded
 from fedaudit.reports.gates.gate_junit import junit as junit_of
@@ -65,18 +74,27 @@ def show_reports(reports: Sequence[Json], asked: Sequence[str]) -> None:
     """The reports with their main figures and those that were asked for, on standard output."""
     known = {figure["figure"] for report in reports for figure in report["figures"]}
     names = [name for name in dict.fromkeys((*_ALWAYS, *asked)) if name in known]
-    names = [name for name in names if name in asked or _has_value(reports, name)]
+    measured = {
+        figure["figure"]
+        for report in reports
+        for figure in report["figures"]
+        if figure["value"] is not None
+    }
+    names = [name for name in names if name in asked or name in measured]
     table = Table(box=HORIZONTALS)
     table.add_column("id", no_wrap=True)
     for title in ("name", "guarantee", *names, "gates"):
         # A title in pieces could not be read, nor given to --sort.
         table.add_column(title, overflow="fold", min_width=len(title))
     for report in reports:
+        guarantee = report["guarantee"]
         cells = [_figures(report, name) for name in names]
         table.add_row(
             report["experiment"]["id"],
             escape(report["experiment"]["name"]) + ("\nDEGENERATE" if report["degenerate"] else ""),
-            _guarantee(report),
+            "unreadable"
+            if guarantee is None
+            else f"{guarantee_words(guarantee)}\n{guarantee['mechanism']}",
             *(escape(cell) for cell in cells),
             (report["gate_outcome"] or "none").replace("_", " "),
         )
@@ -90,14 +108,6 @@ def shown(figure: str, value: float | None, *, unbounded: bool = False) -> str:
     if value is None:
         return _NO_FIGURE
     return at_most(value, digits=4) if figure in PRIVACY_COSTS else f"{value:.4g}"
-
-
-def _has_value(reports: Sequence[Json], name: str) -> bool:
-    return any(
-        figure["figure"] == name and figure["value"] is not None
-        for report in reports
-        for figure in report["figures"]
-    )
 
 
 def _figures(report: Json, name: str) -> str:
@@ -115,13 +125,6 @@ def _figures(report: Json, name: str) -> str:
             line = f"{figure['attribute']}: {line}"
         lines.append(line)
     return "\n".join(lines)
-
-
-def _guarantee(report: Json) -> str:
-    guarantee = report["guarantee"]
-    if guarantee is None:
-        return "unreadable"
-    return f"{guarantee_words(guarantee)}\n{guarantee['mechanism']}"
 
 
 def show_comparison(comparison: Json) -> None:
@@ -142,7 +145,11 @@ def show_comparison(comparison: Json) -> None:
     differences = difference_rows(comparison["spec_differences"])
     if differences:
         for columns in _columns(len(experiments), width=console.width):
-            console.print(_specs(differences, columns))
+            table = _table("spec", columns)
+            for row in differences:
+                cells = [row.cells[place] or "–" for place in columns]
+                table.add_row(escape(row.label), *map(escape, cells))
+            console.print(table)
     said = [warning["message"] for warning in comparison["warnings"]]
     for message in said:
         console.print(f"[bold]Mind.[/bold] {escape(message)}")
@@ -163,13 +170,11 @@ def _columns(count: int, *, width: int) -> Iterator[range]:
 
 def _figure_table(rows: Sequence[Json], columns: range) -> Table:
     table = _table("figure", columns)
-    section = None
-    for row in rows:
-        if row["section"] != section:
-            table.add_section()
-            section = row["section"]
-        cells = [_cell(row["figure"], row["cells"][place]) for place in columns]
-        table.add_row(escape(_label(row)), *cells)
+    for _, of_section in groupby(rows, key=lambda row: row["section"]):
+        table.add_section()
+        for row in of_section:
+            cells = [_cell(row["figure"], row["cells"][place]) for place in columns]
+            table.add_row(escape(_label(row)), *cells)
     return table
 
 
@@ -196,14 +201,6 @@ def _label(row: Json) -> str:
     return f"{row['figure']} ({marks})" if marks else str(row["figure"])
 
 
-def _specs(rows: Sequence[DifferenceRow], columns: range) -> Table:
-    table = _table("spec", columns)
-    for row in rows:
-        cells = [row.cells[place] for place in columns]
-        table.add_row(escape(row.label), *("–" if one is None else escape(one) for one in cells))
-    return table
-
-
 def _fronts(
     fronts: Sequence[Json], numbers: Mapping[str, str], *, said: Sequence[str]
 ) -> Iterator[str]:
@@ -211,7 +208,11 @@ def _fronts(
     known = set(said)
     for front in fronts:
         yield from _front(front, numbers)
-        for text in _remarks(front, numbers):
+        left_out = [
+            f"no. {numbers[one['experiment_id']]} is left out: {one['reason']}"
+            for one in front["left_out"]
+        ]
+        for text in (*left_out, *front["cautions"]):
             if text not in known:
                 yield f"  {text}"
             known.add(text)
@@ -235,12 +236,6 @@ def _front(front: Json, numbers: Mapping[str, str]) -> Iterator[str]:
     yield f"Pareto front over {', '.join(axes)} ({kind}): {best}"
     for id_, beaten_by in front["dominated_by"].items():
         yield f"  no. {numbers[id_]} is dominated by {_named(beaten_by, numbers)}"
-
-
-def _remarks(front: Json, numbers: Mapping[str, str]) -> Iterator[str]:
-    for one in front["left_out"]:
-        yield f"no. {numbers[one['experiment_id']]} is left out: {one['reason']}"
-    yield from front["cautions"]
 
 
 def _named(ids: Sequence[str], numbers: Mapping[str, str]) -> str:
@@ -288,15 +283,11 @@ def report(
     out: Out = None,
 ) -> None:
     """Fetch the audit report of a finished experiment."""
-    if reading is None:
-        _write_report(experiment_id, form=form, out=out)
-    elif form == "json":
+    if reading is not None:
+        if form != "json":
+            raise usage_error("--reading: a reading has its own form; leave --format out")
         _write_reading(experiment_id, reading, out=out)
-    else:
-        raise usage_error("--reading: a reading has a form of its own; leave --format out")
-
-
-def _write_report(experiment_id: str, *, form: ReportForm, out: Path | None) -> None:
+        return
     if form == "text" and out is not None:
         raise usage_error("--out: goes with --format json, html and pdf; text is for reading here")
     if form == "pdf" and out is None:
@@ -351,7 +342,7 @@ def reports(
     *, where: Where = None, sort: Sort = None, most: Most = 50, as_json: AsJson = False
 ) -> None:
     """List reports by any of their figures."""
-    filters = dict(query_parameter(condition) for condition in where or [])
+    filters = query_parameters(where)
     with connected() as client:
         asked = client.reports(**filters, sort=sort, limit=min(most, MAX_PAGE))
         shown = first_of(asked, most, what="reports")
@@ -362,29 +353,23 @@ def reports(
         show_reports(shown, [*named, (sort or "").removeprefix("-")])
 
 
-@app.command()
-def compare(
-    experiment_ids: Annotated[
-        list[str], typer.Argument(metavar="ID...", help="Two to fifty experiments.")
-    ],
-    *,
-    fairness: Annotated[
-        str | None, typer.Option(help="The fairness figure of the Pareto fronts.")
-    ] = None,
-    utility: Annotated[
-        str | None, typer.Option(help="Their utility figure: validation_loss or accuracy.")
-    ] = None,
-    as_json: AsJson = False,
-) -> None:
-    """Put reports side by side: figures, specs and Pareto fronts."""
+def _compared(client: Client, experiment_ids: list[str], **axes: str | None) -> Json:
     if len(experiment_ids) < 2:
         raise usage_error("compare: name two experiments or more")
-    with connected() as client:
-        comparison = client.compare(experiment_ids, fairness=fairness, utility=utility)
-    if as_json:
-        write_json(comparison)
-    else:
-        show_comparison(comparison)
+    return client.compare(experiment_ids, **axes)
+
+
+Commands(app).add(
+    "compare",
+    "Put reports side by side: figures, specs and Pareto fronts.",
+    _compared,
+    show=lambda client, found: show_comparison(found),
+    experiment_ids=Given(
+        Annotated[list[str], typer.Argument(metavar="ID...", help="Two to fifty experiments.")]
+    ),
+    fairness=option("The fairness figure of the Pareto fronts."),
+    utility=option("Their utility figure: validation_loss or accuracy."),
+)
 
 
 @app.command()
@@ -430,10 +415,9 @@ def gate(
         write_bytes(junit_of(results).encode(), junit, option="--junit")
     if markdown is not None:
         write_bytes(markdown_of(results).encode(), markdown, option="--markdown")
-    document = _document(results, form)
-    if document is not None:
-        write_bytes(document.encode(), out)
-    if document is None or out is not None:
+    if (written := _DOCUMENTS[form]) is not None:
+        write_bytes(written(results).encode(), out)
+    if written is None or out is not None:
         show_gates(results)
     raise typer.Exit(gate_exit(results.outcome))
 
@@ -460,16 +444,10 @@ def _evaluated(
     return GateResults(experiment_id, tuple(evaluations))
 
 
-def _document(results: GateResults, form: GateForm) -> str | None:
-    """What to write; None where the results are only shown."""
-    match form:
-        case "text":
-            return None
-        case "json":
-            return f"{json_text(results.as_dict())}\n"
-        case "junit":
-            return junit_of(results)
-        case "markdown":
-            return markdown_of(results)
-        case _:
-            assert_never(form)
+_DOCUMENTS: dict[GateForm, Callable[[GateResults], str] | None] = {
+    "text": None,
+    "json": lambda results: f"{json_text(results.as_dict())}\n",
+    "junit": junit_of,
+    "markdown": markdown_of,
+}
+"""What writes the results; None where they are only shown."""
