@@ -22,7 +22,7 @@ from fedaudit.training.base.cell import draws_in_secret, expected_cohort
 from fedaudit.training.base.round_records import FinalResult, PlannedRound, PlayedRounds
 from fedaudit.training.base.stopping import has_diverged
 from fedaudit.training.trainer_choice import open_stack
-from infrastructure.tracing import span
+from infrastructure.telemetry import span
 from models.repositories import (
     BudgetRepository,
     EpsilonBudgetRepository,
@@ -32,8 +32,7 @@ from models.repositories import (
 )
 from workers.attacks.attack_watch import AttacksCancelledError, AttacksStoppedError, LeasedAttacks
 from workers.attacks.followed_runs import FollowedRuns
-from workers.claim import Lease
-from workers.claimed_unit import DETAIL_CHARACTERS
+from workers.claim import DETAIL_CHARACTERS, FencedWriter, Lease
 from workers.context import WorkerContext
 from workers.finish import (
     end_without_report,
@@ -43,10 +42,8 @@ from workers.finish import (
     store_records,
     succeed,
 )
-from workers.flush import FencedWriter, Played, store_blocks
-from workers.pace import Pace
+from workers.flush import Pace, Played, RunningExperiment, store_blocks
 from workers.proof.signing import CheckpointClock, sign_checkpoint
-from workers.running_experiment import RunningExperiment
 
 log = structlog.get_logger()
 

@@ -35,12 +35,10 @@ from models.repositories import (
     UnitStackRepository,
     fail_unit,
 )
-from models.tables.units import Unit
+from models.tables.experiments import Unit
 from models.values import ReclaimedUnit
-from workers.history_index import HistoryIndexer
-from workers.interrupted_rounds import charge_interrupted_rounds, context_of_interrupted
-from workers.lifecycle.eraser import Eraser
-from workers.lifecycle.expiry import Expiry
+from workers.context import start
+from workers.eraser import Eraser
 from workers.proof.declared_signing import DeclaredLedgerSigner
 from workers.proof.signing import (
     AuditLogSigner,
@@ -49,8 +47,9 @@ from workers.proof.signing import (
     announce_key,
     sign_as_stored,
 )
-from workers.start import start
-from workers.webhooks.courier import Courier
+from workers.resume import charge_interrupted_rounds, context_of_interrupted
+from workers.upkeep import Expiry, HistoryIndexer
+from workers.webhooks import Courier
 
 log = structlog.get_logger()
 

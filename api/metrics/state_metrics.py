@@ -26,7 +26,7 @@ from fedaudit.privacy.accounting.rdp import composed_epsilon
 from models.repositories import ServiceStateRepository
 from models.repositories.epsilon_budgets import Price
 from models.repositories.operations.all_budgets import budgets_of_all
-from models.repositories.operations.service_state import ServiceState
+from models.repositories.service import ServiceState
 from models.schema import SchemaState, schema_state
 
 log = structlog.get_logger()

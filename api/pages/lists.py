@@ -53,7 +53,7 @@ from models.repositories import (
     ReportListRepository,
     SweepRepository,
 )
-from models.scopes import Scope
+from models.vocabulary import Scope
 
 router = APIRouter()
 

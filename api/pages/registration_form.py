@@ -10,7 +10,7 @@ from api.services.federations.pending_uploads import LookedAt
 from fedaudit.federations.proposals.column_survey import Column, Survey
 from fedaudit.federations.proposals.proposal import MAX_CATEGORIES
 from fedaudit.spec.errors import FieldError, pointer
-from models.tables.uploads.pending_uploads import PendingUpload
+from models.tables.federations import PendingUpload
 
 ROLES = (
     ("feature", "feature"),

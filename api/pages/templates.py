@@ -21,7 +21,7 @@ from fedaudit import __version__
 from fedaudit.privacy.accounting.privacy_events import adjacency_words, observer_words
 from fedaudit.privacy.unit_key import unit_key_words
 from fedaudit.reports.page.style_sheets import SHARED, style_sheet
-from models.scopes import Scope
+from models.vocabulary import Scope
 
 
 class Place(NamedTuple):

@@ -17,7 +17,7 @@ from api.services.base.dispatch import UnitMessage, dispatch
 from api.shared.resources import Resources, Shared
 from api.shared.security import Caller
 from models.repositories import FederationRepository
-from models.scopes import Scope
+from models.vocabulary import Scope
 
 ONCE = "once"
 """The field of a form with a key, so that a double click submits once."""

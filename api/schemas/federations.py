@@ -25,8 +25,7 @@ from fedaudit.spec.privacy import Clip, Radius
 from fedaudit.spec.registration import parse_registration
 from fedaudit.spec.sources import FederationId, FilePath, below_the_sources
 from models.leakage_terms import LeakageRadius, LeakageTerms
-from models.tables.federations import Federation
-from models.tables.lifecycle.erasures import Erasure
+from models.tables.federations import Erasure, Federation
 from models.values import Budget, BudgetFigure, BudgetsAcross, FederationStatus, Gap, Simulation
 
 

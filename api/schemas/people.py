@@ -11,13 +11,10 @@ from api.schemas.base import Body, PageParameters, Parameters, UtcTime, of_row
 from fedaudit.ledger.statements import Concern, Decision
 from fedaudit.ledger.statements import SignOff as Statement
 from fedaudit.spec.base import Text
-from models.audit_actions import AuditAction, AuditOrigin
 from models.person import MAX_CHARACTERS, Person, mail_address, tidy_line, tidy_paragraphs
-from models.scopes import ProjectScope
-from models.tables.api_keys import ApiKey
-from models.tables.audit_log.audit_entries import AuditEntry
-from models.tables.setting_changes import SettingChange
-from models.tables.sign_offs import SignOff
+from models.tables.accounts import ApiKey, AuditEntry, SettingChange
+from models.tables.reports import SignOff
+from models.vocabulary import AuditAction, AuditOrigin, ProjectScope
 
 
 def _tidy(text: str) -> str:

@@ -10,7 +10,7 @@ from sqlalchemy.orm import Session, defer
 
 from models.clock import utc_now
 from models.repositories.base import PartRepository, ScopedRepository
-from models.repositories.entries.packed_rows import PackedRowRepository
+from models.repositories.packed_rows import PackedRowRepository
 from models.tables.declared_ledgers import (
     DeclaredCheckpoint,
     DeclaredEntry,

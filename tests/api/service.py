@@ -39,15 +39,15 @@ from models.repositories import (
     SigningKeyRepository,
     SubjectSetRepository,
 )
-from models.scopes import SCOPES
-from models.tables import Base
+from models.tables.base import Base
 from models.tables.experiments import Experiment
 from models.values import FairnessRow, LedgerRow, RoundRow
 from models.values import FinalFigures as StoredFigures
+from models.vocabulary import SCOPES
 from tests.fairness.disclosures import disclosed_counts
 from tests.infrastructure.secrets_keys import secrets_key_in
 from tests.utility.comparisons import useful_model
-from workers.report_index import report_index
+from workers.finish import report_index
 
 SPEC: dict[str, Any] = {
     "name": "groups-k2",

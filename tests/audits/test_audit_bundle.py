@@ -19,7 +19,7 @@ from fedaudit.ledger.bundle import BundleParts, Evidence, bundle_chunks, opened_
 from fedaudit.ledger.signatures import SigningKey
 from fedaudit.reports.verification.report_signature import sign_report
 from fedaudit.reports.verification.verification import ALTERED, UNTRUSTED, VALID, verify
-from models.tables.audits.audits import PredictionAudit
+from models.tables.reports import PredictionAudit
 from tests.api.pages.browser import signed_in
 from tests.api.service import Api, running_api, served, settings_for
 from tests.audits.service_audits import context_of, made

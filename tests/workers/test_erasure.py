@@ -14,9 +14,9 @@ from fedaudit.reports.verification.verification import verify
 from infrastructure.queue import Queue
 from infrastructure.storage import Storage, StorageError
 from models.repositories import ServiceStateRepository
-from models.tables import Base
+from models.tables.base import Base
+from models.tables.federations import ErasedLedger
 from models.tables.ledger import Ledger
-from models.tables.lifecycle.erasures import ErasedLedger
 from tests.api.ledgers.trainings import GAUSSIAN, declared, opened, post, reserve
 from tests.api.service import Api, running_api, settings_for
 from tests.workers.epsilon_specs import by_record, central, local

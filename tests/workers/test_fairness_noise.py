@@ -25,7 +25,7 @@ from tests.workers.epsilon_specs import central
 from tests.workers.test_epsilon_runs import audited, budgets_of, ledger_of, report_of
 from workers import run_loop
 from workers.context import WorkerContext
-from workers.database_sink import DatabaseSink
+from workers.flush import DatabaseSink
 from workers.run_unit import run_unit
 
 NOISE = {

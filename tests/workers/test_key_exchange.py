@@ -22,7 +22,7 @@ from workers.context import WorkerContext
 from workers.proof.signing import announce_key
 from workers.run_unit import run_unit
 from workers.sweeper import Sweeper
-from workers.webhooks.reencryption import encrypt_anew
+from workers.webhooks import encrypt_anew
 
 
 @pytest.fixture

@@ -20,11 +20,8 @@ from models.repositories import (
     LedgerRepository,
     SigningKeyRepository,
 )
-from models.tables.checkpoints import Checkpoint as TrainerState
-from models.tables.fairness import Fairness
-from models.tables.ledger import Ledger, LedgerTotals
-from models.tables.rounds import Round
-from models.tables.signing import LedgerCheckpoint
+from models.tables.experiments import Checkpoint as TrainerState
+from models.tables.ledger import Fairness, Ledger, LedgerCheckpoint, LedgerTotals, Round
 from tests.workers.admission import Submitted, experiment_of, submit
 from tests.workers.test_signing import checkpoints_of, judged, stop_worker
 from workers.context import WorkerContext

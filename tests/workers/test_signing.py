@@ -24,11 +24,9 @@ from models.repositories import (
     SigningKeyRepository,
     UnitRepository,
 )
-from models.tables.experiments import Experiment
-from models.tables.ledger import Ledger
+from models.tables.experiments import Experiment, Unit
+from models.tables.ledger import Ledger, LedgerCheckpoint
 from models.tables.reports import Report
-from models.tables.signing import LedgerCheckpoint
-from models.tables.units import Unit
 from tests.workers.admission import Submitted, experiment_of, spec_with, submit
 from workers.context import WorkerContext
 from workers.proof.signing import CheckpointClock, load_signing_key

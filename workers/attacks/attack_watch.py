@@ -10,9 +10,8 @@ from fedaudit.attacks.carried_out import AttackWatch
 from fedaudit.reports.document.attacks.attack_section import AttackSection
 from fedaudit.spec.attacks.attack_spec import AttackSpec
 from models.repositories import EventRepository
-from workers.claim import Lease
+from workers.claim import FencedWriter, Lease
 from workers.context import WorkerContext
-from workers.flush import FencedWriter
 
 log = structlog.get_logger()
 

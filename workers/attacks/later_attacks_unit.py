@@ -15,15 +15,14 @@ from fedaudit.spec.errors import InvalidInputError
 from fedaudit.spec.parse import parse_admitted
 from fedaudit.training.base.cell import Cell
 from fedaudit.version import __version__
-from infrastructure.tracing import span
+from infrastructure.telemetry import span
 from models.clock import utc_now
 from models.repositories import ExperimentRepository, LaterAttacksRepository, ReportRepository
-from models.tables.attacks.later_attacks import LaterAttacks
 from models.tables.experiments import Experiment
-from models.tables.reports import Report
-from workers.claimed_unit import DETAIL_CHARACTERS, ClaimedUnit
+from models.tables.reports import LaterAttacks, Report
+from workers.claim import DETAIL_CHARACTERS, ClaimedUnit
+from workers.context import ProjectFiles
 from workers.resume import load_cell
-from workers.uploaded_files import ProjectFiles
 
 if TYPE_CHECKING:
     from fedaudit.attacks.attack import AttackOutcome

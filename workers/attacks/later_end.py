@@ -12,12 +12,10 @@ from models.repositories import (
     LaterAttacksRepository,
     ReportRepository,
 )
-from models.tables.attacks.later_attacks import LaterAttacks
-from models.tables.reports import Report
+from models.tables.reports import LaterAttacks, Report
 from models.values import FoundLater, LaterAttacksStatus
-from workers.finish import GATE_EVALUATED, alarm_events
+from workers.finish import GATE_EVALUATED, alarm_events, report_index
 from workers.proof.signing import use_key
-from workers.report_index import report_index
 
 
 def end_later(

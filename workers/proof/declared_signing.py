@@ -43,7 +43,7 @@ from models.repositories import (
     FederationRepository,
 )
 from models.repositories.declared_ledgers import unsigned_ledgers
-from models.repositories.entries.packed_rows import Digest
+from models.repositories.packed_rows import Digest
 from models.tables.declared_ledgers import DeclaredLedger, DeclaredReservation, DeclaredRoundRow
 from models.values import BudgetsAcross, LedgerRow
 from workers.proof.signing import CHECKPOINT_SECONDS, use_key

@@ -39,7 +39,7 @@ from models.repositories import (
     UnsignedAuditRepository,
 )
 from models.tables.experiments import Experiment
-from models.tables.sign_offs import SignOff
+from models.tables.reports import SignOff
 
 log = structlog.get_logger()
 

@@ -13,7 +13,7 @@ from api.shared.security import Caller
 from fedaudit.attacks.attack_files import AttackFile
 from infrastructure.storage import StorageError
 from models.repositories import LaterAttacksRepository
-from models.tables.attacks.later_attacks import LaterAttacks
+from models.tables.reports import LaterAttacks
 
 _NOT_READABLE = "files of attacks are read with the scope ledger:read"
 

@@ -17,7 +17,7 @@ from api.shared.security import Caller
 from fedaudit.ledger.signatures import Envelope, PublicKey
 from fedaudit.ledger.statements import AuditChain, SignedHead
 from models.repositories import AuditLogRepository, SigningKeyRepository
-from models.tables.audit_log.audit_entries import AuditHead
+from models.tables.accounts import AuditHead
 
 _ROUTE = "audit-log"
 _KEY: TypeAdapter[Any] = TypeAdapter(tuple[SmallInteger])

@@ -15,7 +15,7 @@ from fedaudit.reports.document.checks import canonical_hash, check, value_at
 from fedaudit.reports.verification.audit_checks import NOT_VERIFIED
 from fedaudit.reports.verification.verification import ALTERED, verify
 from models.repositories import SigningKeyRepository
-from models.tables.audits.audits import PredictionAudit
+from models.tables.reports import PredictionAudit
 
 
 def audit_bundle(session: Session, caller: Caller, audit_id: str) -> Iterator[bytes]:

@@ -26,7 +26,7 @@ from models.repositories import (
     SubjectSetRepository,
     gathered_writes,
 )
-from models.repositories.webhooks.low_budgets import LOW_SHARE
+from models.repositories.webhooks import LOW_SHARE
 from models.tables.experiments import Experiment
 from models.values import BudgetsAcross, NewExperiment, StackPlace
 

@@ -14,8 +14,8 @@ from api.shared.security import Caller
 from fedaudit.ledger.signatures import Envelope, PublicKey
 from fedaudit.ledger.statements import ErasureReceipt
 from models.repositories import ErasureRepository, SigningKeyRepository
-from models.tables.lifecycle.erasures import Erasure
-from models.tables.signing import SigningKey
+from models.tables.federations import Erasure
+from models.tables.ledger import SigningKey
 
 _SAID = (
     "reference",

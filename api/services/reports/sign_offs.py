@@ -16,8 +16,7 @@ from fedaudit.spec.errors import FieldError, InvalidInputError
 from models.clock import utc_now
 from models.repositories import AuditLogRepository, SignOffRepository
 from models.tables.experiments import Experiment
-from models.tables.reports import Report
-from models.tables.sign_offs import SignOff
+from models.tables.reports import Report, SignOff
 
 _MOST = 1000
 _NOBODY = (

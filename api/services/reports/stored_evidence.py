@@ -17,9 +17,9 @@ from models.repositories import (
     SigningKeyRepository,
     SignOffRepository,
 )
-from models.repositories.entries.packed_rows import PackedRowRepository
+from models.repositories.packed_rows import PackedRowRepository
 from models.tables.experiments import Experiment
-from models.tables.signing import SigningKey
+from models.tables.ledger import SigningKey
 from models.values import LedgerRow
 
 _ROWS = 500

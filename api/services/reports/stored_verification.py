@@ -22,9 +22,8 @@ from fedaudit.reports.verification.verification import ALTERED
 from fedaudit.reports.verification.verification import verify as verify_evidence
 from models.database import Database
 from models.repositories import LaterAttacksRepository, SignOffRepository
-from models.tables.attacks.later_attacks import LaterAttacks
 from models.tables.experiments import Experiment
-from models.tables.sign_offs import SignOff
+from models.tables.reports import LaterAttacks, SignOff
 
 
 def verification_of(database: Database, caller: Caller, experiment_id: str) -> Verification:

@@ -3,7 +3,7 @@
 from api.services.budgets.reservation import counted_budgets
 from fedaudit.privacy.accounting.rdp import composed_epsilon
 from models.repositories.operations.all_budgets import budgets_of_all
-from models.repositories.operations.service_state import ServiceStateRepository
+from models.repositories.service import ServiceStateRepository
 from models.values import Budget
 from tests.api.budgets.test_shared_budgets import (
     BY_CLIENT,

@@ -11,7 +11,7 @@ from sqlalchemy import delete, update
 
 from fedaudit.cli.verify import checked
 from models.repositories import AuditLogRepository
-from models.tables import AuditEntry, AuditHead
+from models.tables.accounts import AuditEntry, AuditHead
 from tests.api.people.keys import key_of
 from tests.api.service import KEY, SPEC, Api, finish
 from workers.proof.signing import AuditLogSigner

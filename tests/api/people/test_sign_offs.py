@@ -14,7 +14,7 @@ from fedaudit.ledger.bundle import opened_bundle
 from fedaudit.ledger.signatures import Envelope, SigningKey, to_base64
 from fedaudit.ledger.statements import ChainedSignOff
 from fedaudit.reports.verification.verification import Verification, verify
-from models.tables.sign_offs import SignOff
+from models.tables.reports import SignOff
 from tests.api.pages.browser import Browser, signed_in
 from tests.api.people.keys import key_of
 from tests.api.service import KEY, Api, finish, spec

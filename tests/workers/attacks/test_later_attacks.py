@@ -29,7 +29,7 @@ from tests.workers.attacks.attacked_service import (
     work,
     work_later,
 )
-from workers.lifecycle.expiry import Expiry
+from workers.upkeep import Expiry
 
 CANARIES = {"kind": "canaries", "unit": "client", "count": 10}
 BOUND = {"figure": "leakage_max", "op": "le", "value": 1e9}
