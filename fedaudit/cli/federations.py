@@ -10,7 +10,7 @@ from typing import Annotated, Any
 import typer
 from rich.markup import escape
 
-from fedaudit.cli.options import AdjacencyName, AsJson, NoiseMode, Yes, read_value
+from fedaudit.cli.options import AdjacencyName, AsJson, NoiseMode, Yes, read_value, readable
 from fedaudit.cli.output import (
     ExitCode,
     say,
@@ -27,7 +27,6 @@ from fedaudit.spec.disclosure.disclosure_policy import parse_disclosure_policy
 from fedaudit.spec.naming.labels import label_of
 from fedaudit.spec.registration import RegistrationFairness, parse_uploaded
 from fedaudit_client.client import Client
-from fedaudit_client.result_types import Federation
 
 Json = Mapping[str, Any]
 FederationId = Annotated[str, typer.Argument(metavar="ID", help="The federation's id.")]
@@ -180,13 +179,16 @@ def federations_add(
     """Upload a data file and have it profiled."""
     if (registration is None) == (spec is None):
         raise usage_error("federations add: give either --registration or --spec")
-    value = _read_registration(spec) if spec is not None else _registration(str(registration))
+    value = _of_spec(spec) if spec is not None else read_value(str(registration))
+    if spec is None and isinstance(value, dict) and "training" in value:
+        message = f"{registration} is an experiment's spec; name it by --spec"
+        raise usage_error(f"--registration: {message}")
     if isinstance(value, dict):
         value = {**value, "name": name or value.get("name") or file.name}
     # Here first: what is wrong need not be sent.
     parse_uploaded(value, file_name=file.name)
-    with connected() as client:
-        federation = _upload(client, file, value)
+    with connected() as client, readable(file) as content:
+        federation = client.upload(content, value, file_name=file.name)
         if wait and federation["status"] == "profiling":
             say(f"uploaded as {federation['id']}; waiting for its profile")
             federation = client.profiled(federation["id"])
@@ -350,22 +352,7 @@ def federations_erase(
         write_line(f"remains: {name}: {why}")
 
 
-def _upload(client: Client, file: Path, registration: Any) -> Federation:
-    try:
-        with file.open("rb") as content:
-            return client.upload(content, registration, file_name=file.name)
-    except OSError as error:
-        raise usage_error(f"cannot read {file}: {error.strerror}") from None
-
-
-def _registration(source: str) -> Any:
-    value = read_value(source)
-    if isinstance(value, dict) and "training" in value:
-        raise usage_error(f"--registration: {source} is an experiment's spec; name it by --spec")
-    return value
-
-
-def _read_registration(source: str) -> Any:
+def _of_spec(source: str) -> Any:
     """The parts of an experiment's spec that describe its data, without where they come from."""
     spec = read_value(source)
     if not isinstance(spec, dict) or not isinstance(spec.get("federation"), dict):
@@ -421,10 +408,17 @@ def budget(
         "clip": clip,
         "unit_key": unit_key,
     }
-    given = {name: value for name, value in terms.items() if value is not None}
+    given: dict[str, Any] = {name: one for name, one in terms.items() if one is not None}
     if total is None and given:
-        raise usage_error(f"budget: {_option(next(iter(given)))} goes with --set")
-    setting = None if total is None else {**_setting(total, noise), **_typed(given)}
+        raise usage_error(f"budget: --{next(iter(given)).replace('_', '-')} goes with --set")
+    if radius not in (None, "adaptive"):
+        try:
+            given["radius"] = float(str(radius))
+        except ValueError:
+            raise usage_error(
+                f"--radius: {radius!r} is neither `adaptive` nor a distance"
+            ) from None
+    setting = None if total is None else {**_setting(total, noise), **given}
     with connected() as client:
         if setting is None:
             found = client.budgets(federation_id)
@@ -454,17 +448,6 @@ def _setting(total: str, noise: NoiseMode) -> dict[str, Any]:
     return {"book": noise, "figure": figure, "total": bound}
 
 
-def _typed(given: Mapping[str, Any]) -> dict[str, Any]:
-    """The same, with a radius that is a distance as a number."""
-    radius = given.get("radius")
-    if radius is None or radius == "adaptive":
-        return dict(given)
-    try:
-        return {**given, "radius": float(radius)}
-    except ValueError:
-        raise usage_error(f"--radius: {radius!r} is neither `adaptive` nor a distance") from None
-
-
 def _warn(budgets: Sequence[Mapping[str, Any]]) -> None:
     """A run is counted by leakage or by epsilon: with totals for both, one of them refuses it."""
     for noise in ("release", "simulation"):
@@ -479,7 +462,3 @@ def _warn(budgets: Sequence[Mapping[str, Any]]) -> None:
                 "is counted by leakage and by an epsilon, so each is refused; take one back with "
                 "--set FIGURE=none"
             )
-
-
-def _option(name: str) -> str:
-    return f"--{name.replace('_', '-')}"

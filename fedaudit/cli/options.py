@@ -3,6 +3,7 @@
 import hashlib
 import os
 import sys
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -11,10 +12,13 @@ import typer
 from fedaudit.cli.output import usage_error
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
+    from typing import IO
 
+    from fedaudit.ledger.signatures import PublicKey
     from fedaudit.spec.errors import FieldError
     from fedaudit.spec.experiment import ExperimentSpec
+    from fedaudit.spec.policies import PolicyFile
 
 ReportForm = Literal["json", "html", "pdf", "text"]
 GateForm = Literal["text", "json", "junit", "markdown"]
@@ -127,9 +131,44 @@ def named_contents(artifacts: "Sequence[Path]") -> dict[str, bytes]:
     """The content of each file by its SHA-256. Raises CommandError where one cannot be read."""
     found = {}
     for path in artifacts:
-        try:
-            data = path.read_bytes()
-        except OSError as error:
-            raise usage_error(f"--artifact: cannot read {path}: {error.strerror}") from None
+        with readable(path, option="--artifact: ") as file:
+            data = file.read()
         found[hashlib.sha256(data).hexdigest()] = data
     return found
+
+
+@contextmanager
+def readable(path: Path, *, option: str = "") -> "Iterator[IO[bytes]]":
+    """The file to be read. Raises CommandError where it cannot be."""
+    try:
+        with path.open("rb") as file:
+            yield file
+    except OSError as error:
+        raise usage_error(f"{option}cannot read {path}: {error.strerror}") from None
+
+
+def read_policies(source: str) -> "PolicyFile":
+    """The policies in a file. Raises CommandError."""
+    from fedaudit.spec.errors import InvalidInputError
+    from fedaudit.spec.policies import parse_policies
+
+    value = read_value(source)
+    try:
+        return parse_policies(value)
+    except InvalidInputError as error:
+        raise usage_error(f"--policy: {source}: {explain(error.errors)}") from None
+
+
+def trusted_keys(path: Path | None) -> "Sequence[PublicKey]":
+    """The public keys in the file that `--public-key` names; none without one. Raises
+    CommandError."""
+    from fedaudit.ledger.signatures import public_keys_in
+
+    if path is None:
+        return ()
+    with readable(path, option="--public-key: ") as file:
+        content = file.read(_MAX_BYTES)
+    try:
+        return public_keys_in(content)
+    except ValueError as error:
+        raise usage_error(f"--public-key: {path}: {error}") from None

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from fedaudit.cli.options import AsJson, DataDir, Most, read_value
+from fedaudit.cli.options import AsJson, DataDir, Most, read_value, readable
 from fedaudit.cli.output import (
     ExitCode,
     say,
@@ -156,11 +156,8 @@ def _artifact(one: Json) -> str:
 
 
 def _upload_artifact(client: Client, file: Path) -> Any:
-    try:
-        with file.open("rb") as source:
-            return client.upload_artifact(source, name=file.name[:200])
-    except OSError as error:
-        raise usage_error(f"cannot read {file}: {error.strerror}") from None
+    with readable(file) as source:
+        return client.upload_artifact(source, name=file.name[:200])
 
 
 _ARTIFACT = argument("ID", "The SHA-256 of the file.")

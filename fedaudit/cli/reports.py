@@ -19,8 +19,7 @@ from fedaudit.cli.options import (
     ReportForm,
     Sort,
     Where,
-    explain,
-    read_value,
+    read_policies,
 )
 from fedaudit.cli.output import (
     gate_exit,
@@ -51,8 +50,7 @@ from fedaudit.reports.document.privacy_costs import PRIVACY_COSTS, UNBOUNDED, is
 from fedaudit.reports.gates.gate_junit import junit as junit_of
 from fedaudit.reports.gates.gate_markdown import markdown as markdown_of
 from fedaudit.reports.gates.gate_results import Evaluation, GateResults
-from fedaudit.spec.errors import InvalidInputError
-from fedaudit.spec.policies import PolicyFile, parse_policies
+from fedaudit.spec.policies import PolicyFile
 from fedaudit_client.client import Client
 
 if TYPE_CHECKING:
@@ -403,7 +401,7 @@ def gate(
         raise usage_error("gate: give either --policy or --policy-name")
     if form == "text" and out is not None:
         raise usage_error("--out: goes with --format json, junit and markdown")
-    file = None if policy is None else _read(policy)
+    file = None if policy is None else read_policies(policy)
     experiment_id = experiment_id or (file.experiment_id if file else None)
     if experiment_id is None:
         raise usage_error("gate: name an experiment, or a --policy with an experiment_id")
@@ -420,14 +418,6 @@ def gate(
     if written is None or out is not None:
         show_gates(results)
     raise typer.Exit(gate_exit(results.outcome))
-
-
-def _read(source: str) -> PolicyFile:
-    value = read_value(source)
-    try:
-        return parse_policies(value)
-    except InvalidInputError as error:
-        raise usage_error(f"--policy: {source}: {explain(error.errors)}") from None
 
 
 def _evaluated(

@@ -78,33 +78,49 @@ def show_gates(results: GateResults) -> None:
 
 
 def _sections(report: Report) -> Iterator[tuple[str, dict[str, str]]]:
-    yield "experiment", _experiment(report)
+    experiment, data = report["experiment"], report["data"]
+    yield (
+        "experiment",
+        {
+            "status": experiment["status"],
+            "id": experiment["id"],
+            "source": data["source"],
+            "clients, rows": f"{data['clients']}, {data['rows']}",
+        },
+    )
     yield "privacy", _privacy(report)
     yield "utility", _utility(report)
     if held_out := report.get("fairness_privacy"):
-        yield "privacy of held-out people", _held_out(held_out)
+        force = "" if held_out["in_force"] else ", not in force"
+        epsilon = _epsilon({**held_out, "value": held_out["epsilon"]})
+        lines = {"epsilon": f"{epsilon}{force}", "unit": held_out["unit"]}
+        yield "privacy of held-out people", lines
+    accurate = report["utility"]["accuracy"] is not None
     for section in report["fairness"]:
-        accurate = report["utility"]["accuracy"] is not None
-        yield f"fairness by {escape(section['attribute'])}", _fairness(section, accurate=accurate)
+        # The gap of accuracies counts only where the run has an accuracy.
+        gaps = {
+            name: _gap(metric)
+            for name, metric in section["metrics"].items()
+            if accurate or name != "accuracy_difference"
+        }
+        yield f"fairness by {escape(section['attribute'])}", gaps
     if report["gates"]:
         yield "gates", {_condition(gate): _brief_outcome(gate) for gate in report["gates"]}
-
-
-def _experiment(report: Report) -> dict[str, str]:
-    experiment, data = report["experiment"], report["data"]
-    return {
-        "status": experiment["status"],
-        "id": experiment["id"],
-        "source": data["source"],
-        "clients, rows": f"{data['clients']}, {data['rows']}",
-    }
 
 
 def _privacy(report: Report) -> dict[str, str]:
     guarantee, privacy = report["guarantee"], report["privacy"]
     epsilons = "\n".join(map(_epsilon, privacy["epsilon"]))
     costs = (
-        {"epsilon": epsilons, "a guess": _level(report)}
+        {
+            "epsilon": epsilons,
+            "a guess": level_words(
+                privacy["epsilon_max"],
+                delta=guarantee["delta"] or 0.0,
+                kind=guarantee["kind"],
+                in_force=guarantee.get("in_force"),
+            ),
+        }
         if epsilons
         else {
             "leakage of a release": _cost(report, "leakage_per_release"),
@@ -124,27 +140,9 @@ def _privacy(report: Report) -> dict[str, str]:
     }
 
 
-def _level(report: Report) -> str:
-    guarantee = report["guarantee"]
-    return level_words(
-        report["privacy"]["epsilon_max"],
-        delta=guarantee["delta"] or 0.0,
-        kind=guarantee["kind"],
-        in_force=guarantee.get("in_force"),
-    )
-
-
 def _epsilon(one: Mapping[str, Any]) -> str:
     value = f"{at_most(one['value'], digits=4)} at delta = {one['delta']:g}"
     return f"{value}, against {escape(observer_words(one['observer']))}"
-
-
-def _held_out(section: Mapping[str, Any]) -> dict[str, str]:
-    force = "" if section["in_force"] else ", not in force"
-    return {
-        "epsilon": f"{_epsilon({**section, 'value': section['epsilon']})}{force}",
-        "unit": section["unit"],
-    }
 
 
 def _utility(report: Report) -> dict[str, str]:
@@ -154,27 +152,17 @@ def _utility(report: Report) -> dict[str, str]:
     figures = {
         "rounds": f"{utility['rounds']} ({ending})",
         "validation loss": _figure(utility, "validation_loss"),
-        **_known(utility, "loss of a constant", "baseline_loss"),
-        **_known(utility, "accuracy", "accuracy"),
-        **_known(utility, "accuracy of a constant", "baseline_accuracy"),
     }
+    for label, name in (
+        ("loss of a constant", "baseline_loss"),
+        ("accuracy", "accuracy"),
+        ("accuracy of a constant", "baseline_accuracy"),
+    ):
+        if utility.get(name) is not None:
+            figures[label] = _figure(utility, name)
     if utility.get("degenerate"):
         figures["degenerate"] = f"yes: {escape(utility['reasons']['degenerate'])}"
     return figures
-
-
-def _known(utility: Mapping[str, Any], label: str, name: str) -> dict[str, str]:
-    """The figure, where the report has it."""
-    return {} if utility.get(name) is None else {label: _figure(utility, name)}
-
-
-def _fairness(section: Mapping[str, Any], *, accurate: bool) -> dict[str, str]:
-    """The gaps; that of accuracies only where the run has an accuracy."""
-    return {
-        name: _gap(metric)
-        for name, metric in section["metrics"].items()
-        if accurate or name != "accuracy_difference"
-    }
 
 
 def _gap(metric: Mapping[str, Any]) -> str:

@@ -9,7 +9,7 @@ from typing import IO, Annotated, Any
 
 import typer
 
-from fedaudit.cli.options import AsJson
+from fedaudit.cli.options import AsJson, trusted_keys
 from fedaudit.cli.output import (
     CommandError,
     ExitCode,
@@ -21,7 +21,7 @@ from fedaudit.cli.output import (
 )
 from fedaudit.cli.remote import connected, is_id
 from fedaudit.ledger.bundle import NotABundleError, opened_bundle
-from fedaudit.ledger.signatures import Envelope, PublicKey, public_keys_in
+from fedaudit.ledger.signatures import Envelope, PublicKey
 from fedaudit.ledger.statements import AuditChain, SignedHead
 from fedaudit.reports.document.checks import Outcome as CheckOutcome
 from fedaudit.reports.verification.verification import (
@@ -38,7 +38,6 @@ app = typer.Typer()
 _EXIT = {VALID: ExitCode.DONE, ALTERED: ExitCode.FAILED, UNTRUSTED: ExitCode.NO_EVIDENCE}
 _MARKS: dict[CheckOutcome, str] = {"pass": "ok", "fail": "FAIL", "unchecked": "?"}
 _OF_LEDGERS = ("entries", "ledger_hash", "chain_head", "sign_offs", "later_attacks")
-_MAX_KEY_FILE_BYTES = 1 << 20
 
 
 @app.command("verify")
@@ -56,7 +55,7 @@ def verify_command(
     ] = None,
 ) -> None:
     """Exit 0 where all agrees under a trusted key, 1 where it was altered, 3 without such a key."""
-    trusted = [] if public_key is None else _trusted_keys(public_key)
+    trusted = trusted_keys(public_key)
     with _bundle(source, out) as path:
         try:
             with opened_bundle(path) as evidence:
@@ -112,16 +111,6 @@ def _download(client: Client, source: str, file: IO[bytes]) -> None:
     raise first
 
 
-def _trusted_keys(path: Path) -> Sequence[PublicKey]:
-    try:
-        with path.open("rb") as file:
-            return public_keys_in(file.read(_MAX_KEY_FILE_BYTES))
-    except OSError as error:
-        raise usage_error(f"--public-key: cannot read {path}: {error.strerror}") from None
-    except ValueError as error:
-        raise usage_error(f"--public-key: {path}: {error}") from None
-
-
 def _fields(found: Verification) -> dict[str, Any]:
     fields = {**asdict(found), "signers": list(found.signers), "beyond": list(found.beyond)}
     if found.subject == "audit":
@@ -173,7 +162,7 @@ def checked(
     `told`: what the service says of its log. Heads count as trusted where their signature is one of
     the keys in the file `public_key`. Raises CommandError for a file without keys.
     """
-    keys = {} if public_key is None else {key.key_id: key for key in _keys_in(public_key)}
+    keys = {key.key_id: key for key in trusted_keys(public_key)}
     faults: list[str] = []
     heads = {"the signed head": told["signed_head"], "the kept head": earlier}
     read = {
@@ -229,10 +218,3 @@ def _head(
         faults.append(f"{what} is not signed by a key that you gave")
         return None
     return head
-
-
-def _keys_in(path: Path) -> Sequence[PublicKey]:
-    try:
-        return public_keys_in(path.read_bytes())
-    except (OSError, ValueError) as error:
-        raise usage_error(f"--public-key: {path}: {error}") from None
