@@ -10,10 +10,8 @@ from starlette.responses import HTMLResponse, Response
 from api.http.problems import ProblemError
 from api.pages.templates import new_once
 from api.pages.visits import ONCE, ExperimentsAuthor, ExperimentsForm, ReportsVisit, Visit, as_file
-from api.services.audits.audit_admission import ask_for_audit
-from api.services.audits.audit_evidence import audit_bundle, verify_audit
-from api.services.audits.audit_lookups import find_audited
-from api.services.reports.report_pages import page_response
+from api.services.audits import ask_for_audit, audit_bundle, find_audited, verify_audit
+from api.services.report_pages import page_response
 from fedaudit.reports.page.html import Link
 from fedaudit.spec.errors import InvalidInputError
 

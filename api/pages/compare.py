@@ -9,7 +9,7 @@ from starlette.responses import HTMLResponse
 
 from api.http.problems import ProblemError
 from api.pages.visits import ReportsVisit
-from api.services.reports.comparisons import comparison_of
+from api.services.reports import comparison_of
 from fedaudit.reports.charts.chart import Chart
 from fedaudit.reports.charts.front import axis_text, front_charts
 from fedaudit.reports.comparison.compared_reports import Comparison

@@ -9,7 +9,7 @@ from fastapi.sse import EventSourceResponse, ServerSentEvent
 from sqlalchemy.orm import Session
 from starlette.responses import HTMLResponse, JSONResponse, RedirectResponse, Response
 
-from api.http.cursors import SmallInteger
+from api.http.answers import SmallInteger
 from api.http.problems import ProblemError
 from api.pages.live import (
     GapReadings,
@@ -30,12 +30,11 @@ from api.pages.visits import ExperimentsForm, ExperimentsVisit, Visit
 from api.services.attacks.judged_reports import judged_document
 from api.services.attacks.later_attacks import ask_for_attacks, cancel_attacks
 from api.services.attacks.later_bodies import later_list
-from api.services.base.gone_files import gone_words
-from api.services.base.idempotency import IdempotentRequest
-from api.services.base.lookups import find_experiment, find_report
-from api.services.experiments.event_log import EventLog
-from api.services.experiments.submission import RETRIED, Submitted, cancel, retry
-from api.services.reports.live_figures import LiveFigures, live_figures
+from api.services.dispatch import IdempotentRequest
+from api.services.experiments import EventLog
+from api.services.lookups import find_experiment, find_report, gone_words
+from api.services.report_pages import LiveFigures, live_figures
+from api.services.submission import RETRIED, Submitted, cancel, retry
 from api.shared.data_faults import shown_detail
 from fedaudit.privacy.mechanisms.registry import mechanism_of
 from fedaudit.reports.charts.running import running_charts

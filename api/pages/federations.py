@@ -15,17 +15,16 @@ from api.pages.wording import NONE, figure, room, small_number
 from api.schemas.base import PageParameters
 from api.schemas.federations import BudgetBody, BudgetSetting, DisclosureBody
 from api.schemas.people import ChangeBody
-from api.services.base.change_pages import change_page
-from api.services.base.lookups import find_federation
 from api.services.budgets.federation_budgets import budgets_of, set_budget
-from api.services.federations.disclosure_policies import get_disclosure
-from api.services.federations.erasure_receipts import shown_erasure
-from api.services.federations.registrations import federation_body
+from api.services.disclosure import get_disclosure
+from api.services.erasures import shown_erasure
+from api.services.lookups import change_page, find_federation
+from api.services.registrations import federation_body
 from fedaudit.privacy.accounting.privacy_events import adjacency_words, observer_words
 from fedaudit.reports.document.outcome_words import labels_of_spec, outcome_of_profile
 from fedaudit.spec.errors import FieldError, InvalidInputError
 from fedaudit.spec.fairness import GroupRule, Rule
-from fedaudit.spec.naming.labels import label_of
+from fedaudit.spec.labels import label_of
 from models.repositories import ErasureRepository
 
 router = APIRouter(prefix="/federations/{federation_id}")

@@ -16,8 +16,8 @@ from fastapi import APIRouter, Depends
 from pydantic import TypeAdapter
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 
+from api.http.answers import SmallInteger, decode_cursor, encode_cursor
 from api.http.bodies import validated
-from api.http.cursors import SmallInteger, decode_cursor, encode_cursor
 from api.pages.rows import UNBOUNDED, experiment_row, report_row
 from api.pages.session import require
 from api.pages.templates import home
@@ -35,12 +35,12 @@ from api.schemas.base import PageParameters
 from api.schemas.experiments import ExperimentParameters
 from api.schemas.federations import FederationParameters
 from api.schemas.reports import AuditBody, ReportBody, ReportParameters
-from api.services.artifacts.artifact_lists import artifact_page
-from api.services.experiments.experiment_lists import experiment_page
-from api.services.federations.registrations import federation_bodies
+from api.services.artifacts import artifact_page
+from api.services.experiments import experiment_page
 from api.services.ledgers.ledger_shown import summary
-from api.services.reports.report_lists import largest_gaps, report_page
-from api.services.sweeps.sweep_bodies import listed_bodies
+from api.services.registrations import federation_bodies
+from api.services.reports import largest_gaps, report_page
+from api.services.sweeps import listed_bodies
 from api.shared.data_faults import shown_faults
 from fedaudit.privacy.mechanisms.registry import MECHANISMS
 from fedaudit.spec.base import Text

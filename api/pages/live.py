@@ -6,7 +6,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from api.pages.wording import NONE, cost, figure, small_number, whole
-from api.services.reports.live_figures import LiveFigures
+from api.services.report_pages import LiveFigures
 from fedaudit.privacy.accounting.mechanism_parameters import GuaranteeKind
 from fedaudit.privacy.accounting.privacy_events import adjacency_words
 from fedaudit.reports.charts.series import Series

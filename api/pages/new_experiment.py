@@ -22,14 +22,12 @@ from api.pages.spec_preview import (
 from api.pages.spec_sheet import DOCUMENT, MODE, Built, Sheet, blank, build, faults_of
 from api.pages.templates import new_once
 from api.pages.visits import ExperimentsAuthor, ExperimentsForm, Visit
-from api.services.base.idempotency import IdempotentRequest
-from api.services.base.lookups import find_experiment
-from api.services.experiments.admission import plan, try_admission
-from api.services.experiments.inherited_spec import parse_inherited
-from api.services.experiments.repeated_admission import plan_others
-from api.services.experiments.submission import submit
-from api.services.federations.disclosure_policies import floor_of, policy_of
-from fedaudit.spec.disclosure.disclosure_policy import DisclosurePolicy
+from api.services.admission import parse_inherited, plan, try_admission
+from api.services.disclosure import floor_of, policy_of
+from api.services.dispatch import IdempotentRequest
+from api.services.lookups import find_experiment
+from api.services.submission import plan_others, submit
+from fedaudit.spec.disclosure import DisclosurePolicy
 from fedaudit.spec.errors import InvalidInputError
 from fedaudit.spec.experiment import ExperimentSpec
 from fedaudit.spec.parse import decode_text, parse_spec

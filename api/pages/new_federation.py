@@ -19,8 +19,7 @@ from api.pages.registration_form import (
 )
 from api.pages.session import CSRF_FIELD, check_word, refuse_foreign
 from api.pages.visits import FederationsAuthor, FederationsForm, Visit
-from api.services.federations.incoming_form import IncomingForm
-from api.services.federations.pending_uploads import (
+from api.services.pending_uploads import (
     FIRST_ROWS,
     LookedAt,
     check_room,
@@ -31,6 +30,7 @@ from api.services.federations.pending_uploads import (
     register_pending,
     waiting_uploads,
 )
+from api.services.uploads import IncomingForm
 from fedaudit.spec.errors import FieldError, InvalidInputError
 from fedaudit.spec.registration import Registration, parse_uploaded
 from models.identifiers import new_id
@@ -132,7 +132,7 @@ def _parsed(value: object, faults: list[FieldError]) -> Registration:
 async def _take(visit: Visit, upload_id: str) -> None:
     """Disk, hashing and database run in threads; one request uses one thread at a time."""
     # Only here: most calls do not need the parser.
-    from api.services.federations.form_parts import FormReader
+    from api.services.uploads import FormReader
 
     resources, caller = visit.resources, visit.caller
     await run_sync(check_room, resources, caller)

@@ -6,7 +6,7 @@ from typing import Any
 
 from api.pages.spec_fields import number
 from api.pages.spec_sheet import Fault, is_within, parts, rule_of
-from api.services.federations.pending_uploads import LookedAt
+from api.services.pending_uploads import LookedAt
 from fedaudit.federations.proposals.column_survey import Column, Survey
 from fedaudit.federations.proposals.proposal import MAX_CATEGORIES
 from fedaudit.spec.errors import FieldError, pointer

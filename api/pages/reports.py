@@ -20,16 +20,13 @@ from api.schemas.people import SignOffList, SignOffRequest
 from api.services.attacks.judged_reports import find_judged, judged_document
 from api.services.attacks.later_bodies import later_list
 from api.services.attacks.stored_attacks import attack_file, attack_list, file_response
-from api.services.audit_log.ledger_exports import note_export
-from api.services.base.gone_files import gone_words
-from api.services.base.idempotency import IdempotentRequest
-from api.services.base.lookups import find_experiment, find_report
-from api.services.reports.bundles import bundle_of
-from api.services.reports.model_files import model_response, stored_model
-from api.services.reports.report_pages import stored_page
-from api.services.reports.report_pdfs import stored_pdf
-from api.services.reports.sign_offs import sign_off_report, sign_offs_of
-from api.services.reports.stored_verification import verification_of
+from api.services.audit_log import note_export
+from api.services.dispatch import IdempotentRequest
+from api.services.lookups import find_experiment, find_report, gone_words
+from api.services.report_evidence import bundle_of, verification_of
+from api.services.report_pages import stored_page, stored_pdf
+from api.services.reports import sign_off_report, sign_offs_of
+from api.services.result_files import model_file
 from fedaudit.reports.page.html import Link
 from fedaudit.reports.readings.reading import ReportReading
 from fedaudit.reports.readings.reading_choice import READINGS, ReadingName, reading
@@ -110,7 +107,7 @@ def saved_document(experiment_id: str, visit: ReportsVisit) -> Response:
 @router.get(f"{_OF}/model")
 def saved_model(experiment_id: str, visit: ReportsVisit) -> Response:
     """The trained hypotheses as a file, where they may leave."""
-    return model_response(stored_model(visit.resources, visit.caller, experiment_id))
+    return model_file(visit.resources, visit.caller, experiment_id)
 
 
 @router.get(f"{_OF}/verification")

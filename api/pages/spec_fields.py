@@ -10,14 +10,12 @@ from typing import Annotated, Any, Literal, get_args, get_origin
 from pydantic.fields import FieldInfo
 
 from fedaudit.privacy.mechanisms import registry as mechanisms
-from fedaudit.spec.base import SpecPart
+from fedaudit.spec.base import InForm, SpecPart
 from fedaudit.spec.errors import FieldError
 from fedaudit.spec.experiment import ExperimentSpec
-from fedaudit.spec.gate_figures import PLAIN_FIGURES
-from fedaudit.spec.gates import GateOp
-from fedaudit.spec.in_form import InForm
+from fedaudit.spec.gates import PLAIN_FIGURES, GateOp
 from fedaudit.spec.metrics import FAIRNESS_FIGURES
-from fedaudit.spec.model.layers import LayerSpec
+from fedaudit.spec.models import LayerSpec
 
 Kind = Literal[
     "text", "number", "numbers", "vectors", "words", "sets", "choice", "switch", "layers"

@@ -8,7 +8,7 @@ import yaml
 
 from api.pages import spec_fields as fields
 from api.pages.wording import cost, plural, small_number
-from api.services.experiments.admission import Trial
+from api.services.admission import Trial
 from fedaudit.fairness.permutation import MIN_CLIENTS
 from fedaudit.federations.split import validation_clients
 from fedaudit.privacy.accounting.mechanism_parameters import GuaranteeKind
@@ -24,8 +24,8 @@ from fedaudit.privacy.mechanisms.registry import mechanism_of
 from fedaudit.privacy.planning.cost_projection import Projection, drowning_words
 from fedaudit.reports.document.outcome_words import outcome_of_profile
 from fedaudit.runs.experiment_plan import ExperimentPlan
-from fedaudit.spec.canonical import spec_hash
-from fedaudit.spec.disclosure.disclosure_policy import DisclosureFloor, DisclosurePolicy
+from fedaudit.spec.disclosure import DisclosureFloor, DisclosurePolicy
+from fedaudit.spec.experiment import spec_hash
 from fedaudit.spec.sources import Source
 from models.tables.federations import Federation
 

@@ -9,15 +9,15 @@ from starlette.responses import HTMLResponse, RedirectResponse, Response
 
 from api.pages.spec_preview import as_yaml
 from api.pages.visits import ExperimentsForm, ExperimentsVisit, ReportsVisit, Visit, as_file
-from api.services.base.idempotency import IdempotentRequest
-from api.services.sweeps.sweep_bodies import sweep_body
-from api.services.sweeps.sweep_submission import (
+from api.services.dispatch import IdempotentRequest
+from api.services.sweeps import (
     SubmittedSweep,
     cancel_sweep,
     find_sweep,
     retry_sweep,
+    sweep_body,
+    table_of,
 )
-from api.services.sweeps.sweep_tables import table_of
 from fedaudit.reports.charts.chart import Chart
 from fedaudit.sweeps.cost_lines import cost_cautions, cost_lines
 from fedaudit.sweeps.leading_figures import leading_figures, measured_figures

@@ -13,7 +13,7 @@ from starlette.responses import HTMLResponse, RedirectResponse, Response, Stream
 
 from api.pages.session import CSRF_FIELD, OwnForm, SignedIn, Visitor, check_word, require
 from api.pages.templates import page
-from api.services.base.dispatch import UnitMessage, dispatch
+from api.services.dispatch import UnitMessage, dispatch
 from api.shared.resources import Resources, Shared
 from api.shared.security import Caller
 from models.repositories import FederationRepository

@@ -7,7 +7,7 @@ from starlette.responses import HTMLResponse, RedirectResponse
 
 from api.pages.visits import AdministratorForm, AdministratorVisit, Cursor
 from api.schemas.base import PageParameters
-from api.services.webhooks.webhook_lists import (
+from api.services.webhooks import (
     delivery_page,
     get_webhook_body,
     send_again,

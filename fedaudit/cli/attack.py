@@ -33,7 +33,7 @@ from fedaudit.cli.output import (
 )
 from fedaudit.cli.remote import connected, is_id
 from fedaudit.cli.summary import show_attacks
-from fedaudit.runs.worker_extra import MissingLibraryError, import_worker_extra
+from fedaudit.runs.run import MissingLibraryError, import_worker_extra
 from fedaudit_client.client import Client
 from fedaudit_client.result_types import LaterAttacks
 

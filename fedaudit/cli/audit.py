@@ -26,7 +26,7 @@ from fedaudit.cli.output import (
 from fedaudit.cli.summary import show_audit
 from fedaudit.federations.reading.source_files import Files
 from fedaudit.reports.sections.disagreement import FiguresDisagreeError
-from fedaudit.spec.audits.audit_spec import parse_audit
+from fedaudit.spec.audits import parse_audit
 
 app = typer.Typer()
 _KEY_BYTES = 32

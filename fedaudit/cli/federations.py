@@ -23,8 +23,8 @@ from fedaudit.cli.output import (
 )
 from fedaudit.cli.remote import Commands, argument, confirm, connected
 from fedaudit.reports.document.outcome_words import labels_of_spec, outcome_of_profile
-from fedaudit.spec.disclosure.disclosure_policy import parse_disclosure_policy
-from fedaudit.spec.naming.labels import label_of
+from fedaudit.spec.disclosure import parse_disclosure_policy
+from fedaudit.spec.labels import label_of
 from fedaudit.spec.registration import RegistrationFairness, parse_uploaded
 from fedaudit_client.client import Client
 

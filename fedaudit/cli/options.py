@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from fedaudit.ledger.signatures import PublicKey
     from fedaudit.spec.errors import FieldError
     from fedaudit.spec.experiment import ExperimentSpec
-    from fedaudit.spec.policies import PolicyFile
+    from fedaudit.spec.gates import PolicyFile
 
 ReportForm = Literal["json", "html", "pdf", "text"]
 GateForm = Literal["text", "json", "junit", "markdown"]
@@ -92,7 +92,7 @@ def read_submission(source: str) -> Any:
     """The spec to be submitted, checked here unless it leaves columns to a registration that the
     service has. Raises as `read_value` does."""
     from fedaudit.spec.parse import parse_spec
-    from fedaudit.spec.registered.inheritance import waits_for_registration
+    from fedaudit.spec.registration import waits_for_registration
 
     value = read_value(source)
     return value if waits_for_registration(value) else parse_spec(value).model_dump(mode="json")
@@ -150,7 +150,7 @@ def readable(path: Path, *, option: str = "") -> "Iterator[IO[bytes]]":
 def read_policies(source: str) -> "PolicyFile":
     """The policies in a file. Raises CommandError."""
     from fedaudit.spec.errors import InvalidInputError
-    from fedaudit.spec.policies import parse_policies
+    from fedaudit.spec.gates import parse_policies
 
     value = read_value(source)
     try:

@@ -50,7 +50,7 @@ from fedaudit.reports.document.privacy_costs import PRIVACY_COSTS, UNBOUNDED, is
 from fedaudit.reports.gates.gate_junit import junit as junit_of
 from fedaudit.reports.gates.gate_markdown import markdown as markdown_of
 from fedaudit.reports.gates.gate_results import Evaluation, GateResults
-from fedaudit.spec.policies import PolicyFile
+from fedaudit.spec.gates import PolicyFile
 from fedaudit_client.client import Client
 
 if TYPE_CHECKING:

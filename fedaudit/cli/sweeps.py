@@ -27,9 +27,8 @@ from fedaudit.cli.output import (
 )
 from fedaudit.cli.remote import MAX_PAGE, Given, argument, checked_key, connected, first_of, group
 from fedaudit.spec.parse import parse_spec
-from fedaudit.spec.registered.inheritance import waits_for_registration
-from fedaudit.spec.sweeps.sweep_cells import expand, parse_cells
-from fedaudit.spec.sweeps.sweep_spec import SweepSpec, parse_sweep
+from fedaudit.spec.registration import waits_for_registration
+from fedaudit.spec.sweeps import SweepSpec, expand, parse_cells, parse_sweep
 from fedaudit.sweeps import sweep_costs, sweep_facts, sweep_table
 from fedaudit.sweeps.cost_lines import cost_cautions, cost_lines
 from fedaudit.sweeps.leading_figures import leading_figures, measured_figures

@@ -9,7 +9,7 @@ from celery.worker import state as celery_state
 from sqlalchemy import text
 
 import workers.run_loop
-from api.services.reports.stored_evidence import evidence_of
+from api.services.report_evidence import evidence_of
 from fedaudit.ledger.bundle import BundleParts, bundle_chunks, opened_bundle
 from fedaudit.ledger.columns import ledger_lines
 from fedaudit.ledger.rows import entry_of

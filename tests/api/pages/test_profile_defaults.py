@@ -8,7 +8,7 @@ import pytest
 from api.pages import spec_fields as fields
 from api.pages import spec_sheet as sheet
 from api.pages.spec_preview import profile_defaults
-from fedaudit.spec.disclosure.disclosure_policy import DisclosurePolicy, FixedSplit
+from fedaudit.spec.disclosure import DisclosurePolicy, FixedSplit
 from models.tables.federations import Federation
 from tests.api.pages.browser import signed_in
 from tests.api.pages.test_new_experiment import NEW, text_of

@@ -8,9 +8,8 @@ from api.pages import spec_fields as fields
 from api.pages import spec_sheet as sheet
 from api.pages.spec_fields import Field, choice_rules, union_fields
 from api.pages.spec_sheet import MISSING, build, placed, value_of
-from fedaudit.spec.base import SpecPart
+from fedaudit.spec.base import InForm, SpecPart
 from fedaudit.spec.errors import FieldError, InvalidInputError
-from fedaudit.spec.in_form import InForm
 from fedaudit.spec.parse import parse_spec
 from fedaudit.spec.privacy import mechanism_parts
 
