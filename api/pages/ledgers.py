@@ -7,9 +7,13 @@ from starlette.responses import HTMLResponse, Response
 
 from api.pages.visits import ExperimentsVisit, LedgerVisit, ReportsVisit, as_file
 from api.services.audit_log import note_export
-from api.services.ledgers.ledger_evidence import ledger_bundle, report_of, verify_ledger
-from api.services.ledgers.ledger_rounds import ledger_rounds
-from api.services.ledgers.ledger_shown import shown_ledger
+from api.services.ledgers.stored_ledgers import (
+    ledger_bundle,
+    ledger_rounds,
+    report_of,
+    shown_ledger,
+    verify_ledger,
+)
 from api.services.report_pages import page_response
 from fedaudit.reports.page.html import Link, render_declared
 from fedaudit.spec.declared_ledgers import MAX_ROUND

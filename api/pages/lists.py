@@ -37,7 +37,7 @@ from api.schemas.federations import FederationParameters
 from api.schemas.reports import AuditBody, ReportBody, ReportParameters
 from api.services.artifacts import artifact_page
 from api.services.experiments import experiment_page
-from api.services.ledgers.ledger_shown import summary
+from api.services.ledgers.stored_ledgers import summary
 from api.services.registrations import federation_bodies
 from api.services.reports import largest_gaps, report_page
 from api.services.sweeps import listed_bodies
