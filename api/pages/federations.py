@@ -21,7 +21,7 @@ from api.services.erasures import shown_erasure
 from api.services.lookups import change_page, find_federation
 from api.services.registrations import federation_body
 from fedaudit.privacy.accounting.privacy_events import adjacency_words, observer_words
-from fedaudit.reports.document.outcome_words import labels_of_spec, outcome_of_profile
+from fedaudit.reports.sections.outcome_words import labels_of_spec, outcome_of_profile
 from fedaudit.spec.errors import FieldError, InvalidInputError
 from fedaudit.spec.fairness import GroupRule, Rule
 from fedaudit.spec.labels import label_of

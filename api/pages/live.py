@@ -11,8 +11,8 @@ from fedaudit.privacy.accounting.mechanism_parameters import GuaranteeKind
 from fedaudit.privacy.accounting.privacy_events import adjacency_words
 from fedaudit.reports.charts.series import Series
 from fedaudit.reports.charts.thinning import kept_places
-from fedaudit.reports.document.earlier_versions import metric_of
-from fedaudit.reports.document.endings import ON_PAGES
+from fedaudit.reports.sections.fairness import metric_of
+from fedaudit.reports.sections.utility import ON_PAGES
 from fedaudit.spec.metrics import METRICS, ROUND_METRICS
 from models.tables.experiments import Experiment
 from models.values import FairnessRow, RoundRow

@@ -22,7 +22,7 @@ from fedaudit.privacy.guarantees.cost_sentences import (
 )
 from fedaudit.privacy.mechanisms.registry import mechanism_of
 from fedaudit.privacy.planning.cost_projection import Projection, drowning_words
-from fedaudit.reports.document.outcome_words import outcome_of_profile
+from fedaudit.reports.sections.outcome_words import outcome_of_profile
 from fedaudit.runs.experiment_plan import ExperimentPlan
 from fedaudit.spec.disclosure import DisclosureFloor, DisclosurePolicy
 from fedaudit.spec.experiment import spec_hash

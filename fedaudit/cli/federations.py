@@ -22,7 +22,7 @@ from fedaudit.cli.output import (
     write_text,
 )
 from fedaudit.cli.remote import Commands, argument, confirm, connected
-from fedaudit.reports.document.outcome_words import labels_of_spec, outcome_of_profile
+from fedaudit.reports.sections.outcome_words import labels_of_spec, outcome_of_profile
 from fedaudit.spec.disclosure import parse_disclosure_policy
 from fedaudit.spec.labels import label_of
 from fedaudit.spec.registration import RegistrationFairness, parse_uploaded

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from fedaudit.attacks.attack import AttackOutcome
-    from fedaudit.reports.document.outcomes import GateOutcome
+    from fedaudit.reports.sections.part import GateOutcome
 
 
 class ExitCode(IntEnum):

@@ -45,11 +45,15 @@ from fedaudit.cli.summary import show, show_gates
 from fedaudit.privacy.accounting.privacy_events import adjacency_words, observer_words
 from fedaudit.privacy.guarantees.guarantee import at_most
 from fedaudit.reports.comparison.difference_rows import difference_rows
-from fedaudit.reports.document.guarantee_facts import guarantee_words
-from fedaudit.reports.document.privacy_costs import PRIVACY_COSTS, UNBOUNDED, is_unbounded
 from fedaudit.reports.gates.gate_junit import junit as junit_of
 from fedaudit.reports.gates.gate_markdown import markdown as markdown_of
 from fedaudit.reports.gates.gate_results import Evaluation, GateResults
+from fedaudit.reports.sections.guarantee import (
+    PRIVACY_COSTS,
+    UNBOUNDED,
+    guarantee_words,
+    is_unbounded,
+)
 from fedaudit.spec.gates import PolicyFile
 from fedaudit_client.client import Client
 
