@@ -9,7 +9,7 @@ import pytest
 from celery.worker import state as celery_state
 
 import workers.run_loop
-from fedaudit.cli.local_run import run_locally
+from fedaudit.cli.run import run_locally
 from fedaudit.ledger.columns import EntryColumns
 from fedaudit.ledger.rows import entry_of
 from fedaudit.reports.ledger_totals import LedgerTotals
