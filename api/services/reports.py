@@ -21,8 +21,7 @@ from fedaudit.ledger.statements import Concern
 from fedaudit.ledger.statements import SignOff as Statement
 from fedaudit.reports.comparison.compared_reports import compare_reports
 from fedaudit.reports.comparison.parts import Comparison
-from fedaudit.reports.document.largest_gap import LargestGap, largest_gap
-from fedaudit.reports.document.report_figures import FAIRNESS, parsed
+from fedaudit.reports.figures import FAIRNESS, LargestGap, largest_gap, parsed
 from fedaudit.reports.verdict.verdict import CONCERN_WORDS, concerns_of
 from fedaudit.spec.errors import FieldError, InvalidInputError
 from models.clock import utc_now

@@ -13,12 +13,12 @@ from typing import Any, NamedTuple, assert_never
 
 from fedaudit.privacy.accounting.mechanism_parameters import GuaranteeKind
 from fedaudit.reports.charts.line_chart import FIGURES as BY_ROUND
-from fedaudit.reports.document.attacks.raised_alarms import raised_alarms
-from fedaudit.reports.document.document import Report
-from fedaudit.reports.document.guarantee_facts import condition_of, is_in_force
-from fedaudit.reports.document.report_figures import COUNTED, PRIVACY, figures_of
-from fedaudit.reports.document.usefulness import why_not_useful
-from fedaudit.reports.later.judged_later import judged_later
+from fedaudit.reports.figures import COUNTED, PRIVACY, figures_of
+from fedaudit.reports.later import judged_later
+from fedaudit.reports.report import Report
+from fedaudit.reports.sections.attacks import raised_alarms
+from fedaudit.reports.sections.guarantee import condition_of, is_in_force
+from fedaudit.reports.sections.utility import why_not_useful
 from fedaudit_client.client import Client
 from fedaudit_client.errors import NotFoundError
 

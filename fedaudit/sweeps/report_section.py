@@ -6,9 +6,9 @@ from functools import partial
 from typing import Any, Protocol
 
 from fedaudit.privacy.accounting.privacy_events import REPORT
-from fedaudit.reports.document.privacy_costs import PRIVACY_COSTS
-from fedaudit.reports.document.report_figures import COUNTED, FIGURES, figures_of, parsed
-from fedaudit.reports.document.sweep_document import (
+from fedaudit.reports.figures import COUNTED, FIGURES, figures_of, parsed
+from fedaudit.reports.sections.guarantee import PRIVACY_COSTS
+from fedaudit.reports.sections.other_runs import (
     RepeatsSection,
     SpreadSection,
     SweepEpsilonSection,

@@ -17,8 +17,8 @@ from typing_extensions import TypedDict
 
 from fedaudit.reports.charts.drawing import Chart, FigureTable, Row, range_chart
 from fedaudit.reports.comparison.fronts import dominated_by
-from fedaudit.reports.document.privacy_costs import PRIVACY_COSTS, UNBOUNDED
 from fedaudit.reports.readings.reading import plain, table
+from fedaudit.reports.sections.guarantee import PRIVACY_COSTS, UNBOUNDED
 from fedaudit.spec.metrics import SHARES
 from fedaudit.spec.sweeps import SEED
 from fedaudit.spreadsheet import plain_text

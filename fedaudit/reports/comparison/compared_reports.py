@@ -17,16 +17,10 @@ from fedaudit.reports.comparison.parts import (
     SpecDifference,
     SpecValue,
 )
-from fedaudit.reports.document.document import Report
-from fedaudit.reports.document.privacy_costs import is_unbounded
-from fedaudit.reports.document.report_figures import (
-    COUNTED,
-    ReportFigure,
-    Section,
-    figures_of,
-    parsed,
-)
+from fedaudit.reports.figures import COUNTED, ReportFigure, Section, figures_of, parsed
 from fedaudit.reports.readings.facts import text_at
+from fedaudit.reports.report import Report
+from fedaudit.reports.sections.guarantee import is_unbounded
 from fedaudit.spec.gates import GateOp
 from fedaudit.spec.metrics import is_ratio
 

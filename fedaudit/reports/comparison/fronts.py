@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Literal, NamedTuple
 
 from fedaudit.privacy.accounting.mechanism_parameters import GuaranteeKind
+from fedaudit.reports.checks import value_at
 from fedaudit.reports.comparison.parts import (
     Axis,
     Caution,
@@ -13,10 +14,9 @@ from fedaudit.reports.comparison.parts import (
     LeftOut,
     Warned,
 )
-from fedaudit.reports.document.checks import value_at
-from fedaudit.reports.document.document import Report
-from fedaudit.reports.document.endings import chosen_by_losses
 from fedaudit.reports.readings.facts import text_at
+from fedaudit.reports.report import Report
+from fedaudit.reports.sections.utility import chosen_by_losses
 from fedaudit.spec.metrics import is_ratio
 
 _UNPROTECTED = "none"

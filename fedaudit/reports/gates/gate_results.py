@@ -7,9 +7,9 @@ from typing import Any
 from xml.etree import ElementTree
 from xml.etree.ElementTree import Element, SubElement
 
-from fedaudit.reports.document.outcomes import FAIL, INSUFFICIENT, PASS, GateOutcome
 from fedaudit.reports.gates.gate_evaluation import overall
 from fedaudit.reports.readings.reading import plain, table
+from fedaudit.reports.sections.part import FAIL, INSUFFICIENT, PASS, GateOutcome
 from fedaudit.spec.gates import GateOp
 
 OUTCOME_WORDS: dict[GateOutcome, str] = {

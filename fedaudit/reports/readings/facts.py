@@ -16,8 +16,8 @@ from fedaudit.privacy.guarantees.guarantee import number as shown
 from fedaudit.privacy.mechanisms.base import MechanismFacts, NoiseOrigin
 from fedaudit.privacy.mechanisms.no_mechanism import NoPrivacyMechanism
 from fedaudit.privacy.mechanisms.registry import known_facts
-from fedaudit.reports.document.checks import value_at
-from fedaudit.reports.document.outcome_words import derived_outcome
+from fedaudit.reports.checks import value_at
+from fedaudit.reports.sections.outcome_words import derived_outcome
 
 Document = Mapping[str, Any]
 

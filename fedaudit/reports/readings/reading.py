@@ -11,7 +11,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from pydantic import BaseModel
 
 from fedaudit.privacy.accounting.privacy_events import adjacency_words, observer_words
-from fedaudit.reports.document.checks import value_at
+from fedaudit.reports.checks import value_at
 from fedaudit.reports.readings import facts
 from fedaudit.reports.readings.facts import (
     NOT_STATED,

@@ -10,9 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 from fedaudit.privacy.accounting.privacy_events import adjacency_words
-from fedaudit.reports.document.checks import value_at
-from fedaudit.reports.document.guarantee_facts import guarantee_words
-from fedaudit.reports.document.participation import charges_everyone
+from fedaudit.reports.checks import value_at
 from fedaudit.reports.readings import facts
 from fedaudit.reports.readings.facts import (
     NOT_STATED,
@@ -29,6 +27,7 @@ from fedaudit.reports.readings.facts import (
 )
 from fedaudit.reports.readings.impact_ratio import IMPACT_RATIO
 from fedaudit.reports.readings.reading import ReportReading, bullets, plain, rendered
+from fedaudit.reports.sections.guarantee import charges_everyone, guarantee_words
 from fedaudit.spec.metrics import RATES
 
 Status = Literal["answered", "answered in part", "not shown by this run"]

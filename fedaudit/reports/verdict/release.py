@@ -12,11 +12,16 @@ from fedaudit.privacy.guarantees.cost_sentences import (
 )
 from fedaudit.privacy.guarantees.guarantee import at_most, number
 from fedaudit.privacy.mechanisms.registry import known_facts, unbounded_release
-from fedaudit.reports.document.attacks.raised_alarms import alarm_words, raised_alarms
-from fedaudit.reports.document.endings import SENTENCES, chosen_by_losses, known_ending
-from fedaudit.reports.document.guarantee_facts import condition_of, delta_gives_data_away
-from fedaudit.reports.document.outcomes import GateOutcome
-from fedaudit.reports.document.usefulness import is_compared, why_not_useful
+from fedaudit.reports.sections.attacks import alarm_words, raised_alarms
+from fedaudit.reports.sections.guarantee import condition_of, delta_gives_data_away
+from fedaudit.reports.sections.part import GateOutcome
+from fedaudit.reports.sections.utility import (
+    SENTENCES,
+    chosen_by_losses,
+    is_compared,
+    known_ending,
+    why_not_useful,
+)
 from fedaudit.spec.gates import PLAIN_FIGURES
 
 SIMULATED = (

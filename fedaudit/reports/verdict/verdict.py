@@ -6,11 +6,10 @@ from typing import Any
 
 from fedaudit.ledger.statements import Concern
 from fedaudit.privacy.guarantees.cost_sentences import GOAL
-from fedaudit.reports.document.attacks.raised_alarms import raised_alarms
-from fedaudit.reports.document.endings import known_ending
-from fedaudit.reports.document.guarantee_facts import delta_gives_data_away, is_in_force
-from fedaudit.reports.document.usefulness import why_not_useful
-from fedaudit.reports.document.verdict_parts import VerdictParts
+from fedaudit.reports.sections.attacks import raised_alarms
+from fedaudit.reports.sections.guarantee import delta_gives_data_away, is_in_force
+from fedaudit.reports.sections.part import VerdictParts
+from fedaudit.reports.sections.utility import known_ending, why_not_useful
 from fedaudit.reports.verdict.release import (
     bounding_exponent,
     cost_part,

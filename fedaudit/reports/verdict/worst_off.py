@@ -5,9 +5,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from fedaudit.fairness.gaps import NO_OUTCOME, OF_SELECTION, gap_words
-from fedaudit.reports.document.earlier_versions import metric_of
-from fedaudit.reports.document.outcome_words import favourable_words, group_words
-from fedaudit.reports.document.usefulness import why_not_useful
+from fedaudit.reports.sections.fairness import metric_of
+from fedaudit.reports.sections.outcome_words import favourable_words, group_words
+from fedaudit.reports.sections.utility import why_not_useful
 from fedaudit.spec.metrics import HEADLINE, HEADLINE_WITHOUT_OUTCOME, IDEALS, METRICS
 
 _BY_CHANCE = 0.05

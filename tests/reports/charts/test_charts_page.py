@@ -7,10 +7,10 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pytest
 
-from fedaudit.reports.assemble import assemble
 from fedaudit.reports.charts.line_chart import FIGURES, Series, series_of
 from fedaudit.reports.charts.report_charts import charts_of
 from fedaudit.reports.page.html import render
+from fedaudit.reports.report import assemble
 from fedaudit.spec.metrics import METRICS
 from tests.reports.page.test_report_page import Page
 from tests.reports.sections.test_epsilon_report import with_plan
