@@ -24,6 +24,7 @@ from api.metrics.state_metrics import StateMetrics
 from api.pages import install as pages
 from api.routers import (
     artifacts,
+    attacks,
     audit_log,
     audits,
     events,
@@ -48,7 +49,6 @@ from api.routers import (
     webhook_deliveries,
     webhooks,
 )
-from api.routers.attacks import attack_results, later_attacks
 from api.shared.resources import Resources
 from infrastructure.settings import Settings
 from infrastructure.tracing import is_tracing_asked_for
@@ -61,9 +61,7 @@ _VERSIONED = (
     sweeps,
     events,
     reports,
-    # Before those whose paths have a number in this place.
-    later_attacks,
-    attack_results,
+    attacks,
     sign_offs,
     queries,
     federation_erasures,

@@ -21,13 +21,12 @@ import torch
 from benchmarks import canary_scenarios as scenarios
 from benchmarks.canary_scenarios import COUNTS, KEPT, VIOLATIONS, Scenario
 from benchmarks.reproductions.runs import table
-from fedaudit.attacks.attack import weigh
-from fedaudit.attacks.canaries.canary_audit import CanaryAudit
-from fedaudit.attacks.canaries.canary_bounds import PlannedBounds, plan_bounds
-from fedaudit.attacks.canaries.canary_claim import claim_of
+from fedaudit.attacks.attack import source_of, weigh
+from fedaudit.attacks.canaries.canary_attack import CanaryAudit
+from fedaudit.attacks.canaries.canary_bounds import PlannedBounds, claim_of, plan_bounds
 from fedaudit.attacks.canaries.canary_pool import draw_pool
-from fedaudit.attacks.canaries.canary_set import draw_canaries
-from fedaudit.attacks.canaries.companion import companion_of, source_of
+from fedaudit.attacks.canaries.companion import companion_of
+from fedaudit.attacks.canaries.planted_canaries import draw_canaries
 from fedaudit.reports.document.attacks.canaries_section import BoundName, CanariesSection
 from fedaudit.spec.attacks.canaries_spec import CanariesSpec
 

@@ -30,8 +30,12 @@ from models.repositories import (
     LedgerRepository,
     LowBudgetRepository,
 )
-from workers.attacks.attack_watch import AttacksCancelledError, AttacksStoppedError, LeasedAttacks
-from workers.attacks.followed_runs import FollowedRuns
+from workers.attacks.attack_watch import (
+    AttacksCancelledError,
+    AttacksStoppedError,
+    FollowedRuns,
+    LeasedAttacks,
+)
 from workers.claim import Lease
 from workers.claimed_unit import DETAIL_CHARACTERS
 from workers.context import WorkerContext

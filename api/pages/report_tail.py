@@ -13,7 +13,7 @@ from api.pages.spec_form.sheet import new_once
 from api.pages.templates import fragment
 from api.schemas.experiments import AttackList, LaterAttacksList
 from api.schemas.people import SignOffList
-from api.services.attacks.judged_reports import judged_document
+from api.services.attacks.stored_attacks import judged_document
 from api.services.base.lookups import find_report
 from api.services.reports.sign_offs import sign_offs_of
 from fedaudit.reports.verdict.concerns import CONCERN_WORDS, concerns_of

@@ -9,7 +9,7 @@ from sqlalchemy.orm import Session
 from api.http.bodies import JsonBody, validated
 from api.openapi import problems, request_body
 from api.schemas.reports import GatesEvaluation, GatesRequest
-from api.services.attacks.judged_reports import judged_document
+from api.services.attacks.stored_attacks import judged_document
 from api.services.base.lookups import find_experiment, find_gate_policy
 from api.services.ledgers.ledger_evidence import report_of
 from api.services.sweeps.sweep_evidence import with_costs_of_now

@@ -8,7 +8,7 @@ from starlette.responses import JSONResponse, Response, StreamingResponse
 from api.http.negotiation import Accept, preferred
 from api.openapi import Responses, problems, schema_of
 from api.schemas.experiment_tables import Verification
-from api.services.attacks.judged_reports import find_judged
+from api.services.attacks.stored_attacks import find_judged
 from api.services.audit_log.ledger_exports import note_export
 from api.services.base.lookups import find_experiment, find_report
 from api.services.reports.bundles import bundle_of

@@ -1,4 +1,4 @@
-"""The interface between a finished run and what attacks it."""
+"""The interface between a finished run and the attacks on it."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
@@ -13,31 +13,32 @@ from fedaudit.privacy.lower_bounds.e_values import (
     is_alarm,
     run_evidence,
 )
+from fedaudit.randomness import CounterSource, EntropySource, Source
 from fedaudit.reports.document.attacks.attack_section import Alarm, AttackSection
 from fedaudit.runs.run import Run
-from fedaudit.training.base.cell import draws_in_secret
+from fedaudit.training.base.cell import Cell, draws_in_secret
 from fedaudit.training.base.round_records import FinalResult
 
 Progress = Callable[[float], None]
-"""Is given the share that is done, from 0 to 1, often: it may raise to stop the attack."""
+"""Called often with the share that is done, from 0 to 1. It may raise to stop the attack."""
 
 
 @dataclass(frozen=True)
 class AttackedRun:
-    """A run that has come to its end."""
+    """A finished run."""
 
     run: Run
-    """Its spec, data, ledger and what of its groups is disclosed."""
+    """Its spec, data, ledger and what is disclosed of its groups."""
     result: FinalResult
-    """Its trained hypotheses and how they did."""
+    """Its trained hypotheses and their figures."""
     device: str
     before: tuple[EValue, ...] = ()
-    """Of the attacks on it before this one."""
+    """The e-values of the attacks on it before this one."""
     audit: "FollowedCanaries | None" = None
     """The canaries that were followed beside its training."""
 
     def weigh(self, e_value: float, basis: EvidenceBasis) -> "Weighed":
-        """What an attack adds to the evidence against the run: with simulated noise all attacks
+        """What an attack adds to the evidence against the run. With simulated noise all attacks
         see what the same seed drew."""
         basis = basis if draws_in_secret(self.run.cell) else "run"
         return weigh(e_value, basis, before=self.before)
@@ -45,7 +46,7 @@ class AttackedRun:
 
 @dataclass(frozen=True)
 class Weighed:
-    """An e-value, and the run's evidence with it: fields of a section."""
+    """An e-value and the run's evidence with it: fields of a section."""
 
     e_value: float
     e_basis: EvidenceBasis
@@ -53,13 +54,13 @@ class Weighed:
     alarm_level: float = ALARM_LEVEL
 
     def alarm(self, *, claim: str, evidence: str) -> Alarm | None:
-        """The alarm, where the run's evidence suffices for one."""
+        """The alarm, if the run's evidence suffices for one."""
         if not is_alarm(self.evidence, self.e_value):
             return None
         return Alarm(claim=claim, evidence=f"{evidence}; {evidence_words(self.evidence)}")
 
     def fields(self) -> dict[str, Any]:
-        """Of a section."""
+        """As fields of a section."""
         return asdict(self)
 
 
@@ -70,21 +71,21 @@ class AttackOutcome:
     section: AttackSection
     """What the report prints: nothing that suppression hides."""
     files: Mapping[str, bytes] = field(default_factory=dict)
-    """Confidential figures and pictures, by file name, as `scores.csv`."""
+    """Confidential figures and pictures by file name, as `scores.csv`."""
 
 
 class FollowedCanaries(Protocol):
     """An attack by canaries that began beside the run's training."""
 
     def play(self, until: int | None = None, *, progress: Progress) -> None:
-        """Their companion's rounds up to `until`, or all of them."""
+        """Trains their companion up to the round `until`, or to its end."""
 
     def outcome(self, weigh: Callable[[float, EvidenceBasis], Weighed]) -> AttackOutcome:
-        """What they show, once all were played."""
+        """What they show once the companion has ended."""
 
 
 def weigh(e_value: float, basis: EvidenceBasis, *, before: Sequence[EValue] = ()) -> Weighed:
-    """The evidence with this attack behind those before it."""
+    """The evidence of this attack after those before it."""
     return Weighed(e_value, basis, run_evidence([*before, EValue(e_value, basis)]))
 
 
@@ -93,5 +94,10 @@ class Attack(ABC):
 
     @abstractmethod
     def execute(self, attacked: AttackedRun, *, progress: Progress) -> AttackOutcome:
-        """Attacks the run. It draws from the run's seed under purposes of its own, or from the
-        operating system's entropy where the run's noise is `release`."""
+        """Attacks the run, with random numbers from `source_of` under purposes for it alone."""
+
+
+def source_of(cell: Cell) -> Source:
+    """Random numbers of an attack: from the run's seed, or from the operating system's entropy
+    where the run's noise is `release`."""
+    return EntropySource() if draws_in_secret(cell) else CounterSource(cell.spec.seed)

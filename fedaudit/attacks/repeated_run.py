@@ -1,7 +1,7 @@
-"""A run once more from its spec and data, so that what it trained can be attacked.
+"""Repeats a run from its spec and data, so that what it trained can be attacked.
 
-With simulated noise everything is drawn from counters, so the repeat is the run itself; that is not
-assumed but shown: its ledger has to come out the same, and the losses of its hypotheses.
+With simulated noise everything is drawn from counters, so the repeat is the run itself. That is
+checked: its ledger and the losses of its hypotheses must be the same.
 """
 
 import math
@@ -19,18 +19,18 @@ from fedaudit.training.base.round_records import FinalResult, PlayedRounds
 from fedaudit.training.trainer_choice import open_stack
 
 _MOST_AT_ONCE, _SHORT_SECONDS = 100, 0.5
-"""Rounds between two signs of progress: twice as many as before where they took so short a time."""
+"""Rounds between two reports of progress: twice as many as before if they took so short a time."""
 _LOSS_TOLERANCE = 1e-9
 """Relative: reports keep every digit, and equal hypotheses have equal losses."""
 
 
 class NotRepeatedError(Exception):
-    """The run came out otherwise; the message says in what."""
+    """The repeat differs from the run; the message says in what."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class RecordedRun:
-    """What the report of a run says of how it came out."""
+    """The figures of a report that a repeat must reproduce."""
 
     ledger_hash: str
     chain_head: str
@@ -38,18 +38,15 @@ class RecordedRun:
     rounds: int
     best_round: int
     validation_loss: float | None
-    """None where the report does not give it as it was."""
+    """None if the report rounds it or adds noise."""
     audited: bool = False
-    """Whether canaries beside it ended it, which its repeat is without."""
+    """Whether it was ended by canaries, which its repeat does not have."""
 
     @classmethod
     def of(cls, report: Mapping[str, Any]) -> "RecordedRun":
-        """Of a report's document. Raises KeyError where it lacks a section."""
-        integrity, utility, fairness = (
-            report["integrity"],
-            report["utility"],
-            report["spec"]["fairness"],
-        )
+        """Of a report's document. Raises KeyError if it lacks a section."""
+        integrity, utility = report["integrity"], report["utility"]
+        fairness = report["spec"]["fairness"]
         coarse = fairness.get("noise") is not None or fairness.get("rounded_to") is not None
         return cls(
             ledger_hash=integrity["ledger_hash"],
@@ -64,10 +61,10 @@ class RecordedRun:
 def repeat_run(
     run: Run, recorded: RecordedRun, *, device: str, progressed: Callable[[], None]
 ) -> AttackedRun:
-    """Train a run that is at its beginning, and show that it came out as recorded.
+    """Trains a run from its beginning, and checks that it comes out as recorded.
 
-    `run`: under the id of the run that it repeats, which its chain begins with. `progressed` is
-    called now and then, and may raise to stop. Raises NotRepeatedError.
+    `run` has the id of the run that it repeats, with which its chain begins. `progressed` is called
+    now and then, and may raise to stop. Raises NotRepeatedError.
     """
     trainer = open_stack([run.cell], device=device)
     if recorded.audited:
@@ -101,8 +98,7 @@ def _compare(run: Run, result: FinalResult, recorded: RecordedRun, *, found: str
         raise NotRepeatedError(
             f"its ledger hash is {recorded.ledger_hash}, and that of its repeat {found}"
         )
-    head = run.ledger.head.hex()
-    if head != recorded.chain_head:
+    if run.ledger.head.hex() != recorded.chain_head:
         raise NotRepeatedError("its ledger puts uploads into other clusters than its repeat does")
     if (result.rounds, result.best_round) != (recorded.rounds, recorded.best_round):
         raise NotRepeatedError(

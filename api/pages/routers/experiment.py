@@ -19,7 +19,7 @@ from api.pages.session import COOKIE, ExperimentsForm, ExperimentsVisitor, Visit
 from api.pages.spec_form.preview import as_yaml
 from api.pages.spec_form.sheet import ONCE, is_once, new_once
 from api.pages.templates import page
-from api.services.attacks.judged_reports import judged_document
+from api.services.attacks.stored_attacks import judged_document
 from api.services.base.dispatch import dispatch
 from api.services.base.gone_files import gone_words
 from api.services.base.idempotency import IdempotentRequest

@@ -12,8 +12,7 @@ from api.pages.report_csv import report_csv
 from api.pages.report_filters import asked_for, whole_days
 from api.pages.session import LedgerVisitor, ReportsVisitor
 from api.pages.templates import page
-from api.services.attacks.judged_reports import find_judged
-from api.services.attacks.stored_attacks import attack_file, file_response
+from api.services.attacks.stored_attacks import attack_file, file_response, find_judged
 from api.services.audit_log.ledger_exports import note_export
 from api.services.base.lookups import find_experiment
 from api.services.reports.bundles import bundle_of

@@ -14,9 +14,7 @@ from api.pages.session import ReportsVisitor, SignOffForm, Visitor, require
 from api.pages.spec_form.sheet import ONCE, is_once
 from api.pages.templates import has_template, page
 from api.schemas.people import SignOffRequest
-from api.services.attacks.judged_reports import find_judged
-from api.services.attacks.later_bodies import later_list
-from api.services.attacks.stored_attacks import attack_list
+from api.services.attacks.stored_attacks import attack_list, find_judged, later_list
 from api.services.base.gone_files import gone_words
 from api.services.base.idempotency import IdempotentRequest
 from api.services.base.lookups import find_report

@@ -11,7 +11,7 @@ from api.pages.session import CheckedForm, ExperimentsForm, ExperimentsVisitor, 
 from api.pages.spec_form.sheet import ONCE, is_once, new_once
 from api.pages.templates import page
 from api.services.attacks.later_attacks import ask_for_attacks, cancel_attacks
-from api.services.attacks.later_bodies import later_list
+from api.services.attacks.stored_attacks import later_list
 from api.services.base.dispatch import dispatch
 from api.services.base.idempotency import IdempotentRequest
 from api.services.base.lookups import find_experiment, find_report

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from api.http.problems import ProblemError
-from api.services.attacks.judged_reports import find_judged
+from api.services.attacks.stored_attacks import find_judged
 from api.shared.resources import Resources
 from api.shared.security import Caller
 from fedaudit.reports.comparison.compared_reports import Comparison, compare_reports

@@ -4,7 +4,7 @@ from sqlalchemy.orm import Session
 
 from api.http.problems import ProblemError
 from api.schemas.people import SignOffRequest
-from api.services.attacks.judged_reports import judged_document
+from api.services.attacks.stored_attacks import judged_document
 from api.services.base.idempotency import IdempotentRequest
 from api.services.base.lookups import find_experiment, find_report
 from api.shared.resources import Resources

@@ -59,11 +59,9 @@ def check_loading(cell: Cell, findings: Findings, *, sources_dir: Path | None) -
     with TemporaryDirectory() as folder:
         for unit in units(cell):
             moved = moved_by(cell.spec, cell.federation, unit, sources_dir, Path(folder))
-            findings.expect(
-                "loading",
+            findings.at("loading").expect(
                 "what is loaded of the others",
-                holds=not moved,
-                round_=None,
+                not moved,
                 allowed="the same",
                 measured=f"moved by a unit with {unit.change}: {', '.join(moved)}",
             )

@@ -1,39 +1,465 @@
-"""A run through the path that every run takes, with somebody who looks on."""
+"""A run on the path that every run takes, whose mechanism is observed round by round."""
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any, assert_never
 
 import numpy as np
-from numpy.typing import NDArray
+import torch
+from numpy.typing import ArrayLike, NDArray
+from torch import Tensor
 
-from fedaudit.attacks.replay.passed_through import PassedThrough
-from fedaudit.attacks.replay.watched_server import WatchedServer
-from fedaudit.attacks.replay.watched_steps import WatchedRecords
-from fedaudit.attacks.replay.watched_uploads import WatchedClients
 from fedaudit.ledger.entries import LedgerEntry
 from fedaudit.ledger.ledger_context import LedgerContext
+from fedaudit.networks.losses import Loss
+from fedaudit.networks.record_gradients import ClippedGradients, RecordBatch, vector_norms
 from fedaudit.privacy.mechanisms.registry import mechanism_of
+from fedaudit.privacy.noise.gaussian import wide_normals
+from fedaudit.privacy.records.record_plans import RecordPlan
+from fedaudit.randomness import Purpose, Source, WideWords, Words
 from fedaudit.runs.blocks import record_block
 from fedaudit.runs.memory_sink import MemorySink
 from fedaudit.runs.run import new_run
 from fedaudit.training.base.cell import Cell, draws_in_secret
+from fedaudit.training.base.cohort import Block, Draws
+from fedaudit.training.base.optimisers import Optimiser, OptimiserState
+from fedaudit.training.base.record_steps import RecordSteps, SiloRecords
 from fedaudit.training.base.round_records import RoundPlot, RoundRecord
 from fedaudit.training.base.trainer import Trainer
 from fedaudit.training.mechanisms.base import (
     ClientMechanism,
+    ClientProtection,
+    ProtectedUploads,
     RecordMechanism,
+    RecordProtection,
     ServerMechanism,
+    ServerNoise,
     TrainingMechanism,
+    TrustedServer,
     watching,
 )
 from fedaudit.training.records.personalised_state import PersonalisedState
 from fedaudit.training.stacked.run_state import CellState
 from fedaudit.training.trainer_choice import open_stack
 
+Floats = NDArray[np.float64]
 _ROUNDING_KEY = bytes(32)
 """Of counts that are rounded: the same in both runs, as coins and noise are."""
+_SOMETHING_ELSE = 1000.0
+_SINGLE_STEPS, _SINGLE_ROWS = 2, 64
+"""In so many steps of a round, so many records of each batch are also observed one by one."""
+
+
+def wide(values: Tensor) -> Floats:
+    """The numbers as float64 on the host."""
+    found: Floats = values.detach().cpu().double().numpy()
+    return found
+
+
+# -- what passed through a mechanism --------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class UploadsPassed:
+    """Uploads that clients protected together; tensors and arrays [clients, n]."""
+
+    clients: NDArray[np.int64] | None
+    """[clients]; None if the protection does not know them, and they are the cohort."""
+    start: Tensor
+    updated: Tensor
+    bare: Tensor | None
+    """What would have left without noise; None if noise cannot be left out."""
+    uploads: Tensor
+    radii: Tensor | None
+    """float64 [clients], or [clients, layers]."""
+    finite: Tensor
+    noise: Floats | None
+    """Unscaled, as the protection was given it."""
+
+
+@dataclass(eq=False)
+class SumPassed:
+    """A round of a trusted server."""
+
+    clips: list[Tensor] = field(default_factory=list)
+    """[clients]: what updates were clipped to."""
+    clipped: list[Tensor] = field(default_factory=list)
+    """[clients, n] each."""
+    theta: Tensor | None = None
+    """[k, n]."""
+    sums: Tensor | None = None
+    """[k, n]; None if the round added up nothing."""
+    noise: Floats | None = None
+    """Unscaled, [k, n], as the server was given it."""
+    released: Tensor | None = None
+    """[k, n]."""
+    within: int | None = None
+    taking_part: int | None = None
+    count_noise: float | None = None
+    """Unscaled."""
+    next_clip: float | None = None
+
+
+@dataclass(eq=False)
+class StepsPassed:
+    """The local steps of some silos in one round; lists have an item for each step."""
+
+    silos: NDArray[np.int64]
+    inclusion: Floats
+    """[silos, rows]."""
+    normaliser: float
+    sums: list[Tensor] = field(default_factory=list)
+    """float64 [silos, n], of clipped gradients."""
+    clips: list[float] = field(default_factory=list)
+    single_norms: list[Floats] = field(default_factory=list)
+    """Of the contributions of records one by one, in the steps in which these were observed."""
+    gradients: list[Tensor] = field(default_factory=list)
+    """float32 [silos, n], as the optimiser was given them."""
+    taken: list[NDArray[np.bool_]] = field(default_factory=list)
+    """[silos, rows]."""
+    unit_noise: list[Floats] = field(default_factory=list)
+    """Normal numbers that the source was asked for, [silos, n]."""
+
+
+@dataclass(eq=False)
+class PassedThrough:
+    """Everything that passed through a mechanism while one cell was trained, by round."""
+
+    round: int = 0
+    """The round in progress."""
+    uploads: dict[int, list[UploadsPassed]] = field(default_factory=lambda: defaultdict(list))
+    sums: dict[int, SumPassed] = field(default_factory=lambda: defaultdict(SumPassed))
+    steps: dict[int, list[StepsPassed]] = field(default_factory=lambda: defaultdict(list))
+    cohorts: dict[int, NDArray[np.int64]] = field(default_factory=dict)
+    """The clients drawn for a round, by the block that it was drawn with."""
+    drawn: dict[int, Floats] = field(default_factory=dict)
+    """The noise drawn ahead for a round: [vectors, n]."""
+    silent: dict[int, NDArray[np.bool_]] = field(default_factory=dict)
+    """[clients], by round: uploads for which the ledger charges nobody. A run that follows this one
+    sends something else there, which must change nothing."""
+    draws: Draws | None = None
+    source: Source | None = None
+    """What noise was drawn from: by the mechanism itself, or step by step."""
+    protection: ClientProtection | TrustedServer | None = None
+    """The one that was observed, to draw from again."""
+
+    def draw_noise(
+        self, inner: ClientProtection | TrustedServer, draws: Draws, block: Block
+    ) -> None:
+        """Lets the mechanism draw the noise of a block of one cell, and keeps it."""
+        new = block.noise is None
+        inner.draw_noise(draws, block)
+        if not new:
+            return
+        self.draws = draws
+        for place, round_ in enumerate(block.rounds[:, 0].tolist()):
+            cohort = block.cohort[place, 0]
+            drawn = cohort if block.drawn is None else cohort[block.drawn[place, 0]]
+            self.cohorts.setdefault(round_, drawn.copy())
+            if block.noise is not None:
+                self.drawn.setdefault(round_, block.noise[place, 0].copy())
+
+
+# -- clients that protect their uploads -----------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class _WatchedClients(ClientMechanism):
+    inner: ClientMechanism
+    passed: PassedThrough
+    follow: PassedThrough | None
+    """A run whose uploads are sent in place of this one's, so that both see the same transcript."""
+    name = "watched"
+
+    def protection(self, cells: Sequence[Cell], device: torch.device) -> ClientProtection:
+        return _WatchedProtection(self.inner.protection(cells, device), self.passed, self.follow)
+
+
+class _WatchedProtection(ClientProtection):
+    def __init__(
+        self, inner: ClientProtection, passed: PassedThrough, follow: PassedThrough | None
+    ) -> None:
+        self._inner, self._passed, self._follow = inner, passed, follow
+        passed.protection = inner
+
+    def draw_noise(self, draws: Draws, block: Block) -> None:
+        self._passed.draw_noise(self._inner, draws, block)
+
+    def draw(
+        self, draws: Draws, rounds: NDArray[np.int64], clients: NDArray[np.int64]
+    ) -> Floats | None:
+        return self._inner.draw(draws, rounds, clients)
+
+    def draw_cell(
+        self, source: Source, rounds: NDArray[np.int64], clients: NDArray[np.int64]
+    ) -> Floats | None:
+        return self._inner.draw_cell(source, rounds, clients)
+
+    def protect(self, start: Tensor, updated: Tensor, noise: Floats | None) -> ProtectedUploads:
+        found = self._inner.protect(start, updated, noise)
+        zeros = None if noise is None else np.zeros_like(noise)
+        own = UploadsPassed(
+            clients=None,
+            start=start[0].clone(),
+            updated=updated[0].clone(),
+            bare=self._inner.protect(start, updated, zeros).uploads[0],
+            uploads=found.uploads[0].clone(),
+            radii=None if found.radii is None else found.radii[0].clone(),
+            finite=found.finite[0].clone(),
+            noise=None if noise is None else noise[0].copy(),
+        )
+        other = self._kept(own)
+        if other is None:
+            return found
+        radii = None if other.radii is None else other.radii[None].clone()
+        sent = other.uploads[None].clone()
+        silent = self._follow.silent.get(self._passed.round) if self._follow else None
+        if silent is not None:
+            sent[0, torch.from_numpy(silent)] += _SOMETHING_ELSE
+        return ProtectedUploads(sent, radii, other.finite[None].clone())
+
+    def protect_in_place(
+        self, upload: Tensor, start: Tensor, *, source: Source, round_: int, client: int
+    ) -> Tensor | float:
+        updated = upload.clone()
+        radius = self._inner.protect_in_place(
+            upload, start, source=source, round_=round_, client=client
+        )
+        radii = torch.as_tensor(radius, dtype=torch.float64)
+        own = UploadsPassed(
+            clients=np.array([client]),
+            start=start[None].clone(),
+            updated=updated[None],
+            bare=None,
+            uploads=upload[None].clone(),
+            radii=None if bool(radii.isnan().all()) else radii[None].clone(),
+            finite=torch.isfinite(upload[None]).all(-1),
+            noise=None,
+        )
+        other = self._kept(own)
+        if other is None:
+            return radius
+        upload.copy_(other.uploads[0])
+        return float("nan") if other.radii is None else other.radii[0]
+
+    def radii_shape(self, clients: int) -> tuple[int, ...]:
+        return self._inner.radii_shape(clients)
+
+    def _kept(self, own: UploadsPassed) -> UploadsPassed | None:
+        """Keeps what passed; returns what the run that is followed sent at this place."""
+        kept = self._passed.uploads[self._passed.round]
+        kept.append(own)
+        if self._follow is None:
+            return None
+        return self._follow.uploads[self._passed.round][len(kept) - 1]
+
+
+# -- a trusted server -----------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class _WatchedServer(ServerMechanism):
+    inner: ServerMechanism
+    passed: PassedThrough
+    follow: PassedThrough | None
+    """A run whose hypotheses and clips are released in place of this one's."""
+    name = "watched"
+
+    @property
+    def initial_clip(self) -> float:
+        return self.inner.initial_clip
+
+    def protection(self, cells: Sequence[Cell], device: torch.device) -> TrustedServer:
+        return _Server(self.inner.protection(cells, device), self.passed, self.follow)
+
+
+class _Server(TrustedServer):
+    def __init__(
+        self, inner: TrustedServer, passed: PassedThrough, follow: PassedThrough | None
+    ) -> None:
+        self._inner, self._passed, self._follow = inner, passed, follow
+        passed.protection = inner
+
+    @property
+    def clip_moves(self) -> bool:
+        return self._inner.clip_moves
+
+    def draw_noise(self, draws: Draws, block: Block) -> None:
+        self._passed.draw_noise(self._inner, draws, block)
+
+    def draw(self, draws: Draws, rounds: NDArray[np.int64]) -> ServerNoise:
+        return self._inner.draw(draws, rounds)
+
+    def draw_cell(self, source: Source, rounds: NDArray[np.int64]) -> ServerNoise:
+        return self._inner.draw_cell(source, rounds)
+
+    def clip(self, updates: Tensor, clips: Tensor) -> tuple[Tensor, Tensor]:
+        clipped, finite = self._inner.clip(updates, clips)
+        self._own.clips.append(clips.expand(updates.shape[:-1]).reshape(-1).clone())
+        self._own.clipped.append(clipped.reshape(-1, updates.shape[-1]).clone())
+        return clipped, finite
+
+    def within(self, updates: Tensor, clips: Tensor) -> Tensor:
+        return self._inner.within(updates, clips)
+
+    def average(
+        self, theta: Tensor, sums: Tensor, noise: Floats | None, *, clips: Tensor
+    ) -> Tensor:
+        released = self._inner.average(theta, sums, noise, clips=clips)
+        own, other = self._own, self._other
+        own.theta, own.sums, own.released = theta[0].clone(), sums[0].clone(), released[0].clone()
+        own.noise = None if noise is None else noise[0].copy()
+        if other is None or other.released is None:
+            return released
+        return other.released[None].clone()
+
+    def next_clips(
+        self,
+        clips: Floats,
+        *,
+        within: Sequence[int],
+        taking_part: Sequence[int],
+        noise: Floats | None,
+    ) -> Floats:
+        moved = self._inner.next_clips(clips, within=within, taking_part=taking_part, noise=noise)
+        own, other = self._own, self._other
+        own.within, own.taking_part, own.next_clip = within[0], taking_part[0], float(moved[0])
+        own.count_noise = None if noise is None else float(noise[0])
+        return moved if other is None or other.next_clip is None else np.array([other.next_clip])
+
+    @property
+    def _own(self) -> SumPassed:
+        return self._passed.sums[self._passed.round]
+
+    @property
+    def _other(self) -> SumPassed | None:
+        return None if self._follow is None else self._follow.sums[self._passed.round]
+
+
+# -- local steps on records -----------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class _WatchedRecords(RecordMechanism):
+    inner: RecordMechanism
+    passed: PassedThrough
+    follow: PassedThrough | None
+    """A run whose clipped sums are taken in place of this one's, so that both take the same
+    steps."""
+    name = "watched"
+
+    def protection(
+        self, cell: Cell, loss: Loss, plan: RecordPlan, *, clients: int
+    ) -> RecordProtection:
+        found = self.inner.protection(cell, loss, plan, clients=clients)
+        fields = {name: getattr(found.steps, name) for name in RecordSteps.__dataclass_fields__}
+        steps = _Steps(**fields, inner=found.steps, passed=self.passed, follow=self.follow)
+        return replace(found, steps=steps)
+
+
+@dataclass(frozen=True)
+class _Steps(RecordSteps):
+    inner: RecordSteps
+    passed: PassedThrough
+    follow: PassedThrough | None
+
+    def __call__(
+        self,
+        theta: Tensor,
+        records: SiloRecords,
+        *,
+        source: Source,
+        round_: int,
+        state: OptimiserState | None = None,
+    ) -> tuple[Tensor, OptimiserState]:
+        self.passed.source = source
+        kept, other = self.passed.steps[self.passed.round], None
+        if self.follow is not None:
+            other = self.follow.steps[self.passed.round][len(kept)]
+        own = StepsPassed(records.silos.copy(), records.inclusion.copy(), self.inner.normaliser)
+        kept.append(own)
+        watched = replace(
+            self.inner,
+            gradients=_Gradients(self.inner.gradients, own, other),
+            optimiser=_Optimiser(self.inner.optimiser, own),
+        )
+        heard = _HeardSource(source, own, n=self.inner.gradients.n)
+        seen = _SeenRecords(**vars(records), own=own)
+        return watched(theta, seen, source=heard, round_=round_, state=state)
+
+
+@dataclass(frozen=True)
+class _SeenRecords(SiloRecords):
+    own: StepsPassed = field(kw_only=True)
+
+    def batches(self, taken: NDArray[np.bool_]) -> Iterator[RecordBatch]:
+        self.own.taken += list(taken)
+        return super().batches(taken)
+
+
+class _Gradients:
+    """Implements `ClippedGradients`."""
+
+    def __init__(
+        self, inner: ClippedGradients, own: StepsPassed, other: StepsPassed | None
+    ) -> None:
+        self._inner, self._own, self._other = inner, own, other
+        self.n = inner.n
+
+    def __call__(self, theta: Tensor, batch: RecordBatch, *, clip: float) -> Tensor:
+        total, own = self._inner(theta, batch, clip=clip), self._own
+        alone = _SINGLE_ROWS if len(own.sums) < _SINGLE_STEPS else 0
+        for row in range(min(batch.target.shape[1], alone)):
+            part = slice(row, row + 1)
+            sizes = (batch.sizes > row).astype(np.int64)
+            single = RecordBatch(batch.features[:, part], batch.target[:, part], sizes)
+            own.single_norms.append(vector_norms(self._inner(theta, single, clip=clip)).numpy())
+        own.sums.append(total.clone())
+        own.clips.append(clip)
+        return total if self._other is None else self._other.sums[len(own.sums) - 1].clone()
+
+
+class _Optimiser:
+    """Implements `Optimiser`."""
+
+    def __init__(self, inner: Optimiser, own: StepsPassed) -> None:
+        self._inner, self._own = inner, own
+
+    def start(self, theta: Tensor) -> OptimiserState:
+        return self._inner.start(theta)
+
+    def step(
+        self, theta: Tensor, gradient: Tensor, state: OptimiserState
+    ) -> tuple[Tensor, OptimiserState]:
+        self._own.gradients.append(torch.as_tensor(gradient).clone())
+        return self._inner.step(theta, gradient, state)
+
+
+class _HeardSource:
+    """Implements `Source`: keeps the normal numbers that are made of what it is asked for."""
+
+    def __init__(self, inner: Source, own: StepsPassed, *, n: int) -> None:
+        self._inner, self._own, self._n = inner, own, n
+
+    def words(
+        self, *, purpose: Purpose, round_: ArrayLike, counters: ArrayLike, count: int
+    ) -> Words:
+        return self._inner.words(purpose=purpose, round_=round_, counters=counters, count=count)
+
+    def wide_words(
+        self, *, purpose: Purpose, round_: ArrayLike, counters: ArrayLike, count: int
+    ) -> WideWords:
+        found = self._inner.wide_words(
+            purpose=purpose, round_=round_, counters=counters, count=count
+        )
+        if purpose is Purpose.GAUSSIAN:
+            self._own.unit_noise += list(wide_normals(found)[..., : self._n])
+        return found
+
+
+# -- a run ----------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, eq=False)
@@ -52,8 +478,6 @@ class WatchedRun:
     published: Sequence[Mapping[str, Any]]
     """What is published of each round: the figures of rounds and of groups."""
     ledger_lines: Sequence[Mapping[str, Any]]
-    releases: NDArray[np.int32]
-    """What training has counted by itself: [subjects]."""
     kept: NDArray[np.float32]
     """[k, n]: the hypotheses that a result would hold now."""
     best_round: int
@@ -68,18 +492,18 @@ class WatchedRun:
 def play(cell: Cell, *, rounds: int, follow: PassedThrough | None = None) -> WatchedRun:
     """Plays at most `rounds` rounds of a cell by itself, and writes their ledger.
 
-    `follow`: another run, whose released values are taken in place of this run's own.
+    `follow`: another run, whose released values are taken in place of this run's.
     """
     passed = PassedThrough()
 
     def wrap(mechanism: TrainingMechanism) -> TrainingMechanism:
         match mechanism:
             case ClientMechanism():
-                return WatchedClients(mechanism, passed, follow)
+                return _WatchedClients(mechanism, passed, follow)
             case ServerMechanism():
-                return WatchedServer(mechanism, passed, follow)
+                return _WatchedServer(mechanism, passed, follow)
             case RecordMechanism():
-                return WatchedRecords(mechanism, passed, follow)
+                return _WatchedRecords(mechanism, passed, follow)
             case _:
                 assert_never(mechanism)
 
@@ -109,7 +533,6 @@ def play(cell: Cell, *, rounds: int, follow: PassedThrough | None = None) -> Wat
         entries=sink.entries,
         published=_published(sink, len(records)),
         ledger_lines=list(sink.lines()),
-        releases=trainer.releases(0),
         kept=result.hypotheses,
         best_round=result.best_round,
     )

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from numpy.typing import NDArray
 
-from fedaudit.attacks.gradient_leakage.image_quality import (
+from fedaudit.attacks.gradient_leakage.recovered_images import (
     mean_squared_error,
     peak_signal_to_noise,
     structural_similarity,

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from fedaudit.attacks.gradient_leakage.layered_view import layered_view
+from fedaudit.attacks.gradient_leakage.update_match import layered_view
 from fedaudit.attacks.gradient_leakage.update_match import (
     OneStepMatch,
     UnrolledMatch,

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy.stats import norm
 
-from fedaudit.attacks.membership.claimed_rates import Claim, claim_of
+from fedaudit.attacks.membership.member_rates import Claim, claim_of
 from fedaudit.privacy.planning.plan import ObserverEpsilon
 from tests.attacks.attacked_runs import attacked_run
 from tests.training.personalised import records_spec

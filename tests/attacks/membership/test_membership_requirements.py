@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 from pydantic import TypeAdapter
 
-from fedaudit.attacks.membership.attacked_rows import choose_rows, trained_rows
-from fedaudit.attacks.membership.requirements_of_membership import faults
+from fedaudit.attacks.membership.shadow_design import choose_rows, trained_rows
+from fedaudit.attacks.membership.shadow_design import faults
 from fedaudit.attacks.membership.shadow_design import draw_shadows
 from fedaudit.randomness import CounterSource
 from fedaudit.spec.attacks.attack_part import AttackedSpec

@@ -5,9 +5,9 @@ import pytest
 from scipy.stats import norm
 from sklearn.metrics import roc_auc_score
 
-from fedaudit.attacks.membership.likelihood_ratios import likelihood_ratios, not_normal
-from fedaudit.attacks.membership.relative_likelihoods import relative_likelihoods
-from fedaudit.attacks.membership.shadow_runs import ShadowObservations
+from fedaudit.attacks.membership.member_scores import likelihood_ratios, not_normal
+from fedaudit.attacks.membership.member_scores import relative_likelihoods
+from fedaudit.attacks.membership.member_scores import ShadowObservations
 from fedaudit.spec.attacks.membership_spec import ScoreVariance, ShadowVariant
 
 ROWS, SHADOWS = 4000, 128

@@ -1,8 +1,12 @@
-"""Whether noise depends on other noise: over rounds, hypotheses, clients and coordinates.
+"""Whether numbers have the distribution that was charged for, and are independent: p-values.
+
+Distribution functions are compared by Kolmogorov and Smirnov's largest distance, sums of squares
+with their chi-square, and what ought to be independent by correlation. Of several p-values the
+smallest counts, times their number (Bonferroni).
 
 Every vector may have the right law and their sums no noise at all: z and then -z, a difference of
-the noise of two rounds, a coordinate that is minus another. Every p-value here is exact or an upper
-bound for independent standard normal numbers, however few they are:
+the noise of two rounds, a coordinate that is minus another. Every p-value of dependence is exact or
+an upper bound for independent standard normal numbers, however few they are:
 
 - Products of two numbers that are symmetric and independent have independent signs, given their
   sizes. Their sum S over the root V of the sum of their squares exceeds t with a chance of at most
@@ -15,23 +19,119 @@ bound for independent standard normal numbers, however few they are:
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from itertools import combinations
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import special
+from scipy import special, stats
 
-from fedaudit.attacks.replay.noise_law import Tests
-from fedaudit.attacks.replay.passed_through import Floats
+from fedaudit.attacks.replay.watched_run import Floats
 from fedaudit.privacy.noise.laplace import layer_slices
 
+_AXES = 6
+"""So many coordinates of a direction are tested; each has the same distribution."""
+_FEW = 30
 _COORDINATES = 256
-"""So many coordinates of a longer vector are looked at, half of them at each end."""
+"""So many coordinates of a longer vector are tested for dependence, half of them at each end."""
 _ALL_WINDOWS = 64
 """Of more rounds, windows are those of a binary tree."""
 _WINDOW_ROUNDS = (16, 8, 4, 2)
 _MOST_COLUMNS = 512
 _MOST_PAIRED = 1 << 10
+
+Tests = Iterator[tuple[str, float]]
+"""Names and p-values."""
+
+
+def gaussian_law(noise: Floats) -> Tests:
+    """Of vectors [vectors, n] of independent standard normal numbers, in the order drawn."""
+    if noise.size < _FEW:
+        return
+    flat = noise.ravel()
+    yield "normal numbers", float(stats.kstest(flat, stats.norm.cdf).pvalue)
+    law, total = stats.chi2(flat.size), float(np.square(flat).sum())
+    yield "their size", min(1.0, 2 * float(min(law.cdf(total), law.sf(total))))
+    yield "their mean", _normal(float(flat.sum()) / math.sqrt(flat.size))
+    if noise.shape[1] > 1:
+        yield "numbers in turn", correlation(noise[:, :-1].ravel(), noise[:, 1:].ravel())
+
+
+def laplace_law(noise: Floats, sizes: Sequence[int]) -> Tests:
+    """Of vectors [vectors, n] with density K exp(-||x||) in each of the layers of these sizes."""
+    if len(noise) < _FEW:
+        return
+    scores = []
+    for layer, part in enumerate(layer_slices(sizes)):
+        own, n = noise[:, part], sizes[layer]
+        norms = np.sqrt(np.square(own).sum(1))
+        yield f"norms of layer {layer + 1}", float(stats.kstest(norms, stats.gamma(n).cdf).pvalue)
+        scores.append(stats.norm.ppf(np.clip(stats.gamma(n).cdf(norms), 1e-12, 1 - 1e-12)))
+        yield from _direction(own / norms[:, None], layer + 1)
+    for first, second in combinations(range(len(sizes)), 2):
+        name = f"norms of layers {first + 1} and {second + 1}"
+        yield name, correlation(scores[first], scores[second])
+    for one, other in combinations(layer_slices(sizes), 2):
+        width = min(one.stop - one.start, other.stop - other.start)
+        left, right = (np.sign(noise[:, part][:, :width]).ravel() for part in (one, other))
+        yield "directions of two layers", correlation(left, right)
+
+
+def _direction(unit: Floats, layer: int) -> Tests:
+    n = unit.shape[1]
+    if n == 1:
+        up = int((unit > 0).sum())
+        yield f"signs of layer {layer}", float(stats.binomtest(up, len(unit)).pvalue)
+        return
+    # (1 + cosine) / 2 of a uniform direction with a fixed axis.
+    law = stats.beta((n - 1) / 2, (n - 1) / 2)
+    for axis in range(min(n, _AXES)):
+        pvalue = float(stats.kstest((1 + unit[:, axis]) / 2, law.cdf).pvalue)
+        yield f"directions of layer {layer}", pvalue
+    diagonals = (1 + unit.sum(1) / math.sqrt(n)) / 2
+    yield f"diagonals of layer {layer}", float(stats.kstest(diagonals, law.cdf).pvalue)
+
+
+def correlation(left: Floats, right: Floats) -> float:
+    """The p-value of pairs that ought to be independent, of mean zero."""
+    scale = float(np.square(left * right).sum())
+    if scale == 0:
+        return 1.0
+    return _normal(float((left * right).sum()) / math.sqrt(scale))
+
+
+def binomial(successes: int, trials: int, rate: float) -> float:
+    """The p-value of a count of independent coins, two-sided."""
+    if trials == 0:
+        return 1.0
+    return float(stats.binomtest(successes, trials, rate).pvalue)
+
+
+def binomial_spread(counts: NDArray[np.int64], trials: int, rate: float) -> float:
+    """The p-value of the spread of counts that ought to be independent binomials.
+
+    The sum of squared standardised counts, taken for normal: there should be hundreds.
+    """
+    if not 0 < rate < 1:
+        return 1.0 if (counts == round(trials * rate)).all() else 0.0
+    variance = trials * rate * (1 - rate)
+    squares = np.square(counts - trials * rate) / variance
+    kurtosis = 3 + (1 - 6 * rate * (1 - rate)) / variance
+    return _normal((float(squares.sum()) - len(counts)) / math.sqrt(len(counts) * (kurtosis - 1)))
+
+
+def turns(memberships: Floats) -> float:
+    """The p-value of memberships [turns, members], less their rate, that ought to be drawn again in
+    every turn; members of one turn may depend on each other."""
+    both = (memberships[:-1] * memberships[1:]).sum(-1)
+    return correlation(both, np.ones(len(both)))
+
+
+def _normal(score: float) -> float:
+    return 2 * float(stats.norm.sf(abs(score)))
+
+
+# -- dependence on other noise: over rounds, hypotheses, clients and coordinates ------------------
 
 
 def as_normal(noise: Floats, sizes: Sequence[int] | None) -> Floats:
@@ -59,7 +159,10 @@ def dependence_law(noise: Floats) -> Tests:
     place in every round, and NaN where it had no noise."""
     there = ~np.isnan(noise)
     vectors = np.where(there, noise, 0.0).reshape(-1, noise.shape[-1])
-    for name, values in (("noise", vectors), ("sizes of noise", size_scores(vectors))):
+    # Normal numbers that measure how large these are; 0 stays 0.
+    shares = np.clip(special.erf(np.abs(vectors) / math.sqrt(2)), 1e-16, 1 - 1e-16)
+    sizes = np.where(vectors == 0, 0.0, special.ndtri(shares))
+    for name, values in (("noise", vectors), ("sizes of noise", sizes)):
         yield f"{name} at any lag", lags(values)
         yield f"{name}, pairs of coordinates", pairs(values)
     yield from _over_windows(noise)
@@ -71,16 +174,9 @@ def dependence_law(noise: Floats) -> Tests:
         yield "combinations of rounds", _singular(_windowed(noise))
 
 
-def size_scores(values: Floats) -> Floats:
-    """Normal numbers that say how large normal numbers are; 0 stays 0."""
-    shares = np.clip(special.erf(np.abs(values) / math.sqrt(2)), 1e-16, 1 - 1e-16)
-    return np.where(values == 0, 0.0, special.ndtri(shares))
-
-
 def lags(values: Floats) -> float:
     """The p-value of vectors [vectors, n] against those any number of places later."""
-    count = len(values)
-    if count < 2:
+    if len(values) < 2:
         return 1.0
     products, squares = (_correlated(part)[1:] for part in (values, np.square(values)))
     return _signed(products, squares, least=float(np.square(np.square(values)).sum()))
@@ -115,17 +211,17 @@ def _over_windows(noise: Floats) -> Tests:
     """Sums of noise over rounds, and its size, in windows of rounds."""
     rounds, flat = len(noise), noise.reshape(len(noise), -1)
     there = ~np.isnan(flat)
+    numbers = np.where(there, flat, 0.0)
     of_sums, of_sizes = [], []
     counts, sums, sizes = (
         np.concatenate([np.zeros((1, part.shape[1])), part.cumsum(0)])
-        for part in (there * 1.0, np.where(there, flat, 0.0), np.square(np.where(there, flat, 0.0)))
+        for part in (there * 1.0, numbers, np.square(numbers))
     )
     for starts, length in _windows(rounds):
         there_in, sum_in, size_in = (
             whole[starts + length] - whole[starts] for whole in (counts, sums, sizes)
         )
-        numbers = there_in.sum(-1)
-        of_sizes.append(_chi_square(size_in.sum(-1), numbers))
+        of_sizes.append(_chi_square(size_in.sum(-1), there_in.sum(-1)))
         if length > 1:
             squares = np.square(sum_in) / np.maximum(there_in, 1)
             of_sums.append(_chi_square(squares.sum(-1), (there_in > 0).sum(-1)))
@@ -144,7 +240,7 @@ def _windows(rounds: int) -> list[tuple[NDArray[np.int64], int]]:
 
 
 def _chi_square(values: Floats, freedom: Floats) -> Floats:
-    """Two-sided p-values; 1 where there is nothing to look at."""
+    """Two-sided p-values; 1 without a degree of freedom."""
     of = np.maximum(freedom, 1)
     ends = np.minimum(special.chdtr(of, values), special.chdtrc(of, values))
     return np.where(freedom > 0, np.minimum(1.0, 2 * ends), 1.0)

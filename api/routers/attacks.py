@@ -1,4 +1,7 @@
-"""Attacks on an experiment that has succeeded, beside its report, which stays as it was signed."""
+"""What attacks on an experiment found, and attacks beside its report, which stays as it was signed.
+
+Confidential: what they find follows from training data.
+"""
 
 from functools import partial
 from typing import Annotated
@@ -7,13 +10,18 @@ from anyio.to_thread import run_sync
 from fastapi import APIRouter, BackgroundTasks, Path, Request, Response
 
 from api.http.bodies import JsonBody
-from api.openapi import problems, request_body
-from api.routers.attacks.attack_results import FILE_RESPONSES
+from api.openapi import Responses, problems, request_body
 from api.schemas.base import IdempotencyHeader
-from api.schemas.experiments import AttacksRequest, LaterAttacksBody, LaterAttacksList
+from api.schemas.experiments import AttackList, AttacksRequest, LaterAttacksBody, LaterAttacksList
 from api.services.attacks.later_attacks import ask_for_attacks, cancel_attacks
-from api.services.attacks.later_bodies import later_body, later_list
-from api.services.attacks.stored_attacks import attack_file, file_response
+from api.services.attacks.stored_attacks import (
+    FILE_TYPE,
+    attack_file,
+    attack_list,
+    file_response,
+    later_body,
+    later_list,
+)
 from api.services.audit_log.ledger_exports import note_export
 from api.services.base.dispatch import dispatch
 from api.services.base.idempotency import IdempotentRequest
@@ -23,6 +31,13 @@ from api.shared.security import ExperimentsWriter, LedgerReader, ReportsReader
 
 router = APIRouter(prefix="/experiments/{experiment_id}/attacks", tags=["attacks"])
 
+FILE_RESPONSES: Responses = {
+    **problems(404, 410),
+    200: {
+        "description": "The file.",
+        "content": {FILE_TYPE: {"schema": {"type": "string", "format": "binary"}}},
+    },
+}
 _LOCATION = {"Location": {"description": "What is asked for.", "schema": {"type": "string"}}}
 
 
@@ -116,3 +131,23 @@ def get_later_attack_file(
     form = f"attacks/later/{later_id}/{position}/{name}"
     note_export(resources, caller, experiment_id, form)
     return file_response(found, f"{experiment_id}-{later_id}-{position}-{name}")
+
+
+@router.get("", responses=problems(404))
+def get_attacks(experiment_id: str, caller: LedgerReader, resources: Shared) -> AttackList:
+    """The attacks of the experiment's report, with their files."""
+    return attack_list(resources, caller, experiment_id)
+
+
+@router.get("/{position}/{name}", response_class=Response, responses=FILE_RESPONSES)
+def get_attack_file(
+    experiment_id: str,
+    position: Annotated[int, Path(ge=0, le=19)],
+    name: Annotated[str, Path(max_length=100)],
+    caller: LedgerReader,
+    resources: Shared,
+) -> Response:
+    """One file of an attack, such as the scores of every record."""
+    found = attack_file(resources, caller, experiment_id, position=position, name=name)
+    note_export(resources, caller, experiment_id, f"attacks/{position}/{name}")
+    return file_response(found, f"{experiment_id}-{position}-{name}")

@@ -1,6 +1,7 @@
-"""Stage noise: no number is used twice, and none follows from the seed where it is a secret."""
+"""Stage noise: no number is used twice, and none follows from the seed if it is a secret."""
 
 import math
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any, assert_never
 
@@ -8,12 +9,10 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from fedaudit.attacks.replay.bounded_contributions import wide
-from fedaudit.attacks.replay.noise_dependence import lags, pairs
-from fedaudit.attacks.replay.passed_through import Floats, PassedThrough
+from fedaudit.attacks.replay.neighbour_pair import Replayed
+from fedaudit.attacks.replay.noise_laws import lags, pairs
 from fedaudit.attacks.replay.replay_finding import FALSE_ALARM, Findings
-from fedaudit.attacks.replay.replayed import Replayed
-from fedaudit.attacks.replay.watched_run import WatchedRun, play
+from fedaudit.attacks.replay.watched_run import Floats, PassedThrough, WatchedRun, play, wide
 from fedaudit.randomness import Purpose, Source
 from fedaudit.spec.base import MAX_INTEGER
 from fedaudit.spec.training import FixedCohort
@@ -35,8 +34,8 @@ _SHORT_BLOCKS, _SHORT_DRAWS = 1 << 14, 1 << 10
 
 def check_never_twice(replayed: Replayed, findings: Findings) -> None:
     """Of float64 numbers made of 64 random bits two are alike up to their sign by chance once in
-    about 2^52 pairs: below one in a million for as many numbers as are looked at."""
-    found = [(round_, numbers) for round_, numbers in _used(replayed.base.passed)]
+    about 2^52 pairs: below one in a million for as many numbers as are compared."""
+    found = [*_used(replayed.base.passed)]
     if not found:
         return
     # The same share of every vector: of a long one in the first round there is more than enough.
@@ -47,45 +46,42 @@ def check_never_twice(replayed: Replayed, findings: Findings) -> None:
     order = np.argsort(values, kind="stable")
     again = np.flatnonzero(np.diff(values[order]) == 0)
     findings.looked("noise used once", len(values))
-    for place in np.sort(rounds[order[again + 1]]):
-        findings.add(
-            "noise",
+    for round_ in np.sort(rounds[order[again + 1]]):
+        findings.at("noise", int(round_)).add(
             "noise used once",
-            round_=int(place),
             allowed="numbers that no other round, hypothesis, layer, step or client has",
             measured="the same number again, or minus it",
         )
 
 
-def _used(passed: PassedThrough) -> list[tuple[int, Floats]]:
+def _used(passed: PassedThrough) -> Iterator[tuple[int, Floats]]:
     """The unscaled noise of each round that was played."""
-    found: list[tuple[int, Floats]] = []
     for round_ in range(1, passed.round + 1):
-        drawn = passed.drawn_noise(round_)
-        if drawn is not None:
-            found.append((round_, drawn))
-        found += [
-            (round_, unit) for part in passed.steps.get(round_, []) for unit in part.unit_noise
-        ]
+        if round_ in passed.drawn:
+            yield round_, passed.drawn[round_]
+        for part in passed.steps.get(round_, []):
+            yield from ((round_, unit) for unit in part.unit_noise)
         count = passed.sums[round_].count_noise if round_ in passed.sums else None
         if count is not None:
-            found.append((round_, np.array([count])))
-    return found
+            yield round_, np.array([count])
 
 
 def check_seeds_apart(replayed: Replayed, findings: Findings) -> None:
     """Runs of other seeds share no noise, trained side by side or not: seeds that differ in one
     bit, the highest among them, and seeds in turn."""
     cell, charged = replayed.base.cell, replayed.charged
-    vector = charged.n * replayed.spec.training.hypotheses
-    seeds = [cell.spec.seed, *_other_seeds(cell.spec.seed, max(2, min(_SEEDS, _DRAWN // vector)))]
-    cells = [_with_seed(cell, seed) for seed in seeds]
+    vector, seed = charged.n * replayed.spec.training.hypotheses, cell.spec.seed
+    highest = MAX_INTEGER.bit_length() - 1
+    count = max(2, min(_SEEDS, _DRAWN // vector))
+    flipped = [seed ^ (1 << bit) for bit in (0, highest, *range(1, highest))]
+    in_turn = [(seed + step) % MAX_INTEGER for step in range(2, count + 2)]
+    seeds = [seed, *[*dict.fromkeys(flipped + in_turn)][:count]]
+    cells = [replace(cell, spec=cell.spec.model_copy(update={"seed": one})) for one in seeds]
     draws = build_draws(cells)
     words = draws.source().wide_words(purpose=Purpose.GAUSSIAN, round_=1, counters=0, count=2)
     _expect_apart(findings, "noise of other seeds", words)
     if replayed.role == "local-steps":
-        other = play(_with_seed(cell, seeds[2]), rounds=1)
-        both = [np.unique(_sent(run)[0]) for run in (replayed.base, other)]
+        both = [np.unique(_sent(run)[0]) for run in (replayed.base, play(cells[2], rounds=1))]
         _expect_apart(findings, "noise of other seeds", np.concatenate(both)[:, None])
         return
     if stands_alone(cell):
@@ -99,28 +95,15 @@ def check_seeds_apart(replayed: Replayed, findings: Findings) -> None:
         case _:
             assert_never(protection)
     if found is not None:
-        # A number of each run's: within a run they are compared elsewhere.
+        # A number of each run: within a run they are compared by `check_never_twice`.
         _expect_apart(findings, "noise of runs side by side", np.abs(found[0, :, 0, :1]))
-
-
-def _with_seed(cell: Cell, seed: int) -> Cell:
-    return replace(cell, spec=cell.spec.model_copy(update={"seed": seed}))
-
-
-def _other_seeds(seed: int, count: int) -> list[int]:
-    highest = MAX_INTEGER.bit_length() - 1
-    flipped = [seed ^ (1 << bit) for bit in (0, highest, *range(1, highest))]
-    in_turn = [(seed + step) % MAX_INTEGER for step in range(2, count + 2)]
-    return [*dict.fromkeys(flipped + in_turn)][:count]
 
 
 def _expect_apart(findings: Findings, check: str, blocks: NDArray[Any]) -> None:
     """No two of blocks [draws, numbers] are alike."""
-    findings.expect(
-        "noise",
+    findings.at("noise").expect(
         check,
-        holds=len(np.unique(blocks, axis=0)) == len(blocks),
-        round_=None,
+        len(np.unique(blocks, axis=0)) == len(blocks),
         allowed=f"{len(blocks)} draws, no two alike",
         measured="the same noise again",
     )
@@ -129,7 +112,7 @@ def _expect_apart(findings: Findings, check: str, blocks: NDArray[Any]) -> None:
 def check_words(source: Source, findings: Findings) -> None:
     """Bits of the words that noise is made of are coins, and follow no other bit or word.
 
-    Exact bounds, as in `noise_dependence`: a bit is a number with a sign.
+    Exact bounds, as in `dependence_law`: a bit is a number with a sign.
     """
     words = source.wide_words(
         purpose=Purpose.GAUSSIAN, round_=_WORDS_OF, counters=np.arange(_WORDS), count=2
@@ -139,6 +122,31 @@ def check_words(source: Source, findings: Findings) -> None:
     with_one = np.concatenate([bits, np.ones((len(bits), 1))], axis=1)
     findings.test("noise", "bits of random words", pairs(with_one))
     findings.test("noise", "random words in turn", lags(bits))
+
+
+def check_secrecy(cell: Cell, findings: Findings) -> None:
+    """Two runs of a spec with `release` noise share neither noise nor, but by chance, coins."""
+    rounds = min(_SECRET_ROUNDS, cell.spec.training.rounds)
+    first, second = play(cell, rounds=rounds), play(cell, rounds=rounds)
+    _check_entropy(cell, first, findings)
+    for round_, (left, right) in enumerate(zip(_sent(first), _sent(second), strict=True), start=1):
+        findings.at("noise", round_).expect(
+            "secret noise",
+            not len(np.intersect1d(left, right)),
+            allowed="noise that does not follow from the seed",
+            measured="the same noise in two runs",
+        )
+    if _chance_of_same_cohorts(cell, rounds) < FALSE_ALARM:
+        same = all(
+            np.array_equal(_who(first, round_), _who(second, round_))
+            for round_ in range(1, rounds + 1)
+        )
+        findings.at("sampling").expect(
+            "secret coins",
+            not same,
+            allowed="cohorts that do not follow from the seed",
+            measured="the same cohorts in two runs",
+        )
 
 
 def _check_entropy(cell: Cell, run: WatchedRun, findings: Findings) -> None:
@@ -168,36 +176,6 @@ def _check_entropy(cell: Cell, run: WatchedRun, findings: Findings) -> None:
         _expect_apart(findings, "entropy of secret noise", np.abs(np.stack(drawn)))
 
 
-def check_secrecy(cell: Cell, findings: Findings) -> None:
-    """Two runs of a spec with `release` noise share neither noise nor, but by chance, coins."""
-    rounds = min(_SECRET_ROUNDS, cell.spec.training.rounds)
-    first, second = play(cell, rounds=rounds), play(cell, rounds=rounds)
-    _check_entropy(cell, first, findings)
-    both = [_sent(one) for one in (first, second)]
-    for round_, (left, right) in enumerate(zip(*both, strict=True), start=1):
-        findings.expect(
-            "noise",
-            "secret noise",
-            holds=not len(np.intersect1d(left, right)),
-            round_=round_,
-            allowed="noise that does not follow from the seed",
-            measured="the same noise in two runs",
-        )
-    if _chance_of_same_cohorts(cell, rounds) < FALSE_ALARM:
-        same = all(
-            np.array_equal(_who(first, round_), _who(second, round_))
-            for round_ in range(1, rounds + 1)
-        )
-        findings.expect(
-            "sampling",
-            "secret coins",
-            holds=not same,
-            round_=None,
-            allowed="cohorts that do not follow from the seed",
-            measured="the same cohorts in two runs",
-        )
-
-
 def _sent(run: WatchedRun) -> list[Floats]:
     """The noise of each round: unscaled, or else within what was sent."""
     found: list[list[Floats]] = [[] for _ in range(run.rounds)]
@@ -215,30 +193,20 @@ def _sent(run: WatchedRun) -> list[Floats]:
 
 
 def _who(run: WatchedRun, round_: int) -> NDArray[np.int64]:
-    cohort = run.passed.cohort(round_)
+    cohort = run.passed.cohorts.get(round_)
     if cohort is not None:
         return cohort
     silos = [part.silos for part in run.passed.steps.get(round_, [])]
-    return np.sort(np.concatenate(silos)) if silos else np.zeros(0, dtype=np.int64)
+    return np.sort(np.concatenate([np.zeros(0, dtype=np.int64), *silos]))
 
 
 def _chance_of_same_cohorts(cell: Cell, rounds: int) -> float:
-    """That two runs draw the same cohorts in all rounds; 1 where it is not looked at."""
+    """That two runs draw the same cohorts in all rounds."""
     cohort = cell.spec.training.cohort
     if isinstance(cohort, FixedCohort):
         population = split_cells([cell]).training.shape[1]
-        one = 1 / math.comb(population, min(cohort.clients, population))
-        return float(one**rounds)
-    clients = (
-        cell.federation.clients
-        if cell.spec.federation.validation_unit == "record"
-        else (split_cells([cell]).training.shape[1])
-    )
+        return float((1 / math.comb(population, min(cohort.clients, population))) ** rounds)
+    by_record = cell.spec.federation.validation_unit == "record"
+    clients = cell.federation.clients if by_record else split_cells([cell]).training.shape[1]
     alike: float = cohort.rate**2 + (1 - cohort.rate) ** 2
     return alike ** (clients * rounds)
-
-
-def simulated(cell: Cell) -> Cell:
-    """The same spec with noise that can be drawn again."""
-    privacy = cell.spec.privacy.model_copy(update={"noise": "simulation"})
-    return replace(cell, spec=cell.spec.model_copy(update={"privacy": privacy}))

@@ -1,8 +1,12 @@
-"""L-BFGS on many functions side by side, each with a history and step sizes of its own.
+"""Searches on many functions side by side; none of them influences another.
 
-The two-loop recursion is that of Nocedal (1980); the line search brackets a step that meets the
-weak conditions of Wolfe by halving and doubling (Lewis and Overton 2013). What one function does
-moves no other one: a batch gives what its functions give one by one, but for rounding.
+L-BFGS: each function has a history and step sizes for itself. The two-loop recursion is that of
+Nocedal (1980); the line search brackets a step that meets the weak conditions of Wolfe by halving
+and doubling (Lewis and Overton 2013). A batch gives what its functions give one by one, but for
+rounding.
+
+Signed Adam: on the signs of slopes within a box, as gradients are inverted by Geiping et al.
+(2020).
 """
 
 from collections import deque
@@ -20,29 +24,32 @@ _DECREASE, _CURVATURE = 1e-4, 0.9
 _TRIALS = 20
 """Steps tried on one line."""
 _LEAST_CURVATURE = 1e-12
+_STEP, _SHRINK = 0.1, 0.1
+_SHRINKS_AT = (3 / 8, 5 / 8, 7 / 8)
+_MEAN, _SQUARE, _LEAST = 0.9, 0.999, 1e-8
 
 
 @dataclass
 class _Pair:
-    """What one step told of the curvature; the first axis is that of the functions."""
+    """What one step showed of the curvature; the first axis is that of the functions."""
 
     move: Tensor
     turn: Tensor
     """How the slope changed with the move."""
     weight: Tensor
-    """One over their inner product; 0 for a function that it told nothing of."""
+    """One over their inner product; 0 for a function of which it showed nothing."""
 
 
 @dataclass
 class _State:
-    """Where the functions stand that still move; the first axis is theirs."""
+    """The functions that still move; the first axis is theirs."""
 
     which: Tensor
     points: Tensor
     values: Tensor
     slopes: Tensor
     scale: Tensor
-    """The size of the inverse curvature, by the newest pair."""
+    """The size of the inverse curvature by the newest pair; 0 without a history."""
     pairs: deque[_Pair]
     """The newest last."""
 
@@ -55,6 +62,12 @@ class _State:
                 if isinstance(value, Tensor):
                     setattr(part, name, value[kept])
 
+    def forget(self, stuck: Tensor) -> None:
+        """Removes the history of the functions that are `stuck`."""
+        self.scale[stuck] = 0
+        for pair in self.pairs:
+            pair.weight[stuck] = 0
+
 
 def minimise(
     function: Function,
@@ -63,14 +76,15 @@ def minimise(
     iterations: int,
     progress: Callable[[float], None] = lambda _: None,
 ) -> tuple[Tensor, Tensor]:
-    """The last points [functions, d] and values [functions] from `start`.
+    """The last points [functions, d] and values [functions] of L-BFGS from `start`.
 
-    A function rests where its slope is 0 or no step along its direction makes it smaller, that of
-    steepest descent included. `progress` is given the share of iterations done.
+    A function rests where its slope is 0 or no step along its direction makes it smaller, including
+    that of steepest descent. `progress` is given the share of iterations done.
     """
-    points = start.clone()
-    state = _first(function, points)
-    values = state.values.clone()
+    points, which = start.clone(), torch.arange(len(start), device=start.device)
+    found, slopes = function(points, which)
+    values, none = found.clone(), torch.zeros_like(found)
+    state = _State(which, points.clone(), found, slopes, none, deque(maxlen=_HISTORY))
     for iteration in range(iterations):
         progress(iteration / iterations)
         if not len(state.which):
@@ -79,20 +93,13 @@ def minimise(
         moved = _search_line(function, state, _direction(state))
         points[state.which], values[state.which] = state.points, state.values
         # One that is stuck forgets its history and tries the steepest descent before it rests.
-        _forget(state, ~moved)
+        state.forget(~moved)
         state.keep(moved | has_history)
     return points, values
 
 
-def _first(function: Function, points: Tensor) -> _State:
-    which = torch.arange(len(points), device=points.device)
-    values, slopes = function(points, which)
-    scale = torch.zeros_like(values)
-    return _State(which, points.clone(), values, slopes, scale, deque(maxlen=_HISTORY))
-
-
 def _direction(state: _State) -> Tensor:
-    """Minus the slope times the inverse of the curvature, as far as the history tells it."""
+    """Minus the slope times the inverse of the curvature, as far as the history shows it."""
     found, shares = state.slopes.clone(), []
     for pair in reversed(state.pairs):
         share = pair.weight * (pair.move * found).sum(-1)
@@ -105,13 +112,6 @@ def _direction(state: _State) -> Tensor:
         share = shares.pop() - pair.weight * (pair.turn * found).sum(-1)
         found += share[:, None] * pair.move
     return -found
-
-
-def _forget(state: _State, stuck: Tensor) -> None:
-    if stuck.any():
-        state.scale[stuck] = 0
-        for pair in state.pairs:
-            pair.weight[stuck] = 0
 
 
 def _search_line(function: Function, state: _State, direction: Tensor) -> Tensor:
@@ -130,7 +130,7 @@ def _search_line(function: Function, state: _State, direction: Tensor) -> Tensor
         bound = state.values[open_] + _DECREASE * step[open_] * descent[open_]
         lower = values <= bound  # False where a value is no number
         flat = (slopes * direction[open_]).sum(-1) >= _CURVATURE * descent[open_]
-        # The lowest so far counts where the trials run out before the slope is flat.
+        # The lowest so far counts if the trials run out before the slope is flat.
         better = lower & (values <= best[1][open_])
         for kept, new in zip(best, (tried, values, slopes), strict=True):
             kept[open_[better]] = new[better]
@@ -145,11 +145,39 @@ def _search_line(function: Function, state: _State, direction: Tensor) -> Tensor
 
 
 def _remember(state: _State, points: Tensor, values: Tensor, slopes: Tensor) -> None:
-    """Takes the new points over, and what each function whose curvature is positive told of it."""
+    """Takes over the new points, and the curvature of each function for which it is positive."""
     move, turn = points - state.points, slopes - state.slopes
     curvature, length = (move * turn).sum(-1), turn.square().sum(-1)
-    told = curvature > _LEAST_CURVATURE * length
-    none = torch.zeros_like(curvature)
-    state.pairs.append(_Pair(move, turn, torch.where(told, 1 / curvature, none)))
-    state.scale = torch.where(told, curvature / length, state.scale)
+    positive = curvature > _LEAST_CURVATURE * length
+    weight = torch.where(positive, 1 / curvature, torch.zeros_like(curvature))
+    state.pairs.append(_Pair(move, turn, weight))
+    state.scale = torch.where(positive, curvature / length, state.scale)
     state.points, state.values, state.slopes = points, values, slopes
+
+
+def minimise_signed(
+    slopes_of: Callable[[Tensor], Tensor],
+    start: Tensor,
+    *,
+    boxed: int,
+    iterations: int,
+    progress: Callable[[float], None],
+) -> Tensor:
+    """The last points [functions, d] of signed Adam from `start`.
+
+    The first `boxed` components of each are kept within 0 and 1. Step sizes shrink to a tenth after
+    three, five and seven eighths of the iterations. `progress` is given the share of them done.
+    """
+    points = start.clone()
+    mean, square = torch.zeros_like(points), torch.zeros_like(points)
+    for iteration in range(iterations):
+        progress(iteration / iterations)
+        signs = slopes_of(points).sign()
+        mean = _MEAN * mean + (1 - _MEAN) * signs
+        square = _SQUARE * square + (1 - _SQUARE) * signs.square()
+        taken = iteration + 1
+        step = _STEP * _SHRINK ** sum(iteration >= part * iterations for part in _SHRINKS_AT)
+        root = (square / (1 - _SQUARE**taken)).sqrt() + _LEAST
+        points = points - step * (mean / (1 - _MEAN**taken)) / root
+        points[:, :boxed] = points[:, :boxed].clamp(0, 1)
+    return points
