@@ -25,8 +25,7 @@ from fedaudit.attacks.attack import source_of, weigh
 from fedaudit.attacks.canaries.canary_attack import CanaryAudit
 from fedaudit.attacks.canaries.canary_bounds import PlannedBounds, claim_of, plan_bounds
 from fedaudit.attacks.canaries.canary_pool import draw_pool
-from fedaudit.attacks.canaries.companion import companion_of
-from fedaudit.attacks.canaries.planted_canaries import draw_canaries
+from fedaudit.attacks.canaries.planted_canaries import companion_of, draw_canaries
 from fedaudit.reports.document.attacks.canaries_section import BoundName, CanariesSection
 from fedaudit.spec.attacks.canaries_spec import CanariesSpec
 

@@ -7,6 +7,13 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from fedaudit.attacks.replay.accounting_replay import (
+    least_delta,
+    least_delta_of_coins,
+    least_delta_of_samples,
+    least_delta_of_two_stages,
+    sampled_epsilon,
+)
 from fedaudit.attacks.replay.noise_laws import (
     as_normal,
     binomial_spread,
@@ -17,13 +24,6 @@ from fedaudit.attacks.replay.noise_laws import (
 )
 from fedaudit.attacks.replay.replay import replay_cell
 from fedaudit.attacks.replay.replay_finding import FALSE_ALARM
-from fedaudit.attacks.replay.second_computation import (
-    least_delta,
-    least_delta_of_coins,
-    least_delta_of_samples,
-    least_delta_of_two_stages,
-    sampled_epsilon,
-)
 from fedaudit.attacks.replay.watched_run import Floats
 from fedaudit.privacy.accounting.pld import PldAccountant
 from fedaudit.privacy.accounting.privacy_events import Gaussian, PoissonSampled, TwoStage

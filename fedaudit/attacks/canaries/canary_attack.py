@@ -13,19 +13,17 @@ from fedaudit.attacks.canaries.canary_bounds import (
     take_bounds,
 )
 from fedaudit.attacks.canaries.canary_pool import CanaryPool, draw_pool
-from fedaudit.attacks.canaries.companion import (
-    ROUNDS_AT_ONCE,
-    canaries_outcome,
-    companion_of,
-    train,
-)
 from fedaudit.attacks.canaries.metric_audit import audit_metric
 from fedaudit.attacks.canaries.planted_canaries import (
+    ROUNDS_AT_ONCE,
     CanaryClients,
     CanaryRecords,
     CanarySet,
     ReleaseEvidence,
+    canaries_outcome,
+    companion_of,
     draw_canaries,
+    train,
 )
 from fedaudit.privacy.accounting.privacy_events import observer_words
 from fedaudit.privacy.lower_bounds.e_values import ENOUGH_ALONE, EvidenceBasis, known_noise_e_value

@@ -8,8 +8,13 @@ import numpy as np
 
 from fedaudit.attacks.attack import AttackedRun, AttackOutcome, Progress
 from fedaudit.attacks.canaries.canary_pool import CanaryPool
-from fedaudit.attacks.canaries.companion import canaries_outcome, capabilities, train
-from fedaudit.attacks.canaries.planted_canaries import CanarySet, MetricClients
+from fedaudit.attacks.canaries.planted_canaries import (
+    CanarySet,
+    MetricClients,
+    canaries_outcome,
+    capabilities,
+    train,
+)
 from fedaudit.federations.split import training_clients
 from fedaudit.privacy.lower_bounds.e_values import (
     LARGEST_LEAKAGE,

@@ -13,8 +13,7 @@ from typing import assert_never
 import numpy as np
 from numpy.typing import NDArray
 
-from fedaudit.attacks.replay.contributions_replay import FLOAT32, GRID, public_divisor, upload_slack
-from fedaudit.attacks.replay.neighbour_pair import Replayed
+from fedaudit.attacks.replay.neighbours import Replayed
 from fedaudit.attacks.replay.noise_laws import (
     Tests,
     as_normal,
@@ -23,6 +22,7 @@ from fedaudit.attacks.replay.noise_laws import (
     laplace_law,
 )
 from fedaudit.attacks.replay.replay_finding import Checks, Findings
+from fedaudit.attacks.replay.round_replay import FLOAT32, GRID, public_divisor, upload_slack
 from fedaudit.attacks.replay.watched_run import Floats, SumPassed, UploadsPassed, wide
 from fedaudit.ledger.entries import Outcome
 from fedaudit.privacy.noise.laplace import layer_slices

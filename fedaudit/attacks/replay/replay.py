@@ -4,18 +4,16 @@ from dataclasses import replace
 from pathlib import Path
 
 from fedaudit.attacks.replay.accounting_replay import check_accounting
-from fedaudit.attacks.replay.contributions_replay import check_contributions, check_release
-from fedaudit.attacks.replay.loaded_neighbour import check_loading
-from fedaudit.attacks.replay.neighbour_pair import Replayed, neighbour_pair
-from fedaudit.attacks.replay.noise_replay import check_law, check_noise
-from fedaudit.attacks.replay.noise_reuse import (
+from fedaudit.attacks.replay.neighbours import Replayed, check_loading, neighbour_pair
+from fedaudit.attacks.replay.noise_laws import (
     check_never_twice,
     check_secrecy,
     check_seeds_apart,
     check_words,
 )
+from fedaudit.attacks.replay.noise_replay import check_law, check_noise
 from fedaudit.attacks.replay.replay_finding import DEFAULT_ROUNDS, Findings, ReplayReport
-from fedaudit.attacks.replay.sampling_replay import check_sampling
+from fedaudit.attacks.replay.round_replay import check_contributions, check_release, check_sampling
 from fedaudit.attacks.replay.watched_run import WatchedRun, play
 from fedaudit.federations.load import load_federation
 from fedaudit.ledger.entries import Outcome

@@ -8,8 +8,10 @@ import numpy as np
 import pytest
 
 from fedaudit.attacks.feasibility import attackable_clients, faults
-from fedaudit.attacks.gradient_leakage.attacked_clients import draw_images
-from fedaudit.attacks.gradient_leakage.gradient_leakage_attack import GradientLeakageAttack
+from fedaudit.attacks.gradient_leakage.gradient_leakage_attack import (
+    GradientLeakageAttack,
+    draw_images,
+)
 from fedaudit.randomness import CounterSource
 from fedaudit.reports.document.attacks.gradient_leakage_section import protecting_against_all
 from fedaudit.spec.attacks.gradient_leakage_spec import GradientLeakageSpec

@@ -3,9 +3,8 @@
 import numpy as np
 from numpy.typing import NDArray
 
+from fedaudit.attacks.membership.member_rates import Claim, contradiction_of
 from fedaudit.attacks.membership.shadow_design import AttackedRows
-from fedaudit.attacks.membership.member_rates import Claim
-from fedaudit.attacks.membership.member_rates import contradiction_of
 from fedaudit.privacy.lower_bounds.e_values import EValue, is_alarm, run_evidence
 from fedaudit.privacy.planning.plan import ObserverEpsilon
 

@@ -10,9 +10,9 @@ import pytest
 from numpy.typing import NDArray
 
 from fedaudit.attacks.attack import AttackedRun, AttackOutcome
-from fedaudit.attacks.membership.shadow_design import AttackedRows, choose_rows
 from fedaudit.attacks.membership.member_rates import shown_groups_of
 from fedaudit.attacks.membership.membership_attack import MembershipAttack
+from fedaudit.attacks.membership.shadow_design import AttackedRows, choose_rows
 from fedaudit.randomness import CounterSource
 from fedaudit.reports.document.attacks.membership_section import MembershipSection
 from fedaudit.spec.attacks.membership_spec import MembershipSpec

@@ -5,9 +5,12 @@ from typing import Any
 import pytest
 from pydantic import TypeAdapter
 
-from fedaudit.attacks.membership.shadow_design import choose_rows, trained_rows
-from fedaudit.attacks.membership.shadow_design import faults
-from fedaudit.attacks.membership.shadow_design import draw_shadows
+from fedaudit.attacks.membership.shadow_design import (
+    choose_rows,
+    draw_shadows,
+    faults,
+    trained_rows,
+)
 from fedaudit.randomness import CounterSource
 from fedaudit.spec.attacks.attack_part import AttackedSpec
 from fedaudit.spec.attacks.membership_spec import MembershipSpec

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 import torch
 
-from fedaudit.attacks.membership.shadow_design import AttackedRows
 from fedaudit.attacks.membership.member_scores import RowObserver
+from fedaudit.attacks.membership.shadow_design import AttackedRows
 from fedaudit.spec.parse import parse_spec
 from fedaudit.training.base.cell import Cell
 from tests.training.federations import TABLE, federation

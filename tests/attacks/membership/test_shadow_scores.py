@@ -5,9 +5,12 @@ import pytest
 from scipy.stats import norm
 from sklearn.metrics import roc_auc_score
 
-from fedaudit.attacks.membership.member_scores import likelihood_ratios, not_normal
-from fedaudit.attacks.membership.member_scores import relative_likelihoods
-from fedaudit.attacks.membership.member_scores import ShadowObservations
+from fedaudit.attacks.membership.member_scores import (
+    ShadowObservations,
+    likelihood_ratios,
+    not_normal,
+    relative_likelihoods,
+)
 from fedaudit.spec.attacks.membership_spec import ScoreVariance, ShadowVariant
 
 ROWS, SHADOWS = 4000, 128
