@@ -7,23 +7,23 @@ import numpy as np
 
 from fedaudit.attacks.attack import Attack, AttackedRun, AttackOutcome, Progress, Weighed, source_of
 from fedaudit.attacks.canaries.canary_bounds import (
+    CanaryClaim,
     PlannedBounds,
     claim_of,
     plan_bounds,
     take_bounds,
 )
-from fedaudit.attacks.canaries.canary_pool import CanaryPool, draw_pool
+from fedaudit.attacks.canaries.canary_pool import draw_pool
 from fedaudit.attacks.canaries.metric_audit import audit_metric
 from fedaudit.attacks.canaries.planted_canaries import (
     ROUNDS_AT_ONCE,
     CanaryClients,
     CanaryRecords,
-    CanarySet,
+    Companion,
     ReleaseEvidence,
-    canaries_outcome,
     companion_of,
     draw_canaries,
-    train,
+    no_epsilon,
 )
 from fedaudit.privacy.accounting.privacy_events import observer_words
 from fedaudit.privacy.lower_bounds.e_values import ENOUGH_ALONE, EvidenceBasis, known_noise_e_value
@@ -49,60 +49,56 @@ class CanaryAttack(Attack):
 
     def execute(self, attacked: AttackedRun, *, progress: Progress) -> AttackOutcome:
         """Raises ValueError if the data cannot hold the canaries."""
-        own, device = attacked.run.cell, attacked.device
-        source, cell = source_of(own), companion_of(own)
-        pool, privacy = draw_pool(cell, self.spec.count, source), cell.spec.privacy
-        if not isinstance(privacy, LaplaceL2) and claim_of(cell, pool) is not None:
-            followed = attacked.audit if self.spec.stop else None
-            audit = followed or begin_audit(self.spec, own, device=device)
-            progress(0.0)
-            audit.play(progress=progress)
-            return audit.outcome(attacked.weigh)
-        canaries = draw_canaries(
-            pool.release, n=cell.shape.n, adjacency="replace-one", source=source
-        )
+        companion, claim = draw_companion(self.spec, attacked.run.cell, device=attacked.device)
+        privacy = companion.cell.spec.privacy
         if isinstance(privacy, LaplaceL2):
-            return audit_metric(
-                self.spec, privacy, cell, pool, canaries, attacked=attacked, progress=progress
-            )
-        return _audit_without_claim(
-            self.spec, cell, pool, canaries, device=device, progress=progress
-        )
+            return audit_metric(companion, privacy, attacked.weigh, progress=progress)
+        if claim is None:
+            return _audit_without_claim(companion, progress=progress)
+        followed = attacked.audit if self.spec.stop else None
+        audit = followed or begin_audit(companion, claim)
+        progress(0.0)
+        audit.play(progress=progress)
+        return audit.outcome(attacked.weigh)
+
+
+def draw_companion(
+    spec: CanariesSpec, of: Cell, *, device: str
+) -> tuple[Companion, CanaryClaim | None]:
+    """Canaries of a run's cell, and the claim that they can test; None if no epsilon is claimed."""
+    source, cell = source_of(of), companion_of(of)
+    pool = draw_pool(cell, spec.count, source)
+    claim = claim_of(cell, pool)
+    adjacency = "replace-one" if claim is None else claim.law.adjacency
+    canaries = draw_canaries(pool.release, n=cell.shape.n, adjacency=adjacency, source=source)
+    return Companion(spec, cell, pool, canaries, device), claim
 
 
 class CanaryAudit:
     """The canaries of one attack, and their companion, which is trained step by step."""
 
-    def __init__(
-        self,
-        spec: CanariesSpec,
-        cell: Cell,
-        pool: CanaryPool,
-        canaries: CanarySet,
-        planned: PlannedBounds,
-        *,
-        device: str,
-    ) -> None:
-        """`cell`: of the companion. Raises ValueError without a clip that is a number."""
-        self._spec, self._cell, self._pool = spec, cell, pool
-        self._canaries, self._planned = canaries, planned
-        self._found = ReleaseEvidence(canaries, planned.claim.law)
+    def __init__(self, companion: Companion, planned: PlannedBounds) -> None:
+        """Raises ValueError without a clip that is a number."""
+        self._companion, self._planned = companion, planned
+        self._found = ReleaseEvidence(companion.canaries, planned.claim.law)
         self._planted = self._plant()
-        self._trainer = open_stack([replace(cell, planted=self._planted)], device=device)
+        cell = replace(companion.cell, planted=self._planted)
+        self._trainer = open_stack([cell], device=companion.device)
         self.rounds = 0
         """Rounds trained so far."""
         self.crossed: int | None = None
         """The round in which the evidence was enough, if the spec asks to `stop`."""
 
     def _plant(self) -> CanaryClients | CanaryRecords:
-        cell, pool, clip = self._cell, self._pool, getattr(self._cell.spec.privacy, "clip", None)
+        cell, pool, canaries = self._companion.cell, self._companion.pool, self._companion.canaries
+        clip = getattr(cell.spec.privacy, "clip", None)
         if not isinstance(clip, float | int) or not np.isfinite(clip):
             raise ValueError("canaries need a clip that is a number")
         if pool.rows is not None:
-            return CanaryRecords(pool.clients, pool.rows, self._canaries, self._found, clip=clip)
+            return CanaryRecords(pool.clients, pool.rows, canaries, self._found, clip=clip)
         denominator = expected_cohort(cell) / cell.spec.training.hypotheses
         return CanaryClients(
-            pool.clients, self._canaries, self._found, clip=clip, denominator=denominator
+            pool.clients, canaries, self._found, clip=clip, denominator=denominator
         )
 
     def play(self, until: int | None = None, *, progress: Progress) -> None:
@@ -111,11 +107,11 @@ class CanaryAudit:
         If the spec asks to `stop`, the evidence is evaluated after each round until it is enough.
         `progress` may raise; the companion can then be trained further.
         """
-        rounds = self._cell.spec.training.rounds
+        rounds, stop = self._companion.cell.spec.training.rounds, self._companion.spec.stop
         until = rounds if until is None else min(until, rounds)
         with np.errstate(over="ignore", invalid="ignore"):
             while self._trainer.active and self.rounds < until:
-                watched = self._spec.stop and self.crossed is None
+                watched = stop and self.crossed is None
                 step = 1 if watched else min(ROUNDS_AT_ONCE, until - self.rounds)
                 self._trainer.plan(step)
                 self.rounds += len(self._trainer.advance(step)[0])
@@ -129,9 +125,10 @@ class CanaryAudit:
     def outcome(self, weigh: Callable[[float, EvidenceBasis], Weighed]) -> AttackOutcome:
         """What the canaries show, of a companion that has been trained to its end: bounds hold for
         all of its rounds, and not for a number of them that depends on what was seen."""
-        spec, claim, found, coins = self._spec, self._planned.claim, self._found, self._canaries
+        spec, claim, found = self._companion.spec, self._planned.claim, self._found
+        canaries = self._companion.canaries
         releases = self._releases()
-        bounds = take_bounds(self._planned, found, coins.coins, releases=releases)
+        bounds = take_bounds(self._planned, found, canaries.coins, releases=releases)
         epsilon = claim.epsilon_of(releases)
         claimed = (
             f"epsilon {epsilon:.4g} at delta {claim.delta:g} for every {spec.unit}, against "
@@ -149,15 +146,9 @@ class CanaryAudit:
             for bound in bounds
         )
         verdict = _verdict(epsilon, bounds, alarm=alarm is not None, stopped_in=self.crossed)
-        return canaries_outcome(
-            spec,
-            self._cell,
-            self._pool,
-            coins,
-            statement=(
-                f"Claimed: {claimed}. Measured from below: {figures}. {_HALVED_ALONE} {verdict}"
-            ),
-            observer=claim.observer,
+        return self._companion.outcome(
+            f"Claimed: {claimed}. Measured from below: {figures}. {_HALVED_ALONE} {verdict}",
+            claim.observer,
             releases=found.participations,
             scores=found.scores,
             guesses=self._planned.f_dp.plan.guessed(found.scores),
@@ -169,7 +160,7 @@ class CanaryAudit:
                 "delta": claim.delta,
                 "adjacency": claim.law.adjacency,
                 "compositions": releases,
-                "correlation": coins.correlation(),
+                "correlation": canaries.correlation(),
                 "bounds": bounds,
                 "stopped_in": self.crossed,
             },
@@ -187,28 +178,26 @@ class CanaryAudit:
 
 
 def audit_beside(cell: Cell, *, device: str) -> CanaryAudit | None:
-    """The audit that may end a run of this cell; None if its spec asks for none."""
+    """The audit that may end a run of this cell; None if its spec asks for none.
+
+    Raises ValueError if nothing is claimed (`CanariesSpec.disagreements` refuses that before).
+    """
     asked = cell.spec.attacks[0] if cell.spec.attacks else None
     if not isinstance(asked, CanariesSpec) or not asked.stop:
         return None
-    return begin_audit(asked, cell, device=device)
-
-
-def begin_audit(spec: CanariesSpec, of: Cell, *, device: str) -> CanaryAudit:
-    """Canaries of a run's cell, before the first round of their companion. Raises ValueError if
-    nothing is claimed that they could test (`CanariesSpec.disagreements` refuses that before)."""
-    source, cell = source_of(of), companion_of(of)
-    pool = draw_pool(cell, spec.count, source)
-    claim = claim_of(cell, pool)
+    companion, claim = draw_companion(asked, cell, device=device)
     if claim is None:
         raise ValueError("nothing is claimed")
-    canaries = draw_canaries(
-        pool.release, n=cell.shape.n, adjacency=claim.law.adjacency, source=source
-    )
+    return begin_audit(companion, claim)
+
+
+def begin_audit(companion: Companion, claim: CanaryClaim) -> CanaryAudit:
+    """The audit of a claim, before the first round of the companion."""
+    spec = companion.spec
     planned = plan_bounds(
         claim, canaries=spec.count, significance=spec.significance, stop=spec.stop
     )
-    return CanaryAudit(spec, cell, pool, canaries, planned, device=device)
+    return CanaryAudit(companion, planned)
 
 
 def _measured(bounds: Sequence[CanaryBound]) -> str:
@@ -249,21 +238,14 @@ def _verdict(
     )
 
 
-def _audit_without_claim(
-    spec: CanariesSpec,
-    cell: Cell,
-    pool: CanaryPool,
-    canaries: CanarySet,
-    *,
-    device: str,
-    progress: Progress,
-) -> AttackOutcome:
+def _audit_without_claim(companion: Companion, *, progress: Progress) -> AttackOutcome:
     """The one-run bound at delta 0 if nothing is claimed, by guessing a quarter of the canaries
     each way."""
     law = ReleaseLaw(ratio=1.0, rate=1.0, compositions=1, adjacency="replace-one")
+    spec, canaries = companion.spec, companion.canaries
     found = ReleaseEvidence(canaries, law)
-    planted = CanaryClients(pool.clients, canaries, found, clip=1.0, denominator=1.0)
-    train(replace(cell, planted=planted), device=device, progress=progress)
+    planted = CanaryClients(companion.pool.clients, canaries, found, clip=1.0, denominator=1.0)
+    companion.train(planted, progress=progress)
     plan = GuessPlan(max(1, spec.count // 4), spec.count // 4)
     correct = int(plan.correct(by_score(found.scores, canaries.coins)))
     epsilon = one_run_epsilon(
@@ -282,28 +264,16 @@ def _audit_without_claim(
         canaries=spec.count,
         all_clear="nothing is claimed, so that nothing can be exceeded",
     )
-    return canaries_outcome(
-        spec,
-        cell,
-        pool,
-        canaries,
-        statement=(
-            f"Nothing is claimed. Of {plan.guesses} coins guessed from the uploads {correct} were "
-            f"guessed correctly, which no mechanism with an epsilon below {epsilon:.3g} allows; "
-            "how large the figure is depends on the number of canaries alone, since nothing hides "
-            "them."
-        ),
-        observer="server",
+    return companion.outcome(
+        f"Nothing is claimed. Of {plan.guesses} coins guessed from the uploads {correct} were "
+        f"guessed correctly, which no mechanism with an epsilon below {epsilon:.3g} allows; how "
+        "large the figure is depends on the number of canaries alone, since nothing hides them.",
+        "server",
         releases=found.participations,
         scores=found.scores,
         guesses=plan.guessed(found.scores),
         fields={
-            "claim": None,
-            "claim_reason": "updates leave as they are: no epsilon is claimed, and none bounds "
-            "them",
-            "delta": None,
-            "adjacency": None,
-            "compositions": None,
+            **no_epsilon("updates leave as they are: no epsilon is claimed, and none bounds them"),
             "correlation": 0.0,
             "bounds": [bound],
         },

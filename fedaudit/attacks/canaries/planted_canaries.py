@@ -491,59 +491,67 @@ def companion_of(cell: Cell) -> Cell:
     return replace(cell, spec=cell.spec.model_copy(update={"training": whole}))
 
 
-def train(cell: Cell, *, device: str, progress: Progress) -> None:
-    """Trains the cell to its end."""
-    trainer, rounds, played = open_stack([cell], device=device), cell.spec.training.rounds, 0
-    progress(0.0)
-    with np.errstate(over="ignore", invalid="ignore"):
-        while trainer.active:
-            trainer.plan(ROUNDS_AT_ONCE)
-            played += len(trainer.advance(ROUNDS_AT_ONCE)[0])
-            progress(min(1.0, played / rounds))
+@dataclass(frozen=True, eq=False)
+class Companion:
+    """A training beside the run, of the same spec, in which canaries take part."""
 
+    spec: CanariesSpec
+    cell: Cell
+    pool: CanaryPool
+    canaries: CanarySet
+    device: str
 
-def canaries_outcome(
-    spec: CanariesSpec,
-    cell: Cell,
-    pool: CanaryPool,
-    canaries: CanarySet,
-    *,
-    statement: str,
-    observer: Observer,
-    releases: NDArray[np.int64],
-    scores: NDArray[np.float64],
-    guesses: NDArray[np.int8],
-    fields: dict[str, Any],
-) -> AttackOutcome:
-    """What canaries of a companion show: a section with `fields`, and the table of scores.
+    def train(self, planted: PlantedUpdates, *, progress: Progress) -> None:
+        """Trains to the end with what is planted."""
+        trainer = open_stack([replace(self.cell, planted=planted)], device=self.device)
+        rounds, played = self.cell.spec.training.rounds, 0
+        progress(0.0)
+        with np.errstate(over="ignore", invalid="ignore"):
+            while trainer.active:
+                trainer.plan(ROUNDS_AT_ONCE)
+                played += len(trainer.advance(ROUNDS_AT_ONCE)[0])
+                progress(min(1.0, played / rounds))
 
-    `releases`, `scores` and `guesses` [canaries]; a guess is 1 for present, -1 for absent, 0 for
-    none.
-    """
-    section = CanariesSection(
-        status="done",
-        reason=None,
-        statement=f"{statement} {COMPANION}",
-        capabilities=capabilities(observer, by_record=pool.rows is not None),
-        unit=spec.unit,
-        count=spec.count,
-        included=int(canaries.coins.sum()),
-        observer=observer,
-        **fields,
-    )
-    scores_table = csv_table(
-        {
-            "canary": number,
-            "client": plain_text(cell.federation.client_names[client]),
-            "row": "" if pool.rows is None else pool.rows[number],
-            "present": int(canaries.coins[number]),
-            "releases": releases[number],
-            "score": scores[number],
-            "guess": guesses[number],
-        }
-        for number, client in enumerate(pool.clients)
-    )
-    return AttackOutcome(section, {"scores.csv": scores_table})
+    def outcome(
+        self,
+        statement: str,
+        observer: Observer,
+        *,
+        releases: NDArray[np.int64],
+        scores: NDArray[np.float64],
+        guesses: NDArray[np.int8],
+        fields: dict[str, Any],
+    ) -> AttackOutcome:
+        """What the canaries show: a section with `fields`, and the table of scores.
+
+        `releases`, `scores` and `guesses` [canaries]; a guess is 1 for present, -1 for absent, 0
+        for none.
+        """
+        pool, coins = self.pool, self.canaries.coins
+        section = CanariesSection(
+            status="done",
+            reason=None,
+            statement=f"{statement} {COMPANION}",
+            capabilities=capabilities(observer, by_record=pool.rows is not None),
+            unit=self.spec.unit,
+            count=self.spec.count,
+            included=int(coins.sum()),
+            observer=observer,
+            **fields,
+        )
+        lines = (
+            {
+                "canary": number,
+                "client": plain_text(self.cell.federation.client_names[client]),
+                "row": "" if pool.rows is None else pool.rows[number],
+                "present": int(coins[number]),
+                "releases": releases[number],
+                "score": scores[number],
+                "guess": guesses[number],
+            }
+            for number, client in enumerate(pool.clients)
+        )
+        return AttackOutcome(section, {"scores.csv": csv_table(lines)})
 
 
 def capabilities(observer: Observer, *, by_record: bool) -> list[str]:
@@ -554,3 +562,9 @@ def capabilities(observer: Observer, *, by_record: bool) -> list[str]:
         _SEEN[observer],
         *["Sees every local step of the canaries' clients (white box)."] * by_record,
     ]
+
+
+def no_epsilon(reason: str) -> dict[str, Any]:
+    """Fields of a section if no epsilon is claimed."""
+    nothing = dict.fromkeys(("claim", "delta", "adjacency", "compositions"))
+    return {**nothing, "claim_reason": reason, "bounds": []}

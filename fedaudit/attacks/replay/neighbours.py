@@ -3,12 +3,16 @@ and what a replay observes of runs on them.
 
 The guarantee covers all data, so in both the unit is one whose gradients are as large as the loss
 lets them be: what nothing bounds is then seen. The rows of all others are the spec's.
+
+Stage loading: what differs in the file of one unit changes nothing that is loaded of the others.
+There the neighbour is made in the file, before anything reads it. If loading keeps neighbours apart
+by their unit alone, the pairs made of loaded data are all there are.
 """
 
 import io
 import shutil
 import zipfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -40,6 +44,7 @@ from fedaudit.spec.federation import HospitalCharges
 from fedaudit.spec.images import Femnist, Images
 from fedaudit.spec.sources import FileSource
 from fedaudit.spec.table import Table
+from fedaudit.spec.training import PoissonCohort
 from fedaudit.training.base.cell import Cell
 from fedaudit.training.base.client_coins import drawn_clients
 from fedaudit.training.base.cohort import Block, draw_block
@@ -84,7 +89,13 @@ def neighbour_pair(cell: Cell, ledger_context: LedgerContext, *, rounds: int) ->
     often = _participations(cell, rounds)
     record = None
     if mechanism_of(cell.spec).facts.applied_by == "local-steps":
-        record, client, place = _most_used_record(cell, often)
+        # The record that is expected in most steps.
+        records, use = training_records(cell.spec, keyed), record_use_of(cell.spec, keyed)
+        assert use is not None
+        client_of = records.clients[records.client_of]
+        weight: Floats = use.plan.rates * use.plan.rounds * (often[client_of] + 0.5)
+        record = int(weight.argmax())
+        client, place = int(client_of[record]), records.place[[record]]
     else:
         client = int(often.argmax())
         place = keyed.rows_of(np.array([client]))
@@ -127,12 +138,13 @@ def _quiet(cell: Cell) -> Cell:
 
 def _participations(cell: Cell, rounds: int) -> NDArray[np.int64]:
     """How often each client of the federation is drawn: [clients]. It does not depend on data."""
+    cohort = cell.spec.training.cohort
     if mechanism_of(cell.spec).facts.applied_by == "local-steps":
-        rate = cell.spec.training.cohort.rate  # type: ignore[union-attr]
+        assert isinstance(cohort, PoissonCohort)
         source = CounterSource(cell.spec.seed)
         clients = training_records(cell.spec, cell.federation).clients
         drawn = [
-            drawn_clients(source, round_=round_, clients=clients, rate=rate)
+            drawn_clients(source, round_=round_, clients=clients, rate=cohort.rate)
             for round_ in range(1, rounds + 1)
         ]
     else:
@@ -158,17 +170,6 @@ def drawn_block(cell: Cell, *, first: int, rounds: int) -> Block:
         validation=splits.validation,
         validation_size=None,
     )
-
-
-def _most_used_record(cell: Cell, often: NDArray[np.int64]) -> tuple[int, int, NDArray[np.int64]]:
-    """The record that is expected in most steps: its number, its client and its place."""
-    records = training_records(cell.spec, cell.federation)
-    use = record_use_of(cell.spec, cell.federation)
-    assert use is not None
-    client_of = records.clients[records.client_of]
-    weight: Floats = use.plan.rates * use.plan.rounds * (often[client_of] + 0.5)
-    record = int(weight.argmax())
-    return record, int(client_of[record]), records.place[[record]]
 
 
 def _held_out_rows(cell: Cell) -> NDArray[np.int64]:
@@ -304,20 +305,27 @@ class Replayed:
         return rounds
 
 
-Change = Literal["other values", "gone"]
-Mask = NDArray[np.bool_]
-Cells = dict[str, str]
-_FAR_OUT = 1.0e6
+_FAR_OUT = "1000000.0"
 
 
 @dataclass(frozen=True, eq=False)
 class ChangedUnit:
-    """Rows of one client of a federation that are otherwise in the file, or no more in it."""
+    """Rows of one client of a federation that differ in the file, or are missing from it."""
 
-    rows: Mask
+    rows: NDArray[np.bool_]
     """[rows], in the order of the federation."""
-    change: Change
+    change: Literal["other values", "gone"]
     trains: bool
+
+    def kept(self, mine: NDArray[np.bool_]) -> NDArray[np.bool_]:
+        """Of rows in a file, given which are the unit's, those that stay."""
+        return ~mine if self.change == "gone" else mine | True
+
+    def by_client(self, federation: Federation) -> dict[str, NDArray[np.int64]]:
+        """By name of a client: the places of these rows among its rows, as the file has them."""
+        rows, first = np.flatnonzero(self.rows), federation.first
+        of = federation.client_of[rows]
+        return {federation.client_names[one]: rows[of == one] - first[one] for one in np.unique(of)}
 
 
 def check_loading(cell: Cell, findings: Findings, *, sources_dir: Path | None) -> None:
@@ -342,15 +350,16 @@ def moved_by(
     sources_dir: Path | None,
     folder: Path,
 ) -> list[str]:
-    """What is loaded otherwise of everybody but the unit. `folder`: for copies of the file."""
-    source, found = spec.federation, []
-    named = spec
+    """What is loaded differently of all but the unit. `folder`: for copies of the file."""
+    source, named = spec.federation, spec
     if isinstance(source, Table):  # a copy names its columns
         named = spec.model_copy(update={"federation": source.model_copy(update={"header": True})})
-    for name, changed in (("base", None), ("neighbour", unit)):
+    nobody = ChangedUnit(unit.rows & False, "other values", trains=False)
+    for name, changed in (("base", nobody), ("neighbour", unit)):
         _copy(spec, federation, changed, Files(sources_dir), folder / name)
-        found.append(load_federation(named, sources_dir=folder / name))
-    base, neighbour = found
+    base, neighbour = (
+        load_federation(named, sources_dir=folder / name) for name in ("base", "neighbour")
+    )
     return _differences(base, neighbour, unit)
 
 
@@ -380,24 +389,31 @@ def _differences(base: Federation, other: Federation, unit: ChangedUnit) -> list
     theirs = mine[~mine] if unit.change == "gone" else mine
     if other.rows != len(theirs):
         return ["which rows there are"]
-    named = {
-        "clients": (base.client_names, other.client_names),
-        "columns": (base.feature_names, other.feature_names),
-        "classes": (base.classes, other.classes),
-        "groups": tuple([(one.name, one.values) for one in f.attributes] for f in (base, other)),
-    }
-    arrays = {
-        "features": (_features(base), _features(other)),
-        "targets": (base.target, other.target),
-        "whose rows they are": (base.client_of, other.client_of),
-        "budgets": (base.record_budgets, other.record_budgets),
-        "coins of records": (base.record_keys, other.record_keys),
-        "groups of rows": tuple(
-            np.array([one.codes for one in f.attributes]).T for f in (base, other)
-        ),
-    }
-    found = [name for name, (before, after) in named.items() if before != after]
-    for name, (before, after) in arrays.items():
+    named: list[dict[str, Any]] = []
+    arrays: list[dict[str, Any]] = []
+    for one in (base, other):
+        features = one.features
+        named.append(
+            {
+                "clients": one.client_names,
+                "columns": one.feature_names,
+                "classes": one.classes,
+                "groups": [(attribute.name, attribute.values) for attribute in one.attributes],
+            }
+        )
+        arrays.append(
+            {
+                "features": features.values if isinstance(features, ClientRows) else features,
+                "targets": one.target,
+                "whose rows they are": one.client_of,
+                "budgets": one.record_budgets,
+                "coins of records": one.record_keys,
+                "groups of rows": np.array([attribute.codes for attribute in one.attributes]).T,
+            }
+        )
+    found = [name for name, before in named[0].items() if before != named[1][name]]
+    for name, before in arrays[0].items():
+        after = arrays[1][name]
         if before is None or after is None or not len(before) or not len(after):
             continue
         if not np.array_equal(before[~mine], after[~theirs]):
@@ -405,17 +421,8 @@ def _differences(base: Federation, other: Federation, unit: ChangedUnit) -> list
     return found
 
 
-def _features(federation: Federation) -> NDArray[Any]:
-    kept = federation.features
-    return kept.values if isinstance(kept, ClientRows) else kept
-
-
 def _copy(
-    spec: ExperimentSpec,
-    federation: Federation,
-    unit: ChangedUnit | None,
-    files: Files,
-    folder: Path,
+    spec: ExperimentSpec, federation: Federation, unit: ChangedUnit, files: Files, folder: Path
 ) -> None:
     """The source's file below `folder`, by the same name, with the unit changed."""
     source = spec.federation
@@ -427,13 +434,18 @@ def _copy(
     with open_source(source, files=files) as file:
         match source:
             case Table():
-                table = TableFile(file, header=source.header)
-                cells = _cells_of_table(spec, table.names, federation)
+                table, sensitive = TableFile(file, header=source.header), spec.fairness.sensitive
+                budgets = spec.privacy.budget_column
+                columns = find_columns(source, table.names, sensitive, budgets=budgets)
+                # Numbers far out, and another category or class.
+                cells = {one.name: (*one.categories, _FAR_OUT)[0] for one in columns.features}
+                if not source.traits.deals_rows:  # by the target, too, which is taken as fixed
+                    cells[source.target] = (*federation.classes, _FAR_OUT)[0]
                 _copy_table(table, cells, federation, unit, place)
             case HospitalCharges():
                 table = TableFile(file)
                 paid = known_columns(table.names, CHARGES)[source.traits.target_name]
-                _copy_table(table, {paid: str(_FAR_OUT)}, federation, unit, place)
+                _copy_table(table, {paid: _FAR_OUT}, federation, unit, place)
                 if source.zip_table is not None and files.sources_dir is not None:
                     shutil.copy(files.sources_dir / source.zip_table, folder / source.zip_table)
             case Images():
@@ -444,68 +456,41 @@ def _copy(
                 raise ValueError(f"no neighbour is made of {source.source}")
 
 
-def _cells_of_table(spec: ExperimentSpec, names: Sequence[str], federation: Federation) -> Cells:
-    """By column what the unit's cells become: numbers far out, and another category or class."""
-    source = spec.federation
-    assert isinstance(source, Table)
-    budgets = spec.privacy.budget_column
-    columns = find_columns(source, names, spec.fairness.sensitive, budgets=budgets)
-    cells: Cells = {one.name: (*one.categories, str(_FAR_OUT))[0] for one in columns.features}
-    if not source.traits.deals_rows:  # by the target too, which is taken as fixed
-        cells[source.target] = federation.classes[0] if federation.classes else str(_FAR_OUT)
-    return cells
-
-
 def _copy_table(
-    table: TableFile, cells: Cells, federation: Federation, unit: ChangedUnit | None, place: Path
+    table: TableFile, cells: dict[str, str], federation: Federation, unit: ChangedUnit, place: Path
 ) -> None:
     """As Parquet, whatever the file is, with every cell of the others as it is."""
     assert federation.row_numbers is not None
-    numbers = federation.row_numbers[unit.rows] if unit else np.zeros(0, dtype=np.int64)
-    writer = None
+    numbers, writer = federation.row_numbers[unit.rows], None
     for rows in table.batches(table.names):
         mine, columns = np.isin(rows.row_numbers, numbers), dict(rows.columns)
         for name, cell in cells.items():
             value = pa.scalar(cell).cast(columns[name].type)
             columns[name] = pc.if_else(pa.array(mine), value, columns[name])
-        written = pa.table(columns)
-        if unit and unit.change == "gone":
-            written = written.filter(pa.array(~mine))
+        written = pa.table(columns).filter(pa.array(unit.kept(mine)))
         writer = writer or pq.ParquetWriter(place, written.schema)
         writer.write_table(written)
     if writer is not None:
         writer.close()
 
 
-def _own(federation: Federation, unit: ChangedUnit | None) -> dict[str, NDArray[np.int64]]:
-    """By name of a client: the places of the unit's rows among its rows, as the file has them."""
-    if unit is None:
-        return {}
-    rows = np.flatnonzero(unit.rows)
-    of, first = federation.client_of[rows], federation.first
-    return {federation.client_names[one]: rows[of == one] - first[one] for one in np.unique(of)}
-
-
 def _copy_images(
-    content: bytes, key: str, federation: Federation, unit: ChangedUnit | None, place: Path
+    content: bytes, key: str, federation: Federation, unit: ChangedUnit, place: Path
 ) -> None:
     with np.load(io.BytesIO(content), allow_pickle=False) as archive:
         arrays = {name: archive[name] for name in archive.files}
     names, images = arrays[key].astype(np.str_), len(arrays["x"])
-    kept = np.ones(images, dtype=np.bool_)
-    for client, places in _own(federation, unit).items():
-        mine = np.flatnonzero(names == client)[places]
-        top = 255 if arrays["x"].dtype == np.uint8 else 1
-        arrays["x"][mine] = top - arrays["x"][mine]
-        arrays["y"][mine] = arrays["y"][0]
-        kept[mine] = unit is None or unit.change != "gone"
+    mine = np.zeros(images, dtype=np.bool_)
+    for client, places in unit.by_client(federation).items():
+        mine[np.flatnonzero(names == client)[places]] = True
+    arrays["x"][mine] = (255 if arrays["x"].dtype == np.uint8 else 1) - arrays["x"][mine]
+    arrays["y"][mine] = arrays["y"][0]
+    kept = unit.kept(mine)
     with place.open("wb") as out:
         np.savez(out, **{k: v[kept] if len(v) == images else v for k, v in arrays.items()})
 
 
-def _copy_leaf(
-    content: bytes, federation: Federation, unit: ChangedUnit | None, place: Path
-) -> None:
+def _copy_leaf(content: bytes, federation: Federation, unit: ChangedUnit, place: Path) -> None:
     """One JSON file, or a zip of several."""
     with zipfile.ZipFile(place, "w") as out:
         shards = {"all.json": content}
@@ -514,12 +499,12 @@ def _copy_leaf(
                 shards = {name: archive.read(name) for name in archive.namelist()}
         for name, shard in shards.items():
             value = orjson.loads(shard)
-            for client, places in _own(federation, unit).items():
+            for client, places in unit.by_client(federation).items():
                 if (own := value["user_data"].get(client)) is not None:
                     for row in places.tolist()[::-1]:
                         own["x"][row] = [1 - pixel for pixel in own["x"][row]]
                         own["y"][row] = 0
-                        if unit is not None and unit.change == "gone":
+                        if unit.change == "gone":
                             del own["x"][row], own["y"][row]
                     value["num_samples"][value["users"].index(client)] = len(own["y"])
             out.writestr(name, orjson.dumps(value))
