@@ -18,7 +18,7 @@ ROUNDS = 20
 def _among_all(name: str) -> object:
     """Those beside the noise run with the slow tests, but for the accountants'."""
     one = ZOO[name]
-    quick = one.stage == "accounting" or "path_violations" not in one.sabotage.__module__
+    quick = one.stage == "accounting" or "path_violations" not in one.module
     return name if quick else pytest.param(name, marks=pytest.mark.slow)
 
 
