@@ -3,7 +3,6 @@
 from typing import Any
 
 import pytest
-from pydantic import TypeAdapter
 
 from fedaudit.attacks.membership.shadow_design import (
     choose_rows,
@@ -14,6 +13,7 @@ from fedaudit.attacks.membership.shadow_design import (
 from fedaudit.randomness import CounterSource
 from fedaudit.spec.attacks.attack_part import AttackedSpec
 from fedaudit.spec.attacks.membership_spec import MembershipSpec
+from fedaudit.spec.experiment import ExperimentSpec
 from fedaudit.training.base.record_sources import record_use_of, training_records
 from tests.attacks.attacked_runs import attacked_run
 from tests.attacks.membership.test_membership_attack import attack
@@ -21,82 +21,71 @@ from tests.training.personalised import records_spec
 from tests.training.specs import cell, groups_spec
 
 RATIO = {"method": "likelihood-ratio", "shadows": 64}
+RELATIVE = {"method": "relative", "shadows": 16}
 
 
-def refusals(changes: dict[str, Any] | None = None, **spec: Any) -> dict[str, str]:
-    parsed = cell(groups_spec(**(changes or {}))).spec
+def refusals(asked: MembershipSpec, spec: ExperimentSpec) -> dict[str, str]:
     parts = AttackedSpec(
-        federation=parsed.federation,
-        model=parsed.model,
-        training=parsed.training,
-        privacy=parsed.privacy,
+        federation=spec.federation, model=spec.model, training=spec.training, privacy=spec.privacy
     )
-    asked = TypeAdapter(MembershipSpec).validate_python(spec)
     found = asked.disagreements(parts, pointer="/attacks/0")
     return {(one.context or {})["pointer"]: one.message() for one in found}
 
 
+ALONE = {
+    "training__method": {"kind": "local-only"},
+    "training__hypotheses": 1,
+    "federation__scoring": {"method": "split"},
+    "privacy": {"mechanism": "none"},
+}
+
+
 @pytest.mark.parametrize(
-    ("spec", "field", "remedy"),
+    ("spec", "changes", "field", "remedy"),
     [
-        ({"shadows": 64}, "shadows", "leave `shadows` out"),
-        ({"method": "likelihood-ratio"}, "shadows", "give their number, at least 64"),
-        ({"method": "likelihood-ratio", "shadows": 63}, "shadows", "ask for at least 64"),
-        ({"method": "relative", "shadows": 15}, "shadows", "ask for at least 16"),
-        ({"variant": "offline"}, "variant", "take that method"),
-        ({"method": "relative", "shadows": 16, "variance": "global"}, "variance", "leave it out"),
+        ({"shadows": 64}, {}, "shadows", "leave `shadows` out"),
+        ({"method": "likelihood-ratio"}, {}, "shadows", "give their number, at least 64"),
+        ({"method": "likelihood-ratio", "shadows": 63}, {}, "shadows", "ask for at least 64"),
+        ({"method": "relative", "shadows": 15}, {}, "shadows", "ask for at least 16"),
+        ({"variant": "offline"}, {}, "variant", "take that method"),
+        ({**RELATIVE, "variance": "global"}, {}, "variance", "leave it out"),
+        ({}, ALONE, "kind", "choose another method"),
     ],
 )
-def test_a_spec_that_does_not_agree(spec: dict[str, Any], field: str, remedy: str) -> None:
-    found = refusals(**spec)
+def test_a_spec_that_disagrees(
+    spec: dict[str, Any], changes: dict[str, Any], field: str, remedy: str
+) -> None:
+    found = refusals(MembershipSpec(**spec), cell(groups_spec(**changes)).spec)
     assert list(found) == [f"/attacks/0/{field}"]
     assert remedy in found[f"/attacks/0/{field}"]
 
 
-def test_clients_that_send_nothing_have_no_model_to_attack() -> None:
-    alone = {
-        "training__method": {"kind": "local-only"},
-        "training__hypotheses": 1,
-        "federation__scoring": {"method": "split"},
-        "privacy": {"mechanism": "none"},
-    }
-    [(field, remedy)] = refusals(alone).items()
-    assert field == "/attacks/0/kind"
-    assert "choose another method" in remedy
-
-
-@pytest.mark.parametrize("spec", [{}, RATIO, {"method": "relative", "shadows": 16}])
+@pytest.mark.parametrize("spec", [{}, RATIO, RELATIVE])
 def test_a_spec_that_agrees(spec: dict[str, Any]) -> None:
-    assert refusals(**spec) == {}
-    assert faults(MembershipSpec(**spec), cell(groups_spec()), pointer="/attacks/0") == []
+    asked, own = MembershipSpec(**spec), cell(groups_spec())
+    assert refusals(asked, own.spec) == {}
+    assert faults(asked, own, pointer="/attacks/0") == []
+
+
+FEW = {"federation__clients_per_group": [6, 3], "training__cohort": {"clients": 3}}
+MANY_HYPOTHESES = {
+    "federation__clients_per_group": [8, 4],
+    "federation__validation_fraction": 0.25,
+    "training__hypotheses": 8,
+    "training__cohort": {"clients": 8},
+}
+FEW_HELD_OUT = {"federation__validation_fraction": 0.02, "training__cohort": {"clients": 20}}
+MANY_ROWS = {"federation__clients_per_group": [40_000, 10_000], "federation__rows_per_client": 1}
 
 
 @pytest.mark.parametrize(
     ("changes", "spec", "field", "remedy"),
     [
-        (
-            {"federation__clients_per_group": [6, 3], "training__cohort": {"clients": 3}},
-            RATIO,
-            "/attacks/0/shadows",
-            "10 clients or more",
-        ),
-        (
-            {
-                "federation__clients_per_group": [8, 4],
-                "federation__validation_fraction": 0.25,
-                "training__hypotheses": 8,
-                "training__cohort": {"clients": 8},
-            },
-            RATIO,
-            "/attacks/0/shadows",
-            "ask for fewer `training.hypotheses`",
-        ),
-        (
-            {"federation__validation_fraction": 0.02, "training__cohort": {"clients": 20}},
-            {},
-            "/federation/validation_fraction",
-            "needs 30 that train",
-        ),
+        (FEW, RATIO, "/attacks/0/shadows", "10 clients or more"),
+        (MANY_HYPOTHESES, RATIO, "/attacks/0/shadows", "ask for fewer `training.hypotheses`"),
+        (FEW_HELD_OUT, {}, "/federation/validation_fraction", "needs 30 that train"),
+        # Of so many rows some would be in none of 16 random halves.
+        (MANY_ROWS, RELATIVE, "/attacks/0/shadows", "128 or 256"),
     ],
 )
 def test_data_that_do_not_suffice(
@@ -105,14 +94,6 @@ def test_data_that_do_not_suffice(
     found = faults(MembershipSpec(**spec), cell(groups_spec(**changes)), pointer="/attacks/0")
     assert [fault.pointer for fault in found] == [field]
     assert remedy in found[0].message
-
-
-def test_halves_that_would_leave_somebody_out_are_refused() -> None:
-    many = {"federation__clients_per_group": [40_000, 10_000], "federation__rows_per_client": 1}
-    asked = MembershipSpec(method="relative", shadows=16)
-    [fault] = faults(asked, cell(groups_spec(**many)), pointer="/attacks/0")
-    assert fault.pointer == "/attacks/0/shadows"
-    assert "128 or 256" in fault.message
 
 
 def test_shadow_runs_are_the_run_on_other_halves() -> None:
