@@ -1,30 +1,29 @@
 """A run on the path that every run takes, whose mechanism is observed round by round."""
 
+import copy
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
-from typing import Any, assert_never
+from typing import Any, TypeVar, assert_never
 
 import numpy as np
 import torch
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 from torch import Tensor
 
 from fedaudit.ledger.entries import LedgerEntry
 from fedaudit.ledger.ledger_context import LedgerContext
-from fedaudit.networks.losses import Loss
 from fedaudit.networks.record_gradients import ClippedGradients, RecordBatch, vector_norms
 from fedaudit.privacy.mechanisms.registry import mechanism_of
 from fedaudit.privacy.noise.gaussian import wide_normals
-from fedaudit.privacy.records.record_plans import RecordPlan
-from fedaudit.randomness import Purpose, Source, WideWords, Words
+from fedaudit.randomness import Purpose, Source, WideWords
 from fedaudit.runs.blocks import record_block
 from fedaudit.runs.memory_sink import MemorySink
 from fedaudit.runs.run import new_run
 from fedaudit.training.base.cell import Cell, draws_in_secret
 from fedaudit.training.base.cohort import Block, Draws
-from fedaudit.training.base.optimisers import Optimiser, OptimiserState
+from fedaudit.training.base.optimisers import OptimiserState
 from fedaudit.training.base.record_steps import RecordSteps, SiloRecords
 from fedaudit.training.base.round_records import RoundPlot, RoundRecord
 from fedaudit.training.base.trainer import Trainer
@@ -35,7 +34,6 @@ from fedaudit.training.mechanisms.base import (
     RecordMechanism,
     RecordProtection,
     ServerMechanism,
-    ServerNoise,
     TrainingMechanism,
     TrustedServer,
     watching,
@@ -45,6 +43,7 @@ from fedaudit.training.stacked.run_state import CellState
 from fedaudit.training.trainer_choice import open_stack
 
 Floats = NDArray[np.float64]
+T = TypeVar("T")
 _ROUNDING_KEY = bytes(32)
 """Of counts that are rounded: the same in both runs, as coins and noise are."""
 _SOMETHING_ELSE = 1000.0
@@ -55,6 +54,14 @@ _SINGLE_STEPS, _SINGLE_ROWS = 2, 64
 def wide(values: Tensor) -> Floats:
     """The numbers as float64 on the host."""
     found: Floats = values.detach().cpu().double().numpy()
+    return found
+
+
+def _overridden(instance: T, **methods: Callable[..., Any]) -> T:
+    """A copy of an object with other methods."""
+    found = copy.copy(instance)
+    for name, method in methods.items():
+        object.__setattr__(found, name, method)
     return found
 
 
@@ -165,19 +172,9 @@ class PassedThrough:
 # -- clients that protect their uploads -----------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class _WatchedClients(ClientMechanism):
-    inner: ClientMechanism
-    passed: PassedThrough
-    follow: PassedThrough | None
-    """A run whose uploads are sent in place of this one's, so that both see the same transcript."""
-    name = "watched"
+class _WatchedClients:
+    """Observes a protection of clients, and sends what a run that is followed sent instead."""
 
-    def protection(self, cells: Sequence[Cell], device: torch.device) -> ClientProtection:
-        return _WatchedProtection(self.inner.protection(cells, device), self.passed, self.follow)
-
-
-class _WatchedProtection(ClientProtection):
     def __init__(
         self, inner: ClientProtection, passed: PassedThrough, follow: PassedThrough | None
     ) -> None:
@@ -186,16 +183,6 @@ class _WatchedProtection(ClientProtection):
 
     def draw_noise(self, draws: Draws, block: Block) -> None:
         self._passed.draw_noise(self._inner, draws, block)
-
-    def draw(
-        self, draws: Draws, rounds: NDArray[np.int64], clients: NDArray[np.int64]
-    ) -> Floats | None:
-        return self._inner.draw(draws, rounds, clients)
-
-    def draw_cell(
-        self, source: Source, rounds: NDArray[np.int64], clients: NDArray[np.int64]
-    ) -> Floats | None:
-        return self._inner.draw_cell(source, rounds, clients)
 
     def protect(self, start: Tensor, updated: Tensor, noise: Floats | None) -> ProtectedUploads:
         found = self._inner.protect(start, updated, noise)
@@ -244,9 +231,6 @@ class _WatchedProtection(ClientProtection):
         upload.copy_(other.uploads[0])
         return float("nan") if other.radii is None else other.radii[0]
 
-    def radii_shape(self, clients: int) -> tuple[int, ...]:
-        return self._inner.radii_shape(clients)
-
     def _kept(self, own: UploadsPassed) -> UploadsPassed | None:
         """Keeps what passed; returns what the run that is followed sent at this place."""
         kept = self._passed.uploads[self._passed.round]
@@ -259,50 +243,23 @@ class _WatchedProtection(ClientProtection):
 # -- a trusted server -----------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class _WatchedServer(ServerMechanism):
-    inner: ServerMechanism
-    passed: PassedThrough
-    follow: PassedThrough | None
-    """A run whose hypotheses and clips are released in place of this one's."""
-    name = "watched"
+class _WatchedServer:
+    """Observes a trusted server, and releases what a run that is followed released instead."""
 
-    @property
-    def initial_clip(self) -> float:
-        return self.inner.initial_clip
-
-    def protection(self, cells: Sequence[Cell], device: torch.device) -> TrustedServer:
-        return _Server(self.inner.protection(cells, device), self.passed, self.follow)
-
-
-class _Server(TrustedServer):
     def __init__(
         self, inner: TrustedServer, passed: PassedThrough, follow: PassedThrough | None
     ) -> None:
         self._inner, self._passed, self._follow = inner, passed, follow
         passed.protection = inner
 
-    @property
-    def clip_moves(self) -> bool:
-        return self._inner.clip_moves
-
     def draw_noise(self, draws: Draws, block: Block) -> None:
         self._passed.draw_noise(self._inner, draws, block)
-
-    def draw(self, draws: Draws, rounds: NDArray[np.int64]) -> ServerNoise:
-        return self._inner.draw(draws, rounds)
-
-    def draw_cell(self, source: Source, rounds: NDArray[np.int64]) -> ServerNoise:
-        return self._inner.draw_cell(source, rounds)
 
     def clip(self, updates: Tensor, clips: Tensor) -> tuple[Tensor, Tensor]:
         clipped, finite = self._inner.clip(updates, clips)
         self._own.clips.append(clips.expand(updates.shape[:-1]).reshape(-1).clone())
         self._own.clipped.append(clipped.reshape(-1, updates.shape[-1]).clone())
         return clipped, finite
-
-    def within(self, updates: Tensor, clips: Tensor) -> Tensor:
-        return self._inner.within(updates, clips)
 
     def average(
         self, theta: Tensor, sums: Tensor, noise: Floats | None, *, clips: Tensor
@@ -342,26 +299,10 @@ class _Server(TrustedServer):
 
 
 @dataclass(frozen=True)
-class _WatchedRecords(RecordMechanism):
-    inner: RecordMechanism
-    passed: PassedThrough
-    follow: PassedThrough | None
-    """A run whose clipped sums are taken in place of this one's, so that both take the same
-    steps."""
-    name = "watched"
+class _WatchedSteps(RecordSteps):
+    """Observes local steps; takes the clipped sums of a run that is followed instead, so that both
+    take the same steps."""
 
-    def protection(
-        self, cell: Cell, loss: Loss, plan: RecordPlan, *, clients: int
-    ) -> RecordProtection:
-        found = self.inner.protection(cell, loss, plan, clients=clients)
-        fields = {name: getattr(found.steps, name) for name in RecordSteps.__dataclass_fields__}
-        steps = _Steps(**fields, inner=found.steps, passed=self.passed, follow=self.follow)
-        return replace(found, steps=steps)
-
-
-@dataclass(frozen=True)
-class _Steps(RecordSteps):
-    inner: RecordSteps
     passed: PassedThrough
     follow: PassedThrough | None
 
@@ -378,28 +319,43 @@ class _Steps(RecordSteps):
         kept, other = self.passed.steps[self.passed.round], None
         if self.follow is not None:
             other = self.follow.steps[self.passed.round][len(kept)]
-        own = StepsPassed(records.silos.copy(), records.inclusion.copy(), self.inner.normaliser)
+        own = StepsPassed(records.silos.copy(), records.inclusion.copy(), self.normaliser)
         kept.append(own)
-        watched = replace(
-            self.inner,
-            gradients=_Gradients(self.inner.gradients, own, other),
-            optimiser=_Optimiser(self.inner.optimiser, own),
+
+        def batches(taken: NDArray[np.bool_]) -> Iterator[RecordBatch]:
+            own.taken += list(taken)
+            return records.batches(taken)
+
+        def step(
+            theta: Tensor, gradient: Tensor, state: OptimiserState
+        ) -> tuple[Tensor, OptimiserState]:
+            own.gradients.append(torch.as_tensor(gradient).clone())
+            return self.optimiser.step(theta, gradient, state)
+
+        def wide_words(*, purpose: Purpose, **place: Any) -> WideWords:
+            found = source.wide_words(purpose=purpose, **place)
+            if purpose is Purpose.GAUSSIAN:
+                # The normal numbers that are made of it.
+                own.unit_noise += list(wide_normals(found)[..., : self.gradients.n])
+            return found
+
+        watched = RecordSteps(
+            _WatchedGradients(self.gradients, own, other),
+            _overridden(self.optimiser, step=step),
+            self.steps,
+            self.clip,
+            self.normaliser,
         )
-        heard = _HeardSource(source, own, n=self.inner.gradients.n)
-        seen = _SeenRecords(**vars(records), own=own)
-        return watched(theta, seen, source=heard, round_=round_, state=state)
+        return watched(
+            theta,
+            _overridden(records, batches=batches),
+            source=_overridden(source, wide_words=wide_words),
+            round_=round_,
+            state=state,
+        )
 
 
-@dataclass(frozen=True)
-class _SeenRecords(SiloRecords):
-    own: StepsPassed = field(kw_only=True)
-
-    def batches(self, taken: NDArray[np.bool_]) -> Iterator[RecordBatch]:
-        self.own.taken += list(taken)
-        return super().batches(taken)
-
-
-class _Gradients:
+class _WatchedGradients:
     """Implements `ClippedGradients`."""
 
     def __init__(
@@ -419,44 +375,6 @@ class _Gradients:
         own.sums.append(total.clone())
         own.clips.append(clip)
         return total if self._other is None else self._other.sums[len(own.sums) - 1].clone()
-
-
-class _Optimiser:
-    """Implements `Optimiser`."""
-
-    def __init__(self, inner: Optimiser, own: StepsPassed) -> None:
-        self._inner, self._own = inner, own
-
-    def start(self, theta: Tensor) -> OptimiserState:
-        return self._inner.start(theta)
-
-    def step(
-        self, theta: Tensor, gradient: Tensor, state: OptimiserState
-    ) -> tuple[Tensor, OptimiserState]:
-        self._own.gradients.append(torch.as_tensor(gradient).clone())
-        return self._inner.step(theta, gradient, state)
-
-
-class _HeardSource:
-    """Implements `Source`: keeps the normal numbers that are made of what it is asked for."""
-
-    def __init__(self, inner: Source, own: StepsPassed, *, n: int) -> None:
-        self._inner, self._own, self._n = inner, own, n
-
-    def words(
-        self, *, purpose: Purpose, round_: ArrayLike, counters: ArrayLike, count: int
-    ) -> Words:
-        return self._inner.words(purpose=purpose, round_=round_, counters=counters, count=count)
-
-    def wide_words(
-        self, *, purpose: Purpose, round_: ArrayLike, counters: ArrayLike, count: int
-    ) -> WideWords:
-        found = self._inner.wide_words(
-            purpose=purpose, round_=round_, counters=counters, count=count
-        )
-        if purpose is Purpose.GAUSSIAN:
-            self._own.unit_noise += list(wide_normals(found)[..., : self._n])
-        return found
 
 
 # -- a run ----------------------------------------------------------------------------------------
@@ -496,16 +414,36 @@ def play(cell: Cell, *, rounds: int, follow: PassedThrough | None = None) -> Wat
     """
     passed = PassedThrough()
 
+    def of_clients(inner: ClientProtection) -> ClientProtection:
+        own = _WatchedClients(inner, passed, follow)
+        methods = own.draw_noise, own.protect, own.protect_in_place
+        return _overridden(inner, **{one.__name__: one for one in methods})
+
+    def of_server(inner: TrustedServer) -> TrustedServer:
+        own = _WatchedServer(inner, passed, follow)
+        methods = own.draw_noise, own.clip, own.average, own.next_clips
+        return _overridden(inner, **{one.__name__: one for one in methods})
+
+    def of_records(inner: RecordProtection) -> RecordProtection:
+        return replace(
+            inner, steps=_WatchedSteps(**vars(inner.steps), passed=passed, follow=follow)
+        )
+
     def wrap(mechanism: TrainingMechanism) -> TrainingMechanism:
+        watch: Callable[[Any], Any]
         match mechanism:
             case ClientMechanism():
-                return _WatchedClients(mechanism, passed, follow)
+                watch = of_clients
             case ServerMechanism():
-                return _WatchedServer(mechanism, passed, follow)
+                watch = of_server
             case RecordMechanism():
-                return _WatchedRecords(mechanism, passed, follow)
+                watch = of_records
             case _:
                 assert_never(mechanism)
+        real: Callable[..., Any] = mechanism.protection
+        return _overridden(
+            mechanism, protection=lambda *given, **named: watch(real(*given, **named))
+        )
 
     run = new_run(cell, experiment_id="replay", started_at=datetime.now(UTC))
     run.rounding_key = _ROUNDING_KEY

@@ -1,4 +1,4 @@
-"""What (epsilon, delta) allows a test of one dataset against another, and when rates contradict it."""
+"""What (epsilon, delta) allows a test of one dataset against another, and what contradicts it."""
 
 import math
 
