@@ -187,7 +187,7 @@ def _not_done(companion: Companion, test: MetricTest | None, *, leakage: float) 
         reason=why,
         statement=(
             f"Not tried, for the answer would say nothing: it {why}. That is no all-clear. What "
-            "tests the noise here are the tests of its distribution."
+            "tests the noise here are the tests of its distribution. "
         ),
         capabilities=capabilities("server", by_record=False),
         unit=spec.unit,

@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 from scipy.ndimage import correlate1d
 from scipy.optimize import linear_sum_assignment
 from scipy.spatial.distance import cdist
+from scipy.stats import binomtest
 
-from fedaudit.attacks.binomial_intervals import clopper_pearson
 from fedaudit.reports.document.attacks.gradient_leakage_section import ShareInterval
 
 RECOVERED_BELOW = 0.5
@@ -139,10 +139,11 @@ def share_interval(hits: NDArray[np.bool_]) -> ShareInterval:
     which all are hits and that in which any is, whose exact limits (Clopper and Pearson 1934) are
     the interval: with one image each, that of the share itself.
     """
-    whole, some = int(hits.all(1).sum()), int(hits.any(1).sum())
-    low = clopper_pearson(whole, len(hits), confidence=LEVEL).low
-    high = clopper_pearson(some, len(hits), confidence=LEVEL).high
-    return ShareInterval(level=LEVEL, low=low, high=high)
+    found = [
+        binomtest(int(own.sum()), len(hits)).proportion_ci(LEVEL, method="exact")
+        for own in (hits.all(1), hits.any(1))
+    ]
+    return ShareInterval(level=LEVEL, low=float(found[0].low), high=float(found[1].high))
 
 
 def png(pixels: NDArray[np.uint8]) -> bytes:
