@@ -14,9 +14,8 @@ from fastapi import FastAPI
 from api.app import create_app
 from api.http.connections import bounded_protocol, max_connections
 from api.processes import CHILD, serve_by
-from infrastructure.logs import configure_logs
 from infrastructure.settings import Settings, SettingsError, load_settings
-from infrastructure.tracing import configure_tracing, end_tracing
+from infrastructure.telemetry import configure_logs, configure_tracing, end_tracing
 
 _GRACE_SECONDS = 3
 

@@ -51,7 +51,7 @@ from api.routers import (
 )
 from api.shared.resources import Resources
 from infrastructure.settings import Settings
-from infrastructure.tracing import is_tracing_asked_for
+from infrastructure.telemetry import is_tracing_asked_for
 
 _TIDY_SECONDS = 3600.0
 

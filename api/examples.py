@@ -15,8 +15,7 @@ from api.schemas.people import KeyRequest, SignOffRequest
 from api.schemas.reports import GatesRequest, PolicyRequest
 from api.schemas.webhooks import WebhookChange, WebhookRequest
 from fedaudit.spec.audits.audit_spec import AuditSpec
-from fedaudit.spec.declared.declared_rounds import ReservationRequest, RoundsRequest
-from fedaudit.spec.declared.ledger_terms import LedgerTerms
+from fedaudit.spec.declared_ledgers import LedgerTerms, ReservationRequest, RoundsRequest
 from fedaudit.spec.disclosure.disclosure_policy import DisclosurePolicy
 from fedaudit.spec.experiment import ExperimentSpec
 from fedaudit.spec.registration import Registration

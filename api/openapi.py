@@ -30,8 +30,7 @@ from fedaudit.reports.declared.declared_document import DeclaredReport
 from fedaudit.reports.document.document import Report
 from fedaudit.reports.readings.reading_choice import READINGS
 from fedaudit.spec.audits.audit_spec import AuditSpec
-from fedaudit.spec.declared.declared_rounds import ReservationRequest, RoundsRequest
-from fedaudit.spec.declared.ledger_terms import LedgerTerms
+from fedaudit.spec.declared_ledgers import LedgerTerms, ReservationRequest, RoundsRequest
 from fedaudit.spec.disclosure.disclosure_policy import DisclosurePolicy
 from fedaudit.spec.experiment import ExperimentSpec
 from fedaudit.spec.registration import Registration

@@ -4,6 +4,7 @@ The parent binds the port and serves nothing. Each process accepts connections f
 it inherits, and is `python -P -m api --fd N` as any other.
 """
 
+import ctypes
 import os
 import signal
 import socket
@@ -11,18 +12,18 @@ import subprocess
 import sys
 import tempfile
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from time import monotonic
 
 import structlog
 
 from api.http.request_metrics import SHARED_FOLDER
-from infrastructure.process_ties import ended_with
 
 log = structlog.get_logger()
 
 CHILD = "FEDAUDIT_API_CHILD"
 """Set for a process that serves, so that it does not start others."""
+_PR_SET_PDEATHSIG = 1
 _BACKLOG = 128
 _GRACE_SECONDS = 7.0
 """Twice what a process gives its own requests: the service ends within ten seconds."""
@@ -86,7 +87,7 @@ class _Child:
             pass_fds=[self._descriptor],
             # Ctrl-C reaches the parent alone, which then asks all of them.
             start_new_session=True,
-            preexec_fn=ended_with(os.getpid()),  # noqa: PLW1509
+            preexec_fn=_ended_with(os.getpid()),  # noqa: PLW1509
         )
 
     def tend(self) -> None:
@@ -113,3 +114,20 @@ class _Child:
         except subprocess.TimeoutExpired:
             self._process.kill()
             self._process.wait()
+
+
+def _ended_with(parent: int) -> Callable[[], None] | None:
+    """To be run in a child before exec: the kernel kills it when its parent dies.
+
+    Linux only; elsewhere a killed parent leaves its processes behind.
+    """
+    if not sys.platform.startswith("linux"):
+        return None
+    libc = ctypes.CDLL(None)
+
+    def tie() -> None:
+        libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+        if os.getppid() != parent:  # it died before the call above
+            os._exit(1)
+
+    return tie

@@ -2,7 +2,7 @@
 
 from alembic import context
 
-from models.tables import Base
+from models.tables.base import Base
 
 
 def run() -> None:

@@ -17,7 +17,7 @@ from sqlalchemy import Connection, inspect, text
 
 from migrations.ledger_view import create_view
 from models.database import Database
-from models.tables import Base
+from models.tables.base import Base
 
 # Any constant: a migration holds this lock.
 _ADVISORY_LOCK = 7_302_117_645_208_331

@@ -1,9 +1,6 @@
-"""Packed columns: one numpy array a cell; an array on Postgres, JSON text on SQLite.
+"""JSON columns go through orjson: numpy arrays are accepted and NaN becomes null.
 
-Postgres takes the array in its binary form, built by numpy in one piece, which is several times
-faster than a list of Python numbers; statements with the options `BINARY_RESULTS` get it back so,
-which is faster still than reading digits. SQLite takes text, which its JSON functions can read;
-NaN is written as null and comes back as NaN.
+The standard library writes NaN, which is not JSON and which SQLite cannot read back.
 """
 
 import struct
@@ -11,6 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+import orjson
 from numpy.typing import NDArray
 from psycopg import Connection
 from psycopg.abc import AdaptContext, Buffer
@@ -20,7 +18,23 @@ from sqlalchemy import JSON, BigInteger, Dialect, Double, Integer, SmallInteger
 from sqlalchemy.dialects import postgresql
 from sqlalchemy.types import TypeDecorator, TypeEngine
 
-from models.json_text import from_json, to_json
+
+def to_json(value: Any) -> str:
+    """Text rather than bytes: SQLite would store bytes as a BLOB, which its `->>` refuses."""
+    return orjson.dumps(value, default=_plain, option=orjson.OPT_SERIALIZE_NUMPY).decode()
+
+
+def from_json(text: str | bytes) -> Any:
+    """The value that `to_json` wrote."""
+    return orjson.loads(text)
+
+
+def _plain(value: object) -> Any:
+    """An array in another layout than C's, which orjson hands back. Raises TypeError otherwise."""
+    if isinstance(value, np.ndarray):
+        return value.tolist()
+    raise TypeError  # orjson says of what
+
 
 Packed = NDArray[Any]
 
@@ -76,11 +90,11 @@ class ArrayDumper(Dumper):
 
     format = Format.BINARY
 
-    def get_key(self, obj: Packed, format: PyFormat) -> Any:  # noqa: A002 psycopg's name
+    def get_key(self, obj: Packed, format: PyFormat) -> Any:
         """Arrays of different types are dumped under different oids."""
         return (self.cls, obj.dtype)
 
-    def upgrade(self, obj: Packed, format: PyFormat) -> "ArrayDumper":  # noqa: A002
+    def upgrade(self, obj: Packed, format: PyFormat) -> "ArrayDumper":
         """A dumper for this array's type of element."""
         dumper = ArrayDumper(self.cls)
         dumper.oid = _ELEMENTS[obj.dtype][2]

@@ -14,8 +14,7 @@ from sqlalchemy.exc import InvalidatePoolError, OperationalError
 from sqlalchemy.orm import Session, sessionmaker
 from sqlalchemy.pool import ConnectionPoolEntry
 
-from models.arrays import register_arrays
-from models.json_text import from_json, to_json
+from models.arrays import from_json, register_arrays, to_json
 
 Dialect = Literal["sqlite", "postgresql"]
 

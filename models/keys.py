@@ -12,7 +12,7 @@ from models.database import Database
 from models.person import Person
 from models.repositories import ApiKeyRepository, AuditLogRepository, ProjectRepository
 from models.schema import schema_state
-from models.scopes import SCOPES
+from models.vocabulary import SCOPES
 
 
 def create_key(

@@ -26,7 +26,7 @@ import migrations
 from benchmarks.servers import Server, start_postgres, start_valkey
 from infrastructure.signing_keys import create_key_file
 from models.database import Database
-from models.tables import Base
+from models.tables.base import Base
 from tests.cli.service import Service, running
 from tests.house import ROOT
 

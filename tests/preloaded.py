@@ -36,14 +36,12 @@ _LIBRARIES = (
     "fedaudit_client.client",
     "workers.app",
     "workers.context",
-    "workers.interrupted_rounds",
-    "workers.history_index",
-    "workers.lifecycle.eraser",
-    "workers.lifecycle.expiry",
-    "workers.proof.audit_log_signing",
+    "workers.resume",
+    "workers.eraser",
+    "workers.upkeep",
+    "workers.proof.signing",
     "workers.proof.declared_signing",
-    "workers.proof.sign_off_signing",
-    "workers.webhooks.courier",
+    "workers.webhooks",
 )
 _FILES = 5
 """The request, the three standard files, and where the exit code goes."""

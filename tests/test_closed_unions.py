@@ -179,7 +179,7 @@ def test_mappings_by_a_literal_have_all_of_its_values() -> None:
     names = {name for name, _, _ in found}
     assert "fedaudit.spec.gate_figures.PLAIN_FIGURES" in names
     assert "fedaudit.reports.document.endings.SENTENCES" in names
-    assert "fedaudit.ledger.ledger_lines._REASONS" in names
+    assert "fedaudit.ledger.columns._REASONS" in names
 
 
 def test_a_mapping_that_lacks_a_value_would_be_found(monkeypatch: pytest.MonkeyPatch) -> None:

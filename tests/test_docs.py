@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 
 from docs.reference import PAGES, commands
 from fedaudit.cli.main import app
-from fedaudit.spec.declared.ledger_terms import LedgerTerms
+from fedaudit.spec.declared_ledgers import LedgerTerms
 from tests.house import ROOT
 
 DOCS = ROOT / "docs"

@@ -20,9 +20,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     # Imported here because numerical libraries read the number of threads when they are loaded.
     from infrastructure.queue import Queue
     from workers.app import serve
-    from workers.context import WorkerContext
-    from workers.proof.checkpoint_signing import announce_key
-    from workers.start import start
+    from workers.context import WorkerContext, start
+    from workers.proof.signing import announce_key
 
     settings, database = start("fedaudit-worker")
     _check_libraries()

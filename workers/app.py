@@ -1,19 +1,59 @@
-"""The Celery worker of one device."""
+"""The Celery worker of one device, and its only task: a message wakes it for a unit."""
 
 import warnings
+from typing import Any
 
 import structlog
 from celery import Celery, signals
 from celery.apps.worker import Worker
 from celery.platforms import SecurityWarning
+from celery.worker.consumer import Consumer
 
-from infrastructure.logs import configure_logs
-from infrastructure.queue import celery_app, queue_name
-from workers.consumer import consumer_with
+from infrastructure.queue import RUN_UNIT, celery_app, queue_name
+from infrastructure.telemetry import configure_logs
 from workers.context import WorkerContext
-from workers.tasks import register
+from workers.health import Heartbeat
+from workers.run_unit import run_unit
 
 log = structlog.get_logger()
+
+_BEAT_SECONDS = 2.0
+
+
+def consumer_with(heartbeat: Heartbeat) -> type[Consumer]:
+    """The class of a consumer that gives signs of life only while it is listening."""
+
+    class _Beating(Consumer):  # type: ignore[misc]  # celery has no types
+        # Redis: kombu's event loop, whose timers stop when the connection is lost. A loop that
+        # watches no socket, or may not fetch, receives nothing.
+        def register_with_event_loop(self, hub: Any) -> None:
+            super().register_with_event_loop(hub)
+            hub.call_repeatedly(_BEAT_SECONDS, self._beat_where_heard, hub)
+
+        # A folder: Celery's own loop, which calls this on each turn.
+        def perform_pending_operations(self) -> None:
+            if self.hub is None and self.connection:
+                heartbeat.beat()
+            super().perform_pending_operations()
+
+        def _beat_where_heard(self, hub: Any) -> None:
+            channel = self.task_consumer and self.task_consumer.channel
+            if channel and hub.readers and channel.qos.can_consume():
+                heartbeat.beat()
+
+    return _Beating
+
+
+def register(app: Celery, context: WorkerContext) -> None:
+    """Let the app run units with the context."""
+
+    @app.task(name=RUN_UNIT)  # type: ignore[untyped-decorator]  # celery has no types
+    def _run(unit_id: str) -> None:
+        try:
+            run_unit(context, unit_id)
+        except Exception:
+            # The lease expires, and the sweeper then wakes a worker again.
+            log.exception("unit left to its lease", unit_id=unit_id)
 
 
 def serve(context: WorkerContext) -> int:

@@ -1,17 +1,22 @@
-"""A worker's claim on a unit: taken, renewed while there is progress, and possibly lost."""
+"""A worker's claim on a unit: renewed while there is progress, fenced, finished or given back."""
 
 import threading
+from abc import ABC, abstractmethod
 from collections.abc import Callable
-from time import monotonic
+from time import monotonic, sleep
 from types import TracebackType
-from typing import Self
+from typing import Self, TypeVar
 
 import structlog
-from sqlalchemy.exc import SQLAlchemyError
+from sqlalchemy.exc import InterfaceError, OperationalError, SQLAlchemyError
+from sqlalchemy.exc import TimeoutError as PoolTimeoutError
+from sqlalchemy.orm import Session
 
+from infrastructure.queue import QueueUnavailableError
 from models.database import Database
-from models.repositories import UnitRepository
+from models.repositories import UnitRepository, UnitStackRepository
 from models.values import Claim
+from workers.context import WorkerContext
 
 log = structlog.get_logger()
 
@@ -107,3 +112,110 @@ class Lease:
         if kept and self._renewed is not None:
             self._renewed()
         return kept
+
+
+T = TypeVar("T")
+
+_OUTAGE_SECONDS = 600.0
+"""How long results are kept in memory while the database does not respond."""
+_STOPPING_OUTAGE_SECONDS = 8.0
+"""The same for a worker that was asked to stop: it must exit within 30 seconds."""
+_FIRST_WAIT_SECONDS, _MAX_WAIT_SECONDS = 0.1, 2.0
+
+
+class DatabaseAwayError(Exception):
+    """The database did not respond for too long; unstored results are lost, and run again."""
+
+
+class FencedWriter:
+    """Transactions that commit only while this worker holds its unit."""
+
+    def __init__(self, database: Database, lease: Lease, *, stopping: Callable[[], bool]) -> None:
+        self.database = database
+        self._lease = lease
+        self._stopping = stopping
+        self.again = False
+        """Whether the work in hand was tried before, and may have been stored."""
+
+    def write(self, work: Callable[[Session], T]) -> T:
+        """Commit `work` in one transaction, waiting for an unavailable database.
+
+        A connection may break after the commit and before its confirmation, so `work` may run again
+        after it was stored: `again` says so, and it must then change nothing. Raises LeaseLostError
+        where the unit has another holder, DatabaseAwayError after ten minutes.
+        """
+        since, wait = monotonic(), _FIRST_WAIT_SECONDS
+        self.again = False
+        while True:
+            self._lease.progressed()
+            try:
+                with self.database.write() as session:
+                    if not UnitRepository(session).hold(self._lease.unit_id, self._lease.fence):
+                        raise self._lease.lose()
+                    return work(session)
+            except (OperationalError, InterfaceError, PoolTimeoutError) as error:
+                limit = _STOPPING_OUTAGE_SECONDS if self._stopping() else _OUTAGE_SECONDS
+                if monotonic() - since > limit:
+                    raise DatabaseAwayError(str(error)) from error
+                log.warning("database away; trying again", error=type(error).__name__)
+            self.again = True
+            sleep(wait)
+            wait = min(2 * wait, _MAX_WAIT_SECONDS)
+
+
+DETAIL_CHARACTERS = 2000
+"""Maximum length of a stored error message."""
+
+
+class ClaimedUnit(ABC):
+    """A unit that this worker holds: run to its end, or given back."""
+
+    def __init__(self, context: WorkerContext, claim: Claim, lease: Lease) -> None:
+        self._context = context
+        self._claim = claim
+        self._lease = lease
+        self._writer = FencedWriter(context.database, lease, stopping=context.stopping)
+
+    @abstractmethod
+    def run(self) -> None:
+        """Take the unit to its end, or give it back when the worker must stop."""
+
+    @abstractmethod
+    def _fail(self, session: Session, detail: str) -> None:
+        """End the unit after its last attempt failed."""
+
+    def give_up(self, error: Exception) -> None:
+        """After a worker error: the unit waits for another attempt, or fails permanently."""
+        detail = f"{type(error).__name__}: {error}"[:DETAIL_CHARACTERS]
+        try:
+            if self._claim.attempts < self._claim.max_attempts:
+                self._writer.write(self._release_apart)
+            else:
+                self._writer.write(lambda session: self._fail(session, detail))
+        except (LeaseLostError, DatabaseAwayError) as lost:
+            log.warning("could not give the unit back", error=type(lost).__name__)
+
+    def _release_apart(self, session: Session) -> None:
+        """So that whatever failed meets no other experiment in the next attempt."""
+        self._release(session, count_attempt=True)
+        UnitStackRepository(session).take_apart(self._claim.unit_id)
+
+    def _give_back(self) -> None:
+        """Stopped by a signal: wake another worker at once, if the queue is available."""
+        self._writer.write(lambda session: self._release(session, count_attempt=False))
+        log.info("unit given back")
+        with self._context.database.read() as session:
+            unit = UnitRepository(session).get(self._claim.unit_id)
+        try:
+            if unit is not None:
+                self._context.queue.publish_unit(unit.id, unit.device)
+        except QueueUnavailableError as error:
+            log.warning("not published; left to the sweeper", error=str(error))
+
+    def _release(self, session: Session, *, count_attempt: bool) -> None:
+        units = UnitRepository(session)
+        units.release(self._claim.unit_id, self._claim.fence, count_attempt=count_attempt)
+
+    def _finish(self, session: Session, state: str, *, error: str | None = None) -> None:
+        units = UnitRepository(session)
+        units.finish(self._claim.unit_id, self._claim.fence, state, error=error)

@@ -1,20 +1,62 @@
-"""What a worker needs for every unit."""
+"""What a worker needs for every unit: settings, database, queue, and the project's files."""
 
 import os
 import socket
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
+from pathlib import Path
 
+import structlog
 from celery.worker import state
+from sqlalchemy.exc import SQLAlchemyError
 
-from fedaudit.federations.reading.source_files import DataRoom
-from fedaudit.ledger.ed25519 import SigningKey
+from fedaudit.federations.reading.source_files import DataRoom, Files, MayRead, Upload, open_path
+from fedaudit.ledger.signatures import SigningKey
+from fedaudit.spec.errors import FieldError, InvalidInputError
 from infrastructure.queue import Queue
-from infrastructure.settings import Settings
-from infrastructure.storage import Storage
+from infrastructure.settings import Settings, SettingsError, load_settings
+from infrastructure.storage import Storage, stored_artifact
+from infrastructure.telemetry import configure_logs, configure_tracing
 from models.database import Database
-from workers.heartbeat import Heartbeat
-from workers.proof.checkpoint_signing import SigningKeyFile
+from models.repositories import FederationRepository, ProjectRepository
+from models.schema import schema_state
+from models.tables.federations import Federation
+from models.values import FederationStatus
+from workers.health import Heartbeat
+from workers.proof.signing import SigningKeyFile
+
+log = structlog.get_logger()
+
+
+def start(name: str) -> tuple[Settings, Database]:
+    """The settings and an open database; exits with a message where they cannot be used.
+
+    `name`: what traces call this process.
+    A database that does not respond yet is not an error: it may become available later.
+    """
+    try:
+        settings = load_settings()
+        configure_tracing(name)
+    except SettingsError as error:
+        raise SystemExit(str(error)) from None
+    configure_logs(settings.log_format)
+    if settings.embedded:
+        settings.data_dir.mkdir(parents=True, exist_ok=True)
+    # A worker that froze in a transaction must not hold its unit longer than its lease.
+    database = Database(settings.database_url, transaction_seconds=settings.lease_seconds)
+    try:
+        schema = schema_state(database)
+    except SQLAlchemyError as error:
+        log.warning("database away; starting all the same", error=type(error).__name__)
+        return settings, database
+    if not schema.matches:
+        raise SystemExit(
+            f"the database's schema is at {schema.current or 'nothing'} and this version needs "
+            f"{schema.head}; run `fedaudit migrate`"
+        )
+    return settings, database
 
 
 @dataclass(frozen=True)
@@ -70,3 +112,72 @@ class WorkerContext:
     def stopping(self) -> bool:
         """Whether a signal asked this worker to stop after the work in hand."""
         return state.should_stop is not None or state.should_terminate is not None
+
+
+_POINTER = "/federation/id"
+_HAS_DATA: dict[FederationStatus, bool] = {
+    "profiling": True,
+    "ready": True,
+    "rejected": True,
+    "deleted": False,
+    "erased": False,
+}
+
+
+class ProjectFiles:
+    """Locates the files of the specs of one project."""
+
+    def __init__(self, context: WorkerContext, project_id: str) -> None:
+        self._context = context
+        self._project_id = project_id
+
+    @property
+    def files(self) -> Files:
+        """For the loaders. What the operator's map no longer opens to the project is not there."""
+        context = self._context
+        return Files(context.settings.sources_dir, self.open, self._may_read, context.room)
+
+    @cached_property
+    def _may_read(self) -> MayRead | None:
+        rights = self._context.settings.source_rights
+        if rights is None:
+            return None
+        with self._context.database.read() as session:
+            project = ProjectRepository(session).name(self._project_id)
+        return partial(rights.admits, project)
+
+    @contextmanager
+    def open(self, federation_id: str) -> Iterator[Upload]:
+        """The file of a federation, on this machine while the block runs.
+
+        Whatever its status, if it is not deleted: an experiment was admitted when it was ready,
+        and may go on while the same content is registered anew. Raises InvalidInputError where
+        there is no such file, StorageError where it cannot be fetched.
+        """
+        with self._context.database.read() as session:
+            row = FederationRepository(session, self._project_id).get(federation_id)
+        if row is None or not _HAS_DATA[row.status]:
+            raise _unusable("its data was deleted; upload the file again")
+        name = row.file_name or row.name
+        if row.storage_key is None:
+            yield Upload(self._below_sources(row), name, row.fingerprint)
+            return
+        with self._context.storage.local(row.storage_key) as path:
+            yield Upload(path, name, row.fingerprint)
+
+    def artifact(self, artifact_id: str) -> bytes | None:
+        """The content of a file of parameters; None where it is not there."""
+        return stored_artifact(self._context.storage, self._project_id, artifact_id)
+
+    def _below_sources(self, row: Federation) -> Path:
+        """The location of a file that was registered by its path."""
+        if row.registration is None:
+            raise _unusable("is known by its file's path only; name the data by `path`")
+        path, files = str(row.registration["federation"]["path"]), self.files
+        with open_path(path, files=files, pointer=_POINTER):
+            # Opened to check that it exists and lies below the folder.
+            return (files.sources_dir or Path()).joinpath(path).resolve()
+
+
+def _unusable(message: str) -> InvalidInputError:
+    return InvalidInputError([FieldError(_POINTER, message)])

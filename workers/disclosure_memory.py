@@ -26,8 +26,8 @@ from fedaudit.runs.held_out_groups import (
 from fedaudit.spec.images import Femnist, Images
 from models.repositories import DisclosureRepository, ExperimentRepository
 from models.values import StoredSet
-from workers.flush import FencedWriter
-from workers.running_experiment import RunningExperiment
+from workers.claim import FencedWriter
+from workers.flush import RunningExperiment
 
 log = structlog.get_logger()
 

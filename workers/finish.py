@@ -8,21 +8,26 @@ from sqlalchemy.orm import Session
 
 from fedaudit.attacks.attack import AttackOutcome
 from fedaudit.attacks.attack_files import packed
-from fedaudit.ledger.checkpoints import Checkpoint
-from fedaudit.ledger.ed25519 import SigningKey
+from fedaudit.ledger.signatures import SigningKey
+from fedaudit.ledger.statements import Checkpoint
 from fedaudit.privacy.leakage import leakage
 from fedaudit.reports.assemble import report_hash
 from fedaudit.reports.document.attacks.attack_section import AttackSection
 from fedaudit.reports.document.attacks.raised_alarms import raised_alarms
 from fedaudit.reports.document.endings import known_ending
 from fedaudit.reports.document.material import ModelFile
+from fedaudit.reports.document.report_figures import ReportFigure, figures_of, parsed
+from fedaudit.reports.document.sweep_document import RepeatsSection, SweepSection
 from fedaudit.reports.report_progress import Progressed, unfollowed
 from fedaudit.reports.verification.report_signature import sign_report
 from fedaudit.runs.checked_report import checked_report
 from fedaudit.runs.report_material import report_material
 from fedaudit.spec.disclosure.disclosure_policy import parse_disclosure_policy
 from fedaudit.spec.metrics import ROUND_METRICS
-from fedaudit.sweeps.repeats import with_repeats
+from fedaudit.sweeps.named_figures import named_figures
+from fedaudit.sweeps.repeats import SeedFigures, repeats_section, shown_figures, with_repeats
+from fedaudit.sweeps.report_section import SUMS, CellPlace, larger_sums, sweep_section
+from fedaudit.sweeps.sweep_costs import sweep_costs
 from fedaudit.training.base.record_table import RecordTable
 from fedaudit.training.base.round_records import FinalResult
 from infrastructure.storage import Storage, attack_files_key, model_key, record_table_key
@@ -31,16 +36,15 @@ from models.repositories import (
     CheckpointRepository,
     EventRepository,
     ExperimentRepository,
+    ReportListRepository,
     ReportRepository,
+    SweepRepository,
 )
 from models.repositories.experiments import ENDED
-from models.values import FinalFigures
-from workers.database_sink import DatabaseSink
-from workers.interrupted_rounds import charge_interrupted_rounds
-from workers.proof.checkpoint_signing import sign_as_stored, sign_checkpoint
-from workers.report_index import report_index
-from workers.running_experiment import RunningExperiment
-from workers.sweeps.other_runs import is_as_stated, repeats_of, sweep_of
+from models.values import FinalFigures, IndexedFigure, ReportIndex
+from workers.flush import DatabaseSink, RunningExperiment
+from workers.proof.signing import sign_as_stored, sign_checkpoint
+from workers.resume import charge_interrupted_rounds
 
 GATE_EVALUATED = "gate.evaluated"
 ALARM_RAISED = "alarm.raised"
@@ -235,3 +239,96 @@ def _stored_figures(document: Mapping[str, Any]) -> FinalFigures:
         alarms=len(raised_alarms(document)) if document["attacks"] else None,
         **figures,
     )
+
+
+def report_index(document: Mapping[str, Any]) -> ReportIndex:
+    """The index of a report document. Raises ValueError where it does not have that form."""
+    report = parsed(document)
+    return ReportIndex(
+        guarantee_kind=report.guarantee.kind,
+        in_force=report.guarantee.in_force is True,
+        unit=report.guarantee.unit,
+        summary={
+            "verdict": report.verdict,
+            "degenerate": report.utility.degenerate,
+            "guarantee": report.guarantee.model_dump(exclude={"statement"}),
+        },
+        figures=[_indexed(one) for one in figures_of(report)],
+    )
+
+
+def _indexed(one: ReportFigure) -> IndexedFigure:
+    return IndexedFigure(
+        figure=one.figure,
+        attribute=one.attribute or "",
+        observer=one.observer or "",
+        delta=one.delta,
+        adjacency=one.adjacency,
+        value=one.value,
+        reason=one.reason,
+    )
+
+
+def sweep_of(session: Session, experiment: RunningExperiment) -> SweepSection | None:
+    """What its sweep costs; None where it is a cell of none."""
+    sweeps = SweepRepository(session, experiment.project_id)
+    found = sweeps.cell_of(experiment.id)
+    if found is None:
+        return None
+    sweep, cell = found
+    tries = sweeps.tries(sweep.id)
+    costs = sweep_costs(sweeps.booked(sweep.id), runs=tries, facts=sweep.facts)
+    place = CellPlace(
+        sweep_id=sweep.id,
+        name=sweep.name,
+        cells=sweep.cells,
+        position=cell.position,
+        values=cell.values,
+        facts=sweep.facts,
+        tries=len(tries),
+    )
+    return sweep_section(place, costs)
+
+
+def is_as_stated(
+    session: Session, experiment: RunningExperiment, document: Mapping[str, Any]
+) -> bool:
+    """Whether its sweep had no more runs, and costs no more, than its report states.
+
+    Holds the sweep until the transaction ends: whoever tries cells again meanwhile waits for the
+    report, and sees which of its gates passed.
+    """
+    stated = document["sweep"]
+    if stated is None:
+        return True
+    sweeps = SweepRepository(session, experiment.project_id)
+    sweeps.hold(stated["id"])
+    if len(sweeps.tries(stated["id"])) != stated["tries"]:
+        return False
+    if all(stated[name] is None for name in SUMS):
+        return True  # where no sum is stated, none can have become larger
+    now = sweep_of(session, experiment)
+    return now is None or not larger_sums(now.model_dump(), stated)
+
+
+def repeats_of(
+    session: Session, experiment: RunningExperiment, document: Mapping[str, Any]
+) -> RepeatsSection | None:
+    """The figures over the seeds that have a report, its own document among them; None where it is
+    not repeated."""
+    asked = experiment.run.spec.repeats
+    sweeps = SweepRepository(session, experiment.project_id)
+    found = sweeps.cell_of(experiment.id) if asked > 1 else None
+    if found is None:
+        return None
+    own = SeedFigures(experiment.run.spec.seed, experiment.id, shown_figures(document))
+    others = [
+        cell.experiment
+        for cell in sweeps.cells(found[0].id)
+        if cell.experiment.id != experiment.id and cell.experiment.status == "succeeded"
+    ]
+    figures = ReportListRepository(session, experiment.project_id).figures(
+        [one.id for one in others]
+    )
+    found_others = [SeedFigures(one.seed, one.id, named_figures(figures[one.id])) for one in others]
+    return repeats_section([own, *found_others], asked=asked)

@@ -1,79 +1,170 @@
-"""Fenced writes: every write of a worker begins by holding its unit."""
+"""What is stored of a run: blocks of rounds, each in one fenced transaction."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from time import monotonic, sleep
-from typing import TypeVar
+from typing import Any
 
 import structlog
-from sqlalchemy.exc import InterfaceError, OperationalError
-from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 from sqlalchemy.orm import Session
 
+from fedaudit.ledger.chain import Row, salt_hash
+from fedaudit.ledger.entries import LedgerEntry
+from fedaudit.ledger.rows import entry_of
+from fedaudit.ledger.statements import Checkpoint
 from fedaudit.runs.blocks import Block
-from models.database import Database
+from fedaudit.runs.figures import FairnessFigures, RoundFigures, values_by_metric
+from fedaudit.runs.ledger_writer import LedgerWriter, WrittenEntry
+from fedaudit.runs.run import Run
 from models.repositories import (
     CheckpointRepository,
     EventRepository,
     ExperimentRepository,
+    FairnessRepository,
     LedgerRepository,
-    UnitRepository,
+    RoundRepository,
     gathered_writes,
 )
-from workers.claim import Lease
-from workers.database_sink import DatabaseSink, round_events
-from workers.resume import store_totals
-from workers.running_experiment import RunningExperiment
+from models.values import FairnessRow, LedgerRow, RoundRow
 
 log = structlog.get_logger()
 
-T = TypeVar("T")
 
-_OUTAGE_SECONDS = 600.0
-"""How long results are kept in memory while the database does not respond."""
-_STOPPING_OUTAGE_SECONDS = 8.0
-"""The same for a worker that was asked to stop: it must exit within 30 seconds."""
-_FIRST_WAIT_SECONDS, _MAX_WAIT_SECONDS = 0.1, 2.0
+@dataclass
+class RunningExperiment:
+    """A run that is stored under a project."""
+
+    run: Run
+    project_id: str
+    spec_hash: str
+    subjects_hash: str
+    witness: str
+    """Of what is signed of its ledger: DATABASE where that began with rows that no verified
+    signature of a worker covers, else WORKER."""
+    checkpoint: bytes | None = None
+    """The trainer's state when the worker resumed it."""
+
+    @property
+    def id(self) -> str:
+        """Its id."""
+        return self.run.experiment_id
+
+    def ledger_checkpoint(self, status: str) -> Checkpoint:
+        """The state of its ledger, to be signed."""
+        ledger = self.run.ledger
+        return Checkpoint(
+            experiment_id=self.id,
+            status=status,
+            entries=ledger.entries,
+            last_round=ledger.last_round,
+            chain_head=ledger.head.hex(),
+            spec_hash=self.spec_hash,
+            subjects_hash=self.subjects_hash,
+            witness=self.witness,
+            salt_hash=None if ledger.salt is None else salt_hash(ledger.salt),
+        )
 
 
-class DatabaseAwayError(Exception):
-    """The database did not respond for too long; unstored results are lost, and run again."""
+ROUND_COMPLETED = "round.completed"
+_COSTS = ("leakage_max", "epsilon_max")
 
 
-class FencedWriter:
-    """Transactions that commit only while this worker holds its unit."""
+class DatabaseSink:
+    """A `RunSink` of one stored experiment, within one transaction.
 
-    def __init__(self, database: Database, lease: Lease, *, stopping: Callable[[], bool]) -> None:
-        self.database = database
-        self._lease = lease
-        self._stopping = stopping
-        self.again = False
-        """Whether the work in hand was tried before, and may have been stored."""
+    What is written must be fenced: the caller holds the experiment's unit in the same transaction.
+    It also tells of the rounds (`round_events`), for all experiments of the unit together.
+    """
 
-    def write(self, work: Callable[[Session], T]) -> T:
-        """Commit `work` in one transaction, waiting for an unavailable database.
+    def __init__(self, session: Session, experiment_id: str, project_id: str) -> None:
+        self._owner = (experiment_id, project_id)
+        self._id = experiment_id
+        self._session = session
+        self._ledger = LedgerRepository(session)
+        self._rounds = RoundRepository(session)
 
-        A connection may break after the commit and before its confirmation, so `work` may run again
-        after it was stored: `again` says so, and it must then change nothing. Raises LeaseLostError
-        where the unit has another holder, DatabaseAwayError after ten minutes.
-        """
-        since, wait = monotonic(), _FIRST_WAIT_SECONDS
-        self.again = False
-        while True:
-            self._lease.progressed()
-            try:
-                with self.database.write() as session:
-                    if not UnitRepository(session).hold(self._lease.unit_id, self._lease.fence):
-                        raise self._lease.lose()
-                    return work(session)
-            except (OperationalError, InterfaceError, PoolTimeoutError) as error:
-                limit = _STOPPING_OUTAGE_SECONDS if self._stopping() else _OUTAGE_SECONDS
-                if monotonic() - since > limit:
-                    raise DatabaseAwayError(str(error)) from error
-                log.warning("database away; trying again", error=type(error).__name__)
-            self.again = True
-            sleep(wait)
-            wait = min(2 * wait, _MAX_WAIT_SECONDS)
+    # These methods are documented in `RunSink`.
+
+    def write(self, block: Block) -> None:
+        self._ledger.insert(*self._owner, [ledger_row(one) for one in block.ledger])
+        self._rounds.insert(*self._owner, [_round_row(one) for one in block.rounds])
+        fairness = [_fairness_row(one) for one in block.fairness]
+        FairnessRepository(self._session).insert(*self._owner, fairness)
+
+    def hashed_rows(self) -> Iterator[Row]:
+        return self._ledger.digests(self._id)
+
+    def entries_of_round(self, round_: int) -> list[LedgerEntry]:
+        rows = self._ledger.rows_after(self._id, round_from=round_, round_to=round_)
+        return [entry_of(row) for row in rows]
+
+    def drawn_rounds(self, *, up_to: int) -> list[int]:
+        return self._rounds.drawn_rounds(self._id, up_to=up_to)
+
+    def planes(self, rounds: Sequence[int]) -> dict[int, Mapping[str, Any]]:
+        return self._rounds.planes(self._id, rounds)
+
+    def last_fairness(self, attribute: str, *, rounds: int) -> list[dict[str, float | None]]:
+        rows = FairnessRepository(self._session).last(self._id, attribute, rounds=rounds)
+        return [values_by_metric(row.figures) for row in rows]
+
+
+def store_totals(
+    session: Session, experiment_id: str, project_id: str, ledger: LedgerWriter
+) -> None:
+    """Overwrite the experiment's running totals, inside a fenced transaction."""
+    LedgerRepository(session).put_totals(
+        experiment_id,
+        project_id,
+        releases=ledger.totals,
+        refusals=ledger.spending.refusals,
+        withheld=ledger.spending.withheld,
+    )
+
+
+def round_events(block: Block) -> list[tuple[str, dict[str, Any]]]:
+    """An event for each round."""
+    return [(ROUND_COMPLETED, _event(one)) for one in block.rounds]
+
+
+def ledger_row(written: WrittenEntry) -> LedgerRow:
+    """The row that holds an entry."""
+    entry = written.entry
+    return LedgerRow(
+        round=entry.round,
+        release=entry.release,
+        subject_kind=entry.subject_kind,
+        observer=entry.observer,
+        subjects=entry.subjects,
+        outcomes=entry.outcomes,
+        radii=entry.radii.ravel(),
+        releases=entry.releases,
+        clusters=entry.clusters,
+        epsilons=entry.epsilons,
+        inputs=entry.inputs.as_dict(),
+        digest=written.digest,
+        link=written.link,
+        interrupted=entry.interrupted,
+    )
+
+
+def _round_row(figures: RoundFigures) -> RoundRow:
+    plane = None if figures.plane is None else figures.plane.as_dict()
+    return RoundRow(**{**vars(figures), "plane": plane})
+
+
+def _fairness_row(figures: FairnessFigures) -> FairnessRow:
+    return FairnessRow(**vars(figures))
+
+
+def _event(figures: RoundFigures) -> dict[str, Any]:
+    return {
+        "round": figures.round,
+        "selection_loss": figures.selection_loss,
+        "validation_loss": figures.validation_loss,
+        "leakage_max": figures.leakage_max,
+        "epsilon_max": figures.epsilon_max,
+        "reasons": {name: figures.reasons[name] for name in _COSTS if name in figures.reasons},
+    }
 
 
 @dataclass(frozen=True)
@@ -110,3 +201,33 @@ def store_blocks(session: Session, played: Sequence[Played], *, again: bool = Fa
         EventRepository(session).append_each(project_id, events)
     done = {one.experiment.id: one.experiment.run.rounds_done for one in played}
     return ExperimentRepository(session, project_id).progress_each(done)
+
+
+_FLUSH_SECONDS = 0.25
+_FLUSH_ENTRIES = 60_000
+_FLUSH_ROUNDS = 1_000
+"""Over all experiments together: keeps a transaction on SQLite below 100 ms."""
+_GROWTH = 4
+
+
+class Pace:
+    """As many rounds as fit into 250 ms and 60,000 client entries, and at least one."""
+
+    def __init__(self) -> None:
+        self._rounds = 1
+        self._seconds_per_round: float | None = None
+
+    def rounds(self, *, experiments: int, cohort: int) -> int:
+        """Rounds of the next block for this many experiments with this many clients a round
+        each."""
+        most = max(1, min(_FLUSH_ENTRIES // (experiments * cohort), _FLUSH_ROUNDS // experiments))
+        if self._seconds_per_round is not None:
+            fitting = int(_FLUSH_SECONDS / max(self._seconds_per_round, 1e-9))
+            # Growing step by step, because one quick round says little about the next thousand.
+            self._rounds = max(1, min(fitting, _GROWTH * self._rounds))
+        self._rounds = min(self._rounds, most)
+        return self._rounds
+
+    def took(self, rounds: int, seconds: float) -> None:
+        """Record the last block's rounds, and how long they took."""
+        self._seconds_per_round = seconds / max(1, rounds)

@@ -13,8 +13,8 @@ from infrastructure.storage import StorageError, table_index_key
 from models.repositories import DisclosureRepository, FederationRepository, NearCopyRepository
 from models.row_sketches import SKETCHED, Sketch
 from models.tables.federations import Federation
-from workers.claimed_unit import ClaimedUnit
-from workers.uploaded_files import ProjectFiles
+from workers.claim import ClaimedUnit
+from workers.context import ProjectFiles
 
 log = structlog.get_logger()
 

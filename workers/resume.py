@@ -1,6 +1,6 @@
 """Turn a unit's rows into experiments that can run: from their beginning, or from a checkpoint."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -13,32 +13,38 @@ from fedaudit.federations.load import load_federation
 from fedaudit.federations.reading.source_files import Files
 from fedaudit.ledger.audit import LedgerAudit
 from fedaudit.ledger.chain import genesis
-from fedaudit.ledger.checkpoints import subjects_hash
-from fedaudit.ledger.ed25519 import PublicKey
-from fedaudit.ledger.entry_columns import batches
-from fedaudit.ledger.ledger_context import LedgerContext
-from fedaudit.ledger.report_entries import charges_report
+from fedaudit.ledger.columns import batches
+from fedaudit.ledger.entries import charges_report
+from fedaudit.ledger.ledger_context import (
+    LedgerContext,
+    build_metric_context,
+    rebuild_ledger_context,
+)
+from fedaudit.ledger.signatures import PublicKey
+from fedaudit.ledger.statements import subjects_hash
 from fedaudit.privacy.accounting.mechanism_parameters import MechanismParameters
 from fedaudit.privacy.accounting.privacy_events import REPORT
+from fedaudit.privacy.mechanisms.registry import mechanism_of
 from fedaudit.runs.ledger_writer import LedgerWriter
 from fedaudit.runs.run import Run, cell_ledger_context, training_subjects
 from fedaudit.runs.spending import Spending
 from fedaudit.runs.start_artifact import OpenArtifact, with_start
 from fedaudit.spec.errors import FieldError, InvalidInputError
 from fedaudit.spec.experiment import ExperimentSpec
-from fedaudit.spec.parse import parse_spec
+from fedaudit.spec.parse import parse_admitted, parse_spec
 from fedaudit.training.base.cell import Cell
 from fedaudit.training.base.round_records import PlannedRound
 from models.database import Database
 from models.repositories import (
     CheckpointRepository,
+    ExperimentRepository,
     FederationRepository,
     LedgerRepository,
     SubjectSetRepository,
 )
 from models.tables.experiments import Experiment
-from workers.proof.ledger_witness import witness_of_resumed
-from workers.running_experiment import RunningExperiment
+from workers.flush import RunningExperiment, ledger_row, store_totals
+from workers.proof.signing import witness_of_resumed
 
 _PAGE = 500
 
@@ -175,19 +181,6 @@ def stored_ledger(
     )
 
 
-def store_totals(
-    session: Session, experiment_id: str, project_id: str, ledger: LedgerWriter
-) -> None:
-    """Overwrite the experiment's running totals, inside a fenced transaction."""
-    LedgerRepository(session).put_totals(
-        experiment_id,
-        project_id,
-        releases=ledger.totals,
-        refusals=ledger.spending.refusals,
-        withheld=ledger.spending.withheld,
-    )
-
-
 def _same_inputs(stored: Mapping[str, Any] | None, inputs: MechanismParameters) -> bool:
     """Whether these are the stored parameters, possibly stored by a version with fewer fields."""
     return stored is None or MechanismParameters.from_dict(stored) == inputs
@@ -217,3 +210,68 @@ def _read_rows(session: Session, experiment_id: str, ledger: LedgerWriter) -> Le
 
 def _changed(what: str) -> InvalidInputError:
     return InvalidInputError([FieldError("/federation", f"{what}; submit it again")])
+
+
+def context_of_interrupted(
+    database: Database, experiment_id: str, project_id: str
+) -> LedgerContext | None:
+    """What `charge_interrupted_rounds` needs, built outside of any transaction: counting epsilons
+    may take long. None where there is nothing to charge.
+
+    Raises LookupError where there is no such experiment.
+    """
+    with database.read() as session:
+        if not interrupted_rounds(session, experiment_id):
+            return None
+        experiment = _experiment(session, experiment_id, project_id)
+        names = SubjectSetRepository(session).names(experiment.subject_set_id)
+    return _context_as_submitted(experiment, names)
+
+
+def charge_interrupted_rounds(
+    session: Session,
+    experiment_id: str,
+    project_id: str,
+    *,
+    ledger_context: LedgerContext | None = None,
+) -> int:
+    """Write the ledger rows of an ended experiment's open intents; returns their number.
+
+    `ledger_context`: the experiment's own, which is built here unless given.
+
+    A worker that resumes a run enters interrupted rounds before it goes on. The ledger of a run
+    that failed with its workers, or was cancelled before another resumed it, would otherwise show
+    less than was charged. Raises LookupError where there is no such experiment.
+    """
+    experiment = _experiment(session, experiment_id, project_id)
+    interrupted = interrupted_rounds(session, experiment_id)
+    if not interrupted:
+        return 0
+    names = SubjectSetRepository(session).names(experiment.subject_set_id)
+    ledger = stored_ledger(
+        session,
+        experiment,
+        ledger_context=ledger_context or _context_as_submitted(experiment, names),
+        training=np.arange(len(names), dtype=np.int32),
+    )
+    recorded = [ledger.record_interrupted(lost) for lost in interrupted]
+    rows = [ledger_row(one) for lost in recorded for entries in lost.written for one in entries]
+    LedgerRepository(session).insert(experiment_id, project_id, rows)
+    store_totals(session, experiment_id, project_id, ledger)
+    return len(interrupted)
+
+
+def _experiment(session: Session, experiment_id: str, project_id: str) -> Experiment:
+    experiment = ExperimentRepository(session, project_id).get(experiment_id)
+    if experiment is None:
+        raise LookupError(f"no experiment {experiment_id}")
+    return experiment
+
+
+def _context_as_submitted(experiment: Experiment, names: Sequence[str]) -> LedgerContext:
+    """The context as of submission: the data may be remote, or deleted."""
+    if experiment.mechanism_inputs is not None:
+        inputs = MechanismParameters.from_dict(experiment.mechanism_inputs)
+        return rebuild_ledger_context(inputs, names, rounds=experiment.rounds_total)
+    inputs = mechanism_of(parse_admitted(experiment.spec)).inputs(n=experiment.parameters)
+    return build_metric_context(inputs, names)

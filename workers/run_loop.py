@@ -11,7 +11,7 @@ from sqlalchemy.orm import Session
 
 from fedaudit.attacks.attack import AttackedRun, AttackOutcome
 from fedaudit.attacks.carried_out import carry_out
-from fedaudit.ledger.composition import composed_epsilon
+from fedaudit.privacy.accounting.rdp import composed_epsilon
 from fedaudit.privacy.leakage import leakage
 from fedaudit.reports.document.material import ModelFile
 from fedaudit.reports.sections.disagreement import FiguresDisagreeError
@@ -22,7 +22,7 @@ from fedaudit.training.base.cell import draws_in_secret, expected_cohort
 from fedaudit.training.base.round_records import FinalResult, PlannedRound, PlayedRounds
 from fedaudit.training.base.stopping import has_diverged
 from fedaudit.training.trainer_choice import open_stack
-from infrastructure.tracing import span
+from infrastructure.telemetry import span
 from models.repositories import (
     BudgetRepository,
     EpsilonBudgetRepository,
@@ -36,8 +36,7 @@ from workers.attacks.attack_watch import (
     FollowedRuns,
     LeasedAttacks,
 )
-from workers.claim import Lease
-from workers.claimed_unit import DETAIL_CHARACTERS
+from workers.claim import DETAIL_CHARACTERS, FencedWriter, Lease
 from workers.context import WorkerContext
 from workers.finish import (
     end_without_report,
@@ -47,10 +46,8 @@ from workers.finish import (
     store_records,
     succeed,
 )
-from workers.flush import FencedWriter, Played, store_blocks
-from workers.pace import Pace
-from workers.proof.checkpoint_signing import CheckpointClock, sign_checkpoint
-from workers.running_experiment import RunningExperiment
+from workers.flush import Pace, Played, RunningExperiment, store_blocks
+from workers.proof.signing import CheckpointClock, sign_checkpoint
 
 log = structlog.get_logger()
 

@@ -8,24 +8,21 @@ from fedaudit.federations.federation import DataKey, Federation
 from fedaudit.spec.errors import InvalidInputError
 from fedaudit.training.stack_key import stacks
 from infrastructure.signing_keys import ROUNDING
-from infrastructure.tracing import Attributes, span, trace_id_of
+from infrastructure.telemetry import Attributes, span, trace_id_of
 from models.repositories import ExperimentRepository, UnitRepository, UnitStackRepository
 from models.repositories.experiments import ENDED
 from models.tables.experiments import Experiment
 from models.values import Claim, UnitKind
 from workers.attacks.later_attacks_unit import LaterAttacksRun
-from workers.audits.audit_unit import AuditRun
-from workers.claim import Lease, LeaseLostError
-from workers.claimed_unit import DETAIL_CHARACTERS, ClaimedUnit
-from workers.context import WorkerContext
+from workers.audit_unit import AuditRun
+from workers.claim import DETAIL_CHARACTERS, ClaimedUnit, DatabaseAwayError, Lease, LeaseLostError
+from workers.context import ProjectFiles, WorkerContext
 from workers.disclosure_memory import settle_disclosures
 from workers.finish import end_without_report
-from workers.flush import DatabaseAwayError
-from workers.lifecycle.mapped_data import tidy_maps
+from workers.flush import RunningExperiment
 from workers.profile_unit import ProfileRun
 from workers.resume import load_cell, resume_experiment
-from workers.running_experiment import RunningExperiment
-from workers.uploaded_files import ProjectFiles
+from workers.upkeep import tidy_maps
 
 log = structlog.get_logger()
 

@@ -17,8 +17,8 @@ from sqlalchemy.exc import InterfaceError, OperationalError, SQLAlchemyError
 from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 from sqlalchemy.orm import Session
 
-from fedaudit.ledger.ed25519 import SigningKey
 from fedaudit.ledger.ledger_context import LedgerContext
+from fedaudit.ledger.signatures import SigningKey
 from fedaudit.privacy.leakage import leakage
 from fedaudit.spec.disclosure.disclosure_policy import DisclosureFloor
 from infrastructure.queue import UNIT_TOPIC, Queue, QueueUnavailableError
@@ -35,18 +35,21 @@ from models.repositories import (
     UnitStackRepository,
     fail_unit,
 )
-from models.tables.units import Unit
+from models.tables.experiments import Unit
 from models.values import ReclaimedUnit
-from workers.history_index import HistoryIndexer
-from workers.interrupted_rounds import charge_interrupted_rounds, context_of_interrupted
-from workers.lifecycle.eraser import Eraser
-from workers.lifecycle.expiry import Expiry
-from workers.proof.audit_log_signing import AuditLogSigner
-from workers.proof.checkpoint_signing import SigningKeyFile, announce_key, sign_as_stored
+from workers.context import start
+from workers.eraser import Eraser
 from workers.proof.declared_signing import DeclaredLedgerSigner
-from workers.proof.sign_off_signing import SignOffSigner
-from workers.start import start
-from workers.webhooks.courier import Courier
+from workers.proof.signing import (
+    AuditLogSigner,
+    SigningKeyFile,
+    SignOffSigner,
+    announce_key,
+    sign_as_stored,
+)
+from workers.resume import charge_interrupted_rounds, context_of_interrupted
+from workers.upkeep import Expiry, HistoryIndexer
+from workers.webhooks import Courier
 
 log = structlog.get_logger()
 

@@ -5,7 +5,7 @@ from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from api.http.route_labels import method_of, route_of
-from infrastructure.tracing import current_traceparent, span, trace_id_of
+from infrastructure.telemetry import current_traceparent, span, trace_id_of
 
 _OF_PROBES = ("/health/", "/metrics")
 

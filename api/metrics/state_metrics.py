@@ -22,11 +22,11 @@ from sqlalchemy.exc import SQLAlchemyError
 from api.metrics import metric_names as names
 from api.shared.resources import Resources
 from fedaudit import __version__
-from fedaudit.ledger.composition import composed_epsilon
+from fedaudit.privacy.accounting.rdp import composed_epsilon
 from models.repositories import ServiceStateRepository
 from models.repositories.epsilon_budgets import Price
 from models.repositories.operations.all_budgets import budgets_of_all
-from models.repositories.operations.service_state import ServiceState
+from models.repositories.service import ServiceState
 from models.schema import SchemaState, schema_state
 
 log = structlog.get_logger()

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from models.scopes import Scope
+from models.vocabulary import Scope
 
 if TYPE_CHECKING:
     from api.pages.session import Visitor

@@ -20,7 +20,7 @@ from api.pages.origins import came_from, is_foreign
 from api.shared.resources import Shared
 from api.shared.security import Caller
 from models.repositories import WebSessionRepository
-from models.scopes import Scope
+from models.vocabulary import Scope
 
 COOKIE = "fedaudit_session"
 SESSION_SECONDS = 12 * 3600

@@ -30,7 +30,7 @@ from fedaudit.reports.readings.reading_choice import reading
 from fedaudit.spec.audits.audit_spec import AuditSpec
 from fedaudit.spec.base import Text
 from models.repositories import AuditRepository
-from models.tables.audits.audits import PredictionAudit
+from models.tables.reports import PredictionAudit
 
 router = APIRouter(prefix="/audits", tags=["audits"])
 

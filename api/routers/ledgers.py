@@ -20,8 +20,7 @@ from api.services.ledgers.round_reservation import release_round, reserve_round
 from api.shared.resources import Shared
 from api.shared.security import ExperimentsReader, ExperimentsWriter
 from fedaudit.spec.base import Text
-from fedaudit.spec.declared.declared_rounds import MAX_ROUND, ReservationRequest, RoundsRequest
-from fedaudit.spec.declared.ledger_terms import LedgerTerms
+from fedaudit.spec.declared_ledgers import MAX_ROUND, LedgerTerms, ReservationRequest, RoundsRequest
 from models.repositories import DeclaredLedgerRepository
 
 router = APIRouter(prefix="/ledgers", tags=["ledgers"])

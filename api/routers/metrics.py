@@ -15,7 +15,7 @@ from api.metrics.state_metrics import StateMetrics
 from api.shared.resources import Resources, Shared
 from api.shared.security import identify
 from infrastructure.settings import SettingsError
-from models.scopes import Scope
+from models.vocabulary import Scope
 
 router = APIRouter(tags=["metrics"], include_in_schema=False)
 

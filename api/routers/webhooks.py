@@ -24,10 +24,10 @@ from api.services.webhooks.webhook_lists import get_webhook_body, webhook_page
 from api.services.webhooks.webhook_secrets import new_webhook_secret
 from api.shared.resources import Resources, Shared
 from api.shared.security import Administrator, Caller
-from infrastructure.outbound.addresses import AddressRefusedError, check_url
+from infrastructure.outbound import AddressRefusedError, check_url
 from models.identifiers import is_id
 from models.repositories import AuditLogRepository, WebhookEndpointRepository
-from models.tables.webhooks.webhook_endpoints import WebhookEndpoint
+from models.tables.operations import WebhookEndpoint
 
 router = APIRouter(prefix="/webhooks", tags=["webhooks"])
 

@@ -10,7 +10,7 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Fie
 
 from fedaudit.privacy.accounting.privacy_events import Adjacency
 from fedaudit.spec.errors import refuse_at
-from models.repositories.report_lists import EPSILON
+from models.repositories.reports import EPSILON
 
 _DATE = re.compile(r"\d{4}-\d{2}-\d{2}")
 

@@ -21,8 +21,7 @@ from fedaudit.reports.later.later_statement import Basis
 from fedaudit.spec.attacks.attack_spec import AttackSpec
 from fedaudit.spec.base import Text
 from fedaudit.spec.metrics import ROUND_METRICS
-from models.repositories.experiment_lists import FIGURES, SORT_KEYS
-from models.repositories.experiments import ENDED
+from models.repositories.experiments import ENDED, FIGURES, SORT_KEYS
 from models.tables.experiments import Experiment
 from models.values import LaterAttacksStatus
 

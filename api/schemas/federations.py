@@ -10,7 +10,7 @@ from pydantic_core import PydanticCustomError
 from api.http.problems import ProblemFault
 from api.schemas.base import Body, PageParameters, of_row
 from api.schemas.people import ActorBody
-from fedaudit.ledger.erasure_receipt import what_remains
+from fedaudit.ledger.statements import what_remains
 from fedaudit.privacy.accounting.privacy_events import Adjacency, AnyObserver, observer_words
 from fedaudit.privacy.unit_key import PATTERN
 from fedaudit.spec.base import Text
@@ -25,8 +25,7 @@ from fedaudit.spec.privacy import Clip, Radius
 from fedaudit.spec.registration import parse_registration
 from fedaudit.spec.sources import FederationId, FilePath, below_the_sources
 from models.leakage_terms import LeakageRadius, LeakageTerms
-from models.tables.federations import Federation
-from models.tables.lifecycle.erasures import Erasure
+from models.tables.federations import Erasure, Federation
 from models.values import Budget, BudgetFigure, BudgetsAcross, FederationStatus, Gap, Simulation
 
 

@@ -7,7 +7,7 @@ from pydantic import BaseModel
 
 from api.schemas.base import Reasons
 from api.schemas.people import ActorBody
-from fedaudit.spec.declared.ledger_terms import MetricTerms
+from fedaudit.spec.declared_ledgers import MetricTerms
 
 
 class LedgerEpsilon(BaseModel):

@@ -8,15 +8,13 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import AfterValidator, BaseModel, Field
 
 from api.schemas.base import Body, PageParameters, Parameters, UtcTime, of_row
-from fedaudit.ledger.sign_offs import Concern, Decision, sign_off_of
+from fedaudit.ledger.statements import Concern, Decision
+from fedaudit.ledger.statements import SignOff as Statement
 from fedaudit.spec.base import Text
-from models.audit_actions import AuditAction, AuditOrigin
 from models.person import MAX_CHARACTERS, Person, mail_address, tidy_line, tidy_paragraphs
-from models.scopes import ProjectScope
-from models.tables.api_keys import ApiKey
-from models.tables.audit_log.audit_entries import AuditEntry
-from models.tables.setting_changes import SettingChange
-from models.tables.sign_offs import SignOff
+from models.tables.accounts import ApiKey, AuditEntry, SettingChange
+from models.tables.reports import SignOff
+from models.vocabulary import AuditAction, AuditOrigin, ProjectScope
 
 
 def _tidy(text: str) -> str:
@@ -249,7 +247,9 @@ class SignOffBody(BaseModel):
     @classmethod
     def of(cls, row: SignOff) -> Self:
         """The body of a stored sign-off. Raises ValueError where the row is no sign-off."""
-        return cls.model_validate({**sign_off_of(row.statement).fields(), "envelope": row.envelope})
+        return cls.model_validate(
+            {**Statement.of_fields(row.statement).fields(), "envelope": row.envelope}
+        )
 
 
 class SignOffList(BaseModel):
@@ -285,5 +285,5 @@ class NewestSignOff(BaseModel):
     @classmethod
     def of(cls, row: SignOff) -> Self:
         """Of a stored one. Raises ValueError where the row is no sign-off."""
-        fields = sign_off_of(row.statement).fields()
+        fields = Statement.of_fields(row.statement).fields()
         return cls.model_validate({name: fields[name] for name in cls.model_fields})

@@ -37,10 +37,10 @@ from fedaudit.spec.base import Text
 from fedaudit.spec.errors import refuse_at
 from fedaudit.spec.gates import FairnessFigure, Gate
 from fedaudit.spec.policies import Description, PolicyGates, PolicyName
-from models.repositories.report_lists import SORT_KEYS
-from models.tables.audits.audits import PredictionAudit
-from models.tables.gate_policies import GatePolicy
-from models.tables.signing import SigningKey
+from models.repositories.reports import SORT_KEYS
+from models.tables.accounts import GatePolicy
+from models.tables.ledger import SigningKey
+from models.tables.reports import PredictionAudit
 from models.values import AuditStatus
 
 _SORTED_BY = (*SORT_KEYS, *FIGURES)

@@ -7,11 +7,10 @@ from pydantic import AfterValidator, BaseModel, Field
 
 from api.schemas.base import Body, Parameters, of_row
 from api.schemas.people import ActorBody
-from infrastructure.outbound.addresses import MAX_URL_CHARACTERS
+from infrastructure.outbound import MAX_URL_CHARACTERS
 from models.person import tidy_paragraphs
-from models.tables.webhooks.webhook_deliveries import WebhookDelivery
-from models.tables.webhooks.webhook_endpoints import WebhookEndpoint
-from models.webhook_events import WEBHOOK_EVENTS, DeliveryState, WebhookEvent
+from models.tables.operations import WebhookDelivery, WebhookEndpoint
+from models.vocabulary import WEBHOOK_EVENTS, DeliveryState, WebhookEvent
 
 _DAY = 86400
 

@@ -13,9 +13,9 @@ from api.shared.request_quota import count_request
 from api.shared.resources import Resources, Shared
 from models.person import Actor, Person
 from models.repositories import ApiKeyRepository
-from models.repositories.api_keys import hash_of_key
-from models.scopes import Scope
-from models.tables.api_keys import ApiKey
+from models.repositories.accounts import hash_of_key
+from models.tables.accounts import ApiKey
+from models.vocabulary import Scope
 
 _CHALLENGE = 'Bearer realm="fedaudit"'
 

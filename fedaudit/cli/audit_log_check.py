@@ -5,9 +5,8 @@ from pathlib import Path
 from typing import Any
 
 from fedaudit.cli.failures import usage_error
-from fedaudit.ledger.audit_log import AuditChain, SignedHead
-from fedaudit.ledger.ed25519 import PublicKey, public_keys_in
-from fedaudit.ledger.envelope import Envelope
+from fedaudit.ledger.signatures import Envelope, PublicKey, public_keys_in
+from fedaudit.ledger.statements import AuditChain, SignedHead
 
 
 def checked(

@@ -12,6 +12,7 @@ from fedaudit.cli.connection import MAX_PAGE, checked_key, connected, first_of, 
 from fedaudit.cli.display.output import (
     json_text,
     say,
+    show_warnings,
     standard_output,
     whole_file,
     write_json,
@@ -63,6 +64,7 @@ def submit(
     asked = read_submission(spec)
     with connected() as client:
         submitted = client.submit(asked, idempotency_key=idempotency_key)
+        show_warnings(submitted["warnings"])
         raise typer.Exit(go_on(client, submitted, wait=wait, as_json=as_json))
 
 

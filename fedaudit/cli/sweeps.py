@@ -10,6 +10,7 @@ from fedaudit.cli.display.output import (
     cells_bar,
     json_text,
     say,
+    show_warnings,
     write_bytes,
     write_json,
     write_line,
@@ -174,7 +175,7 @@ def _project(client: Client, asked: SweepSpec, *, as_json: bool) -> ExitCode:
         show_planned_cells(cells)
         if found["costs"] is not None:
             show_costs(found["costs"], found["facts"])
-        _show_warnings(found["warnings"])
+        show_warnings(found["warnings"])
     if not found["has_room"]:
         say(f"it would be refused: {found['detail']}")
         return ExitCode.FAILED
@@ -197,7 +198,7 @@ def _checked(value: Any) -> SweepSpec:
 
 def go_on(client: Client, sweep: SubmittedSweep, *, wait: bool, as_json: bool) -> ExitCode:
     """Print a sweep that was submitted just now; with `wait`, its table once all cells ended."""
-    _show_warnings(sweep["warnings"])
+    show_warnings(sweep["warnings"])
     if wait:
         say(f"submitted as {sweep['id']}, {sweep['progress']['cells']} cells")
         return end_of(client, sweep, as_json=as_json)
@@ -248,11 +249,6 @@ def _outcome(sweep: Sweep) -> ExitCode:
         say(f"reasons: {', '.join(sorted(reasons))}")
     say(f"to try the others again: fedaudit sweeps retry {sweep['id']}")
     return ExitCode.FAILED
-
-
-def _show_warnings(warnings: Any) -> None:
-    for warning in warnings:
-        say(f"mind: {warning}")
 
 
 def _followed(client: Client, sweep: Sweep) -> Sweep:

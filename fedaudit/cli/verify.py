@@ -14,7 +14,7 @@ from fedaudit.cli.display.output import say, write_bytes, write_json, write_line
 from fedaudit.cli.failures import CommandError, ExitCode, usage_error
 from fedaudit.cli.options import AsJson
 from fedaudit.ledger.bundle import NotABundleError, opened_bundle
-from fedaudit.ledger.ed25519 import PublicKey, public_keys_in
+from fedaudit.ledger.signatures import PublicKey, public_keys_in
 from fedaudit.reports.document.checks import Outcome as CheckOutcome
 from fedaudit.reports.verification.verification import (
     ALTERED,

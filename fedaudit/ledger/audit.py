@@ -11,12 +11,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedaudit.ledger.chain import CLUSTER_BYTES, LedgerHash, genesis, link_of_bytes, placed_bytes
+from fedaudit.ledger.columns import EntryColumns, alike
 from fedaudit.ledger.encoding import EntryEncoder
-from fedaudit.ledger.entry_columns import EntryColumns, alike
-from fedaudit.ledger.report_entries import charges_report, names_of_subjects, stands_for_held_out
+from fedaudit.ledger.entries import charges_report, names_of_subjects, stands_for_held_out
 from fedaudit.ledger.rows import InputsReader, StoredRow, UnreadableRow, place_of, place_of_key
+from fedaudit.ledger.statements import ErasedNames, subjects_hash
 from fedaudit.privacy.accounting.mechanism_parameters import MechanismParameters
 
+STANDS_FOR_ALL = "everyone"
+"""Of a ledger that charges all alike: a name that is no client's."""
 _NO_DIGEST = bytes(hashlib.sha256().digest_size)
 _NOBODY = np.zeros(0, np.int64)
 _NOT_AN_ENTRY = (ValueError, TypeError, ArithmeticError, AttributeError, IndexError, struct.error)
@@ -240,3 +243,50 @@ def _with_more_than_encoded(entries: EntryColumns) -> Container[int]:
     if not inputs.counts_epsilon:
         return ()
     return frozenset(entries.with_any(~np.isnan(entries.radii)))
+
+
+@dataclass
+class ErasingLedger:
+    """Reads a ledger a last time with its names, and as it will be without them."""
+
+    experiment_id: str
+    names: Sequence[str]
+    salt: bytes | None = None
+
+    def __post_init__(self) -> None:
+        """Begins before the first entry."""
+        self.made_up = made_up_names(self.names)
+        self._audit = LedgerAudit(self.experiment_id, self.names, watch=(), salt=self.salt)
+        self._encoder = EntryEncoder(self.made_up)
+        self._hash = LedgerHash()
+        self._hashed = 0
+
+    def read(self, rows: Sequence[StoredRow]) -> None:
+        """Take the next rows in."""
+        for entries in self._audit.read(rows):
+            digests = self._encoder.digests(entries)
+            for key, digest in zip(entries.keys, digests, strict=True):
+                self._hash.add((*key, digest))
+                self._hashed += 1
+
+    def statement(self, *, erased_at: str) -> ErasedNames:
+        """What is to be signed, once every row was read."""
+        return ErasedNames(
+            experiment_id=self.experiment_id,
+            entries=self._audit.entries,
+            chain_head=self._audit.head.hex(),
+            ledger_hash=self._audit.ledger_hash,
+            subjects_hash=subjects_hash(self.names),
+            erased_hash=self._hash.hexdigest(),
+            agreed=self._hashed == self._audit.entries and self._audit.consistent,
+            erased_at=erased_at,
+        )
+
+
+def made_up_names(names: Sequence[str]) -> list[str]:
+    """As many names that say nothing but a number, in the same places."""
+    width = len(str(len(names)))
+    return [
+        name if name == STANDS_FOR_ALL else f"erased-{place:0{width}d}"
+        for place, name in enumerate(names, start=1)
+    ]

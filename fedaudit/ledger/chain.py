@@ -81,7 +81,7 @@ def link(
     `clusters`: [subjects], in the order in which the row holds them. They are no part of the
     digest, since they cost nothing, but stand in the row and must not change there either.
     `declaration`: of a declared round, the keyed hash of what it declared beside its entries
-    (`fedaudit.ledger.declarations`); None where there is none, as in every run and in rounds that
+    (`fedaudit.ledger.declared`); None where there is none, as in every run and in rounds that
     were declared before it was introduced. Raises ValueError where `previous`, `digest` or
     `declaration` is not 32 bytes.
     """

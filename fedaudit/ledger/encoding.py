@@ -51,9 +51,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedaudit.ledger.chain import digest_of
-from fedaudit.ledger.entries import OUTCOMES, LedgerEntry
-from fedaudit.ledger.entry_columns import EntryColumns
-from fedaudit.ledger.report_entries import names_of_subjects
+from fedaudit.ledger.columns import EntryColumns
+from fedaudit.ledger.entries import OUTCOMES, LedgerEntry, names_of_subjects
 from fedaudit.privacy.accounting.mechanism_parameters import MechanismParameters
 from fedaudit.privacy.leakage import leakage, release_epsilons
 

@@ -12,8 +12,7 @@ from typing import Any, get_args
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from fedaudit.ledger.entries import LedgerEntry
-from fedaudit.ledger.report_entries import report_inputs
+from fedaudit.ledger.entries import LedgerEntry, report_inputs
 from fedaudit.privacy.accounting.epsilon_tables import (
     EpsilonCurve,
     RepeatedEvent,

@@ -3,8 +3,7 @@
 import numpy as np
 from numpy.typing import NDArray
 
-from fedaudit.ledger.entries import Outcome
-from fedaudit.ledger.report_entries import charges_report
+from fedaudit.ledger.entries import Outcome, charges_report
 from fedaudit.reports.document.hypotheses_document import Plane
 from fedaudit.reports.document.material import HypothesesFacts
 from fedaudit.reports.sections.parameter_plot_section import (

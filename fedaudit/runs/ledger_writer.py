@@ -7,11 +7,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedaudit.ledger.chain import Row, genesis, link
+from fedaudit.ledger.columns import EntryColumns
 from fedaudit.ledger.encoding import EntryEncoder
-from fedaudit.ledger.entries import LedgerEntry, Outcome
-from fedaudit.ledger.entry_columns import EntryColumns
+from fedaudit.ledger.entries import LedgerEntry, Outcome, report_entry
 from fedaudit.ledger.ledger_context import LedgerContext
-from fedaudit.ledger.report_entries import report_entry
 from fedaudit.privacy.accounting.mechanism_parameters import MechanismParameters
 from fedaudit.privacy.accounting.privacy_events import Observer
 from fedaudit.runs.spending import Counted, Spending

@@ -4,9 +4,9 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from fedaudit.ledger.chain import Row
+from fedaudit.ledger.columns import ledger_lines
 from fedaudit.ledger.entries import LedgerEntry
 from fedaudit.ledger.ledger_context import LedgerContext
-from fedaudit.ledger.ledger_lines import ledger_lines
 from fedaudit.reports.charts.series import Series, series_of
 from fedaudit.runs.blocks import Block
 from fedaudit.runs.figures import FairnessFigures, RoundFigures, values_by_metric

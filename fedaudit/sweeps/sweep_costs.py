@@ -11,8 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 from typing_extensions import TypedDict
 
-from fedaudit.ledger.composition import composed_epsilon
 from fedaudit.privacy.accounting.privacy_events import REPORT
+from fedaudit.privacy.accounting.rdp import composed_epsilon
 from fedaudit.privacy.unit_key import MADE_UP
 
 CostFigure = Literal["leakage", "log_ratio", "epsilon"]

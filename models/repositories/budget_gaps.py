@@ -17,7 +17,7 @@ from models.leakage_terms import LeakageTerms
 from models.repositories.contents.budget_rows import BudgetRows
 from models.repositories.epsilon_budgets import counts_for, counts_report
 from models.repositories.experiments import ENDED
-from models.tables.declared.declared_ledgers import DeclaredLedger
+from models.tables.declared_ledgers import DeclaredLedger
 from models.tables.experiments import Experiment
 from models.tables.federations import Federation
 from models.tables.reservations import Reservation

@@ -32,7 +32,7 @@ from models.repositories.contents.held_contents import (
     agree,
     held_contents,
 )
-from models.tables.declared.declared_ledgers import DeclaredLedger
+from models.tables.declared_ledgers import DeclaredLedger
 from models.tables.federations import Federation
 from models.tables.reservations import Reservation
 from models.values import Budget, BudgetFigure

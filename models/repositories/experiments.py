@@ -5,20 +5,20 @@ from dataclasses import asdict
 from functools import cache
 from typing import Any
 
-from sqlalchemy import bindparam, select, update
+from sqlalchemy import ColumnElement, Select, and_, bindparam, false, func, or_, select, update
+from sqlalchemy.orm import InstrumentedAttribute
 
 from models.clock import utc_now
 from models.person import Actor
 from models.prepared import Prepared, PreparedRows
-from models.repositories.base import ScopedRepository
+from models.repositories.base import ScopedRepository, table_of
 from models.repositories.budgets import BudgetRepository
 from models.repositories.epsilon_budgets import REPORT, EpsilonBudgetRepository, counts_report
-from models.repositories.events import EventRepository
-from models.repositories.experiment_lists import cursor_of, filtered, paged
+from models.repositories.experiment_parts import EventRepository
 from models.repositories.ledger import LedgerRepository
-from models.repositories.webhooks.announcements import AnnouncementRepository
-from models.tables.experiments import Experiment, ExperimentTag
-from models.tables.units import Unit
+from models.repositories.reports import has_epsilon
+from models.repositories.webhooks import AnnouncementRepository
+from models.tables.experiments import Experiment, ExperimentTag, Unit
 from models.values import Cursor, ExperimentFilters, FinalFigures, LeakagePrice, NewExperiment, Page
 
 _UNFILTERED = ExperimentFilters()
@@ -64,7 +64,7 @@ class ExperimentRepository(ScopedRepository):
             EventRepository(self.session).begin(new.id, self.project_id, ("status.changed", queued))
         return Experiment(**values)
 
-    def get(self, id: str) -> Experiment | None:  # noqa: A002
+    def get(self, id: str) -> Experiment | None:
         """The experiment as it is now; None where the project has no such one."""
         return self._one(_BY_ID, project_id=self.project_id, id=id)
 
@@ -84,10 +84,10 @@ class ExperimentRepository(ScopedRepository):
             first = {"project_id": self.project_id, "most": limit + 1}
             items = _first_page(sort).all(self.session, **first)
         else:
-            statement = filtered(self._select(Experiment), filters or _UNFILTERED)
-            items = self._all(paged(statement, sort=sort, cursor=cursor).limit(limit + 1))
+            statement = _filtered(self._select(Experiment), filters or _UNFILTERED)
+            items = self._all(_paged(statement, sort=sort, cursor=cursor).limit(limit + 1))
         more = len(items) > limit
-        return Page(items[:limit], cursor_of(items[limit - 1], sort) if more else None)
+        return Page(items[:limit], _cursor_of(items[limit - 1], sort) if more else None)
 
     def of_unit(self, unit_id: str) -> "Sequence[Experiment]":
         """A unit's experiments by position."""
@@ -106,11 +106,11 @@ class ExperimentRepository(ScopedRepository):
         # By code points, whatever the database's collation is.
         return {id_: sorted(found) for id_, found in tags.items()}
 
-    def start(self, id: str) -> bool:  # noqa: A002
+    def start(self, id: str) -> bool:
         """queued -> running; False where it is not queued. A run taken up again keeps its start."""
         return self._change(id, ("queued",), status="running", started_at=utc_now())
 
-    def withhold(self, id: str, attributes: Sequence[str]) -> None:  # noqa: A002
+    def withhold(self, id: str, attributes: Sequence[str]) -> None:
         """Notes the attributes of which the experiment reports nothing; none is a decision too."""
         self._execute(
             update(Experiment)
@@ -118,7 +118,7 @@ class ExperimentRepository(ScopedRepository):
             .values(withheld_attributes=list(attributes))
         )
 
-    def progress(self, id: str, rounds_done: int) -> bool:  # noqa: A002
+    def progress(self, id: str, rounds_done: int) -> bool:
         """Notes the rounds done; True where the caller has asked for an end.
 
         Called in each flush: cancellation is looked at there.
@@ -144,11 +144,7 @@ class ExperimentRepository(ScopedRepository):
         return {id_ for id_, status in found.items() if status == "cancelling"}
 
     def request_cancel(
-        self,
-        id: str,  # noqa: A002
-        *,
-        price: LeakagePrice,
-        cancelled_by: Actor | None = None,
+        self, id: str, *, price: LeakagePrice, cancelled_by: Actor | None = None
     ) -> Experiment | None:
         """Asks for an end, and answers with the experiment as it then is; None if there is none.
 
@@ -170,7 +166,7 @@ class ExperimentRepository(ScopedRepository):
 
     def conclude(
         self,
-        id: str,  # noqa: A002
+        id: str,
         *,
         status: str,
         price: LeakagePrice,
@@ -202,14 +198,7 @@ class ExperimentRepository(ScopedRepository):
             )
         return changed
 
-    def judge_later(
-        self,
-        id: str,  # noqa: A002
-        *,
-        raised: int,
-        alarms: int,
-        gate_outcome: str | None,
-    ) -> None:
+    def judge_later(self, id: str, *, raised: int, alarms: int, gate_outcome: str | None) -> None:
         """Notes how an ended experiment is to be judged after more attacks, and tells whoever
         listens. `raised`: alarms by these attacks, of `alarms` in all."""
         before = self.get(id)
@@ -256,7 +245,7 @@ class ExperimentRepository(ScopedRepository):
         if counted:
             epsilons.settle(experiment.id, counted)
 
-    def _change(self, id: str, expected: tuple[str, ...], **values: Any) -> bool:  # noqa: A002
+    def _change(self, id: str, expected: tuple[str, ...], **values: Any) -> bool:
         """A change of status from one of the expected ones, with its event."""
         changed = self._execute(
             update(Experiment)
@@ -273,7 +262,7 @@ class ExperimentRepository(ScopedRepository):
             events.append(id, self.project_id, [("status.changed", event)])
         return bool(changed)
 
-    def _set(self, id: str, **values: Any) -> None:  # noqa: A002
+    def _set(self, id: str, **values: Any) -> None:
         mine = (Experiment.id == id, Experiment.project_id == self.project_id)
         self._execute(update(Experiment).where(*mine).values(values))
 
@@ -281,4 +270,111 @@ class ExperimentRepository(ScopedRepository):
 @cache
 def _first_page(sort: str) -> PreparedRows[Experiment]:
     """What is asked for most, without filters. Raises ValueError for an unknown sort."""
-    return PreparedRows(paged(_OF_PROJECT, sort=sort, cursor=None).limit(bindparam("most")))
+    return PreparedRows(_paged(_OF_PROJECT, sort=sort, cursor=None).limit(bindparam("most")))
+
+
+FIGURES = (
+    "leakage_max",
+    "leakage_median",
+    "log_ratio_max",
+    "epsilon_max",
+    "validation_loss",
+    "accuracy",
+    "demographic_parity_difference",
+    "equalized_odds_difference",
+    "equal_opportunity_difference",
+)
+"""Final figures that a bound may name."""
+
+SORT_KEYS = ("created_at", "name", "started_at", "finished_at", *FIGURES)
+"""What a list may be sorted by; with a minus in front, downwards."""
+
+
+def _filtered(statement: Select[Experiment], filters: ExperimentFilters) -> Select[Experiment]:
+    """The statement with every filter that is set. Raises ValueError for an unknown bound."""
+    for name in ("status", "name", "federation_id", "mechanism", "delta"):
+        value = getattr(filters, name)
+        if value is not None:
+            statement = statement.where(getattr(Experiment, name) == value)
+    if filters.tag is not None:
+        tagged = select(ExperimentTag.experiment_id).where(
+            ExperimentTag.project_id == Experiment.project_id, ExperimentTag.tag == filters.tag
+        )
+        statement = statement.where(Experiment.id.in_(tagged))
+    if filters.created_after is not None:
+        statement = statement.where(Experiment.created_at >= filters.created_after)
+    if filters.created_before is not None:
+        statement = statement.where(Experiment.created_at <= filters.created_before)
+    if filters.alarm is not None:
+        raised = func.coalesce(Experiment.alarms, 0) > 0
+        statement = statement.where(raised if filters.alarm else ~raised)
+    if filters.adjacency is not None:
+        counted = has_epsilon(table_of(Experiment).c.id, adjacency=filters.adjacency)
+        statement = statement.where(counted)
+    for figure, side, bound in filters.bounds:
+        statement = statement.where(_within(figure, side, bound))
+    return statement
+
+
+def _paged(
+    statement: Select[Experiment], *, sort: str, cursor: Cursor | None
+) -> Select[Experiment]:
+    """The statement in the order of `sort`, ties by id, beginning behind `cursor`.
+
+    Nulls come last in both directions. Raises ValueError for an unknown `sort`, or a cursor that
+    another sort made.
+    """
+    column, descending = _sort_column(sort)
+    identifier = Experiment.id.desc() if descending else Experiment.id.asc()
+    if column is Experiment.id:
+        order: list[ColumnElement[Any]] = [identifier]
+    else:
+        order = [column.is_(None).asc(), column.desc() if descending else column.asc(), identifier]
+    if cursor is not None:
+        statement = statement.where(_behind(column, descending, cursor))
+    return statement.order_by(*order)
+
+
+def _cursor_of(experiment: Experiment, sort: str) -> Cursor:
+    """The cursor that continues behind this experiment."""
+    column, _ = _sort_column(sort)
+    if column is Experiment.id:
+        return (experiment.id,)
+    return (getattr(experiment, column.key), experiment.id)
+
+
+def _within(figure: str, side: str, bound: float) -> ColumnElement[bool]:
+    if figure not in FIGURES:
+        raise ValueError(f"{figure}: not a final figure; use one of {', '.join(FIGURES)}")
+    column: ColumnElement[float] = table_of(Experiment).c[figure]
+    if side in ("lte", "gte"):
+        return column <= bound if side == "lte" else column >= bound
+    raise ValueError(f"{figure}[{side}]: use [lte] or [gte]")
+
+
+def _sort_column(sort: str) -> tuple[InstrumentedAttribute[Any], bool]:
+    name = sort.removeprefix("-")
+    if name not in SORT_KEYS:
+        raise ValueError(f"sort: {name!r} is unknown; use one of {', '.join(SORT_KEYS)}")
+    # Ids rise with the time of creation, and are unique and indexed.
+    column = Experiment.id if name == "created_at" else getattr(Experiment, name)
+    return column, sort.startswith("-")
+
+
+def _behind(
+    column: InstrumentedAttribute[Any], descending: bool, cursor: Cursor
+) -> ColumnElement[bool]:
+    if len(cursor) != (1 if column is Experiment.id else 2):
+        raise ValueError("cursor: it belongs to another sort; begin again without one")
+    identifier = table_of(Experiment).c.id
+    later_id: ColumnElement[bool] = (
+        identifier < cursor[-1] if descending else identifier > cursor[-1]
+    )
+    if column is Experiment.id:
+        return later_id
+    value = cursor[0]
+    if value is None:
+        return and_(column.is_(None), later_id)
+    later = column < value if descending else column > value
+    nulls = column.is_(None) if column.nullable else false()
+    return or_(later, and_(column == value, later_id), nulls)

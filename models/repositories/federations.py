@@ -7,7 +7,7 @@ from sqlalchemy import Select, delete, exists, select, update
 
 from models.clock import utc_now
 from models.identifiers import new_id
-from models.repositories.attacks.later_attacks import attacked_experiments
+from models.repositories.audits import attacked_experiments
 from models.repositories.budgets import BudgetRepository
 from models.repositories.contents.budget_rows import counts_together
 from models.repositories.units import UnitRepository
@@ -125,26 +125,26 @@ class FederationRepository(BudgetRepository):
         self.session.refresh(before)
         return before
 
-    def attach(self, id: str, file: NewFile) -> None:  # noqa: A002
+    def attach(self, id: str, file: NewFile) -> None:
         """Notes where the file of a federation is stored that had none; its profile stays."""
         self._set(id, {"registration": dict(file.registration), **_place(file)})
 
-    def get(self, id: str) -> Federation | None:  # noqa: A002
+    def get(self, id: str) -> Federation | None:
         """One federation, or None where the project has no such one."""
         return self._one(self._select(Federation).where(Federation.id == id))
 
-    def lock(self, id: str) -> Federation | None:  # noqa: A002
+    def lock(self, id: str) -> Federation | None:
         """The same, locked for this (write) transaction: it is not deleted under an admission."""
         return self._one(_locked(self._select(Federation).where(Federation.id == id)))
 
-    def set_simulation(self, id: str, simulation: Simulation) -> Federation:  # noqa: A002
+    def set_simulation(self, id: str, simulation: Simulation) -> Federation:
         """Whether noise may be simulated in what is admitted from now on; the row as it then is.
 
         Raises LookupError where the project has no such federation.
         """
         return self._changed(id, {"simulation": simulation})
 
-    def set_disclosure(self, id: str, policy: Mapping[str, Any] | None) -> Federation:  # noqa: A002
+    def set_disclosure(self, id: str, policy: Mapping[str, Any] | None) -> Federation:
         """What may be asked of its groups in what is admitted from now on; the row as it then is.
 
         It stays whatever becomes of the file, as what was spent does. Raises LookupError where the
@@ -172,13 +172,7 @@ class FederationRepository(BudgetRepository):
             )
         )
 
-    def set_ready(
-        self,
-        id: str,  # noqa: A002
-        profile: Mapping[str, Any],
-        *,
-        unit_id: str,
-    ) -> bool:
+    def set_ready(self, id: str, profile: Mapping[str, Any], *, unit_id: str) -> bool:
         """profiling -> ready; False where the unit no longer has it to profile."""
         values = {
             "status": "ready",
@@ -188,18 +182,12 @@ class FederationRepository(BudgetRepository):
         }
         return self._profiled(id, unit_id, values)
 
-    def set_rejected(
-        self,
-        id: str,  # noqa: A002
-        reasons: Sequence[Mapping[str, Any]],
-        *,
-        unit_id: str,
-    ) -> bool:
+    def set_rejected(self, id: str, reasons: Sequence[Mapping[str, Any]], *, unit_id: str) -> bool:
         """profiling -> rejected, for {pointer, message}; False as with `set_ready`."""
         values = {"status": "rejected", "reasons": [dict(reason) for reason in reasons]}
         return self._profiled(id, unit_id, {**values, "profiled_at": utc_now()})
 
-    def in_use(self, id: str) -> bool:  # noqa: A002
+    def in_use(self, id: str) -> bool:
         """Whether an experiment on it, or an attack on one, is queued or running."""
         open_ones = exists().where(
             Experiment.project_id == self.project_id,
@@ -208,14 +196,14 @@ class FederationRepository(BudgetRepository):
         )
         return bool(self.session.scalar(select(open_ones)))
 
-    def used(self, id: str) -> bool:  # noqa: A002
+    def used(self, id: str) -> bool:
         """Whether any experiment was ever submitted on it."""
         submitted = exists().where(
             Experiment.project_id == self.project_id, Experiment.federation_id == id
         )
         return bool(self.session.scalar(select(submitted)))
 
-    def mark_deleted(self, id: str) -> bool:  # noqa: A002
+    def mark_deleted(self, id: str) -> bool:
         """Any status -> deleted, without a profile or a sketch; False where it was deleted before.
 
         `storage_key` stays until `forget_file`, so that what is left of the file can be found.
@@ -231,7 +219,7 @@ class FederationRepository(BudgetRepository):
         )
         return True
 
-    def forget_file(self, id: str, storage_key: str) -> None:  # noqa: A002
+    def forget_file(self, id: str, storage_key: str) -> None:
         """Notes that the stored file of a deleted federation is gone."""
         self._execute(
             update(Federation)
@@ -271,7 +259,7 @@ class FederationRepository(BudgetRepository):
             .execution_options(populate_existing=True)
         )
 
-    def _profiled(self, id: str, unit_id: str, values: Mapping[str, Any]) -> bool:  # noqa: A002
+    def _profiled(self, id: str, unit_id: str, values: Mapping[str, Any]) -> bool:
         return bool(
             self._execute(
                 update(Federation)
@@ -285,7 +273,7 @@ class FederationRepository(BudgetRepository):
             )
         )
 
-    def _changed(self, id: str, values: Mapping[str, Any]) -> Federation:  # noqa: A002
+    def _changed(self, id: str, values: Mapping[str, Any]) -> Federation:
         found = self.lock(id)
         if found is None:
             raise LookupError(f"federation {id}: this project has no such federation")
@@ -293,7 +281,7 @@ class FederationRepository(BudgetRepository):
         self.session.refresh(found)
         return found
 
-    def _set(self, id: str, values: Mapping[str, Any]) -> None:  # noqa: A002
+    def _set(self, id: str, values: Mapping[str, Any]) -> None:
         mine = (Federation.id == id, Federation.project_id == self.project_id)
         self._execute(update(Federation).where(*mine).values(values))
 

@@ -1,4 +1,4 @@
-"""Experiments: what was asked for, where it stands, and the figures it is found by."""
+"""Experiments, the units of work that run them, and sweeps."""
 
 from datetime import datetime
 from typing import Any
@@ -6,6 +6,7 @@ from typing import Any
 from sqlalchemy import (
     JSON,
     BigInteger,
+    Boolean,
     CheckConstraint,
     Double,
     ForeignKey,
@@ -18,6 +19,7 @@ from sqlalchemy import (
 from sqlalchemy.orm import Mapped, mapped_column
 
 from models.tables.base import Base, Identifier, Word
+from models.values import UnitKind
 
 
 class Experiment(Base):
@@ -106,3 +108,116 @@ class ExperimentTag(Base):
     experiment_id: Mapped[str] = mapped_column(ForeignKey("experiments.id"), primary_key=True)
     tag: Mapped[str] = mapped_column(Text, primary_key=True)
     project_id: Mapped[str] = mapped_column(ForeignKey("projects.id"))
+
+
+class Unit(Base):
+    """What one worker does at a time.
+
+    A `run` is one experiment, or a stack of experiments of one shape; a `profile` is a federation
+    to be read and described, an `audit` one of predictions; `attacks` are on an experiment that has
+    ended.
+    """
+
+    __tablename__ = "units"
+    __table_args__ = (
+        CheckConstraint(
+            "state IN ('waiting', 'leased', 'done', 'failed', 'cancelled')", name="state"
+        ),
+        Index("ix_units_state_available_at", "state", "available_at"),
+        Index("ix_units_state_lease_until", "state", "lease_until"),
+        Index("ix_units_stack_key_state", "stack_key", "state"),
+    )
+
+    id: Mapped[str] = mapped_column(Identifier, primary_key=True)
+    project_id: Mapped[str] = mapped_column(ForeignKey("projects.id"))
+    kind: Mapped[UnitKind] = mapped_column(Word, server_default="run")
+    state: Mapped[str] = mapped_column(Word)
+    device: Mapped[str] = mapped_column(Word)
+    lease_until: Mapped[datetime | None]
+    fence: Mapped[int] = mapped_column(Integer)
+    """Rises at every claim; a writer that names an older one writes nothing."""
+    attempts: Mapped[int] = mapped_column(Integer)
+    max_attempts: Mapped[int] = mapped_column(Integer)
+    lost_leases: Mapped[int] = mapped_column(Integer, server_default="0")
+    """How often a worker's lease ran out, and the unit was taken from it."""
+    worker: Mapped[str | None] = mapped_column(Text)
+    stack_key: Mapped[str | None] = mapped_column(String(64))
+    """What its experiments have in common with those that could be trained beside them; null where
+    they are run by themselves."""
+    stack_size: Mapped[int] = mapped_column(Integer, server_default="1")
+    """How many experiments fit together, at most."""
+    available_at: Mapped[datetime]
+    created_at: Mapped[datetime]
+    published_at: Mapped[datetime | None]
+    last_error: Mapped[str | None] = mapped_column(Text)
+    traceparent: Mapped[str | None] = mapped_column(Word)
+    """The trace of the request that made it (W3C Trace Context); null where none was recorded."""
+
+
+class SubjectSet(Base):
+    """Subject keys in order: the ledger's index i means `names[i]`."""
+
+    __tablename__ = "subject_sets"
+
+    id: Mapped[str] = mapped_column(String(64), primary_key=True)
+    """SHA-256 of the names, so that experiments on the same clients share one row."""
+    names: Mapped[list[Any]]
+
+
+class Checkpoint(Base):
+    """The newest state of a run, overwritten at each flush; gone when the run has ended."""
+
+    __tablename__ = "checkpoints"
+
+    experiment_id: Mapped[str] = mapped_column(ForeignKey("experiments.id"), primary_key=True)
+    project_id: Mapped[str] = mapped_column(Identifier)
+    round: Mapped[int] = mapped_column(Integer)
+    data: Mapped[bytes] = mapped_column(LargeBinary)
+
+
+class Event(Base):
+    """One event, `sequence` counting from 1 within its experiment."""
+
+    __tablename__ = "events"
+
+    experiment_id: Mapped[str] = mapped_column(ForeignKey("experiments.id"), primary_key=True)
+    sequence: Mapped[int] = mapped_column(Integer, primary_key=True, autoincrement=False)
+    project_id: Mapped[str] = mapped_column(Identifier)
+    type: Mapped[str] = mapped_column(Word)
+    data: Mapped[dict[str, Any]]
+    created_at: Mapped[datetime]
+
+
+class Sweep(Base):
+    """Many experiments that were asked for, and reserved, as one."""
+
+    __tablename__ = "sweeps"
+    __table_args__ = (Index("ix_sweeps_project_id_id", "project_id", "id"),)
+
+    id: Mapped[str] = mapped_column(Identifier, primary_key=True)
+    project_id: Mapped[str] = mapped_column(ForeignKey("projects.id"))
+    name: Mapped[str] = mapped_column(Text)
+    asked: Mapped[dict[str, Any]]
+    """The body: base, grid, zip, repeats."""
+    cells: Mapped[int] = mapped_column(Integer)
+    facts: Mapped[dict[str, Any]]
+    """Of all cells, known before they ran: how their costs are counted, and what guarantees are
+    worth."""
+    created_at: Mapped[datetime]
+    created_by: Mapped[dict[str, Any]]
+
+
+class SweepCell(Base):
+    """One experiment of a sweep. A cell that was tried again has several."""
+
+    __tablename__ = "sweep_cells"
+    __table_args__ = (Index("ix_sweep_cells_sweep_id_position", "sweep_id", "position"),)
+
+    experiment_id: Mapped[str] = mapped_column(ForeignKey("experiments.id"), primary_key=True)
+    sweep_id: Mapped[str] = mapped_column(ForeignKey("sweeps.id"))
+    position: Mapped[int] = mapped_column(Integer)
+    project_id: Mapped[str] = mapped_column(ForeignKey("projects.id"))
+    newest: Mapped[bool] = mapped_column(Boolean)
+    """Whether it is the last try of its cell. What earlier ones spent counts all the same."""
+    values: Mapped[dict[str, Any]]
+    """By field, what distinguishes the cell."""

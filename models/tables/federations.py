@@ -1,4 +1,4 @@
-"""Federations, the contents that they share across projects, and which contents are alike."""
+"""Federations, the contents that they share across projects, files, and erasures."""
 
 from datetime import datetime
 from typing import Any
@@ -8,7 +8,7 @@ from sqlalchemy.orm import Mapped, mapped_column
 
 from models.arrays import Packed, PackedArray
 from models.tables.base import Base, Identifier, Word
-from models.values import FederationStatus, Simulation
+from models.values import FederationStatus, FileKind, GoneReason, Simulation
 
 
 class Federation(Base):
@@ -89,3 +89,101 @@ class NearCopy(Base):
     other_id: Mapped[str] = mapped_column(ForeignKey("federations.id"), primary_key=True)
     share: Mapped[float] = mapped_column(Double)
     """Of the rows of `federation_id`, those that are rows of the other; estimated."""
+
+
+class Artifact(Base):
+    """One file of parameters of a project. The file itself lies in the storage, by its hash."""
+
+    __tablename__ = "artifacts"
+    __table_args__ = (UniqueConstraint("project_id", "sha256"),)
+
+    id: Mapped[str] = mapped_column(Identifier, primary_key=True)
+    """Orders the list; a spec names the file by its hash."""
+    project_id: Mapped[str] = mapped_column(ForeignKey("projects.id"))
+    sha256: Mapped[str] = mapped_column(String(64))
+    name: Mapped[str | None] = mapped_column(Text)
+    """What whoever sent it called it first."""
+    size_bytes: Mapped[int] = mapped_column(BigInteger)
+    hypotheses: Mapped[int] = mapped_column(Integer)
+    parameters: Mapped[int] = mapped_column(BigInteger)
+    created_by: Mapped[dict[str, Any] | None] = mapped_column(JSON(none_as_null=True))
+    created_at: Mapped[datetime]
+
+
+class PendingUpload(Base):
+    """One file that waits for its registration; only the key that sent it sees it."""
+
+    __tablename__ = "pending_uploads"
+
+    id: Mapped[str] = mapped_column(Identifier, primary_key=True)
+    project_id: Mapped[str] = mapped_column(ForeignKey("projects.id"))
+    api_key_id: Mapped[str] = mapped_column(ForeignKey("api_keys.id"), index=True)
+    storage_key: Mapped[str] = mapped_column(String(255))
+    fingerprint: Mapped[str] = mapped_column(String(64))
+    """SHA-256 of its content, gzip undone."""
+    file_name: Mapped[str] = mapped_column(Text)
+    size_bytes: Mapped[int] = mapped_column(BigInteger)
+    """As it was sent, perhaps compressed."""
+    created_at: Mapped[datetime]
+    expires_at: Mapped[datetime] = mapped_column(index=True)
+    """The file is removed then, unless it was registered."""
+
+
+class Erasure(Base):
+    """One erasure. A federation that is registered anew may be erased again."""
+
+    __tablename__ = "erasures"
+
+    federation_id: Mapped[str] = mapped_column(ForeignKey("federations.id"), primary_key=True)
+    number: Mapped[int] = mapped_column(Integer, primary_key=True, autoincrement=False)
+    """From 1 within the federation."""
+    project_id: Mapped[str] = mapped_column(ForeignKey("projects.id"))
+    fingerprint: Mapped[str] = mapped_column(String(64))
+    reference: Mapped[str | None] = mapped_column(Text)
+    """What the caller calls the request, such as a file number."""
+    requested_at: Mapped[datetime]
+    requested_by: Mapped[dict[str, Any]]
+    """The actor: key and person, as they were then."""
+    removed: Mapped[dict[str, Any]]
+    """How many of each thing were removed at once, by name."""
+    files: Mapped[list[Any]]
+    """Keys of the storage whose files are to be removed; empty once they are."""
+    ledgers: Mapped[list[Any]]
+    """Ids of the ledgers whose clients' names are to be removed, or were."""
+    others: Mapped[int] = mapped_column(Integer)
+    """Other projects of the service that hold the same content."""
+    completed_at: Mapped[datetime | None] = mapped_column(index=True)
+    """When all of it was done; null while the sweeper still works on it."""
+    envelope: Mapped[dict[str, Any] | None] = mapped_column(JSON(none_as_null=True))
+    """The signed receipt (DSSE); null until it is done."""
+
+
+class ErasedLedger(Base):
+    """A ledger without its clients' names, and the signed statement that stands for them."""
+
+    __tablename__ = "erased_ledgers"
+
+    owner_id: Mapped[str] = mapped_column(Identifier, primary_key=True)
+    """The experiment, or the ledger of a training elsewhere."""
+    project_id: Mapped[str] = mapped_column(ForeignKey("projects.id"))
+    federation_id: Mapped[str] = mapped_column(ForeignKey("federations.id"), index=True)
+    erased_at: Mapped[datetime]
+    envelope: Mapped[dict[str, Any]]
+    """DSSE."""
+
+
+class ExpiredFile(Base):
+    """One file that is gone for good, unless the same is brought again."""
+
+    __tablename__ = "expired_files"
+
+    project_id: Mapped[str] = mapped_column(Identifier, primary_key=True)
+    kind: Mapped[FileKind] = mapped_column(Word, primary_key=True)
+    owner: Mapped[str] = mapped_column(String(64), primary_key=True)
+    """The experiment's id, or the hash of an artifact."""
+    reason: Mapped[GoneReason] = mapped_column(Word)
+    kept_days: Mapped[int | None] = mapped_column(Integer)
+    """The setting that it exceeded; null where it was erased."""
+    expired_at: Mapped[datetime]
+    removed_at: Mapped[datetime | None] = mapped_column(index=True)
+    """When the storage had removed it; null while that is still to be done."""

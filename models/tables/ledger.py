@@ -7,7 +7,17 @@ rows. The view `privacy_ledger` (made by the migrations) unpacks them for people
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import JSON, BigInteger, Boolean, Double, ForeignKey, Integer, LargeBinary, Text
+from sqlalchemy import (
+    JSON,
+    BigInteger,
+    Boolean,
+    Double,
+    ForeignKey,
+    Integer,
+    LargeBinary,
+    String,
+    Text,
+)
 from sqlalchemy.orm import Mapped, mapped_column
 
 from models.arrays import Packed, PackedArray
@@ -117,4 +127,78 @@ class ReleaseIntent(Base):
     release: Mapped[int] = mapped_column(Integer, primary_key=True, autoincrement=False)
     project_id: Mapped[str] = mapped_column(Identifier)
     subjects: Mapped[Packed] = mapped_column(PackedArray("int32"))
+    created_at: Mapped[datetime]
+
+
+class Round(Base):
+    """One round's figures; a figure that is null may have its reason in `reasons`."""
+
+    __tablename__ = "rounds"
+
+    experiment_id: Mapped[str] = mapped_column(ForeignKey("experiments.id"), primary_key=True)
+    round: Mapped[int] = mapped_column(Integer, primary_key=True, autoincrement=False)
+    project_id: Mapped[str] = mapped_column(Identifier)
+    selection_loss: Mapped[float | None] = mapped_column(Double)
+    validation_loss: Mapped[float | None] = mapped_column(Double)
+    accuracy: Mapped[float | None] = mapped_column(Double)
+    cluster_sizes: Mapped[list[Any]]
+    separation: Mapped[float | None] = mapped_column(Double)
+    collapsed: Mapped[bool] = mapped_column(Boolean)
+    leakage_median: Mapped[float | None] = mapped_column(Double)
+    leakage_max: Mapped[float | None] = mapped_column(Double)
+    epsilon_max: Mapped[float | None] = mapped_column(Double)
+    demographic_parity_difference: Mapped[float | None] = mapped_column(Double)
+    equalized_odds_difference: Mapped[float | None] = mapped_column(Double)
+    equal_opportunity_difference: Mapped[float | None] = mapped_column(Double)
+    leakage_by_cluster: Mapped[list[Any] | None] = mapped_column(JSON(none_as_null=True))
+    plane: Mapped[dict[str, Any] | None] = mapped_column(JSON(none_as_null=True))
+    reasons: Mapped[dict[str, Any]]
+
+
+class Fairness(Base):
+    """One attribute in one round. The counts are confidential; the figures are not."""
+
+    __tablename__ = "fairness"
+
+    experiment_id: Mapped[str] = mapped_column(ForeignKey("experiments.id"), primary_key=True)
+    round: Mapped[int] = mapped_column(Integer, primary_key=True, autoincrement=False)
+    attribute: Mapped[str] = mapped_column(Text, primary_key=True)
+    project_id: Mapped[str] = mapped_column(Identifier)
+    figures: Mapped[list[Any]]
+    """Objects of metric, value and reason."""
+    counts: Mapped[list[Any]]
+    """Per group: true positives, false positives, true negatives, false negatives."""
+
+
+class SigningKey(Base):
+    """The public half of a key that the service signs with, or has signed with."""
+
+    __tablename__ = "signing_keys"
+
+    key_id: Mapped[str] = mapped_column(String(64), primary_key=True)
+    algorithm: Mapped[str] = mapped_column(Word)
+    public_key: Mapped[str] = mapped_column(Text)
+    """PEM."""
+    created_at: Mapped[datetime]
+    """When the service first used it."""
+    retired_at: Mapped[datetime | None]
+    """When another key took its place; null while it is the key in use."""
+    compromised_at: Mapped[datetime | None]
+    """From when on somebody else may have signed with it, by whoever runs the service; null for a
+    key of which nobody said so."""
+    compromised_note: Mapped[str | None] = mapped_column(Text)
+
+
+class LedgerCheckpoint(Base):
+    """How many entries a ledger had, signed. Rows are only ever inserted."""
+
+    __tablename__ = "ledger_checkpoints"
+
+    experiment_id: Mapped[str] = mapped_column(ForeignKey("experiments.id"), primary_key=True)
+    entries: Mapped[int] = mapped_column(Integer, primary_key=True, autoincrement=False)
+    status: Mapped[str] = mapped_column(Word, primary_key=True)
+    """That of the experiment when it was made: the end is signed apart."""
+    project_id: Mapped[str] = mapped_column(Identifier)
+    envelope: Mapped[dict[str, Any]]
+    """DSSE."""
     created_at: Mapped[datetime]

@@ -16,10 +16,10 @@ from benchmarks import served_api
 from benchmarks.served_api import make_key
 from fedaudit.fairness.gaps import gaps
 from fedaudit.ledger.chain import genesis, ledger_hash, link, salt_hash
-from fedaudit.ledger.checkpoints import Checkpoint
-from fedaudit.ledger.ed25519 import ALGORITHM, SigningKey
 from fedaudit.ledger.encoding import EntryEncoder
 from fedaudit.ledger.entries import LedgerEntry
+from fedaudit.ledger.signatures import ALGORITHM, SigningKey
+from fedaudit.ledger.statements import Checkpoint
 from fedaudit.privacy.leakage import leakage
 from fedaudit.privacy.mechanisms.registry import mechanism_of
 from fedaudit.reports.assemble import assemble, report_hash
@@ -39,15 +39,15 @@ from models.repositories import (
     SigningKeyRepository,
     SubjectSetRepository,
 )
-from models.scopes import SCOPES
-from models.tables import Base
+from models.tables.base import Base
 from models.tables.experiments import Experiment
 from models.values import FairnessRow, LedgerRow, RoundRow
 from models.values import FinalFigures as StoredFigures
+from models.vocabulary import SCOPES
 from tests.fairness.disclosures import disclosed_counts
 from tests.infrastructure.secrets_keys import secrets_key_in
 from tests.utility.comparisons import useful_model
-from workers.report_index import report_index
+from workers.finish import report_index
 
 SPEC: dict[str, Any] = {
     "name": "groups-k2",

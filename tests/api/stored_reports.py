@@ -9,7 +9,7 @@ from fedaudit.reports.assemble import report_hash
 from models.repositories import ExperimentRepository, ReportRepository
 from models.values import FinalFigures
 from tests.api.service import Api, finish, spec
-from workers.report_index import report_index
+from workers.finish import report_index
 
 Change = Callable[[dict[str, Any]], None]
 

@@ -15,12 +15,11 @@ from sqlalchemy import delete, text, update
 
 from fedaudit.cli.failures import CommandError, ExitCode
 from fedaudit.cli.verify import verify_command
-from fedaudit.ledger.bundle import BundleParts, bundle_chunks, opened_bundle
-from fedaudit.ledger.ed25519 import SigningKey
-from fedaudit.ledger.evidence import Evidence
+from fedaudit.ledger.bundle import BundleParts, Evidence, bundle_chunks, opened_bundle
+from fedaudit.ledger.signatures import SigningKey
 from fedaudit.reports.verification.report_signature import sign_report
 from fedaudit.reports.verification.verification import ALTERED, UNTRUSTED, VALID, verify
-from models.tables.audits.audits import PredictionAudit
+from models.tables.reports import PredictionAudit
 from tests.api.pages.browser import signed_in
 from tests.api.service import Api, running_api, served, settings_for
 from tests.audits.service_audits import context_of, made

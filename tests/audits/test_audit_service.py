@@ -14,7 +14,7 @@ from models.values import ReclaimedUnit
 from tests.api.service import Api
 from tests.audits.service_audits import context_of, made, report_of, row_of
 from tests.audits.tables import asking, audited, people, write
-from workers.audits import audit_unit
+from workers import audit_unit
 from workers.run_unit import run_unit
 
 

@@ -14,7 +14,7 @@ import psutil
 
 from benchmarks.served_api import make_key
 from models.database import Database
-from models.scopes import SCOPES
+from models.vocabulary import SCOPES
 
 SCRIPT = Path(sys.executable).parent / "fedaudit"
 

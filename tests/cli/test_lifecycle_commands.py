@@ -10,8 +10,7 @@ import httpx
 import pytest
 import yaml
 
-from fedaudit.ledger.ed25519 import public_keys_in
-from fedaudit.ledger.envelope import Envelope
+from fedaudit.ledger.signatures import Envelope, public_keys_in
 
 SPEC = {
     "name": "on clinics",

@@ -13,6 +13,7 @@ import yaml
 
 from fedaudit_client.client import Client
 from tests.client.generated import PACKAGE, generate
+from tests.house import ROOT
 
 
 @pytest.fixture(scope="module")
@@ -54,6 +55,20 @@ def test_submit_without_waiting_prints_the_experiment(call, small_spec):
     experiment = json.loads(done.stdout)
     assert experiment["status"] in {"queued", "running", "succeeded"}
     assert call("watch", experiment["id"]).returncode == 0
+
+
+def test_submit_prints_the_warnings_of_the_service(call, service):
+    examples = ROOT / "examples"
+    added = call("federations", "add", examples / "people.csv", "--wait", "--json",
+                 "--spec", examples / "people.yaml")  # fmt: skip
+    federation = json.loads(added.stdout)["id"]
+    assert call("budget", federation, "--set", "leakage=40").returncode == 0
+    spec = yaml.safe_load((examples / "people.yaml").read_text("utf-8"))
+    spec["federation"] = {"id": federation, **spec["federation"]}
+    del spec["federation"]["path"]
+    done = call("submit", "-", stdin=yaml.safe_dump(spec))
+    assert done.returncode == 0, done.stderr
+    assert "mind: the noise is simulated" in done.stderr or "release book" in done.stderr
 
 
 def test_a_cancelled_experiment_exits_with_one(call, small_spec, service):

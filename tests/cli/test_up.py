@@ -12,7 +12,7 @@ import psutil
 import pytest
 
 from fedaudit.cli.service.up import RunningService, announce, open_pages
-from fedaudit.ledger.ed25519 import public_keys_in
+from fedaudit.ledger.signatures import public_keys_in
 from tests.cli.service import Service, clean_environment, running, start
 
 MODULES = ("api", "workers", "workers.sweeper")

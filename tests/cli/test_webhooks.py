@@ -16,7 +16,7 @@ from typer.testing import CliRunner
 from fedaudit.cli.main import app
 from tests.api.service import running_api, served, settings_for
 from tests.api.webhooks.webhooks import deliver
-from workers.webhooks.courier import Courier
+from workers.webhooks import Courier
 
 PAGE = Path(__file__).parents[2] / "docs/webhooks.md"
 

@@ -9,9 +9,9 @@ import pytest
 from sqlalchemy import text
 
 from fedaudit.ledger.bundle import opened_bundle
-from fedaudit.ledger.ed25519 import PublicKey
 from fedaudit.ledger.ledger_context import rebuild_ledger_context
 from fedaudit.ledger.rows import entry_of
+from fedaudit.ledger.signatures import PublicKey
 from fedaudit.reports.verification.verification import verify
 from models.database import Database
 from tests.cli.service import Service

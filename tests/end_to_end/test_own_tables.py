@@ -15,7 +15,7 @@ import yaml
 
 from fedaudit.cli.main import main
 from fedaudit_client.client import Client
-from models.scopes import PROJECT_SCOPES
+from models.vocabulary import PROJECT_SCOPES
 from tests.cli.service import Service
 from tests.end_to_end.own_tables import OWN_TABLES, OwnTable
 from tests.html_forms import form_fields

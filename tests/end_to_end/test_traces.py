@@ -103,7 +103,7 @@ def test_one_trace_leads_from_the_request_to_the_rounds(
 def test_what_an_error_says_is_in_no_span(collector: tuple[str, list[Span]]) -> None:
     endpoint, spans = collector
     code = (
-        "from infrastructure.tracing import configure_tracing, span\n"
+        "from infrastructure.telemetry import configure_tracing, span\n"
         "configure_tracing('t')\n"
         "try:\n"
         "    with span('reading'):\n"
@@ -121,7 +121,7 @@ def test_what_an_error_says_is_in_no_span(collector: tuple[str, list[Span]]) -> 
 def test_without_a_collector_no_sdk_is_imported() -> None:
     code = (
         "import sys, api.__main__\n"
-        "from infrastructure.tracing import configure_tracing, current_traceparent, span\n"
+        "from infrastructure.telemetry import configure_tracing, current_traceparent, span\n"
         "configure_tracing('t')\n"
         "with span('x') as one:\n"
         "    assert one is None and current_traceparent() is None\n"

@@ -7,7 +7,7 @@ from typing import Literal
 import pytest
 import structlog
 
-from infrastructure.logs import configure_logs
+from infrastructure.telemetry import configure_logs
 
 
 @pytest.fixture(autouse=True)

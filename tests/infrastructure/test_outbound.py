@@ -16,14 +16,16 @@ from cryptography.hazmat.primitives.asymmetric.ec import SECP256R1, generate_pri
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 from cryptography.x509.oid import NameOID
 
-from infrastructure.outbound.addresses import AddressRefusedError, check_address, check_url
-from infrastructure.outbound.checked_connections import (
+from infrastructure.outbound import (
+    AddressRefusedError,
     Answer,
     CheckedBackend,
     UnansweredError,
+    check_address,
+    check_url,
     post,
+    retry_after,
 )
-from infrastructure.outbound.retry_after import retry_after
 from tests.workers.receiver import Receiver, receiving
 
 PUBLIC = "93.184.215.14"

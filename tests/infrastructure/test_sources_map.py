@@ -4,8 +4,14 @@ from pathlib import Path, PurePosixPath
 
 import pytest
 
-from infrastructure.settings import Settings, SettingsError, load_settings
-from infrastructure.sources_map import SourcesMap, SourcesMapError, read_sources_map
+from infrastructure.settings import (
+    Settings,
+    SettingsError,
+    SourcesMap,
+    SourcesMapError,
+    load_settings,
+    read_sources_map,
+)
 
 MAP = """\
 acme: [acme]

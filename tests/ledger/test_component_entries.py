@@ -11,9 +11,9 @@ import pytest
 
 from fedaudit.ledger.audit import LedgerAudit
 from fedaudit.ledger.chain import genesis, link
+from fedaudit.ledger.columns import ledger_lines
 from fedaudit.ledger.encoding import digest, encode
 from fedaudit.ledger.entries import LedgerEntry
-from fedaudit.ledger.ledger_lines import ledger_lines
 from fedaudit.ledger.rows import BundledRow, LineReader, entry_of, to_line
 from fedaudit.privacy.accounting.mechanism_parameters import (
     Component,

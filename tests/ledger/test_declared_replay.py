@@ -8,15 +8,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fedaudit.ledger.chain import genesis, link
-from fedaudit.ledger.declared_entries import declared_entries
-from fedaudit.ledger.declared_replay import Replay
-from fedaudit.ledger.declared_state import RoundsSoFar
+from fedaudit.ledger.declared import Replay, RoundsSoFar, declared_entries
 from fedaudit.ledger.encoding import EntryEncoder
 from fedaudit.ledger.rows import BundledRow
-from fedaudit.privacy.declared.declared_releases import charge_of, steps_of
-from fedaudit.privacy.declared.histories import Histories, Tally
-from fedaudit.spec.declared.declared_rounds import DeclaredRound
-from fedaudit.spec.declared.ledger_terms import EVERYONE, LedgerTerms
+from fedaudit.privacy.declared.histories import Histories, Tally, charge_of, steps_of
+from fedaudit.spec.declared_ledgers import EVERYONE, DeclaredRound, LedgerTerms
 
 _ID, _SECRET = "a ledger", bytes(32)
 _NAMES = ("a", "b", "c", "d")

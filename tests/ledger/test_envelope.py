@@ -8,9 +8,8 @@ import rfc8785
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fedaudit.ledger.checkpoints import Checkpoint, subjects_hash
-from fedaudit.ledger.ed25519 import PublicKey, SigningKey, public_keys_in
-from fedaudit.ledger.envelope import Envelope, pae
+from fedaudit.ledger.signatures import Envelope, PublicKey, SigningKey, pae, public_keys_in
+from fedaudit.ledger.statements import Checkpoint, subjects_hash
 
 KEY = SigningKey.generate()
 CHECKPOINT = Checkpoint("e", "running", 7, 7, "a" * 64, "b" * 64, "c" * 64)

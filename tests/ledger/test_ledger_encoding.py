@@ -13,9 +13,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from fedaudit.ledger.columns import ledger_lines
 from fedaudit.ledger.encoding import EntryEncoder, digest, encode
 from fedaudit.ledger.entries import LedgerEntry, MechanismParameters
-from fedaudit.ledger.ledger_lines import ledger_lines
 from fedaudit.ledger.rows import BundledRow, LineReader, entry_of, to_line
 
 NAMES = ("10001", "ä", "b", "a", "")

@@ -3,9 +3,8 @@
 import numpy as np
 import pytest
 
+from fedaudit.ledger.columns import EntryColumns, misfits
 from fedaudit.ledger.entries import LedgerEntry
-from fedaudit.ledger.entry_columns import EntryColumns
-from fedaudit.ledger.radii import misfits
 from fedaudit.privacy.accounting.mechanism_parameters import MechanismParameters, layer_components
 
 NAN = np.nan

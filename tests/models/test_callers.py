@@ -14,7 +14,7 @@ from models.repositories import (
     SubjectSetRepository,
     SweeperLeaseRepository,
 )
-from models.tables import ApiKey
+from models.tables.accounts import ApiKey
 from tests.models.rows import add_project
 
 

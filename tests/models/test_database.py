@@ -13,7 +13,8 @@ from benchmarks.servers import free_port
 from models.clock import seconds_from_now
 from models.database import Database
 from models.repositories import ProjectRepository
-from models.tables import Project, SweeperLease
+from models.tables.accounts import Project
+from models.tables.operations import SweeperLease
 
 
 def test_a_write_is_committed_and_a_failed_one_is_not(database: Database) -> None:

@@ -8,7 +8,7 @@ import pytest
 from fedaudit.privacy import leakage as metric
 from models.database import Database
 from models.repositories import ExperimentRepository, UnitRepository
-from models.repositories.experiment_lists import SORT_KEYS
+from models.repositories.experiments import SORT_KEYS
 from models.values import Cursor, ExperimentFilters, FinalFigures, NewExperiment
 from tests.models.rows import add_experiment, add_federation, add_project
 

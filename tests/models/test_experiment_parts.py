@@ -14,7 +14,7 @@ from models.repositories import (
     ReportRepository,
     RoundRepository,
 )
-from models.tables.rounds import Round
+from models.tables.ledger import Round
 from models.values import FairnessRow, RoundRow
 from tests.models.rows import queued
 

@@ -15,7 +15,7 @@ from models.repositories import (
     UnitRepository,
     fail_unit,
 )
-from models.tables import Event, Experiment
+from models.tables.experiments import Event, Experiment
 from models.values import Claim, FinalFigures
 from tests.models.rows import add_experiment, add_project, ledger_row, queued
 

@@ -8,7 +8,7 @@ from fedaudit.privacy.leakage import leakage
 from models.database import Database
 from models.leakage_terms import LeakageTerms
 from models.repositories import FederationRepository, UnitRepository, fail_unit
-from models.tables import Federation
+from models.tables.federations import Federation
 from models.values import NewFile, ReclaimedUnit
 from tests.models.rows import add_experiment, add_project
 

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from models.json_text import from_json, to_json
+from models.arrays import from_json, to_json
 
 
 def test_arrays_of_any_layout() -> None:

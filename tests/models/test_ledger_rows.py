@@ -8,7 +8,7 @@ import pytest
 from sqlalchemy import text
 from sqlalchemy.exc import IntegrityError
 
-from fedaudit.ledger.ledger_lines import ledger_lines
+from fedaudit.ledger.columns import ledger_lines
 from fedaudit.ledger.rows import entry_of
 from models.database import Database
 from models.repositories import LedgerRepository

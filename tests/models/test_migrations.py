@@ -20,7 +20,10 @@ import migrations
 from models.database import Database
 from models.repositories import LedgerRepository
 from models.schema import HEAD, schema_state
-from models.tables import ApiKey, Base, Federation, Unit
+from models.tables.accounts import ApiKey
+from models.tables.base import Base
+from models.tables.experiments import Unit
+from models.tables.federations import Federation
 from tests.models.rows import LAPLACE, ledger_row, queued
 
 

@@ -10,7 +10,7 @@ from models.clock import seconds_from_now, utc_now
 from models.database import Database
 from models.prepared import Prepared, PreparedRows
 from models.repositories.base import table_of
-from models.tables.outbox import OutboxMessage
+from models.tables.operations import OutboxMessage
 from tests.models.rows import add_project
 
 _OUTBOX = table_of(OutboxMessage)

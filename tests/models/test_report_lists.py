@@ -3,9 +3,8 @@
 from typing import Any
 
 from models.database import Database
-from models.report_values import IndexedFigure, ReportFilters, ReportIndex
 from models.repositories import ExperimentRepository, ReportListRepository, ReportRepository
-from models.values import Cursor, ExperimentFilters
+from models.values import Cursor, ExperimentFilters, IndexedFigure, ReportFilters, ReportIndex
 from tests.models.rows import add_experiment, add_project
 
 GAP = "equalized_odds_difference"

@@ -10,7 +10,7 @@ from sqlalchemy import update
 from models.clock import seconds_from_now
 from models.database import Database
 from models.repositories import UnitRepository
-from models.tables import Unit
+from models.tables.experiments import Unit
 from models.values import Claim
 from tests.models.rows import add_project
 

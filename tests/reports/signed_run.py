@@ -8,10 +8,10 @@ import numpy as np
 
 from fedaudit.ledger.bundle import BundleParts, bundle_chunks
 from fedaudit.ledger.chain import genesis, ledger_hash, link
-from fedaudit.ledger.checkpoints import Checkpoint, subjects_hash
-from fedaudit.ledger.ed25519 import SigningKey
 from fedaudit.ledger.encoding import EntryEncoder
 from fedaudit.ledger.rows import BundledRow, entry_of
+from fedaudit.ledger.signatures import SigningKey
+from fedaudit.ledger.statements import Checkpoint, subjects_hash
 from fedaudit.privacy.mechanisms.registry import mechanism_of
 from fedaudit.reports.assemble import assemble
 from fedaudit.reports.document.material import FederationFacts, FinalFigures, ReportMaterial

@@ -12,7 +12,7 @@ from infrastructure.queue import Queue
 from infrastructure.settings import Settings
 from models.database import Database
 from workers.context import WorkerContext
-from workers.proof.checkpoint_signing import CheckpointClock
+from workers.proof.signing import CheckpointClock
 
 LEASE_SECONDS = 2.0
 

@@ -15,8 +15,8 @@ from models.repositories import (
     ProjectRepository,
     UnitRepository,
 )
+from models.tables.experiments import Unit
 from models.tables.federations import Federation
-from models.tables.units import Unit
 from models.values import NewFile
 
 KEY = "federations/tests/people"

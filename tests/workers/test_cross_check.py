@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fedaudit.ledger.checkpoints import Checkpoint
-from fedaudit.ledger.envelope import Envelope
+from fedaudit.ledger.signatures import Envelope
+from fedaudit.ledger.statements import Checkpoint
 from fedaudit.reports import assemble
 from fedaudit.reports.sections import fairness_section
 from fedaudit.runs import report_material

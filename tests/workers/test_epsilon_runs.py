@@ -7,9 +7,9 @@ import pytest
 
 import workers.run_loop
 from fedaudit.ledger.audit import LedgerAudit
-from fedaudit.ledger.composition import composed_epsilon
 from fedaudit.ledger.ledger_context import rebuild_ledger_context
 from fedaudit.privacy.accounting.mechanism_parameters import MechanismParameters
+from fedaudit.privacy.accounting.rdp import composed_epsilon
 from models.database import Database
 from models.repositories import (
     EpsilonBudgetRepository,

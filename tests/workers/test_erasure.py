@@ -9,15 +9,14 @@ import pytest
 from sqlalchemy import select
 
 from fedaudit.ledger.bundle import opened_bundle
-from fedaudit.ledger.ed25519 import PublicKey
-from fedaudit.ledger.envelope import Envelope
+from fedaudit.ledger.signatures import Envelope, PublicKey
 from fedaudit.reports.verification.verification import verify
 from infrastructure.queue import Queue
 from infrastructure.storage import Storage, StorageError
 from models.repositories import ServiceStateRepository
-from models.tables import Base
+from models.tables.base import Base
+from models.tables.federations import ErasedLedger
 from models.tables.ledger import Ledger
-from models.tables.lifecycle.erasures import ErasedLedger
 from tests.api.ledgers.trainings import GAUSSIAN, declared, opened, post, reserve
 from tests.api.service import Api, running_api, settings_for
 from tests.workers.epsilon_specs import by_record, central, local

@@ -12,16 +12,15 @@ from infrastructure.queue import Queue
 from infrastructure.storage import Storage, StorageError
 from models.clock import utc_now
 from models.repositories import CheckpointRepository, IdempotencyRepository
-from models.tables.checkpoints import Checkpoint
-from models.tables.experiments import Experiment
-from models.tables.idempotency import IdempotencyKey
-from models.tables.uploads.artifacts import Artifact
+from models.tables.accounts import IdempotencyKey
+from models.tables.experiments import Checkpoint, Experiment
+from models.tables.federations import Artifact
 from tests.api.service import Api, running_api, settings_for
 from tests.workers.admission import spec_with
 from tests.workers.epsilon_specs import by_record, central
 from workers.context import WorkerContext
-from workers.lifecycle.expiry import Expiry
 from workers.run_unit import run_unit
+from workers.upkeep import Expiry
 
 
 @pytest.fixture

@@ -9,8 +9,7 @@ import pytest
 from api.http.problems import ProblemError
 from api.services.reports.bundles import bundle_of
 from api.services.reports.stored_evidence import evidence_of as stored_evidence
-from fedaudit.ledger.bundle import opened_bundle
-from fedaudit.ledger.evidence import Evidence
+from fedaudit.ledger.bundle import Evidence, opened_bundle
 from fedaudit.privacy.leakage import leakage
 from fedaudit.reports.verification.verification import verify
 from fedaudit.runs.blocks import Block
@@ -26,7 +25,7 @@ from tests.workers.epsilon_specs import central
 from tests.workers.test_epsilon_runs import audited, budgets_of, ledger_of, report_of
 from workers import run_loop
 from workers.context import WorkerContext
-from workers.database_sink import DatabaseSink
+from workers.flush import DatabaseSink
 from workers.run_unit import run_unit
 
 NOISE = {

@@ -8,14 +8,14 @@ from pathlib import Path
 import pytest
 
 from infrastructure.settings import Settings
-from workers.heartbeat import Heartbeat, unwell
+from workers.health import Heartbeat, unwell
 
 _NOBODY = "no worker of this machine has given a sign of life"
 _BEAT_AND_DIE = """
 import os, sys
 from pathlib import Path
 from infrastructure.settings import Settings
-from workers.heartbeat import Heartbeat
+from workers.health import Heartbeat
 Heartbeat(Settings(data_dir=Path(sys.argv[1]))).beat()
 os._exit(1)
 """
@@ -29,7 +29,7 @@ def settings(tmp_path: Path) -> Settings:
 @pytest.fixture
 def heartbeat(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> Heartbeat:
     """Of this process, without a pause between two signs."""
-    monkeypatch.setattr("workers.heartbeat._PAUSE_SECONDS", 0.0)
+    monkeypatch.setattr("workers.health._PAUSE_SECONDS", 0.0)
     return Heartbeat(settings)
 
 

@@ -10,7 +10,7 @@ from celery.worker import state as celery_state
 
 import workers.run_loop
 from fedaudit.cli.local_run import run_locally
-from fedaudit.ledger.entry_columns import EntryColumns
+from fedaudit.ledger.columns import EntryColumns
 from fedaudit.ledger.rows import entry_of
 from fedaudit.reports.verification.hypotheses_checks import hypotheses_checks
 from fedaudit.reports.verification.recompute import LedgerTotals

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from fedaudit.ledger.bundle import opened_bundle
-from fedaudit.ledger.ed25519 import PublicKey, SigningKey, public_keys_in
+from fedaudit.ledger.signatures import PublicKey, SigningKey, public_keys_in
 from fedaudit.reports.verification.verification import verify
 from infrastructure.queue import Queue
 from infrastructure.secrets_key import SecretBox, SecretsKeyError
@@ -19,10 +19,10 @@ from models.signing_keys import main as mark
 from tests.api.service import Api, running_api, settings_for
 from tests.workers.admission import spec_with
 from workers.context import WorkerContext
-from workers.proof.checkpoint_signing import announce_key
+from workers.proof.signing import announce_key
 from workers.run_unit import run_unit
 from workers.sweeper import Sweeper
-from workers.webhooks.reencryption import encrypt_anew
+from workers.webhooks import encrypt_anew
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ from sqlalchemy import text
 import workers.run_loop
 from api.services.reports.stored_evidence import evidence_of
 from fedaudit.ledger.bundle import BundleParts, bundle_chunks, opened_bundle
-from fedaudit.ledger.ledger_lines import ledger_lines
+from fedaudit.ledger.columns import ledger_lines
 from fedaudit.ledger.rows import entry_of
 from fedaudit.reports.document.document import Report
 from fedaudit.reports.verification.verification import verify

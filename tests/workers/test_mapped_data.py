@@ -13,17 +13,17 @@ from sqlalchemy import update
 from fedaudit.federations.table import table_federation, table_outline
 from infrastructure.queue import Queue
 from infrastructure.storage import Storage, StorageError, table_index_key
+from models.tables.experiments import Unit
 from models.tables.federations import Federation
-from models.tables.units import Unit
 from tests.api.service import Api, running_api, settings_for
 from tests.workers import test_erasure
 from tests.workers.epsilon_specs import local
 from tests.workers.test_erasure import erase, ran, register, spec_on
 from workers.context import WorkerContext
-from workers.lifecycle.mapped_data import tidy_maps
 from workers.profile_unit import ProfileRun
 from workers.run_unit import run_unit
 from workers.sweeper import Sweeper
+from workers.upkeep import tidy_maps
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ import pytest
 from infrastructure.queue import Queue
 from infrastructure.storage import model_key
 from models.repositories import ReportRepository
-from models.scopes import SCOPES
+from models.vocabulary import SCOPES
 from tests.api.service import Api, running_api, settings_for
 from tests.workers.admission import spec_with
 from tests.workers.epsilon_specs import central

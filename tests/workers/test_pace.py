@@ -1,6 +1,6 @@
 """How many rounds are played between two flushes."""
 
-from workers.pace import Pace
+from workers.flush import Pace
 
 
 def test_slow_rounds_are_flushed_one_by_one() -> None:

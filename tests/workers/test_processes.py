@@ -22,8 +22,8 @@ from infrastructure.settings import Settings
 from infrastructure.signing_keys import create_key_file
 from models.database import Database
 from models.repositories import BudgetRepository, LedgerRepository, ReportRepository, UnitRepository
-from models.tables.sweeper_leases import SweeperLease
-from models.tables.units import Unit
+from models.tables.experiments import Unit
+from models.tables.operations import SweeperLease
 from tests.ledger.whole_chain import first_broken_link
 from tests.workers.admission import Submitted, experiment_of, spec_with, submit
 from tests.workers.processes import LEASE_SECONDS, Service, service, wait_until

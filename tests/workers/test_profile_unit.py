@@ -25,9 +25,8 @@ from tests.workers.registering import (
     register,
     unit_of,
 )
-from workers.context import WorkerContext
+from workers.context import ProjectFiles, WorkerContext
 from workers.run_unit import run_unit
-from workers.uploaded_files import ProjectFiles
 
 
 @pytest.fixture(autouse=True)

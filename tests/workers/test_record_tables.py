@@ -11,7 +11,7 @@ import pytest
 import workers.run_loop
 from infrastructure.queue import Queue
 from infrastructure.storage import Storage, StorageFullError, record_table_key
-from models.scopes import SCOPES
+from models.vocabulary import SCOPES
 from tests.api.service import Api, running_api, settings_for
 from tests.workers.admission import spec_with
 from tests.workers.epsilon_specs import by_record

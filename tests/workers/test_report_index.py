@@ -1,8 +1,8 @@
 """A run that succeeded is found by its figures."""
 
 from models.database import Database
-from models.report_values import ReportFilters
 from models.repositories import ReportListRepository, ReportRepository
+from models.values import ReportFilters
 from tests.workers.admission import spec_with, submit
 from tests.workers.epsilon_specs import by_record
 from tests.workers.test_run_unit import GROUPS

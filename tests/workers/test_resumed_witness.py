@@ -11,8 +11,8 @@ from sqlalchemy import delete, update
 from sqlalchemy.orm import Session
 
 from fedaudit.ledger.chain import genesis, link
-from fedaudit.ledger.checkpoints import DATABASE, WORKER
-from fedaudit.ledger.ed25519 import ALGORITHM, SigningKey
+from fedaudit.ledger.signatures import ALGORITHM, SigningKey
+from fedaudit.ledger.statements import DATABASE, WORKER
 from models.database import Database
 from models.repositories import (
     CheckpointRepository,
@@ -20,11 +20,8 @@ from models.repositories import (
     LedgerRepository,
     SigningKeyRepository,
 )
-from models.tables.checkpoints import Checkpoint as TrainerState
-from models.tables.fairness import Fairness
-from models.tables.ledger import Ledger, LedgerTotals
-from models.tables.rounds import Round
-from models.tables.signing import LedgerCheckpoint
+from models.tables.experiments import Checkpoint as TrainerState
+from models.tables.ledger import Fairness, Ledger, LedgerCheckpoint, LedgerTotals, Round
 from tests.workers.admission import Submitted, experiment_of, submit
 from tests.workers.test_signing import checkpoints_of, judged, stop_worker
 from workers.context import WorkerContext

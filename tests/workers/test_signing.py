@@ -10,8 +10,8 @@ from sqlalchemy import delete, update
 
 import workers.run_loop
 from api.services.reports.stored_evidence import evidence_of
-from fedaudit.ledger.checkpoints import Checkpoint
-from fedaudit.ledger.envelope import Envelope
+from fedaudit.ledger.signatures import Envelope
+from fedaudit.ledger.statements import Checkpoint
 from fedaudit.privacy.leakage import leakage
 from fedaudit.reports.verification.verification import Verification, verify
 from fedaudit.training.stack import Stack
@@ -24,14 +24,12 @@ from models.repositories import (
     SigningKeyRepository,
     UnitRepository,
 )
-from models.tables.experiments import Experiment
-from models.tables.ledger import Ledger
+from models.tables.experiments import Experiment, Unit
+from models.tables.ledger import Ledger, LedgerCheckpoint
 from models.tables.reports import Report
-from models.tables.signing import LedgerCheckpoint
-from models.tables.units import Unit
 from tests.workers.admission import Submitted, experiment_of, spec_with, submit
 from workers.context import WorkerContext
-from workers.proof.checkpoint_signing import CheckpointClock, load_signing_key
+from workers.proof.signing import CheckpointClock, load_signing_key
 from workers.run_unit import run_unit
 from workers.sweeper import Sweeper
 

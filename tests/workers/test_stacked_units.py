@@ -15,8 +15,7 @@ from fedaudit.spec.parse import parse_spec
 from models.database import Database
 from models.identifiers import new_id
 from models.repositories import ExperimentRepository, LedgerRepository, ProjectRepository
-from models.tables.experiments import Experiment
-from models.tables.units import Unit
+from models.tables.experiments import Experiment, Unit
 from tests.workers.admission import SPEC, spec_with
 from workers.context import WorkerContext
 from workers.run_unit import run_unit

@@ -8,11 +8,11 @@ import structlog
 from sqlalchemy.exc import OperationalError
 from sqlalchemy.orm import Session
 
-import workers.interrupted_rounds
+import workers.resume
 import workers.run_loop
 import workers.sweeper
-from fedaudit.ledger.checkpoints import Checkpoint
-from fedaudit.ledger.envelope import Envelope
+from fedaudit.ledger.signatures import Envelope
+from fedaudit.ledger.statements import Checkpoint
 from fedaudit.privacy.leakage import leakage
 from fedaudit.training.stack import Stack
 from infrastructure.queue import Queue, QueueUnavailableError
@@ -26,7 +26,7 @@ from models.repositories import (
     SweeperLeaseRepository,
     UnitRepository,
 )
-from models.tables.units import Unit
+from models.tables.experiments import Unit
 from tests.workers.admission import Submitted, events_of, experiment_of, spec_with, submit
 from workers.context import WorkerContext
 from workers.run_unit import run_unit
@@ -207,7 +207,7 @@ def test_a_ledger_that_refuses_its_lost_rounds_holds_up_no_other(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     refusing, sound = lost_in_a_block.experiment_ids
-    store, attempts = workers.interrupted_rounds.store_totals, []
+    store, attempts = workers.resume.store_totals, []
 
     def failing(session: Session, experiment_id: str, *arguments: Any) -> None:
         attempts.append(experiment_id)
@@ -215,7 +215,7 @@ def test_a_ledger_that_refuses_its_lost_rounds_holds_up_no_other(
             raise ValueError("totals of another shape")
         store(session, experiment_id, *arguments)
 
-    monkeypatch.setattr(workers.interrupted_rounds, "store_totals", failing)
+    monkeypatch.setattr(workers.resume, "store_totals", failing)
     with structlog.testing.capture_logs() as logs:
         for _ in range(3):
             assert sweeper.tick()
@@ -264,7 +264,7 @@ def test_others_may_write_while_ledger_contexts_are_built(
     lost_in_a_block: Submitted,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    build, written = workers.interrupted_rounds.build_metric_context, []
+    build, written = workers.resume.build_metric_context, []
 
     def writing(*arguments: Any, **options: Any) -> Any:
         # On SQLite this fails where the sweeper holds the database.
@@ -273,7 +273,7 @@ def test_others_may_write_while_ledger_contexts_are_built(
         written.append(True)
         return build(*arguments, **options)
 
-    monkeypatch.setattr(workers.interrupted_rounds, "build_metric_context", writing)
+    monkeypatch.setattr(workers.resume, "build_metric_context", writing)
     sweeper.tick()
     assert len(written) == 2
     assert [interrupted_entries(database, one) for one in lost_in_a_block.experiment_ids] == [3, 3]

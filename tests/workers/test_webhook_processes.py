@@ -10,11 +10,11 @@ from models.clock import seconds_from_now
 from models.database import Database
 from models.person import Actor
 from models.repositories import AnnouncementRepository, ProjectRepository, WebhookEndpointRepository
-from models.tables.webhooks.webhook_deliveries import WebhookDelivery
+from models.tables.operations import WebhookDelivery
 from tests.infrastructure.secrets_keys import secrets_key_in
 from tests.workers.processes import service, wait_until
 from tests.workers.receiver import receiving
-from workers.webhooks.courier import Courier
+from workers.webhooks import Courier
 
 SECRET = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
 

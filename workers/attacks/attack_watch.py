@@ -14,9 +14,8 @@ from fedaudit.runs.run import Run
 from fedaudit.spec.attacks.attack_spec import AttackSpec
 from fedaudit.training.base.trainer import Trainer
 from models.repositories import EventRepository
-from workers.claim import Lease
+from workers.claim import FencedWriter, Lease
 from workers.context import WorkerContext
-from workers.flush import FencedWriter
 
 log = structlog.get_logger()
 

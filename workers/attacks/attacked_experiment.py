@@ -25,7 +25,7 @@ from infrastructure.signing_keys import ROUNDING
 from infrastructure.storage import model_key
 from models.tables.experiments import Experiment
 from workers.context import WorkerContext
-from workers.database_sink import DatabaseSink
+from workers.flush import DatabaseSink
 from workers.resume import stored_ledger
 
 

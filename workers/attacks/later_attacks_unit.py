@@ -9,7 +9,7 @@ from pydantic import TypeAdapter
 from sqlalchemy.orm import Session
 
 from fedaudit.attacks.feasibility import check_attacks
-from fedaudit.ledger.envelope import Envelope
+from fedaudit.ledger.signatures import Envelope
 from fedaudit.reports.document.attacks.raised_alarms import raised_alarms
 from fedaudit.reports.later.judged_later import judged_later
 from fedaudit.reports.later.later_statement import Basis, LaterStatement
@@ -18,7 +18,7 @@ from fedaudit.spec.errors import InvalidInputError
 from fedaudit.spec.parse import parse_admitted
 from fedaudit.training.base.cell import Cell
 from fedaudit.version import __version__
-from infrastructure.tracing import span
+from infrastructure.telemetry import span
 from models.clock import utc_now
 from models.repositories import (
     EventRepository,
@@ -26,15 +26,13 @@ from models.repositories import (
     LaterAttacksRepository,
     ReportRepository,
 )
-from models.tables.attacks.later_attacks import LaterAttacks
 from models.tables.experiments import Experiment
-from models.tables.reports import Report
+from models.tables.reports import LaterAttacks, Report
 from models.values import FoundLater
-from workers.claimed_unit import DETAIL_CHARACTERS, ClaimedUnit
-from workers.proof.checkpoint_signing import use_key
-from workers.report_index import report_index
+from workers.claim import DETAIL_CHARACTERS, ClaimedUnit
+from workers.context import ProjectFiles
+from workers.proof.signing import use_key
 from workers.resume import load_cell
-from workers.uploaded_files import ProjectFiles
 
 if TYPE_CHECKING:
     from fedaudit.attacks.attack import AttackOutcome
@@ -200,7 +198,7 @@ class LaterAttacksRun(ClaimedUnit):
     ) -> None:
         """Stores what was found, signed behind what was found before, and judges the experiment by
         all of it: an alarm counts like one of the report. Changes nothing if it has ended."""
-        from workers.finish import GATE_EVALUATED, alarm_events
+        from workers.finish import GATE_EVALUATED, alarm_events, report_index
 
         row, report, key = request.row, request.report.document, self._context.signing_key
         id_, later = row.experiment_id, self._later(session)

@@ -9,7 +9,7 @@ from api.pages.spec_form.field_errors import is_within
 from api.services.federations.pending_uploads import LookedAt
 from fedaudit.federations.proposals.column_survey import Column
 from fedaudit.spec.errors import FieldError, pointer
-from models.tables.uploads.pending_uploads import PendingUpload
+from models.tables.federations import PendingUpload
 
 
 @dataclass(frozen=True)

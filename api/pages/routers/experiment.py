@@ -43,8 +43,7 @@ from models.repositories import (
     WebSessionRepository,
 )
 from models.repositories.experiments import ENDED
-from models.tables.experiments import Experiment
-from models.tables.sweeps.sweeps import Sweep
+from models.tables.experiments import Experiment, Sweep
 
 router = APIRouter(prefix="/experiments/{experiment_id}")
 

@@ -17,7 +17,7 @@ from api.services.reports.report_pages import page_response
 from api.shared.resources import Shared
 from fedaudit.reports.page.html import Link, render_declared
 from fedaudit.spec.base import Text
-from fedaudit.spec.declared.declared_rounds import MAX_ROUND
+from fedaudit.spec.declared_ledgers import MAX_ROUND
 from models.repositories import DeclaredLedgerRepository
 
 router = APIRouter(prefix="/ledgers")

@@ -41,7 +41,7 @@ from api.shared.resources import Resources, Shared
 from fedaudit.spec.errors import FieldError, InvalidInputError
 from fedaudit.spec.registration import Registration, parse_uploaded
 from models.identifiers import new_id
-from models.tables.uploads.pending_uploads import PendingUpload
+from models.tables.federations import PendingUpload
 
 router = APIRouter(prefix="/federations/new")
 

@@ -18,7 +18,7 @@ from api.services.base.lookups import find_experiment, find_report
 from api.shared.resources import Resources, Shared
 from fedaudit.spec.attacks.attack_spec import attack_titles
 from fedaudit.spec.errors import InvalidInputError
-from models.repositories.attacks.later_attacks import OPEN
+from models.repositories.audits import OPEN_ATTACKS
 
 router = APIRouter(prefix="/experiments/{experiment_id}/attacks")
 
@@ -139,7 +139,7 @@ def _shown(
         experiment = find_experiment(session, visitor.caller, experiment_id)
         find_report(session, visitor.caller, experiment_id)
     asked = later_list(resources, visitor.caller, experiment_id).items
-    going_on = any(one.status in OPEN for one in asked)
+    going_on = any(one.status in OPEN_ATTACKS for one in asked)
     return page(
         request,
         "attacks.html",
@@ -148,7 +148,7 @@ def _shown(
         experiment=experiment,
         # What attacks found is for readers of reports.
         asked=asked if visitor.may("reports:read") else [],
-        open_ones=OPEN,
+        open_ones=OPEN_ATTACKS,
         going_on=going_on,
         may_ask=visitor.may("experiments:write") and not going_on,
         kinds=[(kind, title.partition(":")[0]) for kind, title in attack_titles().items()],

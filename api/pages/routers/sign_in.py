@@ -23,7 +23,7 @@ from api.pages.session import (
 from api.pages.templates import page
 from api.shared.resources import Resources, Shared
 from models.repositories import ApiKeyRepository, WebSessionRepository
-from models.repositories.api_keys import hash_of_key
+from models.repositories.accounts import hash_of_key
 
 router = APIRouter()
 

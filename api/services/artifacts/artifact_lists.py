@@ -13,7 +13,7 @@ from api.shared.resources import Resources
 from api.shared.security import Caller
 from fedaudit.spec.base import Text
 from models.repositories import ArtifactRepository
-from models.tables.uploads.artifacts import Artifact
+from models.tables.federations import Artifact
 from models.values import ArtifactUse
 
 _ROUTE = "artifacts"

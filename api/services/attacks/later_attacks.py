@@ -35,10 +35,9 @@ from models.repositories import (
     LaterAttacksRepository,
     ReportRepository,
 )
-from models.repositories.attacks.later_attacks import OPEN
-from models.tables.attacks.later_attacks import LaterAttacks
+from models.repositories.audits import OPEN_ATTACKS
 from models.tables.experiments import Experiment
-from models.tables.reports import Report
+from models.tables.reports import LaterAttacks, Report
 
 _MOST = 1000
 
@@ -124,7 +123,7 @@ def cancel_attacks(
     ended otherwise."""
     with resources.database.write() as session:
         row = find_later_attacks(session, caller, experiment_id, later_id)
-        if row.status not in (*OPEN, "cancelled"):
+        if row.status not in (*OPEN_ATTACKS, "cancelled"):
             raise ProblemError(409, "conflict", f"the attacks have ended: they are {row.status}")
         if row.status in ("queued", "running"):
             later = LaterAttacksRepository(session, caller.project_id)
@@ -198,7 +197,7 @@ def _not_again(why: str) -> ProblemError:
 
 def _refuse_open(later: LaterAttacksRepository, experiment_id: str, number: int) -> None:
     """One request after the other, so that each is judged beside all before it."""
-    for row in (row for row in later.list(experiment_id) if row.status in OPEN):
+    for row in (row for row in later.list(experiment_id) if row.status in OPEN_ATTACKS):
         raise ProblemError(
             409,
             "conflict",

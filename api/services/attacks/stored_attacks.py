@@ -25,8 +25,7 @@ from fedaudit.reports.document.attacks.reported_attack import ReportedAttack
 from fedaudit.reports.later.judged_later import judged_later
 from infrastructure.storage import StorageError, attack_files_key
 from models.repositories import LaterAttacksRepository
-from models.tables.attacks.later_attacks import LaterAttacks
-from models.tables.reports import Report
+from models.tables.reports import LaterAttacks, Report
 
 FILE_TYPE = "application/octet-stream"
 """Whatever a file is: browsers are to save it, and to show nothing."""

@@ -14,11 +14,10 @@ from api.schemas.people import (
 )
 from api.shared.resources import Resources
 from api.shared.security import Caller
-from fedaudit.ledger.audit_log import AuditChain, SignedHead
-from fedaudit.ledger.ed25519 import PublicKey
-from fedaudit.ledger.envelope import Envelope
+from fedaudit.ledger.signatures import Envelope, PublicKey
+from fedaudit.ledger.statements import AuditChain, SignedHead
 from models.repositories import AuditLogRepository, SigningKeyRepository
-from models.tables.audit_log.audit_entries import AuditHead
+from models.tables.accounts import AuditHead
 
 _ROUTE = "audit-log"
 _KEY: TypeAdapter[Any] = TypeAdapter(tuple[SmallInteger])

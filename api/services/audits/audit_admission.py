@@ -24,8 +24,8 @@ from fedaudit.spec.audits.audit_spec import AuditSpec, in_audit, parse_audit
 from fedaudit.spec.errors import FieldError, InvalidInputError
 from fedaudit.spec.registration import Registration, parse_registration
 from models.repositories import AuditLogRepository, AuditRepository, FederationRepository
-from models.tables.audits.audits import PredictionAudit
 from models.tables.federations import Federation
+from models.tables.reports import PredictionAudit
 from models.values import NewAudit
 
 ROUTE = "POST /v1/audits"

@@ -9,14 +9,13 @@ from api.schemas.reports import AuditVerification
 from api.services.audits.audit_lookups import find_audited
 from api.services.reports.stored_evidence import leaked_keys, readable_keys
 from api.shared.security import Caller
-from fedaudit.ledger.bundle import BundleParts, bundle_chunks
-from fedaudit.ledger.evidence import Evidence, Fault
+from fedaudit.ledger.bundle import BundleParts, Evidence, Fault, bundle_chunks
 from fedaudit.reports.document.checks import Check as Found
 from fedaudit.reports.document.checks import canonical_hash, check, value_at
 from fedaudit.reports.verification.audit_checks import NOT_VERIFIED
 from fedaudit.reports.verification.verification import ALTERED, verify
 from models.repositories import SigningKeyRepository
-from models.tables.audits.audits import PredictionAudit
+from models.tables.reports import PredictionAudit
 
 
 def audit_bundle(session: Session, caller: Caller, audit_id: str) -> Iterator[bytes]:

@@ -6,7 +6,7 @@ from api.http.problems import ProblemError, not_found
 from api.shared.security import Caller
 from models.identifiers import is_id
 from models.repositories import AuditRepository
-from models.tables.audits.audits import PredictionAudit
+from models.tables.reports import PredictionAudit
 
 
 def find_audit(session: Session, caller: Caller, audit_id: str) -> PredictionAudit:

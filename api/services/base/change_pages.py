@@ -11,7 +11,7 @@ from api.schemas.people import ChangeBody, ChangePage
 from api.shared.security import Caller
 from fedaudit.spec.base import Text
 from models.repositories import SettingChangeRepository
-from models.repositories.people.setting_changes import SubjectKind
+from models.repositories.audit_log import SubjectKind
 
 _KEY: TypeAdapter[Any] = TypeAdapter(tuple[Text])
 

@@ -8,7 +8,7 @@ from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.orm import Session
 
 from api.shared.resources import Resources
-from infrastructure.tracing import current_traceparent
+from infrastructure.telemetry import current_traceparent
 from models.repositories import OutboxRepository, UnitRepository
 from models.values import StackPlace, UnitKind
 

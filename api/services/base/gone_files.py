@@ -4,7 +4,7 @@ from sqlalchemy.orm import Session
 
 from api.http.problems import ProblemError
 from models.repositories import ExpiredFileRepository
-from models.tables.lifecycle.expired_files import ExpiredFile
+from models.tables.federations import ExpiredFile
 from models.values import FileKind
 
 _SETTINGS: dict[FileKind, str] = {

@@ -10,7 +10,7 @@ from sqlalchemy.orm import Session
 from api.http.problems import ProblemError
 from api.shared.security import Caller
 from models.repositories import IdempotencyRepository
-from models.tables.idempotency import IdempotencyKey
+from models.tables.accounts import IdempotencyKey
 
 
 @dataclass(frozen=True)

@@ -13,12 +13,11 @@ from models.repositories import (
     ReportRepository,
     WebhookEndpointRepository,
 )
-from models.tables.attacks.later_attacks import LaterAttacks
+from models.tables.accounts import GatePolicy
 from models.tables.experiments import Experiment
 from models.tables.federations import Federation
-from models.tables.gate_policies import GatePolicy
-from models.tables.reports import Report
-from models.tables.webhooks.webhook_endpoints import WebhookEndpoint
+from models.tables.operations import WebhookEndpoint
+from models.tables.reports import LaterAttacks, Report
 
 
 def find_experiment(session: Session, caller: Caller, experiment_id: str) -> Experiment:

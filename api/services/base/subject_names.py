@@ -4,7 +4,7 @@ from sqlalchemy.orm import Session
 
 from api.http.problems import ProblemError
 from models.repositories import ErasureRepository, FederationRepository, SubjectSetRepository
-from models.tables.declared.declared_ledgers import DeclaredLedger
+from models.tables.declared_ledgers import DeclaredLedger
 from models.tables.experiments import Experiment
 
 

@@ -9,7 +9,7 @@ from api.services.base.lookups import find_federation
 from api.services.budgets.reservation import composed_budgets
 from api.shared.resources import Resources
 from api.shared.security import Caller
-from fedaudit.ledger.composition import composed_epsilon
+from fedaudit.privacy.accounting.rdp import composed_epsilon
 from models.repositories import FederationRepository, LowBudgetRepository, SettingChangeRepository
 from models.values import Budget, BudgetsAcross
 

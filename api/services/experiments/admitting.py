@@ -15,7 +15,7 @@ from api.services.federations.simulated_noise import refuse_what_is_not_secret
 from api.shared.resources import Resources
 from api.shared.security import Caller
 from fedaudit.ledger.chain import new_salt
-from fedaudit.ledger.composition import composed_epsilon
+from fedaudit.privacy.accounting.rdp import composed_epsilon
 from fedaudit.runs.experiment_plan import ExperimentPlan
 from fedaudit.training.base.cell import Cell
 from fedaudit.training.stack_key import cells_at_once, stack_digest
@@ -26,7 +26,7 @@ from models.repositories import (
     SubjectSetRepository,
     gathered_writes,
 )
-from models.repositories.webhooks.low_budgets import LOW_SHARE
+from models.repositories.webhooks import LOW_SHARE
 from models.tables.experiments import Experiment
 from models.values import BudgetsAcross, NewExperiment, StackPlace
 

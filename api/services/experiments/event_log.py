@@ -11,7 +11,7 @@ from starlette.concurrency import run_in_threadpool
 from api.shared.resources import Resources
 from models.repositories import EventRepository, ExperimentRepository
 from models.repositories.experiments import ENDED
-from models.tables.events import Event
+from models.tables.experiments import Event
 
 _BATCH = 500
 _PAUSE_SECONDS = 0.25

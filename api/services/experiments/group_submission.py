@@ -28,7 +28,7 @@ from fedaudit.runs.experiment_plan import ExperimentPlan
 from fedaudit.spec.model.starts import ArtifactStart
 from models.identifiers import new_id
 from models.repositories import AuditLogRepository
-from models.repositories.audit_log.audit_entries import Deed
+from models.repositories.audit_log import Deed
 from models.tables.experiments import Experiment
 
 log = structlog.get_logger()

@@ -11,12 +11,11 @@ from api.schemas.federations import ErasureBody
 from api.services.base.lookups import find_federation
 from api.shared.resources import Resources
 from api.shared.security import Caller
-from fedaudit.ledger.ed25519 import PublicKey
-from fedaudit.ledger.envelope import Envelope
-from fedaudit.ledger.erasure_receipt import PAYLOAD_TYPE
+from fedaudit.ledger.signatures import Envelope, PublicKey
+from fedaudit.ledger.statements import ErasureReceipt
 from models.repositories import ErasureRepository, SigningKeyRepository
-from models.tables.lifecycle.erasures import Erasure
-from models.tables.signing import SigningKey
+from models.tables.federations import Erasure
+from models.tables.ledger import SigningKey
 
 _SAID = (
     "reference",
@@ -78,7 +77,7 @@ def _read(
     except ValueError as error:
         return None, f"the receipt {error}"
     key_id, known = envelope.key_id, keys.get(envelope.key_id)
-    if known is None or envelope.payload_type != PAYLOAD_TYPE:
+    if known is None or envelope.payload_type != ErasureReceipt.payload_type():
         return key_id, "the receipt was not signed by a key of this service"
     public = PublicKey.from_pem(known.public_key.encode())
     if public.key_id != key_id or not public.verifies(envelope.signature, envelope.message):

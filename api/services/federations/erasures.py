@@ -22,10 +22,9 @@ from models.repositories import (
     ExpiredFileRepository,
     FederationRepository,
 )
-from models.repositories.lifecycle.erasures import Leaving
-from models.tables.declared.declared_ledgers import DeclaredLedger
-from models.tables.federations import Federation
-from models.tables.lifecycle.erasures import Erasure
+from models.repositories.erasures import Leaving
+from models.tables.declared_ledgers import DeclaredLedger
+from models.tables.federations import Erasure, Federation
 
 _SHOWN = 20
 

@@ -23,7 +23,7 @@ from fedaudit.spec.errors import FieldError, InvalidInputError
 from fedaudit.spec.registration import Registration
 from models.identifiers import is_id
 from models.repositories import PendingUploadRepository
-from models.tables.uploads.pending_uploads import PendingUpload
+from models.tables.federations import PendingUpload
 
 if TYPE_CHECKING:
     from fedaudit.federations.proposals.column_survey import Survey

@@ -14,11 +14,10 @@ from datetime import datetime
 from api.shared.ledger_states import LedgerState
 from api.shared.resources import Resources
 from api.shared.security import Caller
-from fedaudit.privacy.declared.declared_releases import Charge
-from fedaudit.privacy.declared.histories import keep_curves
-from fedaudit.spec.declared.ledger_terms import LedgerTerms
+from fedaudit.privacy.declared.histories import Charge, keep_curves
+from fedaudit.spec.declared_ledgers import LedgerTerms
 from models.identifiers import is_id
-from models.tables.declared.declared_rounds import DeclaredReservation
+from models.tables.declared_ledgers import DeclaredReservation
 
 TRIES = 4
 """The last one goes on whatever has to be computed under the lock."""

@@ -10,21 +10,21 @@ import numpy as np
 from numpy.typing import NDArray
 
 from api.shared.ledger_states import LedgerState
-from fedaudit.ledger.declarations import SECRET_BYTES, drawn_hash
-from fedaudit.ledger.declared_entries import declared_entries
+from fedaudit.ledger.declared import SECRET_BYTES, declared_entries, drawn_hash
 from fedaudit.ledger.encoding import EntryEncoder
 from fedaudit.ledger.entries import LedgerEntry
-from fedaudit.privacy.declared.declared_releases import Charge, charge_of, steps_of
+from fedaudit.privacy.declared.figures import clients_over
 from fedaudit.privacy.declared.histories import (
+    Charge,
     Histories,
+    charge_of,
     distinct,
     leakages,
     over_budget,
     renyi_epsilons,
+    steps_of,
 )
-from fedaudit.privacy.declared.ledger_figures import clients_over
-from fedaudit.spec.declared.declared_rounds import DeclaredRound
-from fedaudit.spec.declared.ledger_terms import LedgerTerms
+from fedaudit.spec.declared_ledgers import DeclaredRound, LedgerTerms
 
 
 @dataclass(frozen=True, eq=False)

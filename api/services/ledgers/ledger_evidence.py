@@ -23,9 +23,8 @@ from api.services.reports.stored_evidence import (
 )
 from api.shared.resources import Resources
 from api.shared.security import Caller
-from fedaudit.ledger.bundle import BundleParts, bundle_chunks
+from fedaudit.ledger.bundle import BundleParts, Evidence, Fault, bundle_chunks
 from fedaudit.ledger.chain import ledger_hash
-from fedaudit.ledger.evidence import Evidence, Fault
 from fedaudit.reports.assemble import report_hash
 from fedaudit.reports.declared.declared_material import DeclaredMaterial
 from fedaudit.reports.declared.declared_report import declared_report
@@ -45,7 +44,7 @@ from models.repositories import (
     ErasureRepository,
     SigningKeyRepository,
 )
-from models.tables.declared.declared_ledgers import DeclaredLedger
+from models.tables.declared_ledgers import DeclaredLedger
 
 
 @dataclass(frozen=True)

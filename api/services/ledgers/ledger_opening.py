@@ -14,11 +14,11 @@ from api.services.ledgers.ledger_disclosure import shown_group_size
 from api.shared.resources import Resources
 from api.shared.security import Caller
 from fedaudit.ledger.chain import genesis
-from fedaudit.spec.declared.ledger_terms import EVERYONE, LedgerTerms
+from fedaudit.spec.declared_ledgers import EVERYONE, LedgerTerms
 from models.clock import utc_now
 from models.identifiers import is_id, new_id
 from models.repositories import AuditLogRepository, DeclaredLedgerRepository, FederationRepository
-from models.tables.declared.declared_ledgers import DeclaredLedger
+from models.tables.declared_ledgers import DeclaredLedger
 
 
 def open_ledger(

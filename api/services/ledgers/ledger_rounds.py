@@ -8,11 +8,11 @@ from typing import Any, Literal
 from api.services.ledgers.ledger_opening import find_ledger
 from api.shared.resources import Resources
 from api.shared.security import Caller
-from fedaudit.privacy.declared.plausibility import contradictions
+from fedaudit.privacy.declared.figures import contradictions
 from models.clock import utc_now
 from models.repositories import DeclaredPartRepository
-from models.repositories.declared.declared_parts import OPEN, REFUSED, RELEASED
-from models.tables.declared.declared_rounds import DeclaredReservation
+from models.repositories.declared_ledgers import OPEN, REFUSED, RELEASED
+from models.tables.declared_ledgers import DeclaredReservation
 
 Waiting = Literal["held", "unanswered", "given-back", "refused"]
 """What became of a reservation that no round followed; `unanswered`: the round may have run."""

@@ -9,14 +9,12 @@ from api.schemas.ledger_bodies import LedgerBody, LedgerEpsilon, LedgerSummary, 
 from api.services.ledgers.ledger_opening import find_ledger
 from api.shared.resources import Resources
 from api.shared.security import Caller
-from fedaudit.privacy.declared.declared_releases import charge_of
-from fedaudit.privacy.declared.ledger_figures import UNBOUNDED, ledger_figures
+from fedaudit.privacy.declared.figures import UNBOUNDED, ledger_figures
+from fedaudit.privacy.declared.histories import charge_of
 from fedaudit.reports.declared.declared_material import gaps_of
-from fedaudit.spec.declared.declared_events import AnyRelease, DeclaredEvent
-from fedaudit.spec.declared.ledger_terms import LedgerTerms
+from fedaudit.spec.declared_ledgers import AnyRelease, DeclaredEvent, LedgerTerms
 from models.repositories import DeclaredPartRepository
-from models.tables.declared.declared_ledgers import DeclaredLedger
-from models.tables.declared.declared_rounds import DeclaredRoundRow
+from models.tables.declared_ledgers import DeclaredLedger, DeclaredRoundRow
 
 _MAX_GAPS = 100
 _EVENT: TypeAdapter[AnyRelease] = TypeAdapter(DeclaredEvent)

@@ -2,11 +2,11 @@
 
 from api.shared.resources import Resources
 from fedaudit.ledger.audit import Places
-from fedaudit.ledger.declarations import changed_reservations, declaration_of, drawn_hash
+from fedaudit.ledger.declared import changed_reservations, declaration_of, drawn_hash
 from fedaudit.reports.declared.stored_material import stored_drawn
 from fedaudit.reports.document.checks import Check, check
 from models.repositories import DeclaredEntryRepository, DeclaredPartRepository
-from models.tables.declared.declared_ledgers import DeclaredLedger
+from models.tables.declared_ledgers import DeclaredLedger
 
 
 def declarations_check(resources: Resources, ledger: DeclaredLedger) -> Check:

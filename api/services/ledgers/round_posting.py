@@ -22,11 +22,10 @@ from api.shared.ledger_states import LedgerState
 from api.shared.resources import Resources
 from api.shared.security import Caller
 from fedaudit.ledger.chain import link
-from fedaudit.ledger.declarations import declaration_of, reservations_hash
-from fedaudit.privacy.declared.declared_releases import charge_of
+from fedaudit.ledger.declared import declaration_of, reservations_hash
+from fedaudit.privacy.declared.histories import charge_of
 from fedaudit.privacy.declared.round_faults import read_rounds
-from fedaudit.spec.declared.declared_rounds import DeclaredRound
-from fedaudit.spec.declared.ledger_terms import LedgerTerms
+from fedaudit.spec.declared_ledgers import DeclaredRound, LedgerTerms
 from fedaudit.spec.errors import InvalidInputError
 from models.clock import utc_now
 from models.identifiers import is_id
@@ -35,9 +34,8 @@ from models.repositories import (
     DeclaredLedgerRepository,
     DeclaredPartRepository,
 )
-from models.repositories.declared.declared_parts import OPEN, REFUSED, USED
-from models.tables.declared.declared_ledgers import DeclaredLedger
-from models.tables.declared.declared_rounds import DeclaredReservation, DeclaredRoundRow
+from models.repositories.declared_ledgers import OPEN, REFUSED, USED
+from models.tables.declared_ledgers import DeclaredLedger, DeclaredReservation, DeclaredRoundRow
 from models.values import LedgerRow
 
 NO_RESERVATION, AS_RESERVED, OTHERWISE, ALL_THE_SAME = "none", "reserved", "other", "refused"

@@ -23,19 +23,19 @@ from api.services.ledgers.ledger_shown import epsilon_bodies, read_event
 from api.shared.ledger_states import LedgerState
 from api.shared.resources import Resources
 from api.shared.security import Caller
-from fedaudit.privacy.declared.declared_releases import Charge, charge_of, steps_of
+from fedaudit.privacy.declared.figures import clients_over
 from fedaudit.privacy.declared.histories import (
+    Charge,
     Histories,
+    charge_of,
     distinct,
     leakages,
     over_budget,
     renyi_epsilons,
+    steps_of,
 )
-from fedaudit.privacy.declared.ledger_figures import clients_over
 from fedaudit.privacy.declared.round_faults import SentReservation
-from fedaudit.spec.declared.declared_events import AnyRelease
-from fedaudit.spec.declared.declared_rounds import ReservationRequest
-from fedaudit.spec.declared.ledger_terms import LedgerTerms
+from fedaudit.spec.declared_ledgers import AnyRelease, LedgerTerms, ReservationRequest
 from fedaudit.spec.errors import InvalidInputError
 from models.clock import utc_now
 from models.identifiers import is_id
@@ -44,9 +44,8 @@ from models.repositories import (
     DeclaredLedgerRepository,
     DeclaredPartRepository,
 )
-from models.repositories.declared.declared_parts import OPEN, REFUSED, RELEASED
-from models.tables.declared.declared_ledgers import DeclaredLedger
-from models.tables.declared.declared_rounds import DeclaredReservation
+from models.repositories.declared_ledgers import OPEN, REFUSED, RELEASED
+from models.tables.declared_ledgers import DeclaredLedger, DeclaredReservation
 
 LASTS = timedelta(days=1)
 

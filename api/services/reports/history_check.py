@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from fedaudit.ledger.rows import StoredRow, UnreadableRow
 from fedaudit.reports.document.checks import Check, check
 from models.database import Database
-from models.repositories.entries.client_rounds import (
+from models.repositories.ledger import (
     BLOCK_ROUNDS,
     ClientRoundsRepository,
     block_of,

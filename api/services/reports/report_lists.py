@@ -14,10 +14,10 @@ from api.shared.resources import Resources
 from fedaudit.reports.document.largest_gap import LargestGap, largest_gap
 from fedaudit.reports.document.report_figures import FAIRNESS
 from fedaudit.spec.base import Text
-from models.report_values import IndexedFigure, ListedReport
-from models.report_values import ReportFilters as StoredFilters
 from models.repositories import ExperimentRepository, ReportListRepository, SignOffRepository
-from models.tables.sign_offs import SignOff
+from models.tables.reports import SignOff
+from models.values import IndexedFigure, ListedReport
+from models.values import ReportFilters as StoredFilters
 
 _UNREADABLE = "the stored report could not be read when the list was made; see its verification"
 _NO_GATES = "its spec has no gates"

@@ -11,7 +11,7 @@ from api.services.reports.round_series import report_series
 from api.shared.security import Caller
 from models.database import Database
 from models.repositories import LaterAttacksRepository
-from models.tables.attacks.later_attacks import LaterAttacks
+from models.tables.reports import LaterAttacks
 
 if TYPE_CHECKING:
     from fedaudit.reports.page.html import Link

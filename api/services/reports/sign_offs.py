@@ -9,20 +9,19 @@ from api.services.base.idempotency import IdempotentRequest
 from api.services.base.lookups import find_experiment, find_report
 from api.shared.resources import Resources
 from api.shared.security import Caller
-from fedaudit.ledger.sign_offs import Concern
-from fedaudit.ledger.sign_offs import SignOff as Statement
+from fedaudit.ledger.statements import Concern
+from fedaudit.ledger.statements import SignOff as Statement
 from fedaudit.reports.verdict.concerns import CONCERN_WORDS, concerns_of
 from fedaudit.spec.errors import FieldError, InvalidInputError
 from models.clock import utc_now
 from models.repositories import AuditLogRepository, SignOffRepository
 from models.tables.experiments import Experiment
-from models.tables.reports import Report
-from models.tables.sign_offs import SignOff
+from models.tables.reports import Report, SignOff
 
 _MOST = 1000
 _NOBODY = (
     "the API key names no person, so nobody could be held to the sign-off; make one that does: "
-    "fedaudit keys create --person NAME"
+    "fedaudit keys create --person NAME --scopes reports:read,reports:sign"
 )
 
 

@@ -5,9 +5,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from api.services.base.subject_names import names_of
-from fedaudit.ledger.ed25519 import PublicKey
-from fedaudit.ledger.evidence import Evidence, Fault
+from fedaudit.ledger.bundle import Evidence, Fault
 from fedaudit.ledger.rows import UnreadableRow
+from fedaudit.ledger.signatures import PublicKey
 from models.database import Database
 from models.repositories import (
     ErasureRepository,
@@ -17,9 +17,9 @@ from models.repositories import (
     SigningKeyRepository,
     SignOffRepository,
 )
-from models.repositories.entries.packed_rows import PackedRowRepository
+from models.repositories.packed_rows import PackedRowRepository
 from models.tables.experiments import Experiment
-from models.tables.signing import SigningKey
+from models.tables.ledger import SigningKey
 from models.values import LedgerRow
 
 _ROWS = 500

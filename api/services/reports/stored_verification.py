@@ -10,8 +10,9 @@ from api.services.base.lookups import find_experiment, find_report
 from api.services.reports.history_check import HistoryCheck
 from api.services.reports.stored_evidence import evidence_of
 from api.shared.security import Caller
-from fedaudit.ledger.envelope import Envelope
-from fedaudit.ledger.sign_offs import ChainedSignOff, sign_off_of
+from fedaudit.ledger.signatures import Envelope
+from fedaudit.ledger.statements import ChainedSignOff
+from fedaudit.ledger.statements import SignOff as Statement
 from fedaudit.reports.assemble import report_hash
 from fedaudit.reports.document.attacks.raised_alarms import raised_alarms
 from fedaudit.reports.document.checks import Check as Found
@@ -21,9 +22,8 @@ from fedaudit.reports.verification.verification import ALTERED
 from fedaudit.reports.verification.verification import verify as verify_evidence
 from models.database import Database
 from models.repositories import LaterAttacksRepository, SignOffRepository
-from models.tables.attacks.later_attacks import LaterAttacks
 from models.tables.experiments import Experiment
-from models.tables.sign_offs import SignOff
+from models.tables.reports import LaterAttacks, SignOff
 
 
 def verification_of(database: Database, caller: Caller, experiment_id: str) -> Verification:
@@ -156,7 +156,7 @@ def _is_as_found(row: LaterAttacks) -> bool:
 
 def _is_as_signed(row: SignOff) -> bool:
     try:
-        stated = sign_off_of(row.statement)
+        stated = Statement.of_fields(row.statement)
         if row.envelope is not None:
             signed = ChainedSignOff.of(Envelope.from_dict(row.envelope)).sign_off
             if signed != stated:

@@ -19,8 +19,8 @@ from fedaudit.sweeps.sweep_costs import SweepCosts, sweep_costs
 from fedaudit.sweeps.sweep_facts import SweepFacts
 from models.repositories import SweepRepository
 from models.repositories.experiments import ENDED
-from models.repositories.sweeps.sweeps import CellRow, SweepState
-from models.tables.sweeps.sweeps import Sweep
+from models.repositories.sweeps import CellRow, SweepState
+from models.tables.experiments import Sweep
 
 _GOING_ON = ("running", "cancelling")
 

@@ -37,7 +37,7 @@ from models.repositories import (
     SweepRepository,
 )
 from models.repositories.experiments import ENDED
-from models.tables.sweeps.sweeps import Sweep
+from models.tables.experiments import Sweep
 
 log = structlog.get_logger()
 

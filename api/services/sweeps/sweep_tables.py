@@ -8,11 +8,10 @@ from api.shared.security import Caller
 from fedaudit.privacy.accounting.privacy_events import REPORT
 from fedaudit.sweeps.named_figures import named_figures
 from fedaudit.sweeps.sweep_table import CellFigures, SweepTable, sweep_table
-from models.report_values import IndexedFigure
 from models.repositories import ReportListRepository, SweepRepository
-from models.repositories.sweeps.sweeps import CellRow
-from models.tables.sweeps.sweeps import Sweep
-from models.values import BookedCost
+from models.repositories.sweeps import CellRow
+from models.tables.experiments import Sweep
+from models.values import BookedCost, IndexedFigure
 
 
 def table_of(session: Session, caller: Caller, sweep: Sweep) -> SweepTable:

@@ -6,10 +6,9 @@ from sqlalchemy.orm import Session
 
 from api.schemas.experiment_tables import LedgerFilters, LedgerLine
 from api.services.tables.table_pages import Key, Line
-from fedaudit.ledger.entry_columns import columns_of_rows
-from fedaudit.ledger.ledger_lines import LedgerColumns, ledger_columns
+from fedaudit.ledger.columns import LedgerColumns, columns_of_rows, ledger_columns
 from models.repositories import LedgerRepository
-from models.repositories.entries.packed_rows import PackedRowRepository
+from models.repositories.packed_rows import PackedRowRepository
 from models.values import LedgerRow
 
 _NO_DELTA = (

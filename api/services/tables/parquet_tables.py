@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.csv as pa_csv
 import pyarrow.parquet as pq
 
-from fedaudit.ledger.ledger_lines import Column, LedgerColumns, Words
+from fedaudit.ledger.columns import Column, LedgerColumns, Words
 from fedaudit.spreadsheet import plain_text
 
 _TEXT, _INTEGER, _NUMBER = pa.string(), pa.int64(), pa.float64()

@@ -18,7 +18,7 @@ from models.repositories import (
     WebhookDeliveryRepository,
     WebhookEndpointRepository,
 )
-from models.tables.webhooks.webhook_endpoints import WebhookEndpoint
+from models.tables.operations import WebhookEndpoint
 
 _KEY: TypeAdapter[Any] = TypeAdapter(tuple[Text])
 

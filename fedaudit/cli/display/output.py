@@ -86,6 +86,12 @@ def say(message: str) -> None:
     sys.stderr.flush()
 
 
+def show_warnings(warnings: "Sequence[str]") -> None:
+    """Print what the service accepted and the sender should know."""
+    for warning in warnings:
+        say(f"mind: {warning}")
+
+
 def write_line(text: str) -> None:
     """A line of results on standard output, at once."""
     sys.stdout.write(f"{text}\n")

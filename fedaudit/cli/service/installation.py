@@ -154,7 +154,7 @@ class Installation:
 
     def encrypt_secrets_anew(self) -> int:
         """Of how many webhooks the secrets were encrypted anew. Raises CommandError."""
-        command = python_module("workers.webhooks.reencryption")
+        command = python_module("workers.webhooks")
         return int(self._finish(command, what="secrets were not encrypted anew"))
 
     def with_signing_key(self) -> "Installation":

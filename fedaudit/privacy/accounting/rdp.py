@@ -25,6 +25,7 @@ from numpy.typing import NDArray
 from fedaudit.privacy.accounting.accountant import (
     Accountant,
     Spending,
+    best_epsilon,
     renyi_spending,
     sampled_gaussian_refusal,
 )
@@ -182,6 +183,18 @@ def event_curve(
         curve = np.array(library._rdp, dtype=np.float64)
     curve.flags.writeable = False
     return curve
+
+
+def composed_epsilon(curve: NDArray[np.float64], delta: float) -> float:
+    """Epsilon at `delta` over several runs on the same data: of the sum of their curves at
+    RDP_ORDERS (`SpendingPlan.curve`); 0 for no curves.
+
+    Raises ValueError for a curve at other orders.
+    """
+    orders = np.array(RDP_ORDERS)
+    if curve.shape != orders.shape:
+        raise ValueError(f"a curve has {len(orders)} orders, not {curve.size}")
+    return best_epsilon(curve, orders, delta)[0] if curve.any() else 0.0
 
 
 def _library_event(event: Event, *, clips: float) -> Any:

@@ -1,12 +1,13 @@
-"""What each subject of a declared ledger was charged, and what that comes to.
+"""What a declared round charges, and to whom; or why its ledger cannot count it.
 
-A history is how often each distinct event was charged; its order does not matter. Subjects with the
-same history cost the same, so figures are computed once for each distinct history, whatever the
-number of rounds and subjects.
+Sampling amplifies only where nobody who is guarded against knows who was drawn. Such a round is
+therefore charged to the whole population, drawn or not: a client's epsilon by an amplified event
+holds over all rounds, and not over those in which it happened to be drawn. Rounds without
+amplification are charged to whoever was asked to take part.
 """
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import assert_never
 
@@ -14,19 +15,179 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedaudit.privacy.accounting.accountant import added_epsilon
-from fedaudit.privacy.accounting.pld import PldAccountant
-from fedaudit.privacy.accounting.privacy_events import Adjacency, Event, LaplaceL2, NonPrivate
-from fedaudit.privacy.accounting.rdp import RDP_ORDERS, RdpAccountant
-from fedaudit.privacy.declared.declared_releases import Charge
-from fedaudit.privacy.declared.loss_sizes import MAX_CELLS, loss_cells
+from fedaudit.privacy.accounting.pld import LOSS_STEP, PldAccountant
+from fedaudit.privacy.accounting.privacy_events import (
+    Adjacency,
+    Event,
+    FixedSizeSampled,
+    Gaussian,
+    LaplaceL2,
+    NonPrivate,
+    PoissonSampled,
+)
+from fedaudit.privacy.accounting.rdp import RDP_ORDERS, RdpAccountant, event_curve
 from fedaudit.privacy.leakage import leakage, worst_log_ratio
-from fedaudit.spec.declared.ledger_terms import (
+from fedaudit.spec.declared_ledgers import (
     EVERYONE,
+    AnyRelease,
     ClientBudget,
     EpsilonBudget,
+    FixedSizeRelease,
+    GaussianRelease,
+    LaplaceRelease,
     LeakageBudget,
     LedgerTerms,
+    PoissonRelease,
+    UnprotectedRelease,
 )
+
+
+@dataclass(frozen=True)
+class Charge:
+    """One event, and whether the whole population pays for it."""
+
+    event: Event
+    everyone: bool
+    clip: float | None = None
+    """Of metric privacy."""
+    _curves: dict[Adjacency, NDArray[np.float64]] = field(
+        default_factory=dict, init=False, repr=False, compare=False
+    )
+
+    def as_dict(self) -> dict[str, object]:
+        """The charge as it is stored."""
+        return {"event": self.event.as_dict(), "everyone": self.everyone, "clip": self.clip}
+
+    def curve(self, adjacency: Adjacency) -> NDArray[np.float64]:
+        """The event's Renyi divergence at RDP_ORDERS.
+
+        Kept as long as the charge: a ledger of many distinct events computes each of them once,
+        which no shared cache of a fixed size promises.
+        """
+        found = self._curves.get(adjacency)
+        if found is None:
+            found = self._curves[adjacency] = event_curve(self.event, RDP_ORDERS, adjacency)
+        return found
+
+
+def charge_of(terms: LedgerTerms, release: AnyRelease) -> Charge:
+    """What one step of a release charges under these terms."""
+    secret = terms.unit == "client"
+    match release:
+        case GaussianRelease():
+            return Charge(Gaussian(release.noise_multiplier), everyone=False)
+        case PoissonRelease():
+            inner = Gaussian(release.noise_multiplier)
+            return Charge(PoissonSampled(release.rate, inner), everyone=secret)
+        case FixedSizeRelease():
+            inner = Gaussian(release.noise_multiplier)
+            drawn = FixedSizeSampled(release.population, release.clients, inner)
+            return Charge(drawn, everyone=secret)
+        case LaplaceRelease():
+            event = LaplaceL2(release.n, release.noise_multiplier, release.radius)
+            return Charge(event, everyone=False, clip=release.clip)
+        case UnprotectedRelease():
+            return Charge(NonPrivate(), everyone=False)
+        case _:
+            assert_never(release)
+
+
+def steps_of(release: AnyRelease) -> int:
+    """How often a round composes its event."""
+    match release:
+        case GaussianRelease() | PoissonRelease() | FixedSizeRelease():
+            return release.steps
+        case LaplaceRelease() | UnprotectedRelease():
+            return 1
+        case _:
+            assert_never(release)
+
+
+def refusal(terms: LedgerTerms, release: AnyRelease) -> tuple[str, str] | None:
+    """The field of an event that its ledger cannot count, and why; None where it can."""
+    match release:
+        case UnprotectedRelease():
+            return None
+        case LaplaceRelease():
+            if terms.mechanism == "laplace-l2":
+                return None
+            return "kind", f"the ledger's mechanism is {terms.mechanism}; open another ledger"
+        case GaussianRelease():
+            return _not_gaussian(terms)
+        case PoissonRelease() | FixedSizeRelease():
+            return (
+                _not_gaussian(terms)
+                or _not_secret(terms)
+                or _population(terms, release)
+                or _unsupported(terms, release)
+            )
+        case _:
+            assert_never(release)
+
+
+def _not_gaussian(terms: LedgerTerms) -> tuple[str, str] | None:
+    if terms.counts_epsilon:
+        return None
+    return "kind", f"the ledger's mechanism is {terms.mechanism}; open another ledger"
+
+
+def _not_secret(terms: LedgerTerms) -> tuple[str, str] | None:
+    if terms.unit == "record" or terms.hides_participants:
+        return None
+    return (
+        "kind",
+        "the server sees who takes part, so sampling clients amplifies nothing; declare the kind "
+        "gaussian, or a ledger against final_model",
+    )
+
+
+def _population(
+    terms: LedgerTerms, release: PoissonRelease | FixedSizeRelease
+) -> tuple[str, str] | None:
+    if isinstance(release, PoissonRelease):
+        return None
+    if terms.unit == "client" and release.population != terms.population:
+        return "population", f"the ledger's population is {terms.population}; state the same"
+    if release.population > terms.population:
+        return "population", f"exceeds the ledger's population of {terms.population}"
+    return None
+
+
+def _unsupported(
+    terms: LedgerTerms, release: PoissonRelease | FixedSizeRelease
+) -> tuple[str, str] | None:
+    if terms.adjacency is None:
+        return None
+    make = PldAccountant if terms.accountant == "pld" else RdpAccountant
+    why = make(adjacency=terms.adjacency).unsupported(charge_of(terms, release).event)
+    return None if why is None else ("kind", why)
+
+
+MAX_CELLS = 4e6
+"""Of all arrays that one figure makes: seconds, and some hundred MiB."""
+_CUT = 50.0
+_BEYOND_ONE = np.array(RDP_ORDERS) - 1
+
+
+def loss_cells(
+    history: NDArray[np.int64], charges: Sequence[Charge], *, adjacency: Adjacency
+) -> float:
+    """Cells of all arrays on the way to one history's loss distribution; 0 without any event."""
+    cells = composed = 0.0
+    for charge, count in zip(charges, history.tolist(), strict=True):
+        if not count or isinstance(charge.event, NonPrivate):
+            continue
+        curve = charge.curve(adjacency)
+        # One event, so many of them, and all of the earlier events with these.
+        own = _width(count * curve)
+        composed += own
+        cells += max(_width(curve), own) + composed
+    return cells / LOSS_STEP
+
+
+def _width(curve: NDArray[np.float64]) -> float:
+    return 2 * float(np.min(curve + _CUT / _BEYOND_ONE))
+
 
 Counts = NDArray[np.int64]
 _ORDERS = np.array(RDP_ORDERS)
@@ -333,3 +494,21 @@ def _over_epsilon(
             )
             over[place] = exact > most
     return over
+
+
+def largest_leakage(histories: Histories) -> float:
+    """By the paper's convention, n/nu a release; infinite where some release had no noise."""
+    return float(leakages(histories.distinct(), histories.charges).max(initial=0.0))
+
+
+def largest_log_ratio(histories: Histories) -> float:
+    """By the theorem; infinite where some release of that client has no sum.
+
+    Under one radius and clip it grows with the leakage, so the client with most of one has most of
+    the other.
+    """
+    rows, charges = histories.distinct(), histories.charges
+    if not charges:
+        return 0.0
+    found = log_ratio(rows[int(leakages(rows, charges).argmax())], charges)
+    return np.inf if found is None else found

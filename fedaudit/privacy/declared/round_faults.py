@@ -6,16 +6,18 @@ from typing import Any, TypeVar
 from pydantic import BaseModel, ValidationError
 
 from fedaudit.privacy.accounting.privacy_events import LaplaceL2
-from fedaudit.privacy.declared.declared_releases import charge_of, refusal
-from fedaudit.privacy.declared.drawn import Drawn
-from fedaudit.privacy.declared.histories import Histories
-from fedaudit.spec.declared.declared_events import AnyRelease, FixedSizeRelease, LaplaceRelease
-from fedaudit.spec.declared.declared_rounds import (
+from fedaudit.privacy.declared.figures import Drawn
+from fedaudit.privacy.declared.histories import Histories, charge_of, refusal
+from fedaudit.spec.declared_ledgers import (
+    EVERYONE,
     MAX_ROUNDS_A_REQUEST,
+    AnyRelease,
     DeclaredRound,
+    FixedSizeRelease,
+    LaplaceRelease,
+    LedgerTerms,
     ReservationRequest,
 )
-from fedaudit.spec.declared.ledger_terms import EVERYONE, LedgerTerms
 from fedaudit.spec.errors import FieldError, InvalidInputError, field_errors, pointer
 
 Read = TypeVar("Read", bound=BaseModel)

@@ -4,9 +4,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from fedaudit.privacy.declared.drawn import Drawn
+from fedaudit.privacy.declared.figures import Drawn
 from fedaudit.privacy.declared.histories import Histories
-from fedaudit.spec.declared.ledger_terms import LedgerTerms
+from fedaudit.spec.declared_ledgers import LedgerTerms
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -2,8 +2,12 @@
 
 from typing import Any
 
-from fedaudit.privacy.declared.ledger_figures import LedgerFigures, ledger_figures
-from fedaudit.privacy.declared.plausibility import conditions, contradictions
+from fedaudit.privacy.declared.figures import (
+    LedgerFigures,
+    conditions,
+    contradictions,
+    ledger_figures,
+)
 from fedaudit.reports.declared.declared_document import (
     DeclaredPrivacy,
     DeclaredReport,
@@ -19,7 +23,7 @@ from fedaudit.reports.declared.declared_material import (
 from fedaudit.reports.declared.declared_words import limits, observers_of, statement, verdict
 from fedaudit.reports.document.checks import canonical_hash
 from fedaudit.reports.document.document import EpsilonSection, GuaranteeSection, Integrity
-from fedaudit.spec.declared.ledger_terms import LedgerTerms
+from fedaudit.spec.declared_ledgers import LedgerTerms
 from fedaudit.spec.gate_figures import PLAIN_FIGURES
 
 _UNSIGNED = "waits for the service's signature, or the service has no key"

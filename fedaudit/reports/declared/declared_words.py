@@ -3,10 +3,9 @@
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from fedaudit.ledger.checkpoints import DATABASE
+from fedaudit.ledger.statements import DATABASE
 from fedaudit.privacy.accounting.privacy_events import LaplaceL2, adjacency_words, observer_words
-from fedaudit.privacy.declared.ledger_figures import has_unprotected
-from fedaudit.privacy.declared.plausibility import conditions
+from fedaudit.privacy.declared.figures import conditions, has_unprotected
 from fedaudit.privacy.guarantees.cost_sentences import cost_words
 from fedaudit.privacy.guarantees.guarantee import at_most
 from fedaudit.privacy.mechanisms.gaussian import LOOSE_FIXED_SIZE

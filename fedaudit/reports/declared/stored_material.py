@@ -7,13 +7,12 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from fedaudit.ledger.declarations import Declared
+from fedaudit.ledger.declared import Declared
 from fedaudit.privacy.accounting.privacy_events import event_from_dict
-from fedaudit.privacy.declared.declared_releases import Charge
-from fedaudit.privacy.declared.drawn import Drawn
-from fedaudit.privacy.declared.histories import Histories, Tally
+from fedaudit.privacy.declared.figures import Drawn
+from fedaudit.privacy.declared.histories import Charge, Histories, Tally
 from fedaudit.reports.declared.declared_material import DeclaredMaterial, RoundFact
-from fedaudit.spec.declared.ledger_terms import LedgerTerms
+from fedaudit.spec.declared_ledgers import LedgerTerms
 
 
 class StoredTally(Protocol):

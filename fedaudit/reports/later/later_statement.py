@@ -11,8 +11,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
-from fedaudit.ledger.ed25519 import SigningKey
-from fedaudit.ledger.envelope import Envelope
+from fedaudit.ledger.signatures import Envelope, SigningKey
 from fedaudit.reports.canonical_json import canonical_json
 
 PAYLOAD_TYPE = "application/vnd.fedaudit.later-attacks+json"

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from fedaudit.ledger.sign_offs import Concern
+from fedaudit.ledger.statements import Concern
 from fedaudit.reports.document.attacks.raised_alarms import raised_alarms
 from fedaudit.reports.document.guarantee_facts import is_in_force
 from fedaudit.reports.document.usefulness import why_not_useful

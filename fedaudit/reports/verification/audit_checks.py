@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedaudit.fairness.metrics import comparable, rate_gaps, spread
-from fedaudit.ledger.ed25519 import Keyring
-from fedaudit.ledger.evidence import Evidence
+from fedaudit.ledger.bundle import Evidence
+from fedaudit.ledger.signatures import Keyring
 from fedaudit.reports.document.checks import Check, check, shown, unchecked, value_at
 from fedaudit.reports.gates.gate_evaluation import overall
 from fedaudit.reports.verification.report_checks import (

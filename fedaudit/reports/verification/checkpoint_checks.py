@@ -4,11 +4,10 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 
 from fedaudit.ledger.audit import LedgerAudit
+from fedaudit.ledger.bundle import Evidence
 from fedaudit.ledger.chain import salt_hash
-from fedaudit.ledger.checkpoints import DATABASE, Checkpoint, growing_hashes, subjects_hash
-from fedaudit.ledger.ed25519 import Keyring
-from fedaudit.ledger.envelope import Envelope
-from fedaudit.ledger.evidence import Evidence
+from fedaudit.ledger.signatures import Envelope, Keyring
+from fedaudit.ledger.statements import DATABASE, Checkpoint, growing_hashes, subjects_hash
 from fedaudit.reports.document.checks import (
     Check,
     canonical_hash,

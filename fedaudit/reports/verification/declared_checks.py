@@ -6,11 +6,11 @@ from typing import Any
 import numpy as np
 
 from fedaudit.ledger.audit import LedgerAudit, Places
-from fedaudit.ledger.declared_entries import charge_of_entry, declared_inputs
+from fedaudit.ledger.bundle import Evidence
+from fedaudit.ledger.declared import charge_of_entry, declared_inputs
 from fedaudit.ledger.entries import LedgerEntry
-from fedaudit.ledger.evidence import Evidence
+from fedaudit.privacy.declared.figures import ledger_figures
 from fedaudit.privacy.declared.histories import Histories, renyi_epsilons
-from fedaudit.privacy.declared.ledger_figures import ledger_figures
 from fedaudit.reports.declared.declared_report import privacy_section
 from fedaudit.reports.document.checks import (
     Check,
@@ -21,7 +21,7 @@ from fedaudit.reports.document.checks import (
     unchecked,
     value_at,
 )
-from fedaudit.spec.declared.ledger_terms import LedgerTerms
+from fedaudit.spec.declared_ledgers import LedgerTerms
 
 _DIGITS = 1e-9
 _DIGITS_OF_PLD = 1e-6

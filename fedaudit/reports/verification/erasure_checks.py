@@ -4,9 +4,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from fedaudit.ledger.audit import LedgerAudit
-from fedaudit.ledger.ed25519 import Keyring
-from fedaudit.ledger.envelope import Envelope
-from fedaudit.ledger.erased_names import ErasedNames
+from fedaudit.ledger.signatures import Envelope, Keyring
+from fedaudit.ledger.statements import ErasedNames
 from fedaudit.reports.document.checks import Check, check, unknown_key
 
 

@@ -4,9 +4,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from fedaudit.ledger.ed25519 import Keyring
-from fedaudit.ledger.envelope import Envelope
-from fedaudit.ledger.evidence import Evidence
+from fedaudit.ledger.bundle import Evidence
+from fedaudit.ledger.signatures import Envelope, Keyring
 from fedaudit.privacy.lower_bounds.e_values import e_values_of, is_alarm, run_evidence
 from fedaudit.reports.document.checks import (
     Check,

@@ -6,9 +6,8 @@ from typing import Any, assert_never
 import numpy as np
 from numpy.typing import NDArray
 
+from fedaudit.ledger.columns import EntryColumns, misfits
 from fedaudit.ledger.entries import Outcome
-from fedaudit.ledger.entry_columns import EntryColumns
-from fedaudit.ledger.radii import misfits
 from fedaudit.privacy.accounting.mechanism_parameters import MechanismParameters
 from fedaudit.privacy.leakage import leakage, summarise_leakage
 

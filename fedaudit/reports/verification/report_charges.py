@@ -9,9 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from fedaudit.ledger.entries import LedgerEntry
-from fedaudit.ledger.entry_columns import EntryColumns
-from fedaudit.ledger.report_entries import SUBJECT_KINDS, report_inputs
+from fedaudit.ledger.columns import EntryColumns
+from fedaudit.ledger.entries import SUBJECT_KINDS, LedgerEntry, report_inputs
 from fedaudit.privacy.accounting.mechanism_parameters import MechanismParameters
 from fedaudit.privacy.count_release import CountRelease, count_release
 from fedaudit.reports.document.checks import Check, check, same, shown, value_at

@@ -5,8 +5,8 @@ from typing import Any, assert_never
 
 from fedaudit.federations.split import training_clients
 from fedaudit.ledger.audit import LedgerAudit
-from fedaudit.ledger.ed25519 import Keyring
-from fedaudit.ledger.evidence import Evidence
+from fedaudit.ledger.bundle import Evidence
+from fedaudit.ledger.signatures import Keyring
 from fedaudit.networks.shape import are_layers_of
 from fedaudit.privacy.mechanisms.registry import mechanism_of
 from fedaudit.reports.document.checks import (

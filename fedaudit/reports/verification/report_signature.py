@@ -3,8 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from fedaudit.ledger.ed25519 import SigningKey
-from fedaudit.ledger.envelope import Envelope, signature_bytes, to_base64
+from fedaudit.ledger.signatures import Envelope, SigningKey, signature_bytes, to_base64
 from fedaudit.reports.canonical_json import canonical_json
 
 PAYLOAD_TYPE = "application/vnd.fedaudit.report+json"

@@ -4,10 +4,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from fedaudit.ledger.ed25519 import Keyring
-from fedaudit.ledger.envelope import Envelope
-from fedaudit.ledger.evidence import Evidence
-from fedaudit.ledger.sign_offs import ChainedSignOff, SignOff, link_of
+from fedaudit.ledger.bundle import Evidence
+from fedaudit.ledger.signatures import Envelope, Keyring
+from fedaudit.ledger.statements import ChainedSignOff, SignOff, link_of
 from fedaudit.reports.document.checks import Check, canonical_hash, check, unknown_key
 from fedaudit.reports.later.judged_later import judged_later
 from fedaudit.reports.verdict.concerns import concerns_of

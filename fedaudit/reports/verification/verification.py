@@ -9,10 +9,10 @@ from dataclasses import dataclass
 from typing import Literal
 
 from fedaudit.ledger.audit import LedgerAudit
-from fedaudit.ledger.ed25519 import Keyring, PublicKey
-from fedaudit.ledger.entry_columns import batches
-from fedaudit.ledger.evidence import Evidence
-from fedaudit.ledger.sign_offs import SignOff
+from fedaudit.ledger.bundle import Evidence
+from fedaudit.ledger.columns import batches
+from fedaudit.ledger.signatures import Keyring, PublicKey
+from fedaudit.ledger.statements import SignOff
 from fedaudit.reports.document.checks import Check, check, unchecked, value_at
 from fedaudit.reports.later.later_statement import LaterStatement
 from fedaudit.reports.verification.audit_checks import NOT_VERIFIED, audit_checks

@@ -20,7 +20,7 @@ from models.prepared import Prepared, PreparedRows
 from models.repositories.base import ScopedRepository
 from models.repositories.contents.budget_pools import BookedBudget, Pool, Sharing
 from models.repositories.contents.held_contents import held_contents
-from models.tables.declared.declared_ledgers import DeclaredLedger
+from models.tables.declared_ledgers import DeclaredLedger
 from models.tables.federations import Content, Federation
 from models.tables.reservations import BUDGET_KEY, FederationBudget, Reservation
 from models.values import Budget, BudgetFigure, BudgetsAcross

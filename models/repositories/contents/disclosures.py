@@ -7,7 +7,7 @@ from sqlalchemy import func, select
 
 from models.clock import utc_now
 from models.repositories.base import Repository
-from models.tables.disclosures import DisclosedSet, DisclosureAnchor, DisclosureMemory
+from models.tables.reports import DisclosedSet, DisclosureAnchor, DisclosureMemory
 from models.values import StoredSet
 
 

@@ -15,7 +15,7 @@ from models.repositories.contents.budget_pools import BookedBudget, Sharing
 from models.repositories.contents.budget_rows import POOL, DeclaredSpending, in_order, sharing_of
 from models.repositories.contents.held_contents import BOOKED_COLUMNS, BookedEpsilon, Counts
 from models.repositories.epsilon_budgets import EpsilonBudgetRepository, Price
-from models.tables.declared.declared_ledgers import DeclaredLedger
+from models.tables.declared_ledgers import DeclaredLedger
 from models.tables.federations import Content, Federation
 from models.tables.reservations import FederationBudget, Reservation
 from models.values import Budget, BudgetFigure, BudgetsAcross

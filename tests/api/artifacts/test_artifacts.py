@@ -9,7 +9,7 @@ import safetensors.numpy
 
 from fedaudit.networks.parameter_files import encode_hypotheses
 from fedaudit.networks.shape import DenseShape
-from models.scopes import SCOPES
+from models.vocabulary import SCOPES
 from tests.api.pages.browser import signed_in
 from tests.api.service import SPEC, Api, running_api, settings_for, spec
 

@@ -5,7 +5,7 @@ import hashlib
 import rfc8785
 from sqlalchemy import update
 
-from models.tables import Experiment
+from models.tables.experiments import Experiment
 from tests.api.service import Api, finish
 
 

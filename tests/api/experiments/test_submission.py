@@ -11,7 +11,8 @@ from fedaudit.runs.start_artifact import no_artifacts
 from fedaudit.spec.canonical import spec_hash
 from fedaudit.spec.errors import InvalidInputError
 from fedaudit.spec.parse import parse_admitted, parse_spec
-from models.tables import Event, Experiment, OutboxMessage, Unit
+from models.tables.experiments import Event, Experiment, Unit
+from models.tables.operations import OutboxMessage
 from tests.api.service import SPEC, Api, running_api, settings_for, spec
 from workers.resume import load_cell
 

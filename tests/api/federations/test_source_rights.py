@@ -10,8 +10,7 @@ from fedaudit.federations.reading.source_files import open_path
 from fedaudit.spec.errors import InvalidInputError
 from tests.api.service import Api, running_api, settings_for
 from tests.api.uploads import CONTENT, make_ready, registration, spec_of, stored
-from workers.context import WorkerContext
-from workers.uploaded_files import ProjectFiles
+from workers.context import ProjectFiles, WorkerContext
 
 SCOPES = ("experiments:read", "experiments:write", "federations:read", "federations:write")
 HOSPITAL, BETA = "hospital", "beta"

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from models.scopes import SCOPES
+from models.vocabulary import SCOPES
 from tests.api.service import SPEC, Api, all_operations, finish
 
 UNKNOWN = "01890000-0000-7000-8000-000000000000"

@@ -3,7 +3,7 @@
 import pytest
 
 from api.metrics import metric_names as names
-from fedaudit.ledger.composition import composed_epsilon
+from fedaudit.privacy.accounting.rdp import composed_epsilon
 from models.repositories.epsilon_budgets import EpsilonBudgetRepository
 from tests.api.budgets.test_epsilon_budgets import central, plan_of, set_total
 from tests.api.ledgers.trainings import CENTRAL, declared, epsilon, opened, post

@@ -5,8 +5,7 @@ from typing import Any
 import pytest
 from sqlalchemy import update
 
-from models.tables.declared.declared_ledgers import DeclaredLedger
-from models.tables.declared.declared_rounds import DeclaredTally
+from models.tables.declared_ledgers import DeclaredLedger, DeclaredTally
 from tests.api.ledgers.trainings import CENTRAL, GAUSSIAN, LOCAL, declared, opened, post
 from tests.api.service import KEY, Api
 from workers.proof.declared_signing import DeclaredLedgerSigner

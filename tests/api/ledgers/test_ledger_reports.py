@@ -10,8 +10,7 @@ from sqlalchemy import update
 
 from fedaudit.ledger.bundle import opened_bundle
 from fedaudit.reports.verification.verification import ALTERED, UNTRUSTED, VALID, verify
-from models.tables.declared.declared_entries import DeclaredEntry
-from models.tables.declared.declared_rounds import DeclaredTally
+from models.tables.declared_ledgers import DeclaredEntry, DeclaredTally
 from tests.api.ledgers.trainings import CENTRAL, POISSON, declared, group, opened, post
 from tests.api.service import KEY, Api
 from workers.proof.declared_signing import DeclaredLedgerSigner

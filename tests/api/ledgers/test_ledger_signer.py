@@ -10,14 +10,14 @@ from sqlalchemy import delete, select, update
 
 import workers.proof.declared_signing as signing
 from fedaudit.ledger.chain import genesis, link
-from fedaudit.ledger.checkpoints import DATABASE, TRAINER, Checkpoint
-from fedaudit.ledger.ed25519 import SigningKey
-from fedaudit.ledger.envelope import Envelope
+from fedaudit.ledger.signatures import Envelope, SigningKey
+from fedaudit.ledger.statements import DATABASE, TRAINER, Checkpoint
 from models.repositories import DeclaredPartRepository
-from models.tables.declared.declared_entries import DeclaredEntry
-from models.tables.declared.declared_ledgers import DeclaredLedger
-from models.tables.declared.declared_proofs import DeclaredCheckpoint, DeclaredReport
-from models.tables.declared.declared_rounds import (
+from models.tables.declared_ledgers import (
+    DeclaredCheckpoint,
+    DeclaredEntry,
+    DeclaredLedger,
+    DeclaredReport,
     DeclaredReservation,
     DeclaredRoundRow,
     DeclaredTally,

@@ -1,9 +1,9 @@
 """The budgets that a scrape reads all at once are those that each federation has by itself."""
 
 from api.services.budgets.reservation import counted_budgets
-from fedaudit.ledger.composition import composed_epsilon
+from fedaudit.privacy.accounting.rdp import composed_epsilon
 from models.repositories.operations.all_budgets import budgets_of_all
-from models.repositories.operations.service_state import ServiceStateRepository
+from models.repositories.service import ServiceStateRepository
 from models.values import Budget
 from tests.api.budgets.test_shared_budgets import (
     BY_CLIENT,

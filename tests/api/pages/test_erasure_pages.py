@@ -8,14 +8,14 @@ from typing import Any
 import pytest
 from sqlalchemy import update
 
-from fedaudit.ledger.envelope import Envelope
+from fedaudit.ledger.signatures import Envelope
 from models.repositories import SigningKeyRepository
-from models.tables.lifecycle.erasures import Erasure
+from models.tables.federations import Erasure
 from tests.api.pages.browser import signed_in
 from tests.api.service import KEY, Api
 from tests.api.uploads import CONTENT, make_ready, upload
 from tests.api.webhooks.webhooks import deliveries, register
-from workers.lifecycle.eraser import Eraser
+from workers.eraser import Eraser
 
 _REFERENCE = "request <2026-117>"
 

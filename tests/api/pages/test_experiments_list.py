@@ -4,7 +4,7 @@ import re
 
 from sqlalchemy import update
 
-from models.tables import Experiment
+from models.tables.experiments import Experiment
 from tests.api.pages.browser import signed_in
 from tests.api.service import Api, finish, spec
 

@@ -5,7 +5,7 @@ from typing import Any
 
 from api.pages.budget_form import LABELS
 from models.repositories import FederationRepository
-from models.tables import Federation
+from models.tables.federations import Federation
 from tests.api.pages.browser import Browser, signed_in
 from tests.api.service import Api, spec
 

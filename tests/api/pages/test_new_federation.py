@@ -10,7 +10,7 @@ from sqlalchemy import select, update
 from api.services.federations import pending_uploads
 from models.clock import seconds_from_now
 from models.repositories.base import table_of
-from models.tables import PendingUpload
+from models.tables.federations import PendingUpload
 from tests.api.pages.browser import HOST, Browser, signed_in
 from tests.api.service import Api
 from tests.api.uploads import CONTENT, files_of, stored

@@ -1,6 +1,6 @@
 """Keys that belong to somebody."""
 
-from models.scopes import PROJECT_SCOPES
+from models.vocabulary import PROJECT_SCOPES
 from tests.api.service import Api
 
 

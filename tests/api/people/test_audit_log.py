@@ -11,10 +11,10 @@ from sqlalchemy import delete, update
 
 from fedaudit.cli.audit_log_check import checked
 from models.repositories import AuditLogRepository
-from models.tables import AuditEntry, AuditHead
+from models.tables.accounts import AuditEntry, AuditHead
 from tests.api.people.keys import key_of
 from tests.api.service import KEY, SPEC, Api, finish
-from workers.proof.audit_log_signing import AuditLogSigner
+from workers.proof.signing import AuditLogSigner
 
 BUDGET = {"book": "simulation", "figure": "leakage", "total": 100.0}
 

@@ -6,7 +6,7 @@ from sqlalchemy import update
 
 from models.clock import utc_now
 from models.repositories import WebSessionRepository
-from models.tables.api_keys import ApiKey
+from models.tables.accounts import ApiKey
 from tests.api.service import Api
 
 

@@ -11,15 +11,14 @@ import pytest
 from sqlalchemy import delete, text, update
 
 from fedaudit.ledger.bundle import opened_bundle
-from fedaudit.ledger.ed25519 import SigningKey
-from fedaudit.ledger.envelope import Envelope, to_base64
-from fedaudit.ledger.sign_offs import ChainedSignOff
+from fedaudit.ledger.signatures import Envelope, SigningKey, to_base64
+from fedaudit.ledger.statements import ChainedSignOff
 from fedaudit.reports.verification.verification import Verification, verify
-from models.tables.sign_offs import SignOff
+from models.tables.reports import SignOff
 from tests.api.pages.browser import Browser, signed_in
 from tests.api.people.keys import key_of
 from tests.api.service import KEY, Api, finish, spec
-from workers.proof.sign_off_signing import SignOffSigner
+from workers.proof.signing import SignOffSigner
 
 APPROVED = {"decision": "approved", "note": "as agreed", "role": "data protection officer"}
 

@@ -9,7 +9,9 @@ from sqlalchemy import delete, select, text, update
 
 from fedaudit.reports.document.document import Report as ReportDocument
 from models.database import Database
-from models.tables import Experiment, Ledger, LedgerCheckpoint, Report
+from models.tables.experiments import Experiment
+from models.tables.ledger import Ledger, LedgerCheckpoint
+from models.tables.reports import Report
 from tests.api.service import KEY, Api, fail, finish
 
 JSON, HTML = "application/json", "text/html"

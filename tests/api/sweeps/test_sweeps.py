@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from fedaudit.ledger.composition import composed_epsilon
+from fedaudit.privacy.accounting.rdp import composed_epsilon
 from models.repositories import EpsilonBudgetRepository
 from models.tables.experiments import Experiment
 from models.tables.reports import Report

@@ -13,14 +13,14 @@ from fedaudit.ledger.chain import genesis, link
 from fedaudit.ledger.encoding import EntryEncoder
 from fedaudit.ledger.rows import entry_of
 from models.repositories import LedgerRepository, SubjectSetRepository
-from models.repositories.entries import client_rounds
-from models.repositories.entries.client_rounds import ClientRoundsRepository, index_of, same_index
+from models.repositories import ledger as stored_ledger
+from models.repositories.ledger import ClientRoundsRepository, index_of, same_index
 from models.tables.experiments import Experiment
 from models.values import LedgerRow
 from tests.api.service import Api, spec
 from tests.models.rows import LAPLACE
-from workers import history_index
-from workers.history_index import HistoryIndexer
+from workers import upkeep
+from workers.upkeep import HistoryIndexer
 
 ROUNDS = 10
 CLIENTS = 6
@@ -31,9 +31,9 @@ _LAYERS = {**LAPLACE, "components": [{"name": "layer-1", "n": 24}, {"name": "lay
 @pytest.fixture(autouse=True)
 def short_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
     """Blocks of three rounds, in whichever module names them; two are read at once."""
-    for module in (client_rounds, history_index, history_check):
+    for module in (stored_ledger, upkeep, history_check):
         monkeypatch.setattr(module, "BLOCK_ROUNDS", 3)
-    monkeypatch.setattr(client_rounds, "_BLOCKS_AT_ONCE", 2)
+    monkeypatch.setattr(stored_ledger, "_BLOCKS_AT_ONCE", 2)
 
 
 def _stored(api: Api, *, inputs: dict[str, Any], rounds: int = ROUNDS) -> str:

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from models.scopes import SCOPES
+from models.vocabulary import SCOPES
 from tests.api.budgets.test_epsilon_budgets import central, plan_of, set_total
 from tests.api.budgets.test_leakage_budgets import FIXED, WORST, put, run
 from tests.api.budgets.test_shared_budgets import CONTENT, metric

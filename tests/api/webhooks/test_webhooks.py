@@ -15,13 +15,12 @@ from fedaudit.privacy.leakage import leakage
 from infrastructure.secrets_key import SecretBox
 from models.clock import utc_now
 from models.repositories import AnnouncementRepository, ExperimentRepository
-from models.tables.webhooks.webhook_deliveries import WebhookDelivery
-from models.tables.webhooks.webhook_endpoints import WebhookEndpoint
+from models.tables.operations import WebhookDelivery, WebhookEndpoint
 from tests.api.people.keys import key_of
 from tests.api.service import Api, fail, finish, running_api, settings_for, spec
 from tests.api.webhooks.webhooks import EVERY, deliver, deliveries, register
 from tests.workers.receiver import Receiver, receiving
-from workers.webhooks.courier import PAUSES_SECONDS, Courier
+from workers.webhooks import PAUSES_SECONDS, Courier
 
 
 @pytest.fixture

@@ -7,9 +7,9 @@ from typing import Any
 from sqlalchemy import update
 
 from models.clock import seconds_from_now
-from models.tables.webhooks.webhook_deliveries import WebhookDelivery
+from models.tables.operations import WebhookDelivery
 from tests.api.service import Api
-from workers.webhooks.courier import Courier
+from workers.webhooks import Courier
 
 EVERY = ("experiment.finished", "gate.failed", "budget.low", "ledger.round_refused")
 _PATIENCE_SECONDS = 20.0

@@ -5,12 +5,10 @@ from typing import Any
 import pytest
 
 from fedaudit.privacy.declared import round_faults
-from fedaudit.privacy.declared.declared_releases import charge_of
-from fedaudit.privacy.declared.drawn import Drawn
-from fedaudit.privacy.declared.histories import Histories
+from fedaudit.privacy.declared.figures import Drawn
+from fedaudit.privacy.declared.histories import Histories, charge_of
 from fedaudit.privacy.declared.round_faults import MAX_EVENTS, SentReservation, read_rounds
-from fedaudit.spec.declared.declared_events import GaussianRelease
-from fedaudit.spec.declared.ledger_terms import LedgerTerms
+from fedaudit.spec.declared_ledgers import GaussianRelease, LedgerTerms
 from fedaudit.spec.errors import InvalidInputError
 
 _TERMS = LedgerTerms.model_validate(

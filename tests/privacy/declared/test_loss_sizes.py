@@ -7,8 +7,7 @@ from dp_accounting.pld import PLDAccountant
 
 from fedaudit.privacy.accounting.pld import LOSS_STEP
 from fedaudit.privacy.accounting.privacy_events import Adjacency, Event, Gaussian, PoissonSampled
-from fedaudit.privacy.declared.declared_releases import Charge
-from fedaudit.privacy.declared.loss_sizes import MAX_CELLS, loss_cells
+from fedaudit.privacy.declared.histories import MAX_CELLS, Charge, loss_cells
 
 _RELATIONS = {
     "add-or-remove-one": dp_accounting.NeighboringRelation.ADD_OR_REMOVE_ONE,

@@ -3,12 +3,9 @@
 import numpy as np
 import pytest
 
-from fedaudit.privacy.declared.declared_releases import charge_of, steps_of
-from fedaudit.privacy.declared.drawn import Drawn
-from fedaudit.privacy.declared.histories import Histories
-from fedaudit.privacy.declared.plausibility import FALSE_ALARMS, contradictions
-from fedaudit.spec.declared.declared_events import PoissonRelease
-from fedaudit.spec.declared.ledger_terms import LedgerTerms
+from fedaudit.privacy.declared.figures import FALSE_ALARMS, Drawn, contradictions
+from fedaudit.privacy.declared.histories import Histories, charge_of, steps_of
+from fedaudit.spec.declared_ledgers import LedgerTerms, PoissonRelease
 
 NOBODY = np.array([], dtype=np.int32)
 

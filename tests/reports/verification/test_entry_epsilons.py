@@ -8,8 +8,8 @@ import pytest
 
 from fedaudit.ledger.bundle import BundleParts, bundle_chunks, opened_bundle
 from fedaudit.ledger.chain import genesis, link
+from fedaudit.ledger.columns import EntryColumns
 from fedaudit.ledger.encoding import EntryEncoder
-from fedaudit.ledger.entry_columns import EntryColumns
 from fedaudit.ledger.rows import BundledRow
 from fedaudit.reports.verification import entry_epsilons
 from fedaudit.reports.verification.entry_epsilons import EntryEpsilons

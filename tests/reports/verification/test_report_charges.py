@@ -6,9 +6,8 @@ from dataclasses import replace
 import pytest
 
 from fedaudit.cli.local_run import LocalRun, run_locally
-from fedaudit.ledger.entries import LedgerEntry
-from fedaudit.ledger.entry_columns import EntryColumns
-from fedaudit.ledger.report_entries import charges_report
+from fedaudit.ledger.columns import EntryColumns
+from fedaudit.ledger.entries import LedgerEntry, charges_report
 from fedaudit.reports.verification.report_charges import ReportCharges
 from fedaudit.spec.parse import parse_spec
 from tests.runs.test_noised_report import NOISE

@@ -14,9 +14,9 @@ import rfc8785
 
 from fedaudit.ledger.bundle import LEDGER, NotABundleError, opened_bundle
 from fedaudit.ledger.chain import genesis, link
-from fedaudit.ledger.ed25519 import SigningKey
 from fedaudit.ledger.encoding import EntryEncoder
 from fedaudit.ledger.rows import entry_of
+from fedaudit.ledger.signatures import SigningKey
 from fedaudit.reports.verification.verification import Verification, verify
 from tests.reports.signed_run import ID, KEY, SignedRun, signed_run
 

@@ -7,7 +7,7 @@ from celery.worker import state as celery_state
 
 import fedaudit.training.mechanisms.gaussian
 import workers.attacks.attack_watch
-from fedaudit.ledger.envelope import Envelope
+from fedaudit.ledger.signatures import Envelope
 from fedaudit.privacy.leakage import leakage
 from fedaudit.reports.later.later_statement import statement_in, statement_of
 from fedaudit.reports.verification.later_checks import evidence_checks, read_later
@@ -29,7 +29,7 @@ from tests.workers.attacks.attacked_service import (
     work,
     work_later,
 )
-from workers.lifecycle.expiry import Expiry
+from workers.upkeep import Expiry
 
 CANARIES = {"kind": "canaries", "unit": "client", "count": 10}
 BOUND = {"figure": "leakage_max", "op": "le", "value": 1e9}

@@ -1,0 +1,510 @@
+"""Many ledger entries side by side, so that they are read, hashed and counted in one piece.
+
+An entry of a hundred subjects costs half as much so as it does by itself.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import pairwise
+from typing import Any, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedaudit.ledger.entries import (
+    OUTCOMES,
+    LedgerEntry,
+    Outcome,
+    OutcomeName,
+    charges_report,
+    names_of_subjects,
+)
+from fedaudit.ledger.rows import InputsReader, StoredRow, UnreadableRow
+from fedaudit.privacy.accounting.mechanism_parameters import Component, MechanismParameters
+from fedaudit.privacy.mechanisms.registry import why_unbounded
+from fedaudit.privacy.planning.cost_projection import NO_LEAKAGE
+
+Key = tuple[int, int, str, str]
+"""Round, release, subject kind and observer of an entry."""
+_OF_KEYS = (int, int, str, str)
+_RELEASED = int(Outcome.RELEASED)
+_ROWS_AT_ONCE = 256
+_SUBJECTS_AT_ONCE = 1 << 15
+_AnyRow = TypeVar("_AnyRow", bound=StoredRow | UnreadableRow)
+
+
+@dataclass(frozen=True, eq=False)
+class EntryColumns:
+    """Consecutive entries of one mechanism and kind of subject, against any observers.
+
+    All charge those who train, or all the held-out people.
+    """
+
+    inputs: MechanismParameters
+    subject_kind: str
+    keys: Sequence[Key]
+    """[entries]."""
+    interrupted: Sequence[bool]
+    """[entries]."""
+    sizes: NDArray[np.int64]
+    """[entries], how many subjects each charges."""
+    subjects: NDArray[np.int32]
+    """[charged], the subjects of one entry behind those of the one before."""
+    outcomes: NDArray[np.uint8]
+    """[charged]."""
+    radii: NDArray[np.float64]
+    """[charged], or [charged, components]."""
+    releases: NDArray[np.int32]
+    """[charged]."""
+    clusters: NDArray[np.int16]
+    """[charged]."""
+    epsilons: NDArray[np.float64] | None
+    """[charged]; None for a cost that is no epsilon."""
+
+    @classmethod
+    def of_entries(cls, entries: Sequence[LedgerEntry]) -> "EntryColumns":
+        """Entries that share mechanism, kind of subject and whom they charge; at least one."""
+        first = entries[0]
+
+        def joined(name: str) -> NDArray[Any]:
+            return np.concatenate([getattr(one, name) for one in entries])
+
+        return cls(
+            inputs=first.inputs,
+            subject_kind=first.subject_kind,
+            keys=[(one.round, one.release, one.subject_kind, one.observer) for one in entries],
+            interrupted=[one.interrupted for one in entries],
+            sizes=np.array([len(one.subjects) for one in entries], np.int64),
+            subjects=joined("subjects"),
+            outcomes=joined("outcomes"),
+            radii=joined("radii"),
+            releases=joined("releases"),
+            clusters=joined("clusters"),
+            epsilons=None if first.epsilons is None else joined("epsilons"),
+        )
+
+    @classmethod
+    def of_rows(cls, rows: Sequence[StoredRow], inputs: MechanismParameters) -> "EntryColumns":
+        """The same of stored rows whose inputs were read: at least one, which `alike` gave.
+
+        Raises ValueError or TypeError where some row does not form an entry.
+        """
+        sizes = [len(row.subjects) for row in rows]
+        parts = 1 if inputs.components is None else len(inputs.components)
+
+        def joined(name: str, each: int = 1) -> NDArray[Any]:
+            columns = [getattr(row, name) for row in rows]
+            if [len(column) for column in columns] != [each * size for size in sizes]:
+                raise ValueError(f"{name} are not {each} for each subject")
+            found: NDArray[Any] = np.concatenate(columns)
+            if found.ndim != 1:
+                raise ValueError(f"{name} has more than one dimension")
+            return found
+
+        outcomes = joined("outcomes")
+        if outcomes.size and not 0 <= outcomes.min() <= outcomes.max() < len(OUTCOMES):
+            raise ValueError(f"outcomes must lie between 0 and {len(OUTCOMES) - 1}")
+        if any((row.epsilons is not None) != inputs.counts_epsilon for row in rows):
+            raise ValueError("epsilons go with an event and a delta, and only with them")
+        radii = joined("radii", parts)
+        return cls(
+            inputs=inputs,
+            subject_kind=rows[0].subject_kind,
+            keys=[_key(row) for row in rows],
+            interrupted=[_truth(row.interrupted) for row in rows],
+            sizes=np.array(sizes, np.int64),
+            subjects=joined("subjects"),
+            outcomes=outcomes.astype(np.uint8),
+            radii=radii if inputs.components is None else radii.reshape(-1, parts),
+            releases=joined("releases"),
+            clusters=joined("clusters"),
+            epsilons=joined("epsilons") if inputs.counts_epsilon else None,
+        )
+
+    def __len__(self) -> int:
+        """The number of entries."""
+        return len(self.keys)
+
+    @cached_property
+    def places(self) -> NDArray[np.int64]:
+        """[charged], the entry that charges each."""
+        return np.repeat(np.arange(len(self.keys)), self.sizes)
+
+    @cached_property
+    def spans(self) -> Sequence[slice]:
+        """[entries], where the subjects of each lie."""
+        ends = [0, *np.cumsum(self.sizes).tolist()]
+        return [slice(begin, end) for begin, end in pairwise(ends)]
+
+    @cached_property
+    def released(self) -> NDArray[np.bool_]:
+        """[charged], whether something of the subject was released."""
+        released: NDArray[np.bool_] = self.outcomes == _RELEASED
+        return released
+
+    @property
+    def charge_report(self) -> bool:
+        """Whether they charge the held-out people, and not those who train."""
+        return charges_report(self.keys[0][-1])
+
+    def by_observer(self) -> Iterator[tuple[str, NDArray[np.bool_] | slice]]:
+        """Each observer and which of the charged are charged against it."""
+        observers = list(dict.fromkeys(observer for *_, observer in self.keys))
+        if len(observers) == 1:
+            yield observers[0], slice(None)
+            return
+        of_entry = np.array([observers.index(key[-1]) for key in self.keys])[self.places]
+        for number, observer in enumerate(observers):
+            yield observer, of_entry == number
+
+    def with_any(self, found: NDArray[np.bool_]) -> list[int]:
+        """Which entries have a subject that was `found` [charged]."""
+        entries: list[int] = np.unique(self.places[found]).tolist()
+        return entries
+
+    def entries(self) -> Iterator[LedgerEntry]:
+        """The entries one by one; their columns are views of these."""
+        for key, interrupted, span in zip(self.keys, self.interrupted, self.spans, strict=True):
+            round_, release, subject_kind, observer = key
+            yield LedgerEntry(
+                round=round_,
+                release=release,
+                subject_kind=subject_kind,
+                observer=observer,
+                inputs=self.inputs,
+                subjects=self.subjects[span],
+                outcomes=self.outcomes[span],
+                radii=self.radii[span],
+                releases=self.releases[span],
+                clusters=self.clusters[span],
+                interrupted=interrupted,
+                epsilons=None if self.epsilons is None else self.epsilons[span],
+            )
+
+
+def batches(rows: Iterable[_AnyRow]) -> Iterator[list[_AnyRow]]:
+    """The rows of a stream, as many at a time as are worth it and bound the memory."""
+    batch: list[_AnyRow] = []
+    subjects = 0
+    for row in rows:
+        batch.append(row)
+        subjects += 0 if isinstance(row, UnreadableRow) else np.size(row.subjects)
+        if len(batch) >= _ROWS_AT_ONCE or subjects >= _SUBJECTS_AT_ONCE:
+            yield batch
+            batch, subjects = [], 0
+    if batch:
+        yield batch
+
+
+def alike(
+    rows: Iterable[StoredRow], reader: InputsReader
+) -> Iterator[tuple[MechanismParameters | None, list[StoredRow]]]:
+    """Consecutive rows of one mechanism and kind of subject that charge the same people, with their
+    inputs; None where these are none."""
+    together: list[StoredRow] = []
+    inputs: MechanismParameters | None = None
+    for row in rows:
+        known = reader.known(row)
+        # The same object: a number of another type may equal one, and has other bytes.
+        if together and not (known is inputs and _same_people(row, together[0])):
+            yield inputs, together
+            together = []
+        inputs = known
+        together.append(row)
+    if together:
+        yield inputs, together
+
+
+def columns_of_rows(rows: Iterable[StoredRow]) -> Iterator[EntryColumns]:
+    """The entries of stored rows that are believed. Raises ValueError or TypeError where one does
+    not form an entry."""
+    for inputs, same in alike(rows, InputsReader()):
+        if inputs is None:
+            raise ValueError("the stored parameters of a mechanism cannot be read")
+        yield EntryColumns.of_rows(same, inputs)
+
+
+def _same_people(one: StoredRow, other: StoredRow) -> bool:
+    return one.subject_kind == other.subject_kind and (
+        charges_report(one.observer) == charges_report(other.observer)
+    )
+
+
+def _key(row: StoredRow) -> Key:
+    """Raises TypeError where a column of SQLite holds a value of another type."""
+    key = (row.round, row.release, row.subject_kind, row.observer)
+    if tuple(map(type, key)) != _OF_KEYS:
+        raise TypeError("round, release, kind and observer are two numbers and two texts")
+    return key
+
+
+def _truth(value: object) -> bool:
+    if not isinstance(value, bool):
+        raise TypeError("interrupted is a truth")
+    return value
+
+
+_ROUNDING = 1e-9
+"""The tolerance by which a layer's share of a clipped norm may exceed the clip."""
+
+
+def misfits(entries: EntryColumns) -> list[int]:
+    """Which entries have a release without the public radius, or without one between the floor and
+    the clip.
+
+    An upload that was not released, or whose round was lost, has no radius. None of entries counted
+    as an epsilon, which have no radii.
+    """
+    inputs, radii = entries.inputs, entries.radii
+    if inputs.counts_epsilon:
+        return []
+    bound = entries.released & ~np.array(entries.interrupted, bool)[entries.places]
+    if inputs.cost_kind == "unbounded":
+        bound = np.zeros_like(bound)
+    if inputs.radius is not None:
+        fit = radii == inputs.radius
+    else:
+        floor = 0.0 if inputs.radius_floor is None else inputs.radius_floor
+        most = np.inf if inputs.clip is None else inputs.clip * (1 + _ROUNDING)
+        fit = np.isfinite(radii) & (radii >= floor) & (radii <= most)
+    if not bound.all():
+        fit = np.where(bound if radii.ndim == 1 else bound[:, None], fit, np.isnan(radii))
+    if fit.all():
+        return []
+    return entries.with_any(~(fit if radii.ndim == 1 else fit.all(axis=1)))
+
+
+_WHOLE = "all"
+"""The component of a vector that is released as a whole."""
+_REASONS: dict[OutcomeName, str | None] = {
+    "released": None,
+    "refused": "refused before the release, which would have passed the client's budget",
+    "withheld": "the update was not finite, so nothing was released",
+}
+"""Why a line lacks figures, by what became of its subject."""
+_INTERRUPTED = "charged, and lost with its worker before the radius was stored"
+_WITHOUT_NOISE = "something was declared without noise, so nothing bounds what was spent in all"
+_RELEASED = int(Outcome.RELEASED)
+_NOT_FINITE = "too large for a number in double precision"
+
+
+@dataclass(frozen=True, eq=False)
+class Words:
+    """A column of texts of which few are different."""
+
+    codes: NDArray[np.int64]
+    """[lines], indices into the texts."""
+    texts: Sequence[str | None]
+
+    def tolist(self) -> list[str | None]:
+        """A text for each line."""
+        texts = self.texts
+        return [texts[code] for code in self.codes.tolist()]
+
+
+Column = Words | NDArray[np.int64] | NDArray[np.float64]
+
+
+@dataclass(frozen=True, eq=False)
+class LedgerColumns:
+    """The lines of some entries, column by column; a figure that does not exist is not finite."""
+
+    columns: Mapping[str, Column]
+    """By name, [lines] each."""
+    counts: NDArray[np.int64]
+    """[entries], how many lines each of them has."""
+
+    def __len__(self) -> int:
+        """The number of lines."""
+        return int(self.counts.sum())
+
+    def lines(self, begin: int = 0, end: int | None = None) -> Iterator[dict[str, Any]]:
+        """The lines as objects, all or those from `begin` to before `end`; a figure that does not
+        exist is None."""
+        names, some = tuple(self.columns), slice(begin, end)
+        columns = (_values(column, some) for column in self.columns.values())
+        return (dict(zip(names, line, strict=True)) for line in zip(*columns, strict=True))
+
+
+def ledger_lines(
+    entry: LedgerEntry, names: Sequence[str], *, subject: int | None = None
+) -> list[dict[str, Any]]:
+    """The lines of one entry, as `ledger_columns` has them."""
+    return list(ledger_columns([EntryColumns.of_entries([entry])], names, subject=subject).lines())
+
+
+def ledger_columns(
+    entries: Iterable[EntryColumns], names: Sequence[str], *, subject: int | None = None
+) -> LedgerColumns:
+    """The entries' lines, with the figures of the view `privacy_ledger`; or one subject's lines.
+
+    `epsilon` is per unit of distance under metric privacy; with a delta it is what the subject has
+    spent in all. Where the mechanism has components, the figures of a line are its component's, and
+    those of a release are their sums. Where a figure does not exist `reason` says why.
+    """
+    parts = [_Part.of(some, names, subject) for some in entries]
+    columns = [part.columns() for part in parts]
+    return LedgerColumns(
+        {name: _joined([one[name] for one in columns]) for name in columns[0]} if columns else {},
+        np.concatenate([np.zeros(0, np.int64), *(part.counts for part in parts)]),
+    )
+
+
+_Figures = NDArray[np.float64]
+
+
+@dataclass(frozen=True, eq=False)
+class _Part:
+    """The chosen subjects of entries of one mechanism and kind of subject, side by side."""
+
+    entries: EntryColumns
+    names: Sequence[str]
+    chosen: NDArray[np.bool_] | slice
+    """[charged]."""
+
+    @classmethod
+    def of(cls, entries: EntryColumns, names: Sequence[str], subject: int | None) -> "_Part":
+        """The part with all subjects, or with one alone; that one is none of the report's."""
+        chosen: NDArray[np.bool_] | slice = slice(None)
+        if subject is not None and entries.charge_report:
+            chosen = slice(0)
+        elif subject is not None:
+            chosen = entries.subjects == subject
+        return cls(entries, names_of_subjects(entries.subject_kind, names), chosen)
+
+    @cached_property
+    def places(self) -> NDArray[np.int64]:
+        """[chosen], the entry of each."""
+        return self.entries.places[self.chosen]
+
+    @cached_property
+    def outcomes(self) -> NDArray[np.int64]:
+        """[chosen]."""
+        return self.entries.outcomes[self.chosen].astype(np.int64)
+
+    @cached_property
+    def radii(self) -> _Figures:
+        """[chosen, components]."""
+        radii = self.entries.radii
+        return (radii if radii.ndim > 1 else radii[:, None])[self.chosen]
+
+    @property
+    def counts(self) -> NDArray[np.int64]:
+        """[entries], lines of each."""
+        parts = len(_components(self.inputs))
+        return parts * np.bincount(self.places, minlength=len(self.entries))
+
+    @property
+    def inputs(self) -> MechanismParameters:
+        """Those of every entry."""
+        return self.entries.inputs
+
+    def columns(self) -> dict[str, Column]:
+        """The fields of a line, in the order in which they are told."""
+        components, inputs = _components(self.inputs), self.inputs
+        parts, lines = len(components), len(self.places) * len(components)
+        costs = self._costs(np.array([part.n for part in components]))
+        epsilons, leakages, totals = (figures.ravel() for figures in costs)
+        radii = self.radii.ravel()
+        rounds, releases, _, of_entries = zip(*self.entries.keys, strict=True)
+        observers = list(dict.fromkeys(of_entries))
+
+        def same(text: str | None) -> Words:
+            return Words(np.zeros(lines, np.int64), (text,))
+
+        def by_entry(values: Iterable[int]) -> NDArray[np.int64]:
+            return np.repeat(np.fromiter(values, np.int64)[self.places], parts)
+
+        subjects = self.entries.subjects[self.chosen].astype(np.int64)
+        return {
+            "round": by_entry(rounds),
+            "release": by_entry(releases),
+            "subject_kind": same(self.entries.subject_kind),
+            "subject": Words(np.repeat(subjects, parts), self.names),
+            "observer": Words(by_entry(map(observers.index, of_entries)), observers),
+            "component": Words(
+                np.tile(np.arange(parts), len(self.places)), [part.name for part in components]
+            ),
+            "outcome": Words(np.repeat(self.outcomes, parts), OUTCOMES),
+            "epsilon": epsilons,
+            "delta": np.full(lines, np.nan if inputs.delta is None else inputs.delta),
+            "adjacency": same(inputs.adjacency),
+            "radius": radii,
+            "leakage": leakages,
+            "leakage_total": totals,
+            "guarantee": same(inputs.guarantee),
+            "reason": self._reasons((radii, epsilons, leakages, totals), parts),
+        }
+
+    def _costs(self, sizes: NDArray[np.int64]) -> tuple[_Figures, _Figures, _Figures]:
+        """Epsilon, leakage and total leakage [subjects, components]; NaN where there is none.
+
+        `sizes` [components].
+        """
+        nothing = np.full(self.radii.shape, np.nan)
+        if self.entries.epsilons is not None:
+            return self.entries.epsilons[self.chosen], nothing, nothing
+        if self.inputs.cost_kind != "leakage":
+            return nothing, nothing, nothing
+        released = self.outcomes[:, None] == _RELEASED
+        with np.errstate(all="ignore"):
+            epsilons = self.inputs.release_epsilons(self.radii)
+            once = np.where(released, self.inputs.leakages(1, sizes=sizes), np.nan)
+            releases = self.entries.releases[self.chosen].astype(np.int64)
+            totals = self.inputs.leakages(releases[:, None], sizes=sizes)
+        return epsilons, once, totals
+
+    def _reasons(self, figures: Sequence[_Figures], parts: int) -> Words:
+        """Why figures are missing: None where none is."""
+        missing = ~np.logical_and.reduce([np.isfinite(one) for one in figures])
+        if not missing.any():
+            return Words(np.zeros(len(missing), np.int64), (None,))
+        by_outcome = np.repeat(self.outcomes, parts)
+        if self.inputs.counts_epsilon:
+            texts = [_and(_REASONS[name], NO_LEAKAGE) for name in OUTCOMES]
+            codes = np.where(np.isnan(figures[1]), len(OUTCOMES), by_outcome)
+            return Words(codes, (*texts, _WITHOUT_NOISE))
+        if self.inputs.cost_kind == "unbounded":
+            return Words(missing.astype(np.int64), (None, why_unbounded(self.inputs)))
+        lost = np.array(self.entries.interrupted)[self.places]
+        codes = np.where(np.repeat(lost, parts), len(OUTCOMES), by_outcome)
+        texts = [_REASONS[name] or _NOT_FINITE for name in OUTCOMES]
+        return Words(np.where(missing, codes, len(OUTCOMES) + 1), (*texts, _INTERRUPTED, None))
+
+
+def _components(inputs: MechanismParameters) -> Sequence[Component]:
+    return inputs.components or (Component(_WHOLE, inputs.n),)
+
+
+def _and(happened: str | None, otherwise: str) -> str:
+    return otherwise if happened is None else f"{happened}; {otherwise}"
+
+
+def _joined(columns: Sequence[Column]) -> Column:
+    """One column of those of several parts, in their order."""
+    words = [column for column in columns if isinstance(column, Words)]
+    if len(words) < len(columns):
+        numbers: NDArray[Any] = np.concatenate(
+            [one for one in columns if isinstance(one, np.ndarray)]
+        )
+        return numbers
+    if all(column.texts is words[0].texts for column in words):
+        return Words(np.concatenate([column.codes for column in words]), words[0].texts)
+    texts = list(dict.fromkeys(text for column in words for text in column.texts))
+    place = {text: number for number, text in enumerate(texts)}
+    codes = [np.array([place[text] for text in column.texts])[column.codes] for column in words]
+    return Words(np.concatenate(codes), texts)
+
+
+def _values(column: Column, some: slice) -> list[Any]:
+    if isinstance(column, Words):
+        return Words(column.codes[some], column.texts).tolist()
+    numbers = column[some]
+    values: list[Any] = numbers.tolist()
+    if numbers.dtype.kind != "f":
+        return values
+    finite = np.isfinite(numbers)
+    if finite.all():
+        return values
+    return [value if known else None for value, known in zip(values, finite.tolist(), strict=True)]

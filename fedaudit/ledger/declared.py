@@ -1,0 +1,363 @@
+"""Ledger entries of rounds that ran elsewhere, as their trainer declared them.
+
+They have the form of any other entry. `guarantee` and `noise` are `declared`: nobody here saw the
+noise. A round whose participants are secret is charged to the one subject that stands for all, of
+the kind `population`; any other one to whoever was asked. Those who failed stand in an entry of
+their own, release 1 and `interrupted`: charged, and without a result.
+"""
+
+import hashlib
+import hmac
+import json
+import struct
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from datetime import datetime
+from typing import Any, Protocol
+
+import numpy as np
+import rfc8785
+from numpy.typing import NDArray
+
+from fedaudit.ledger.chain import LedgerHash, Row, link
+from fedaudit.ledger.encoding import EntryEncoder
+from fedaudit.ledger.entries import LedgerEntry, Outcome
+from fedaudit.ledger.rows import StoredRow, entry_of, place_of
+from fedaudit.privacy.accounting.mechanism_parameters import DECLARED, MechanismParameters
+from fedaudit.privacy.accounting.privacy_events import (
+    Composed,
+    LaplaceL2,
+    NonPrivate,
+    event_from_dict,
+)
+from fedaudit.privacy.declared.figures import Drawn
+from fedaudit.privacy.declared.histories import (
+    Charge,
+    Counts,
+    Histories,
+    Tally,
+    distinct,
+    renyi_epsilons,
+)
+from fedaudit.spec.declared_ledgers import LedgerTerms
+
+_EVERYONE = np.zeros(1, dtype=np.int32)
+_ACCOUNTANT = "rdp"
+"""Of entries, whatever the ledger's: an upper bound that is known after every round."""
+
+
+def declared_inputs(terms: LedgerTerms, charge: Charge, *, steps: int) -> MechanismParameters:
+    """The parameters of the entries of one round."""
+    event = charge.event
+    composed = event if steps == 1 else Composed(event, steps)
+    return MechanismParameters(
+        mechanism="none" if isinstance(event, NonPrivate) else terms.mechanism,
+        n=event.n if isinstance(event, LaplaceL2) else 0,
+        noise_multiplier=event.noise_multiplier if isinstance(event, LaplaceL2) else None,
+        radius=event.radius if isinstance(event, LaplaceL2) else None,
+        radius_floor=None,
+        clip=charge.clip,
+        noise=DECLARED,
+        guarantee="none" if isinstance(event, NonPrivate) else DECLARED,
+        event=rfc8785.dumps(composed.as_dict()).decode() if terms.counts_epsilon else None,
+        delta=terms.delta if terms.counts_epsilon else None,
+        adjacency=terms.adjacency if terms.counts_epsilon else None,
+        accountant=_ACCOUNTANT if terms.counts_epsilon else None,
+    )
+
+
+def declared_entries(
+    terms: LedgerTerms,
+    histories: Histories,
+    charge: Charge,
+    *,
+    round_: int,
+    steps: int,
+    participants: NDArray[np.int32],
+    failures: NDArray[np.int32],
+    releases: NDArray[np.int32],
+) -> list[LedgerEntry]:
+    """The entries of a round that `histories` have been charged for.
+
+    `releases` [subjects]: the entries that charged each of them so far, these not included; counted
+    on here.
+    """
+    inputs = declared_inputs(terms, charge, steps=steps)
+    parts = [("population", 0, _EVERYONE)] if charge.everyone else [("client", 0, participants)]
+    if len(failures) and not charge.everyone:
+        parts.append(("client", 1, failures))
+    entries = []
+    for kind, release, subjects in parts:
+        releases[subjects] += 1
+        failed = release == 1
+        entries.append(
+            LedgerEntry(
+                round=round_,
+                release=release,
+                subject_kind=kind,
+                observer=terms.observer,
+                inputs=inputs,
+                subjects=subjects,
+                outcomes=np.full(len(subjects), Outcome.RELEASED, dtype=np.uint8),
+                radii=_radii(inputs, len(subjects), failed=failed),
+                releases=releases[subjects],
+                clusters=np.full(len(subjects), -1, dtype=np.int16),
+                interrupted=failed,
+                epsilons=_epsilons(terms, histories, subjects),
+            )
+        )
+    return entries
+
+
+def _radii(inputs: MechanismParameters, subjects: int, *, failed: bool) -> NDArray[np.float64]:
+    known = inputs.radius is not None and not failed
+    return np.full(subjects, inputs.radius if known else np.nan, dtype=np.float64)
+
+
+def _epsilons(
+    terms: LedgerTerms, histories: Histories, subjects: NDArray[np.int32]
+) -> NDArray[np.float64] | None:
+    """What each subject has spent in all, once for each distinct history; NaN without a bound."""
+    if not terms.counts_epsilon or terms.adjacency is None or terms.delta is None:
+        return None
+    rows, which = distinct(histories.of(subjects))
+    found = renyi_epsilons(rows, histories.charges, adjacency=terms.adjacency, delta=terms.delta)
+    return np.where(np.isinf(found), np.nan, found)[which]
+
+
+def charge_of_entry(entry: LedgerEntry) -> tuple[Charge, int]:
+    """What an entry charges, and how often it is composed. Raises ValueError where it names no
+    event that is known, KeyError or TypeError where that is malformed."""
+    inputs, everyone = entry.inputs, entry.subject_kind == "population"
+    if inputs.event is None:
+        if inputs.noise_multiplier is None:
+            return Charge(NonPrivate(), everyone), 1
+        event = LaplaceL2(inputs.n, inputs.noise_multiplier, inputs.radius)
+        return Charge(event, everyone, clip=inputs.clip), 1
+    found = event_from_dict(json.loads(inputs.event))
+    if isinstance(found, Composed):
+        single, count = found.flattened()
+        return Charge(single, everyone), count
+    return Charge(found, everyone), 1
+
+
+SECRET_BYTES = 32
+_VERSION = 1
+_WITH_RESERVATIONS = 2
+
+
+class Declared(Protocol):
+    """A declared round as it is stored."""
+
+    round: Any
+    content_hash: Any
+    event: Any
+    participants: Any
+    failures: Any
+    over_budget: Any
+    reserved: Any
+    reservations: Any
+    groups: Any
+    drawn: Any
+    declared_at: Any
+
+
+class Reserved(Protocol):
+    """What was reserved for one round, as it is stored."""
+
+    round: Any
+    event: Any
+    admitted: Any
+    denied: Any
+    replaced: Any
+    reserved_at: Any
+
+
+def declaration_of(one: Declared, secret: bytes) -> bytes:
+    """The 32 bytes that the links of a round's entries hold. Raises ValueError for a secret of
+    another length, since keys of other lengths may collide."""
+    at: datetime = one.declared_at
+    chained: dict[str, Any] = {"declaration_version": _VERSION}
+    if one.reservations is not None:
+        chained = {"declaration_version": _WITH_RESERVATIONS, "reservations": one.reservations}
+    return _keyed(
+        secret,
+        {
+            **chained,
+            "round": one.round,
+            "content_hash": one.content_hash,
+            "event": one.event,
+            "participants": one.participants,
+            "failures": one.failures,
+            "over_budget": one.over_budget,
+            "reserved": one.reserved,
+            "groups": one.groups or None,
+            "drawn": one.drawn,
+            "declared_at": at.isoformat(),
+        },
+    )
+
+
+def drawn_hash(drawn: Drawn, secret: bytes) -> str:
+    """Who was drawn in secret, and in how many rounds, in hexadecimal. Raises ValueError as
+    above."""
+    counted = [[name, int(count)] for name, count in zip(drawn.names, drawn.counts, strict=True)]
+    return _keyed(secret, {"drawn_version": _VERSION, "drawn": counted}).hex()
+
+
+def reservations_hash(reserved: Sequence[Reserved], secret: bytes) -> str:
+    """What was reserved, for whom it was granted and to whom it was refused, in hexadecimal. Of
+    rounds that nobody can reserve any more. Raises ValueError as above."""
+    return _keyed(
+        secret,
+        {
+            "reservations_version": _VERSION,
+            "reservations": [
+                {
+                    "round": one.round,
+                    "event": one.event,
+                    "admitted": one.admitted,
+                    "denied": one.denied,
+                    "replaced": one.replaced,
+                    "reserved_at": one.reserved_at.isoformat(),
+                }
+                for one in reserved
+            ],
+        },
+    ).hex()
+
+
+def changed_reservations(
+    rounds: Sequence[Declared], reserved: Sequence[Reserved], secret: bytes
+) -> Iterator[int]:
+    """The rounds, of all in order, whose chained reservations are not those that are stored.
+    Reservations behind the last round are in no chain yet. Raises ValueError as above."""
+    before, place = 0, 0
+    for one in rounds:
+        mine = []
+        while place < len(reserved) and reserved[place].round <= one.round:
+            if reserved[place].round > before:
+                mine.append(reserved[place])
+            place += 1
+        if one.reservations is not None and one.reservations != reservations_hash(mine, secret):
+            yield one.round
+        before = one.round
+
+
+def _keyed(secret: bytes, value: Mapping[str, Any]) -> bytes:
+    if len(secret) != SECRET_BYTES:
+        raise ValueError(f"the ledger's secret has {len(secret)} bytes; it has {SECRET_BYTES}")
+    text = json.dumps(value, sort_keys=True, separators=(",", ":"))
+    return hmac.digest(secret, text.encode("ascii"), hashlib.sha256)
+
+
+_STATE = b"fedaudit-declared-state-1\x00"
+
+
+class RoundsSoFar:
+    """Takes a ledger's rounds and its entries' digests, in their order."""
+
+    def __init__(self, secret: bytes) -> None:
+        self._secret = secret
+        self._declarations = hashlib.sha256()
+        self._ledger = LedgerHash()
+
+    def add_round(self, one: Declared) -> bytes:
+        """The next round; returns its declaration."""
+        found = declaration_of(one, self._secret)
+        self._declarations.update(found)
+        return found
+
+    def add_entry(self, row: Row) -> None:
+        """The key and the digest of the next entry."""
+        self._ledger.add(row)
+
+    @property
+    def ledger_hash(self) -> str:
+        """Of the entries so far."""
+        return self._ledger.hexdigest()
+
+    def state_hash(self, tallies: Iterable[Tally]) -> str:
+        """Of the rounds so far, their entries and these tallies, in hexadecimal."""
+        hashed = hashlib.sha256()
+        for one in tallies:
+            charged = json.dumps(one.charge.as_dict(), sort_keys=True).encode("ascii")
+            counts = significant(one).astype("<i8").tobytes()
+            hashed.update(struct.pack("<QQQ", len(charged), one.rounds, len(counts)))
+            hashed.update(charged + counts)
+        parts = (self._declarations.digest(), bytes.fromhex(self.ledger_hash), hashed.digest())
+        return hmac.digest(self._secret, _STATE + b"".join(parts), hashlib.sha256).hex()
+
+
+def significant(tally: Tally) -> Counts:
+    """The counts that mean something: up to the last subject that was charged, and of what everyone
+    pays for the first alone."""
+    counts = tally.counts[:1] if tally.charge.everyone else tally.counts
+    charged = counts.nonzero()[0]
+    return counts[: charged[-1] + 1] if len(charged) else counts[:0]
+
+
+class Replay:
+    """Entries behind a head: where they lead, what each round declared, and what they charged."""
+
+    def __init__(
+        self, terms: LedgerTerms, names: Sequence[str], *, head: bytes, entries: int
+    ) -> None:
+        """`entries`: how many lead to `head`. Raises ValueError where two names are equal."""
+        self._terms = terms
+        self._subjects = len(names)
+        self._encoder = EntryEncoder(names)
+        self.head = head
+        self.entries = entries
+        self.heads: dict[int, bytes] = {}
+        """By number of entries, the head after each of those read."""
+        self.rounds: dict[int, tuple[bytes, bytes | None]] = {}
+        """By number, the head after a round and its declaration; None where the chain has none."""
+        self._charged: dict[Charge, tuple[int, Counts]] = {}
+
+    def read(self, row: StoredRow) -> None:
+        """The next entry. Raises ValueError where it is none of this ledger's terms, or declares
+        otherwise than the entry of the same round before it."""
+        entry = entry_of(row)
+        digest = self._encoder.digest(entry)
+        before = self.rounds.get(entry.round)
+        if before is not None and before[1] != row.declaration:
+            raise ValueError(f"{place_of(row)} declares otherwise than the round's first entry")
+        self.head = link(self.head, digest, entry.clusters, declaration=row.declaration)
+        self.entries += 1
+        self.heads[self.entries] = self.head
+        self.rounds[entry.round] = (self.head, row.declaration)
+        charge, steps = charge_of_entry(entry)
+        if entry.inputs != declared_inputs(self._terms, charge, steps=steps):
+            raise ValueError(f"{place_of(row)} is not of the ledger's terms")
+        self._charge(charge, entry, steps, first=before is None)
+
+    def before(self, stored: Histories) -> list[Tally]:
+        """The tallies as they were behind the first head: what is stored, less what was read.
+
+        Raises ValueError where the entries charged more than is stored, or otherwise.
+        """
+        found = list(_less(stored.tallies.values(), self._charged))
+        unknown = self._charged.keys() - stored.tallies.keys()
+        if unknown:
+            raise ValueError(f"no tally counts {next(iter(unknown)).event}, which entries charge")
+        return found
+
+    def _charge(self, charge: Charge, entry: LedgerEntry, steps: int, *, first: bool) -> None:
+        rounds, counts = self._charged.get(charge, (0, np.zeros(self._subjects, dtype=np.int64)))
+        counts[0 if charge.everyone else entry.subjects] += steps
+        self._charged[charge] = rounds + first, counts
+
+
+def _less(stored: Iterable[Tally], charged: dict[Charge, tuple[int, Counts]]) -> Iterable[Tally]:
+    """Raises ValueError as `Replay.before`."""
+    for tally in stored:
+        rounds, counts = charged.get(tally.charge, (0, np.zeros(0, dtype=np.int64)))
+        left = np.zeros(max(len(counts), len(tally.counts)), dtype=np.int64)
+        left[: len(tally.counts)] = tally.counts
+        left[: len(counts)] -= counts
+        found = Tally(tally.charge, tally.rounds - rounds, left)
+        kept = significant(found)
+        if found.rounds < 0 or (kept < 0).any() or (not found.rounds and len(kept)):
+            raise ValueError(f"the tally of {tally.charge.event} is not what entries charged")
+        if found.rounds:
+            yield found

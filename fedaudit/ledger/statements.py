@@ -1,0 +1,360 @@
+"""What the service states and signs: canonical JSON (RFC 8785) in an envelope, with a version.
+
+A *checkpoint* says how many entries a ledger had and where its chain stood: a hash chain does not
+show that its newest entries were deleted, a checkpoint that counts them does. A *sign-off* is what
+a person stated of one report, bound to it by its hash; each names the one before it, so only the
+newest can be left out unseen. An *erased-names* statement stands for the names of a ledger's
+clients (`fedaudit.ledger.audit.ErasingLedger`). An *erasure receipt* says what an erasure removed,
+what remains and why. The head of an audit log says how many entries it had at least.
+"""
+
+import hashlib
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from functools import cache
+from typing import Annotated, Any, ClassVar, Literal, Self, cast
+
+import rfc8785
+from pydantic import Field, TypeAdapter, ValidationError
+
+from fedaudit.ledger.signatures import Envelope, SigningKey
+
+VERSION = 1
+WORKER = "worker"
+"""The witness is a worker, which had the ledger in memory when it was signed: from its first entry
+on, or from a state that a worker had signed before."""
+DATABASE = "database"
+"""The witness of some entries is the database alone: anyone able to change it could decide what was
+signed."""
+TRAINER = "trainer"
+"""The witness is a trainer elsewhere, which received the head behind each of its rounds."""
+
+Count = Annotated[int, Field(ge=0)]
+Number = Annotated[int, Field(ge=1)]
+Decision = Literal["approved", "rejected", "needs-changes"]
+Concern = Literal[
+    "model-decides-nothing",
+    "model-not-shown-useful",
+    "gates-failed",
+    "gates-lack-evidence",
+    "no-guarantee",
+    "guarantee-not-in-force",
+    "guarantee-bounds-nothing",
+    "guarantee-not-proven",
+    "attack-raised-alarm",
+]
+"""What speaks against relying on a report; a sign-off in spite of it has a note."""
+
+
+class Statement:
+    """A signed statement; its subclasses are dataclasses whose fields are what is stated."""
+
+    NAME: ClassVar[str]
+    """As the payload type and the version's field have it."""
+
+    def fields(self) -> dict[str, Any]:
+        """What is stated, as JSON."""
+        return asdict(self)  # type: ignore[call-overload, no-any-return]
+
+    def sign(self, key: SigningKey) -> Envelope:
+        """The statement in an envelope, signed by the service."""
+        payload = rfc8785.dumps({self._version_field(): VERSION, **self.fields()})
+        return Envelope.sign(self.payload_type(), payload, key)
+
+    @classmethod
+    def payload_type(cls) -> str:
+        """Of its envelopes."""
+        return f"application/vnd.fedaudit.{cls.NAME}+json"
+
+    @classmethod
+    def of(cls, envelope: Envelope) -> Self:
+        """The content of an envelope; the signature is not checked here.
+
+        Raises ValueError where it does not hold such a statement of this version.
+        """
+        if envelope.payload_type != cls.payload_type():
+            raise ValueError(f"has the payload type {envelope.payload_type[:80]!r}")
+        try:
+            value = json.loads(envelope.payload)
+        except (ValueError, RecursionError):
+            raise ValueError("has a payload that is no JSON") from None
+        if not isinstance(value, dict) or value.pop(cls._version_field(), None) != VERSION:
+            raise ValueError(f"is no {cls.NAME} of version {VERSION}")
+        return cls.of_fields(value)
+
+    @classmethod
+    def of_fields(cls, value: Any) -> Self:
+        """The inverse of `fields`. Raises ValueError for a value of another form."""
+        if not isinstance(value, dict) or set(value) != set(cls.__dataclass_fields__):  # type: ignore[attr-defined]
+            raise ValueError(f"lacks a field of a {cls.NAME}, or has another one")
+        try:
+            found: Self = _adapter(cast(Any, cls)).validate_json(json.dumps(value), strict=True)
+        except ValidationError as error:
+            field = ".".join(map(str, error.errors()[0]["loc"]))
+            raise ValueError(f"is no {cls.NAME}: {field} has another type or value") from None
+        return found
+
+    @classmethod
+    def _version_field(cls) -> str:
+        return f"{cls.NAME.replace('-', '_')}_version"
+
+
+@cache
+def _adapter(statement: type[Statement]) -> TypeAdapter[Any]:
+    return TypeAdapter(statement)
+
+
+@dataclass(frozen=True)
+class Checkpoint(Statement):
+    """Where the ledger of one experiment stood. Hashes are in hexadecimal."""
+
+    NAME = "checkpoint"
+
+    experiment_id: str
+    status: Annotated[str, Field(pattern="^(running|succeeded|failed|cancelled)$")]
+    entries: Count
+    """How many ledger entries there were."""
+    last_round: Count
+    """The round of the newest entry; 0 without any."""
+    chain_head: str
+    """The link of the newest entry, or the experiment's genesis."""
+    spec_hash: str
+    subjects_hash: str
+    """See `subjects_hash`."""
+    witness: Annotated[str, Field(pattern="^(worker|database|trainer)$")] | None = WORKER
+    """Which witness it was signed from; None in older checkpoints."""
+    state_hash: str | None = None
+    """Of a declared ledger, what its figures were made from (`fedaudit.ledger.declared`); None in
+    older checkpoints and of runs."""
+    salt_hash: str | None = None
+    """Of the salt that the entries' digests are keyed with; None where they are not."""
+
+    def fields(self) -> dict[str, Any]:
+        """What is stated; a field that is None is left out."""
+        return {name: value for name, value in asdict(self).items() if value is not None}
+
+    @classmethod
+    def of_fields(cls, value: Any) -> Self:
+        """The inverse of `fields`. Raises ValueError for a value of another form."""
+        if None in value.values():
+            raise ValueError("is no checkpoint: a field is empty")
+        absent = {"witness": None, "state_hash": None, "salt_hash": None}
+        return super().of_fields({**absent, **value})
+
+
+def subjects_hash(names: Sequence[str]) -> str:
+    """SHA-256, in hexadecimal, of the subjects' names by index, as canonical JSON (RFC 8785).
+
+    Raises ValueError for a name that has no UTF-8.
+    """
+    # For a list of texts this is the canonical form, and a hundred times faster.
+    text = json.dumps(list(names), ensure_ascii=False, separators=(",", ":"))
+    return hashlib.sha256(text.encode("utf-8")).hexdigest()
+
+
+def growing_hashes(names: Sequence[str]) -> Iterator[str]:
+    """`subjects_hash` of the first name, of the first two, and so on.
+
+    Raises ValueError for a name that has no UTF-8.
+    """
+    total, between = hashlib.sha256(b"["), b""
+    for name in names:
+        total.update(between + json.dumps(name, ensure_ascii=False).encode("utf-8"))
+        between = b","
+        closed = total.copy()
+        closed.update(b"]")
+        yield closed.hexdigest()
+
+
+@dataclass(frozen=True, kw_only=True)
+class SignOff(Statement):
+    """What one person stated of one report. Hashes are in hexadecimal."""
+
+    NAME = "sign-off"
+
+    experiment_id: str
+    number: Number
+    """Within the report."""
+    report_hash: str
+    """Of the whole document, as it is stored."""
+    decision: Decision
+    note: str
+    role: str | None
+    """In what capacity, in the signer's own words."""
+    concerns: tuple[Concern, ...]
+    """What the report had against it."""
+    person: str
+    """As the key's administrator named them."""
+    key_id: str
+    """Of the API key that was used."""
+    key_name: str
+    by_submitter: bool | None
+    """Whether the same key or name submitted the experiment; None where no name was recorded."""
+    signed_off_at: str
+    """By the service's clock, in UTC."""
+
+    def fields(self) -> dict[str, Any]:
+        """What is stated, as JSON."""
+        return {**asdict(self), "concerns": list(self.concerns)}
+
+
+@dataclass(frozen=True)
+class ChainedSignOff(Statement):
+    """A sign-off in its place: `previous` is the hash of the one before, or of the report."""
+
+    NAME = "sign-off"
+
+    sign_off: SignOff
+    previous: str
+
+    def fields(self) -> dict[str, Any]:
+        """Both, side by side."""
+        return {"previous": self.previous, **self.sign_off.fields()}
+
+    @classmethod
+    def of_fields(cls, value: Any) -> Self:
+        """The inverse of `fields`. Raises ValueError for a value of another form."""
+        previous = value.pop("previous", None)
+        if not isinstance(previous, str):
+            raise ValueError("is no sign-off: previous has another type or value")
+        return cls(SignOff.of_fields(value), previous)
+
+
+def link_of(envelope: Envelope) -> str:
+    """What the sign-off after this one names as its `previous`."""
+    return hashlib.sha256(envelope.payload).hexdigest()
+
+
+@dataclass(frozen=True, kw_only=True)
+class ErasedNames(Statement):
+    """What a ledger was when its clients' names were erased. Hashes are in hexadecimal."""
+
+    NAME = "erased-names"
+
+    experiment_id: str
+    entries: int
+    chain_head: str
+    ledger_hash: str
+    """Both as recomputed with the names."""
+    subjects_hash: str
+    """Of the names that were there, as the checkpoints have it."""
+    erased_hash: str
+    """The ledger hash of the same entries under the made-up names."""
+    agreed: bool
+    """Whether every entry was then as its digest, its link and its counts said."""
+    erased_at: str
+    """By the service's clock, in UTC."""
+
+
+_REMAINS = {
+    "ledgers": "how often each client, known by a made-up name, took part and what it cost: what "
+    "was spent on these people cannot be taken back, and their signed ledgers prove it",
+    "budgets": "totals, and what is reserved and spent: whoever registers the same content again "
+    "finds them",
+    "reports": "signed reports and sign-offs, with figures of groups that are large enough to be "
+    "shown, and the specs that they are about: names of columns, groups and labels",
+    "content-hash": "the SHA-256 of the data, by which the same content is recognised",
+    "disclosure-memory": "which rows, by their number, reports have told something of together, "
+    "and how profiles cut them: so that no later report gives away what these kept back",
+    "settings": "who set which budget and disclosure policy, the names that people gave to the "
+    "federation and its experiments, and the audit log",
+    "source-file": "the file of the data, where it lies below the sources folder: it is not the "
+    "service's to remove",
+    "other-projects": "what other projects of this service hold of the same content: their files, "
+    "names, models and reports are theirs to erase, and their audit logs say that this one did",
+    "elsewhere": "backups, and whatever left the service before: bundles, reports, models and "
+    "exported tables",
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class ErasureReceipt(Statement):
+    """One erasure that is done."""
+
+    NAME = "erasure-receipt"
+
+    federation_id: str
+    number: int
+    content_hash: str
+    reference: str | None
+    requested_at: str
+    requested_by: dict[str, Any]
+    completed_at: str
+    removed: dict[str, int]
+    """How many of each thing, by name."""
+    remains: dict[str, str]
+    """What remains, and why."""
+    ledgers: list[str]
+    """Experiments, and ledgers of trainings elsewhere, that have made-up names now."""
+    other_projects: int
+
+
+def what_remains(*, uploaded: bool, others: int) -> dict[str, str]:
+    """What an erasure leaves, by name, with its reason."""
+    absent = {"source-file"} if uploaded else set()
+    absent |= set() if others else {"other-projects"}
+    return {name: why for name, why in _REMAINS.items() if name not in absent}
+
+
+_AUDIT_GENESIS = b"fedaudit-audit-log-genesis-1\x00"
+_AUDIT_LINK = b"fedaudit-audit-log-link-1\x00"
+_AUDIT_CONTENT = (
+    *("number", "at", "action", "subject", "origin"),
+    *("key_id", "key_name", "person", "details"),
+)
+
+
+@dataclass
+class AuditChain:
+    """Where a project's audit log stands after the entries that were read so far.
+
+    The chain shows that no entry was altered, removed from the middle, put in between or moved
+    after its link was written. It cannot show that the newest entries were cut off, nor that the
+    whole log was written anew: a signed head that was kept elsewhere does.
+    """
+
+    project_id: str
+    entries: int = 0
+    link: str = ""
+    """In hexadecimal; by default that before the first entry."""
+
+    def __post_init__(self) -> None:
+        if not self.link:
+            start = hashlib.sha256(_AUDIT_GENESIS + self.project_id.encode("utf-8", "replace"))
+            self.link = start.hexdigest()
+
+    def read(self, entry: Mapping[str, Any]) -> None:
+        """The next entry, as `GET /v1/audit-log` shows it.
+
+        Raises ValueError where it does not follow, or is not what was linked.
+        """
+        try:
+            content = {name: entry[name] for name in _AUDIT_CONTENT}
+            number, stated = content["number"], entry["link"]
+            canonical = rfc8785.dumps(content)
+        except (KeyError, TypeError, ValueError):
+            raise ValueError(f"entry {self.entries + 1} has another form") from None
+        if number != self.entries + 1:
+            raise ValueError(f"entry {self.entries + 1} is missing")
+        link = hashlib.sha256(_AUDIT_LINK + bytes.fromhex(self.link) + canonical).hexdigest()
+        if link != stated:
+            raise ValueError(f"entry {number} was altered, or one before it")
+        self.entries, self.link = number, link
+
+
+@dataclass(frozen=True, kw_only=True)
+class SignedHead(Statement):
+    """How many entries a project's audit log had at least, and the link of the last of them."""
+
+    NAME = "audit-log-head"
+
+    project_id: str
+    entries: Number
+    link: str
+    signed_at: str
+    """By the signer's clock, in UTC."""
+
+    @classmethod
+    def _version_field(cls) -> str:
+        return "audit_head_version"

@@ -1,1 +1,0 @@
-"""What trainings that run elsewhere declare: the terms of a ledger, and its rounds."""

@@ -1,0 +1,328 @@
+"""What one declared round released, in the trainer's words."""
+
+from typing import Annotated, Literal, Self, assert_never
+
+from pydantic import Field, model_validator
+
+from fedaudit.spec.base import MAX_INTEGER, SpecPart, Text
+from fedaudit.spec.errors import refuse_at
+
+NoiseMultiplier = Annotated[float, Field(ge=1e-3, le=1e6)]
+"""Beyond these bounds figures leave what floating-point numbers hold, and below them an epsilon
+means nothing: declare the kind none."""
+Steps = Annotated[int, Field(ge=1, le=10_000_000)]
+Count = Annotated[int, Field(ge=1, le=MAX_INTEGER)]
+Parameters = Annotated[int, Field(ge=1, le=10**12)]
+Rate = Annotated[float, Field(ge=1e-12, le=1)]
+Length = Annotated[float, Field(ge=1e-9, le=1e9)]
+"""Of an update, in the Euclidean norm."""
+
+
+class GaussianRelease(SpecPart):
+    """A sum of clipped contributions of the participants, plus Gaussian noise."""
+
+    kind: Literal["gaussian"]
+    noise_multiplier: NoiseMultiplier
+    """The standard deviation of the noise over the clip."""
+    steps: Steps = 1
+    """How often noise was added within the round, each time anew."""
+
+
+class PoissonRelease(SpecPart):
+    """The same of a Poisson sample: every unit entered by a coin of its own, and the coins are
+    secret."""
+
+    kind: Literal["poisson-gaussian"]
+    rate: Rate
+    noise_multiplier: NoiseMultiplier
+    steps: Steps = 1
+    """Each draws a sample of its own."""
+
+
+class FixedSizeRelease(SpecPart):
+    """The same of a sample of a fixed size, drawn without replacement and kept secret."""
+
+    kind: Literal["fixed-gaussian"]
+    clients: Count
+    """How many were drawn."""
+    population: Count
+    """From how many."""
+    noise_multiplier: NoiseMultiplier
+    steps: Steps = 1
+
+    @model_validator(mode="after")
+    def _drawn_from_population(self) -> Self:
+        if self.clients > self.population:
+            raise ValueError("`clients` exceeds `population`; draw at most everyone")
+        return self
+
+
+class LaplaceRelease(SpecPart):
+    """Each participant's upload with noise of metric privacy."""
+
+    kind: Literal["laplace-l2"]
+    n: Parameters
+    """Released parameters."""
+    noise_multiplier: NoiseMultiplier
+    radius: Length | None
+    """The fixed, public radius; null where it follows from the update."""
+    clip: Length | None
+    """The bound on an update's norm; null without one."""
+
+
+class UnprotectedRelease(SpecPart):
+    """Updates without any noise."""
+
+    kind: Literal["none"]
+
+
+GaussianEvent = GaussianRelease | PoissonRelease | FixedSizeRelease
+DeclaredEvent = Annotated[
+    GaussianRelease | PoissonRelease | FixedSizeRelease | LaplaceRelease | UnprotectedRelease,
+    Field(discriminator="kind"),
+]
+AnyRelease = (
+    GaussianRelease | PoissonRelease | FixedSizeRelease | LaplaceRelease | UnprotectedRelease
+)
+
+
+DeclaredMechanism = Literal["gaussian", "gaussian-central", "gaussian-local", "laplace-l2", "none"]
+"""`gaussian-central`: a trusted server adds noise to the sum. `gaussian-local`: clients add it to
+their uploads. `gaussian`: noise on clipped sums of records within a client, as of DP-SGD, or
+wherever it was added."""
+DeclaredUnit = Literal["client", "record"]
+EVERYONE = "everyone"
+"""Stands for the whole population, which pays for rounds whose participants are secret."""
+MAX_SUBJECTS = 100_000
+
+
+class EpsilonBudget(SpecPart):
+    """The epsilon that no client may exceed, at the delta of the ledger."""
+
+    epsilon: Annotated[float, Field(gt=0, le=1e6)]
+
+
+class LeakageBudget(SpecPart):
+    """The leakage that no client may exceed."""
+
+    leakage: Annotated[float, Field(gt=0, le=1e300)]
+
+
+ClientBudget = EpsilonBudget | LeakageBudget
+
+
+class MetricTerms(SpecPart):
+    """What a leakage is counted under: n/nu of another radius or clip is another figure."""
+
+    radius: Length | None
+    """The fixed, public radius; null where it follows from each update."""
+    clip: Length | None
+    """The bound on an update's norm; null without one."""
+
+    @property
+    def has_theorem(self) -> bool:
+        """Whether the theorem has a sum for it: that needs a fixed radius and a clip."""
+        return self.radius is not None and self.clip is not None
+
+
+class LedgerTerms(SpecPart):
+    """What a trainer states once, before its first round; never changed afterwards."""
+
+    terms_version: Literal[1] = 1
+    name: Text
+    mechanism: DeclaredMechanism
+    delta: Annotated[float, Field(gt=0, lt=1)] | None = None
+    """Of every epsilon; left out where the cost is not an epsilon."""
+    accountant: Literal["rdp", "pld"] | None = None
+    adjacency: Literal["add-or-remove-one", "replace-one"] | None = None
+    observer: Literal["final_model", "server"]
+    """Whom the figures hold against: those who see the models and not who took part, or the server
+    as well."""
+    unit: DeclaredUnit
+    """Whom they protect: a client with all its records, or one record."""
+    population: Annotated[int, Field(ge=1, le=MAX_INTEGER)]
+    """How many units rounds draw from."""
+    names_participants: Annotated[bool, Field(exclude_if=lambda value: value is True)] = True
+    """Whether amplified rounds name who was drawn; false where the trainer cannot know, as under
+    secure aggregation. Figures are conditional then, because nothing tests the sampling."""
+    subjects: Annotated[list[Text], Field(min_length=1, max_length=MAX_SUBJECTS)] | None = None
+    """Every client by name; rounds may then name no other."""
+    budget: ClientBudget | None = None
+    """Of each client; reservations keep it."""
+    federation_id: Annotated[str, Field(max_length=36)] | None = None
+    """A federation whose budget is charged: the training used its data."""
+    metric: Annotated[MetricTerms | None, Field(exclude_if=lambda value: value is None)] = None
+    """Of laplace-l2: the radius and clip that every round has. A federation's budget keeps
+    leakages of different ones apart, and so needs them before the first round."""
+    minimum_group_size: Annotated[int, Field(ge=1, le=1_000_000)] = 30
+    """Groups with fewer rows are suppressed in the report."""
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Self:
+        _check_cost(self)
+        _check_observer(self)
+        _check_subjects(self)
+        return self
+
+    @property
+    def counts_epsilon(self) -> bool:
+        """Whether the cost is an epsilon with a delta."""
+        match self.mechanism:
+            case "gaussian" | "gaussian-central" | "gaussian-local":
+                return True
+            case "laplace-l2" | "none":
+                return False
+            case _:
+                assert_never(self.mechanism)
+
+    @property
+    def hides_participants(self) -> bool:
+        """Whether an observer is not told who took part, so that sampling may amplify."""
+        return self.unit == "client" and self.observer == "final_model"
+
+
+def _check_cost(terms: LedgerTerms) -> None:
+    fields = ("delta", "accountant", "adjacency")
+    for name in fields:
+        given = getattr(terms, name) is not None
+        if terms.counts_epsilon and not given:
+            raise refuse_at(f"/{name}", f"is required: {terms.mechanism} is counted as an epsilon")
+    if terms.budget is not None:
+        _check_budget(terms, terms.budget)
+    if terms.metric is not None and terms.mechanism != "laplace-l2":
+        raise refuse_at(
+            "/metric", f"only laplace-l2 has a radius, and not {terms.mechanism}; leave it out"
+        )
+    if terms.federation_id is not None:
+        _check_charged(terms)
+
+
+def _check_charged(terms: LedgerTerms) -> None:
+    """Whether a federation's budget can count the cost."""
+    match terms.mechanism:
+        case "gaussian" | "gaussian-central" | "gaussian-local":
+            return
+        case "none":
+            raise refuse_at(
+                "/federation_id",
+                "without a mechanism there is no cost that a federation's budget could count; "
+                "leave it out",
+            )
+        case "laplace-l2":
+            if terms.metric is None:
+                raise refuse_at(
+                    "/metric",
+                    "is required: the federation's budget counts leakages of one radius and clip, "
+                    "and no others together; state {radius, clip}, null for an adaptive radius or "
+                    "no clip",
+                )
+            if terms.unit != "client":
+                raise refuse_at(
+                    "/unit",
+                    "a federation's budget counts the leakage of clients; state client, or leave "
+                    "federation_id out",
+                )
+        case _:
+            assert_never(terms.mechanism)
+
+
+def _check_budget(terms: LedgerTerms, budget: ClientBudget) -> None:
+    match budget:
+        case EpsilonBudget():
+            if not terms.counts_epsilon:
+                why = f"the cost of {terms.mechanism} is no epsilon; give a leakage"
+                raise refuse_at("/budget", why)
+        case LeakageBudget():
+            if terms.mechanism != "laplace-l2":
+                why = f"the cost of {terms.mechanism} is no leakage; give an epsilon"
+                raise refuse_at("/budget", why)
+        case _:
+            assert_never(budget)
+
+
+def _check_observer(terms: LedgerTerms) -> None:
+    if terms.mechanism == "gaussian-central" and terms.observer == "server":
+        raise refuse_at(
+            "/observer",
+            "under gaussian-central the server sees updates without noise; state final_model",
+        )
+    local = terms.mechanism in ("gaussian-central", "gaussian-local")
+    if local and terms.unit == "record":
+        raise refuse_at(
+            "/unit", f"{terms.mechanism} protects clients; of records state the mechanism gaussian"
+        )
+    visible = terms.counts_epsilon and terms.unit == "client" and terms.observer == "server"
+    if visible and terms.adjacency == "add-or-remove-one":
+        raise refuse_at(
+            "/adjacency",
+            "the server sees who sends, so a client that sends nothing is no neighbour of one that "
+            "does; state replace-one",
+        )
+
+
+def _check_subjects(terms: LedgerTerms) -> None:
+    if not terms.names_participants and not terms.hides_participants:
+        raise refuse_at(
+            "/names_participants",
+            "only rounds that are amplified by sampling clients may name nobody; leave it out",
+        )
+    names = terms.subjects
+    if names is None:
+        return
+    if len(set(names)) != len(names):
+        raise refuse_at("/subjects", "names a client twice")
+    if EVERYONE in names:
+        raise refuse_at("/subjects", f"{EVERYONE!r} stands for the whole population; use another")
+    if terms.unit == "client" and len(names) != terms.population:
+        raise refuse_at(
+            "/subjects",
+            f"names {len(names)} clients of a population of {terms.population}; name all or none",
+        )
+
+
+MAX_ROUND = 2**31 - 1
+MAX_ROUNDS_A_REQUEST = 1000
+RoundNumber = Annotated[int, Field(ge=1, le=MAX_ROUND)]
+Rows = Annotated[int, Field(ge=0, le=10**12)]
+Names = Annotated[list[Text], Field(max_length=MAX_SUBJECTS)]
+
+
+class GroupTally(SpecPart):
+    """The rows of one group by truth and prediction; *positive* is the favourable outcome."""
+
+    true_positives: Rows
+    false_positives: Rows
+    true_negatives: Rows
+    false_negatives: Rows
+
+
+GroupTallies = Annotated[
+    dict[Text, Annotated[dict[Text, GroupTally], Field(min_length=1, max_length=1000)]],
+    Field(max_length=20),
+]
+
+
+class DeclaredRound(SpecPart):
+    """One round, as the trainer declares it."""
+
+    round: RoundNumber
+    event: DeclaredEvent
+    participants: Names
+    """Who sent an update."""
+    failures: Names = []
+    """Who was asked and is not among them, whatever went wrong: charged as if it had sent one."""
+    groups: GroupTallies = {}
+    """By sensitive attribute and group, how the model of this round predicted."""
+
+
+class RoundsRequest(SpecPart):
+    """Rounds in ascending order: all are taken, or none."""
+
+    rounds: Annotated[list[DeclaredRound], Field(min_length=1, max_length=MAX_ROUNDS_A_REQUEST)]
+
+
+class ReservationRequest(SpecPart):
+    """What a round is about to release, and of whom."""
+
+    event: DeclaredEvent
+    participants: Annotated[Names, Field(min_length=1)]

@@ -1,1 +1,0 @@
-"""Requests to addresses that users of the service name."""

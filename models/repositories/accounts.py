@@ -1,0 +1,332 @@
+"""Projects, API keys, sessions, repeated requests, and what a project uses."""
+
+import hashlib
+import secrets
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any
+
+from sqlalchemy import (
+    ColumnElement,
+    and_,
+    bindparam,
+    delete,
+    exists,
+    func,
+    or_,
+    select,
+    tuple_,
+    update,
+)
+
+from models.clock import seconds_from_now, utc_now
+from models.identifiers import new_id
+from models.person import Actor, Person
+from models.prepared import PreparedRows
+from models.repositories.base import Repository, ScopedRepository, table_of
+from models.tables.accounts import ApiKey, IdempotencyKey, Project, RequestMinute, WebSession
+from models.tables.experiments import Experiment
+from models.tables.federations import Artifact, Federation, PendingUpload
+from models.tables.reports import LaterAttacks
+
+
+class ProjectRepository(Repository):
+    """All projects: used before a project is known, and for the name of one that is."""
+
+    def name(self, id: str) -> str:
+        """A project's name. Raises sqlalchemy.exc.NoResultFound where there is no such one."""
+        return self.session.scalars(select(Project.name).where(Project.id == id)).one()
+
+    def get_or_create(self, name: str) -> Project:
+        """The project of this name; two callers at once get the same one."""
+        self._insert_absent(Project, {"id": new_id(), "name": name, "created_at": utc_now()})
+        return self.session.scalars(select(Project).where(Project.name == name)).one()
+
+    def ids(self) -> list[str]:
+        """All of them, in the order in which their logs are entered."""
+        return list(self.session.scalars(select(Project.id).order_by(Project.id)))
+
+
+_MARK = "fa_"
+_SHOWN_CHARACTERS = 10
+
+
+class ApiKeyRepository(Repository):
+    """Keys across projects: a key determines the project."""
+
+    def create(
+        self,
+        *,
+        project_id: str,
+        name: str,
+        scopes: Sequence[str],
+        person: Person | None = None,
+        created_by: Actor | None = None,
+    ) -> tuple[ApiKey, str]:
+        """A new key and its plain text, which is shown this once and cannot be read back."""
+        plain = _new_secret()
+        key = ApiKey(
+            id=new_id(),
+            project_id=project_id,
+            name=name,
+            prefix=plain[:_SHOWN_CHARACTERS],
+            hash=hash_of_key(plain),
+            scopes=list(scopes),
+            person=None if person is None else person.as_dict(),
+            created_at=utc_now(),
+            created_by=None if created_by is None else created_by.as_dict(),
+            revoked_at=None,
+        )
+        self.session.add(key)
+        self.session.flush()
+        return key, plain
+
+    def find(self, plain: str) -> ApiKey | None:
+        """The key with this plain text, unless it is revoked.
+
+        What is looked up is a hash, so the time taken says nothing about the stored keys.
+        """
+        return _OPENED.one(self.session, secret_hash=hash_of_key(plain))
+
+    def is_in_force(self, secret_hash: str) -> bool:
+        """Whether a secret that opened a key before still does."""
+        return _OPENED.one(self.session, secret_hash=secret_hash) is not None
+
+    def rotate(self, project_id: str, id: str, *, overlap: timedelta) -> tuple[ApiKey, str] | None:
+        """The key with a new secret, and its plain text; None where this project has no such key
+        in force.
+
+        The secret before it opens the key for `overlap` more; one that was replaced before that
+        ends at once.
+        """
+        mine = (ApiKey.id == id, ApiKey.project_id == project_id, ApiKey.revoked_at.is_(None))
+        key = self._one(select(ApiKey).where(*mine).with_for_update())
+        if key is None:
+            return None
+        plain, now = _new_secret(), utc_now()
+        key.previous_hash = key.hash if overlap else None
+        key.previous_until = now + overlap if overlap else None
+        key.hash, key.prefix = hash_of_key(plain), plain[:_SHOWN_CHARACTERS]
+        key.rotated_at = now
+        self.session.flush()
+        return key, plain
+
+    def list(self, project_id: str) -> list[ApiKey]:
+        """A project's keys, also the revoked ones, oldest first."""
+        return self._all(select(ApiKey).where(ApiKey.project_id == project_id).order_by(ApiKey.id))
+
+    def revoke(self, project_id: str, id: str) -> bool:
+        """Ends a key; False where this project has no such key in force."""
+        return bool(
+            self._execute(
+                update(ApiKey)
+                .where(
+                    ApiKey.id == id, ApiKey.project_id == project_id, ApiKey.revoked_at.is_(None)
+                )
+                .values(revoked_at=utc_now())
+            )
+        )
+
+
+def hash_of_key(plain: str) -> str:
+    """What is stored of a secret."""
+    # A key holds 256 random bits: a slow hash would protect nothing and cost every request.
+    return hashlib.sha256(plain.encode("utf-8", "surrogatepass")).hexdigest()
+
+
+def opens(secret_hash: ColumnElement[str]) -> ColumnElement[bool]:
+    """The condition that a key is in force, and that this secret opens it: its own, or the one
+    before while that is let in beside it. The database's clock decides."""
+    before = and_(ApiKey.previous_hash == secret_hash, ApiKey.previous_until > seconds_from_now())
+    return and_(ApiKey.revoked_at.is_(None), or_(ApiKey.hash == secret_hash, before))
+
+
+_OPENED = PreparedRows(
+    select(ApiKey).where(opens(bindparam("secret_hash", type_=ApiKey.hash.type)))
+)
+
+
+def _new_secret() -> str:
+    return _MARK + secrets.token_urlsafe(32)
+
+
+@dataclass(frozen=True)
+class FoundSession:
+    """A session in force: the key it was begun with, as it is now, and that key's project."""
+
+    key: ApiKey
+    project_name: str
+
+
+class WebSessionRepository(Repository):
+    """Sessions across projects: the key of a session determines the project."""
+
+    def begin(self, key: ApiKey, *, seconds: float, secret_hash: str | None = None) -> str:
+        """The token of a new session, returned this once. Sessions that expired are removed.
+
+        The database's clock decides when it ends. `secret_hash`: of the secret that it is begun
+        with, and ends with; the key's newest unless given.
+        """
+        self._execute(delete(WebSession).where(WebSession.expires_at <= seconds_from_now()))
+        token = secrets.token_urlsafe(32)
+        row = {
+            "token_hash": _hash(token),
+            "api_key_id": key.id,
+            "project_id": key.project_id,
+            "key_hash": secret_hash or key.hash,
+            "created_at": seconds_from_now(),
+            "expires_at": seconds_from_now(seconds),
+        }
+        self.session.execute(table_of(WebSession).insert().values(row))
+        return token
+
+    def find(self, token: str) -> FoundSession | None:
+        """None for an unknown token, a session that ended, or one whose key was
+        revoked or given another secret."""
+        found = self.session.execute(
+            select(ApiKey, Project.name)
+            .join(WebSession, WebSession.api_key_id == ApiKey.id)
+            .join(Project, Project.id == ApiKey.project_id)
+            .where(
+                WebSession.token_hash == _hash(token),
+                WebSession.expires_at > seconds_from_now(),
+                or_(opens(table_of(WebSession).c.key_hash), _unrecorded()),
+            )
+        ).one_or_none()
+        return None if found is None else FoundSession(*found)
+
+    def end(self, token: str) -> None:
+        """Ends a session; nothing happens where there is none."""
+        self._execute(delete(WebSession).where(WebSession.token_hash == _hash(token)))
+
+
+def _unrecorded() -> ColumnElement[bool]:
+    """A session of before its secret was recorded, with a key that still has its first one."""
+    unknown = and_(WebSession.key_hash.is_(None), ApiKey.rotated_at.is_(None))
+    return and_(unknown, ApiKey.revoked_at.is_(None))
+
+
+def _hash(token: str) -> str:
+    # A token holds 256 random bits: a slow hash would protect nothing and cost every request.
+    return hashlib.sha256(token.encode("utf-8", "surrogatepass")).hexdigest()
+
+
+_TAKEN = PreparedRows(
+    select(IdempotencyKey).where(
+        IdempotencyKey.api_key_id == bindparam("api_key_id"),
+        IdempotencyKey.route == bindparam("route"),
+        IdempotencyKey.key == bindparam("key"),
+    )
+)
+
+
+class IdempotencyRepository(Repository):
+    """Keys by caller and route: the same key elsewhere is another key."""
+
+    def find(self, api_key_id: str, route: str, key: str) -> IdempotencyKey | None:
+        """What this caller's earlier request with the key came to; compare its `body_hash`."""
+        return _TAKEN.one(self.session, api_key_id=api_key_id, route=route, key=key)
+
+    def add(
+        self,
+        *,
+        project_id: str,
+        api_key_id: str,
+        route: str,
+        key: str,
+        body_hash: str,
+        resource_id: str | None = None,
+        status_code: int | None = None,
+        response: Mapping[str, Any] | None = None,
+    ) -> bool:
+        """Takes the key with the transaction that it stands for; False where it is taken.
+
+        Called first in that transaction it makes a second, simultaneous request wait and then see
+        False, so that the work is done once.
+        """
+        return self._insert_absent(
+            IdempotencyKey,
+            {
+                "project_id": project_id,
+                "api_key_id": api_key_id,
+                "route": route,
+                "key": key,
+                "body_hash": body_hash,
+                "resource_id": resource_id,
+                "status_code": status_code,
+                "response": None if response is None else dict(response),
+                "created_at": utc_now(),
+            },
+        )
+
+    def forget(self, older_than: timedelta, *, limit: int) -> int:
+        """Deletes keys that old: the same request is a new one then. Returns how many."""
+        columns = (IdempotencyKey.api_key_id, IdempotencyKey.route, IdempotencyKey.key)
+        old = (
+            select(*columns)
+            .where(IdempotencyKey.created_at < seconds_from_now(-older_than.total_seconds()))
+            .limit(limit)
+        )
+        return self._execute(delete(IdempotencyKey).where(tuple_(*columns).in_(old)))
+
+
+_UNFINISHED = ("queued", "running", "cancelling")
+
+
+class ProjectUsageRepository(ScopedRepository):
+    """Counts within the transaction that adds to them: count after adding, then roll back."""
+
+    def hold(self) -> None:
+        """Others of the project that hold wait until this transaction ends; call it last.
+
+        Rows that refer to the project can be added all the same.
+        """
+        mine = select(Project.id).where(Project.id == self.project_id)
+        self.session.execute(mine.with_for_update(key_share=True))
+
+    def running(self) -> int:
+        """Experiments, and attacks on ended ones, that are queued or have not ended."""
+        found = 0
+        for table in (Experiment, LaterAttacks):
+            columns = table_of(table).c
+            mine = (columns.project_id == self.project_id) & columns.status.in_(_UNFINISHED)
+            found += int(self.session.scalar(select(func.count()).where(mine)) or 0)
+        return found
+
+    def stored_bytes(self) -> int:
+        """Of the files that the project uploaded and the service keeps."""
+        total = 0
+        for table in (Federation, Artifact, PendingUpload):
+            columns = table_of(table).c
+            kept = select(func.sum(columns.size_bytes)).where(columns.project_id == self.project_id)
+            if table is Federation:
+                # One that was registered by its path takes no room here.
+                kept = kept.where(columns.storage_key.is_not(None))
+            if table is PendingUpload:
+                # While it is registered, a federation has the same file.
+                stored = table_of(Federation).c
+                same = stored.storage_key == columns.storage_key
+                kept = kept.where(~exists().where(same, stored.project_id == self.project_id))
+            total += int(self.session.scalar(kept) or 0)
+        return total
+
+    def count_request(self, minute: int) -> int:
+        """Counts one more request in this minute; returns how many there were."""
+        first = {"project_id": self.project_id, "minute": minute, "requests": 1}
+        if self._insert_absent(RequestMinute, first):
+            # The first of a minute tidies those before; a minute more for clocks that differ.
+            columns = table_of(RequestMinute).c
+            past = (columns.project_id == self.project_id) & (columns.minute < minute - 2)
+            self._execute(delete(RequestMinute).where(past))
+            return 1
+        columns = table_of(RequestMinute).c
+        mine = (columns.project_id == self.project_id) & (columns.minute == minute)
+        counted = (
+            table_of(RequestMinute)
+            .update()
+            .where(mine)
+            .values(requests=columns.requests + 1)
+            .returning(columns.requests)
+        )
+        return int(self.session.execute(counted).scalar_one())

@@ -1,0 +1,313 @@
+"""The audit log, and the changes of settings and gate policies that it records."""
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Literal, assert_never
+
+from sqlalchemy import Select, bindparam, delete, or_, select, update
+
+from models.arrays import to_json
+from models.audit_chain import first_link, next_link
+from models.clock import utc_now
+from models.identifiers import new_id
+from models.person import Actor
+from models.prepared import Prepared, PreparedRows
+from models.repositories.base import Repository, ScopedRepository, table_of
+from models.tables.accounts import AuditEntry, AuditHead, GatePolicy, SettingChange
+from models.values import Cursor, Page
+from models.vocabulary import AuditAction, AuditOrigin
+
+_COLUMNS = tuple(column.name for column in table_of(AuditEntry).columns)
+_END = table_of(AuditHead).c
+_HEAD = PreparedRows(
+    select(AuditHead).where(_END.project_id == bindparam("project_id")).with_for_update()
+)
+_LENGTHEN = Prepared(
+    table_of(AuditHead)
+    .update()
+    .where(_END.project_id == bindparam("of_project"))
+    .values(entries=bindparam("entries"), link=bindparam("link"))
+)
+
+
+@dataclass(frozen=True)
+class Deed:
+    """What somebody did, to be entered."""
+
+    action: AuditAction
+    subject: str
+    by: Actor | None
+    details: Mapping[str, Any]
+    origin: AuditOrigin = "api"
+
+    def entry(self, project_id: str, number: int) -> AuditEntry:
+        """The entry of this number, which happens now; its link is still to be computed."""
+        by = self.by
+        return AuditEntry(
+            project_id=project_id,
+            number=number,
+            at=utc_now(),
+            action=self.action,
+            subject=self.subject,
+            origin=self.origin,
+            key_id=None if by is None else by.key_id,
+            key_name=None if by is None else by.key_name,
+            person=None if by is None else by.person,
+            details=dict(self.details),
+            link="",
+        )
+
+
+class AuditLogRepository(ScopedRepository):
+    """A project's log, written in the transaction of what it tells."""
+
+    def enter(
+        self,
+        action: AuditAction,
+        subject: str,
+        *,
+        by: Actor | None,
+        origin: AuditOrigin = "api",
+        **details: Any,
+    ) -> None:
+        """Enters a deed; call it last in its transaction.
+
+        The project's next entry waits until this transaction ends. Whoever waits here must hold no
+        lock that others take afterwards.
+        """
+        self.enter_all([Deed(action, subject, by=by, origin=origin, details=details)])
+
+    def enter_all(self, deeds: Sequence[Deed]) -> None:
+        """Enters deeds, in this order, as `enter` does one."""
+        if not deeds:
+            return
+        head = self._head()
+        number, link = head.entries, head.link
+        entries = []
+        for deed in deeds:
+            number += 1
+            entry = deed.entry(self.project_id, number)
+            link = entry.link = next_link(link, entry.content())
+            entries.append({name: getattr(entry, name) for name in _COLUMNS})
+        self._insert(AuditEntry, entries)
+        end = {"of_project": self.project_id, "entries": number, "link": link}
+        _LENGTHEN.run(self.session, [end])
+
+    def list(
+        self,
+        *,
+        actor: str | None = None,
+        action: str | None = None,
+        subject: str | None = None,
+        after: datetime | None = None,
+        before: datetime | None = None,
+        cursor: Cursor | None = None,
+        limit: int = 100,
+    ) -> Page[AuditEntry]:
+        """Newest first; the cursor is (number,). `actor`: a key's id or name, or a person."""
+        statement = self._select(AuditEntry)
+        if actor is not None:
+            names = (AuditEntry.key_id, AuditEntry.key_name, AuditEntry.person)
+            statement = statement.where(or_(*(name == actor for name in names)))
+        if action is not None:
+            statement = statement.where(AuditEntry.action == action)
+        if subject is not None:
+            statement = statement.where(AuditEntry.subject == subject)
+        if after is not None:
+            statement = statement.where(AuditEntry.at > after)
+        if before is not None:
+            statement = statement.where(AuditEntry.at < before)
+        if cursor is not None:
+            statement = statement.where(AuditEntry.number < cursor[0])
+        items = self._all(statement.order_by(AuditEntry.number.desc()).limit(limit + 1))
+        return Page(items[:limit], (items[limit - 1].number,) if len(items) > limit else None)
+
+    def block(self, number: int, *, limit: int) -> Sequence[AuditEntry]:
+        """The entries after this number, in order."""
+        after = self._select(AuditEntry).where(AuditEntry.number > number)
+        return self._all(after.order_by(AuditEntry.number).limit(limit))
+
+    def head(self) -> AuditHead | None:
+        """How far the log reaches; None for a project of which nothing is told yet."""
+        return self._one(self._select(AuditHead))
+
+    def put_signature(self, entries: int, envelope: Mapping[str, Any]) -> None:
+        """Stores a signed head in place of the one before."""
+        values = {"signed_entries": entries, "envelope": dict(envelope), "signed_at": utc_now()}
+        mine = AuditHead.project_id == self.project_id
+        self._execute(
+            update(AuditHead).where(mine, AuditHead.signed_entries < entries).values(values)
+        )
+
+    def _head(self) -> AuditHead:
+        """The end of the log, locked until this transaction ends."""
+        if (known := _HEAD.one(self.session, project_id=self.project_id)) is not None:
+            return known
+        empty = {
+            "project_id": self.project_id,
+            "entries": 0,
+            "link": first_link(self.project_id),
+            "signed_entries": 0,
+            "envelope": None,
+            "signed_at": None,
+        }
+        self._insert_absent(AuditHead, empty)
+        found = _HEAD.one(self.session, project_id=self.project_id)
+        if found is None:
+            raise LookupError(f"project {self.project_id} has no audit log")
+        return found
+
+
+class UnsignedAuditRepository(Repository):
+    """Logs of all projects, for the sweeper."""
+
+    def projects(self, limit: int) -> Sequence[str]:
+        """Those with entries that no signed head covers."""
+        waiting = select(AuditHead.project_id).where(AuditHead.signed_entries < AuditHead.entries)
+        return list(self.session.scalars(waiting.order_by(AuditHead.project_id).limit(limit)))
+
+
+SubjectKind = Literal["federation", "gate-policy"]
+Setting = Literal["budget", "disclosure", "simulation", "gates"]
+
+
+class SettingChangeRepository(ScopedRepository):
+    """A project's changes, written in the transaction that makes them."""
+
+    def add(
+        self,
+        subject_kind: SubjectKind,
+        subject: str,
+        setting: Setting,
+        *,
+        value: Mapping[str, Any] | None,
+        changed_by: Actor,
+    ) -> None:
+        """Enters a change, also on the audit log, and therefore last in its transaction.
+
+        `value` is what now holds, None where nothing does any more.
+        """
+        row = {
+            "id": new_id(),
+            "project_id": self.project_id,
+            "subject_kind": subject_kind,
+            "subject": subject,
+            "setting": setting,
+            "value": None if value is None else dict(value),
+            "changed_by": changed_by.as_dict(),
+            "changed_at": utc_now(),
+        }
+        self._insert(SettingChange, [row])
+        log = AuditLogRepository(self.session, self.project_id)
+        log.enter(_action(setting, value), subject, by=changed_by, **_told(setting, value))
+
+    def list(
+        self,
+        subject_kind: SubjectKind,
+        subject: str,
+        *,
+        cursor: Cursor | None = None,
+        limit: int = 50,
+    ) -> Page[SettingChange]:
+        """Newest first; the cursor is (id,)."""
+        statement = (
+            self._select(SettingChange)
+            .where(SettingChange.subject_kind == subject_kind, SettingChange.subject == subject)
+            .order_by(SettingChange.id.desc())
+            .limit(limit + 1)
+        )
+        if cursor is not None:
+            statement = statement.where(SettingChange.id < cursor[0])
+        items = self._all(statement)
+        return Page(items[:limit], (items[limit - 1].id,) if len(items) > limit else None)
+
+
+def _told(setting: Setting, value: Mapping[str, Any] | None) -> dict[str, Any]:
+    """What the log says of the value: gates have many words of their own, and are hashed."""
+    if setting != "gates" or value is None:
+        return {"value": value}
+    return {"value_hash": hashlib.sha256(to_json(value).encode()).hexdigest()}
+
+
+def _action(setting: Setting, value: Mapping[str, Any] | None) -> AuditAction:
+    match setting:
+        case "budget":
+            return "budget.set"
+        case "disclosure":
+            return "disclosure.set"
+        case "simulation":
+            return "simulation.set"
+        case "gates":
+            return "gate-policy.deleted" if value is None else "gate-policy.set"
+        case _:
+            assert_never(setting)
+
+
+class GatePolicyRepository(ScopedRepository):
+    """A project's gates under names."""
+
+    def put(
+        self,
+        name: str,
+        *,
+        description: str,
+        gates: Sequence[Mapping[str, Any]],
+        by: Actor | None = None,
+    ) -> tuple[GatePolicy, bool]:
+        """The policy as it now is, and whether it is new. An existing one is replaced."""
+        now = utc_now()
+        content = [dict(gate) for gate in gates]
+        actor = None if by is None else by.as_dict()
+        row = {
+            "project_id": self.project_id,
+            "name": name,
+            "description": description,
+            "gates": content,
+            "created_at": now,
+            "updated_at": now,
+            "created_by": actor,
+            "updated_by": actor,
+        }
+        stored = None
+        while stored is None:  # again where it is deleted between the two statements
+            new = self._insert_absent(GatePolicy, row)
+            stored = self._one(self._named(name).with_for_update())
+        if not new:
+            stored.description = description
+            stored.gates = content
+            stored.updated_at = now
+            stored.updated_by = actor
+            self.session.flush()
+        return stored, new
+
+    def get(self, name: str) -> GatePolicy | None:
+        """One policy, or None where the project has no such one."""
+        return self._one(self._named(name))
+
+    def lock(self, name: str) -> GatePolicy | None:
+        """Like `get`, and nobody else changes it until the transaction ends."""
+        return self._one(self._named(name).with_for_update())
+
+    def list(self, *, cursor: Cursor | None = None, limit: int = 50) -> Page[GatePolicy]:
+        """By name; the cursor is (name,)."""
+        statement = self._select(GatePolicy).order_by(GatePolicy.name).limit(limit + 1)
+        if cursor is not None:
+            statement = statement.where(GatePolicy.name > cursor[0])
+        items = self._all(statement)
+        return Page(items[:limit], (items[limit - 1].name,) if len(items) > limit else None)
+
+    def delete(self, name: str) -> bool:
+        """False where the project has no such policy."""
+        columns = table_of(GatePolicy).c
+        return bool(
+            self._execute(
+                delete(GatePolicy).where(
+                    columns.project_id == self.project_id, columns.name == name
+                )
+            )
+        )
+
+    def _named(self, name: str) -> Select[GatePolicy]:
+        return self._select(GatePolicy).where(GatePolicy.name == name)

@@ -1,1 +1,0 @@
-"""Ledgers of trainings that run elsewhere."""

@@ -1,0 +1,269 @@
+"""Declared ledgers: created once, locked while a round is entered."""
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime, timedelta
+from functools import cache
+from typing import Any
+
+from sqlalchemy import Update, and_, bindparam, func, or_, select, update
+from sqlalchemy.orm import Session, defer
+
+from models.clock import utc_now
+from models.repositories.base import PartRepository, ScopedRepository
+from models.repositories.packed_rows import PackedRowRepository
+from models.tables.declared_ledgers import (
+    DeclaredCheckpoint,
+    DeclaredEntry,
+    DeclaredLedger,
+    DeclaredReport,
+    DeclaredReservation,
+    DeclaredRoundRow,
+    DeclaredTally,
+)
+from models.values import Cursor, Page
+
+_LARGE = (
+    DeclaredLedger.terms,
+    DeclaredLedger.names,
+    DeclaredLedger.releases,
+    DeclaredLedger.drawn_names,
+    DeclaredLedger.drawn_counts,
+)
+_OF_PROJECT = (
+    DeclaredLedger.id == bindparam("ledger_id"),
+    DeclaredLedger.project_id == bindparam("project_id"),
+)
+_LOCKED = select(DeclaredLedger).where(*_OF_PROJECT).with_for_update(key_share=True)
+_LOCKED_LATER = _LOCKED.options(*(defer(column) for column in _LARGE))
+_STANDING = select(DeclaredLedger.entries, DeclaredLedger.head).where(*_OF_PROJECT)
+
+
+class DeclaredLedgerRepository(ScopedRepository):
+    """The ledgers of one project."""
+
+    def add(self, row: DeclaredLedger) -> None:
+        """Stores a new ledger."""
+        self.session.add(row)
+        self.session.flush()
+
+    def get(self, ledger_id: str) -> DeclaredLedger | None:
+        """One ledger."""
+        return self._one(self._select(DeclaredLedger).where(DeclaredLedger.id == ledger_id))
+
+    def lock(self, ledger_id: str, *, later: bool = False) -> DeclaredLedger | None:
+        """One ledger, to which nobody else adds a round until the transaction ends.
+
+        `later`: what is large of it, or never changes, is read once it is asked for, which must be
+        within the transaction. For those that mostly have it in memory already.
+        """
+        statement = _LOCKED_LATER if later else _LOCKED
+        return self._one(statement, ledger_id=ledger_id, project_id=self.project_id)
+
+    def standing(self, ledger_id: str) -> tuple[int, bytes] | None:
+        """How many entries a ledger has, and its head."""
+        asked = {"ledger_id": ledger_id, "project_id": self.project_id}
+        found = self.session.execute(_STANDING, asked).first()
+        return None if found is None else (found[0], bytes(found[1]))
+
+    def change(self, ledger_id: str, values: Mapping[str, Any]) -> None:
+        """Overwrites where a ledger stands."""
+        mine = {"changed_id": ledger_id, "changed_project_id": self.project_id}
+        self._execute(_change(tuple(values)), {**values, **mine})
+
+    def list(self, *, cursor: Cursor | None, limit: int) -> Page[DeclaredLedger]:
+        """Newest first."""
+        statement = self._select(DeclaredLedger)
+        if cursor is not None:
+            statement = statement.where(DeclaredLedger.id < cursor[0])
+        rows = self._all(statement.order_by(DeclaredLedger.id.desc()).limit(limit + 1))
+        more = len(rows) > limit
+        return Page(rows[:limit], (rows[limit - 1].id,) if more else None)
+
+
+@cache
+def _change(names: tuple[str, ...]) -> Update:
+    return (
+        update(DeclaredLedger)
+        .where(
+            DeclaredLedger.id == bindparam("changed_id"),
+            DeclaredLedger.project_id == bindparam("changed_project_id"),
+        )
+        .values({name: bindparam(name) for name in names})
+    )
+
+
+def unsigned_ledgers(session: Session, *, seconds: float, limit: int) -> Sequence[DeclaredLedger]:
+    """Ledgers of all projects with entries that no signature covers, and none made just now."""
+    before = utc_now() - timedelta(seconds=seconds)
+    return list(
+        session.scalars(
+            select(DeclaredLedger)
+            .where(
+                DeclaredLedger.entries != DeclaredLedger.signed_entries,
+                or_(DeclaredLedger.signed_at.is_(None), DeclaredLedger.signed_at < before),
+            )
+            .order_by(DeclaredLedger.signed_at, DeclaredLedger.id)
+            .limit(limit)
+        )
+    )
+
+
+OPEN, USED, RELEASED, REFUSED = "open", "used", "released", "refused"
+_HELD = and_(DeclaredReservation.state == OPEN, DeclaredReservation.expires_at > bindparam("now"))
+_RESERVED = (
+    select(DeclaredReservation)
+    .where(
+        DeclaredReservation.ledger_id == bindparam("ledger_id"),
+        DeclaredReservation.project_id == bindparam("project_id"),
+    )
+    .order_by(DeclaredReservation.round)
+)
+_OPEN = _RESERVED.where(_HELD)
+_BETWEEN = _RESERVED.where(
+    DeclaredReservation.round > bindparam("after"), DeclaredReservation.round <= bindparam("upto")
+)
+_OPEN_OR_OF = _RESERVED.where(or_(_HELD, DeclaredReservation.round == bindparam("round")))
+
+
+class DeclaredEntryRepository(PackedRowRepository):
+    """Entries, which are only ever inserted."""
+
+    _owner = "ledger_id"
+    _table = DeclaredEntry
+    _more = ("declaration",)
+
+    def first_declaration(self, ledger_id: str) -> int | None:
+        """The first round of which the chain holds what was declared beside its entries."""
+        mine = self._select(DeclaredEntry, ledger_id).with_only_columns(
+            func.min(DeclaredEntry.round)
+        )
+        return self.session.scalar(mine.where(DeclaredEntry.declaration.is_not(None)))
+
+    def declarations(self, ledger_id: str) -> dict[int, bytes | None]:
+        """By round, what the chain holds of what it declared beside its entries."""
+        mine = self._select(DeclaredEntry, ledger_id).with_only_columns(
+            DeclaredEntry.round, DeclaredEntry.declaration
+        )
+        found = self.session.execute(mine.order_by(DeclaredEntry.round, DeclaredEntry.release))
+        return {round_: None if one is None else bytes(one) for round_, one in found}
+
+
+class DeclaredPartRepository(PartRepository):
+    """Everything else."""
+
+    _owner = "ledger_id"
+
+    def add_rounds(self, rows: Sequence[dict[str, Any]]) -> None:
+        """Stores rounds."""
+        self._insert(DeclaredRoundRow, rows)
+
+    def rounds(self, ledger_id: str, *, upto: int) -> list[DeclaredRoundRow]:
+        """The rounds up to one, in order."""
+        statement = self._select(DeclaredRoundRow, ledger_id).where(DeclaredRoundRow.round <= upto)
+        return self._all(statement.order_by(DeclaredRoundRow.round))
+
+    def newest_rounds(
+        self, ledger_id: str, *, below: int | None, limit: int
+    ) -> list[DeclaredRoundRow]:
+        """Those with the highest numbers, below one where it is given; newest first."""
+        statement = self._select(DeclaredRoundRow, ledger_id)
+        if below is not None:
+            statement = statement.where(DeclaredRoundRow.round < below)
+        return self._all(statement.order_by(DeclaredRoundRow.round.desc()).limit(limit))
+
+    def numbers(self, ledger_id: str) -> list[int]:
+        """Those of all rounds, ascending."""
+        statement = self._select(DeclaredRoundRow, ledger_id).order_by(DeclaredRoundRow.round)
+        return list(self.session.scalars(statement.with_only_columns(DeclaredRoundRow.round)))
+
+    def rounds_of(self, ledger_id: str, numbers: Sequence[int]) -> dict[int, DeclaredRoundRow]:
+        """Those of these rounds that were declared."""
+        statement = self._select(DeclaredRoundRow, ledger_id)
+        found = self._all(statement.where(DeclaredRoundRow.round.in_(numbers)))
+        return {row.round: row for row in found}
+
+    def tallies(self, ledger_id: str) -> list[DeclaredTally]:
+        """In the order of first appearance."""
+        statement = self._select(DeclaredTally, ledger_id)
+        return self._all(statement.order_by(DeclaredTally.place))
+
+    def put_tally(self, row: dict[str, Any]) -> None:
+        """Overwrites one."""
+        self._put(DeclaredTally, row)
+
+    def beside_and_of(
+        self, ledger_id: str, round_: int, now: datetime
+    ) -> tuple[list[DeclaredReservation], DeclaredReservation | None]:
+        """The open reservations of other rounds, and what was reserved last for this one, whatever
+        became of it."""
+        found = self._all(_OPEN_OR_OF, **self._mine(ledger_id), round=round_, now=now)
+        own = next((one for one in found if one.round == round_), None)
+        return [one for one in found if one is not own], own
+
+    def reservations(self, ledger_id: str) -> list[DeclaredReservation]:
+        """All, in the order of their rounds."""
+        statement = self._select(DeclaredReservation, ledger_id)
+        return self._all(statement.order_by(DeclaredReservation.round))
+
+    def open_reservations(self, ledger_id: str, now: datetime) -> list[DeclaredReservation]:
+        """Those that hold."""
+        return self._all(_OPEN, **self._mine(ledger_id), now=now)
+
+    def reservations_between(
+        self, ledger_id: str, *, after: int, upto: int
+    ) -> list[DeclaredReservation]:
+        """Whatever was reserved last for each round behind one, up to another, in their order."""
+        return self._all(_BETWEEN, **self._mine(ledger_id), after=after, upto=upto)
+
+    def _mine(self, ledger_id: str) -> dict[str, str]:
+        """Whose reservations these are; whoever asks for those that hold asks for one project."""
+        assert self.project_id is not None
+        return {"ledger_id": ledger_id, "project_id": self.project_id}
+
+    def put_reservation(self, row: dict[str, Any]) -> None:
+        """Stores a reservation, in the place of an earlier one of its round."""
+        self._put(DeclaredReservation, row)
+
+    def end_reservations(self, ledger_id: str, numbers: Sequence[int], state: str) -> int:
+        """Ends those of these rounds that are open; returns how many."""
+        return self._execute(
+            update(DeclaredReservation)
+            .where(
+                DeclaredReservation.ledger_id == ledger_id,
+                DeclaredReservation.round.in_(numbers),
+                DeclaredReservation.state == OPEN,
+            )
+            .values(state=state)
+        )
+
+    def envelopes(self, ledger_id: str) -> list[dict[str, Any]]:
+        """The checkpoints, oldest first."""
+        statement = self._select(DeclaredCheckpoint, ledger_id)
+        rows = self._all(statement.order_by(DeclaredCheckpoint.entries))
+        return [row.envelope for row in rows]
+
+    def add_checkpoint(
+        self, ledger_id: str, project_id: str, *, entries: int, envelope: Mapping[str, Any]
+    ) -> None:
+        """Stores a checkpoint; one of the same count stays as it is."""
+        values = {"entries": entries, "envelope": dict(envelope), "created_at": utc_now()}
+        owner = {"ledger_id": ledger_id, "project_id": project_id}
+        self._insert_absent(DeclaredCheckpoint, {**owner, **values})
+
+    def report(self, ledger_id: str) -> DeclaredReport | None:
+        """The newest signed report."""
+        return self._one(self._select(DeclaredReport, ledger_id))
+
+    def put_report(
+        self,
+        ledger_id: str,
+        project_id: str,
+        *,
+        entries: int,
+        document: Mapping[str, Any],
+        report_hash: str,
+    ) -> None:
+        """Stores a signed report in the place of the one before."""
+        owner = {"ledger_id": ledger_id, "project_id": project_id}
+        values = {"document": dict(document), "report_hash": report_hash, "entries": entries}
+        self._put(DeclaredReport, {**owner, **values, "created_at": utc_now()})

@@ -1,1 +1,0 @@
-"""Packed ledger entries, whoever wrote them."""

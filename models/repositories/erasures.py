@@ -1,0 +1,409 @@
+"""Erase what the database holds of a federation's people; budgets, ledgers and reports stay."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy import delete, exists, func, literal, or_, select, tuple_, update
+
+from models.clock import utc_now
+from models.person import Actor
+from models.repositories.audits import OPEN_ATTACKS, OPEN_AUDITS
+from models.repositories.base import Repository, ScopedRepository, table_of
+from models.repositories.experiment_parts import SubjectSetRepository
+from models.repositories.units import UnitRepository
+from models.tables.declared_ledgers import DeclaredLedger, DeclaredReservation, DeclaredRoundRow
+from models.tables.experiments import Checkpoint, Experiment, SubjectSet, Unit
+from models.tables.federations import (
+    Artifact,
+    Content,
+    ErasedLedger,
+    Erasure,
+    Federation,
+    PendingUpload,
+    RowSketch,
+)
+from models.tables.ledger import Fairness, Round
+from models.tables.reports import LaterAttacks, PredictionAudit, Report
+from models.values import Cursor, Page
+
+_ENDED = ("cancelled", "succeeded", "failed")
+
+
+@dataclass(frozen=True)
+class Leaving:
+    """What of a federation lies in the storage, and which ledgers name its clients."""
+
+    experiments: Sequence[str]
+    models: Mapping[str, str]
+    """By experiment, the hash of its stored model."""
+    record_tables: Sequence[str]
+    """Experiments with one."""
+    attacked: Sequence[str]
+    """Experiments whose specs asked for attacks, and later attacks by ids of their own."""
+    named: Sequence[str]
+    """Experiments and ledgers of trainings elsewhere that name clients: those of
+    `record-personalised` name budgets of records."""
+    artifacts: Sequence[str]
+    """Hashes of files that were brought and are such models."""
+    uploads: Sequence[str]
+    """Storage keys of the same content that waits to be registered."""
+    ledgers: Sequence[str]
+    """Of trainings elsewhere."""
+
+
+class ErasureRepository(ScopedRepository):
+    """The erasures of one project."""
+
+    def newest(self, federation_id: str) -> Erasure | None:
+        """The federation's last one."""
+        mine = self._select(Erasure).where(Erasure.federation_id == federation_id)
+        return self._one(mine.order_by(Erasure.number.desc()).limit(1))
+
+    def get(self, federation_id: str, number: int) -> Erasure | None:
+        """One of a federation's."""
+        mine = self._select(Erasure).where(Erasure.federation_id == federation_id)
+        return self._one(mine.where(Erasure.number == number))
+
+    def of(self, federation_id: str) -> Sequence[Erasure]:
+        """All of a federation's, newest first."""
+        mine = self._select(Erasure).where(Erasure.federation_id == federation_id)
+        return self._all(mine.order_by(Erasure.number.desc()))
+
+    def page(self, *, cursor: Cursor | None, limit: int) -> Page[tuple[Erasure, str]]:
+        """Newest first, with the names of their federations; the cursor is (requested_at,
+        federation_id, number)."""
+        columns = table_of(Erasure).c
+        key = (columns.requested_at, columns.federation_id, columns.number)
+        statement = (
+            select(Erasure, Federation.name)
+            .join(Federation, Federation.id == columns.federation_id)
+            .where(columns.project_id == self.project_id)
+            .order_by(*(one.desc() for one in key))
+        )
+        if cursor is not None:
+            before = (literal(value, one.type) for value, one in zip(cursor, key, strict=True))
+            statement = statement.where(tuple_(*key) < tuple_(*before))
+        items = [(row, name) for row, name in self.session.execute(statement.limit(limit + 1))]
+        last = items[limit - 1][0] if len(items) > limit else None
+        more = None if last is None else (last.requested_at, last.federation_id, last.number)
+        return Page(items[:limit], more)
+
+    def pending(self, federation_id: str) -> bool:
+        """Whether one is not done yet."""
+        mine = exists().where(
+            Erasure.federation_id == federation_id,
+            Erasure.project_id == self.project_id,
+            Erasure.completed_at.is_(None),
+        )
+        return bool(self.session.scalar(select(mine)))
+
+    def has_names(self, owner_id: str, federation_id: str | None) -> bool:
+        """Whether a ledger has its clients' names still, though its federation was erased."""
+        listed = (
+            self._select(Erasure)
+            .where(Erasure.federation_id == federation_id, Erasure.completed_at.is_(None))
+            .with_only_columns(Erasure.ledgers)
+        )
+        waiting = any(owner_id in ledgers for ledgers in self.session.scalars(listed))
+        return waiting and self.statement(owner_id) is None
+
+    def statement(self, owner_id: str) -> dict[str, Any] | None:
+        """The envelope that stands for the names of a ledger; None where it has them."""
+        mine = self._select(ErasedLedger).where(ErasedLedger.owner_id == owner_id)
+        found = self._one(mine)
+        return None if found is None else found.envelope
+
+    def is_made_up(self, federation: Federation) -> bool:
+        """Whether the data are nobody's."""
+        real = exists().where(Content.fingerprint == federation.fingerprint)
+        return not self.session.scalar(select(real))
+
+    def lock_ledgers(self, federation_id: str) -> Sequence[DeclaredLedger]:
+        """The ledgers of trainings elsewhere on it, to which nobody adds a round until the
+        transaction ends. Before the federation is locked, as those who add rounds do."""
+        mine = self._select(DeclaredLedger).where(DeclaredLedger.federation_id == federation_id)
+        return self._all(mine.order_by(DeclaredLedger.id).with_for_update(key_share=True))
+
+    def leaving(self, federation: Federation, ledgers: Sequence[DeclaredLedger]) -> Leaving:
+        """What is to be erased. Call it under the federation's lock."""
+        erased = select(ErasedLedger.owner_id)
+        columns = table_of(Experiment).c
+        mine = (columns.federation_id == federation.id) & (columns.project_id == self.project_id)
+        experiments = list(
+            self.session.scalars(
+                select(columns.id).where(mine, columns.id.not_in(erased)).order_by(columns.id)
+            )
+        )
+        sha256 = Report.document["model"]["sha256"].as_string()
+        stored = select(Report.experiment_id, sha256).where(
+            Report.experiment_id.in_(experiments), sha256.is_not(None)
+        )
+        models = {id_: str(found) for id_, found in self.session.execute(stored)}
+        # Locked, so that whoever admits an experiment that starts from one is seen by `in_use`.
+        brought = self._select(Artifact).where(Artifact.sha256.in_(models.values()))
+        brought = brought.order_by(Artifact.sha256).with_for_update()
+        waiting = self._select(PendingUpload).where(
+            PendingUpload.fingerprint == federation.fingerprint
+        )
+        tables = select(columns.id).where(
+            columns.id.in_(experiments),
+            columns.mechanism == "record-personalised",
+            columns.status == "succeeded",
+        )
+        attack = Report.document["attacks"][0]["kind"].as_string()
+        attacked = select(Report.experiment_id).where(
+            Report.experiment_id.in_(experiments), attack.is_not(None)
+        )
+        later = select(LaterAttacks.id).where(LaterAttacks.experiment_id.in_(experiments))
+        known = set(self.session.scalars(erased.where(ErasedLedger.federation_id == federation.id)))
+        declared = [row.id for row in ledgers if row.id not in known]
+        naming = select(columns.id).where(
+            columns.id.in_(experiments), columns.mechanism != "record-personalised"
+        )
+        return Leaving(
+            experiments,
+            models,
+            list(self.session.scalars(tables)),
+            [*self.session.scalars(attacked), *self.session.scalars(later)],
+            [*self.session.scalars(naming.order_by(columns.id)), *declared],
+            [row.sha256 for row in self._all(brought)],
+            [row.storage_key for row in self._all(waiting)],
+            declared,
+        )
+
+    def in_use(self, federation: Federation, leaving: Leaving) -> Sequence[str]:
+        """Ids of what still needs it: experiments, attacks on them and audits that have not ended,
+        also such as start from its models."""
+        columns = table_of(Experiment).c
+        started = columns.spec["model"]["start"]["artifact"].as_string()
+        needing_it = or_(
+            columns.federation_id == federation.id,
+            started.in_(leaving.artifacts) if leaving.artifacts else columns.id.is_(None),
+        )
+        mine = columns.project_id == self.project_id
+        runs = select(columns.id).where(mine, columns.status.not_in(_ENDED), needing_it)
+        attacks = (
+            select(LaterAttacks.id)
+            .join(Experiment, Experiment.id == LaterAttacks.experiment_id)
+            .where(
+                LaterAttacks.project_id == self.project_id,
+                LaterAttacks.status.in_(OPEN_ATTACKS),
+                needing_it,
+            )
+        )
+        audits = select(PredictionAudit.id).where(
+            PredictionAudit.project_id == self.project_id,
+            PredictionAudit.fingerprint == federation.fingerprint,
+            PredictionAudit.status.in_(OPEN_AUDITS),
+        )
+        needing = (runs, attacks, audits)
+        return [id_ for statement in needing for id_ in self.session.scalars(statement)]
+
+    def other_projects(self, federation: Federation) -> Sequence[tuple[str, str]]:
+        """(project, federation) of the others that hold the same content, erased ones left out."""
+        columns = table_of(Federation).c
+        same = select(columns.project_id, columns.id).where(
+            columns.fingerprint == federation.fingerprint,
+            columns.project_id != self.project_id,
+            columns.status != "erased",
+        )
+        found = self.session.execute(same.order_by(columns.project_id))
+        return [(project_id, id_) for project_id, id_ in found]
+
+    def erase(self, federation: Federation, leaving: Leaving) -> dict[str, int]:
+        """Removes what the database holds beside names; returns how many of each thing."""
+        ids = list(leaving.experiments)
+        removed = {
+            "profiles": int(bool(federation.profile)),
+            "registrations": int(federation.registration is not None),
+            "row_sketches": self._execute(
+                delete(RowSketch).where(RowSketch.federation_id == federation.id)
+            ),
+            "group_counts": self._execute(delete(Fairness).where(Fairness.experiment_id.in_(ids))),
+            "checkpoints": self._execute(
+                delete(Checkpoint).where(Checkpoint.experiment_id.in_(ids))
+            ),
+        }
+        self._forget_parts(federation, leaving)
+        removed["declared_group_counts"] = self._forget_declared(leaving.ledgers)
+        columns = table_of(Artifact).c
+        mine = columns.project_id == self.project_id
+        self._execute(delete(Artifact).where(mine, columns.sha256.in_(leaving.artifacts)))
+        waiting = table_of(PendingUpload).c
+        keys = waiting.storage_key.in_(leaving.uploads)
+        self._execute(delete(PendingUpload).where(waiting.project_id == self.project_id, keys))
+        self._erase_federation(federation)
+        return removed
+
+    def _forget_parts(self, federation: Federation, leaving: Leaving) -> None:
+        ids = list(leaving.experiments)
+        mine = Experiment.id.in_(ids)
+        units = select(Experiment.unit_id).where(mine)
+        quoting = or_(Unit.id.in_(units), Unit.id == federation.unit_id)
+        self._execute(update(Unit).where(quoting).values(last_error=None))
+        self._execute(update(Round).where(Round.experiment_id.in_(ids)).values(plane=None))
+        self._execute(update(Experiment).where(mine).values(status_detail=None))
+        of_reports = update(Report).where(Report.experiment_id.in_(ids))
+        self._execute(of_reports.values(model_layout=None))
+        # A group of one is a person; what reports name of groups is theirs.
+        named = self.session.execute(select(Experiment.id, Experiment.attributes).where(mine)).all()
+        for id_, attributes in named:
+            without: dict[str, list[str]] = {name: [] for name in attributes}
+            one = update(Experiment).where(Experiment.id == id_)
+            self._execute(one.values(attributes=without))
+        audits = (
+            PredictionAudit.project_id == self.project_id,
+            PredictionAudit.fingerprint == federation.fingerprint,
+        )
+        self._execute(update(PredictionAudit).where(*audits).values(faults=None))
+
+    def _forget_declared(self, ledgers: Sequence[str]) -> int:
+        of = DeclaredLedger.id.in_(ledgers)
+        # Without its secret nobody can try guesses on what the chain holds of declarations.
+        forgotten = {"drawn_names": None, "drawn_counts": None, "secret": None}
+        self._execute(update(DeclaredLedger).where(of).values(forgotten))
+        reserved = DeclaredReservation.ledger_id.in_(ledgers)
+        self._execute(update(DeclaredReservation).where(reserved).values(admitted=[], denied=[]))
+        # It covers who took part, and whoever guesses these could confirm it.
+        posted = DeclaredRoundRow.ledger_id.in_(ledgers)
+        self._execute(update(DeclaredRoundRow).where(posted).values(content_hash=""))
+        counted = (DeclaredRoundRow.ledger_id.in_(ledgers), DeclaredRoundRow.groups.is_not(None))
+        return self._execute(update(DeclaredRoundRow).where(*counted).values(groups=None))
+
+    def _erase_federation(self, federation: Federation) -> None:
+        if federation.unit_id is not None:
+            UnitRepository(self.session).withdraw(federation.unit_id)
+        self._execute(
+            update(Federation)
+            .where(Federation.id == federation.id, Federation.project_id == self.project_id)
+            .values(
+                status="erased",
+                profile={},
+                reasons=None,
+                registration=None,
+                storage_key=None,
+                file_name=None,
+                size_bytes=None,
+                deleted_at=utc_now(),
+            )
+        )
+
+    def add(
+        self,
+        federation: Federation,
+        *,
+        by: Actor,
+        reference: str | None,
+        removed: Mapping[str, int],
+        files: Sequence[str],
+        ledgers: Sequence[str],
+        others: int,
+    ) -> Erasure:
+        """Notes what the sweeper has to do, in the transaction that erased."""
+        mine = select(func.max(Erasure.number)).where(Erasure.federation_id == federation.id)
+        row = Erasure(
+            federation_id=federation.id,
+            number=(self.session.scalar(mine) or 0) + 1,
+            project_id=self.project_id,
+            fingerprint=federation.fingerprint,
+            reference=reference,
+            requested_at=utc_now(),
+            requested_by=by.as_dict(),
+            removed=dict(removed),
+            files=list(files),
+            ledgers=list(ledgers),
+            others=others,
+            completed_at=None,
+            envelope=None,
+        )
+        self.session.add(row)
+        self.session.flush()
+        return row
+
+
+class ErasingRepository(Repository):
+    """Erasures of all projects that are not done."""
+
+    def waiting(self, limit: int) -> Sequence[Erasure]:
+        """Some of them, the oldest first."""
+        open_ones = select(Erasure).where(Erasure.completed_at.is_(None))
+        return self._all(open_ones.order_by(Erasure.requested_at).limit(limit))
+
+    def named_ledgers(self, erasure: Erasure) -> Sequence[str]:
+        """Those of its ledgers that have their clients' names still."""
+        done = select(ErasedLedger.owner_id).where(ErasedLedger.owner_id.in_(erasure.ledgers))
+        without = set(self.session.scalars(done))
+        return [one for one in erasure.ledgers if one not in without]
+
+    def is_profiled(self, erasure: Erasure) -> bool:
+        """Whether a worker still profiles the data, and may keep something of them."""
+        profiling = exists().where(
+            Federation.id == erasure.federation_id,
+            Unit.id == Federation.unit_id,
+            Unit.state == "leased",
+        )
+        return bool(self.session.scalar(select(profiling)))
+
+    def experiment(self, owner_id: str) -> Experiment | None:
+        """The experiment with this id; None where it is a ledger of a training elsewhere."""
+        return self._one(select(Experiment).where(Experiment.id == owner_id))
+
+    def declared(self, owner_id: str) -> DeclaredLedger | None:
+        """The ledger of a training elsewhere with this id."""
+        return self._one(select(DeclaredLedger).where(DeclaredLedger.id == owner_id))
+
+    def state_erased(
+        self, owner_id: str, project_id: str, federation_id: str, envelope: Mapping[str, Any]
+    ) -> bool:
+        """Stores the statement that stands for a ledger's names, first in the transaction that
+        removes them; False where another process was faster."""
+        row = {
+            "owner_id": owner_id,
+            "project_id": project_id,
+            "federation_id": federation_id,
+            "erased_at": utc_now(),
+            "envelope": dict(envelope),
+        }
+        return self._insert_absent(ErasedLedger, row)
+
+    def rename_experiment(self, experiment: Experiment, names: Sequence[str]) -> None:
+        """Gives its ledger these names, and forgets its salt: with it anybody could try the old
+        names on the digests of its entries.
+
+        The old names are removed unless another experiment has them, as one on the same content by
+        another project may.
+        """
+        before = experiment.subject_set_id
+        renamed = SubjectSetRepository(self.session).put(names)
+        values = {"subject_set_id": renamed, "ledger_salt": None}
+        self._execute(update(Experiment).where(Experiment.id == experiment.id).values(values))
+        used = exists().where(table_of(Experiment).c.subject_set_id == before)
+        self._execute(delete(SubjectSet).where(SubjectSet.id == before, ~used))
+
+    def rename_declared(self, ledger_id: str, names: Sequence[str]) -> None:
+        """The same of a ledger of a training elsewhere."""
+        mine = DeclaredLedger.id == ledger_id
+        self._execute(update(DeclaredLedger).where(mine).values(names=list(names)))
+
+    def files_left(self, erasure: Erasure, files: Sequence[str]) -> None:
+        """Notes which files are still to be removed."""
+        self._change(erasure, {"files": list(files)})
+
+    def complete(self, erasure: Erasure, envelope: Mapping[str, Any]) -> bool:
+        """Stores the receipt; False where there is one."""
+        values = {"completed_at": utc_now(), "envelope": dict(envelope)}
+        return self._change(erasure, values)
+
+    def _change(self, erasure: Erasure, values: Mapping[str, Any]) -> bool:
+        return bool(
+            self._execute(
+                update(Erasure)
+                .where(
+                    Erasure.federation_id == erasure.federation_id,
+                    Erasure.number == erasure.number,
+                    Erasure.completed_at.is_(None),
+                )
+                .values(**values)
+            )
+        )

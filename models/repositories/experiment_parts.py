@@ -1,0 +1,256 @@
+"""What belongs to one experiment: events, rounds, fairness, checkpoints, and its clients' names."""
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from datetime import timedelta
+from typing import Any
+
+from sqlalchemy import bindparam, delete, select, tuple_, update
+
+from models.arrays import to_json
+from models.clock import seconds_from_now, utc_now
+from models.prepared import Prepared
+from models.repositories.base import ExperimentPartRepository, Repository
+from models.tables.experiments import Checkpoint, Event, Experiment, SubjectSet
+from models.tables.ledger import Fairness, Round
+from models.values import FairnessRow, RoundRow
+
+
+class EventRepository(ExperimentPartRepository):
+    """Appended by whoever changes an experiment, in the transaction that changes it."""
+
+    def append(
+        self, experiment_id: str, project_id: str, events: Sequence[tuple[str, Mapping[str, Any]]]
+    ) -> int:
+        """Appends (type, data) pairs; returns the number of the last event.
+
+        Writers of one experiment wait for each other here, so numbers have no gaps and become
+        visible in order. Raises LookupError where the project has no such experiment.
+        """
+        return self.append_each(project_id, {experiment_id: events})[experiment_id]
+
+    def append_each(
+        self, project_id: str, events: Mapping[str, Sequence[tuple[str, Mapping[str, Any]]]]
+    ) -> dict[str, int]:
+        """The same for several experiments of a project, by id; one statement for all that get as
+        many events."""
+        last: dict[str, int] = {}
+        for count in {len(own) for own in events.values()}:
+            ids = [id_ for id_, own in events.items() if len(own) == count]
+            numbered = self.session.execute(
+                update(Experiment)
+                .where(Experiment.id.in_(ids), Experiment.project_id == project_id)
+                .values(event_sequence=Experiment.event_sequence + count)
+                .returning(Experiment.id, Experiment.event_sequence),
+                execution_options={"synchronize_session": False},
+            )
+            last |= {row.id: row.event_sequence for row in numbered}
+        for id_, own in events.items():
+            if id_ not in last:
+                raise LookupError(f"experiment {id_}: this project has no such experiment")
+            self._append(id_, project_id, own, first=last[id_] - len(own) + 1)
+        return last
+
+    def begin(
+        self, experiment_id: str, project_id: str, event: tuple[str, Mapping[str, Any]]
+    ) -> None:
+        """The first event of an experiment that is being stored, as number 1."""
+        self._append(experiment_id, project_id, [event], first=1)
+
+    def _append(
+        self,
+        experiment_id: str,
+        project_id: str,
+        events: Sequence[tuple[str, Mapping[str, Any]]],
+        *,
+        first: int,
+    ) -> None:
+        now = utc_now()
+        self._insert(
+            Event,
+            [
+                {
+                    "experiment_id": experiment_id,
+                    "sequence": sequence,
+                    "project_id": project_id,
+                    "type": type_,
+                    "data": dict(data),
+                    "created_at": now,
+                }
+                for sequence, (type_, data) in enumerate(events, start=first)
+            ],
+        )
+
+    def of_type(self, experiment_id: str, *types: str) -> list[Event]:
+        """Its events of these types, in order."""
+        mine = self._select(Event, experiment_id).where(Event.type.in_(types))
+        return self._all(mine.order_by(Event.sequence))
+
+    def after(self, experiment_id: str, sequence: int = 0, limit: int = 100) -> list[Event]:
+        """Events numbered above `sequence`, in order."""
+        return self._all(
+            self._select(Event, experiment_id)
+            .where(Event.sequence > sequence)
+            .order_by(Event.sequence)
+            .limit(limit)
+        )
+
+
+class RoundRepository(ExperimentPartRepository):
+    """One row a round."""
+
+    def insert(self, experiment_id: str, project_id: str, rows: Sequence[RoundRow]) -> None:
+        """Adds a block of rounds; inside a fenced transaction."""
+        owner = {"experiment_id": experiment_id, "project_id": project_id}
+        # `vars` rather than `asdict`, which would copy every value.
+        self._insert(Round, [{**owner, **vars(row)} for row in rows])
+
+    def after(
+        self,
+        experiment_id: str,
+        round_: int = 0,
+        limit: int = 1000,
+        *,
+        planes: bool = True,
+        every: int = 1,
+        among: Sequence[int] | None = None,
+    ) -> list[RoundRow]:
+        """Rounds above `round_`, in order; without their planes, which can be long, if asked.
+
+        With `every`, only those that it divides; with `among`, only those.
+        """
+        statement = self._select(Round, experiment_id).where(Round.round > round_)
+        if every > 1:
+            statement = statement.where(Round.round % every == 0)
+        if among is not None:
+            statement = statement.where(Round.round.in_(among))
+        names = [name for name in RoundRow.__dataclass_fields__ if planes or name != "plane"]
+        columns: list[Any] = [getattr(Round, name) for name in names]
+        chosen = statement.with_only_columns(*columns).order_by(Round.round).limit(limit)
+        found = self.session.execute(chosen)
+        return [RoundRow(**row._mapping) for row in found]
+
+    def drawn_rounds(self, experiment_id: str, *, up_to: int) -> list[int]:
+        """Which rounds up to that one have a plane, ascending."""
+        statement = self._select(Round, experiment_id).with_only_columns(Round.round)
+        drawn = statement.where(Round.round <= up_to, Round.plane.is_not(None))
+        return list(self.session.scalars(drawn.order_by(Round.round)))
+
+    def planes(self, experiment_id: str, rounds: Sequence[int]) -> dict[int, Mapping[str, Any]]:
+        """The planes of some rounds, by round; those that have none are left out."""
+        statement = self._select(Round, experiment_id).with_only_columns(Round.round, Round.plane)
+        found = self.session.execute(statement.where(Round.round.in_(rounds)))
+        return {round_: plane for round_, plane in found if plane is not None}
+
+
+class FairnessRepository(ExperimentPartRepository):
+    """One row a round and attribute. Counts are confidential: the caller checks the scope."""
+
+    def insert(self, experiment_id: str, project_id: str, rows: Sequence[FairnessRow]) -> None:
+        """Adds a block of rounds; inside a fenced transaction."""
+        owner = {"experiment_id": experiment_id, "project_id": project_id}
+        self._insert(Fairness, [{**owner, **vars(row)} for row in rows])
+
+    def after(
+        self,
+        experiment_id: str,
+        round_: int = 0,
+        limit: int = 1000,
+        *,
+        attribute: str | None = None,
+        after_attribute: str | None = None,
+        every: int = 1,
+        among: Sequence[int] | None = None,
+        counts: bool = True,
+    ) -> list[FairnessRow]:
+        """Rows above `round_`, or above (`round_`, `after_attribute`), by round and attribute.
+
+        With `attribute`, that attribute alone; with `every`, only rounds that it divides; with
+        `among`, only those. Without `counts`, which can be long, they are None.
+        """
+        statement = self._select(Fairness, experiment_id)
+        if after_attribute is None:
+            statement = statement.where(Fairness.round > round_)
+        else:
+            position = tuple_(Fairness.round, Fairness.attribute)
+            statement = statement.where(position > (round_, after_attribute))
+        if attribute is not None:
+            statement = statement.where(Fairness.attribute == attribute)
+        if every > 1:
+            statement = statement.where(Fairness.round % every == 0)
+        if among is not None:
+            statement = statement.where(Fairness.round.in_(among))
+        columns: list[Any] = [Fairness.round, Fairness.attribute, Fairness.figures]
+        statement = statement.order_by(Fairness.round, Fairness.attribute).limit(limit)
+        if counts:
+            columns.append(Fairness.counts)
+        found = self.session.execute(statement.with_only_columns(*columns))
+        return [FairnessRow(**{"counts": None, **row._mapping}) for row in found]
+
+    def last(self, experiment_id: str, attribute: str, *, rounds: int) -> list[FairnessRow]:
+        """The attribute's last rows, at most so many, by round."""
+        statement = self._select(Fairness, experiment_id).where(Fairness.attribute == attribute)
+        rows = self._all(statement.order_by(Fairness.round.desc()).limit(rounds))
+        return [
+            FairnessRow(
+                round=row.round, attribute=row.attribute, figures=row.figures, counts=row.counts
+            )
+            for row in reversed(rows)
+        ]
+
+
+class CheckpointRepository(ExperimentPartRepository):
+    """One checkpoint an experiment."""
+
+    def put(self, experiment_id: str, project_id: str, *, round: int, data: bytes) -> None:
+        """Overwrites the checkpoint; inside a fenced transaction."""
+        owner = {"experiment_id": experiment_id, "project_id": project_id}
+        self._put(Checkpoint, {**owner, "round": round, "data": data})
+
+    def get(self, experiment_id: str) -> Checkpoint | None:
+        """The newest checkpoint, None before the first flush."""
+        return self._one(self._select(Checkpoint, experiment_id))
+
+    def delete(self, experiment_id: str) -> None:
+        """Removes the checkpoint of a run that has ended."""
+        self._execute(delete(Checkpoint).where(Checkpoint.experiment_id == experiment_id))
+
+    def forget_ended(self, older_than: timedelta, *, limit: int) -> int:
+        """Removes those that runs left which ended so long ago without their worker; returns how
+        many. Such a run is never taken up again."""
+        ended = (
+            select(Checkpoint.experiment_id)
+            .join(Experiment, Experiment.id == Checkpoint.experiment_id)
+            .where(
+                Experiment.status.in_(("cancelled", "succeeded", "failed")),
+                Experiment.finished_at < seconds_from_now(-older_than.total_seconds()),
+            )
+            .limit(limit)
+        )
+        return self._execute(delete(Checkpoint).where(Checkpoint.experiment_id.in_(ended)))
+
+
+# Locked, so that no erasure removes it before this transaction refers to it.
+_HELD = Prepared(
+    select(SubjectSet.id).where(SubjectSet.id == bindparam("id")).with_for_update(key_share=True)
+)
+
+
+class SubjectSetRepository(Repository):
+    """Sets of names, known by their content: without a project, reached by an experiment."""
+
+    def put(self, names: Sequence[str]) -> str:
+        """The id of the set with these names in this order, stored if it is new."""
+        text = to_json(list(names))
+        set_id = hashlib.sha256(text.encode()).hexdigest()
+        while not _HELD.rows(self.session, id=set_id):
+            if self._insert_absent(SubjectSet, {"id": set_id, "names": list(names)}):
+                break
+        return set_id
+
+    def names(self, id: str) -> tuple[str, ...]:
+        """The names by index. Raises LookupError where there is no such set."""
+        names = self.session.scalar(select(SubjectSet.names).where(SubjectSet.id == id))
+        if names is None:
+            raise LookupError(f"subject set {id}: there is no such set")
+        return tuple(names)

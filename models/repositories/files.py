@@ -1,0 +1,375 @@
+"""Files of projects: parameters, tables that wait for their registration, and what has expired."""
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy import ColumnElement, and_, delete, exists, select, update
+from sqlalchemy.orm import Session
+
+from models.clock import seconds_from_now, utc_now
+from models.identifiers import new_id
+from models.person import Actor
+from models.repositories.audits import attacked_experiments
+from models.repositories.base import Repository, ScopedRepository, table_of
+from models.tables.experiments import Experiment
+from models.tables.federations import Artifact, ExpiredFile, Federation, PendingUpload
+from models.tables.reports import LaterAttacks, Report
+from models.values import ArtifactUse, Cursor, FileKind, GoneReason, Page
+
+_ENDED = ("cancelled", "succeeded", "failed")
+_DAY_SECONDS = 24 * 3600.0
+
+
+class ArtifactRepository(ScopedRepository):
+    """A project's files of parameters."""
+
+    def enter(
+        self,
+        sha256: str,
+        *,
+        name: str | None,
+        size_bytes: int,
+        hypotheses: int,
+        parameters: int,
+        created_by: Actor,
+    ) -> None:
+        """Enters a stored file; one that is known keeps its first name, date and author."""
+        row: dict[str, Any] = {
+            "id": new_id(),
+            "project_id": self.project_id,
+            "sha256": sha256,
+            "name": name,
+            "size_bytes": size_bytes,
+            "hypotheses": hypotheses,
+            "parameters": parameters,
+            "created_by": created_by.as_dict(),
+            "created_at": utc_now(),
+        }
+        if not self._insert_absent(Artifact, row) and name is not None:
+            unnamed = (Artifact.sha256 == sha256) & Artifact.name.is_(None)
+            mine = Artifact.project_id == self.project_id
+            self._execute(update(Artifact).where(mine, unnamed).values(name=name))
+
+    def get(self, sha256: str) -> Artifact | None:
+        """One of them; None for a file that was stored before there was a list."""
+        return self._one(self._select(Artifact).where(Artifact.sha256 == sha256))
+
+    def list(self, *, cursor: Cursor | None, limit: int) -> Page[Artifact]:
+        """Newest first; the cursor is (id,)."""
+        statement = self._select(Artifact).order_by(Artifact.id.desc()).limit(limit + 1)
+        if cursor is not None:
+            statement = statement.where(Artifact.id < cursor[0])
+        items = self._all(statement)
+        return Page(items[:limit], (items[limit - 1].id,) if len(items) > limit else None)
+
+    def uses(self, hashes: Sequence[str]) -> Mapping[str, Sequence[ArtifactUse]]:
+        """By hash, the experiments that start from the file, newest first."""
+        columns = table_of(Experiment).c
+        named = columns.spec["model"]["start"]["artifact"].as_string()
+        found: dict[str, list[ArtifactUse]] = {}
+        if not hashes:
+            return found
+        rows = self.session.execute(
+            select(named, columns.id, columns.name, columns.status)
+            .where(columns.project_id == self.project_id, named.in_(hashes))
+            .order_by(columns.id.desc())
+        )
+        for sha256, experiment_id, name, status in rows:
+            found.setdefault(sha256, []).append(ArtifactUse(experiment_id, name, status))
+        return found
+
+    def expire(self, sha256: str, *, kept_days: int) -> bool:
+        """Forgets one whose time is over; False where it is needed after all.
+
+        Who admits an experiment that starts from it locks it too (`hold`).
+        """
+        mine = self._select(Artifact).where(Artifact.sha256 == sha256)
+        if self._one(mine.with_for_update()) is None:
+            return False
+        # Only now, so that it sees what the one before it admitted.
+        if self._one(mine.where(is_unneeded(kept_days))) is None:
+            return False
+        self.remove(sha256)
+        return True
+
+    def hold(self, sha256: str) -> None:
+        """It does not expire until the transaction ends."""
+        mine = self._select(Artifact).where(Artifact.sha256 == sha256)
+        self._one(mine.with_for_update(key_share=True))
+
+    def remove(self, sha256: str) -> None:
+        """Forgets one."""
+        mine = Artifact.project_id == self.project_id
+        self._execute(delete(Artifact).where(mine, Artifact.sha256 == sha256))
+
+
+def is_unneeded(kept_days: int) -> ColumnElement[bool]:
+    """The condition that a file was brought so long ago, and no experiment starts from it that has
+    not ended, that ended since, or that is being attacked."""
+    columns, runs = table_of(Artifact).c, table_of(Experiment).c
+    before = seconds_from_now(-_DAY_SECONDS * kept_days)
+    needed = exists().where(
+        runs.project_id == columns.project_id,
+        runs.spec["model"]["start"]["artifact"].as_string() == columns.sha256,
+        runs.status.not_in(_ENDED)
+        | (runs.finished_at >= before)
+        | runs.id.in_(attacked_experiments()),
+    )
+    return and_(columns.created_at < before, ~needed)
+
+
+class PendingUploadRepository(ScopedRepository):
+    """A project's uploads, each seen by the key that sent it alone."""
+
+    def add(
+        self,
+        upload_id: str,
+        *,
+        api_key_id: str,
+        storage_key: str,
+        fingerprint: str,
+        file_name: str,
+        size_bytes: int,
+        seconds: float,
+    ) -> None:
+        """Enters a stored file; the database's clock decides when it expires."""
+        row = {
+            "id": upload_id,
+            "project_id": self.project_id,
+            "api_key_id": api_key_id,
+            "storage_key": storage_key,
+            "fingerprint": fingerprint,
+            "file_name": file_name,
+            "size_bytes": size_bytes,
+            "created_at": seconds_from_now(),
+            "expires_at": seconds_from_now(seconds),
+        }
+        self.session.execute(table_of(PendingUpload).insert().values(row))
+
+    def get(self, upload_id: str, *, api_key_id: str) -> PendingUpload | None:
+        """The key's upload, if it has not expired."""
+        return self._one(
+            self._select(PendingUpload).where(
+                PendingUpload.id == upload_id,
+                PendingUpload.api_key_id == api_key_id,
+                PendingUpload.expires_at > seconds_from_now(),
+            )
+        )
+
+    def of_key(self, api_key_id: str) -> Sequence[PendingUpload]:
+        """The key's uploads that have not expired, newest first."""
+        return self._all(
+            self._select(PendingUpload)
+            .where(
+                PendingUpload.api_key_id == api_key_id,
+                PendingUpload.expires_at > seconds_from_now(),
+            )
+            .order_by(PendingUpload.id.desc())
+        )
+
+    def lock(self, upload_id: str, *, api_key_id: str) -> PendingUpload | None:
+        """The key's upload, expired or not; nobody else registers or removes it until the
+        transaction ends. None where somebody did."""
+        return self._one(
+            self._select(PendingUpload)
+            .where(PendingUpload.id == upload_id, PendingUpload.api_key_id == api_key_id)
+            .with_for_update()
+        )
+
+    def remove(self, upload_id: str) -> bool:
+        """Forgets an upload; False where somebody else did already."""
+        columns = table_of(PendingUpload).c
+        mine = (columns.id == upload_id) & (columns.project_id == self.project_id)
+        return bool(self._execute(delete(PendingUpload).where(mine)))
+
+    def is_registered(self, storage_key: str) -> bool:
+        """Whether a federation has the file, so that it must stay."""
+        return _is_registered(self.session, storage_key)
+
+
+class ExpiredUploadRepository(Repository):
+    """Uploads of all projects whose time is over."""
+
+    def list(self, limit: int) -> Sequence[PendingUpload]:
+        """Some of them, the oldest first."""
+        return self._all(
+            select(PendingUpload)
+            .where(PendingUpload.expires_at <= seconds_from_now())
+            .order_by(PendingUpload.expires_at)
+            .limit(limit)
+        )
+
+    def remove(self, upload_id: str) -> bool:
+        """Forgets one; False where somebody else did already."""
+        return bool(self._execute(delete(PendingUpload).where(PendingUpload.id == upload_id)))
+
+    def is_registered(self, storage_key: str) -> bool:
+        """Whether a federation has the file, so that it must stay."""
+        return _is_registered(self.session, storage_key)
+
+
+def _is_registered(session: Session, storage_key: str) -> bool:
+    named = exists().where(table_of(Federation).c.storage_key == storage_key)
+    return bool(session.scalar(select(named)))
+
+
+@dataclass(frozen=True)
+class OldFile:
+    """A file whose time is over."""
+
+    project_id: str
+    kind: FileKind
+    owner: str
+    """The experiment's id, that of later attacks, or the hash of an artifact."""
+    is_stored: bool = True
+    """False of a run that left no model."""
+
+
+class ExpiredFileRepository(ScopedRepository):
+    """What is gone of one project's files."""
+
+    def get(self, kind: FileKind, owner: str) -> ExpiredFile | None:
+        """Why the file is gone; None where nobody removed it."""
+        mine = self._select(ExpiredFile).where(ExpiredFile.kind == kind, ExpiredFile.owner == owner)
+        return self._one(mine)
+
+    def note(
+        self,
+        kind: FileKind,
+        owner: str,
+        *,
+        reason: GoneReason,
+        kept_days: int | None = None,
+        is_stored: bool = True,
+    ) -> None:
+        """Notes that a file is about to be removed; an erasure replaces an earlier reason.
+
+        `is_stored`: False where there is none to remove.
+        """
+        self._put(
+            ExpiredFile,
+            {
+                "project_id": self.project_id,
+                "kind": kind,
+                "owner": owner,
+                "reason": reason,
+                "kept_days": kept_days,
+                "expired_at": utc_now(),
+                "removed_at": None if is_stored else utc_now(),
+            },
+        )
+
+    def forget(self, kind: FileKind, owner: str) -> None:
+        """The same file was brought again."""
+        columns = table_of(ExpiredFile).c
+        mine = (columns.project_id == self.project_id) & (columns.kind == kind)
+        self._execute(delete(ExpiredFile).where(mine, columns.owner == owner))
+
+    def erased_are_removed(self, owners: Sequence[str]) -> None:
+        """The storage has none of these erased files any more."""
+        columns = table_of(ExpiredFile).c
+        mine = (columns.project_id == self.project_id) & (columns.reason == "erased")
+        waiting = columns.owner.in_(owners) & columns.removed_at.is_(None)
+        self._execute(update(ExpiredFile).where(mine, waiting).values(removed_at=utc_now()))
+
+
+class OldFileRepository(Repository):
+    """Files of all projects whose time is over, for the sweeper."""
+
+    def results(self, kept_days: int, limit: int) -> Sequence[OldFile]:
+        """Models, record tables and files of attacks of runs that succeeded so long ago, the oldest
+        first; each run is looked at once, also where it left no model."""
+        columns = table_of(Experiment).c
+        noted = exists().where(ExpiredFile.kind == "model", ExpiredFile.owner == columns.id)
+        sha256 = Report.document["model"]["sha256"].as_string()
+        # Of its spec: what is asked for later leaves files of its own.
+        attacked = Report.document["attacks"][0]["kind"].as_string()
+        rows = self.session.execute(
+            select(columns.project_id, columns.id, columns.mechanism, attacked, sha256)
+            .outerjoin(Report, Report.experiment_id == columns.id)
+            .where(
+                columns.finished_at < seconds_from_now(-_DAY_SECONDS * kept_days),
+                columns.status == "succeeded",
+                ~noted,
+            )
+            .order_by(columns.finished_at)
+            .limit(limit)
+        )
+        found = []
+        for project_id, id_, mechanism, attack, model in rows:
+            found.append(OldFile(project_id, "model", id_, is_stored=model is not None))
+            if mechanism == "record-personalised":
+                found.append(OldFile(project_id, "record-table", id_))
+            if attack is not None:
+                found.append(OldFile(project_id, "attack-files", id_))
+        return found
+
+    def later_attacks(self, kept_days: int, limit: int) -> Sequence[OldFile]:
+        """Files of attacks on ended runs that were carried out so long ago, the oldest first."""
+        columns = table_of(LaterAttacks).c
+        noted = exists().where(ExpiredFile.kind == "attack-files", ExpiredFile.owner == columns.id)
+        rows = self.session.execute(
+            select(columns.project_id, columns.id)
+            .where(
+                columns.finished_at < seconds_from_now(-_DAY_SECONDS * kept_days),
+                columns.alarms.is_not(None),
+                ~noted,
+            )
+            .order_by(columns.finished_at)
+            .limit(limit)
+        )
+        return [OldFile(project_id, "attack-files", id_) for project_id, id_ in rows]
+
+    def artifacts(self, kept_days: int, limit: int) -> Sequence[OldFile]:
+        """Parameters that were brought so long ago, and that no experiment started from or may
+        still start from: one that has not ended, or that was submitted or ended since."""
+        columns = table_of(Artifact).c
+        old = select(columns.project_id, columns.sha256).where(is_unneeded(kept_days))
+        rows = self.session.execute(old.order_by(columns.created_at).limit(limit))
+        return [OldFile(project_id, "artifact", sha256) for project_id, sha256 in rows]
+
+    def to_remove(self, limit: int) -> Sequence[ExpiredFile]:
+        """Those that are noted, and that the storage may still have."""
+        waiting = select(ExpiredFile).where(
+            ExpiredFile.removed_at.is_(None), ExpiredFile.reason == "expired"
+        )
+        return self._all(waiting.order_by(ExpiredFile.expired_at).limit(limit))
+
+    def lock(self, file: ExpiredFile) -> bool:
+        """Whether it is still to be removed; nobody changes that until the transaction ends."""
+        mine = select(ExpiredFile).where(
+            ExpiredFile.project_id == file.project_id,
+            ExpiredFile.kind == file.kind,
+            ExpiredFile.owner == file.owner,
+            ExpiredFile.removed_at.is_(None),
+        )
+        return self._one(mine.with_for_update()) is not None
+
+    def removed(self, file: ExpiredFile) -> None:
+        """Notes that the storage has it no more."""
+        self._execute(
+            update(ExpiredFile)
+            .where(
+                ExpiredFile.project_id == file.project_id,
+                ExpiredFile.kind == file.kind,
+                ExpiredFile.owner == file.owner,
+            )
+            .values(removed_at=utc_now())
+        )
+
+
+_GONE = ("deleted", "erased")
+
+
+class GoneContentRepository(Repository):
+    """Looks at the federations of all projects."""
+
+    def among(self, fingerprints: Collection[str]) -> set[str]:
+        """Those of the contents that every project that had them deleted or erased."""
+        statement = select(Federation.fingerprint, Federation.status).where(
+            Federation.fingerprint.in_(fingerprints)
+        )
+        found = self.session.execute(statement).all()
+        held = {fingerprint for fingerprint, status in found if status not in _GONE}
+        return {fingerprint for fingerprint, _ in found} - held

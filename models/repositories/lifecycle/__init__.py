@@ -1,1 +1,0 @@
-"""What is erased, and what expires."""

@@ -1,0 +1,338 @@
+"""Packed rows, whichever table holds them: inserted in blocks, read by round."""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, ClassVar
+
+import numpy as np
+from sqlalchemy import Integer, Row, Select, func, literal, literal_column, select, true, tuple_
+
+from models.arrays import BINARY_RESULTS, PackedArray
+from models.repositories.base import PartRepository
+from models.values import Cursor, LedgerRow
+
+INPUTS = (
+    "mechanism",
+    "n",
+    "noise_multiplier",
+    "radius",
+    "radius_floor",
+    "clip",
+    "noise",
+    "guarantee",
+    "event",
+    "delta",
+    "adjacency",
+    "accountant",
+    "components",
+)
+_COLUMNS = (
+    "round",
+    "release",
+    "subject_kind",
+    "observer",
+    "subjects",
+    "outcomes",
+    "radii",
+    "releases",
+    "clusters",
+    "epsilons",
+    "digest",
+    "link",
+    "interrupted",
+)
+
+Digest = tuple[int, int, str, str, bytes]
+
+
+class PackedRowRepository(PartRepository):
+    """Packed rows of one owner, which are only ever inserted."""
+
+    _table: ClassVar[type[Any]]
+    """A table with the columns of `PackedEntry` and its key."""
+    _more: ClassVar[tuple[str, ...]] = ()
+    """Columns that this table has besides."""
+
+    def insert(self, owner_id: str, project_id: str, rows: Sequence[LedgerRow]) -> None:
+        """Adds a block of rounds; inside a fenced transaction."""
+        owner = {self._owner: owner_id, "project_id": project_id}
+        self._insert(
+            self._table,
+            [
+                {
+                    **owner,
+                    **{name: getattr(row, name) for name in (*_COLUMNS, *self._more)},
+                    **{name: row.inputs.get(name) for name in INPUTS},
+                }
+                for row in rows
+            ],
+        )
+
+    def rows_after(
+        self,
+        owner_id: str,
+        round_from: int | None = None,
+        round_to: int | None = None,
+        *,
+        after: Cursor | None = None,
+        limit: int = 100,
+    ) -> list[LedgerRow]:
+        """Packed rows with round_from <= round <= round_to, in the order of the key.
+
+        `after` is a row's (round, release, subject_kind, observer); the answer begins behind it.
+        """
+        table = self._table
+        statement = self.behind(owner_id, after)
+        if round_from is not None:
+            statement = statement.where(table.round >= round_from)
+        if round_to is not None:
+            statement = statement.where(table.round <= round_to)
+        return self.unpacked(statement.limit(limit))
+
+    def keys_after(
+        self, owner_id: str, *, after: Cursor | None = None, limit: int = 100
+    ) -> list[Cursor]:
+        """The keys of the rows that `rows_after` gives, whatever their columns hold."""
+        table = self._table
+        key = (table.round, table.release, table.subject_kind, table.observer)
+        statement = self._select(self._table, owner_id).with_only_columns(*key)
+        if after is not None:
+            statement = statement.where(table.round >= after[0], tuple_(*key) > tuple(after))
+        return [tuple(row) for row in self.session.execute(statement.order_by(*key).limit(limit))]
+
+    def row(self, owner_id: str, key: Cursor) -> LedgerRow | None:
+        """The row with a key (round, release, subject_kind, observer)."""
+        table = self._table
+        round_, release, subject_kind, observer = key
+        found = self.unpacked(
+            self._select(self._table, owner_id).where(
+                table.round == round_,
+                table.release == release,
+                table.subject_kind == subject_kind,
+                table.observer == observer,
+            )
+        )
+        return found[0] if found else None
+
+    def digests(self, owner_id: str) -> Iterator[Digest]:
+        """The key (round, release, subject_kind, observer) and digest of every row, in order."""
+        table = self._table
+        key = (table.round, table.release, table.subject_kind, table.observer)
+        statement = self._select(self._table, owner_id).order_by(*key)
+        rows = self.session.execute(
+            statement.with_only_columns(*key, table.digest).execution_options(yield_per=1000)
+        )
+        for round_, release, kind, observer, digest in rows:
+            yield round_, release, kind, observer, bytes(digest)
+
+    def last_link(self, owner_id: str) -> bytes | None:
+        """The chain's head: the link of the row that was inserted last; None before the first."""
+        newest = self.last_row(owner_id)
+        return None if newest is None else newest[1]
+
+    def last_row(self, owner_id: str) -> tuple[int, bytes] | None:
+        """Round and link of the row that was inserted last; None before the first.
+
+        Rounds are inserted in the order (round, release), and the repeat of a lost round carries
+        a later release.
+        """
+        table = self._table
+        key = (table.round, table.release, table.subject_kind, table.observer)
+        newest = self.session.execute(
+            self._select(self._table, owner_id)
+            .with_only_columns(table.round, table.link)
+            .order_by(*(column.desc() for column in key))
+            .limit(1)
+        ).first()
+        return None if newest is None else (newest[0], bytes(newest[1]))
+
+    def newest_observers(self, owner_id: str) -> set[str]:
+        """Against whom the packed rows of the newest round are charged; empty without any."""
+        newest = self.last_row(owner_id)
+        if newest is None:
+            return set()
+        observer = self._table.observer
+        rows = self._select(self._table, owner_id).where(self._table.round == newest[0])
+        return set(self.session.scalars(rows.with_only_columns(observer)))
+
+    def count(self, owner_id: str, *, observer: str | None = None) -> int:
+        """The number of packed rows; of one observer, or of all."""
+        table = self._table
+        counted = self._select(self._table, owner_id).with_only_columns(func.count())
+        if observer is not None:
+            counted = counted.where(table.observer == observer)
+        return self.session.scalar(counted) or 0
+
+    def behind(self, owner_id: str, after: Cursor | None) -> Select[Any]:
+        """The rows behind a key, in the order of keys."""
+        table = self._table
+        key = (table.round, table.release, table.subject_kind, table.observer)
+        statement = self._select(table, owner_id).order_by(*key)
+        if after is None:
+            return statement
+        # The first condition is implied by the second and lets the index begin there.
+        return statement.where(table.round >= after[0], tuple_(*key) > tuple(after))
+
+    def unpacked(self, statement: Select[Any]) -> list[LedgerRow]:
+        """The rows of a statement, as plain columns: they are many, and nothing changes them.
+
+        Rows of one run have the same inputs, and share them.
+        """
+        names = (*_COLUMNS, *self._more)
+        columns = [getattr(self._table, name) for name in (*names, *INPUTS)]
+        result = self.session.execute(
+            statement.with_only_columns(*columns), execution_options=BINARY_RESULTS
+        )
+        return [
+            LedgerRow(**dict(zip(names, row, strict=False)), inputs=inputs)
+            for row, inputs in with_inputs(result)
+        ]
+
+
+def with_inputs(
+    rows: Iterable[tuple[Any, ...] | Row[Any]],
+) -> Iterator[tuple[tuple[Any, ...] | Row[Any], Mapping[str, Any]]]:
+    """Rows that end with their inputs, and these: one object for rows with the same."""
+    before: tuple[Any, ...] | None = None
+    inputs: dict[str, Any] = {}
+    for row in rows:
+        if (stated := row[-len(INPUTS) :]) != before:
+            before, inputs = stated, dict(zip(INPUTS, stated, strict=True))
+        yield row, inputs
+
+
+_ELEMENTS = {
+    "outcomes": np.int16,
+    "releases": np.int32,
+    "clusters": np.int16,
+    "epsilons": np.float64,
+}
+"""Columns of which a subject has one element."""
+_PARTS = "coalesce(json_array_length(ledger.components), 1)"
+_RADII = f"ledger.radii[(found.place - 1) * {_PARTS} + 1:found.place * {_PARTS}]"
+_OF_ROWS = ("round", "release", "subject_kind", "observer", "digest", "link", "interrupted")
+_ROUNDS = PackedArray("int32")
+_WHOLE_ROWS_AT_ONCE = 128
+"""Rows that are read as a whole for one subject's sake."""
+
+
+def one_subject(row: LedgerRow, subject: int) -> LedgerRow:
+    """The row with a subject's element alone in each column; with none where it has none."""
+    place = np.flatnonzero(row.subjects == subject)[:1]
+    columns = {
+        name: getattr(row, name)[place] for name in ("subjects", *_ELEMENTS) if name != "epsilons"
+    }
+    parts = len(row.radii) // max(1, len(row.subjects))
+    return replace(
+        row,
+        **columns,
+        radii=row.radii.reshape(-1, max(1, parts))[place].ravel(),
+        epsilons=None if row.epsilons is None else row.epsilons[place],
+    )
+
+
+class SubjectRowRepository(PackedRowRepository):
+    """Rows of the table `ledger`, as one subject's history needs them."""
+
+    def rows_of_subject(
+        self,
+        owner_id: str,
+        subject: int,
+        rounds: Sequence[int],
+        *,
+        after: Cursor | None,
+        limit: int,
+    ) -> list[LedgerRow]:
+        """Of the rows of these rounds those that name a subject, each with its element alone.
+
+        `after` and the order as with `rows_after`. Digest and link are the whole row's.
+        """
+        if self._dialect() == "postgresql":
+            return self._taken_out(owner_id, subject, rounds, after=after, limit=limit)
+        found: list[LedgerRow] = []
+        for begin in range(0, len(rounds), _WHOLE_ROWS_AT_ONCE):
+            some = self._table.round.in_(rounds[begin : begin + _WHOLE_ROWS_AT_ONCE])
+            rows = self.unpacked(self.behind(owner_id, after).where(some))
+            found += [one_subject(row, subject) for row in rows if subject in row.subjects]
+        return found[:limit]
+
+    def looked_through(
+        self,
+        owner_id: str,
+        subject: int,
+        round_from: int,
+        round_to: int | None,
+        *,
+        after: Cursor | None,
+        limit: int,
+    ) -> list[LedgerRow]:
+        """As `rows_after`, but each row has a subject's element alone, or none."""
+        found: list[LedgerRow] = []
+        while len(found) < limit:
+            size = min(_WHOLE_ROWS_AT_ONCE, limit - len(found))
+            rows = self.rows_after(owner_id, round_from, round_to, after=after, limit=size)
+            found += [one_subject(row, subject) for row in rows]
+            if len(rows) < size:
+                break
+            after = (rows[-1].round, rows[-1].release, rows[-1].subject_kind, rows[-1].observer)
+        return found
+
+    def _taken_out(
+        self,
+        owner_id: str,
+        subject: int,
+        rounds: Sequence[int],
+        *,
+        after: Cursor | None,
+        limit: int,
+    ) -> list[LedgerRow]:
+        """What Postgres takes out of rows itself: to send them whole takes many times as long, and
+        so do a thousand rounds that are not one array."""
+        table = self._table
+        looked_up = func.array_position(table.subjects, literal(subject, Integer)).label("place")
+        # With an offset it is looked up once a row, and not again for each column.
+        found = select(looked_up).correlate(table).offset(literal_column("0")).lateral("found")
+        among = table.round == func.any(literal(np.asarray(rounds, np.int32), _ROUNDS))
+        elements: list[Any] = [
+            literal_column(f"ledger.{name}[found.place]").label(name) for name in _ELEMENTS
+        ]
+        rows = self.session.execute(
+            self.behind(owner_id, after)
+            .where(among)
+            .join(found, true())
+            .where(found.c.place.is_not(None))
+            .limit(limit)
+            .with_only_columns(
+                *elements,
+                literal_column(_RADII, table.radii.type).label("radii"),
+                *(getattr(table, name) for name in (*_OF_ROWS, *INPUTS)),
+            ),
+            execution_options=BINARY_RESULTS,
+        ).all()
+        return _side_by_side(subject, [tuple(row) for row in rows])
+
+
+def _side_by_side(subject: int, rows: Sequence[tuple[Any, ...]]) -> list[LedgerRow]:
+    """Rows of one subject, whose columns are views of arrays over all of them."""
+    columns = {
+        name: np.array([row[place] for row in rows], dtype)
+        for place, (name, dtype) in enumerate(_ELEMENTS.items())
+    }
+    outcomes, releases, clusters, epsilons = columns.values()
+    who, width = np.array([subject], np.int32), len(_ELEMENTS)
+    found = []
+    for place, (row, inputs) in enumerate(with_inputs(rows)):
+        [epsilon, radii], mine = row[width - 1 : width + 1], slice(place, place + 1)
+        found.append(
+            LedgerRow(
+                **dict(zip(_OF_ROWS, row[width + 1 :], strict=False)),
+                subjects=who,
+                outcomes=outcomes[mine],
+                radii=radii,
+                releases=releases[mine],
+                clusters=clusters[mine],
+                epsilons=None if epsilon is None else epsilons[mine],
+                inputs=inputs,
+            )
+        )
+    return found

@@ -1,1 +1,0 @@
-"""What people did, and in whose name."""

@@ -1,0 +1,248 @@
+"""What the service keeps of itself: outbox, elections, lost units, and counts of everything."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import Select, bindparam, delete, func, or_, select, update
+from sqlalchemy.orm import Session
+
+from models.clock import seconds_from_now, utc_now
+from models.identifiers import new_id
+from models.prepared import Prepared
+from models.repositories.audits import AuditRepository, LaterAttacksRepository
+from models.repositories.base import Repository, table_of
+from models.repositories.experiments import ENDED, ExperimentRepository
+from models.repositories.federations import FederationRepository
+from models.tables.experiments import Experiment, Unit
+from models.tables.federations import Erasure, Federation
+from models.tables.operations import OutboxMessage, SweeperLease
+from models.tables.reservations import FederationBudget
+from models.values import LeakagePrice, ReclaimedUnit
+
+_PUBLISHED = Prepared(
+    table_of(OutboxMessage)
+    .update()
+    .where(table_of(OutboxMessage).c.id.in_(bindparam("ids", expanding=True)))
+    .values(published_at=seconds_from_now())
+)
+_DUE = table_of(OutboxMessage).insert().values(available_at=seconds_from_now())
+
+
+class OutboxRepository(Repository):
+    """Messages across projects: the sweeper sends all of them."""
+
+    def add(self, project_id: str, topic: str, payload: Mapping[str, Any]) -> str:
+        """Writes a message, to be sent from now on; returns its id."""
+        id_ = new_id()
+        message = {
+            "id": id_,
+            "project_id": project_id,
+            "topic": topic,
+            "payload": dict(payload),
+            "attempts": 0,
+            "created_at": utc_now(),
+        }
+        self._write(_DUE, [message])
+        return id_
+
+    def pending(self, limit: int = 100) -> list[OutboxMessage]:
+        """Messages due, oldest first, locked for this (write) transaction.
+
+        Those that another transaction has locked are skipped.
+        """
+        return self._all(
+            select(OutboxMessage)
+            .where(
+                OutboxMessage.published_at.is_(None),
+                OutboxMessage.available_at <= seconds_from_now(),
+            )
+            .order_by(OutboxMessage.id)
+            .limit(limit)
+            .with_for_update(skip_locked=True)
+        )
+
+    def mark_published(self, ids: Sequence[str]) -> None:
+        """Notes that these messages were sent."""
+        _PUBLISHED.run(self.session, [{"ids": ids}])
+
+    def postpone(self, id: str, seconds: float) -> None:
+        """Counts a failed attempt and leaves the message for later."""
+        self._execute(
+            update(OutboxMessage)
+            .where(OutboxMessage.id == id)
+            .values(attempts=OutboxMessage.attempts + 1, available_at=seconds_from_now(seconds))
+        )
+
+
+class SweeperLeaseRepository(Repository):
+    """Named duties, each with one holder at a time."""
+
+    def acquire(self, name: str, *, holder: str, lease_seconds: float) -> bool:
+        """Takes or extends the duty; False while another holds it."""
+        until = seconds_from_now(lease_seconds)
+        row = {"name": name, "holder": holder}
+        if self._insert_absent(SweeperLease, row, lease_until=until):
+            return True
+        free = or_(SweeperLease.holder == holder, SweeperLease.lease_until <= seconds_from_now())
+        return bool(
+            self._execute(
+                update(SweeperLease)
+                .where(SweeperLease.name == name, free)
+                .values(holder=holder, lease_until=until)
+            )
+        )
+
+    def release(self, name: str, *, holder: str) -> bool:
+        """Gives the duty up, so that another need not wait for the lease to end."""
+        return bool(
+            self._execute(
+                delete(SweeperLease).where(SweeperLease.name == name, SweeperLease.holder == holder)
+            )
+        )
+
+
+def fail_unit(session: Session, taken: ReclaimedUnit, *, price: LeakagePrice) -> list[str]:
+    """Ends the experiments of a unit that failed; returns the ids of those that it ended.
+
+    Experiments fail with the reason `worker-lost`, or are cancelled where the caller had asked for
+    it. Reservations are settled by what the ledger shows, open intents counted as spent, at the
+    leakage that `price` gives. A federation that was to be profiled is rejected, and an audit
+    fails, as attacks on an ended experiment do. Called in the transaction that took the unit back.
+    """
+    federations = FederationRepository(session, taken.project_id)
+    federation = federations.of_unit(taken.unit_id)
+    if federation is not None:
+        fault = {"pointer": "", "message": f"{taken.reason}; upload or register it again"}
+        federations.set_rejected(federation.id, [fault], unit_id=taken.unit_id)
+    audits = AuditRepository(session, taken.project_id)
+    audit = audits.of_unit(taken.unit_id)
+    if audit is not None:
+        audits.fail(audit.id, "worker-lost", [{"pointer": "", "message": taken.reason}])
+    later = LaterAttacksRepository(session, taken.project_id)
+    attacks = later.of_unit(taken.unit_id)
+    if attacks is not None:
+        later.end(attacks.id, "failed", reason="worker-lost", detail=taken.reason)
+    experiments = ExperimentRepository(session, taken.project_id)
+    ended = []
+    for experiment in experiments.of_unit(taken.unit_id):
+        if experiment.status in ENDED:
+            continue
+        if experiment.status == "cancelling":
+            status, reason = "cancelled", "cancelled-by-caller"
+        else:
+            status, reason = "failed", "worker-lost"
+        experiments.conclude(
+            experiment.id, status=status, reason=reason, detail=taken.reason, price=price
+        )
+        ended.append(experiment.id)
+    return ended
+
+
+@dataclass(frozen=True)
+class UnitCount:
+    """The units of one kind in one state, and what became of them so far."""
+
+    kind: str
+    state: str
+    units: int
+    claims: int
+    lost_leases: int
+
+
+@dataclass(frozen=True)
+class ServiceState:
+    """Counts of everything, at one moment."""
+
+    units: tuple[UnitCount, ...]
+    oldest_waiting_seconds: Mapping[str, float]
+    """By device: how long the unit that has waited longest could have run already."""
+    experiments: Mapping[str, int]
+    """By status."""
+    rounds_recorded: int
+    """Of all experiments; it never falls, because experiments are never removed."""
+    outbox_messages: int
+    """Not yet sent."""
+    outbox_oldest_seconds: float
+    erasure_oldest_seconds: float
+    """How long the erasure that has waited longest is not done; 0 without any."""
+    sweeper_elected: bool
+
+
+class ServiceStateRepository(Repository):
+    """Counts across projects. For those who run the service: no caller of a project sees them."""
+
+    def state(self) -> ServiceState:
+        """Everything but budgets."""
+        now = self.session.scalar(select(seconds_from_now()))
+        assert now is not None
+        experiments = self.session.execute(
+            select(
+                Experiment.status, func.count(), func.coalesce(func.sum(Experiment.rounds_done), 0)
+            ).group_by(Experiment.status)
+        ).all()
+        messages, oldest = self.session.execute(
+            select(func.count(), func.min(OutboxMessage.created_at)).where(
+                OutboxMessage.published_at.is_(None)
+            )
+        ).one()
+        waiting = select(func.min(Erasure.requested_at)).where(Erasure.completed_at.is_(None))
+        erasing = self.session.scalar(waiting)
+        elected = select(SweeperLease.name).where(SweeperLease.lease_until > seconds_from_now())
+        return ServiceState(
+            units=tuple(self._units()),
+            oldest_waiting_seconds=self._oldest_waiting(now),
+            experiments={status: count for status, count, _ in experiments},
+            rounds_recorded=sum(int(rounds) for _, _, rounds in experiments),
+            outbox_messages=messages,
+            outbox_oldest_seconds=_seconds(oldest, now),
+            erasure_oldest_seconds=_seconds(erasing, now),
+            sweeper_elected=self.session.scalars(elected.limit(1)).first() is not None,
+        )
+
+    def budgeted_federations(self, *, limit: int) -> list[tuple[str, str]]:
+        """The newest federations on which a budget was set: (project id, federation id)."""
+        rows = self.session.execute(
+            select(Federation.project_id, Federation.id)
+            .where(Federation.id.in_(_budgeted()))
+            .order_by(Federation.id.desc())
+            .limit(limit)
+        )
+        return [(project_id, federation_id) for project_id, federation_id in rows]
+
+    def count_budgeted_federations(self) -> int:
+        """How many federations there are on which a budget was set."""
+        counted = select(func.count()).select_from(Federation).where(Federation.id.in_(_budgeted()))
+        return self.session.scalar(counted) or 0
+
+    def _units(self) -> list[UnitCount]:
+        rows = self.session.execute(
+            select(
+                Unit.kind,
+                Unit.state,
+                func.count(),
+                func.sum(Unit.fence),
+                func.sum(Unit.lost_leases),
+            ).group_by(Unit.kind, Unit.state)
+        )
+        return [
+            UnitCount(kind, state, units, int(claims), int(lost))
+            for kind, state, units, claims, lost in rows
+        ]
+
+    def _oldest_waiting(self, now: datetime) -> dict[str, float]:
+        rows = self.session.execute(
+            select(Unit.device, func.min(Unit.available_at))
+            .where(Unit.state == "waiting", Unit.available_at <= seconds_from_now())
+            .group_by(Unit.device)
+        )
+        return {device: _seconds(since, now) for device, since in rows}
+
+
+def _budgeted() -> Select[str]:
+    return select(FederationBudget.federation_id).where(FederationBudget.total.is_not(None))
+
+
+def _seconds(since: datetime | None, now: datetime) -> float:
+    return 0.0 if since is None else max(0.0, (now - since).total_seconds())

@@ -1,0 +1,241 @@
+"""Sweeps of one project and their cells."""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from sqlalchemy import func, select, update
+
+from models.clock import utc_now
+from models.person import Actor
+from models.repositories.base import ScopedRepository
+from models.repositories.contents.budget_rows import SETTLED
+from models.tables.experiments import Experiment, Sweep, SweepCell
+from models.tables.reports import ReportSummary
+from models.tables.reservations import Reservation
+from models.values import BookedCost, Cursor, Page
+
+_BOOKED = (
+    Reservation.experiment_id,
+    Reservation.federation_id,
+    Reservation.figure,
+    Reservation.observer,
+    Reservation.adjacency,
+    Reservation.unit,
+    Reservation.unit_key,
+    Reservation.delta,
+    Reservation.amount,
+    Reservation.spent,
+    Reservation.state,
+    Reservation.curve,
+    Reservation.step,
+    Reservation.planned,
+    Reservation.compositions,
+)
+
+
+@dataclass(frozen=True)
+class CellRow:
+    """A cell and its experiment."""
+
+    position: int
+    values: Mapping[str, Any]
+    experiment: Experiment
+
+
+@dataclass(frozen=True)
+class SweepState:
+    """Where the cells of a sweep stand."""
+
+    statuses: Counter[str]
+    """Cells of each status."""
+    rounds_done: int
+    rounds_total: int
+    """Of all cells: the most that there can be."""
+
+
+class SweepRepository(ScopedRepository):
+    """A project's sweeps."""
+
+    def add(
+        self,
+        id: str,
+        *,
+        name: str,
+        asked: Mapping[str, Any],
+        facts: Mapping[str, Any],
+        cells: Sequence[tuple[str, Mapping[str, Any]]],
+        by: Actor,
+    ) -> Sweep:
+        """A sweep over experiments that are stored: (experiment id, values) of each cell."""
+        sweep = Sweep(
+            id=id,
+            project_id=self.project_id,
+            name=name,
+            asked=dict(asked),
+            cells=len(cells),
+            facts=dict(facts),
+            created_at=utc_now(),
+            created_by=by.as_dict(),
+        )
+        self.session.add(sweep)
+        self.session.flush()
+        self._insert(
+            SweepCell,
+            [
+                {
+                    "sweep_id": id,
+                    "position": position,
+                    "project_id": self.project_id,
+                    "experiment_id": experiment_id,
+                    "newest": True,
+                    "values": dict(values),
+                }
+                for position, (experiment_id, values) in enumerate(cells)
+            ],
+        )
+        return sweep
+
+    def get(self, id: str) -> Sweep | None:
+        """One sweep, or None where the project has no such one."""
+        return self._one(self._select(Sweep).where(Sweep.id == id))
+
+    def list(self, *, cursor: Cursor | None = None, limit: int = 50) -> Page[Sweep]:
+        """Newest first; the cursor is (id,)."""
+        statement = self._select(Sweep).order_by(Sweep.id.desc()).limit(limit + 1)
+        if cursor is not None:
+            statement = statement.where(Sweep.id < cursor[0])
+        items = self._all(statement)
+        return Page(items[:limit], (items[limit - 1].id,) if len(items) > limit else None)
+
+    def cells(self, sweep_id: str) -> Sequence[CellRow]:
+        """Its cells by position."""
+        rows = self.session.execute(
+            select(SweepCell, Experiment)
+            .join(Experiment, Experiment.id == SweepCell.experiment_id)
+            .where(SweepCell.project_id == self.project_id, SweepCell.sweep_id == sweep_id)
+            .where(SweepCell.newest)
+            .order_by(SweepCell.position),
+            execution_options={"populate_existing": True},
+        )
+        return [CellRow(cell.position, cell.values, experiment) for cell, experiment in rows]
+
+    def states(self, sweep_ids: Sequence[str]) -> dict[str, SweepState]:
+        """Where several sweeps stand; one query for a whole page."""
+        statuses: dict[str, Counter[str]] = {one: Counter() for one in sweep_ids}
+        done, total = Counter[str](), Counter[str]()
+        rows = self.session.execute(
+            select(
+                SweepCell.sweep_id,
+                Experiment.status,
+                func.count(),
+                func.sum(Experiment.rounds_done),
+                func.sum(Experiment.rounds_total),
+            )
+            .join(Experiment, Experiment.id == SweepCell.experiment_id)
+            .where(SweepCell.project_id == self.project_id, SweepCell.sweep_id.in_(sweep_ids))
+            .where(SweepCell.newest)
+            .group_by(SweepCell.sweep_id, Experiment.status)
+        )
+        for sweep_id, status, count, rounds_done, rounds_total in rows:
+            statuses[sweep_id][status] = count
+            done[sweep_id] += int(rounds_done)
+            total[sweep_id] += int(rounds_total)
+        return {one: SweepState(statuses[one], done[one], total[one]) for one in sweep_ids}
+
+    def degenerate(self, ids: Sequence[str]) -> set[str]:
+        """The experiments whose report says that the model decides no better than a constant."""
+        told = ReportSummary.summary["degenerate"].as_boolean()
+        mine = (ReportSummary.project_id == self.project_id, ReportSummary.experiment_id.in_(ids))
+        return set(
+            self.session.scalars(select(ReportSummary.experiment_id).where(*mine, told.is_(True)))
+        )
+
+    def hold(self, sweep_id: str) -> None:
+        """Until the transaction ends no cell of it is tried again, nor does one get its report."""
+        # The sweep rather than its cells: two would lock these in any order.
+        mine = self._select(Sweep).where(Sweep.id == sweep_id)
+        self._one(mine.with_for_update(key_share=True))
+
+    def leave(self, sweep_id: str, experiment_ids: Sequence[str]) -> set[str]:
+        """The cells of these experiments are about to be tried again; those that still can be.
+
+        Under `hold`: who asks for the same at once then finds none of them.
+        """
+        left = self.session.scalars(
+            update(SweepCell)
+            .where(
+                SweepCell.project_id == self.project_id,
+                SweepCell.sweep_id == sweep_id,
+                SweepCell.experiment_id.in_(experiment_ids),
+                SweepCell.newest,
+            )
+            .values(newest=False)
+            .returning(SweepCell.experiment_id),
+            execution_options={"synchronize_session": False},
+        )
+        return set(left)
+
+    def enter(self, sweep_id: str, cell: CellRow, *, again: str) -> None:
+        """A cell that was left is tried again by another experiment."""
+        row = {
+            "experiment_id": again,
+            "sweep_id": sweep_id,
+            "position": cell.position,
+            "project_id": self.project_id,
+            "newest": True,
+            "values": cell.values,
+        }
+        self._insert(SweepCell, [row])
+
+    def cell_of(self, experiment_id: str) -> tuple[Sweep, SweepCell] | None:
+        """The cell that an experiment is a try of, and its sweep; None where it is of none."""
+        found = self.session.execute(
+            select(Sweep, SweepCell)
+            .join(SweepCell, SweepCell.sweep_id == Sweep.id)
+            .where(SweepCell.project_id == self.project_id)
+            .where(SweepCell.experiment_id == experiment_id)
+        ).one_or_none()
+        return None if found is None else (found[0], found[1])
+
+    def tries(self, sweep_id: str) -> Sequence[str]:
+        """The experiments of all cells, those that were tried again among them."""
+        mine = (SweepCell.project_id == self.project_id, SweepCell.sweep_id == sweep_id)
+        return self.session.scalars(select(SweepCell.experiment_id).where(*mine)).all()
+
+    def booked(self, sweep_id: str) -> Sequence[BookedCost]:
+        """What every try of every cell has reserved, or spent."""
+        rows = self.session.execute(
+            # Columns and not entities: every cell's report reads the rows of all cells.
+            select(*_BOOKED, (Experiment.status == "succeeded").label("reported"))
+            .join(SweepCell, SweepCell.experiment_id == Reservation.experiment_id)
+            .join(Experiment, Experiment.id == Reservation.experiment_id)
+            .where(SweepCell.project_id == self.project_id, SweepCell.sweep_id == sweep_id)
+        )
+        return [_booked(row) for row in rows]
+
+
+def _booked(row: Any) -> BookedCost:
+    """Of the columns `_BOOKED`, and `reported`: whether the run came to its end; losses may then
+    have ended it, and an epsilon is proven for all rounds that were planned alone."""
+    amount, curve = row.amount, row.curve
+    if row.reported and curve is not None and row.step is not None:
+        curve = np.maximum(curve, (row.planned or 0) * row.step)
+    if row.figure != "epsilon":
+        # An epsilon is composed from its curve, which becomes what was spent when it is settled.
+        amount = row.spent if row.state == SETTLED else max(row.amount, row.spent)
+    return BookedCost(
+        experiment_id=row.experiment_id,
+        federation_id=row.federation_id,
+        figure=row.figure,
+        observer=row.observer,
+        terms=row.adjacency,
+        unit=row.unit,
+        unit_key=row.unit_key,
+        delta=row.delta,
+        amount=amount,
+        curve=curve,
+        enlarged=(row.compositions or 0) > (row.planned or 0),
+    )

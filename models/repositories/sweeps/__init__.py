@@ -1,1 +1,0 @@
-"""Many runs at a time: units that are claimed together, and sweeps."""

@@ -1,1 +1,0 @@
-"""Files that people brought: parameters, and tables that nobody has registered yet."""

@@ -1,0 +1,530 @@
+"""What receivers of webhooks are told: written in the transaction of what they are told of.
+
+A call for each event, so that nothing but ids and outcomes can leave: receivers read figures over
+HTTP, with a key whose scopes allow it. Nothing is written where nobody has subscribed.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any
+
+from sqlalchemy import ColumnElement, Select, and_, bindparam, delete, func, or_, select, update
+
+from models.clock import seconds_from_now, utc_now
+from models.identifiers import new_id
+from models.person import Actor
+from models.prepared import Prepared
+from models.repositories.accounts import ProjectRepository
+from models.repositories.base import Repository, ScopedRepository, table_of
+from models.repositories.epsilon_budgets import EpsilonBudgetRepository, Price
+from models.tables.experiments import Experiment
+from models.tables.federations import Federation
+from models.tables.operations import WebhookDelivery, WebhookEndpoint
+from models.values import Budget, Cursor, Page
+from models.vocabulary import TEST_EVENT, WebhookEvent
+
+_NOT_PASSED = ("fail", "insufficient_evidence")
+
+
+class AnnouncementRepository(ScopedRepository):
+    """Events of one project, each for every endpoint of it that is enabled and has subscribed."""
+
+    def experiment_ended(
+        self,
+        experiment_id: str,
+        *,
+        status: str,
+        reason: str | None,
+        gate_outcome: str | None,
+        alarms: int = 0,
+    ) -> None:
+        """`experiment.finished`, `gate.failed` where its gates were not all passed, and
+        `alarm.raised` where attacks raised alarms."""
+        told = {"experiment_id": experiment_id}
+        ended = {"status": status, "status_reason": reason, "gate_outcome": gate_outcome}
+        self._tell("experiment.finished", {**told, **ended})
+        self.gates_judged(experiment_id, gate_outcome=gate_outcome)
+        if alarms:
+            self.alarm_raised(experiment_id, alarms=alarms)
+
+    def gates_judged(self, experiment_id: str, *, gate_outcome: str | None) -> None:
+        """`gate.failed` where the gates were not all passed."""
+        if gate_outcome in _NOT_PASSED:
+            self._tell("gate.failed", {"experiment_id": experiment_id, "outcome": gate_outcome})
+
+    def alarm_raised(self, experiment_id: str, *, alarms: int) -> None:
+        """`alarm.raised`: how many attacks found evidence against what was claimed."""
+        self._tell("alarm.raised", {"experiment_id": experiment_id, "alarms": alarms})
+
+    def budget_low(self, federation_id: str, budget: Budget) -> None:
+        """`budget.low`: which budget it is, without what it has left."""
+        names = ("book", "figure", "delta", "adjacency", "observer")
+        told = {name: getattr(budget, name) for name in names}
+        if budget.terms is not None:
+            told |= {"radius": budget.terms.radius, "clip": budget.terms.clip}
+        self._tell("budget.low", {"federation_id": federation_id, "budget": told})
+
+    def ledger_round_refused(self, ledger_id: str, *, round_: int) -> None:
+        """`ledger.round_refused`: a round of a training run elsewhere was not admitted in full."""
+        self._tell("ledger.round_refused", {"ledger_id": ledger_id, "round": round_})
+
+    def erasure_completed(self, federation_id: str, *, number: int) -> None:
+        """`erasure.completed`: names and files are gone, and the receipt is signed."""
+        self._tell("erasure.completed", {"federation_id": federation_id, "number": number})
+
+    def tells(self, event: WebhookEvent) -> bool:
+        """Whether anybody has subscribed: finding out what to tell may be costly."""
+        return any(event in one.events for one in self._enabled(lock=False))
+
+    def test(self, endpoint_id: str) -> WebhookDelivery:
+        """`webhook.test` for one endpoint, whatever it has subscribed to."""
+        return self._deliver([endpoint_id], TEST_EVENT, {"endpoint_id": endpoint_id})[0]
+
+    def _tell(self, event: WebhookEvent, data: Mapping[str, Any]) -> None:
+        wanted = [one.id for one in self._enabled(lock=True) if event in one.events]
+        if wanted:
+            self._deliver(wanted, event, data)
+
+    def _enabled(self, *, lock: bool) -> list[WebhookEndpoint]:
+        statement = self._select(WebhookEndpoint).where(WebhookEndpoint.disabled_at.is_(None))
+        if lock:
+            # One that is deleted meanwhile would fail the transaction that is told of.
+            statement = statement.with_for_update(read=True, key_share=True)
+        return self._all(statement.order_by(WebhookEndpoint.id))
+
+    def _deliver(
+        self, endpoint_ids: list[str], type_: str, data: Mapping[str, Any]
+    ) -> list[WebhookDelivery]:
+        now, message_id = utc_now(), f"msg_{new_id()}"
+        project = ProjectRepository(self.session).name(self.project_id)
+        payload = {
+            "type": type_,
+            "timestamp": now.isoformat(timespec="milliseconds").replace("+00:00", "Z"),
+            "data": {"project": project, **data},
+        }
+        rows = []
+        for endpoint_id in endpoint_ids:
+            row = {
+                "id": new_id(),
+                "endpoint_id": endpoint_id,
+                "project_id": self.project_id,
+                "message_id": message_id,
+                "type": type_,
+                "payload": payload,
+                "state": "waiting",
+                "attempts": 0,
+                "retries": 0,
+                "available_at": seconds_from_now(),
+                "created_at": now,
+            }
+            # Row by row: the database's clock is no value of which a list of rows could be made.
+            self.session.add(WebhookDelivery(**row))
+            rows.append(row["id"])
+        self.session.flush()
+        written = select(WebhookDelivery).where(WebhookDelivery.id.in_(rows))
+        return self._all(written.order_by(WebhookDelivery.id))
+
+
+class WebhookEndpointRepository(ScopedRepository):
+    """A project's endpoints. Secrets come in encrypted, and are kept as they come."""
+
+    def add(
+        self, *, url: str, events: Sequence[str], description: str, secret: str, by: Actor
+    ) -> WebhookEndpoint:
+        """A new endpoint, enabled."""
+        now = utc_now()
+        row = WebhookEndpoint(
+            id=new_id(),
+            project_id=self.project_id,
+            url=url,
+            description=description,
+            events=list(events),
+            secret=secret,
+            created_at=now,
+            created_by=by.as_dict(),
+            updated_at=now,
+            updated_by=by.as_dict(),
+        )
+        self.session.add(row)
+        self.session.flush()
+        return row
+
+    def count(self) -> int:
+        """How many the project has."""
+        mine = table_of(WebhookEndpoint).c.project_id == self.project_id
+        return self.session.scalar(select(func.count()).where(mine)) or 0
+
+    def get(self, id: str) -> WebhookEndpoint | None:
+        """One endpoint, or None where the project has no such one."""
+        return self._one(self._with(id))
+
+    def lock(self, id: str) -> WebhookEndpoint | None:
+        """Like `get`, and nobody else changes it or its deliveries until the transaction ends."""
+        return self._one(self._with(id).with_for_update())
+
+    def list(self, *, cursor: Cursor | None = None, limit: int = 50) -> Page[WebhookEndpoint]:
+        """Oldest first; the cursor is (id,)."""
+        statement = self._select(WebhookEndpoint).order_by(WebhookEndpoint.id).limit(limit + 1)
+        if cursor is not None:
+            statement = statement.where(WebhookEndpoint.id > cursor[0])
+        items = self._all(statement)
+        return Page(items[:limit], (items[limit - 1].id,) if len(items) > limit else None)
+
+    def change(self, row: WebhookEndpoint, *, by: Actor, **values: Any) -> None:
+        """Changes columns of a locked endpoint."""
+        for name, value in values.items():
+            setattr(row, name, value)
+        row.updated_at = utc_now()
+        row.updated_by = by.as_dict()
+        self.session.flush()
+
+    def delete(self, id: str) -> bool:
+        """With everything on its way to it; False where the project has no such endpoint."""
+        if self.lock(id) is None:
+            return False
+        self._execute(delete(WebhookDelivery).where(WebhookDelivery.endpoint_id == id))
+        self._execute(delete(WebhookEndpoint).where(WebhookEndpoint.id == id))
+        return True
+
+    def _with(self, id: str) -> Select[WebhookEndpoint]:
+        return self._select(WebhookEndpoint).where(WebhookEndpoint.id == id)
+
+
+class StoredSecretRepository(Repository):
+    """The encrypted secrets of all projects' endpoints."""
+
+    def replace(self, encrypt_anew: Callable[[str], str]) -> dict[str, int]:
+        """Stores each in another form; returns of how many endpoints, by project."""
+        rows = self._all(select(WebhookEndpoint).order_by(WebhookEndpoint.id).with_for_update())
+        for row in rows:
+            row.secret = encrypt_anew(row.secret)
+            if row.previous_secret is not None:
+                row.previous_secret = encrypt_anew(row.previous_secret)
+        self.session.flush()
+        return dict(sorted(Counter(row.project_id for row in rows).items()))
+
+
+_MAX_ERROR_CHARACTERS = 500
+
+
+@dataclass(frozen=True)
+class ClaimedDelivery:
+    """A delivery that this process may send, and whatever it needs for that."""
+
+    id: str
+    endpoint_id: str
+    project_id: str
+    attempt: int
+    """The fence: a result is taken from the newest attempt alone."""
+    retries: int
+    message_id: str
+    payload: dict[str, Any]
+    url: str
+    secrets: tuple[str, ...]
+    """Encrypted; the current one first, then one that is still valid beside it."""
+
+
+@dataclass(frozen=True)
+class Attempted:
+    """How an attempt ended."""
+
+    status_code: int | None
+    duration_seconds: float
+    error: str | None
+    """None where it was delivered."""
+
+
+class WebhookDeliveryRepository(ScopedRepository):
+    """The deliveries of one project's endpoints, as people look at them."""
+
+    def list(
+        self, endpoint_id: str, *, cursor: Cursor | None = None, limit: int = 50
+    ) -> Page[WebhookDelivery]:
+        """Newest first; the cursor is (id,)."""
+        statement = (
+            self._select(WebhookDelivery)
+            .where(WebhookDelivery.endpoint_id == endpoint_id)
+            .order_by(WebhookDelivery.id.desc())
+            .limit(limit + 1)
+        )
+        if cursor is not None:
+            statement = statement.where(WebhookDelivery.id < cursor[0])
+        items = self._all(statement)
+        return Page(items[:limit], (items[limit - 1].id,) if len(items) > limit else None)
+
+    def get(self, endpoint_id: str, id: str) -> WebhookDelivery | None:
+        """One delivery, or None where the project's endpoint has no such one."""
+        mine = (WebhookDelivery.endpoint_id == endpoint_id, WebhookDelivery.id == id)
+        return self._one(self._select(WebhookDelivery).where(*mine))
+
+    def send_again(self, endpoint_id: str, id: str) -> bool:
+        """Lets it be sent at once, with a whole schedule of retries; False while it is being
+        sent."""
+        return bool(
+            self._execute(
+                update(WebhookDelivery)
+                .where(
+                    WebhookDelivery.project_id == self.project_id,
+                    WebhookDelivery.endpoint_id == endpoint_id,
+                    WebhookDelivery.id == id,
+                    or_(WebhookDelivery.state != "sending", _lease_ran_out()),
+                )
+                .values(
+                    state="waiting",
+                    retries=0,
+                    available_at=seconds_from_now(),
+                    lease_until=None,
+                    ended_at=None,
+                )
+            )
+        )
+
+
+class WebhookQueueRepository(Repository):
+    """What waits to be sent, across projects.
+
+    Whoever locks both an endpoint and its deliveries locks the endpoint first.
+    """
+
+    def due(
+        self, limit: int, *, endpoints: Collection[str] = (), projects: Collection[str] = ()
+    ) -> "list[tuple[str, str, str]]":
+        """Delivery, endpoint and project: the longest due delivery of each enabled endpoint.
+
+        `endpoints` and `projects` are left out. One at a time for each, so that an endpoint with
+        many events delays those of no other.
+        """
+        place = func.row_number().over(
+            partition_by=WebhookDelivery.endpoint_id,
+            order_by=(WebhookDelivery.available_at, WebhookDelivery.id),
+        )
+        firsts = (
+            select(
+                WebhookDelivery.id,
+                WebhookDelivery.endpoint_id,
+                WebhookDelivery.project_id,
+                WebhookDelivery.available_at,
+                place.label("place"),
+            )
+            .join(WebhookEndpoint, WebhookEndpoint.id == WebhookDelivery.endpoint_id)
+            .where(
+                _claimable(),
+                WebhookEndpoint.disabled_at.is_(None),
+                WebhookDelivery.endpoint_id.not_in(endpoints),
+                WebhookDelivery.project_id.not_in(projects),
+            )
+            .subquery()
+        )
+        found = self.session.execute(
+            select(firsts.c.id, firsts.c.endpoint_id, firsts.c.project_id)
+            .where(firsts.c.place == 1)
+            .order_by(firsts.c.available_at)
+            .limit(limit)
+        )
+        return [(id_, endpoint_id, project_id) for id_, endpoint_id, project_id in found]
+
+    def claim(self, id: str, *, lease_seconds: float) -> ClaimedDelivery | None:
+        """Takes a delivery for a time; None where another process was faster."""
+        taken = self._execute(
+            update(WebhookDelivery)
+            .where(WebhookDelivery.id == id, _claimable())
+            .values(
+                state="sending",
+                attempts=WebhookDelivery.attempts + 1,
+                lease_until=seconds_from_now(lease_seconds),
+            )
+        )
+        if not taken:
+            return None
+        row = self._one(select(WebhookDelivery).where(WebhookDelivery.id == id))
+        assert row is not None
+        endpoint = self._one(select(WebhookEndpoint).where(WebhookEndpoint.id == row.endpoint_id))
+        assert endpoint is not None
+        secrets = [endpoint.secret]
+        until = endpoint.previous_until
+        if endpoint.previous_secret is not None and until is not None and utc_now() < until:
+            secrets.append(endpoint.previous_secret)
+        return ClaimedDelivery(
+            row.id,
+            row.endpoint_id,
+            row.project_id,
+            row.attempts,
+            row.retries,
+            row.message_id,
+            row.payload,
+            endpoint.url,
+            tuple(secrets),
+        )
+
+    def delivered(self, claimed: ClaimedDelivery, attempted: Attempted) -> bool:
+        """Notes that it arrived; False where another process has taken it since."""
+        endpoint = self._lock_endpoint(claimed)
+        if endpoint is not None:
+            endpoint.failing_since = None
+            self.session.flush()
+        return self._end(claimed, attempted, state="delivered", ended_at=seconds_from_now())
+
+    def failed(
+        self,
+        claimed: ClaimedDelivery,
+        attempted: Attempted,
+        *,
+        retry_in: float | None,
+        disable: str | None = None,
+        disable_after: timedelta,
+    ) -> bool:
+        """Notes a failure, to be tried again in `retry_in` seconds, or (None) not at all.
+
+        Disables the endpoint for the reason `disable`, or where it has failed without a success for
+        as long as `disable_after`. False where another process has taken the delivery since.
+        """
+        endpoint = self._lock_endpoint(claimed)
+        if retry_in is None:
+            noted = self._end(claimed, attempted, state="failed", ended_at=seconds_from_now())
+        else:
+            values = {"retries": claimed.retries + 1, "available_at": seconds_from_now(retry_in)}
+            noted = self._end(claimed, attempted, state="waiting", **values)
+        if not noted or endpoint is None:
+            return noted
+        now = utc_now()
+        endpoint.failing_since = endpoint.failing_since or now
+        if disable is None and now - endpoint.failing_since >= disable_after:
+            disable = _worn_out(endpoint.failing_since, attempted)
+        if disable is not None and endpoint.disabled_at is None:
+            endpoint.disabled_at = now
+            endpoint.disabled_reason = disable
+            endpoint.updated_at = now
+            endpoint.updated_by = None
+        self.session.flush()
+        return noted
+
+    def forget(self, older_than: timedelta, *, limit: int = 1000) -> int:
+        """Deletes deliveries that old, whatever became of them; returns how many."""
+        old = (
+            select(WebhookDelivery.id)
+            .where(
+                WebhookDelivery.created_at < utc_now() - older_than,
+                or_(WebhookDelivery.state != "sending", _lease_ran_out()),
+            )
+            .order_by(WebhookDelivery.created_at)
+            .limit(limit)
+        )
+        return self._execute(delete(WebhookDelivery).where(WebhookDelivery.id.in_(old)))
+
+    def _lock_endpoint(self, claimed: ClaimedDelivery) -> WebhookEndpoint | None:
+        """None where it was deleted meanwhile."""
+        mine = select(WebhookEndpoint).where(WebhookEndpoint.id == claimed.endpoint_id)
+        return self._one(mine.with_for_update())
+
+    def _end(self, claimed: ClaimedDelivery, attempted: Attempted, **values: Any) -> bool:
+        error = attempted.error
+        return bool(
+            self._execute(
+                update(WebhookDelivery)
+                .where(
+                    WebhookDelivery.id == claimed.id,
+                    WebhookDelivery.state == "sending",
+                    WebhookDelivery.attempts == claimed.attempt,
+                )
+                .values(
+                    lease_until=None,
+                    attempted_at=seconds_from_now(),
+                    status_code=attempted.status_code,
+                    duration_seconds=attempted.duration_seconds,
+                    error=None if error is None else error[:_MAX_ERROR_CHARACTERS],
+                    **values,
+                )
+            )
+        )
+
+
+def _lease_ran_out() -> ColumnElement[bool]:
+    sending = WebhookDelivery.state == "sending"
+    return and_(sending, WebhookDelivery.lease_until <= seconds_from_now())
+
+
+def _claimable() -> ColumnElement[bool]:
+    waits = WebhookDelivery.state == "waiting"
+    return or_(and_(waits, WebhookDelivery.available_at <= seconds_from_now()), _lease_ran_out())
+
+
+def _worn_out(since: datetime, attempted: Attempted) -> str:
+    return (
+        f"every attempt since {since:%Y-%m-%d %H:%M} UTC has failed, the last one with: "
+        f"{(attempted.error or '')[:200]}"
+    )
+
+
+LOW_SHARE = 0.1
+
+_LOW: WebhookEvent = "budget.low"
+
+_Key = tuple[object, ...]
+_ENABLED = Prepared(
+    select(Federation.project_id, Federation.id, WebhookEndpoint.events)
+    .join(WebhookEndpoint, WebhookEndpoint.project_id == Federation.project_id)
+    .where(
+        Federation.id.in_(bindparam("federation_ids", expanding=True)),
+        WebhookEndpoint.disabled_at.is_(None),
+    )
+    .order_by(Federation.id)
+)
+
+
+class LowBudgetRepository(EpsilonBudgetRepository):
+    """Compares what is left of the budgets on a content before and after it was drawn on."""
+
+    @contextmanager
+    def told(self, federation_id: str, *, price: Price, share: float = LOW_SHARE) -> Iterator[None]:
+        """Tells `budget.low` of each budget with no more than `share` of its total left after the
+        block, and more before: once for each crossing.
+
+        Every project whose spending counts is told, under its own federation's id, and where none
+        of them listens nothing is looked at. Else the content is locked, so that of two that draw
+        at once only one crosses.
+        """
+        listening = self._listening(federation_id)
+        if listening:
+            self._lock(federation_id)
+        before = {one: self._low(*one, price=price, share=share) for one in listening}
+        yield
+        for (project_id, id_), known in before.items():
+            told = AnnouncementRepository(self.session, project_id)
+            for key, budget in self._low(project_id, id_, price=price, share=share).items():
+                if key not in known:
+                    told.budget_low(id_, budget)
+
+    def federation_of(self, experiment_id: str) -> str:
+        """The federation that an experiment of this project draws on."""
+        mine = (Experiment.id == experiment_id, Experiment.project_id == self.project_id)
+        return self.session.scalars(select(Experiment.federation_id).where(*mine)).one()
+
+    def _listening(self, federation_id: str) -> list[tuple[str, str]]:
+        """Project and federation of those that are told of these budgets."""
+        sharing = self._sharing(federation_id)
+        ids = () if sharing is None else sharing.ids
+        found = _ENABLED.rows(self.session, federation_ids=ids)
+        return list(dict.fromkeys((own, id_) for own, id_, events in found if _LOW in events))
+
+    def _low(
+        self, project_id: str, federation_id: str, *, price: Price, share: float
+    ) -> dict[_Key, Budget]:
+        seen = EpsilonBudgetRepository(self.session, project_id, across=self._across)
+        low = {}
+        for budget in seen.budgets(federation_id, shown=False):
+            if budget.total is None:
+                continue
+            is_epsilon = budget.figure == "epsilon"
+            counted = seen.composed(federation_id, budget, price) if is_epsilon else budget
+            if (counted.remaining or 0.0) <= share * budget.total:
+                low[_key(budget)] = counted
+        return low
+
+
+def _key(budget: Budget) -> _Key:
+    terms = None if budget.terms is None else budget.terms.key
+    whose = (budget.adjacency, budget.observer, budget.for_clients)
+    return (budget.book, budget.figure, budget.delta, *whose, terms)

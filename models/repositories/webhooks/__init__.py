@@ -1,1 +1,0 @@
-"""Webhooks: whom to tell, of what, and what became of it."""

@@ -1,0 +1,173 @@
+"""Projects, their keys and sessions, repeated requests, and who changed what."""
+
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import JSON, BigInteger, ForeignKey, Index, Integer, String, Text
+from sqlalchemy.orm import Mapped, mapped_column
+
+from models.audit_chain import written_time
+from models.tables.base import Base, Identifier, Word
+
+
+class Project(Base):
+    """A tenant: every other row belongs to one."""
+
+    __tablename__ = "projects"
+
+    id: Mapped[str] = mapped_column(Identifier, primary_key=True)
+    name: Mapped[str] = mapped_column(Text, unique=True)
+    created_at: Mapped[datetime]
+
+
+class ApiKey(Base):
+    """A key of one project. The key itself is never stored, only its SHA-256."""
+
+    __tablename__ = "api_keys"
+
+    id: Mapped[str] = mapped_column(Identifier, primary_key=True)
+    project_id: Mapped[str] = mapped_column(ForeignKey("projects.id"), index=True)
+    name: Mapped[str] = mapped_column(Text)
+    prefix: Mapped[str] = mapped_column(String(16))
+    """The key's first characters, to distinguish keys in a list."""
+    hash: Mapped[str] = mapped_column(String(64), unique=True)
+    previous_hash: Mapped[str | None] = mapped_column(String(64), unique=True)
+    """Of the secret that was replaced last; it opens until `previous_until`."""
+    previous_until: Mapped[datetime | None]
+    rotated_at: Mapped[datetime | None]
+    """When the secret was replaced last."""
+    scopes: Mapped[list[Any]]
+    person: Mapped[dict[str, Any] | None] = mapped_column(JSON(none_as_null=True))
+    """Whom it belongs to, by whoever made it; never changed. Null for a key that names nobody."""
+    created_at: Mapped[datetime]
+    created_by: Mapped[dict[str, Any] | None] = mapped_column(JSON(none_as_null=True))
+    """The actor who made it over HTTP; null for one that was made on the database itself."""
+    revoked_at: Mapped[datetime | None]
+
+
+class WebSession(Base):
+    """One browser. The token in its cookie is never stored, only its SHA-256."""
+
+    __tablename__ = "web_sessions"
+
+    token_hash: Mapped[str] = mapped_column(String(64), primary_key=True)
+    api_key_id: Mapped[str] = mapped_column(ForeignKey("api_keys.id"))
+    project_id: Mapped[str] = mapped_column(ForeignKey("projects.id"))
+    key_hash: Mapped[str | None] = mapped_column(String(64))
+    """Of the secret that it was begun with, and ends with; null before that was recorded."""
+    created_at: Mapped[datetime]
+    expires_at: Mapped[datetime] = mapped_column(index=True)
+
+
+class IdempotencyKey(Base):
+    """One caller's key on one route; the same key elsewhere is another key."""
+
+    __tablename__ = "idempotency_keys"
+
+    api_key_id: Mapped[str] = mapped_column(ForeignKey("api_keys.id"), primary_key=True)
+    route: Mapped[str] = mapped_column(String(255), primary_key=True)
+    key: Mapped[str] = mapped_column(String(255), primary_key=True)
+    project_id: Mapped[str] = mapped_column(ForeignKey("projects.id"))
+    body_hash: Mapped[str] = mapped_column(String(64))
+    resource_id: Mapped[str | None] = mapped_column(String(36))
+    status_code: Mapped[int | None] = mapped_column(Integer)
+    response: Mapped[dict[str, Any] | None] = mapped_column(JSON(none_as_null=True))
+    created_at: Mapped[datetime] = mapped_column(index=True)
+
+
+class RequestMinute(Base):
+    """One minute of a project; kept while it is counted, and hardly longer."""
+
+    __tablename__ = "request_minutes"
+
+    project_id: Mapped[str] = mapped_column(ForeignKey("projects.id"), primary_key=True)
+    minute: Mapped[int] = mapped_column(BigInteger, primary_key=True, autoincrement=False)
+    """Since 1970, in UTC."""
+    requests: Mapped[int] = mapped_column(Integer)
+
+
+class AuditEntry(Base):
+    """One deed. Rows are only ever inserted, and outlive what they are about."""
+
+    __tablename__ = "audit_entries"
+    __table_args__ = (
+        Index("ix_audit_entries_action", "project_id", "action", "number"),
+        Index("ix_audit_entries_key_id", "project_id", "key_id", "number"),
+    )
+
+    project_id: Mapped[str] = mapped_column(ForeignKey("projects.id"), primary_key=True)
+    number: Mapped[int] = mapped_column(Integer, primary_key=True, autoincrement=False)
+    """From 1, without gaps."""
+    at: Mapped[datetime]
+    action: Mapped[str] = mapped_column(Word)
+    subject: Mapped[str] = mapped_column(Text)
+    """What it was done to: an id, or a policy's name."""
+    origin: Mapped[str] = mapped_column(Word)
+    key_id: Mapped[str | None] = mapped_column(Identifier)
+    """Null where no key was used: by the sweeper, or on the database itself."""
+    key_name: Mapped[str | None] = mapped_column(Text)
+    person: Mapped[str | None] = mapped_column(Text)
+    """As the key named them then; null for a key that names nobody."""
+    details: Mapped[dict[str, Any]]
+    """Ids, names and settings; never a secret, a spec or a value of a cell."""
+    link: Mapped[str] = mapped_column(String(64))
+
+    def content(self) -> dict[str, Any]:
+        """All that its link covers, as it is hashed and shown."""
+        names = ("number", "action", "subject", "origin", "key_id", "key_name", "person", "details")
+        return {"at": written_time(self.at), **{name: getattr(self, name) for name in names}}
+
+
+class AuditHead(Base):
+    """How far a project's log reaches, and how far it is signed."""
+
+    __tablename__ = "audit_heads"
+
+    project_id: Mapped[str] = mapped_column(ForeignKey("projects.id"), primary_key=True)
+    entries: Mapped[int] = mapped_column(Integer)
+    link: Mapped[str] = mapped_column(String(64))
+    """Of the newest entry."""
+    signed_entries: Mapped[int] = mapped_column(Integer)
+    envelope: Mapped[dict[str, Any] | None] = mapped_column(JSON(none_as_null=True))
+    """The newest signed head (DSSE); null until there is one."""
+    signed_at: Mapped[datetime | None]
+
+
+class SettingChange(Base):
+    """One change. Rows are only ever inserted, and outlive what they are about."""
+
+    __tablename__ = "setting_changes"
+    __table_args__ = (
+        Index("ix_setting_changes_subject", "project_id", "subject_kind", "subject", "id"),
+    )
+
+    id: Mapped[str] = mapped_column(Identifier, primary_key=True)
+    project_id: Mapped[str] = mapped_column(ForeignKey("projects.id"))
+    subject_kind: Mapped[str] = mapped_column(Word)
+    """`federation` or `gate-policy`."""
+    subject: Mapped[str] = mapped_column(Text)
+    """The federation's id, or the policy's name."""
+    setting: Mapped[str] = mapped_column(Word)
+    """Which of its settings."""
+    value: Mapped[dict[str, Any] | None] = mapped_column(JSON(none_as_null=True))
+    """What was set; null where it was removed."""
+    changed_by: Mapped[dict[str, Any]]
+    """The actor: key and person, as they were then."""
+    changed_at: Mapped[datetime]
+
+
+class GatePolicy(Base):
+    """A project's gates under a name."""
+
+    __tablename__ = "gate_policies"
+
+    project_id: Mapped[str] = mapped_column(ForeignKey("projects.id"), primary_key=True)
+    name: Mapped[str] = mapped_column(Word, primary_key=True)
+    description: Mapped[str] = mapped_column(Text)
+    gates: Mapped[list[Any]]
+    """With every default explicit."""
+    created_at: Mapped[datetime]
+    updated_at: Mapped[datetime]
+    created_by: Mapped[dict[str, Any] | None] = mapped_column(JSON(none_as_null=True))
+    updated_by: Mapped[dict[str, Any] | None] = mapped_column(JSON(none_as_null=True))
+    """Whose gates these are; null where that was before anybody was recorded."""

@@ -1,1 +1,0 @@
-"""What was erased, and what has expired."""

@@ -1,1 +1,0 @@
-"""Where events are sent, and what was sent there."""

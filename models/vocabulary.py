@@ -1,0 +1,79 @@
+"""Scopes, deeds of the audit log, and webhook events, by the names that callers see."""
+
+from typing import Literal, get_args
+
+ProjectScope = Literal[
+    "experiments:read",
+    "experiments:write",
+    "reports:read",
+    "reports:sign",
+    "ledger:read",
+    "federations:read",
+    "federations:write",
+    "admin",
+]
+"""What an administrator may allow within a project."""
+Scope = Literal[ProjectScope, "metrics:read"]
+"""The figures of the whole service are for those who run it: only who reaches its database makes
+a key that reads them (`fedaudit keys create`)."""
+PROJECT_SCOPES: tuple[str, ...] = get_args(ProjectScope)
+SCOPES: tuple[str, ...] = get_args(Scope)
+
+
+AuditAction = Literal[
+    "key.created",
+    "key.rotated",
+    "key.revoked",
+    "experiment.submitted",
+    "experiment.retried",
+    "experiment.cancelled",
+    "experiment.attacked",
+    "attacks.cancelled",
+    "federation.registered",
+    "federation.removed",
+    "federation.erased",
+    "federation.erased-elsewhere",
+    "erasure.completed",
+    "files.expired",
+    "budget.set",
+    "disclosure.set",
+    "simulation.set",
+    "gate-policy.set",
+    "gate-policy.deleted",
+    "report.signed-off",
+    "webhook.created",
+    "webhook.changed",
+    "webhook.secret-rotated",
+    "webhook.deleted",
+    "webhook.secrets-encrypted",
+    "signing-key.compromised",
+    "ledger.opened",
+    "ledger.exported",
+    "audit.queued",
+    "sweep.submitted",
+    "sweep.cancelled",
+    "sweep.retried",
+]
+AuditOrigin = Literal["api", "command-line", "sweeper"]
+"""By which way it was done: with a key over HTTP or the pages, on the database itself, or by the
+service of its own accord."""
+
+AUDIT_ACTIONS: tuple[str, ...] = get_args(AuditAction)
+
+
+WebhookEvent = Literal[
+    "experiment.finished",
+    "gate.failed",
+    "alarm.raised",
+    "budget.low",
+    "ledger.round_refused",
+    "erasure.completed",
+]
+"""What can be subscribed to."""
+WEBHOOK_EVENTS: tuple[WebhookEvent, ...] = get_args(WebhookEvent)
+
+TEST_EVENT: Literal["webhook.test"] = "webhook.test"
+"""Sent when somebody asks for it, whatever the endpoint has subscribed to."""
+
+DeliveryState = Literal["waiting", "sending", "delivered", "failed"]
+"""`failed`: no further attempt is made unless somebody asks for one."""

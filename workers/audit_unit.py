@@ -1,0 +1,176 @@
+"""A unit that audits predictions: the table is read once, and its report stored or refused."""
+
+import hashlib
+from typing import TYPE_CHECKING, Any
+
+import structlog
+from sqlalchemy.orm import Session
+
+from fedaudit.audits.audit_report import AuditRequest, audit_report
+from fedaudit.ledger.signatures import SigningKey
+from fedaudit.reports.assemble import report_hash
+from fedaudit.reports.sections.disagreement import FiguresDisagreeError
+from fedaudit.reports.verification.report_signature import sign_report
+from fedaudit.spec.audits.audit_spec import parse_audit
+from fedaudit.spec.errors import FieldError, InvalidInputError
+from infrastructure.signing_keys import ROUNDING
+from models.repositories import AuditRepository
+from models.tables.reports import PredictionAudit
+from workers.claim import ClaimedUnit
+from workers.context import ProjectFiles
+from workers.disclosure_memory import ROWS_OF_FILE, Memory, decide, remember
+from workers.proof.signing import use_key
+
+log = structlog.get_logger()
+
+if TYPE_CHECKING:
+    from fedaudit.audits.audited_rows import AuditedRows
+
+
+_MAX_FAULTS = 100
+_LEFT = "the audit failed through no fault of the data; ask for it again"
+
+
+class _StopAskedError(Exception):
+    """A signal asked this worker to stop."""
+
+
+class AuditRun(ClaimedUnit):
+    """The audit of one claimed unit."""
+
+    def run(self) -> None:
+        """Make the report, or give the unit back when the worker must stop."""
+        log.info("audit claimed", attempt=self._claim.attempts)
+        row = self._writer.write(self._start)
+        if row is None:
+            self._writer.write(lambda session: self._finish(session, "done"))
+            return
+        try:
+            report, key = self._report(row)
+        except _StopAskedError:
+            self._give_back()
+        except InvalidInputError as error:
+            faults = [_stored(fault) for fault in error.errors[:_MAX_FAULTS]]
+            log.warning("audit refused", audit_id=row.id, faults=len(error.errors))
+            self._writer.write(lambda session: self._refuse(session, row, "invalid-data", faults))
+        except FiguresDisagreeError as error:
+            fault = {"pointer": "", "message": str(error)}
+            log.error("figures disagree", audit_id=row.id)
+            self._writer.write(
+                lambda session: self._refuse(session, row, "figures-disagree", [fault])
+            )
+        else:
+            self._writer.write(lambda session: self._succeed(session, row, report, key))
+            log.info("audit done", audit_id=row.id)
+
+    def _start(self, session: Session) -> PredictionAudit | None:
+        audits = self._audits(session)
+        row = audits.of_unit(self._claim.unit_id)
+        if row is None:
+            return None
+        audits.start(row.id)
+        return audits.get(row.id)
+
+    def _report(self, row: PredictionAudit) -> tuple[dict[str, Any], SigningKey]:
+        """The signed report, and the key that signed it: its file may be exchanged meanwhile."""
+        # Imported here because it loads pyarrow.
+        from fedaudit.audits.audit_table import read_audit
+
+        rows = read_audit(
+            parse_audit(row.spec),
+            files=ProjectFiles(self._context, self._claim.project_id).files,
+            progress=self._progressed,
+            contents=True,
+        )
+        if rows.federation.fingerprint != row.fingerprint:
+            message = "the file changed since the audit was asked for; ask for it again"
+            raise InvalidInputError([FieldError("/path", message, of_spec=True)])
+        withheld = self._settle(row, rows)
+        self._progressed()
+        key = self._context.signing_key
+        with self._context.database.read() as session:
+            earlier = self._audits(session).other_thresholds(row)
+        asked = AuditRequest(
+            audit_id=row.id,
+            started_at=row.started_at or row.created_at,
+            key_id=key.key_id,
+            withheld=withheld,
+            rounding_key=key.derived_secret(ROUNDING),
+            earlier_audits=earlier,
+        )
+        return sign_report(audit_report(rows, asked), key), key
+
+    def _settle(self, row: PredictionAudit, rows: "AuditedRows") -> frozenset[str]:
+        """The attributes of which nothing is said; remembers what is disclosed of the others.
+
+        As for runs (`workers.disclosure_memory`), which remember the same sets of the same data.
+        """
+        if row.withheld is not None:
+            return frozenset(row.withheld)
+        memories = memories_of(self._claim.project_id, row.fingerprint, rows)
+        with self._context.database.read() as session:
+            known = [memory.earlier(session) for memory in memories]
+        decision = decide(rows.scored, memories, known)
+        self._progressed()
+
+        def settle(session: Session) -> frozenset[str]:
+            audits = self._audits(session)
+            found = audits.get(row.id)
+            if found is not None and found.withheld is not None:
+                return frozenset(found.withheld)
+            withheld = remember(session, rows.scored, memories, known, decision)
+            audits.withhold(row.id, sorted(withheld))
+            return withheld
+
+        return self._writer.write(settle)
+
+    def _progressed(self) -> None:
+        self._lease.progressed()
+        if self._context.stopping():
+            raise _StopAskedError
+
+    def _succeed(
+        self, session: Session, row: PredictionAudit, report: dict[str, Any], key: SigningKey
+    ) -> None:
+        use_key(session, key)
+        self._audits(session).succeed(row.id, report, report_hash=report_hash(report))
+        self._finish(session, "done")
+
+    def _refuse(
+        self, session: Session, row: PredictionAudit, reason: str, faults: list[dict[str, Any]]
+    ) -> None:
+        self._audits(session).fail(row.id, reason, faults)
+        self._finish(session, "done")
+
+    def _fail(self, session: Session, detail: str) -> None:
+        audits = self._audits(session)
+        row = audits.of_unit(self._claim.unit_id)
+        if row is not None:
+            audits.fail(row.id, "worker-error", [{"pointer": "", "message": _LEFT}])
+        self._finish(session, "failed", error=detail)
+
+    def _audits(self, session: Session) -> AuditRepository:
+        return AuditRepository(session, self._claim.project_id)
+
+
+def _stored(fault: FieldError) -> dict[str, Any]:
+    return {"pointer": fault.pointer, "message": fault.message, "of_spec": fault.of_spec}
+
+
+if TYPE_CHECKING:
+    from fedaudit.audits.audited_rows import AuditedRows
+
+_BY_CONTENTS = "rows by what they hold"
+
+
+def memories_of(project_id: str, fingerprint: str, rows: "AuditedRows") -> list[Memory]:
+    """That of the file, which runs share, and those of the project's files with the same columns:
+    with all of them the same, and with all but truth and prediction.
+
+    The latter two only where rows can be known again by what they hold.
+    """
+    found = [Memory(fingerprint, ROWS_OF_FILE, rows.rows_of_file)]
+    for contents in rows.contents:
+        key = hashlib.sha256(f"{project_id} {contents.columns}".encode()).hexdigest()
+        found.append(Memory(key, _BY_CONTENTS, rows.by_contents(contents)))
+    return found

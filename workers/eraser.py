@@ -1,0 +1,198 @@
+"""The rest of an erasure, step by step: names, then files, then the signed receipt.
+
+Each step can be repeated, and begins where an earlier one ended: a process that is killed leaves
+nothing that the next one does not do.
+"""
+
+from collections.abc import Iterator
+from time import monotonic
+
+import structlog
+from sqlalchemy.exc import InterfaceError, OperationalError
+from sqlalchemy.exc import TimeoutError as PoolTimeoutError
+from sqlalchemy.orm import Session
+
+from fedaudit.ledger.audit import ErasingLedger
+from fedaudit.ledger.columns import batches
+from fedaudit.ledger.signatures import SigningKey
+from fedaudit.ledger.statements import ErasureReceipt, what_remains
+from infrastructure.storage import Storage, table_index_key
+from models.audit_chain import written_time
+from models.clock import utc_now
+from models.database import Database
+from models.repositories import (
+    AnnouncementRepository,
+    AuditLogRepository,
+    DeclaredEntryRepository,
+    ErasingRepository,
+    ExpiredFileRepository,
+    LedgerRepository,
+    SubjectSetRepository,
+)
+from models.repositories.packed_rows import PackedRowRepository
+from models.tables.federations import Erasure
+from models.values import LedgerRow
+from workers.proof.signing import sign_as_stored, use_key
+from workers.resume import charge_interrupted_rounds
+
+log = structlog.get_logger()
+
+_ROWS = 500
+_SECONDS = 5.0
+"""Of one turn: an erasure of many ledgers goes on with the next one."""
+_PAUSE_SECONDS = 60.0
+"""After a step that failed."""
+_AWAY = (OperationalError, InterfaceError, PoolTimeoutError)
+
+
+class Eraser:
+    """Goes on with what waits, one ledger or file after the other."""
+
+    def __init__(self, database: Database, storage: Storage, key: SigningKey) -> None:
+        self._database = database
+        self._storage = storage
+        self.key = key
+        self._paused: dict[str, float] = {}
+        """Federations whose erasure failed, and when it is tried again."""
+
+    def erase_waiting(self, limit: int) -> int:
+        """Work on up to so many for a few seconds; returns how many were completed.
+
+        Raises SQLAlchemyError where the database is away. Any other failure is logged, and tried
+        again a minute later.
+        """
+        with self._database.read() as session:
+            waiting = ErasingRepository(session).waiting(limit)
+        end, done = monotonic() + _SECONDS, 0
+        for erasure in waiting:
+            if monotonic() >= end:
+                break
+            if monotonic() < self._paused.get(erasure.federation_id, 0.0):
+                continue
+            try:
+                done += self._go_on(erasure, end)
+            except _AWAY:
+                raise
+            except Exception:
+                self._paused[erasure.federation_id] = monotonic() + _PAUSE_SECONDS
+                log.exception("erasure waits", federation_id=erasure.federation_id)
+        return done
+
+    def _go_on(self, erasure: Erasure, end: float) -> bool:
+        with self._database.read() as session:
+            named = ErasingRepository(session).named_ledgers(erasure)
+        for owner_id in named:
+            self._erase_names(erasure, owner_id)
+            if monotonic() >= end:
+                return False
+        if self._remove_files(erasure, end):
+            return False
+        with self._database.read() as session:
+            if ErasingRepository(session).is_profiled(erasure):
+                return False  # the worker removes what it keeps, or the next turn does
+        self._storage.delete(table_index_key(erasure.project_id, erasure.federation_id))
+        with self._database.write() as session:
+            self._complete(session, erasure)
+        log.info("erasure completed", federation_id=erasure.federation_id)
+        return True
+
+    def _remove_files(self, erasure: Erasure, end: float) -> int:
+        """How many are left at the end of the turn."""
+        files, removed = [str(one) for one in erasure.files], list[str]()
+        while files and (not removed or monotonic() < end):
+            # First the file, then the note: a file that is gone already is no fault.
+            self._storage.delete(files[-1])
+            removed.append(files.pop())
+        if removed:
+            with self._database.write() as session:
+                ErasingRepository(session).files_left(erasure, files)
+                owners = [one.rpartition("/")[2] for one in removed]
+                ExpiredFileRepository(session, erasure.project_id).erased_are_removed(owners)
+        return len(files)
+
+    def _erase_names(self, erasure: Erasure, owner_id: str) -> None:
+        self._enter_lost_rounds(erasure, owner_id)
+        with self._database.read() as session:
+            erasing = ErasingRepository(session)
+            experiment, declared = erasing.experiment(owner_id), erasing.declared(owner_id)
+            if experiment is not None:
+                names = list(SubjectSetRepository(session).names(experiment.subject_set_id))
+                salt = experiment.ledger_salt
+            elif declared is not None:
+                names, salt = [str(one) for one in declared.names], None
+            else:
+                raise LookupError(f"no ledger {owner_id}")
+        repository = LedgerRepository if experiment is not None else DeclaredEntryRepository
+        ledger = ErasingLedger(owner_id, names, salt)
+        for rows in batches(self._rows(repository, owner_id)):
+            ledger.read(rows)
+        statement = ledger.statement(erased_at=written_time(utc_now()))
+        if not statement.agreed:
+            log.error("ledger did not agree when its names were erased", ledger_id=owner_id)
+        with self._database.write() as session:
+            erasing = ErasingRepository(session)
+            use_key(session, self.key)
+            envelope = statement.sign(self.key).as_dict()
+            owner = (owner_id, erasure.project_id, erasure.federation_id)
+            if not erasing.state_erased(*owner, envelope):
+                return
+            if experiment is None:
+                erasing.rename_declared(owner_id, ledger.made_up)
+            else:
+                erasing.rename_experiment(experiment, ledger.made_up)
+
+    def _enter_lost_rounds(self, erasure: Erasure, owner_id: str) -> None:
+        """What a lost worker charged is entered while it still can be."""
+        with self._database.read() as session:
+            waits = [one for one, _ in LedgerRepository(session).ended_with_open_intents(_ROWS)]
+        if owner_id not in waits:
+            return
+        try:
+            with self._database.write() as session:
+                owner = (owner_id, erasure.project_id)
+                if charge_interrupted_rounds(session, *owner):
+                    sign_as_stored(session, *owner, key=self.key)
+        except _AWAY:
+            raise
+        except Exception:
+            log.exception("lost rounds not entered", experiment_id=owner_id)
+
+    def _rows(self, repository: type[PackedRowRepository], owner_id: str) -> Iterator[LedgerRow]:
+        after = None
+        while True:
+            with self._database.read() as session:
+                rows = repository(session).rows_after(owner_id, after=after, limit=_ROWS)
+            yield from rows
+            if len(rows) < _ROWS:
+                return
+            last = rows[-1]
+            after = (last.round, last.release, last.subject_kind, last.observer)
+
+    def _complete(self, session: Session, erasure: Erasure) -> None:
+        receipt = ErasureReceipt(
+            federation_id=erasure.federation_id,
+            number=erasure.number,
+            content_hash=erasure.fingerprint,
+            reference=erasure.reference,
+            requested_at=written_time(erasure.requested_at),
+            requested_by=dict(erasure.requested_by),
+            completed_at=written_time(utc_now()),
+            removed=dict(erasure.removed),
+            remains=what_remains(
+                uploaded=bool(erasure.removed.get("uploaded_data")), others=erasure.others
+            ),
+            ledgers=[str(one) for one in erasure.ledgers],
+            other_projects=erasure.others,
+        )
+        use_key(session, self.key)
+        if not ErasingRepository(session).complete(erasure, receipt.sign(self.key).as_dict()):
+            return
+        told = AnnouncementRepository(session, erasure.project_id)
+        told.erasure_completed(erasure.federation_id, number=erasure.number)
+        AuditLogRepository(session, erasure.project_id).enter(
+            "erasure.completed",
+            erasure.federation_id,
+            by=None,
+            origin="sweeper",
+            number=erasure.number,
+        )

@@ -1,0 +1,400 @@
+"""Sign the state of ledgers: the process that writes ledger rows signs how many there are."""
+
+from pathlib import Path
+from time import monotonic
+
+import structlog
+from sqlalchemy.exc import SQLAlchemyError
+from sqlalchemy.orm import Session
+
+from fedaudit.ledger.audit import LedgerAudit
+from fedaudit.ledger.chain import genesis, salt_hash
+from fedaudit.ledger.signatures import ALGORITHM, Envelope, PublicKey, SigningKey
+from fedaudit.ledger.statements import (
+    DATABASE,
+    WORKER,
+    AuditChain,
+    ChainedSignOff,
+    Checkpoint,
+    SignedHead,
+    link_of,
+)
+from fedaudit.ledger.statements import SignOff as Statement
+from fedaudit.reports.document.checks import canonical_hash
+from fedaudit.reports.verification.report_signature import report_envelope
+from fedaudit.runs.ledger_writer import LedgerWriter
+from infrastructure.settings import Settings
+from infrastructure.signing_keys import SigningKeyError, ensure_key_file, key_file_of, read_key_file
+from models.audit_chain import written_time
+from models.clock import utc_now
+from models.database import Database
+from models.repositories import (
+    AuditLogRepository,
+    ExperimentRepository,
+    LedgerCheckpointRepository,
+    LedgerRepository,
+    ReportRepository,
+    SigningKeyRepository,
+    SignOffRepository,
+    UnsignedAuditRepository,
+)
+from models.tables.experiments import Experiment
+from models.tables.reports import SignOff
+
+log = structlog.get_logger()
+
+CHECKPOINT_SECONDS = 10.0
+"""During a run, a checkpoint is signed with the first flush after this interval."""
+
+
+def load_signing_key(settings: Settings) -> SigningKey:
+    """The key named in the settings; the embedded service creates one where there is none.
+
+    Exits with a message where there is no usable key.
+    """
+    try:
+        path = key_file_of(settings)
+        if settings.signing_key_file is None:
+            ensure_key_file(path)
+        return SigningKey.from_pem(read_key_file(path))
+    except SigningKeyError as error:
+        raise SystemExit(str(error)) from None
+
+
+class SigningKeyFile:
+    """The key in a file that may be exchanged while this process runs."""
+
+    def __init__(self, settings: Settings) -> None:
+        """Exits with a message where there is no usable key."""
+        self._path = key_file_of_or_exit(settings)
+        self._key = load_signing_key(settings)
+        self._seen = self._look()
+
+    def current(self) -> SigningKey:
+        """The file's key; where it cannot be read any more, the last one that could."""
+        seen = self._look()
+        if seen is None or seen == self._seen:
+            return self._key
+        try:
+            key = SigningKey.from_pem(read_key_file(self._path))
+        except (SigningKeyError, ValueError) as error:
+            log.error("signing key not exchanged", why=str(error)[:200])
+        else:
+            if key.key_id != self._key.key_id:
+                log.warning("signing key exchanged", before=self._key.key_id, now=key.key_id)
+            self._key = key
+        self._seen = seen
+        return self._key
+
+    def _look(self) -> tuple[int, int, int] | None:
+        try:
+            found = self._path.stat()
+        except OSError:
+            return None
+        return found.st_mtime_ns, found.st_ino, found.st_size
+
+
+def key_file_of_or_exit(settings: Settings) -> Path:
+    """Where the key is; exits with a message where production names none."""
+    try:
+        return key_file_of(settings)
+    except SigningKeyError as error:
+        raise SystemExit(str(error)) from None
+
+
+def announce_key(database: Database, key: SigningKey) -> None:
+    """Register the key with the service; if the database is unavailable, the first signature does
+    it. Exits with a message where the key is marked as compromised."""
+    try:
+        with database.write() as session:
+            if SigningKeyRepository(session).is_compromised(key.key_id):
+                raise SystemExit(
+                    f"the signing key {key.key_id} is marked as compromised; exchange it with "
+                    "`fedaudit signing-keys rotate`"
+                )
+            use_key(session, key)
+    except SQLAlchemyError as error:
+        log.warning("database away; key not listed yet", error=type(error).__name__)
+
+
+def sign_checkpoint(
+    session: Session, checkpoint: Checkpoint, *, project_id: str, key: SigningKey
+) -> None:
+    """Store a signed checkpoint, in the transaction of the rows that it counts."""
+    use_key(session, key)
+    LedgerCheckpointRepository(session).add(
+        checkpoint.experiment_id,
+        project_id,
+        entries=checkpoint.entries,
+        status=checkpoint.status,
+        envelope=checkpoint.sign(key).as_dict(),
+    )
+
+
+def sign_as_stored(
+    session: Session, experiment_id: str, project_id: str, *, key: SigningKey
+) -> None:
+    """Sign the state of the stored ledger, for a run that no worker has in memory.
+
+    The signature covers what the database contains, and the checkpoint says so. Raises LookupError
+    where there is no such experiment.
+    """
+    experiment = ExperimentRepository(session, project_id).get(experiment_id)
+    if experiment is None:
+        raise LookupError(f"no experiment {experiment_id}")
+    ledger = LedgerRepository(session)
+    newest = ledger.last_row(experiment_id)
+    ended = experiment.finished_at is not None
+    checkpoint = Checkpoint(
+        experiment_id=experiment_id,
+        status=experiment.status if ended else "running",
+        entries=ledger.count(experiment_id),
+        last_round=0 if newest is None else newest[0],
+        chain_head=(genesis(experiment_id) if newest is None else newest[1]).hex(),
+        spec_hash=experiment.spec_hash,
+        # A set of names is stored under exactly this hash of them.
+        subjects_hash=experiment.subject_set_id,
+        witness=DATABASE,
+        salt_hash=None if experiment.ledger_salt is None else salt_hash(experiment.ledger_salt),
+    )
+    sign_checkpoint(session, checkpoint, project_id=project_id, key=key)
+
+
+class CheckpointClock:
+    """When the next checkpoint of each run is due."""
+
+    def __init__(self, *, seconds: float = CHECKPOINT_SECONDS) -> None:
+        self._seconds = seconds
+        self._signed: dict[str, float] = {}
+
+    def due(self, experiment_id: str) -> bool:
+        """Whether the newest checkpoint is old enough; the first flush only starts the clock."""
+        now = monotonic()
+        return now - self._signed.setdefault(experiment_id, now) >= self._seconds
+
+    def signed(self, experiment_id: str) -> None:
+        """Record that a checkpoint was stored."""
+        self._signed[experiment_id] = monotonic()
+
+
+def use_key(session: Session, key: SigningKey) -> None:
+    """List the key as the one in use, in the transaction of what it signs."""
+    SigningKeyRepository(session).use(key.key_id, algorithm=ALGORITHM, public_key=key.public.pem)
+
+
+log = structlog.get_logger()
+
+
+def witness_of_resumed(
+    session: Session,
+    experiment: Experiment,
+    ledger: LedgerWriter,
+    *,
+    audit: LedgerAudit,
+    key: PublicKey,
+    begun: bool,
+    interrupted: bool,
+) -> str:
+    """WORKER where the run starts anew, or where a worker signed exactly what is stored.
+
+    Exactly: the rows agree with their own hashes, and a checkpoint that `key` signed and that
+    states a worker as its witness counts them all and has the head that they lead to. Only the key
+    in this process's hands is trusted, since those listed in the database can be added there.
+    DATABASE otherwise, and where rounds were `interrupted`: that they were charged, and that no
+    others were, is what the database says alone.
+
+    `ledger` and `audit`: of the stored rows. `begun`: whether state was stored to resume from.
+    """
+    envelopes = LedgerCheckpointRepository(session).envelopes(experiment.id)
+    totals = LedgerRepository(session).get_totals(experiment.id)
+    begun = begun or bool(envelopes) or totals is not None or experiment.rounds_done > 0
+    if not (begun or interrupted or ledger.entries):
+        return WORKER
+    same_rows = audit.consistent and audit.head == ledger.head and audit.entries == ledger.entries
+    expected = Checkpoint(
+        experiment_id=experiment.id,
+        status="running",
+        entries=ledger.entries,
+        last_round=ledger.last_round,
+        chain_head=ledger.head.hex(),
+        spec_hash=experiment.spec_hash,
+        # A set of names is stored under exactly this hash of them.
+        subjects_hash=experiment.subject_set_id,
+        witness=WORKER,
+        salt_hash=None if ledger.salt is None else salt_hash(ledger.salt),
+    )
+    signed = any(_states(value, expected, key) for value in envelopes)
+    if same_rows and signed and not interrupted:
+        return WORKER
+    log.warning(
+        "resumed from rows that no worker signed",
+        experiment_id=experiment.id,
+        entries=ledger.entries,
+        consistent=same_rows,
+        signed=signed,
+        interrupted=interrupted,
+    )
+    return DATABASE
+
+
+def _states(value: object, expected: Checkpoint, key: PublicKey) -> bool:
+    """Whether an envelope holds exactly this checkpoint, signed with the key."""
+    try:
+        envelope = Envelope.from_dict(value)
+        if envelope.key_id != key.key_id or not key.verifies(envelope.signature, envelope.message):
+            return False
+        return Checkpoint.of(envelope) == expected
+    except ValueError:
+        return False
+
+
+log = structlog.get_logger()
+
+
+class SignOffSigner:
+    """Signs what waits; what does not fit its report or its chain is refused, and stays unsigned.
+
+    It signs what the database holds: whoever can change a sign-off before then chooses what is
+    signed.
+    """
+
+    def __init__(self, database: Database, key: SigningKey) -> None:
+        self._database = database
+        self._key = key
+        self._refused: set[tuple[str, int]] = set()
+
+    def sign_waiting(self, limit: int) -> int:
+        """Sign up to so many; returns how many were. Raises SQLAlchemyError."""
+        with self._database.read() as session:
+            waiting = SignOffRepository(session).unsigned(limit + len(self._refused))
+        signed = 0
+        for experiment_id, number in waiting:
+            if (experiment_id, number) in self._refused:
+                continue
+            try:
+                with self._database.write() as session:
+                    signed += self._sign(session, experiment_id, number)
+            except ValueError as error:
+                self._refused.add((experiment_id, number))
+                log.error(
+                    "sign-off not signed",
+                    experiment_id=experiment_id,
+                    number=number,
+                    why=str(error)[:200],
+                )
+        return signed
+
+    def _sign(self, session: Session, experiment_id: str, number: int) -> bool:
+        """Raises ValueError where the row cannot be read, or does not fit what is signed."""
+        row = SignOffRepository(session).get(experiment_id, number)
+        if row is None:
+            return False
+        sign_off = Statement.of_fields(row.statement)
+        stated = (sign_off.experiment_id, sign_off.number, sign_off.report_hash, sign_off.decision)
+        if stated != (row.experiment_id, row.number, row.report_hash, row.decision):
+            raise ValueError("the row and its statement differ")
+        self._check_report(session, row)
+        envelope = ChainedSignOff(sign_off, self._previous(session, row)).sign(self._key)
+        use_key(session, self._key)
+        return SignOffRepository(session).put_envelope(row, envelope.as_dict())
+
+    def _check_report(self, session: Session, row: SignOff) -> None:
+        report = ReportRepository(session).get(row.experiment_id)
+        if report is None or canonical_hash(report.document) != row.report_hash:
+            raise ValueError("the stored report is not the one that was signed off")
+        envelope = report_envelope(report.document)
+        if envelope is not None:
+            self._check_signature(envelope, "the report")
+
+    def _previous(self, session: Session, row: SignOff) -> str:
+        if row.number == 1:
+            return row.report_hash
+        before = SignOffRepository(session).get(row.experiment_id, row.number - 1)
+        if before is None or before.envelope is None:
+            raise ValueError("the sign-off before it is missing, or has no signature")
+        envelope = Envelope.from_dict(before.envelope)
+        self._check_signature(envelope, "the sign-off before it")
+        chained = ChainedSignOff.of(envelope).sign_off
+        if (chained.experiment_id, chained.number) != (before.experiment_id, before.number):
+            raise ValueError("the sign-off before it is not the one that was signed there")
+        return link_of(envelope)
+
+    def _check_signature(self, envelope: Envelope, what: str) -> None:
+        """Of what another key signed nothing is known here: whoever verifies judges that."""
+        mine = envelope.key_id == self._key.key_id
+        if mine and not self._key.public.verifies(envelope.signature, envelope.message):
+            raise ValueError(f"{what} has a wrong signature: it was altered")
+
+
+log = structlog.get_logger()
+
+_ENTRIES = 2_000
+"""Read of one log in a turn."""
+
+
+class AuditLogSigner:
+    """Signs what follows from the head that it signed before, and refuses what does not.
+
+    It signs what the database holds: whoever can change an entry before then chooses what is
+    signed.
+    """
+
+    def __init__(self, database: Database, key: SigningKey) -> None:
+        self._database = database
+        self._key = key
+        self._refused: set[str] = set()
+
+    def sign_waiting(self, limit: int) -> int:
+        """Sign the logs of up to so many projects; returns how many. Raises SQLAlchemyError."""
+        with self._database.read() as session:
+            waiting = UnsignedAuditRepository(session).projects(limit + len(self._refused))
+        signed = 0
+        for project_id in waiting:
+            if project_id in self._refused:
+                continue
+            try:
+                with self._database.write() as session:
+                    self._sign(session, project_id)
+            except ValueError as error:
+                self._refused.add(project_id)
+                log.error("audit log not signed", project_id=project_id, why=str(error)[:200])
+            else:
+                signed += 1
+        return signed
+
+    def _sign(self, session: Session, project_id: str) -> None:
+        """Raises ValueError where the log does not follow from what was signed."""
+        entries = AuditLogRepository(session, project_id)
+        head = entries.head()
+        if head is None:
+            return
+        chain = self._signed_so_far(project_id, head.envelope)
+        if chain.entries != head.signed_entries:
+            raise ValueError("the signed head is not the one that the database counts on from")
+        for entry in entries.block(chain.entries, limit=_ENTRIES):
+            chain.read({**entry.content(), "link": entry.link})
+        if chain.entries == head.signed_entries:
+            raise ValueError(f"entry {chain.entries + 1} is missing")
+        if chain.entries == head.entries and chain.link != head.link:
+            raise ValueError("the newest entry is not the one that was written last")
+        signed = SignedHead(
+            project_id=project_id,
+            entries=chain.entries,
+            link=chain.link,
+            signed_at=written_time(utc_now()),
+        )
+        use_key(session, self._key)
+        entries.put_signature(chain.entries, signed.sign(self._key).as_dict())
+
+    def _signed_so_far(self, project_id: str, stored: object) -> AuditChain:
+        if stored is None:
+            return AuditChain(project_id)
+        envelope = Envelope.from_dict(stored)
+        mine = envelope.key_id == self._key.key_id
+        # Of what another key signed nothing is known here: whoever verifies judges that.
+        if mine and not self._key.public.verifies(envelope.signature, envelope.message):
+            raise ValueError("the signed head has a wrong signature: it was altered")
+        head = SignedHead.of(envelope)
+        if head.project_id != project_id:
+            raise ValueError("the signed head is another project's")
+        return AuditChain(project_id, head.entries, head.link)

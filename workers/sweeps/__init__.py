@@ -1,1 +1,0 @@
-"""What the report of a cell says of the other cells of its sweep."""

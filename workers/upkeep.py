@@ -1,0 +1,217 @@
+"""What the sweeper removes and indexes: expired files and rows, maps of gone data, long ledgers."""
+
+from collections import defaultdict
+from collections.abc import Collection, Sequence
+from datetime import timedelta
+from time import monotonic
+
+import numpy as np
+import structlog
+from numpy.typing import NDArray
+from sqlalchemy.exc import SQLAlchemyError
+
+from infrastructure.settings import Settings
+from infrastructure.storage import (
+    Storage,
+    StorageError,
+    artifact_key,
+    attack_files_key,
+    model_key,
+    record_table_key,
+)
+from models.database import Database
+from models.repositories import (
+    ArtifactRepository,
+    AuditLogRepository,
+    CheckpointRepository,
+    ExpiredFileRepository,
+    GoneContentRepository,
+    IdempotencyRepository,
+    LedgerRepository,
+    OldFileRepository,
+)
+from models.repositories.files import OldFile
+from models.repositories.ledger import BLOCK_ROUNDS, ClientRoundsRepository, index_of
+from models.values import FileKind
+
+log = structlog.get_logger()
+
+
+def tidy_maps(settings: Settings, database: Database) -> None:
+    """Remove maps of contents that were deleted or erased everywhere, and those long unused."""
+    if settings.maps_dir is None or not settings.maps_dir.is_dir():
+        return
+    from fedaudit.federations.mapped import MapFolder
+
+    def gone(fingerprints: Collection[str]) -> set[str]:
+        with database.read() as session:
+            return GoneContentRepository(session).among(fingerprints)
+
+    try:
+        MapFolder(settings.maps_dir, settings.max_mapped_bytes).tidy(gone)
+    except (OSError, SQLAlchemyError) as error:
+        log.warning("mapped data not tidied", detail=type(error).__name__)
+
+
+_EVERY_SECONDS = 60.0
+_ARTIFACTS_EVERY_SECONDS = 3600.0
+"""Whether one is needed is looked up in the specs of its project's experiments."""
+_BATCH = 100
+_KEYS = {
+    "artifact": artifact_key,
+    "attack-files": attack_files_key,
+    "model": model_key,
+    "record-table": record_table_key,
+}
+
+
+class Expiry:
+    """Removes what is older than the settings allow, some of it in each turn."""
+
+    def __init__(self, settings: Settings, database: Database, storage: Storage) -> None:
+        self._settings = settings
+        self._database = database
+        self._storage = storage
+        self._next = self._next_artifacts = 0.0
+
+    def expire(self) -> None:
+        """A turn, at most once a minute. Raises SQLAlchemyError."""
+        now = monotonic()
+        if now < self._next:
+            return
+        self._next = now + _EVERY_SECONDS
+        days = self._settings.keep_results_days
+        if days is not None:
+            with self._database.read() as session:
+                files = OldFileRepository(session)
+                old = [*files.results(days, _BATCH), *files.later_attacks(days, _BATCH)]
+            self._note(old, days)
+        days = self._settings.keep_artifacts_days
+        if days is not None and now >= self._next_artifacts:
+            self._next_artifacts = now + _ARTIFACTS_EVERY_SECONDS
+            with self._database.read() as session:
+                brought = OldFileRepository(session).artifacts(days, _BATCH)
+            self._note(brought, days)
+        self._remove()
+        self._forget_rows()
+        tidy_maps(self._settings, self._database)
+
+    def _note(self, files: Sequence[OldFile], kept_days: int) -> None:
+        """One transaction a project, with its entry in the audit log."""
+        by_project = defaultdict[str, list[OldFile]](list)
+        for one in files:
+            by_project[one.project_id].append(one)
+        for project_id, some in by_project.items():
+            with self._database.write() as session:
+                gone = ExpiredFileRepository(session, project_id)
+                artifacts = ArtifactRepository(session, project_id)
+                counted = defaultdict[FileKind, int](int)
+                for one in some:
+                    if one.kind == "artifact" and not artifacts.expire(
+                        one.owner, kept_days=kept_days
+                    ):
+                        continue
+                    gone.note(
+                        one.kind,
+                        one.owner,
+                        reason="expired",
+                        kept_days=kept_days,
+                        is_stored=one.is_stored,
+                    )
+                    counted[one.kind] += one.is_stored
+                for kind, count in sorted(counted.items()):
+                    if not count:
+                        continue
+                    AuditLogRepository(session, project_id).enter(
+                        "files.expired",
+                        kind,
+                        by=None,
+                        origin="sweeper",
+                        files=count,
+                        kept_days=kept_days,
+                    )
+
+    def _remove(self) -> None:
+        with self._database.read() as session:
+            waiting = OldFileRepository(session).to_remove(_BATCH)
+        for file in waiting:
+            try:
+                with self._database.write() as session:
+                    files = OldFileRepository(session)
+                    # Locked: whoever brings the same file again waits, or took the note away.
+                    if files.lock(file):
+                        self._storage.delete(_KEYS[file.kind](file.project_id, file.owner))
+                        files.removed(file)
+            except StorageError as error:
+                log.warning("expired files wait", detail=str(error)[:200])
+                return
+
+    def _forget_rows(self) -> None:
+        checkpoints = timedelta(days=self._settings.keep_checkpoints_days)
+        with self._database.write() as session:
+            CheckpointRepository(session).forget_ended(checkpoints, limit=_BATCH)
+        repeats = timedelta(days=self._settings.keep_idempotency_days)
+        with self._database.write() as session:
+            IdempotencyRepository(session).forget(repeats, limit=10 * _BATCH)
+
+
+_ROWS = 500
+_UNREADABLE = (TypeError, ValueError, OverflowError)
+_LOG = structlog.get_logger()
+
+
+class HistoryIndexer:
+    """Makes the blocks that are complete, of ledgers old and new.
+
+    Rows are only ever added behind those of the rounds that are done, so a block stays as it is.
+    """
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self._unreadable: set[str] = set()
+        """Experiments with a row that cannot be read: verification says so, and their histories
+        are looked through row by row."""
+
+    def index_waiting(self, limit: int) -> int:
+        """Make up to so many blocks; returns how many were made. Raises SQLAlchemyError."""
+        made = 0
+        while made < limit:
+            with self._database.read() as session:
+                waiting = ClientRoundsRepository(session).waiting(
+                    limit - made, leaving_out=self._unreadable
+                )
+            if not waiting:
+                break
+            for experiment_id, project_id, indexed in waiting:
+                made += self._index(experiment_id, project_id, indexed)
+        return made
+
+    def _index(self, experiment_id: str, project_id: str, indexed: int) -> bool:
+        # Read before the transaction that writes, which holds up every other writer on SQLite.
+        try:
+            index = index_of(self._rows(experiment_id, indexed + 1, indexed + BLOCK_ROUNDS))
+        except _UNREADABLE as error:
+            self._unreadable.add(experiment_id)
+            _LOG.warning(
+                "a ledger is not indexed", experiment_id=experiment_id, error=type(error).__name__
+            )
+            return False
+        with self._database.write() as session:
+            history = ClientRoundsRepository(session)
+            return history.add(experiment_id, project_id, indexed // BLOCK_ROUNDS, index)
+
+    def _rows(
+        self, experiment_id: str, first: int, last: int
+    ) -> list[tuple[int, NDArray[np.int32]]]:
+        """Round and subjects of each row of these rounds."""
+        found: list[tuple[int, NDArray[np.int32]]] = []
+        after = None
+        while True:
+            with self._database.read() as session:
+                ledger = LedgerRepository(session)
+                rows = ledger.rows_after(experiment_id, first, last, after=after, limit=_ROWS)
+            found += [(row.round, row.subjects) for row in rows]
+            if len(rows) < _ROWS:
+                return found
+            newest = rows[-1]
+            after = (newest.round, newest.release, newest.subject_kind, newest.observer)

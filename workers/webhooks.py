@@ -1,0 +1,298 @@
+"""Delivers webhooks; `python -P -m workers.webhooks` encrypts their stored secrets anew.
+
+The latter after a new key was put above the old one in FEDAUDIT_SECRETS_KEY_FILE, and before the
+old line is removed. Receivers notice nothing: the secrets stay what they are.
+"""
+
+import json
+import random
+import sys
+import threading
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime, timedelta
+from time import monotonic
+from typing import Any
+
+import structlog
+from sqlalchemy.exc import SQLAlchemyError
+from standardwebhooks import Webhook
+
+from fedaudit.version import __version__
+from infrastructure.outbound import AddressRefusedError, Resolve, UnansweredError, post
+from infrastructure.secrets_key import SecretBox, SecretsKeyError
+from infrastructure.settings import Settings
+from models.database import Database
+from models.repositories import AuditLogRepository, WebhookQueueRepository
+from models.repositories.webhooks import Attempted, ClaimedDelivery, StoredSecretRepository
+from workers.context import start
+
+log = structlog.get_logger()
+
+PAUSES_SECONDS: Sequence[float] = (
+    5.0,
+    30.0,
+    5 * 60.0,
+    30 * 60.0,
+    2 * 3600.0,
+    5 * 3600.0,
+    10 * 3600.0,
+    14 * 3600.0,
+    20 * 3600.0,
+    24 * 3600.0,
+)
+"""Between attempts, before jitter: three days in all."""
+_JITTER = 0.2
+"""A pause is longer or shorter by up to this share: receivers that come back meet no crowd."""
+_DISABLE_AFTER = timedelta(days=5)
+_FORGET_EVERY_SECONDS = 600.0
+
+_PLACES = 16
+"""Requests in flight."""
+_PLACES_OF_A_PROJECT = 4
+_SEND_SECONDS = 15.0
+_LEASE_SECONDS = 90.0
+"""Longer than an attempt takes, with the look-up of the name."""
+_LOOK_EVERY_SECONDS = 1.0
+_MAX_PAUSE_SECONDS = 10.0
+_STOP_SECONDS = 5.0
+
+_GONE = 410
+
+
+class Courier:
+    """Sends what is due until it is stopped; `resolve` gives the addresses of a name."""
+
+    def __init__(
+        self, settings: Settings, database: Database, *, resolve: Resolve | None = None
+    ) -> None:
+        """Raises SecretsKeyError where secrets cannot be decrypted."""
+        self._database = database
+        self._kept = timedelta(days=settings.keep_deliveries_days)
+        self._allow_private = settings.webhooks_allow_private
+        self._resolve = resolve
+        self._secrets = SecretBox(settings)
+        self._stopping = threading.Event()
+        self._changed = threading.Event()
+        """Set where there may be something to do at once."""
+        self._lock = threading.Lock()
+        self._in_flight: dict[str, str] = {}
+        """Projects by endpoints: those that something is being sent to."""
+        self._forgot_at: float | None = None
+        self._loop = threading.Thread(target=self._run, name="courier", daemon=True)
+
+    def start(self) -> None:
+        """Deliver from now on."""
+        self._loop.start()
+
+    def stop(self) -> None:
+        """Begin nothing more, and wait a little for what is in flight.
+
+        Whatever has not ended by then is sent again, once its lease has run out.
+        """
+        self._stopping.set()
+        self._changed.set()
+        deadline = monotonic() + _STOP_SECONDS
+        while monotonic() < deadline and (self._loop.is_alive() or self._busy()):
+            self._loop.join(0.05)
+
+    def _run(self) -> None:
+        pause = _LOOK_EVERY_SECONDS
+        while not self._stopping.is_set():
+            self._changed.wait(pause)
+            self._changed.clear()
+            try:
+                self.look()
+                pause = _LOOK_EVERY_SECONDS
+            except SQLAlchemyError as error:
+                pause = min(2 * pause, _MAX_PAUSE_SECONDS)
+                log.warning("database away; webhooks wait", error=type(error).__name__)
+            except Exception:
+                pause = min(2 * pause, _MAX_PAUSE_SECONDS)
+                log.exception("webhooks not looked at")
+
+    def look(self) -> None:
+        """Begin to send what is due, as far as there are places. Raises SQLAlchemyError."""
+        self._forget()
+        busy = self._busy()
+        free = _PLACES - len(busy)
+        if free <= 0:
+            return
+        full = Counter(busy.values())
+        with self._database.read() as session:
+            found = WebhookQueueRepository(session).due(
+                _PLACES * _PLACES_OF_A_PROJECT,
+                endpoints=list(busy),
+                projects=[id_ for id_, held in full.items() if held >= _PLACES_OF_A_PROJECT],
+            )
+        for delivery_id, endpoint_id, project_id in found:
+            if self._stopping.is_set() or free <= 0:
+                return
+            if full[project_id] < _PLACES_OF_A_PROJECT and self._begin(
+                delivery_id, endpoint_id, project_id
+            ):
+                free -= 1
+                full[project_id] += 1
+
+    def _busy(self) -> dict[str, str]:
+        with self._lock:
+            return dict(self._in_flight)
+
+    def _begin(self, delivery_id: str, endpoint_id: str, project_id: str) -> bool:
+        with self._database.write() as session:
+            queue = WebhookQueueRepository(session)
+            claimed = queue.claim(delivery_id, lease_seconds=_LEASE_SECONDS)
+        if claimed is None:
+            return False
+        with self._lock:
+            self._in_flight[endpoint_id] = project_id
+        threading.Thread(target=self._deliver, args=(claimed,), daemon=True).start()
+        return True
+
+    def _deliver(self, claimed: ClaimedDelivery) -> None:
+        try:
+            self._note(claimed, *self._attempt(claimed))
+        except SQLAlchemyError as error:
+            # It is sent again when its lease has run out.
+            log.warning("delivery not noted", delivery=claimed.id, error=type(error).__name__)
+        except Exception:
+            log.exception("delivery failed", delivery=claimed.id)
+        finally:
+            with self._lock:
+                self._in_flight.pop(claimed.endpoint_id, None)
+            self._changed.set()
+
+    def _attempt(self, claimed: ClaimedDelivery) -> tuple[Attempted, float | None]:
+        """How it went, and the seconds that the receiver asks to be left alone for."""
+        begun = monotonic()
+        status: int | None = None
+        asked: float | None = None
+        try:
+            secrets = [self._secrets.decrypt(one) for one in claimed.secrets]
+            headers, body = signed_request(
+                claimed.payload, message_id=claimed.message_id, secrets=secrets
+            )
+            answer = post(
+                claimed.url,
+                headers=headers,
+                body=body,
+                seconds=_SEND_SECONDS,
+                allow_private=self._allow_private,
+                resolve=self._resolve,
+            )
+            status, asked = answer.status, answer.retry_after_seconds
+            error = _fault(status)
+        except (UnansweredError, SecretsKeyError) as failure:
+            error = str(failure)
+        except AddressRefusedError as refused:
+            error = f"not sent: {refused}"
+        return Attempted(status, monotonic() - begun, error), asked
+
+    def _note(self, claimed: ClaimedDelivery, attempted: Attempted, asked: float | None) -> None:
+        with self._database.write() as session:
+            queue = WebhookQueueRepository(session)
+            if attempted.error is None:
+                queue.delivered(claimed, attempted)
+                return
+            gone = attempted.status_code == _GONE
+            queue.failed(
+                claimed,
+                attempted,
+                retry_in=None if gone else pause_behind(claimed.retries, asked=asked),
+                disable="the receiver answered 410 Gone" if gone else None,
+                disable_after=_DISABLE_AFTER,
+            )
+        log.info("webhook not delivered", delivery=claimed.id, status=attempted.status_code)
+
+    def _forget(self) -> None:
+        now = monotonic()
+        if self._forgot_at is not None and now - self._forgot_at < _FORGET_EVERY_SECONDS:
+            return
+        with self._database.write() as session:
+            WebhookQueueRepository(session).forget(self._kept)
+        self._forgot_at = now
+
+
+def pause_behind(retries: int, *, asked: float | None = None) -> float | None:
+    """Seconds until the next attempt after so many retries; None where there is none.
+
+    `asked`: for how long the receiver asks to be left alone. It moves attempts apart, by as much
+    as the longest pause, and adds none.
+    """
+    if retries >= len(PAUSES_SECONDS):
+        return None
+    pause = PAUSES_SECONDS[retries] * random.uniform(1 - _JITTER, 1 + _JITTER)
+    if asked is None:
+        return pause
+    # Never sooner than was asked for.
+    return max(pause, min(asked, PAUSES_SECONDS[-1]) * random.uniform(1, 1 + _JITTER))
+
+
+def _fault(status: int) -> str | None:
+    if 200 <= status < 300:
+        return None
+    if 300 <= status < 400:
+        return f"the receiver answered {status}; redirects are not followed"
+    return f"the receiver answered {status}"
+
+
+def signed_request(
+    payload: Mapping[str, Any], *, message_id: str, secrets: Sequence[str]
+) -> tuple[dict[str, str], bytes]:
+    """Headers and body, signed now with each of the secrets (`whsec_` and base64).
+
+    The time is the attempt's, so that a receiver can refuse what somebody recorded and sends later.
+    """
+    body = json.dumps(payload, ensure_ascii=False, separators=(",", ":"))
+    # Of a time with another zone the library would take the digits for UTC.
+    now = datetime.now(UTC).replace(microsecond=0)
+    signatures = [Webhook(secret).sign(message_id, now, body) for secret in secrets]
+    headers = {
+        "Content-Type": "application/json",
+        "User-Agent": f"fedaudit/{__version__}",
+        "webhook-id": message_id,
+        "webhook-timestamp": str(int(now.timestamp())),
+        "webhook-signature": " ".join(signatures),
+    }
+    return headers, body.encode()
+
+
+def encrypt_anew(settings: Settings, database: Database) -> int:
+    """Encrypt every secret with the first key of the file; returns of how many webhooks.
+
+    All of them or none. Raises SecretsKeyError where one was encrypted with a key that the file
+    lacks, SQLAlchemyError.
+    """
+    box = SecretBox(settings)
+    with database.write() as session:
+        counts = StoredSecretRepository(session).replace(box.encrypt_anew)
+        for project_id, count in counts.items():
+            AuditLogRepository(session, project_id).enter(
+                "webhook.secrets-encrypted",
+                project_id,
+                by=None,
+                origin="command-line",
+                webhooks=count,
+            )
+        return sum(counts.values())
+
+
+def main() -> int:
+    """The command; prints how many webhooks have a secret."""
+    settings, database = start("fedaudit-secrets")
+    try:
+        count = encrypt_anew(settings, database)
+    except SecretsKeyError as error:
+        sys.stderr.write(f"nothing was changed: {error}\n")
+        return 1
+    except SQLAlchemyError as error:
+        sys.stderr.write(f"nothing was changed: {getattr(error, 'orig', None) or error}\n")
+        return 1
+    finally:
+        database.dispose()
+    sys.stdout.write(f"{count}\n")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,1 +1,0 @@
-"""Sending what webhooks tell of."""
