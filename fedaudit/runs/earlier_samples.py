@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedaudit.fairness.disclosure import DisclosureRule
-from fedaudit.native.resampled import NearRounds
+from fedaudit.native.library import NearRounds
 
 _TOGETHER = 4096
 """Earlier rounds that are compared at a time, which bounds the memory."""

@@ -15,7 +15,7 @@ from typing import Literal, assert_never
 import numpy as np
 from numpy.typing import NDArray
 
-from fedaudit.native.best_number import PredictedAlike, best_number
+from fedaudit.native.library import PredictedAlike, best_number
 
 RowLoss = Literal["squared", "log"]
 
