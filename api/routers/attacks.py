@@ -22,10 +22,9 @@ from api.services.attacks.stored_attacks import (
     later_body,
     later_list,
 )
-from api.services.audit_log.ledger_exports import note_export
-from api.services.base.dispatch import dispatch
-from api.services.base.idempotency import IdempotentRequest
-from api.services.base.lookups import find_later_attacks
+from api.services.audit_log import note_export
+from api.services.dispatch import IdempotentRequest, dispatch
+from api.services.lookups import find_later_attacks
 from api.shared.resources import Shared
 from api.shared.security import ExperimentsWriter, LedgerReader, ReportsReader
 

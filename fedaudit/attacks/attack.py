@@ -22,8 +22,8 @@ from fedaudit.reports.document.endings import known_ending
 from fedaudit.runs.blocks import record_block
 from fedaudit.runs.run import Run
 from fedaudit.training.base.cell import Cell, draws_in_secret
-from fedaudit.training.base.round_records import FinalResult, PlayedRounds
-from fedaudit.training.trainer_choice import open_stack
+from fedaudit.training.base.rounds import FinalResult, PlayedRounds
+from fedaudit.training.stack import open_stack
 
 Progress = Callable[[float], None]
 """Called often with the share that is done, from 0 to 1. It may raise to stop the attack."""

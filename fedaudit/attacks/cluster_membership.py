@@ -29,10 +29,9 @@ from fedaudit.spec.attacks.cluster_membership_spec import ClusterMembershipSpec
 from fedaudit.spec.fairness import Fairness
 from fedaudit.spec.privacy import LaplaceL2
 from fedaudit.spreadsheet import plain_text
-from fedaudit.training.base.cell import Cell, cohort_clients
+from fedaudit.training.base.cell import Cell, cohort_clients, split_cells
 from fedaudit.training.base.cohort import Block
-from fedaudit.training.base.record_sources import training_records
-from fedaudit.training.base.splits import split_cells
+from fedaudit.training.base.records import training_records
 from fedaudit.training.engine import build_engine
 from fedaudit.training.stacked.stack_round import Cohort, RoundResult
 

@@ -4,27 +4,36 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from sqlalchemy import Select, delete, exists, select, update
+from sqlalchemy.orm import Session
 
 from models.clock import utc_now
 from models.identifiers import new_id
 from models.repositories.audits import attacked_experiments
-from models.repositories.budgets import BudgetRepository
-from models.repositories.contents.budget_rows import counts_together
+from models.repositories.base import ScopedRepository
+from models.repositories.budgets.budgets import Budgets
+from models.repositories.budgets.counting import counts_together
 from models.repositories.units import UnitRepository
 from models.tables.experiments import Experiment
 from models.tables.federations import Content, Federation, RowSketch
-from models.values import Cursor, NewFile, Page, Simulation
+from models.values import BudgetsAcross, Cursor, NewFile, Page, Simulation
 
 _OPEN = ("queued", "running", "cancelling")
 _IN_GOOD_ORDER = ("profiling", "ready")
 
 
-class FederationRepository(BudgetRepository):
-    """A project's federations, and the budgets on their data.
+class FederationRepository(ScopedRepository):
+    """A project's federations.
 
     The same content is one federation, whether experiments name it by a path, it is registered or
     uploaded, and also after it was deleted: what was spent on it belongs to it.
     """
+
+    def __init__(
+        self, session: Session, project_id: str, *, across: BudgetsAcross = "service"
+    ) -> None:
+        """`across`: whether the project that owns a content sets its policies for all."""
+        super().__init__(session, project_id)
+        self._across = across
 
     def get_or_create(
         self,
@@ -105,7 +114,7 @@ class FederationRepository(BudgetRepository):
             status="profiling",
         )
         before = self.session.scalars(_locked(self._has(file.fingerprint))).one()
-        self._claim(before.id)
+        Budgets(self.session, self.project_id).claim(before.id)
         if before.unit_id is not None:
             UnitRepository(self.session).withdraw(before.unit_id)
         values: dict[str, Any] = {

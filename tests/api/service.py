@@ -17,7 +17,7 @@ from benchmarks.served_api import make_key
 from fedaudit.fairness.gaps import gaps
 from fedaudit.ledger.chain import genesis, ledger_hash, link, salt_hash
 from fedaudit.ledger.encoding import EntryEncoder
-from fedaudit.ledger.entries import LedgerEntry
+from fedaudit.ledger.rows import LedgerEntry
 from fedaudit.ledger.signatures import ALGORITHM, SigningKey
 from fedaudit.ledger.statements import Checkpoint
 from fedaudit.privacy.leakage import leakage
@@ -297,6 +297,13 @@ def finish(api: Api, experiment_id: str, **figures: float) -> dict[str, Any]:
             price=leakage,
         )
     return document
+
+
+def finished(api: Api, value: dict[str, Any] | None = None, **options: Any) -> str:
+    """The id of an experiment that was submitted and played to its end."""
+    experiment_id: str = api.submit(value, **options)["id"]
+    finish(api, experiment_id)
+    return experiment_id
 
 
 def fail(api: Api, experiment_id: str) -> None:

@@ -8,12 +8,12 @@ import yaml
 from fedaudit.cli.failures import CommandError
 from fedaudit.cli.local_run import run_locally
 from fedaudit.cli.main import main
-from fedaudit.ledger.entries import Outcome
+from fedaudit.ledger.rows import Outcome
 from fedaudit.reports.document.document import Report
 from fedaudit.reports.page.html import render
 from fedaudit.reports.sections.parameter_plot_section import rounds_to_draw
 from fedaudit.spec.parse import parse_spec
-from fedaudit.training.base.group_counts import GroupCounter
+from fedaudit.training.base.scored_rows import GroupCounter
 
 
 def run(spec):

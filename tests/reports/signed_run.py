@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from fedaudit.ledger.bundle import BundleParts, bundle_chunks
+from fedaudit.ledger.bundle import Evidence, bundle_chunks
 from fedaudit.ledger.chain import genesis, ledger_hash, link
 from fedaudit.ledger.encoding import EntryEncoder
 from fedaudit.ledger.rows import BundledRow, entry_of
@@ -16,7 +16,7 @@ from fedaudit.privacy.mechanisms.registry import mechanism_of
 from fedaudit.reports.assemble import assemble
 from fedaudit.reports.document.material import FederationFacts, FinalFigures, ReportMaterial
 from fedaudit.reports.verification.report_signature import sign_report
-from fedaudit.spec.canonical import spec_hash
+from fedaudit.spec.experiment import spec_hash
 from fedaudit.spec.parse import parse_spec
 
 KEY = SigningKey.generate()
@@ -62,7 +62,7 @@ class SignedRun:
 
     def write(self, path: Path) -> Path:
         """The run as a bundle."""
-        parts = BundleParts(
+        parts = Evidence(
             experiment_id=ID,
             spec=SPEC.model_dump(mode="json"),
             names=self.names,

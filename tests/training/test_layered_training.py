@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from fedaudit.ledger.entries import Outcome
+from fedaudit.ledger.rows import Outcome
 from fedaudit.networks.shape import layer_sizes
 from fedaudit.privacy.noise.laplace import layer_slices
 from fedaudit.training.stack import Stack
@@ -22,7 +22,7 @@ from tests.training.federations import (
 )
 from tests.training.gaussian import LAYERS
 from tests.training.specs import cell, groups_spec, train
-from tests.training.test_layout import fingerprint, run_stacked
+from tests.training.test_stack import fingerprint, run_stacked
 
 FALSE_ALARM = 1e-6
 

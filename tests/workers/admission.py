@@ -7,9 +7,9 @@ from typing import Any
 
 from sqlalchemy.orm import Session
 
-from api.services.base.dispatch import queue_unit
-from api.services.experiments.admission import store_federation
-from api.services.experiments.admitting import admitting
+from api.services.admission import store_federation
+from api.services.dispatch import queue_unit
+from api.services.submission import admitting
 from fedaudit.federations.load import load_federation
 from fedaudit.federations.reading.source_files import OpenUpload
 from fedaudit.runs.experiment_plan import ExperimentPlan, plan_experiment
@@ -17,12 +17,7 @@ from fedaudit.spec.parse import parse_spec
 from models.database import Database
 from models.identifiers import new_id
 from models.leakage_terms import LeakageTerms
-from models.repositories import (
-    EventRepository,
-    ExperimentRepository,
-    FederationRepository,
-    ProjectRepository,
-)
+from models.repositories import Budgets, EventRepository, ExperimentRepository, ProjectRepository
 from models.tables.experiments import Experiment
 
 SPEC: dict[str, Any] = {
@@ -122,14 +117,14 @@ def events_of(database: Database, experiment_id: str) -> Sequence[tuple[str, dic
 def _set_budget(
     session: Session, project_id: str, federation_id: str, planned: ExperimentPlan, *, total: float
 ) -> None:
-    federations = FederationRepository(session, project_id)
+    budgets = Budgets(session, project_id)
     book, plan = planned.spec.privacy.noise, planned.ledger_context.plan
     if plan is None:
         inputs = planned.ledger_context.inputs
         terms = LeakageTerms.of(radius=inputs.radius, clip=inputs.clip)
-        federations.set_budget(federation_id, book=book, figure="leakage", total=total, terms=terms)
+        budgets.set_budget(federation_id, book=book, figure="leakage", total=total, terms=terms)
         return
-    federations.set_budget(
+    budgets.set_budget(
         federation_id,
         book=book,
         figure="epsilon",

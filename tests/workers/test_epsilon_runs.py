@@ -12,7 +12,7 @@ from fedaudit.privacy.accounting.mechanism_parameters import MechanismParameters
 from fedaudit.privacy.accounting.rdp import composed_epsilon
 from models.database import Database
 from models.repositories import (
-    EpsilonBudgetRepository,
+    Budgets,
     ExperimentRepository,
     LedgerRepository,
     ReportRepository,
@@ -48,11 +48,9 @@ def report_of(database: Database, submitted: Submitted) -> dict[str, Any]:
 def budgets_of(database: Database, submitted: Submitted) -> dict[str, Budget]:
     """By observer."""
     with database.read() as session:
-        epsilons = EpsilonBudgetRepository(session, submitted.project_id)
-        return {
-            str(one.observer): epsilons.composed(submitted.federation_id, one, composed_epsilon)
-            for one in epsilons.budgets(submitted.federation_id)
-        }
+        budgets = Budgets(session, submitted.project_id, price=composed_epsilon)
+        found = budgets.composed_budgets(submitted.federation_id)
+        return {str(one.observer): one for one in found}
 
 
 def audited(database: Database, submitted: Submitted) -> LedgerAudit:

@@ -7,19 +7,14 @@ from typing import Any
 import pytest
 
 from api.http.problems import ProblemError
-from api.services.reports.bundles import bundle_of
-from api.services.reports.stored_evidence import evidence_of as stored_evidence
+from api.services.report_evidence import bundle_of
+from api.services.report_evidence import evidence_of as stored_evidence
 from fedaudit.ledger.bundle import Evidence, opened_bundle
 from fedaudit.privacy.leakage import leakage
 from fedaudit.reports.verification.verification import verify
 from fedaudit.runs.blocks import Block
 from models.database import Database
-from models.repositories import (
-    ExperimentRepository,
-    FairnessRepository,
-    FederationRepository,
-    RoundRepository,
-)
+from models.repositories import Budgets, ExperimentRepository, FairnessRepository, RoundRepository
 from tests.workers.admission import Submitted, events_of, experiment_of, spec_with, submit
 from tests.workers.epsilon_specs import central
 from tests.workers.test_epsilon_runs import audited, budgets_of, ledger_of, report_of
@@ -189,7 +184,7 @@ def test_a_cancelled_run_is_not_charged(database: Database) -> None:
 
 def set_total(database: Database, submitted: Submitted, total: float) -> None:
     with database.write() as session:
-        FederationRepository(session, submitted.project_id).set_budget(
+        Budgets(session, submitted.project_id).set_budget(
             submitted.federation_id,
             book="simulation",
             figure="epsilon",

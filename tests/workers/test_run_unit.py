@@ -17,7 +17,7 @@ from fedaudit.reports.document.document import Report
 from fedaudit.spec.metrics import METRICS
 from models.database import Database
 from models.repositories import (
-    BudgetRepository,
+    Budgets,
     CheckpointRepository,
     ExperimentRepository,
     FairnessRepository,
@@ -76,7 +76,7 @@ def ledger_of(database: Database, experiment_id: str) -> list[LedgerRow]:
 
 def budget_of(database: Database, submitted: Submitted) -> Budget:
     with database.read() as session:
-        budgets = BudgetRepository(session, submitted.project_id)
+        budgets = Budgets(session, submitted.project_id)
         (budget,) = budgets.budgets(submitted.federation_id)
     return budget
 

@@ -12,7 +12,7 @@ from fedaudit.attacks.carried_out import AttackWatch
 from fedaudit.reports.document.attacks.attack_section import AttackSection
 from fedaudit.runs.run import Run
 from fedaudit.spec.attacks.attack_spec import AttackSpec
-from fedaudit.training.base.trainer import Trainer
+from fedaudit.training.base.rounds import Trainer
 from models.repositories import EventRepository
 from workers.claim import FencedWriter, Lease
 from workers.context import WorkerContext

@@ -157,7 +157,7 @@ class LaterAttacksRun(ClaimedUnit):
         status: Literal["succeeded", "cancelled"],
     ) -> None:
         """Ends the request with what was found; one that was cancelled may have found nothing."""
-        from fedaudit.training.base.backend import backend
+        from fedaudit.training.engine import backend
         from workers.finish import store_attack_files
 
         row = request.row

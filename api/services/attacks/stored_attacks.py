@@ -15,8 +15,7 @@ from api.schemas.experiments import (
     LaterAttacksList,
 )
 from api.schemas.people import ActorBody
-from api.services.base.gone_files import gone_words, refuse_gone
-from api.services.base.lookups import find_later_attacks, find_report
+from api.services.lookups import find_later_attacks, find_report, gone_words, refuse_gone
 from api.shared.data_faults import shown_detail
 from api.shared.resources import Resources
 from api.shared.security import Caller

@@ -33,7 +33,7 @@ from fedaudit.reports.document.attacks.canaries_section import CanaryBound
 from fedaudit.spec.attacks.canaries_spec import CanariesSpec
 from fedaudit.spec.privacy import LaplaceL2
 from fedaudit.training.base.cell import Cell, expected_cohort
-from fedaudit.training.trainer_choice import open_stack
+from fedaudit.training.stack import open_stack
 
 _HALVED_ALONE = (
     "The power is for noise of the claimed kind and half its size alone; of any other fault, such "

@@ -35,7 +35,7 @@ from fedaudit.training.base.planted import (
     SentUploads,
     SummedRound,
 )
-from fedaudit.training.trainer_choice import open_stack
+from fedaudit.training.stack import open_stack
 
 _HALF = 1 << 31
 _SIGNS = 64

@@ -38,13 +38,11 @@ from fedaudit.reproducible import one_thread
 from fedaudit.spec.attacks.gradient_leakage_spec import GradientLeakageSpec
 from fedaudit.spec.experiment import ExperimentSpec
 from fedaudit.spec.privacy import LaplaceL2
-from fedaudit.training.base.cell import Cell
-from fedaudit.training.base.first_hypotheses import first_hypotheses
+from fedaudit.training.base.cell import Cell, first_hypotheses
 from fedaudit.training.mechanisms.base import ClientProtection
 from fedaudit.training.mechanisms.registry import build_protection
-from fedaudit.training.one_by_one.client_data import ClientData
-from fedaudit.training.one_by_one.client_update import ClientUpdate
-from fedaudit.training.stacked.round_method import build_loss
+from fedaudit.training.one_by_one import ClientData, ClientUpdate
+from fedaudit.training.stacked.stack_round import build_loss
 
 _NUMBERS_AT_ONCE = 1 << 23
 """Of all updates that are attacked side by side: 64 MiB in double precision."""

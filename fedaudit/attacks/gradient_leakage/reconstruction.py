@@ -28,9 +28,8 @@ from fedaudit.attacks.gradient_leakage.update_match import (
     sent_updates,
     squared_distance,
 )
-from fedaudit.networks.layered import first_values, operation_outputs, parameters_at
-from fedaudit.networks.layered_shape import Flattening, LayeredShape
-from fedaudit.networks.parameter_layers import Convolution, Layer
+from fedaudit.networks.client_network import first_values, operation_outputs, parameters_at
+from fedaudit.networks.shape import Convolution, Flattening, Layer, LayeredShape
 from fedaudit.randomness import Purpose, Source, normals
 from fedaudit.spec.attacks.gradient_leakage_spec import GradientLeakageSpec
 

@@ -13,19 +13,25 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from fedaudit.networks.layered import (
+from fedaudit.networks.client_network import (
     Parameters,
     first_values,
     layered_outputs,
     operation_outputs,
     parameters_at,
 )
-from fedaudit.networks.layered_shape import LayeredShape
-from fedaudit.networks.parameter_layers import Convolution, Layer
-from fedaudit.networks.shape import ConvolutionalShape, DenseShape, NetworkShape, layer_sizes
+from fedaudit.networks.shape import (
+    Convolution,
+    ConvolutionalShape,
+    DenseShape,
+    Layer,
+    LayeredShape,
+    NetworkShape,
+    layer_sizes,
+)
 from fedaudit.privacy.noise.laplace import layer_slices
-from fedaudit.spec.model import layers as spec_layers
-from fedaudit.spec.model.layer_values import Maps, Rows
+from fedaudit.spec import models as spec_layers
+from fedaudit.spec.models import Maps, Rows
 
 _LEAST_SQUARE = 1e-300
 

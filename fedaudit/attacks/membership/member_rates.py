@@ -37,7 +37,7 @@ from fedaudit.reports.document.attacks.membership_section import (
 )
 from fedaudit.reports.sections.privacy_section import planned_epsilons
 from fedaudit.runs.run import Run
-from fedaudit.spec.model.starts import ArtifactStart
+from fedaudit.spec.models import ArtifactStart
 from fedaudit.training.base.stopping import reported_end
 
 CONFIDENCE = 0.95

@@ -31,14 +31,13 @@ from fedaudit.attacks.membership.shadow_design import AttackedRows
 from fedaudit.networks.client_network import ClientNetwork
 from fedaudit.reproducible import one_thread
 from fedaudit.spec.attacks.membership_spec import ScoreVariance, ShadowVariant
-from fedaudit.training.base.cell import Cell, stands_alone
-from fedaudit.training.base.flat_rows import flat_features, flat_target
+from fedaudit.training.base.cell import Cell, cells_at_once, stands_alone
+from fedaudit.training.base.record_steps import flat_features, flat_target
 from fedaudit.training.mechanisms.base import ClientMechanism, RecordMechanism, ServerMechanism
 from fedaudit.training.mechanisms.registry import training_mechanism
-from fedaudit.training.stack_key import cells_at_once
-from fedaudit.training.stacked.round_method import build_loss
-from fedaudit.training.stacked.run_state import CellState
-from fedaudit.training.trainer_choice import open_stack
+from fedaudit.training.stack import open_stack
+from fedaudit.training.stacked.stack_round import build_loss
+from fedaudit.training.stacked.stack_state import CellState
 
 STACK_BYTES = 1 << 32
 """About what shadow runs that are trained together may take, by an estimate for runs that validate

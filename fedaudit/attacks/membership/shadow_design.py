@@ -26,7 +26,7 @@ from fedaudit.spec.fairness import Fairness
 from fedaudit.spec.privacy import RecordPersonalised
 from fedaudit.spec.training import FixedCohort, PoissonCohort
 from fedaudit.training.base.cell import Cell
-from fedaudit.training.base.record_sources import record_use_of, training_records
+from fedaudit.training.base.records import record_use_of, training_records
 
 MAX_ROWS_EACH = 25_000
 """Members, and non-members, that are attacked at most: enough for rates at 0.1 %."""

@@ -14,7 +14,7 @@ from scipy.special import logsumexp
 from fedaudit.attacks.replay.neighbours import Replayed
 from fedaudit.attacks.replay.replay_finding import Checks, Findings
 from fedaudit.attacks.replay.watched_run import Floats
-from fedaudit.ledger.entries import Outcome
+from fedaudit.ledger.rows import Outcome
 from fedaudit.privacy.accounting.accountant import Accountant
 from fedaudit.privacy.accounting.pld import PldAccountant
 from fedaudit.privacy.accounting.privacy_events import (
@@ -38,8 +38,8 @@ from fedaudit.spec.privacy import (
     RecordPersonalised,
 )
 from fedaudit.spec.training import FixedCohort, PoissonCohort
-from fedaudit.training.base.record_sources import training_records
-from fedaudit.training.base.splits import split_cells
+from fedaudit.training.base.cell import split_cells
+from fedaudit.training.base.records import training_records
 
 _CLOSE = 1e-9
 _CLOSE_AGAIN = 1e-6

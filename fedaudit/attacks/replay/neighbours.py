@@ -40,17 +40,14 @@ from fedaudit.privacy.accounting.mechanism_parameters import MechanismParameters
 from fedaudit.privacy.mechanisms.registry import mechanism_of
 from fedaudit.randomness import CounterSource
 from fedaudit.spec.experiment import ExperimentSpec
-from fedaudit.spec.federation import HospitalCharges
-from fedaudit.spec.images import Femnist, Images
+from fedaudit.spec.federation import Femnist, HospitalCharges, Images
 from fedaudit.spec.sources import FileSource
 from fedaudit.spec.table import Table
 from fedaudit.spec.training import PoissonCohort
-from fedaudit.training.base.cell import Cell
-from fedaudit.training.base.client_coins import drawn_clients
-from fedaudit.training.base.cohort import Block, draw_block
-from fedaudit.training.base.record_sources import record_use_of, training_records, validation_rows
-from fedaudit.training.base.splits import split_cells
-from fedaudit.training.stacked.round_method import build_draws
+from fedaudit.training.base.cell import Cell, split_cells
+from fedaudit.training.base.cohort import Block, draw_block, drawn_clients
+from fedaudit.training.base.records import record_use_of, training_records, validation_rows
+from fedaudit.training.stacked.stack_round import build_draws
 
 _LOUD = 1000.0
 """How many times the largest target of the data a loud unit's target is."""

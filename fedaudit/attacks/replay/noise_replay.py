@@ -24,12 +24,12 @@ from fedaudit.attacks.replay.noise_laws import (
 from fedaudit.attacks.replay.replay_finding import Checks, Findings
 from fedaudit.attacks.replay.round_replay import FLOAT32, GRID, public_divisor, upload_slack
 from fedaudit.attacks.replay.watched_run import Floats, SumPassed, UploadsPassed, wide
-from fedaudit.ledger.entries import Outcome
+from fedaudit.ledger.rows import Outcome
 from fedaudit.privacy.noise.laplace import layer_slices
 from fedaudit.spec.privacy import GaussianCentral
-from fedaudit.training.base.record_sources import training_records
+from fedaudit.training.base.records import training_records
 from fedaudit.training.mechanisms.base import ClientProtection, TrustedServer
-from fedaudit.training.stacked.round_method import build_draws
+from fedaudit.training.stacked.stack_round import build_draws
 
 _CLOSE = 1e-6
 _TINY = 1e-300

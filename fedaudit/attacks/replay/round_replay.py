@@ -16,10 +16,9 @@ from fedaudit.privacy.records.record_plans import RecordPlan
 from fedaudit.randomness import CounterSource
 from fedaudit.spec.privacy import RecordPersonalised
 from fedaudit.spec.training import FixedCohort, PoissonCohort
-from fedaudit.training.base.cell import Cell
-from fedaudit.training.base.client_coins import drawn_clients
-from fedaudit.training.base.record_sources import record_use_of, training_records
-from fedaudit.training.base.splits import split_cells
+from fedaudit.training.base.cell import Cell, split_cells
+from fedaudit.training.base.cohort import drawn_clients
+from fedaudit.training.base.records import record_use_of, training_records
 
 _PROBED_ROUNDS = 1000
 _PROBED_FROM = 1 << 20

@@ -12,21 +12,19 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from fedaudit.ledger.entries import LedgerEntry
 from fedaudit.ledger.ledger_context import LedgerContext
+from fedaudit.ledger.rows import LedgerEntry
 from fedaudit.networks.record_gradients import ClippedGradients, RecordBatch, vector_norms
 from fedaudit.privacy.mechanisms.registry import mechanism_of
 from fedaudit.privacy.noise.gaussian import wide_normals
 from fedaudit.randomness import Purpose, Source, WideWords
 from fedaudit.runs.blocks import record_block
-from fedaudit.runs.memory_sink import MemorySink
 from fedaudit.runs.run import new_run
+from fedaudit.runs.sink import MemorySink
 from fedaudit.training.base.cell import Cell, draws_in_secret
 from fedaudit.training.base.cohort import Block, Draws
-from fedaudit.training.base.optimisers import OptimiserState
-from fedaudit.training.base.record_steps import RecordSteps, SiloRecords
-from fedaudit.training.base.round_records import RoundPlot, RoundRecord
-from fedaudit.training.base.trainer import Trainer
+from fedaudit.training.base.record_steps import OptimiserState, RecordSteps, SiloRecords
+from fedaudit.training.base.rounds import RoundPlot, RoundRecord, Trainer
 from fedaudit.training.mechanisms.base import (
     ClientMechanism,
     ClientProtection,
@@ -38,9 +36,9 @@ from fedaudit.training.mechanisms.base import (
     TrustedServer,
     watching,
 )
-from fedaudit.training.records.personalised_state import PersonalisedState
-from fedaudit.training.stacked.run_state import CellState
-from fedaudit.training.trainer_choice import open_stack
+from fedaudit.training.personalised import PersonalisedState
+from fedaudit.training.stack import open_stack
+from fedaudit.training.stacked.stack_state import CellState
 
 Floats = NDArray[np.float64]
 T = TypeVar("T")

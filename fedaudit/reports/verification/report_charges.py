@@ -10,14 +10,14 @@ from typing import Any
 import numpy as np
 
 from fedaudit.ledger.columns import EntryColumns
-from fedaudit.ledger.entries import SUBJECT_KINDS, LedgerEntry, report_inputs
+from fedaudit.ledger.rows import SUBJECT_KINDS, LedgerEntry, report_inputs
 from fedaudit.privacy.accounting.mechanism_parameters import MechanismParameters
 from fedaudit.privacy.count_release import CountRelease, count_release
 from fedaudit.reports.document.checks import Check, check, same, shown, value_at
 from fedaudit.reports.sections.fairness_privacy import fairness_privacy
 from fedaudit.spec.errors import InvalidInputError
 from fedaudit.spec.experiment import ExperimentSpec
-from fedaudit.spec.fairness_agreement import publishes_noised_rounds
+from fedaudit.spec.fairness import publishes_noised_rounds
 from fedaudit.spec.metrics import COUNTS
 from fedaudit.spec.parse import parse_admitted
 

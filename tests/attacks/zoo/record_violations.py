@@ -8,13 +8,12 @@ import pytest
 from numpy.typing import NDArray
 from torch import Tensor
 
-from fedaudit.networks.record_gradients import vector_norms
-from fedaudit.networks.record_gradients_small_dense import SmallDenseClippedGradients
+from fedaudit.networks.record_gradients import SmallDenseClippedGradients, vector_norms
 from fedaudit.privacy.records import record_plans
 from fedaudit.training.base import record_steps
 from fedaudit.training.base.record_steps import RecordSteps
 from fedaudit.training.mechanisms import record_personalised
-from fedaudit.training.records.personalised_round import PersonalisedRound
+from fedaudit.training.personalised import PersonalisedRound
 from tests.attacks.zoo.cells import of_baseline, records
 from tests.attacks.zoo.violations import violation
 

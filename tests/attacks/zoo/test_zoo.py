@@ -10,7 +10,7 @@ from fedaudit.native.library import _loaded
 from fedaudit.privacy.noise import laplace
 from fedaudit.privacy.noise.laplace import compiled_release
 from tests.attacks.zoo.missed_violations import MISSED
-from tests.attacks.zoo.whole_zoo import ZOO
+from tests.attacks.zoo.violations import ZOO
 
 ROUNDS = 20
 

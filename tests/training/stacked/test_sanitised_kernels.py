@@ -17,9 +17,16 @@ SANITIZERS = "address,undefined"
 NEEDED = ("libasan.so", "libubsan.so", "libstdc++.so.6")
 ROOMS = ("fedaudit", "models", "migrations", "workers", "api", "infrastructure")
 COPIED = (*ROOMS, "tests", "benchmarks", "examples", "clients", "pyproject.toml")
+LAYOUT = (
+    "test_alone_and_stacked_agree_bit_for_bit",
+    "test_cells_of_one_stack_may_differ_in_noise_rounds_and_patience",
+    "test_trusted_servers_of_one_stack_may_differ_in_noise_clip_and_budget",
+    "test_the_cut_into_calls_does_not_matter",
+    "test_a_resumed_run_equals_an_undisturbed_one",
+)
 TESTS = (
-    "tests/training/stacked/test_compiled_kernels.py",
-    "tests/training/test_layout.py",
+    "tests/training/stacked/test_kernels.py",
+    *(f"tests/training/test_stack.py::{name}" for name in LAYOUT),
     "tests/fairness/test_compiled_draws.py",
     "tests/runs/test_sampled_rounds.py",
 )
