@@ -18,6 +18,7 @@ from api.metrics import StateMetrics
 from api.pages import install as pages
 from api.routers import (
     artifacts,
+    attacks,
     audits,
     experiment_tables,
     experiments,

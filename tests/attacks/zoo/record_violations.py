@@ -12,7 +12,7 @@ from fedaudit.networks.record_gradients import SmallDenseClippedGradients, vecto
 from fedaudit.privacy.records import record_plans
 from fedaudit.training.base import record_steps
 from fedaudit.training.base.record_steps import RecordSteps
-from fedaudit.training.mechanisms import record_personalised
+from fedaudit.training.mechanisms import registry
 from fedaudit.training.personalised import PersonalisedRound
 from tests.attacks.zoo.cells import of_baseline, records
 from tests.attacks.zoo.violations import violation
@@ -83,13 +83,13 @@ def draw_records_more_often(real: Any, source: Any, *, inclusion: Any, **given: 
 @violation(records, "noise", "noise added")
 def halve_the_noise_of_steps(patch: pytest.MonkeyPatch) -> None:
     """Steps have half the noise that their records are charged for."""
-    real = record_personalised._noise_multipliers
+    real = registry._noise_multipliers
 
     def halved(*given: Any) -> NDArray[np.float64]:
         return real(*given) / 2
 
-    patch.setattr(record_personalised, "_noise_multipliers", halved)
-    patch.setattr(record_personalised, "_normaliser", lambda local, noise: float(local.batch_size))
+    patch.setattr(registry, "_noise_multipliers", halved)
+    patch.setattr(registry, "_normaliser", lambda local, noise: float(local.batch_size))
 
 
 @violation(records, "noise", "noise used once", at=(RecordSteps, "_noise"))
@@ -112,7 +112,7 @@ def leave_empty_batches_bare(real: Any, self: Any, *given: Any) -> Any:
     records,
     "release",
     "divisor of gradients",
-    at=(record_personalised.RecordPersonalisedTraining, "protection"),
+    at=(registry.RecordPersonalisedTraining, "protection"),
 )
 def divide_by_expected_batches(
     real: Any, self: Any, cell: Any, loss: Any, plan: Any, *, clients: int
