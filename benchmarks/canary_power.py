@@ -24,7 +24,7 @@ from benchmarks.reproductions.runs import table
 from fedaudit.attacks.attack import weigh
 from fedaudit.attacks.canaries.canary_attack import CanaryAudit, draw_companion
 from fedaudit.attacks.canaries.canary_bounds import PlannedBounds, plan_bounds
-from fedaudit.reports.document.attacks.canaries_section import BoundName, CanariesSection
+from fedaudit.reports.sections.attacks import BoundName, CanariesSection
 from fedaudit.spec.attacks.canaries_spec import CanariesSpec
 
 _LADDER = (40, 60, 80, 110, 150, 200, 270, 350, 500, 700, 900, 1250, 1700, 2300, 3200, 4500)

@@ -17,8 +17,8 @@ from fedaudit.privacy.lower_bounds.e_values import (
     run_evidence,
 )
 from fedaudit.randomness import CounterSource, EntropySource, Source
-from fedaudit.reports.document.attacks.attack_section import Alarm, AttackSection
-from fedaudit.reports.document.endings import known_ending
+from fedaudit.reports.sections.attacks import Alarm, AttackSection
+from fedaudit.reports.sections.utility import known_ending
 from fedaudit.runs.blocks import record_block
 from fedaudit.runs.run import Run
 from fedaudit.training.base.cell import Cell, draws_in_secret

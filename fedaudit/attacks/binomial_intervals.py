@@ -4,7 +4,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import betaincinv, stdtrit
 
-from fedaudit.reports.document.attacks.confidence_limits import ConfidenceLimits
+from fedaudit.reports.sections.attacks import ConfidenceLimits
 
 
 def clopper_pearson(hits: float, trials: float, *, confidence: float) -> ConfidenceLimits:

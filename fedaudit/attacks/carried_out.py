@@ -12,8 +12,7 @@ from fedaudit.attacks.cluster_membership import ClusterMembershipAttack
 from fedaudit.attacks.gradient_leakage.gradient_leakage_attack import GradientLeakageAttack
 from fedaudit.attacks.membership.membership_attack import MembershipAttack
 from fedaudit.privacy.lower_bounds.e_values import e_values_of
-from fedaudit.reports.document.attacks.attack_section import AttackSection
-from fedaudit.reports.document.attacks.not_done_section import NotDoneSection
+from fedaudit.reports.sections.attacks import AttackSection, NotDoneSection
 from fedaudit.spec.attacks.attack_spec import AttackSpec
 from fedaudit.spec.attacks.canaries_spec import CanariesSpec
 from fedaudit.spec.attacks.cluster_membership_spec import ClusterMembershipSpec

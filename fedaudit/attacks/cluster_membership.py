@@ -18,13 +18,13 @@ from fedaudit.fairness.disclosure import Disclosure, size_rule
 from fedaudit.privacy.accounting.mechanism_parameters import MechanismParameters
 from fedaudit.privacy.leakage import MIN_RELEASES, part_distances
 from fedaudit.randomness import Purpose, Source
-from fedaudit.reports.document.attacks.cluster_membership_section import (
+from fedaudit.reports.sections.attacks import (
     ClusterMembershipResult,
     ClusterMembershipSection,
     HypothesisNamed,
     NamedShare,
 )
-from fedaudit.reports.sections.between_hypotheses_section import pair_figures, rates_of
+from fedaudit.reports.sections.between_hypotheses import pair_figures, rates_of
 from fedaudit.spec.attacks.cluster_membership_spec import ClusterMembershipSpec
 from fedaudit.spec.fairness import Fairness
 from fedaudit.spec.privacy import LaplaceL2

@@ -9,11 +9,12 @@ import pytest
 from celery.worker import state as celery_state
 
 import workers.run_loop
-from fedaudit.cli.local_run import run_locally
+from fedaudit.cli.run import run_locally
 from fedaudit.ledger.columns import EntryColumns
 from fedaudit.ledger.rows import entry_of
-from fedaudit.reports.verification.hypotheses_checks import hypotheses_checks
-from fedaudit.reports.verification.recompute import LedgerTotals
+from fedaudit.reports.ledger_totals import LedgerTotals
+from fedaudit.reports.sections.between_hypotheses import between_checks
+from fedaudit.reports.sections.parameter_plot import plane_checks
 from fedaudit.spec.parse import parse_spec
 from fedaudit.training.stack import Stack
 from models.database import Database
@@ -82,7 +83,10 @@ def test_the_report_is_held_against_the_stored_ledger(
             entry = entry_of(row)
             totals.add(EntryColumns.of_entries([entry]))
     spec = parse_spec(report["spec"])
-    found = hypotheses_checks(spec, report, totals, entry.inputs)
+    found = [
+        *between_checks(spec, report, totals, entry.inputs),
+        *plane_checks(spec, report, totals),
+    ]
     assert {one.name: one.outcome for one in found} == {
         "report.privacy.between_hypotheses": "pass",
         "report.plane": "pass",

@@ -12,8 +12,7 @@ from sqlalchemy import update
 import workers.run_loop
 from fedaudit.fairness.gaps import NO_OUTCOME
 from fedaudit.privacy.leakage import leakage
-from fedaudit.reports.assemble import report_hash
-from fedaudit.reports.document.document import Report
+from fedaudit.reports.report import Report, report_hash
 from fedaudit.spec.metrics import METRICS
 from models.database import Database
 from models.repositories import (

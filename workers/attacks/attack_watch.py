@@ -9,7 +9,7 @@ from sqlalchemy.orm import Session
 
 from fedaudit.attacks.canaries.canary_attack import audit_beside
 from fedaudit.attacks.carried_out import AttackWatch
-from fedaudit.reports.document.attacks.attack_section import AttackSection
+from fedaudit.reports.sections.attacks import AttackSection
 from fedaudit.runs.run import Run
 from fedaudit.spec.attacks.attack_spec import AttackSpec
 from fedaudit.training.base.rounds import Trainer

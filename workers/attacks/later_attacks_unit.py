@@ -10,9 +10,8 @@ from sqlalchemy.orm import Session
 
 from fedaudit.attacks.feasibility import check_attacks
 from fedaudit.ledger.signatures import Envelope
-from fedaudit.reports.document.attacks.raised_alarms import raised_alarms
-from fedaudit.reports.later.judged_later import judged_later
-from fedaudit.reports.later.later_statement import Basis, LaterStatement
+from fedaudit.reports.later import Basis, LaterStatement, judged_later
+from fedaudit.reports.sections.attacks import raised_alarms
 from fedaudit.spec.attacks.attack_spec import AttackSpec
 from fedaudit.spec.errors import InvalidInputError
 from fedaudit.spec.parse import parse_admitted

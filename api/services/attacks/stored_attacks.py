@@ -20,8 +20,8 @@ from api.shared.data_faults import shown_detail
 from api.shared.resources import Resources
 from api.shared.security import Caller
 from fedaudit.attacks.attack_files import AttackFile, file_in, files_in
-from fedaudit.reports.document.attacks.reported_attack import ReportedAttack
-from fedaudit.reports.later.judged_later import judged_later
+from fedaudit.reports.later import judged_later
+from fedaudit.reports.sections.attacks import ReportedAttack
 from infrastructure.storage import StorageError, attack_files_key
 from models.repositories import LaterAttacksRepository
 from models.tables.reports import LaterAttacks, Report

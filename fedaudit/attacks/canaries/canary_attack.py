@@ -29,7 +29,7 @@ from fedaudit.privacy.accounting.privacy_events import observer_words
 from fedaudit.privacy.lower_bounds.e_values import ENOUGH_ALONE, EvidenceBasis, known_noise_e_value
 from fedaudit.privacy.lower_bounds.epsilon_bounds import GuessPlan, by_score, one_run_epsilon
 from fedaudit.privacy.lower_bounds.release_law import ReleaseLaw
-from fedaudit.reports.document.attacks.canaries_section import CanaryBound
+from fedaudit.reports.sections.attacks import CanaryBound
 from fedaudit.spec.attacks.canaries_spec import CanariesSpec
 from fedaudit.spec.privacy import LaplaceL2
 from fedaudit.training.base.cell import Cell, expected_cohort

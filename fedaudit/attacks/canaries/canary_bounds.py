@@ -43,11 +43,7 @@ from fedaudit.privacy.lower_bounds.epsilon_bounds import (
 from fedaudit.privacy.lower_bounds.release_law import ReleaseLaw, simulated
 from fedaudit.privacy.planning.plan import SpendingPlan
 from fedaudit.privacy.records.record_use import client_rate
-from fedaudit.reports.document.attacks.canaries_section import (
-    SUFFICIENT_POWER,
-    BoundName,
-    CanaryBound,
-)
+from fedaudit.reports.sections.attacks import SUFFICIENT_POWER, BoundName, CanaryBound
 from fedaudit.spec.privacy import (
     GaussianCentral,
     GaussianLocal,

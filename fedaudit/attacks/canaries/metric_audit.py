@@ -25,7 +25,7 @@ from fedaudit.privacy.lower_bounds.e_values import (
     one_look_level,
     plan_metric_test,
 )
-from fedaudit.reports.document.attacks.canaries_section import CanariesSection, MetricAudit
+from fedaudit.reports.sections.attacks import CanariesSection, MetricAudit
 from fedaudit.spec.privacy import LaplaceL2
 from fedaudit.training.base.cell import expected_cohort
 

@@ -28,7 +28,7 @@ from fedaudit.attacks.gradient_leakage.update_match import layered_view
 from fedaudit.federations.federation import ClientRows, Federation
 from fedaudit.networks.client_network import ClientNetwork
 from fedaudit.randomness import CounterSource, EntropySource, Purpose, Source, wide_uniforms
-from fedaudit.reports.document.attacks.gradient_leakage_section import (
+from fedaudit.reports.sections.attacks import (
     GradientLeakageSection,
     LeakageBaseline,
     LeakageResult,

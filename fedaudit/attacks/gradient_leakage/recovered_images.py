@@ -17,7 +17,7 @@ from scipy.optimize import linear_sum_assignment
 from scipy.spatial.distance import cdist
 from scipy.stats import binomtest
 
-from fedaudit.reports.document.attacks.gradient_leakage_section import ShareInterval
+from fedaudit.reports.sections.attacks import ShareInterval
 
 RECOVERED_BELOW = 0.5
 """An image counts as recovered at this share of the smaller baseline's error."""

@@ -30,12 +30,8 @@ from fedaudit.privacy.lower_bounds.e_values import calibrated, one_look_level, s
 from fedaudit.privacy.mechanisms.base import PrivacyUnit
 from fedaudit.privacy.mechanisms.registry import mechanism_of, why_unbounded
 from fedaudit.privacy.planning.plan import ObserverEpsilon
-from fedaudit.reports.document.attacks.membership_section import (
-    AttributeMembership,
-    GroupMembership,
-    RateAtFpr,
-)
-from fedaudit.reports.sections.privacy_section import planned_epsilons
+from fedaudit.reports.sections.attacks import AttributeMembership, GroupMembership, RateAtFpr
+from fedaudit.reports.sections.epsilon import planned_epsilons
 from fedaudit.runs.run import Run
 from fedaudit.spec.models import ArtifactStart
 from fedaudit.training.base.stopping import reported_end

@@ -38,7 +38,7 @@ from fedaudit.attacks.membership.shadow_design import (
     least_shadows_each,
 )
 from fedaudit.federations.federation import Federation
-from fedaudit.reports.document.attacks.membership_section import (
+from fedaudit.reports.sections.attacks import (
     ClaimedRate,
     ClaimSection,
     MembershipRates,
