@@ -39,10 +39,8 @@ class AddressRefusedError(Exception):
 
 
 def check_url(url: str, *, allow_private: bool) -> httpx.URL:
-    """A URL that may be called as far as can be said without resolving its name.
-
-    Raises AddressRefusedError, with a message that follows the name of the field.
-    """
+    """A URL that may be called, judged without resolving its name. Raises AddressRefusedError,
+    whose message follows the field's name."""
     if len(url) > MAX_URL_CHARACTERS:
         raise AddressRefusedError(f"has more than {MAX_URL_CHARACTERS} characters")
     try:
@@ -64,10 +62,8 @@ def check_url(url: str, *, allow_private: bool) -> httpx.URL:
 
 
 def check_address(text: str, *, allow_private: bool) -> None:
-    """Raises AddressRefusedError for an address that is not on the open internet.
-
-    `allow_private`: of the others, loopback and private networks are admitted.
-    """
+    """Raises AddressRefusedError for an address off the public internet; `allow_private` admits
+    loopback and private networks."""
     try:
         address = ip_address(text)
     except ValueError:
@@ -154,11 +150,8 @@ def post(
     allow_private: bool,
     resolve: Resolve | None = None,
 ) -> Answer:
-    """Send a POST request once.
-
-    No redirect is followed and no proxy used. `seconds` bounds everything behind the look-up of the
-    name, which has limits of its own. Raises UnansweredError, AddressRefusedError.
-    """
+    """Send a POST request once, without redirects or proxy. `seconds` bounds everything after the
+    name look-up. Raises UnansweredError, AddressRefusedError."""
     parsed = check_url(url, allow_private=allow_private)
     backend = CheckedBackend(allow_private=allow_private, seconds=seconds, resolve=resolve)
     target = httpcore.URL(

@@ -29,13 +29,9 @@ _RETURNED = "fedaudit.returned"
 
 
 class Database:
-    """Connections to one database.
-
-    `url` is `sqlite:///PATH` (the folder must exist) or `postgresql://...`. Sessions come from
-    `read()` and `write()` and are short: an open reader makes SQLite's log grow, an open writer
-    holds every other writer. Rows stay usable after their session ends; they are then plain
-    values, and changing them changes nothing.
-    """
+    """One database: `sqlite:///PATH` (the folder must exist) or `postgresql://...`. Keep sessions
+    short: an open reader makes SQLite's log grow, an open writer holds all others. Rows outlive
+    their session as plain values; changing them changes nothing."""
 
     def __init__(
         self,
@@ -44,12 +40,9 @@ class Database:
         transaction_seconds: float | None = _TRANSACTION_SECONDS,
         foreign_keys: bool = True,
     ) -> None:
-        """Raises ValueError for another database, or an SQLite database without a file.
-
-        Postgres ends a transaction that lasts longer than `transaction_seconds`: a client that
-        froze in one would keep its locks for good. None sets no limit, for migrations. Without
-        `foreign_keys` SQLite checks no reference; it can be switched outside transactions alone.
-        """
+        """Raises ValueError for another kind of database, or SQLite without a file. Postgres ends a
+        transaction after `transaction_seconds`, as a frozen client would keep its locks; None for
+        migrations. Without `foreign_keys` SQLite checks no reference."""
         parsed = _normalise(url)
         self.dialect: Dialect = cast(Dialect, parsed.get_backend_name())
         self.url = parsed
@@ -80,10 +73,8 @@ class Database:
 
     @contextmanager
     def write(self) -> Iterator[Session]:
-        """A transaction: committed when the block ends, rolled back when it raises.
-
-        On SQLite it takes the write lock at once, so that no statement inside fails for it later.
-        """
+        """A transaction: committed when the block ends, rolled back when it raises. SQLite takes
+        the write lock at once, so that no statement inside fails for it later."""
         with self._writer.begin() as session:
             yield session
 

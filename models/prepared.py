@@ -18,10 +18,8 @@ Statement = Select[*tuple[Any, ...]] | Insert | ReturningInsert[Any] | Update | 
 
 
 class Prepared:
-    """A statement with named values; one that is `expanding` takes a list, as `IN` has it.
-
-    It knows nothing of a session's objects: it reads past those that were read before.
-    """
+    """A statement with named values; an `expanding` one takes a list, as `IN` does. It ignores the
+    session's objects."""
 
     def __init__(self, statement: Statement) -> None:
         self._statement = statement

@@ -100,11 +100,8 @@ class NewExperiment:
 
 @dataclass(frozen=True, kw_only=True)
 class ExperimentFilters:
-    """Which experiments a list shows; every filter that is set must hold.
-
-    `tag` and `name` match exactly; the times are included; `bounds` are on final figures, and an
-    experiment whose figure is null is outside every bound.
-    """
+    """Filters of a list, all of which must hold. `tag` and `name` match exactly, times are
+    inclusive, and a null figure is outside every bound."""
 
     status: str | None = None
     name: str | None = None
@@ -322,11 +319,8 @@ class LedgerRow:
 
 @dataclass(frozen=True, eq=False)
 class LedgerTotalsRow:
-    """An experiment's running totals: releases per subject index, refusals and withheld overall.
-
-    Where there are several observers the releases of all subjects against one stand behind those
-    against another, in the order of the observers' names.
-    """
+    """Running totals: releases by subject index (for several observers one block each, in the order
+    of their names), refusals and withheld overall."""
 
     releases: NDArray[np.int32]
     refusals: int
@@ -388,12 +382,9 @@ class StoredSet:
 
 @dataclass(frozen=True, kw_only=True)
 class ReportFilters:
-    """Which reports a list shows; every filter that is set must hold.
-
-    A bound on a fairness figure is one on `attribute`, or on every attribute of the report where
-    none is named; one on an epsilon is on what `observer` sees, or on the largest of all. A report
-    whose figure is null is outside every bound.
-    """
+    """Filters of a list, all of which must hold. A fairness bound is on `attribute`, or on all
+    attributes; an epsilon bound on `observer`, or the largest. A null figure is outside every
+    bound."""
 
     name: str | None = None
     search: str | None = None

@@ -101,10 +101,8 @@ class AuditRun(ClaimedUnit):
         return sign_report(audit_report(rows, asked), key), key
 
     def _settle(self, row: PredictionAudit, rows: "AuditedRows") -> frozenset[str]:
-        """The attributes of which nothing is said; remembers what is disclosed of the others.
-
-        As for runs (`workers.disclosure_memory`), which remember the same sets of the same data.
-        """
+        """The withheld attributes; remembers what is disclosed of the others, in the same sets as
+        runs on the same data."""
         if row.withheld is not None:
             return frozenset(row.withheld)
         memories = memories_of(self._claim.project_id, row.fingerprint, rows)
@@ -164,11 +162,9 @@ _BY_CONTENTS = "rows by what they hold"
 
 
 def memories_of(project_id: str, fingerprint: str, rows: "AuditedRows") -> list[Memory]:
-    """That of the file, which runs share, and those of the project's files with the same columns:
-    with all of them the same, and with all but truth and prediction.
-
-    The latter two only where rows can be known again by what they hold.
-    """
+    """The file's memory, which runs share, and those of the project's files with the same columns:
+    all of them, and all but truth and prediction. The latter only if rows are recognisable by their
+    contents."""
     found = [Memory(fingerprint, ROWS_OF_FILE, rows.rows_of_file)]
     for contents in rows.contents:
         key = hashlib.sha256(f"{project_id} {contents.columns}".encode()).hexdigest()

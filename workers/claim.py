@@ -31,11 +31,8 @@ class LeaseLostError(Exception):
 
 
 class Lease:
-    """Keeps a claim alive while the block runs.
-
-    A thread renews it every third of the lease, as long as the main thread calls `progressed`
-    now and then; a hanging main thread lets the lease end, so that another worker takes over.
-    """
+    """Keeps a claim alive while the block runs. A thread renews it every third of the lease while
+    the main thread calls `progressed`; a hanging main thread lets it expire."""
 
     def __init__(
         self,
@@ -46,10 +43,8 @@ class Lease:
         silent_seconds: float | None = None,
         renewed: Callable[[], None] | None = None,
     ) -> None:
-        """`silent_seconds`: the longest time without progress; ten leases by default.
-
-        `renewed` is called, in the thread, after each renewal.
-        """
+        """`silent_seconds`: the longest time without progress, by default ten leases. `renewed` is
+        called in the thread after each renewal."""
         self.unit_id, self.fence, self.attempts = claim.unit_id, claim.fence, claim.attempts
         self.is_last_attempt = claim.attempts >= claim.max_attempts
         self.seconds = seconds
@@ -138,12 +133,9 @@ class FencedWriter:
         """Whether the work in hand was tried before, and may have been stored."""
 
     def write(self, work: Callable[[Session], T]) -> T:
-        """Commit `work` in one transaction, waiting for an unavailable database.
-
-        A connection may break after the commit and before its confirmation, so `work` may run again
-        after it was stored: `again` says so, and it must then change nothing. Raises LeaseLostError
-        where the unit has another holder, DatabaseAwayError after ten minutes.
-        """
+        """Commit `work` in one transaction, waiting for an unavailable database. The connection may
+        break after the commit, so `work` may run again after it was stored: `again` says so, and it
+        must then change nothing. Raises LeaseLostError, or DatabaseAwayError after ten minutes."""
         since, wait = monotonic(), _FIRST_WAIT_SECONDS
         self.again = False
         while True:

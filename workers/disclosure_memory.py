@@ -122,12 +122,9 @@ def remember(
 def settle_disclosures(
     writer: FencedWriter, experiment: RunningExperiment, *, secret: bytes
 ) -> frozenset[str]:
-    """The attributes of which the run reports nothing; remembers what it discloses.
-
-    A run that is taken up again keeps to what was decided. What takes long is done before the
-    transaction, and again within it only where another run on the same data was quicker. `secret`:
-    of this service, by which the keys of rows are made.
-    """
+    """The attributes that the run withholds; remembers what it discloses. A resumed run keeps its
+    decision. Slow work is done before the transaction, and repeated within it only if another run
+    on the same data was quicker. `secret`: for keys of rows."""
     cell = experiment.run.cell
     if not is_remembered(cell):
         return frozenset()

@@ -56,11 +56,8 @@ class Eraser:
         """Federations whose erasure failed, and when it is tried again."""
 
     def erase_waiting(self, limit: int) -> int:
-        """Work on up to so many for a few seconds; returns how many were completed.
-
-        Raises SQLAlchemyError where the database is away. Any other failure is logged, and tried
-        again a minute later.
-        """
+        """Work on up to `limit` for a few seconds; returns how many were completed. Raises
+        SQLAlchemyError; other failures are logged, and retried a minute later."""
         with self._database.read() as session:
             waiting = ErasingRepository(session).waiting(limit)
         end, done = monotonic() + _SECONDS, 0

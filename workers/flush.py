@@ -69,11 +69,8 @@ _COSTS = ("leakage_max", "epsilon_max")
 
 
 class DatabaseSink:
-    """A `RunSink` of one stored experiment, within one transaction.
-
-    What is written must be fenced: the caller holds the experiment's unit in the same transaction.
-    It also tells of the rounds (`round_events`), for all experiments of the unit together.
-    """
+    """A `RunSink` of one stored experiment within one transaction, in which the caller holds its
+    unit."""
 
     def __init__(self, session: Session, experiment_id: str, project_id: str) -> None:
         self._owner = (experiment_id, project_id)
@@ -177,11 +174,8 @@ class Played:
 
 
 def store_blocks(session: Session, played: Sequence[Played], *, again: bool = False) -> set[str]:
-    """Write blocks of rounds of experiments of one project, their checkpoints and totals.
-
-    Returns the ids of those whose callers have asked for an end. `again`: the blocks may have been
-    stored already.
-    """
+    """Write blocks of rounds of one project's experiments, their checkpoints and totals; returns
+    the ids of those to be cancelled. `again`: the blocks may have been stored already."""
     if not played:
         return set()
     project_id = played[0].experiment.project_id

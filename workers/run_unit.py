@@ -28,10 +28,8 @@ log = structlog.get_logger()
 
 
 def run_unit(context: WorkerContext, unit_id: str) -> None:
-    """Run a unit if this worker obtains the claim; otherwise do nothing.
-
-    Returns when the unit has ended, was given back or was lost to another holder.
-    """
+    """Run a unit if this worker obtains the claim; returns when it has ended, was given back or was
+    lost."""
     with context.database.write() as session:
         claim = UnitRepository(session).claim(
             unit_id,

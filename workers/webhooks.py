@@ -86,10 +86,8 @@ class Courier:
         self._loop.start()
 
     def stop(self) -> None:
-        """Begin nothing more, and wait a little for what is in flight.
-
-        Whatever has not ended by then is sent again, once its lease has run out.
-        """
+        """Begin nothing more, and wait briefly for what is in flight; the rest is sent again when
+        its lease has expired."""
         self._stopping.set()
         self._changed.set()
         deadline = monotonic() + _STOP_SECONDS
@@ -214,11 +212,8 @@ class Courier:
 
 
 def pause_behind(retries: int, *, asked: float | None = None) -> float | None:
-    """Seconds until the next attempt after so many retries; None where there is none.
-
-    `asked`: for how long the receiver asks to be left alone. It moves attempts apart, by as much
-    as the longest pause, and adds none.
-    """
+    """Seconds until the next attempt, with jitter; None after the last. `retry_after`: the
+    receiver's wish, honoured up to the longest pause; it adds no attempt."""
     if retries >= len(PAUSES_SECONDS):
         return None
     pause = PAUSES_SECONDS[retries] * random.uniform(1 - _JITTER, 1 + _JITTER)
@@ -239,10 +234,8 @@ def _fault(status: int) -> str | None:
 def signed_request(
     payload: Mapping[str, Any], *, message_id: str, secrets: Sequence[str]
 ) -> tuple[dict[str, str], bytes]:
-    """Headers and body, signed now with each of the secrets (`whsec_` and base64).
-
-    The time is the attempt's, so that a receiver can refuse what somebody recorded and sends later.
-    """
+    """Headers and body, signed now with each secret (`whsec_` and base64). The time is the
+    attempt's, so that a receiver can refuse a replay."""
     body = json.dumps(payload, ensure_ascii=False, separators=(",", ":"))
     # Of a time with another zone the library would take the digits for UTC.
     now = datetime.now(UTC).replace(microsecond=0)
@@ -258,11 +251,8 @@ def signed_request(
 
 
 def encrypt_anew(settings: Settings, database: Database) -> int:
-    """Encrypt every secret with the first key of the file; returns of how many webhooks.
-
-    All of them or none. Raises SecretsKeyError where one was encrypted with a key that the file
-    lacks, SQLAlchemyError.
-    """
+    """Encrypt all secrets with the file's first key, or none; returns the number of webhooks.
+    Raises SecretsKeyError if one was encrypted with a key that the file lacks, SQLAlchemyError."""
     box = SecretBox(settings)
     with database.write() as session:
         counts = StoredSecretRepository(session).replace(box.encrypt_anew)

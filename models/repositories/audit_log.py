@@ -72,11 +72,8 @@ class AuditLogRepository(ScopedRepository):
         origin: AuditOrigin = "api",
         **details: Any,
     ) -> None:
-        """Enters a deed; call it last in its transaction.
-
-        The project's next entry waits until this transaction ends. Whoever waits here must hold no
-        lock that others take afterwards.
-        """
+        """Appends an entry; call it last in its transaction, without holding a lock that others
+        take later: the project's next entry waits until this transaction ends."""
         self.enter_all([Deed(action, subject, by=by, origin=origin, details=details)])
 
     def enter_all(self, deeds: Sequence[Deed]) -> None:
@@ -185,10 +182,8 @@ class SettingChangeRepository(ScopedRepository):
         value: Mapping[str, Any] | None,
         changed_by: Actor,
     ) -> None:
-        """Enters a change, also on the audit log, and therefore last in its transaction.
-
-        `value` is what now holds, None where nothing does any more.
-        """
+        """Records a change, also in the audit log, so call it last in its transaction. `value`: the
+        new setting, None if removed."""
         row = {
             "id": new_id(),
             "project_id": self.project_id,
@@ -212,16 +207,10 @@ class SettingChangeRepository(ScopedRepository):
         limit: int = 50,
     ) -> Page[SettingChange]:
         """Newest first; the cursor is (id,)."""
-        statement = (
-            self._select(SettingChange)
-            .where(SettingChange.subject_kind == subject_kind, SettingChange.subject == subject)
-            .order_by(SettingChange.id.desc())
-            .limit(limit + 1)
+        statement = self._select(SettingChange).where(
+            SettingChange.subject_kind == subject_kind, SettingChange.subject == subject
         )
-        if cursor is not None:
-            statement = statement.where(SettingChange.id < cursor[0])
-        items = self._all(statement)
-        return Page(items[:limit], (items[limit - 1].id,) if len(items) > limit else None)
+        return self._page(statement, SettingChange.id, cursor, limit)
 
 
 def _told(setting: Setting, value: Mapping[str, Any] | None) -> dict[str, Any]:
@@ -292,21 +281,14 @@ class GatePolicyRepository(ScopedRepository):
 
     def list(self, *, cursor: Cursor | None = None, limit: int = 50) -> Page[GatePolicy]:
         """By name; the cursor is (name,)."""
-        statement = self._select(GatePolicy).order_by(GatePolicy.name).limit(limit + 1)
-        if cursor is not None:
-            statement = statement.where(GatePolicy.name > cursor[0])
-        items = self._all(statement)
-        return Page(items[:limit], (items[limit - 1].name,) if len(items) > limit else None)
+        statement = self._select(GatePolicy)
+        return self._page(statement, GatePolicy.name, cursor, limit, ascending=True)
 
     def delete(self, name: str) -> bool:
         """False where the project has no such policy."""
         columns = table_of(GatePolicy).c
-        return bool(
-            self._execute(
-                delete(GatePolicy).where(
-                    columns.project_id == self.project_id, columns.name == name
-                )
-            )
+        return self._changes(
+            delete(GatePolicy).where(columns.project_id == self.project_id, columns.name == name)
         )
 
     def _named(self, name: str) -> Select[GatePolicy]:

@@ -11,7 +11,6 @@ from models.identifiers import new_id
 from models.person import Actor
 from models.repositories.base import ScopedRepository, table_of
 from models.repositories.units import UnitRepository
-from models.tables.experiments import Experiment
 from models.tables.reports import LaterAttacks, PredictionAudit
 from models.values import Cursor, FoundLater, LaterAttacksStatus, NewAudit, Page
 
@@ -23,18 +22,17 @@ class AuditRepository(ScopedRepository):
 
     def create(self, audit: NewAudit, *, unit_id: str, by: Actor) -> PredictionAudit:
         """The audit, `queued`."""
-        row = PredictionAudit(
-            id=new_id(),
-            project_id=self.project_id,
-            status="queued",
-            unit_id=unit_id,
-            created_by=by.as_dict(),
-            created_at=utc_now(),
-            **vars(audit),
+        return self._add(
+            PredictionAudit(
+                id=new_id(),
+                project_id=self.project_id,
+                status="queued",
+                unit_id=unit_id,
+                created_by=by.as_dict(),
+                created_at=utc_now(),
+                **vars(audit),
+            )
         )
-        self.session.add(row)
-        self.session.flush()
-        return row
 
     def get(self, id: str) -> PredictionAudit | None:
         """One audit, or None where the project has no such one."""
@@ -50,16 +48,8 @@ class AuditRepository(ScopedRepository):
 
     def list(self, *, cursor: Cursor | None = None, limit: int = 50) -> Page[PredictionAudit]:
         """Newest first, without their reports; the cursor is (id,)."""
-        statement = (
-            self._select(PredictionAudit)
-            .options(defer(PredictionAudit.report))
-            .order_by(PredictionAudit.id.desc())
-            .limit(limit + 1)
-        )
-        if cursor is not None:
-            statement = statement.where(PredictionAudit.id < cursor[0])
-        items = self._all(statement)
-        return Page(items[:limit], (items[limit - 1].id,) if len(items) > limit else None)
+        statement = self._select(PredictionAudit).options(defer(PredictionAudit.report))
+        return self._page(statement, PredictionAudit.id, cursor, limit)
 
     def degenerate(self, ids: Sequence[str]) -> dict[str, bool | None]:
         """Of those with a report, whether the predictions are degenerate; None where that is not
@@ -144,13 +134,7 @@ class LaterAttacksRepository(ScopedRepository):
 
     def next_number(self, experiment_id: str) -> int:
         """The number of the request to come; others wait until this transaction ends."""
-        mine = select(Experiment.id).where(Experiment.id == experiment_id)
-        self.session.execute(mine.with_for_update())
-        columns = table_of(LaterAttacks).c
-        newest = self.session.scalar(
-            select(func.max(columns.number)).where(columns.experiment_id == experiment_id)
-        )
-        return (newest or 0) + 1
+        return self._next_number(LaterAttacks, experiment_id)
 
     def add(
         self,
@@ -164,22 +148,21 @@ class LaterAttacksRepository(ScopedRepository):
         by: Actor,
     ) -> LaterAttacks:
         """The request, `queued`."""
-        row = LaterAttacks(
-            id=new_id(),
-            experiment_id=experiment_id,
-            number=number,
-            project_id=self.project_id,
-            status="queued",
-            asked=[dict(one) for one in asked],
-            report_hash=report_hash,
-            ledger_hash=ledger_hash,
-            unit_id=unit_id,
-            created_by=by.as_dict(),
-            created_at=utc_now(),
+        return self._add(
+            LaterAttacks(
+                id=new_id(),
+                experiment_id=experiment_id,
+                number=number,
+                project_id=self.project_id,
+                status="queued",
+                asked=[dict(one) for one in asked],
+                report_hash=report_hash,
+                ledger_hash=ledger_hash,
+                unit_id=unit_id,
+                created_by=by.as_dict(),
+                created_at=utc_now(),
+            )
         )
-        self.session.add(row)
-        self.session.flush()
-        return row
 
     def get(self, id: str) -> LaterAttacks | None:
         """One request as it is now; None where the project has no such one."""
@@ -225,10 +208,8 @@ class LaterAttacksRepository(ScopedRepository):
         self._change(id, ("queued",), status="running", started_at=started)
 
     def request_cancel(self, row: LaterAttacks, *, by: Actor) -> None:
-        """Asks for an end: at once where no worker has it, else `cancelling` until one stops.
-
-        One that has ended, or was asked before, is left as it is.
-        """
+        """Cancels: at once if no worker has it, otherwise `cancelling` until the worker stops. No
+        change if it has ended or was asked before."""
         asked = {"cancelled_by": by.as_dict()}
         if UnitRepository(self.session).withdraw(row.unit_id):
             self.end(row.id, "cancelled", reason="cancelled-by-caller")
@@ -265,10 +246,8 @@ class LaterAttacksRepository(ScopedRepository):
 
     def _change(self, id: str, expected: Sequence[str], **values: Any) -> bool:
         mine = (LaterAttacks.id == id, LaterAttacks.project_id == self.project_id)
-        return bool(
-            self._execute(
-                update(LaterAttacks).where(*mine, LaterAttacks.status.in_(expected)).values(values)
-            )
+        return self._changes(
+            update(LaterAttacks).where(*mine, LaterAttacks.status.in_(expected)).values(values)
         )
 
     def _set(self, id: str, **values: Any) -> None:

@@ -302,24 +302,23 @@ class ErasureRepository(ScopedRepository):
     ) -> Erasure:
         """Notes what the sweeper has to do, in the transaction that erased."""
         mine = select(func.max(Erasure.number)).where(Erasure.federation_id == federation.id)
-        row = Erasure(
-            federation_id=federation.id,
-            number=(self.session.scalar(mine) or 0) + 1,
-            project_id=self.project_id,
-            fingerprint=federation.fingerprint,
-            reference=reference,
-            requested_at=utc_now(),
-            requested_by=by.as_dict(),
-            removed=dict(removed),
-            files=list(files),
-            ledgers=list(ledgers),
-            others=others,
-            completed_at=None,
-            envelope=None,
+        return self._add(
+            Erasure(
+                federation_id=federation.id,
+                number=(self.session.scalar(mine) or 0) + 1,
+                project_id=self.project_id,
+                fingerprint=federation.fingerprint,
+                reference=reference,
+                requested_at=utc_now(),
+                requested_by=by.as_dict(),
+                removed=dict(removed),
+                files=list(files),
+                ledgers=list(ledgers),
+                others=others,
+                completed_at=None,
+                envelope=None,
+            )
         )
-        self.session.add(row)
-        self.session.flush()
-        return row
 
 
 class ErasingRepository(Repository):
@@ -368,12 +367,9 @@ class ErasingRepository(Repository):
         return self._insert_absent(ErasedLedger, row)
 
     def rename_experiment(self, experiment: Experiment, names: Sequence[str]) -> None:
-        """Gives its ledger these names, and forgets its salt: with it anybody could try the old
-        names on the digests of its entries.
-
-        The old names are removed unless another experiment has them, as one on the same content by
-        another project may.
-        """
+        """Gives its ledger these names, and deletes its salt, with which old names could be tried
+        on its digests. The old names go unless another experiment, such as another project's on the
+        same content, has them."""
         before = experiment.subject_set_id
         renamed = SubjectSetRepository(self.session).put(names)
         values = {"subject_set_id": renamed, "ledger_salt": None}
@@ -396,14 +392,12 @@ class ErasingRepository(Repository):
         return self._change(erasure, values)
 
     def _change(self, erasure: Erasure, values: Mapping[str, Any]) -> bool:
-        return bool(
-            self._execute(
-                update(Erasure)
-                .where(
-                    Erasure.federation_id == erasure.federation_id,
-                    Erasure.number == erasure.number,
-                    Erasure.completed_at.is_(None),
-                )
-                .values(**values)
+        return self._changes(
+            update(Erasure)
+            .where(
+                Erasure.federation_id == erasure.federation_id,
+                Erasure.number == erasure.number,
+                Erasure.completed_at.is_(None),
             )
+            .values(**values)
         )

@@ -22,11 +22,9 @@ class EventRepository(ExperimentPartRepository):
     def append(
         self, experiment_id: str, project_id: str, events: Sequence[tuple[str, Mapping[str, Any]]]
     ) -> int:
-        """Appends (type, data) pairs; returns the number of the last event.
-
-        Writers of one experiment wait for each other here, so numbers have no gaps and become
-        visible in order. Raises LookupError where the project has no such experiment.
-        """
+        """Appends (type, data) pairs; returns the last event's number. Writers of one experiment
+        wait for each other, so numbers have no gaps. Raises LookupError for an unknown
+        experiment."""
         return self.append_each(project_id, {experiment_id: events})[experiment_id]
 
     def append_each(
@@ -115,10 +113,8 @@ class RoundRepository(ExperimentPartRepository):
         every: int = 1,
         among: Sequence[int] | None = None,
     ) -> list[RoundRow]:
-        """Rounds above `round_`, in order; without their planes, which can be long, if asked.
-
-        With `every`, only those that it divides; with `among`, only those.
-        """
+        """Rounds above `round_`, in order, without `planes` if asked; only those that `every`
+        divides, or those `among`."""
         statement = self._select(Round, experiment_id).where(Round.round > round_)
         if every > 1:
             statement = statement.where(Round.round % every == 0)
@@ -163,11 +159,9 @@ class FairnessRepository(ExperimentPartRepository):
         among: Sequence[int] | None = None,
         counts: bool = True,
     ) -> list[FairnessRow]:
-        """Rows above `round_`, or above (`round_`, `after_attribute`), by round and attribute.
-
-        With `attribute`, that attribute alone; with `every`, only rounds that it divides; with
-        `among`, only those. Without `counts`, which can be long, they are None.
-        """
+        """Rows above `round_`, or above (`round_`, `after_attribute`), by round and attribute; of
+        one `attribute`, rounds that `every` divides, or those `among`. Without `counts` these are
+        None."""
         statement = self._select(Fairness, experiment_id)
         if after_attribute is None:
             statement = statement.where(Fairness.round > round_)

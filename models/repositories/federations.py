@@ -20,11 +20,8 @@ _IN_GOOD_ORDER = ("profiling", "ready")
 
 
 class FederationRepository(BudgetRepository):
-    """A project's federations, and the budgets on their data.
-
-    The same content is one federation, whether experiments name it by a path, it is registered or
-    uploaded, and also after it was deleted: what was spent on it belongs to it.
-    """
+    """A project's federations and their budgets. The same content is one federation, named by path,
+    registered or uploaded, even after deletion: its spending stays with it."""
 
     def get_or_create(
         self,
@@ -35,11 +32,9 @@ class FederationRepository(BudgetRepository):
         profile: Mapping[str, Any],
         made_up: bool = False,
     ) -> Federation:
-        """The federation with this data; its name and profile stay what they first were.
-
-        `made_up`: data that is nobody's, which no other project shares.
-        """
-        self._add(
+        """The federation with this data; it keeps its first name and profile. `made_up`: synthetic
+        data, which projects do not share."""
+        self._add_absent(
             made_up=made_up,
             fingerprint=fingerprint,
             name=name,
@@ -54,10 +49,8 @@ class FederationRepository(BudgetRepository):
         return self._one(self._has(fingerprint))
 
     def of_owner(self, fingerprint: str) -> Federation | None:
-        """The owner's federation with this data, where another project of the service owns it.
-
-        None where budgets do not count across projects: then nobody owns data for others.
-        """
+        """The owner's federation with this data, if another project owns it. None if budgets do not
+        count across projects."""
         if not counts_together(self._across):
             return None
         owner = select(Content.owner_project_id).where(Content.fingerprint == fingerprint)
@@ -79,10 +72,8 @@ class FederationRepository(BudgetRepository):
         return [row.disclosure for row in rows if row is not None and row.disclosure is not None]
 
     def registered_at(self, path: str) -> Federation | None:
-        """The newest federation that is ready and was registered by this path below the sources.
-
-        Another file may lie there now: compare its fingerprint.
-        """
+        """The newest ready federation registered by this path below the sources. Compare its
+        fingerprint: the file may have changed."""
         named = Federation.registration["federation"]["path"].as_string() == path
         found = self._select(Federation).where(
             Federation.status == "ready", Federation.storage_key.is_(None), named
@@ -90,14 +81,11 @@ class FederationRepository(BudgetRepository):
         return self.session.scalars(found.order_by(Federation.id.desc()).limit(1)).first()
 
     def register(self, file: NewFile, *, unit_id: str) -> Federation:
-        """The federation with this data, now `profiling` by the unit under this registration.
-
-        A content that no project owns is this one's from now on. Where the file is stored already
-        it stays there, as its content is the same, and the caller compares `storage_key` with its
-        own; not so after a rejection, which the stored file may be the cause of. A unit that has
-        not begun with an earlier registration is withdrawn.
-        """
-        self._add(
+        """The federation with this data, now to be profiled by the unit under this registration; a
+        content without an owner becomes this project's. A stored file stays (compare
+        `storage_key`), except after a rejection, which it may have caused. An earlier unit that has
+        not begun is withdrawn."""
+        self._add_absent(
             fingerprint=file.fingerprint,
             name=file.name,
             source=file.source,
@@ -138,26 +126,19 @@ class FederationRepository(BudgetRepository):
         return self._one(_locked(self._select(Federation).where(Federation.id == id)))
 
     def set_simulation(self, id: str, simulation: Simulation) -> Federation:
-        """Whether noise may be simulated in what is admitted from now on; the row as it then is.
-
-        Raises LookupError where the project has no such federation.
-        """
+        """Whether experiments admitted from now on may simulate noise. Raises LookupError for an
+        unknown federation."""
         return self._changed(id, {"simulation": simulation})
 
     def set_disclosure(self, id: str, policy: Mapping[str, Any] | None) -> Federation:
-        """What may be asked of its groups in what is admitted from now on; the row as it then is.
-
-        It stays whatever becomes of the file, as what was spent does. Raises LookupError where the
-        project has no such federation.
-        """
+        """What experiments admitted from now on may ask of its groups. It outlives the file, as
+        spending does. Raises LookupError for an unknown federation."""
         stored = None if policy is None else dict(policy)
         return self._changed(id, {"disclosure": stored, "disclosure_set_at": utc_now()})
 
     def of_unit(self, unit_id: str) -> Federation | None:
-        """The federation that a unit is to profile.
-
-        None where nothing is left to do: it was deleted or registered anew, or is profiled.
-        """
+        """The federation that a unit is to profile; None if it was deleted, registered anew, or is
+        profiled."""
         return self._one(
             self._select(Federation).where(
                 Federation.unit_id == unit_id, Federation.status == "profiling"
@@ -204,10 +185,8 @@ class FederationRepository(BudgetRepository):
         return bool(self.session.scalar(select(submitted)))
 
     def mark_deleted(self, id: str) -> bool:
-        """Any status -> deleted, without a profile or a sketch; False where it was deleted before.
-
-        `storage_key` stays until `forget_file`, so that what is left of the file can be found.
-        """
+        """Any status -> deleted, without profile or sketch; False if it was deleted before.
+        `storage_key` stays until `forget_file`."""
         found = self.lock(id)
         if found is None or found.status in ("deleted", "erased"):
             return False
@@ -236,15 +215,12 @@ class FederationRepository(BudgetRepository):
         self, *, status: str | None = None, cursor: Cursor | None = None, limit: int = 50
     ) -> Page[Federation]:
         """Newest first; the cursor is (id,)."""
-        statement = self._select(Federation).order_by(Federation.id.desc()).limit(limit + 1)
+        statement = self._select(Federation)
         if status is not None:
             statement = statement.where(Federation.status == status)
-        if cursor is not None:
-            statement = statement.where(Federation.id < cursor[0])
-        items = self._all(statement)
-        return Page(items[:limit], (items[limit - 1].id,) if len(items) > limit else None)
+        return self._page(statement, Federation.id, cursor, limit)
 
-    def _add(self, *, made_up: bool = False, **values: Any) -> None:
+    def _add_absent(self, *, made_up: bool = False, **values: Any) -> None:
         """A row for new data; nothing where the project has the data already."""
         if not made_up:
             content = {"fingerprint": values["fingerprint"], "owner_project_id": None}
@@ -260,17 +236,15 @@ class FederationRepository(BudgetRepository):
         )
 
     def _profiled(self, id: str, unit_id: str, values: Mapping[str, Any]) -> bool:
-        return bool(
-            self._execute(
-                update(Federation)
-                .where(
-                    Federation.id == id,
-                    Federation.project_id == self.project_id,
-                    Federation.unit_id == unit_id,
-                    Federation.status == "profiling",
-                )
-                .values(values)
+        return self._changes(
+            update(Federation)
+            .where(
+                Federation.id == id,
+                Federation.project_id == self.project_id,
+                Federation.unit_id == unit_id,
+                Federation.status == "profiling",
             )
+            .values(values)
         )
 
     def _changed(self, id: str, values: Mapping[str, Any]) -> Federation:

@@ -57,11 +57,8 @@ class ArtifactRepository(ScopedRepository):
 
     def list(self, *, cursor: Cursor | None, limit: int) -> Page[Artifact]:
         """Newest first; the cursor is (id,)."""
-        statement = self._select(Artifact).order_by(Artifact.id.desc()).limit(limit + 1)
-        if cursor is not None:
-            statement = statement.where(Artifact.id < cursor[0])
-        items = self._all(statement)
-        return Page(items[:limit], (items[limit - 1].id,) if len(items) > limit else None)
+        statement = self._select(Artifact)
+        return self._page(statement, Artifact.id, cursor, limit)
 
     def uses(self, hashes: Sequence[str]) -> Mapping[str, Sequence[ArtifactUse]]:
         """By hash, the experiments that start from the file, newest first."""
@@ -80,10 +77,8 @@ class ArtifactRepository(ScopedRepository):
         return found
 
     def expire(self, sha256: str, *, kept_days: int) -> bool:
-        """Forgets one whose time is over; False where it is needed after all.
-
-        Who admits an experiment that starts from it locks it too (`hold`).
-        """
+        """Removes an expired one; False if it is still needed. Admissions that start from it lock
+        it too (`hold`)."""
         mine = self._select(Artifact).where(Artifact.sha256 == sha256)
         if self._one(mine.with_for_update()) is None:
             return False
@@ -181,7 +176,7 @@ class PendingUploadRepository(ScopedRepository):
         """Forgets an upload; False where somebody else did already."""
         columns = table_of(PendingUpload).c
         mine = (columns.id == upload_id) & (columns.project_id == self.project_id)
-        return bool(self._execute(delete(PendingUpload).where(mine)))
+        return self._changes(delete(PendingUpload).where(mine))
 
     def is_registered(self, storage_key: str) -> bool:
         """Whether a federation has the file, so that it must stay."""
@@ -202,7 +197,7 @@ class ExpiredUploadRepository(Repository):
 
     def remove(self, upload_id: str) -> bool:
         """Forgets one; False where somebody else did already."""
-        return bool(self._execute(delete(PendingUpload).where(PendingUpload.id == upload_id)))
+        return self._changes(delete(PendingUpload).where(PendingUpload.id == upload_id))
 
     def is_registered(self, storage_key: str) -> bool:
         """Whether a federation has the file, so that it must stay."""
@@ -243,10 +238,8 @@ class ExpiredFileRepository(ScopedRepository):
         kept_days: int | None = None,
         is_stored: bool = True,
     ) -> None:
-        """Notes that a file is about to be removed; an erasure replaces an earlier reason.
-
-        `is_stored`: False where there is none to remove.
-        """
+        """Records that a file is about to be removed; an erasure replaces an earlier reason.
+        `is_stored`: False if there is no file."""
         self._put(
             ExpiredFile,
             {

@@ -117,11 +117,9 @@ class LedgerRepository(SubjectRowRepository, ExperimentPartRepository):
     def ended_with_open_intents(
         self, limit: int, *, excluded: Collection[str] = ()
     ) -> list[tuple[str, str]]:
-        """Experiments that failed or were cancelled with open intents: (id, project id).
-
-        Not those that diverged or succeeded: their worker lived, and knows that the rest of its
-        last block was never played. `excluded`: ids of others to leave out.
-        """
+        """Experiments that failed or were cancelled with open intents: (id, project id). Not those
+        that diverged or succeeded: their worker knows that the rest of its last block did not run.
+        `excluded`: ids to leave out."""
         rows = self.session.execute(
             select(ReleaseIntent.experiment_id, ReleaseIntent.project_id)
             .join(Experiment, Experiment.id == ReleaseIntent.experiment_id)
@@ -139,11 +137,8 @@ class LedgerRepository(SubjectRowRepository, ExperimentPartRepository):
         return [(experiment_id, project_id) for experiment_id, project_id in rows]
 
     def charged_releases(self, experiment_id: str, *, observers: int = 1) -> list[int]:
-        """The most releases that any one subject is charged, open intents included.
-
-        Before each observer, in the order of their names. Raises ValueError where the totals are
-        not those of so many observers.
-        """
+        """The most releases charged to any subject, open intents included, against each observer in
+        the order of names. Raises ValueError if the totals are not of so many observers."""
         totals = self.get_totals(experiment_id)
         released = np.zeros(0, np.int64) if totals is None else totals.releases.astype(np.int64)
         charged = released.reshape(observers, -1)

@@ -104,11 +104,8 @@ class SweepRepository(ScopedRepository):
 
     def list(self, *, cursor: Cursor | None = None, limit: int = 50) -> Page[Sweep]:
         """Newest first; the cursor is (id,)."""
-        statement = self._select(Sweep).order_by(Sweep.id.desc()).limit(limit + 1)
-        if cursor is not None:
-            statement = statement.where(Sweep.id < cursor[0])
-        items = self._all(statement)
-        return Page(items[:limit], (items[limit - 1].id,) if len(items) > limit else None)
+        statement = self._select(Sweep)
+        return self._page(statement, Sweep.id, cursor, limit)
 
     def cells(self, sweep_id: str) -> Sequence[CellRow]:
         """Its cells by position."""
@@ -160,10 +157,8 @@ class SweepRepository(ScopedRepository):
         self._one(mine.with_for_update(key_share=True))
 
     def leave(self, sweep_id: str, experiment_ids: Sequence[str]) -> set[str]:
-        """The cells of these experiments are about to be tried again; those that still can be.
-
-        Under `hold`: who asks for the same at once then finds none of them.
-        """
+        """Marks these cells as about to be retried; returns those that can be. Under `hold`, so
+        that of two simultaneous callers only one gets each."""
         left = self.session.scalars(
             update(SweepCell)
             .where(

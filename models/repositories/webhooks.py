@@ -1,8 +1,6 @@
-"""What receivers of webhooks are told: written in the transaction of what they are told of.
-
-A call for each event, so that nothing but ids and outcomes can leave: receivers read figures over
-HTTP, with a key whose scopes allow it. Nothing is written where nobody has subscribed.
-"""
+"""Webhooks: events, enqueued in the transaction of the change they report; endpoints; deliveries.
+One method per event, so that only ids and outcomes leave: receivers read figures over HTTP, with a
+key."""
 
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
@@ -136,21 +134,20 @@ class WebhookEndpointRepository(ScopedRepository):
     ) -> WebhookEndpoint:
         """A new endpoint, enabled."""
         now = utc_now()
-        row = WebhookEndpoint(
-            id=new_id(),
-            project_id=self.project_id,
-            url=url,
-            description=description,
-            events=list(events),
-            secret=secret,
-            created_at=now,
-            created_by=by.as_dict(),
-            updated_at=now,
-            updated_by=by.as_dict(),
+        return self._add(
+            WebhookEndpoint(
+                id=new_id(),
+                project_id=self.project_id,
+                url=url,
+                description=description,
+                events=list(events),
+                secret=secret,
+                created_at=now,
+                created_by=by.as_dict(),
+                updated_at=now,
+                updated_by=by.as_dict(),
+            )
         )
-        self.session.add(row)
-        self.session.flush()
-        return row
 
     def count(self) -> int:
         """How many the project has."""
@@ -167,11 +164,8 @@ class WebhookEndpointRepository(ScopedRepository):
 
     def list(self, *, cursor: Cursor | None = None, limit: int = 50) -> Page[WebhookEndpoint]:
         """Oldest first; the cursor is (id,)."""
-        statement = self._select(WebhookEndpoint).order_by(WebhookEndpoint.id).limit(limit + 1)
-        if cursor is not None:
-            statement = statement.where(WebhookEndpoint.id > cursor[0])
-        items = self._all(statement)
-        return Page(items[:limit], (items[limit - 1].id,) if len(items) > limit else None)
+        statement = self._select(WebhookEndpoint)
+        return self._page(statement, WebhookEndpoint.id, cursor, limit, ascending=True)
 
     def change(self, row: WebhookEndpoint, *, by: Actor, **values: Any) -> None:
         """Changes columns of a locked endpoint."""
@@ -244,16 +238,8 @@ class WebhookDeliveryRepository(ScopedRepository):
         self, endpoint_id: str, *, cursor: Cursor | None = None, limit: int = 50
     ) -> Page[WebhookDelivery]:
         """Newest first; the cursor is (id,)."""
-        statement = (
-            self._select(WebhookDelivery)
-            .where(WebhookDelivery.endpoint_id == endpoint_id)
-            .order_by(WebhookDelivery.id.desc())
-            .limit(limit + 1)
-        )
-        if cursor is not None:
-            statement = statement.where(WebhookDelivery.id < cursor[0])
-        items = self._all(statement)
-        return Page(items[:limit], (items[limit - 1].id,) if len(items) > limit else None)
+        statement = self._select(WebhookDelivery).where(WebhookDelivery.endpoint_id == endpoint_id)
+        return self._page(statement, WebhookDelivery.id, cursor, limit)
 
     def get(self, endpoint_id: str, id: str) -> WebhookDelivery | None:
         """One delivery, or None where the project's endpoint has no such one."""
@@ -263,40 +249,33 @@ class WebhookDeliveryRepository(ScopedRepository):
     def send_again(self, endpoint_id: str, id: str) -> bool:
         """Lets it be sent at once, with a whole schedule of retries; False while it is being
         sent."""
-        return bool(
-            self._execute(
-                update(WebhookDelivery)
-                .where(
-                    WebhookDelivery.project_id == self.project_id,
-                    WebhookDelivery.endpoint_id == endpoint_id,
-                    WebhookDelivery.id == id,
-                    or_(WebhookDelivery.state != "sending", _lease_ran_out()),
-                )
-                .values(
-                    state="waiting",
-                    retries=0,
-                    available_at=seconds_from_now(),
-                    lease_until=None,
-                    ended_at=None,
-                )
+        return self._changes(
+            update(WebhookDelivery)
+            .where(
+                WebhookDelivery.project_id == self.project_id,
+                WebhookDelivery.endpoint_id == endpoint_id,
+                WebhookDelivery.id == id,
+                or_(WebhookDelivery.state != "sending", _lease_ran_out()),
+            )
+            .values(
+                state="waiting",
+                retries=0,
+                available_at=seconds_from_now(),
+                lease_until=None,
+                ended_at=None,
             )
         )
 
 
 class WebhookQueueRepository(Repository):
-    """What waits to be sent, across projects.
-
-    Whoever locks both an endpoint and its deliveries locks the endpoint first.
-    """
+    """Deliveries of all projects. To lock an endpoint and its deliveries, lock the endpoint
+    first."""
 
     def due(
         self, limit: int, *, endpoints: Collection[str] = (), projects: Collection[str] = ()
     ) -> "list[tuple[str, str, str]]":
-        """Delivery, endpoint and project: the longest due delivery of each enabled endpoint.
-
-        `endpoints` and `projects` are left out. One at a time for each, so that an endpoint with
-        many events delays those of no other.
-        """
+        """Delivery, endpoint and project: the longest due delivery of each enabled endpoint, so
+        that one with many events delays no other. `endpoints` and `projects` are left out."""
         place = func.row_number().over(
             partition_by=WebhookDelivery.endpoint_id,
             order_by=(WebhookDelivery.available_at, WebhookDelivery.id),
@@ -376,11 +355,9 @@ class WebhookQueueRepository(Repository):
         disable: str | None = None,
         disable_after: timedelta,
     ) -> bool:
-        """Notes a failure, to be tried again in `retry_in` seconds, or (None) not at all.
-
-        Disables the endpoint for the reason `disable`, or where it has failed without a success for
-        as long as `disable_after`. False where another process has taken the delivery since.
-        """
+        """Records a failure, to be retried in `retry_in` seconds or (None) never. Disables the
+        endpoint for the reason `disable`, or after `disable_after` without a success. False if
+        another process has taken the delivery."""
         endpoint = self._lock_endpoint(claimed)
         if retry_in is None:
             noted = self._end(claimed, attempted, state="failed", ended_at=seconds_from_now())
@@ -421,22 +398,20 @@ class WebhookQueueRepository(Repository):
 
     def _end(self, claimed: ClaimedDelivery, attempted: Attempted, **values: Any) -> bool:
         error = attempted.error
-        return bool(
-            self._execute(
-                update(WebhookDelivery)
-                .where(
-                    WebhookDelivery.id == claimed.id,
-                    WebhookDelivery.state == "sending",
-                    WebhookDelivery.attempts == claimed.attempt,
-                )
-                .values(
-                    lease_until=None,
-                    attempted_at=seconds_from_now(),
-                    status_code=attempted.status_code,
-                    duration_seconds=attempted.duration_seconds,
-                    error=None if error is None else error[:_MAX_ERROR_CHARACTERS],
-                    **values,
-                )
+        return self._changes(
+            update(WebhookDelivery)
+            .where(
+                WebhookDelivery.id == claimed.id,
+                WebhookDelivery.state == "sending",
+                WebhookDelivery.attempts == claimed.attempt,
+            )
+            .values(
+                lease_until=None,
+                attempted_at=seconds_from_now(),
+                status_code=attempted.status_code,
+                duration_seconds=attempted.duration_seconds,
+                error=None if error is None else error[:_MAX_ERROR_CHARACTERS],
+                **values,
             )
         )
 
@@ -479,13 +454,10 @@ class LowBudgetRepository(EpsilonBudgetRepository):
 
     @contextmanager
     def told(self, federation_id: str, *, price: Price, share: float = LOW_SHARE) -> Iterator[None]:
-        """Tells `budget.low` of each budget with no more than `share` of its total left after the
-        block, and more before: once for each crossing.
-
-        Every project whose spending counts is told, under its own federation's id, and where none
-        of them listens nothing is looked at. Else the content is locked, so that of two that draw
-        at once only one crosses.
-        """
+        """Enqueues `budget.low` for each budget that the block takes to at most `share` of its
+        total, once per crossing, to every project whose spending counts. Without subscribers
+        nothing is read; otherwise the content is locked, so that only one of two transactions
+        crosses."""
         listening = self._listening(federation_id)
         if listening:
             self._lock(federation_id)

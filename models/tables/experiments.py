@@ -111,12 +111,8 @@ class ExperimentTag(Base):
 
 
 class Unit(Base):
-    """What one worker does at a time.
-
-    A `run` is one experiment, or a stack of experiments of one shape; a `profile` is a federation
-    to be read and described, an `audit` one of predictions; `attacks` are on an experiment that has
-    ended.
-    """
+    """What one worker does at a time: a `run` of one experiment or a stack of one shape, a
+    `profile` of a federation, an `audit` of predictions, or `attacks` on an ended experiment."""
 
     __tablename__ = "units"
     __table_args__ = (

@@ -64,10 +64,8 @@ class PackedEntry:
 
 
 class Ledger(PackedEntry, Base):
-    """One round of one release, as one observer saw it. Rows are only ever inserted.
-
-    The primary key is the only index: every other would be paid for at each round.
-    """
+    """One round of one release against one observer. Rows are only inserted. The primary key is the
+    only index, since each costs at every round."""
 
     __tablename__ = "ledger"
 
@@ -80,11 +78,8 @@ class Ledger(PackedEntry, Base):
 
 
 class LedgerTotals(Base):
-    """Each subject's running totals, index by index, overwritten at each flush.
-
-    Where there are several observers, all subjects against one stand behind those against another,
-    in the order of the observers' names.
-    """
+    """Each subject's running totals by index, overwritten at each flush; for several observers one
+    block each, in the order of their names."""
 
     __tablename__ = "ledger_totals"
 
@@ -98,11 +93,8 @@ class LedgerTotals(Base):
 
 
 class ClientRounds(Base):
-    """Which rounds of a block name the subjects of a part: an index over `Ledger`, made from its
-    rows.
-
-    `subjects` and `rounds` run side by side, a pair for each round that names a subject.
-    """
+    """Which rounds of a block name the subjects of a part: an index derived from `Ledger`.
+    `subjects` and `rounds` are parallel, one pair per round and subject."""
 
     __tablename__ = "client_rounds"
 
@@ -115,10 +107,8 @@ class ClientRounds(Base):
 
 
 class ReleaseIntent(Base):
-    """Who a release was about to charge, committed before its noise was drawn.
-
-    An intent without its ledger row is a round lost in a crash: it stays spent.
-    """
+    """Whom a release was about to charge, committed before its noise was drawn. An intent without a
+    ledger row is a round lost in a crash: it stays spent."""
 
     __tablename__ = "release_intents"
 

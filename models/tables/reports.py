@@ -59,10 +59,8 @@ class ReportFigure(Base):
 
 
 class ReportSummary(Base):
-    """One report in short; apart from its document, whose size would slow every list down.
-
-    Kind, unit and summary are null where the document could not be read.
-    """
+    """A report's summary, apart from its large document. Kind, unit and summary are null if the
+    document could not be read."""
 
     __tablename__ = "report_summaries"
     __table_args__ = (
@@ -180,11 +178,8 @@ class PredictionAudit(Base):
 
 
 class DisclosureMemory(Base):
-    """Data of which something was disclosed, whichever project trained on it: a file by its
-    fingerprint, or rows of any file, by the first of their anchors.
-
-    Whoever adds to it locks this row first, so that two runs that start at once see each other.
-    """
+    """Data of which something was disclosed by any project: a file by fingerprint, or rows of any
+    file by their first anchor. Writers lock this row, so that simultaneous runs see each other."""
 
     __tablename__ = "disclosure_memories"
 
