@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cache
-from typing import Any, ClassVar, TypeVar, cast
+from typing import Any, ClassVar, Generic, TypeVar, cast
 
 from sqlalchemy import (
     ColumnElement,
@@ -18,6 +18,7 @@ from sqlalchemy import (
     inspect,
     or_,
     select,
+    update,
 )
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.orm import InstrumentedAttribute, Session
@@ -149,6 +150,28 @@ class ScopedRepository(Repository):
 
     def _select(self, table: type[Row]) -> Select[Row]:
         return select(table).where(table_of(table).c.project_id == self.project_id)
+
+
+class RowRepository(ScopedRepository, Generic[Row]):
+    """Rows of one project, each found by its id."""
+
+    _table: ClassVar[type[Any]]
+
+    def get(self, id: str) -> Row | None:
+        """The row as it is now; None if the project has none with this id."""
+        return self._one(self._mine(id))
+
+    def lock(self, id: str) -> Row | None:
+        """The same, locked until the transaction ends; rows that refer to it can still be added."""
+        return self._one(self._mine(id).with_for_update(key_share=True))
+
+    def _mine(self, id: str) -> Select[Row]:
+        return self._select(self._table).where(self._table.id == id)
+
+    def _update(self, id: str, *conditions: ColumnElement[bool], **values: Any) -> bool:
+        """Changes the row if it meets the conditions, and says whether it did."""
+        mine = (self._table.id == id, self._table.project_id == self.project_id)
+        return self._changes(update(self._table).where(*mine, *conditions).values(values))
 
 
 class PartRepository(Repository):

@@ -3,11 +3,12 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from sqlalchemy import Select, delete, exists, select, update
+from sqlalchemy import Select, delete, exists, select
 
 from models.clock import utc_now
 from models.identifiers import new_id
 from models.repositories.audits import attacked_experiments
+from models.repositories.base import RowRepository
 from models.repositories.budgets import BudgetRepository
 from models.repositories.contents.budget_rows import counts_together
 from models.repositories.units import UnitRepository
@@ -19,9 +20,11 @@ _OPEN = ("queued", "running", "cancelling")
 _IN_GOOD_ORDER = ("profiling", "ready")
 
 
-class FederationRepository(BudgetRepository):
+class FederationRepository(BudgetRepository, RowRepository[Federation]):
     """A project's federations and their budgets. The same content is one federation, named by path,
     registered or uploaded, even after deletion: its spending stays with it."""
+
+    _table = Federation
 
     def get_or_create(
         self,
@@ -109,21 +112,13 @@ class FederationRepository(BudgetRepository):
         }
         if before.storage_key is None or before.status not in _IN_GOOD_ORDER:
             values |= _place(file)
-        self._set(before.id, values)
+        self._update(before.id, **values)
         self.session.refresh(before)
         return before
 
     def attach(self, id: str, file: NewFile) -> None:
         """Notes where the file of a federation is stored that had none; its profile stays."""
-        self._set(id, {"registration": dict(file.registration), **_place(file)})
-
-    def get(self, id: str) -> Federation | None:
-        """One federation, or None where the project has no such one."""
-        return self._one(self._select(Federation).where(Federation.id == id))
-
-    def lock(self, id: str) -> Federation | None:
-        """The same, locked for this (write) transaction: it is not deleted under an admission."""
-        return self._one(_locked(self._select(Federation).where(Federation.id == id)))
+        self._update(id, registration=dict(file.registration), **_place(file))
 
     def set_simulation(self, id: str, simulation: Simulation) -> Federation:
         """Whether experiments admitted from now on may simulate noise. Raises LookupError for an
@@ -193,23 +188,14 @@ class FederationRepository(BudgetRepository):
         if found.unit_id is not None:
             UnitRepository(self.session).withdraw(found.unit_id)
         self._execute(delete(RowSketch).where(RowSketch.federation_id == id))
-        self._set(
-            id, {"status": "deleted", "profile": {}, "reasons": None, "deleted_at": utc_now()}
-        )
+        gone: dict[str, Any] = {"profile": {}, "reasons": None, "deleted_at": utc_now()}
+        self._update(id, status="deleted", **gone)
         return True
 
     def forget_file(self, id: str, storage_key: str) -> None:
-        """Notes that the stored file of a deleted federation is gone."""
-        self._execute(
-            update(Federation)
-            .where(
-                Federation.id == id,
-                Federation.project_id == self.project_id,
-                Federation.storage_key == storage_key,
-                Federation.status == "deleted",
-            )
-            .values(storage_key=None)
-        )
+        """Records that the stored file of a deleted federation is gone."""
+        stored = (Federation.storage_key == storage_key, Federation.status == "deleted")
+        self._update(id, *stored, storage_key=None)
 
     def list(
         self, *, status: str | None = None, cursor: Cursor | None = None, limit: int = 50
@@ -236,28 +222,16 @@ class FederationRepository(BudgetRepository):
         )
 
     def _profiled(self, id: str, unit_id: str, values: Mapping[str, Any]) -> bool:
-        return self._changes(
-            update(Federation)
-            .where(
-                Federation.id == id,
-                Federation.project_id == self.project_id,
-                Federation.unit_id == unit_id,
-                Federation.status == "profiling",
-            )
-            .values(values)
-        )
+        profiling = (Federation.unit_id == unit_id, Federation.status == "profiling")
+        return self._update(id, *profiling, **values)
 
     def _changed(self, id: str, values: Mapping[str, Any]) -> Federation:
         found = self.lock(id)
         if found is None:
             raise LookupError(f"federation {id}: this project has no such federation")
-        self._set(id, values)
+        self._update(id, **values)
         self.session.refresh(found)
         return found
-
-    def _set(self, id: str, values: Mapping[str, Any]) -> None:
-        mine = (Federation.id == id, Federation.project_id == self.project_id)
-        self._execute(update(Federation).where(*mine).values(values))
 
 
 def _locked(statement: Select[Federation]) -> Select[Federation]:

@@ -10,7 +10,7 @@ from sqlalchemy import func, select, update
 
 from models.clock import utc_now
 from models.person import Actor
-from models.repositories.base import ScopedRepository
+from models.repositories.base import RowRepository
 from models.repositories.contents.budget_rows import SETTLED
 from models.tables.experiments import Experiment, Sweep, SweepCell
 from models.tables.reports import ReportSummary
@@ -56,8 +56,10 @@ class SweepState:
     """Of all cells: the most that there can be."""
 
 
-class SweepRepository(ScopedRepository):
+class SweepRepository(RowRepository[Sweep]):
     """A project's sweeps."""
+
+    _table = Sweep
 
     def add(
         self,
@@ -97,10 +99,6 @@ class SweepRepository(ScopedRepository):
             ],
         )
         return sweep
-
-    def get(self, id: str) -> Sweep | None:
-        """One sweep, or None where the project has no such one."""
-        return self._one(self._select(Sweep).where(Sweep.id == id))
 
     def list(self, *, cursor: Cursor | None = None, limit: int = 50) -> Page[Sweep]:
         """Newest first; the cursor is (id,)."""

@@ -9,14 +9,14 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
-from sqlalchemy import ColumnElement, Select, and_, bindparam, delete, func, or_, select, update
+from sqlalchemy import ColumnElement, and_, bindparam, delete, func, or_, select, update
 
 from models.clock import seconds_from_now, utc_now
 from models.identifiers import new_id
 from models.person import Actor
 from models.prepared import Prepared
 from models.repositories.accounts import ProjectRepository
-from models.repositories.base import Repository, ScopedRepository, table_of
+from models.repositories.base import Repository, RowRepository, ScopedRepository, table_of
 from models.repositories.epsilon_budgets import EpsilonBudgetRepository, Price
 from models.tables.experiments import Experiment
 from models.tables.federations import Federation
@@ -126,8 +126,10 @@ class AnnouncementRepository(ScopedRepository):
         return self._all(written.order_by(WebhookDelivery.id))
 
 
-class WebhookEndpointRepository(ScopedRepository):
-    """A project's endpoints. Secrets come in encrypted, and are kept as they come."""
+class WebhookEndpointRepository(RowRepository[WebhookEndpoint]):
+    """A project's endpoints. Secrets arrive encrypted, and are stored as they are."""
+
+    _table = WebhookEndpoint
 
     def add(
         self, *, url: str, events: Sequence[str], description: str, secret: str, by: Actor
@@ -154,13 +156,9 @@ class WebhookEndpointRepository(ScopedRepository):
         mine = table_of(WebhookEndpoint).c.project_id == self.project_id
         return self.session.scalar(select(func.count()).where(mine)) or 0
 
-    def get(self, id: str) -> WebhookEndpoint | None:
-        """One endpoint, or None where the project has no such one."""
-        return self._one(self._with(id))
-
     def lock(self, id: str) -> WebhookEndpoint | None:
         """Like `get`, and nobody else changes it or its deliveries until the transaction ends."""
-        return self._one(self._with(id).with_for_update())
+        return self._one(self._mine(id).with_for_update())
 
     def list(self, *, cursor: Cursor | None = None, limit: int = 50) -> Page[WebhookEndpoint]:
         """Oldest first; the cursor is (id,)."""
@@ -182,9 +180,6 @@ class WebhookEndpointRepository(ScopedRepository):
         self._execute(delete(WebhookDelivery).where(WebhookDelivery.endpoint_id == id))
         self._execute(delete(WebhookEndpoint).where(WebhookEndpoint.id == id))
         return True
-
-    def _with(self, id: str) -> Select[WebhookEndpoint]:
-        return self._select(WebhookEndpoint).where(WebhookEndpoint.id == id)
 
 
 class StoredSecretRepository(Repository):
