@@ -29,12 +29,6 @@ from workers.context import ProjectFiles, WorkerContext
 from workers.run_unit import run_unit
 
 
-@pytest.fixture(autouse=True)
-def _not_stopping() -> Iterator[None]:
-    yield
-    celery_state.should_stop = None
-
-
 def with_sources(context: WorkerContext, folder: Path) -> WorkerContext:
     settings = context.settings.model_copy(update={"sources_dir": folder})
     return WorkerContext(settings, context.database, context.queue, "cpu")
