@@ -24,7 +24,7 @@ _TRANSACTION_SECONDS = 60.0
 _TRANSACTION_TIMEOUT_SINCE = 170_000
 _ENDED_AT_A_LIMIT = ("25P03", "25P04")
 """SQLSTATEs of `idle_in_transaction_session_timeout` and `transaction_timeout`."""
-_RESTED_SECONDS = 1.0
+_IDLE_SECONDS = 1.0
 _RETURNED = "fedaudit.returned"
 
 
@@ -49,11 +49,11 @@ class Database:
         self.engine = _create_engine(parsed, transaction_seconds, foreign_keys=foreign_keys)
         if self.dialect == "sqlite":
             reader: dict[str, Any] = {"sqlite_begin": "DEFERRED"}
-            glancer = reader
+            autocommit = reader
         else:
-            reader, glancer = {"postgresql_readonly": True}, {"isolation_level": "AUTOCOMMIT"}
+            reader, autocommit = {"postgresql_readonly": True}, {"isolation_level": "AUTOCOMMIT"}
         self._reader = _sessions(self.engine.execution_options(**reader))
-        self._glancer = _sessions(self.engine.execution_options(**glancer))
+        self._autocommit = _sessions(self.engine.execution_options(**autocommit))
         self._writer = _sessions(self.engine)
 
     @contextmanager
@@ -64,10 +64,10 @@ class Database:
             _end_reading(session)
 
     @contextmanager
-    def glance(self) -> Iterator[Session]:
+    def autocommit_read(self) -> Iterator[Session]:
         """A session for a single statement that reads. Postgres is sent that alone, without the
         transaction around it that would refuse to write: one message in place of three."""
-        with self._glancer() as session:
+        with self._autocommit() as session:
             yield session
             _end_reading(session)
 
@@ -132,9 +132,9 @@ def _create_engine(url: URL, transaction_seconds: float | None, *, foreign_keys:
     )
     event.listen(engine, "connect", partial(_configure_postgresql, seconds=transaction_seconds))
     event.listen(engine, "before_cursor_execute", _choose_form)
-    event.listen(engine, "handle_error", _tell_as_an_outage, retval=True)
-    event.listen(engine, "checkin", _note_return)
-    event.listen(engine, "checkout", partial(_ask_after_rest, engine))
+    event.listen(engine, "handle_error", _map_timeout_to_operational_error, retval=True)
+    event.listen(engine, "checkin", _record_return)
+    event.listen(engine, "checkout", partial(_ping_if_idle, engine))
     return engine
 
 
@@ -168,17 +168,17 @@ def _begin_sqlite(connection: Connection) -> None:
     connection.exec_driver_sql(f"BEGIN {mode}")
 
 
-def _note_return(_connection: Any, record: ConnectionPoolEntry) -> None:
+def _record_return(_connection: Any, record: ConnectionPoolEntry) -> None:
     record.info[_RETURNED] = monotonic()
 
 
-def _ask_after_rest(
+def _ping_if_idle(
     engine: Engine, connection: Any, record: ConnectionPoolEntry, _proxy: object
 ) -> None:
     """Whether a connection that nobody used for a while still answers; if not, the pool opens
     another. One that was used just now is not asked: that costs as much as a statement."""
     returned = record.info.get(_RETURNED)
-    if returned is None or monotonic() - returned < _RESTED_SECONDS:
+    if returned is None or monotonic() - returned < _IDLE_SECONDS:
         return
     try:
         engine.dialect.do_ping(connection)
@@ -199,7 +199,7 @@ def _choose_form(
         cursor.format = Format.BINARY
 
 
-def _tell_as_an_outage(context: ExceptionContext) -> OperationalError | None:
+def _map_timeout_to_operational_error(context: ExceptionContext) -> OperationalError | None:
     """The error of a transaction that Postgres ended at its limit, as that of any connection that
     is gone: psycopg calls it an internal one, which nobody would try again."""
     original = context.original_exception

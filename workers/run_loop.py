@@ -187,7 +187,7 @@ class RunLoop:
         )
         share = settings.webhooks_low_budget_share
         federation_id = budgets.federation_of(experiment.id)
-        with budgets.told(federation_id, price=composed_epsilon, share=share):
+        with budgets.notifying_on_low(federation_id, price=composed_epsilon, share=share):
             return self._draw(session, experiment, rounds)
 
     def _draw(

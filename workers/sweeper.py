@@ -49,7 +49,7 @@ from workers.proof.signing import (
 )
 from workers.resume import charge_interrupted_rounds, context_of_interrupted
 from workers.upkeep import Expiry, HistoryIndexer
-from workers.webhooks import Courier
+from workers.webhooks import WebhookDispatcher
 
 log = structlog.get_logger()
 
@@ -312,23 +312,23 @@ def main() -> int:
         signal.signal(number, lambda *_: stop.set())
     sweeper = Sweeper(settings, database, Queue(settings))
     announce_key(database, sweeper.key)
-    courier = _courier(settings, database)
+    dispatcher = _webhook_dispatcher(settings, database)
     log.info("sweeper ready", every_seconds=settings.sweep_seconds)
     sweep(sweeper, stop, seconds=settings.sweep_seconds)
-    if courier is not None:
-        courier.stop()
+    if dispatcher is not None:
+        dispatcher.stop()
     return 0
 
 
-def _courier(settings: Settings, database: Database) -> Courier | None:
+def _webhook_dispatcher(settings: Settings, database: Database) -> WebhookDispatcher | None:
     """Delivers webhooks beside the sweeper; None where there is no key to their secrets."""
     try:
-        courier = Courier(settings, database)
+        dispatcher = WebhookDispatcher(settings, database)
     except SecretsKeyError as error:
         log.warning("webhooks are not delivered", reason=str(error))
         return None
-    courier.start()
-    return courier
+    dispatcher.start()
+    return dispatcher
 
 
 if __name__ == "__main__":

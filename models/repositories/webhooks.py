@@ -41,9 +41,9 @@ class AnnouncementRepository(ScopedRepository):
     ) -> None:
         """`experiment.finished`, `gate.failed` where its gates were not all passed, and
         `alarm.raised` where attacks raised alarms."""
-        told = {"experiment_id": experiment_id}
+        payload = {"experiment_id": experiment_id}
         ended = {"status": status, "status_reason": reason, "gate_outcome": gate_outcome}
-        self._tell("experiment.finished", {**told, **ended})
+        self._enqueue("experiment.finished", {**payload, **ended})
         self.gates_judged(experiment_id, gate_outcome=gate_outcome)
         if alarms:
             self.alarm_raised(experiment_id, alarms=alarms)
@@ -51,29 +51,29 @@ class AnnouncementRepository(ScopedRepository):
     def gates_judged(self, experiment_id: str, *, gate_outcome: str | None) -> None:
         """`gate.failed` where the gates were not all passed."""
         if gate_outcome in _NOT_PASSED:
-            self._tell("gate.failed", {"experiment_id": experiment_id, "outcome": gate_outcome})
+            self._enqueue("gate.failed", {"experiment_id": experiment_id, "outcome": gate_outcome})
 
     def alarm_raised(self, experiment_id: str, *, alarms: int) -> None:
         """`alarm.raised`: how many attacks found evidence against what was claimed."""
-        self._tell("alarm.raised", {"experiment_id": experiment_id, "alarms": alarms})
+        self._enqueue("alarm.raised", {"experiment_id": experiment_id, "alarms": alarms})
 
     def budget_low(self, federation_id: str, budget: Budget) -> None:
         """`budget.low`: which budget it is, without what it has left."""
         names = ("book", "figure", "delta", "adjacency", "observer")
-        told = {name: getattr(budget, name) for name in names}
+        payload = {name: getattr(budget, name) for name in names}
         if budget.terms is not None:
-            told |= {"radius": budget.terms.radius, "clip": budget.terms.clip}
-        self._tell("budget.low", {"federation_id": federation_id, "budget": told})
+            payload |= {"radius": budget.terms.radius, "clip": budget.terms.clip}
+        self._enqueue("budget.low", {"federation_id": federation_id, "budget": payload})
 
     def ledger_round_refused(self, ledger_id: str, *, round_: int) -> None:
         """`ledger.round_refused`: a round of a training run elsewhere was not admitted in full."""
-        self._tell("ledger.round_refused", {"ledger_id": ledger_id, "round": round_})
+        self._enqueue("ledger.round_refused", {"ledger_id": ledger_id, "round": round_})
 
     def erasure_completed(self, federation_id: str, *, number: int) -> None:
         """`erasure.completed`: names and files are gone, and the receipt is signed."""
-        self._tell("erasure.completed", {"federation_id": federation_id, "number": number})
+        self._enqueue("erasure.completed", {"federation_id": federation_id, "number": number})
 
-    def tells(self, event: WebhookEvent) -> bool:
+    def has_subscribers(self, event: WebhookEvent) -> bool:
         """Whether anybody has subscribed: finding out what to tell may be costly."""
         return any(event in one.events for one in self._enabled(lock=False))
 
@@ -81,7 +81,7 @@ class AnnouncementRepository(ScopedRepository):
         """`webhook.test` for one endpoint, whatever it has subscribed to."""
         return self._deliver([endpoint_id], TEST_EVENT, {"endpoint_id": endpoint_id})[0]
 
-    def _tell(self, event: WebhookEvent, data: Mapping[str, Any]) -> None:
+    def _enqueue(self, event: WebhookEvent, data: Mapping[str, Any]) -> None:
         wanted = [one.id for one in self._enabled(lock=True) if event in one.events]
         if wanted:
             self._deliver(wanted, event, data)
@@ -364,7 +364,7 @@ class WebhookQueueRepository(Repository):
         now = utc_now()
         endpoint.failing_since = endpoint.failing_since or now
         if disable is None and now - endpoint.failing_since >= disable_after:
-            disable = _worn_out(endpoint.failing_since, attempted)
+            disable = _repeated_failure_reason(endpoint.failing_since, attempted)
         if disable is not None and endpoint.disabled_at is None:
             endpoint.disabled_at = now
             endpoint.disabled_reason = disable
@@ -421,7 +421,7 @@ def _claimable() -> ColumnElement[bool]:
     return or_(and_(waits, WebhookDelivery.available_at <= seconds_from_now()), _lease_ran_out())
 
 
-def _worn_out(since: datetime, attempted: Attempted) -> str:
+def _repeated_failure_reason(since: datetime, attempted: Attempted) -> str:
     return (
         f"every attempt since {since:%Y-%m-%d %H:%M} UTC has failed, the last one with: "
         f"{(attempted.error or '')[:200]}"
@@ -448,7 +448,9 @@ class LowBudgetRepository(EpsilonBudgetRepository):
     """Compares what is left of the budgets on a content before and after it was drawn on."""
 
     @contextmanager
-    def told(self, federation_id: str, *, price: Price, share: float = LOW_SHARE) -> Iterator[None]:
+    def notifying_on_low(
+        self, federation_id: str, *, price: Price, share: float = LOW_SHARE
+    ) -> Iterator[None]:
         """Enqueues `budget.low` for each budget that the block takes to at most `share` of its
         total, once per crossing, to every project whose spending counts. Without subscribers
         nothing is read; otherwise the content is locked, so that only one of two transactions
@@ -459,10 +461,10 @@ class LowBudgetRepository(EpsilonBudgetRepository):
         before = {one: self._low(*one, price=price, share=share) for one in listening}
         yield
         for (project_id, id_), known in before.items():
-            told = AnnouncementRepository(self.session, project_id)
+            announcements = AnnouncementRepository(self.session, project_id)
             for key, budget in self._low(project_id, id_, price=price, share=share).items():
                 if key not in known:
-                    told.budget_low(id_, budget)
+                    announcements.budget_low(id_, budget)
 
     def federation_of(self, experiment_id: str) -> str:
         """The federation that an experiment of this project draws on."""

@@ -52,13 +52,13 @@ def test_a_glance_is_no_transaction_and_leaves_none_out(postgres_url: str) -> No
 
 
 def _glance(database: Database) -> None:
-    with database.glance() as session:
+    with database.autocommit_read() as session:
         # In a transaction that was begun before, the statement is later than its beginning.
         assert session.scalar(text("SELECT now() = statement_timestamp()"))
     with database.write() as session:
         session.execute(text("INSERT INTO glanced VALUES (1)"))
         session.rollback()
-    with database.glance() as session:
+    with database.autocommit_read() as session:
         assert session.scalar(text("SELECT count(*) FROM glanced")) == 0
 
 
@@ -76,7 +76,7 @@ def test_rows_that_were_read_are_values_and_stored_as_they_were(database: Databa
 def test_a_connection_that_ended_while_nobody_used_it_is_replaced(
     postgres_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("models.database._RESTED_SECONDS", 0.0)
+    monkeypatch.setattr("models.database._IDLE_SECONDS", 0.0)
     database, other = Database(postgres_url), Database(postgres_url)
     asked = text("SELECT pg_backend_pid()")
     with database.read() as session:

@@ -38,7 +38,7 @@ def set_budget(
             stated.demand(now, settings=now.settings())
         watched = LowBudgetRepository(session, caller.project_id, across=across)
         share = resources.settings.webhooks_low_budget_share
-        with watched.told(found.id, price=composed_epsilon, share=share):
+        with watched.notifying_on_low(found.id, price=composed_epsilon, share=share):
             budget = federations.set_budget(found.id, **setting.stored_fields())
         _check_owner(budget, found.id)
         SettingChangeRepository(session, caller.project_id).add(

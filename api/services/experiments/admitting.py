@@ -117,7 +117,7 @@ class Admitting:
             return
         self._federations.add(federation_id)
         budgets = LowBudgetRepository(self.session, self.project_id, across=self.across)
-        told = budgets.told(federation_id, price=composed_epsilon, share=self.low_share)
+        told = budgets.notifying_on_low(federation_id, price=composed_epsilon, share=self.low_share)
         self._told.enter_context(told)
 
     def _subject_set(self, subjects: Sequence[str]) -> str:

@@ -115,7 +115,7 @@ def earlier(
     """What the same request came to before. Raises ProblemError where its body was another one."""
     if idempotency is None:
         return None
-    with resources.database.glance() as session:
+    with resources.database.autocommit_read() as session:
         found = idempotency.lookup(session, caller)
     if found is None:
         return None

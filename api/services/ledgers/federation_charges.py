@@ -200,7 +200,7 @@ def _told(
     settings = resources.settings
     across, share = settings.budgets_across, settings.webhooks_low_budget_share
     epsilons = LowBudgetRepository(session, row.project_id, across=across)
-    with epsilons.told(federation_id, price=composed_epsilon, share=share):
+    with epsilons.notifying_on_low(federation_id, price=composed_epsilon, share=share):
         yield FederationRepository(session, row.project_id, across=across), epsilons
 
 
