@@ -1,8 +1,6 @@
-"""Which addresses the service may be made to call by whoever names a URL.
-
-Names are judged by what they resolve to, at the moment of each connection (`checked_connections`).
-What can be said of a URL by itself is said when it is given.
-"""
+"""Requests to URLs that users name: which addresses are allowed, and connections to checked
+addresses only. A name is resolved once, at the connection, and each of its addresses is checked
+(`CheckedBackend`)."""
 
 import math
 import socket
@@ -23,7 +21,7 @@ MAX_URL_CHARACTERS = 2000
 _GLOBAL_UNICAST = ip_network("2000::/3")
 """All that is routed on the internet today; what maps or translates to IPv4 lies outside of it."""
 _WRAPPED = (ip_network("2002::/16"), ip_network("2001::/32"))
-"""6to4 and Teredo: an IPv4 address within, which nobody checks."""
+"""6to4 and Teredo wrap an IPv4 address that would not be checked."""
 _PRIVATE = tuple(
     map(
         ip_network,
@@ -138,7 +136,7 @@ class Answer:
 
 
 class UnansweredError(Exception):
-    """Nobody answered; the message says why."""
+    """No response; the message says why."""
 
 
 def post(

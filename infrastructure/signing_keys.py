@@ -31,9 +31,9 @@ from infrastructure.settings import Settings
 _MAX_FILE_BYTES = 1 << 16
 
 ROUNDING = b"fedaudit-rounding-key-1"
-"""Of which secret of the signing key counts are rounded by: the same for runs and audits, and the
-same after the key was exchanged. Under another one the same count would be rounded anew, and the
-mean of many roundings tells the count."""
+"""Purpose of the secret that rounds counts: the same for runs and audits, and after a key exchange.
+Under another secret the same count would be rounded again, and the mean of many roundings reveals
+the count."""
 _PRIVATE = re.compile(rb"-----BEGIN PRIVATE KEY-----.*?-----END PRIVATE KEY-----\n?", re.DOTALL)
 _DERIVED = re.compile(
     rb"-----BEGIN FEDAUDIT DERIVED SECRET-----.*?-----END FEDAUDIT DERIVED SECRET-----\n?",

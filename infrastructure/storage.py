@@ -119,7 +119,7 @@ class Storage:
         return self._place.local(_checked(key))
 
     def holds(self, key: str) -> bool:
-        """Whether the file is there. Raises StorageError where nobody can tell."""
+        """Whether the file is there. Raises StorageError if that cannot be determined."""
         key = _checked(key)
         with _failing():
             return self._place.holds(key)

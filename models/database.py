@@ -65,8 +65,8 @@ class Database:
 
     @contextmanager
     def autocommit_read(self) -> Iterator[Session]:
-        """A session for a single statement that reads. Postgres is sent that alone, without the
-        transaction around it that would refuse to write: one message in place of three."""
+        """A session for one statement that reads. Postgres gets it alone, without a read-only
+        transaction around it: one message instead of three."""
         with self._autocommit() as session:
             yield session
             _end_reading(session)
@@ -175,8 +175,8 @@ def _record_return(_connection: Any, record: ConnectionPoolEntry) -> None:
 def _ping_if_idle(
     engine: Engine, connection: Any, record: ConnectionPoolEntry, _proxy: object
 ) -> None:
-    """Whether a connection that nobody used for a while still answers; if not, the pool opens
-    another. One that was used just now is not asked: that costs as much as a statement."""
+    """Pings a connection that was idle for a while; if it is dead, the pool opens another. A
+    recently used one is not pinged: that costs as much as a statement."""
     returned = record.info.get(_RETURNED)
     if returned is None or monotonic() - returned < _IDLE_SECONDS:
         return
@@ -200,8 +200,8 @@ def _choose_form(
 
 
 def _map_timeout_to_operational_error(context: ExceptionContext) -> OperationalError | None:
-    """The error of a transaction that Postgres ended at its limit, as that of any connection that
-    is gone: psycopg calls it an internal one, which nobody would try again."""
+    """Maps the error of a transaction that Postgres ended at its limit to OperationalError, as for
+    any lost connection; psycopg calls it an internal error, which would not be retried."""
     original = context.original_exception
     if getattr(original, "sqlstate", None) not in _ENDED_AT_A_LIMIT:
         return None

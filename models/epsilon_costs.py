@@ -19,7 +19,7 @@ class EpsilonCost:
     """`client` or `record`, whom the adjacency is about."""
     delta: float
     unit_key: str = ""
-    """How these units are told apart; '' counts as the same as any."""
+    """How these units are distinguished; '' matches any."""
     epsilon: float
     """Of the experiment by itself, at its own delta."""
     curve: NDArray[np.float64]

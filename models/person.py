@@ -37,12 +37,12 @@ class Person:
 
 @dataclass(frozen=True)
 class Actor:
-    """Who did something: the key, and its person's name as it was then."""
+    """The actor: the key, and its person's name at the time."""
 
     key_id: str
     key_name: str
     person: str | None
-    """None for a key that names nobody."""
+    """None for a key without a person."""
 
     def as_dict(self) -> dict[str, str | None]:
         """As it is stored."""

@@ -112,9 +112,9 @@ class Lease:
 T = TypeVar("T")
 
 _OUTAGE_SECONDS = 600.0
-"""How long results are kept in memory while the database does not respond."""
+"""How long results are kept in memory while the database is away."""
 _STOPPING_OUTAGE_SECONDS = 8.0
-"""The same for a worker that was asked to stop: it must exit within 30 seconds."""
+"""The same for a stopping worker, which must exit within 30 seconds."""
 _FIRST_WAIT_SECONDS, _MAX_WAIT_SECONDS = 0.1, 2.0
 
 
@@ -130,7 +130,7 @@ class FencedWriter:
         self._lease = lease
         self._stopping = stopping
         self.again = False
-        """Whether the work in hand was tried before, and may have been stored."""
+        """Whether the work was tried before, and may have been stored."""
 
     def write(self, work: Callable[[Session], T]) -> T:
         """Commit `work` in one transaction, waiting for an unavailable database. The connection may

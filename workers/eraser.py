@@ -1,8 +1,5 @@
-"""The rest of an erasure, step by step: names, then files, then the signed receipt.
-
-Each step can be repeated, and begins where an earlier one ended: a process that is killed leaves
-nothing that the next one does not do.
-"""
+"""Completes erasures step by step: names, files, then the signed receipt. Each step can be
+repeated, so a killed process leaves nothing undone."""
 
 from collections.abc import Iterator
 from time import monotonic
@@ -39,7 +36,7 @@ log = structlog.get_logger()
 
 _ROWS = 500
 _SECONDS = 5.0
-"""Of one turn: an erasure of many ledgers goes on with the next one."""
+"""Of one turn; an erasure of many ledgers continues in the next."""
 _PAUSE_SECONDS = 60.0
 """After a step that failed."""
 _AWAY = (OperationalError, InterfaceError, PoolTimeoutError)

@@ -177,7 +177,7 @@ def succeed(
 
 
 def _ended_by(document: Mapping[str, Any]) -> str | None:
-    """The reason beside the status, where a run with a report was ended before its time."""
+    """The status reason of a run with a report that ended early."""
     ending = known_ending(document["utility"]["stopped_by"])
     return NOISE_TOO_SMALL if ending == "audit" else None
 
@@ -214,8 +214,7 @@ def end_without_report(
 
 
 def _stored_figures(document: Mapping[str, Any]) -> FinalFigures:
-    """The figures by which the experiment is found; gaps only where a single attribute is
-    possible."""
+    """The figures by which the experiment is found; per-attribute gaps only with one attribute."""
     figures: dict[str, Any] = {name: document["privacy"][name] for name in _PRIVACY}
     utility = document["utility"]
     figures |= {name: utility[name] for name in ("validation_loss", "accuracy")}
@@ -300,8 +299,7 @@ def is_as_stated(
 def repeats_of(
     session: Session, experiment: RunningExperiment, document: Mapping[str, Any]
 ) -> RepeatsSection | None:
-    """The figures over the seeds that have a report, its own document among them; None where it is
-    not repeated."""
+    """The figures over all seeds with a report, this one included; None if it is not repeated."""
     asked = experiment.run.spec.repeats
     sweeps = SweepRepository(session, experiment.project_id)
     found = sweeps.cell_of(experiment.id) if asked > 1 else None

@@ -38,8 +38,8 @@ class RunningExperiment:
     spec_hash: str
     subjects_hash: str
     witness: str
-    """Of what is signed of its ledger: DATABASE where that began with rows that no verified
-    signature of a worker covers, else WORKER."""
+    """What its signatures witness: DATABASE if its ledger began with rows that no verified worker's
+    signature covers, else WORKER."""
     checkpoint: bytes | None = None
     """The trainer's state when the worker resumed it."""
 
@@ -166,7 +166,7 @@ def _event(figures: RoundFigures) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class Played:
-    """What an experiment of the unit played: to be stored, with the state to go on from."""
+    """A block of an experiment's rounds to be stored, with the state to resume from."""
 
     experiment: RunningExperiment
     block: Block

@@ -90,7 +90,7 @@ class ProfileRun(ClaimedUnit):
         return None if hashes is None else Sketch.of(hashes)
 
     def _lay_out(self, row: Federation, profile: dict[str, Any]) -> None:
-        """Before it is ready, so that nobody who submits waits for it."""
+        """Before it is ready, so that no submission waits for it."""
         from fedaudit.federations.load import lay_out_registered
 
         try:
@@ -124,8 +124,8 @@ class ProfileRun(ClaimedUnit):
                 log.warning("not indexed", federation_id=row.id, detail=type(error).__name__)
 
     def _remove_index_of_gone(self, row: Federation | None) -> None:
-        """What this attempt kept of data that were deleted meanwhile, or one before it that was
-        killed. Whoever deletes the data from now on removes the index as well."""
+        """Removes what this attempt, or a killed one before it, kept of data deleted meanwhile. A
+        later deletion removes the index itself."""
         if row is not None and row.status in ("deleted", "erased"):
             self._context.storage.delete(table_index_key(row.project_id, row.id))
 

@@ -174,11 +174,8 @@ class RunLoop:
     def _draw_and_tell(
         self, session: Session, experiment: RunningExperiment, rounds: Sequence[PlannedRound]
     ) -> bool:
-        """`_draw`; whoever listens is told of budgets that run low by it.
-
-        Only a run that was taken up again, whose lost rounds were charged, can cost more than was
-        reserved.
-        """
+        """`_draw`, with notification of budgets that it takes low. Only a resumed run with charged
+        lost rounds can cost more than was reserved."""
         if experiment.id not in self._taken_up:
             return self._draw(session, experiment, rounds)
         settings = self._context.settings

@@ -80,7 +80,7 @@ class Sweeper:
         self._history = HistoryIndexer(database)
         self._sign_with(self._key_file.current())
         self._refused: set[str] = set()
-        """Ids of units that could not be taken back, and of experiments whose ledgers refused their
+        """Ids of units that could not be reclaimed, and of experiments whose ledgers refused their
         interrupted rounds."""
         self._holder = f"{socket.gethostname()}:{os.getpid()}"
 
@@ -124,7 +124,7 @@ class Sweeper:
         self._eraser = Eraser(self._database, self._storage, key)
 
     def resign(self) -> None:
-        """Leave the duty to another sweeper at once."""
+        """Give up the duty at once."""
         with self._database.write() as session:
             SweeperLeaseRepository(session).release(_DUTY, holder=self._holder)
 

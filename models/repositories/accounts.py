@@ -126,8 +126,8 @@ def hash_of_key(plain: str) -> str:
 
 
 def opens(secret_hash: ColumnElement[str]) -> ColumnElement[bool]:
-    """The condition that a key is in force, and that this secret opens it: its own, or the one
-    before while that is let in beside it. The database's clock decides."""
+    """For a query: the key is in force and this secret opens it: its own, or the previous one
+    during the overlap, by the database's clock."""
     before = and_(ApiKey.previous_hash == secret_hash, ApiKey.previous_until > seconds_from_now())
     return and_(ApiKey.revoked_at.is_(None), or_(ApiKey.hash == secret_hash, before))
 
@@ -169,8 +169,8 @@ class WebSessionRepository(Repository):
         return token
 
     def find(self, token: str) -> FoundSession | None:
-        """None for an unknown token, a session that ended, or one whose key was
-        revoked or given another secret."""
+        """None for an unknown or ended session, or one whose key was revoked or given another
+        secret."""
         found = self.session.execute(
             select(ApiKey, Project.name)
             .join(WebSession, WebSession.api_key_id == ApiKey.id)
@@ -229,23 +229,14 @@ class IdempotencyRepository(Repository):
     ) -> bool:
         """Takes the key; False if it is taken. Call it first in the transaction: a simultaneous
         request then waits and sees False, so that the work is done once."""
-        return self._insert_absent(
-            IdempotencyKey,
-            {
-                "project_id": project_id,
-                "api_key_id": api_key_id,
-                "route": route,
-                "key": key,
-                "body_hash": body_hash,
-                "resource_id": resource_id,
-                "status_code": status_code,
-                "response": None if response is None else dict(response),
-                "created_at": utc_now(),
-            },
-        )
+        owner = {"project_id": project_id, "api_key_id": api_key_id, "route": route, "key": key}
+        request = {"body_hash": body_hash, "resource_id": resource_id, "created_at": utc_now()}
+        answer = None if response is None else dict(response)
+        row = {**owner, **request, "status_code": status_code, "response": answer}
+        return self._insert_absent(IdempotencyKey, row)
 
     def forget(self, older_than: timedelta, *, limit: int) -> int:
-        """Deletes keys that old: the same request is a new one then. Returns how many."""
+        """Deletes old keys, whose requests then count as new; returns how many."""
         columns = (IdempotencyKey.api_key_id, IdempotencyKey.route, IdempotencyKey.key)
         old = (
             select(*columns)

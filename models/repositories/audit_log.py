@@ -34,7 +34,7 @@ _LENGTHEN = Prepared(
 
 @dataclass(frozen=True)
 class Deed:
-    """What somebody did, to be entered."""
+    """An action to be recorded."""
 
     action: AuditAction
     subject: str
@@ -61,7 +61,7 @@ class Deed:
 
 
 class AuditLogRepository(ScopedRepository):
-    """A project's log, written in the transaction of what it tells."""
+    """A project's log, written in the transaction of what it records."""
 
     def enter(
         self,
@@ -127,7 +127,7 @@ class AuditLogRepository(ScopedRepository):
         return self._all(after.order_by(AuditEntry.number).limit(limit))
 
     def head(self) -> AuditHead | None:
-        """How far the log reaches; None for a project of which nothing is told yet."""
+        """The end of the log; None before the first entry."""
         return self._one(self._select(AuditHead))
 
     def put_signature(self, entries: int, envelope: Mapping[str, Any]) -> None:
@@ -276,7 +276,7 @@ class GatePolicyRepository(ScopedRepository):
         return self._one(self._named(name))
 
     def lock(self, name: str) -> GatePolicy | None:
-        """Like `get`, and nobody else changes it until the transaction ends."""
+        """Like `get`, locked until the transaction ends."""
         return self._one(self._named(name).with_for_update())
 
     def list(self, *, cursor: Cursor | None = None, limit: int = 50) -> Page[GatePolicy]:

@@ -14,6 +14,7 @@ from sqlalchemy import (
     Table,
     Update,
     and_,
+    exists,
     func,
     inspect,
     or_,
@@ -67,6 +68,10 @@ class Repository:
     def _changes(self, statement: Update | Delete) -> bool:
         """Whether it changed anything."""
         return bool(self._execute(statement))
+
+    def _exists(self, *conditions: ColumnElement[bool]) -> bool:
+        """Whether some row meets the conditions."""
+        return bool(self.session.scalar(select(exists().where(*conditions))))
 
     def _add(self, row: Row) -> Row:
         """Inserts one row, which stays the session's."""
@@ -238,7 +243,7 @@ def table_of(table: type[Base]) -> Table:
 
 
 def _insert_on(table: type[Base], dialect: str) -> postgresql.Insert | sqlite.Insert:
-    """An insert that knows `ON CONFLICT`, which each database has of its own."""
+    """An insert with `ON CONFLICT`, whose construct differs by database."""
     if dialect == "postgresql":
         return postgresql.insert(table_of(table))
     return sqlite.insert(table_of(table))

@@ -17,7 +17,7 @@ from models.values import FairnessRow, RoundRow
 
 
 class EventRepository(ExperimentPartRepository):
-    """Appended by whoever changes an experiment, in the transaction that changes it."""
+    """Appended in the transaction that changes the experiment."""
 
     def append(
         self, experiment_id: str, project_id: str, events: Sequence[tuple[str, Mapping[str, Any]]]
@@ -210,8 +210,7 @@ class CheckpointRepository(ExperimentPartRepository):
         self._execute(delete(Checkpoint).where(Checkpoint.experiment_id == experiment_id))
 
     def forget_ended(self, older_than: timedelta, *, limit: int) -> int:
-        """Removes those that runs left which ended so long ago without their worker; returns how
-        many. Such a run is never taken up again."""
+        """Removes checkpoints left by runs that ended so long ago; returns how many."""
         ended = (
             select(Checkpoint.experiment_id)
             .join(Experiment, Experiment.id == Checkpoint.experiment_id)

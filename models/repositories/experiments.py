@@ -10,7 +10,7 @@ from sqlalchemy import Column, ColumnElement, Select, bindparam, func, select, u
 from models.clock import utc_now
 from models.person import Actor
 from models.prepared import Prepared, PreparedRows
-from models.repositories.base import ScopedRepository, ordered, page_of, table_of
+from models.repositories.base import RowRepository, ordered, page_of, table_of
 from models.repositories.budgets import BudgetRepository
 from models.repositories.epsilon_budgets import REPORT, EpsilonBudgetRepository, counts_report
 from models.repositories.experiment_parts import EventRepository
@@ -35,9 +35,11 @@ _columns = table_of(Experiment).c
 ENDED = ("cancelled", "succeeded", "failed")
 
 
-class ExperimentRepository(ScopedRepository):
+class ExperimentRepository(RowRepository[Experiment]):
     """A project's experiments. `start`, `request_cancel` and `conclude` append the event
     `status.changed`."""
+
+    _table = Experiment
 
     def add(self, new: NewExperiment, *, announced: bool = False) -> Experiment:
         """Queues an experiment with its tags; `announced`: with its first event,
@@ -106,11 +108,7 @@ class ExperimentRepository(ScopedRepository):
 
     def withhold(self, id: str, attributes: Sequence[str]) -> None:
         """Notes the attributes of which the experiment reports nothing; none is a decision too."""
-        self._execute(
-            update(Experiment)
-            .where(Experiment.id == id, Experiment.project_id == self.project_id)
-            .values(withheld_attributes=list(attributes))
-        )
+        self._update(id, withheld_attributes=list(attributes))
 
     def progress(self, id: str, rounds_done: int) -> bool:
         """Records the rounds done, in each flush; True if the caller has asked for cancellation."""
@@ -148,7 +146,7 @@ class ExperimentRepository(ScopedRepository):
             asked["cancelled_by"] = cancelled_by.as_dict()
         if self._withdraw(experiment):
             self.conclude(id, status="cancelled", reason="cancelled-by-caller", price=price)
-            self._set(id, **asked)
+            self._update(id, **asked)
         else:
             self._change(id, ("queued", "running"), status="cancelling", **asked)
         return self.get(id)
@@ -185,10 +183,10 @@ class ExperimentRepository(ScopedRepository):
         return changed
 
     def judge_later(self, id: str, *, raised: int, alarms: int, gate_outcome: str | None) -> None:
-        """Notes how an ended experiment is to be judged after more attacks, and tells whoever
-        listens. `raised`: alarms by these attacks, of `alarms` in all."""
+        """Records how an ended experiment is judged after more attacks, and notifies webhooks.
+        `raised`: alarms by these attacks, of `alarms` in all."""
         before = self.get(id)
-        self._set(id, alarms=alarms, gate_outcome=gate_outcome)
+        self._update(id, alarms=alarms, gate_outcome=gate_outcome)
         announcements = AnnouncementRepository(self.session, self.project_id)
         if raised:
             announcements.alarm_raised(id, alarms=alarms)
@@ -231,24 +229,12 @@ class ExperimentRepository(ScopedRepository):
 
     def _change(self, id: str, expected: tuple[str, ...], **values: Any) -> bool:
         """A change of status from one of the expected ones, with its event."""
-        changed = self._execute(
-            update(Experiment)
-            .where(
-                Experiment.id == id,
-                Experiment.project_id == self.project_id,
-                Experiment.status.in_(expected),
-            )
-            .values(values)
-        )
+        changed = self._update(id, Experiment.status.in_(expected), **values)
         if changed:
             event = {"status": values["status"], "status_reason": values.get("status_reason")}
             events = EventRepository(self.session)
             events.append(id, self.project_id, [("status.changed", event)])
-        return bool(changed)
-
-    def _set(self, id: str, **values: Any) -> None:
-        mine = (Experiment.id == id, Experiment.project_id == self.project_id)
-        self._execute(update(Experiment).where(*mine).values(values))
+        return changed
 
 
 @cache

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from sqlalchemy import Select, delete, exists, select
+from sqlalchemy import Select, delete, select
 
 from models.clock import utc_now
 from models.identifiers import new_id
@@ -37,14 +37,9 @@ class FederationRepository(BudgetRepository, RowRepository[Federation]):
     ) -> Federation:
         """The federation with this data; it keeps its first name and profile. `made_up`: synthetic
         data, which projects do not share."""
-        self._add_absent(
-            made_up=made_up,
-            fingerprint=fingerprint,
-            name=name,
-            source=source,
-            profile=dict(profile),
-            status="ready",
-        )
+        named = {"fingerprint": fingerprint, "name": name, "source": source}
+        values = {**named, "profile": dict(profile), "status": "ready"}
+        self._add_absent(values, made_up=made_up)
         return self.session.scalars(self._has(fingerprint)).one()
 
     def find(self, fingerprint: str) -> Federation | None:
@@ -66,8 +61,7 @@ class FederationRepository(BudgetRepository, RowRepository[Federation]):
         )
 
     def disclosures(self, federation_id: str) -> list[Mapping[str, Any]]:
-        """The policies that bind who looks at a federation's groups: the project's own, and that of
-        the owner of its content. None where the project has no such federation."""
+        """The disclosure policies that apply: the project's own, and the content owner's."""
         mine = self.get(federation_id)
         if mine is None:
             return []
@@ -88,13 +82,8 @@ class FederationRepository(BudgetRepository, RowRepository[Federation]):
         content without an owner becomes this project's. A stored file stays (compare
         `storage_key`), except after a rejection, which it may have caused. An earlier unit that has
         not begun is withdrawn."""
-        self._add_absent(
-            fingerprint=file.fingerprint,
-            name=file.name,
-            source=file.source,
-            profile={},
-            status="profiling",
-        )
+        named = {"fingerprint": file.fingerprint, "name": file.name, "source": file.source}
+        self._add_absent({**named, "profile": {}, "status": "profiling"})
         before = self.session.scalars(_locked(self._has(file.fingerprint))).one()
         self._claim(before.id)
         if before.unit_id is not None:
@@ -134,19 +123,13 @@ class FederationRepository(BudgetRepository, RowRepository[Federation]):
     def of_unit(self, unit_id: str) -> Federation | None:
         """The federation that a unit is to profile; None if it was deleted, registered anew, or is
         profiled."""
-        return self._one(
-            self._select(Federation).where(
-                Federation.unit_id == unit_id, Federation.status == "profiling"
-            )
-        )
+        mine = (Federation.unit_id == unit_id, Federation.status == "profiling")
+        return self._one(self._select(Federation).where(*mine))
 
     def gone_of_unit(self, unit_id: str) -> Federation | None:
-        """The federation that a unit was to profile, where it was deleted or erased meanwhile."""
-        return self._one(
-            self._select(Federation).where(
-                Federation.unit_id == unit_id, Federation.status.in_(("deleted", "erased"))
-            )
-        )
+        """The federation that a unit was to profile, if it was deleted or erased meanwhile."""
+        gone = (Federation.unit_id == unit_id, Federation.status.in_(("deleted", "erased")))
+        return self._one(self._select(Federation).where(*gone))
 
     def set_ready(self, id: str, profile: Mapping[str, Any], *, unit_id: str) -> bool:
         """profiling -> ready; False where the unit no longer has it to profile."""
@@ -165,19 +148,14 @@ class FederationRepository(BudgetRepository, RowRepository[Federation]):
 
     def in_use(self, id: str) -> bool:
         """Whether an experiment on it, or an attack on one, is queued or running."""
-        open_ones = exists().where(
-            Experiment.project_id == self.project_id,
-            Experiment.federation_id == id,
-            Experiment.status.in_(_OPEN) | Experiment.id.in_(attacked_experiments()),
-        )
-        return bool(self.session.scalar(select(open_ones)))
+        is_open = Experiment.status.in_(_OPEN) | Experiment.id.in_(attacked_experiments())
+        mine = Experiment.project_id == self.project_id
+        return self._exists(mine, Experiment.federation_id == id, is_open)
 
     def used(self, id: str) -> bool:
         """Whether any experiment was ever submitted on it."""
-        submitted = exists().where(
-            Experiment.project_id == self.project_id, Experiment.federation_id == id
-        )
-        return bool(self.session.scalar(select(submitted)))
+        mine = Experiment.project_id == self.project_id
+        return self._exists(mine, Experiment.federation_id == id)
 
     def mark_deleted(self, id: str) -> bool:
         """Any status -> deleted, without profile or sketch; False if it was deleted before.
@@ -206,7 +184,7 @@ class FederationRepository(BudgetRepository, RowRepository[Federation]):
             statement = statement.where(Federation.status == status)
         return self._page(statement, Federation.id, cursor, limit)
 
-    def _add_absent(self, *, made_up: bool = False, **values: Any) -> None:
+    def _add_absent(self, values: Mapping[str, Any], *, made_up: bool = False) -> None:
         """A row for new data; nothing where the project has the data already."""
         if not made_up:
             content = {"fingerprint": values["fingerprint"], "owner_project_id": None}

@@ -41,8 +41,8 @@ class LedgerRepository(SubjectRowRepository, ExperimentPartRepository):
         after: Cursor | None = None,
         limit: int = 100,
     ) -> list[LedgerRow]:
-        """As `rows_after`, but each row has a subject's element alone, or none; where rounds are
-        indexed, rows without it are left out."""
+        """As `rows_after`, with one subject's elements; in indexed rounds, rows without it are left
+        out."""
         index = ClientRoundsRepository(self.session, self.project_id)
         indexed = index.indexed_rounds(experiment_id)
         first = max(round_from or 1, 1 if after is None else after[0])
@@ -89,21 +89,10 @@ class LedgerRepository(SubjectRowRepository, ExperimentPartRepository):
         intents: Sequence[tuple[int, int, NDArray[np.int32]]],
     ) -> None:
         """Notes (round, release, subjects) that are about to be charged, before noise is drawn."""
-        now = utc_now()
-        self._insert(
-            ReleaseIntent,
-            [
-                {
-                    "experiment_id": experiment_id,
-                    "project_id": project_id,
-                    "round": round_,
-                    "release": release,
-                    "subjects": subjects,
-                    "created_at": now,
-                }
-                for round_, release, subjects in intents
-            ],
-        )
+        owner = {"experiment_id": experiment_id, "project_id": project_id, "created_at": utc_now()}
+        names = ("round", "release", "subjects")
+        rows = [{**owner, **dict(zip(names, intent, strict=True))} for intent in intents]
+        self._insert(ReleaseIntent, rows)
 
     def open_intents(self, experiment_id: str) -> list[Intent]:
         """Intents that no ledger row followed: their noise may have been drawn."""
@@ -255,8 +244,7 @@ class ClientRoundsRepository(ExperimentPartRepository):
     def rounds_of(
         self, experiment_id: str, subject: int, *, first: int, last: int, limit: int
     ) -> list[int]:
-        """At least `limit` rounds that name the subject, ascending, or all from `first` to
-        `last`."""
+        """At least `limit` rounds that name the subject, ascending, or all in the range."""
         found: list[int] = []
         begin, end = block_of(max(first, 1)), block_of(last)
         while begin <= end and len(found) < limit:

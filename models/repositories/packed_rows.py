@@ -277,8 +277,8 @@ class SubjectRowRepository(PackedRowRepository):
         after: Cursor | None,
         limit: int,
     ) -> list[LedgerRow]:
-        """What Postgres takes out of rows itself: to send them whole takes many times as long, and
-        so do a thousand rounds that are not one array."""
+        """Extracts the elements in Postgres, since whole rows, or a thousand rounds that are not
+        one array, take many times as long to send."""
         table = self._table
         looked_up = func.array_position(table.subjects, literal(subject, Integer)).label("place")
         # With an offset it is looked up once a row, and not again for each column.

@@ -250,7 +250,7 @@ def has_epsilon(
     delta: float | None = None,
     adjacency: str | None = None,
 ) -> ColumnElement[bool]:
-    """Whether a report counts an epsilon so, against the observer or against whoever sees most."""
+    """Whether a report has such an epsilon, against the observer or the largest."""
     row = table_of(ReportFigure).alias("counted").c
     conditions = [
         row.experiment_id == experiment_id,

@@ -51,7 +51,7 @@ class SigningKeyRepository(Repository):
         return known, is_news
 
     def is_compromised(self, key_id: str) -> bool:
-        """Whether somebody said so of this key."""
+        """Whether it is marked."""
         known = self._one(select(SigningKey).where(SigningKey.key_id == key_id))
         return known is not None and known.compromised_at is not None
 
@@ -73,16 +73,10 @@ class LedgerCheckpointRepository(ExperimentPartRepository):
         envelope: Mapping[str, Any],
     ) -> None:
         """Stores a checkpoint; one of the same count and status stays as it is."""
+        owner = {"experiment_id": experiment_id, "project_id": project_id}
+        signed = {"envelope": dict(envelope), "created_at": utc_now()}
         self._insert_absent(
-            LedgerCheckpoint,
-            {
-                "experiment_id": experiment_id,
-                "entries": entries,
-                "status": status,
-                "project_id": project_id,
-                "envelope": dict(envelope),
-                "created_at": utc_now(),
-            },
+            LedgerCheckpoint, {**owner, **signed, "entries": entries, "status": status}
         )
 
     def envelopes(self, experiment_id: str) -> "Sequence[dict[str, Any]]":

@@ -126,16 +126,7 @@ class UnitRepository(Repository):
     def release(self, unit_id: str, fence: int, *, count_attempt: bool) -> bool:
         """Gives the unit back to wait; a worker that was asked to stop counts no attempt."""
         back: dict[str, Any] = {} if count_attempt else {"attempts": Unit.attempts - 1}
-        return self._fenced(
-            unit_id,
-            fence,
-            state="waiting",
-            worker=None,
-            lease_until=None,
-            published_at=None,
-            available_at=seconds_from_now(),
-            **back,
-        )
+        return self._wait(unit_id, fence, **back)
 
     def finish(self, unit_id: str, fence: int, state: str, *, error: str | None = None) -> bool:
         """Ends the unit as `done`, `failed` or `cancelled`; False where the lease was lost."""
@@ -186,17 +177,8 @@ class UnitRepository(Repository):
     def _take_back(self, unit: Unit, backoff_seconds: float) -> ReclaimedUnit:
         wait = min(backoff_seconds * 2.0 ** (unit.attempts - 1), _MAX_BACKOFF_SECONDS)
         reason = f"the lease of worker {unit.worker} ran out in attempt {unit.attempts}"
-        self._fenced(
-            unit.id,
-            unit.fence,
-            state="waiting",
-            worker=None,
-            lease_until=None,
-            published_at=None,
-            available_at=seconds_from_now(wait),
-            last_error=reason,
-            lost_leases=Unit.lost_leases + 1,
-        )
+        lost: dict[str, Any] = {"last_error": reason, "lost_leases": Unit.lost_leases + 1}
+        self._wait(unit.id, unit.fence, seconds=wait, **lost)
         return _taken_back(unit, "waiting", reason)
 
     def _fail(self, unit: Unit) -> ReclaimedUnit:
@@ -214,6 +196,11 @@ class UnitRepository(Repository):
             )
         )
         return _taken_back(unit, "failed", reason)
+
+    def _wait(self, unit_id: str, fence: int, *, seconds: float = 0.0, **values: Any) -> bool:
+        waiting = {"state": "waiting", "available_at": seconds_from_now(seconds)}
+        unheld = dict.fromkeys(("worker", "lease_until", "published_at"))
+        return self._fenced(unit_id, fence, **waiting, **unheld, **values)
 
     def _fenced(self, unit_id: str, fence: int, **values: Any) -> bool:
         return self._changes(
@@ -241,7 +228,7 @@ def _lost() -> ColumnElement[int]:
 
 
 def _exhausted() -> ColumnElement[bool]:
-    """Nobody has the unit, and nobody may attempt it again."""
+    """No worker has the unit, and no attempt is left."""
     idle = or_(Unit.state == "waiting", _lease_ran_out())
     return and_(idle, Unit.attempts >= Unit.max_attempts)
 

@@ -39,8 +39,7 @@ class AnnouncementRepository(ScopedRepository):
         gate_outcome: str | None,
         alarms: int = 0,
     ) -> None:
-        """`experiment.finished`, `gate.failed` where its gates were not all passed, and
-        `alarm.raised` where attacks raised alarms."""
+        """`experiment.finished`, and `gate.failed` and `alarm.raised` if they apply."""
         payload = {"experiment_id": experiment_id}
         ended = {"status": status, "status_reason": reason, "gate_outcome": gate_outcome}
         self._enqueue("experiment.finished", {**payload, **ended})
@@ -103,26 +102,16 @@ class AnnouncementRepository(ScopedRepository):
             "timestamp": now.isoformat(timespec="milliseconds").replace("+00:00", "Z"),
             "data": {"project": project, **data},
         }
-        rows = []
-        for endpoint_id in endpoint_ids:
-            row = {
-                "id": new_id(),
-                "endpoint_id": endpoint_id,
-                "project_id": self.project_id,
-                "message_id": message_id,
-                "type": type_,
-                "payload": payload,
-                "state": "waiting",
-                "attempts": 0,
-                "retries": 0,
-                "available_at": seconds_from_now(),
-                "created_at": now,
-            }
-            # Row by row: the database's clock is no value of which a list of rows could be made.
-            self.session.add(WebhookDelivery(**row))
-            rows.append(row["id"])
+        event = {"message_id": message_id, "type": type_, "payload": payload, "created_at": now}
+        state: dict[str, Any] = {"state": "waiting", "attempts": 0, "retries": 0}
+        ids = [new_id() for _ in endpoint_ids]
+        # Row by row, because the database's clock is no value for a list of rows.
+        for id_, endpoint_id in zip(ids, endpoint_ids, strict=True):
+            owner = {"id": id_, "endpoint_id": endpoint_id, "project_id": self.project_id}
+            due = {"available_at": seconds_from_now()}
+            self.session.add(WebhookDelivery(**owner, **event, **state, **due))
         self.session.flush()
-        written = select(WebhookDelivery).where(WebhookDelivery.id.in_(rows))
+        written = select(WebhookDelivery).where(WebhookDelivery.id.in_(ids))
         return self._all(written.order_by(WebhookDelivery.id))
 
 
@@ -157,7 +146,7 @@ class WebhookEndpointRepository(RowRepository[WebhookEndpoint]):
         return self.session.scalar(select(func.count()).where(mine)) or 0
 
     def lock(self, id: str) -> WebhookEndpoint | None:
-        """Like `get`, and nobody else changes it or its deliveries until the transaction ends."""
+        """Like `get`, locked with its deliveries until the transaction ends."""
         return self._one(self._mine(id).with_for_update())
 
     def list(self, *, cursor: Cursor | None = None, limit: int = 50) -> Page[WebhookEndpoint]:
@@ -242,8 +231,8 @@ class WebhookDeliveryRepository(ScopedRepository):
         return self._one(self._select(WebhookDelivery).where(*mine))
 
     def send_again(self, endpoint_id: str, id: str) -> bool:
-        """Lets it be sent at once, with a whole schedule of retries; False while it is being
-        sent."""
+        """Sends it again at once, with a full schedule of retries; False while it is in
+        progress."""
         return self._changes(
             update(WebhookDelivery)
             .where(
@@ -321,17 +310,9 @@ class WebhookQueueRepository(Repository):
         until = endpoint.previous_until
         if endpoint.previous_secret is not None and until is not None and utc_now() < until:
             secrets.append(endpoint.previous_secret)
-        return ClaimedDelivery(
-            row.id,
-            row.endpoint_id,
-            row.project_id,
-            row.attempts,
-            row.retries,
-            row.message_id,
-            row.payload,
-            endpoint.url,
-            tuple(secrets),
-        )
+        delivery = (row.id, row.endpoint_id, row.project_id, row.attempts, row.retries)
+        sent = (row.message_id, row.payload, endpoint.url, tuple(secrets))
+        return ClaimedDelivery(*delivery, *sent)
 
     def delivered(self, claimed: ClaimedDelivery, attempted: Attempted) -> bool:
         """Notes that it arrived; False where another process has taken it since."""
@@ -472,7 +453,7 @@ class LowBudgetRepository(EpsilonBudgetRepository):
         return self.session.scalars(select(Experiment.federation_id).where(*mine)).one()
 
     def _listening(self, federation_id: str) -> list[tuple[str, str]]:
-        """Project and federation of those that are told of these budgets."""
+        """Project and federation of the subscribers."""
         sharing = self._sharing(federation_id)
         ids = () if sharing is None else sharing.ids
         found = _ENABLED.rows(self.session, federation_ids=ids)

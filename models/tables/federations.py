@@ -29,7 +29,7 @@ class Federation(Base):
     reasons: Mapped[list[Any] | None] = mapped_column(JSON(none_as_null=True))
     """Why it was rejected: {pointer, message}, the pointer into the registration."""
     registration: Mapped[dict[str, Any] | None] = mapped_column(JSON(none_as_null=True))
-    """Null where nobody registered it, and experiments named the file by its path."""
+    """Null if it was never registered, and experiments named the file by path."""
     unit_id: Mapped[str | None] = mapped_column(ForeignKey("units.id"), index=True)
     """The unit that profiled it last, or is to."""
     storage_key: Mapped[str | None] = mapped_column(String(255))
@@ -96,7 +96,7 @@ class Artifact(Base):
     project_id: Mapped[str] = mapped_column(ForeignKey("projects.id"))
     sha256: Mapped[str] = mapped_column(String(64))
     name: Mapped[str | None] = mapped_column(Text)
-    """What whoever sent it called it first."""
+    """Its first name."""
     size_bytes: Mapped[int] = mapped_column(BigInteger)
     hypotheses: Mapped[int] = mapped_column(Integer)
     parameters: Mapped[int] = mapped_column(BigInteger)

@@ -31,14 +31,13 @@ class PackedEntry:
     outcomes: Mapped[Packed] = mapped_column(PackedArray("int16"))
     """0 released, 1 refused, 2 withheld."""
     radii: Mapped[Packed] = mapped_column(PackedArray("float64"))
-    """NaN where nothing was released. Where there are components, those of a subject stand side by
-    side."""
+    """NaN if nothing was released. With components, a subject's are adjacent."""
     releases: Mapped[Packed] = mapped_column(PackedArray("int32"))
     """Each subject's releases up to and including this round: totals need no window."""
     clusters: Mapped[Packed] = mapped_column(PackedArray("int16"))
     epsilons: Mapped[Packed | None] = mapped_column(PackedArray("float64"))
-    """What each subject has spent up to and including this round, at `delta`; null for metric
-    privacy, whose epsilon follows from the radius."""
+    """Each subject's spending up to this round, at `delta`; null for metric privacy, whose epsilon
+    follows from the radius."""
 
     mechanism: Mapped[str] = mapped_column(Word)
     n: Mapped[int] = mapped_column(BigInteger)
@@ -55,8 +54,8 @@ class PackedEntry:
     adjacency: Mapped[str | None] = mapped_column(Word)
     accountant: Mapped[str | None] = mapped_column(Word)
     components: Mapped[list[dict[str, Any]] | None] = mapped_column(JSON(none_as_null=True))
-    """The name and the number of parameters of each part with a radius of its own; null where an
-    upload is released as a whole."""
+    """Name and number of parameters of each part with its own radius; null if an upload is released
+    as a whole."""
 
     digest: Mapped[bytes] = mapped_column(LargeBinary)
     link: Mapped[bytes] = mapped_column(LargeBinary)
@@ -174,8 +173,7 @@ class SigningKey(Base):
     retired_at: Mapped[datetime | None]
     """When another key took its place; null while it is the key in use."""
     compromised_at: Mapped[datetime | None]
-    """From when on somebody else may have signed with it, by whoever runs the service; null for a
-    key of which nobody said so."""
+    """From when others may have the key, as the operator states; else null."""
     compromised_note: Mapped[str | None] = mapped_column(Text)
 
 

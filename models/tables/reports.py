@@ -32,8 +32,8 @@ class Report(Base):
     report_hash: Mapped[str] = mapped_column(String(64))
     created_at: Mapped[datetime]
     model_layout: Mapped[dict[str, Any] | None] = mapped_column(JSON(none_as_null=True))
-    """What goes into its model and comes out, confidential; null without a model, of earlier
-    versions, and once its data were erased."""
+    """Its model's inputs and outputs, confidential; null without a model, in old rows, and after
+    erasure."""
 
 
 class ReportFigure(Base):
@@ -73,7 +73,7 @@ class ReportSummary(Base):
     guarantee_kind: Mapped[str | None] = mapped_column(Word)
     """formal, heuristic or none."""
     in_force: Mapped[bool | None] = mapped_column(Boolean)
-    """Whether the noise was secret, so that the guarantee protects somebody."""
+    """Whether the noise was secret, so that the guarantee is in force."""
     unit: Mapped[str | None] = mapped_column(Word)
     """Whose data the guarantee speaks of."""
     summary: Mapped[dict[str, Any] | None] = mapped_column(JSON(none_as_null=True))
@@ -167,7 +167,7 @@ class PredictionAudit(Base):
     threshold: Mapped[float | None] = mapped_column(Double)
     unit_id: Mapped[str] = mapped_column(ForeignKey("units.id"))
     withheld: Mapped[list[Any] | None] = mapped_column(JSON(none_as_null=True))
-    """Attributes that nothing is said of, because of earlier reports; null until it is decided."""
+    """Attributes withheld because of earlier reports; null before the decision."""
     report: Mapped[dict[str, Any] | None] = mapped_column(JSON(none_as_null=True))
     report_hash: Mapped[str | None] = mapped_column(String(64))
     gate_outcome: Mapped[str | None] = mapped_column(Word)

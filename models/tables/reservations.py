@@ -35,7 +35,7 @@ class FederationBudget(Base):
     )
     project_id: Mapped[str] = mapped_column(ForeignKey("projects.id"))
     total: Mapped[float | None] = mapped_column(Double)
-    """Null: nobody has set a bound; spending is booked all the same."""
+    """Null: no bound is set; spending is recorded all the same."""
     reserved: Mapped[float] = mapped_column(Double)
     spent: Mapped[float] = mapped_column(Double)
 
@@ -74,11 +74,11 @@ class Reservation(Base):
     """Of an epsilon, as are the curve and the counts: `client` or `record`, whom its adjacency is
     about."""
     curve: Mapped[Packed | None] = mapped_column(PackedArray("float64"))
-    """Renyi divergences, at orders that are the same for all: at most so much while it is held,
-    and what was spent once it is settled. They add up over experiments, whatever their deltas."""
+    """Renyi divergences at common orders: an upper bound while held, the spending once settled.
+    They add up over experiments, whatever their deltas."""
     step: Mapped[Packed | None] = mapped_column(PackedArray("float64"))
     """The same for one composition, at most. Of the theorem's sum: [1], what one release adds."""
     planned: Mapped[int | None] = mapped_column(Integer)
     """How many compositions `curve` was reserved for."""
     compositions: Mapped[int | None] = mapped_column(Integer)
-    """How many are booked as spent."""
+    """How many are recorded as spent."""
