@@ -1,7 +1,6 @@
 """Budgets: reserved at once or not at all, and booked as they were spent."""
 
 import math
-import threading
 
 import pytest
 from hypothesis import given
@@ -12,7 +11,7 @@ from models.leakage_terms import LeakageTerms
 from models.repositories import FederationRepository
 from models.tables.reservations import FederationBudget
 from models.values import Budget
-from tests.models.rows import add_federation, add_project
+from tests.models.rows import add_federation, add_project, at_once
 
 _TERMS = LeakageTerms("adaptive", None)
 _LEAKAGE = {"book": "simulation", "figure": "leakage", "terms": _TERMS}
@@ -65,15 +64,7 @@ def test_without_a_bound_everything_is_booked(database: Database) -> None:
 
 def test_the_last_room_is_given_once(database: Database) -> None:
     owner = _federation(database, total=1.0)
-    answers: list[bool] = []
-    threads = [
-        threading.Thread(target=lambda i=i: answers.append(_reserve(database, owner, f"e{i}", 0.6)))
-        for i in range(6)
-    ]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    answers = at_once(lambda i: _reserve(database, owner, f"e{i}", 0.6), 6)
     assert sorted(answers) == [False] * 5 + [True]
     assert _budget(database, owner).reserved == 0.6
 
@@ -85,17 +76,7 @@ def test_the_last_room_is_given_once_whichever_project_asks(database: Database) 
         with database.write() as session:
             project_id = add_project(session, f"project-{number}")
             owners.append((project_id, add_federation(session, project_id)))
-    answers: list[bool] = []
-    threads = [
-        threading.Thread(
-            target=lambda i=i, one=one: answers.append(_reserve(database, one, f"e{i}", 0.6))
-        )
-        for i, one in enumerate(owners)
-    ]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    answers = at_once(lambda i: _reserve(database, owners[i], f"e{i}", 0.6), len(owners))
     assert sorted(answers) == [False] * 5 + [True]
     budget = _budget(database, owner)
     assert (budget.reserved, budget.total) == (0.6, 1.0)

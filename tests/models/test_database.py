@@ -1,7 +1,6 @@
 """Databases: urls, transactions and what may be written where."""
 
 import os
-import threading
 from datetime import UTC, datetime, timedelta, timezone
 from time import sleep
 
@@ -15,6 +14,7 @@ from models.database import Database
 from models.repositories import ProjectRepository
 from models.tables.accounts import Project
 from models.tables.operations import SweeperLease
+from tests.models.rows import at_once
 
 
 def test_a_write_is_committed_and_a_failed_one_is_not(database: Database) -> None:
@@ -107,24 +107,15 @@ def test_writers_wait_for_each_other(database: Database) -> None:
     with database.write() as session:
         session.execute(text("CREATE TABLE counter (value INTEGER)"))
         session.execute(text("INSERT INTO counter VALUES (0)"))
-    failures: list[Exception] = []
 
-    def add() -> None:
+    def add(_: int) -> None:
         lock = " FOR UPDATE" if database.dialect == "postgresql" else ""
-        try:
-            for _ in range(20):
-                with database.write() as session:
-                    value = session.scalar(text(f"SELECT value FROM counter{lock}"))
-                    session.execute(text("UPDATE counter SET value = :v"), {"v": value + 1})
-        except Exception as error:
-            failures.append(error)
+        for _ in range(20):
+            with database.write() as session:
+                value = session.scalar(text(f"SELECT value FROM counter{lock}"))
+                session.execute(text("UPDATE counter SET value = :v"), {"v": value + 1})
 
-    threads = [threading.Thread(target=add) for _ in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert failures == []
+    at_once(add, 4)
     with database.read() as session:
         assert session.scalar(text("SELECT value FROM counter")) == 80
     with database.write() as session:

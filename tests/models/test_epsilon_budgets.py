@@ -1,6 +1,5 @@
 """Budgets of epsilons: composed, never passed, and only of what can be composed."""
 
-import threading
 from typing import Any
 
 import numpy as np
@@ -11,7 +10,7 @@ from models.database import Database
 from models.epsilon_costs import EpsilonCost, EpsilonRefusal
 from models.repositories import EpsilonBudgetRepository
 from models.values import Budget
-from tests.models.rows import add_federation, add_project
+from tests.models.rows import add_federation, add_project, at_once
 
 ORDERS = np.array([2.0, 8.0, 64.0])
 ONE = np.array([1.0, 4.0, np.inf])
@@ -94,15 +93,7 @@ def test_epsilons_are_composed_at_the_delta_of_the_budget(
 
 def test_the_last_room_is_given_once(database: Database, owner: tuple[str, str]) -> None:
     set_total(database, owner, price(8 * ONE, 1e-5))
-    answers: list[EpsilonRefusal | None] = []
-    threads = [
-        threading.Thread(target=lambda i=i: answers.append(reserve(database, owner, f"e{i}")))
-        for i in range(8)
-    ]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    answers = at_once(lambda i: reserve(database, owner, f"e{i}"), 8)
     assert len(answers) == 8
     assert answers.count(None) == 2
 

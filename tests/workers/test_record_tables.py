@@ -94,7 +94,7 @@ def test_a_worker_lost_at_the_very_end_leaves_no_table_without_a_report(
         raise SystemError("power cut")
 
     people["privacy"] = {**people["privacy"], "noise": "release"}
-    with monkeypatch.served() as patch:
+    with monkeypatch.context() as patch:
         patch.setattr(workers.run_loop, "succeed", lost)
         path = ran(api, served, people)
     answer = api.get(f"{path}/record-table")
@@ -112,7 +112,7 @@ def test_without_room_for_the_table_the_end_is_tried_again(
     def full(*_: Any) -> None:
         raise StorageFullError("the storage is full")
 
-    with monkeypatch.served() as patch:
+    with monkeypatch.context() as patch:
         patch.setattr(Storage, "writer", full)
         path = ran(api, served, people)
     assert api.get(path).json()["status"] == "running"
