@@ -156,6 +156,8 @@ def _key_of(sort_key: str) -> TypeAdapter[Any]:
     """The type of the cursors of a list with this order."""
     if sort_key == "name":
         return TypeAdapter(tuple[Text, Text])
-    if sort_key in ("created_at", "finished_at"):
+    if sort_key == "created_at":
+        return TypeAdapter(tuple[Text])
+    if sort_key == "finished_at":
         return TypeAdapter(tuple[UtcTime | None, Text])
     return TypeAdapter(tuple[FiniteFloat | None, Text])
