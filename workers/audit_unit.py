@@ -16,7 +16,7 @@ from fedaudit.spec.errors import FieldError, InvalidInputError
 from infrastructure.signing_keys import ROUNDING
 from models.repositories import AuditRepository
 from models.tables.reports import PredictionAudit
-from workers.claim import ClaimedUnit
+from workers.claim import ClaimedUnit, StopAskedError
 from workers.context import ProjectFiles
 from workers.disclosure_memory import ROWS_OF_FILE, Memory, decide, remember
 from workers.proof.signing import use_key
@@ -31,10 +31,6 @@ _MAX_FAULTS = 100
 _LEFT = "the audit failed through no fault of the data; ask for it again"
 
 
-class _StopAskedError(Exception):
-    """A signal asked this worker to stop."""
-
-
 class AuditRun(ClaimedUnit):
     """The audit of one claimed unit."""
 
@@ -47,7 +43,7 @@ class AuditRun(ClaimedUnit):
             return
         try:
             report, key = self._report(row)
-        except _StopAskedError:
+        except StopAskedError:
             self._give_back()
         except InvalidInputError as error:
             faults = [_stored(fault) for fault in error.errors[:_MAX_FAULTS]]
@@ -121,11 +117,6 @@ class AuditRun(ClaimedUnit):
             return withheld
 
         return self._writer.write(settle)
-
-    def _progressed(self) -> None:
-        self._lease.progressed()
-        if self._context.stopping():
-            raise _StopAskedError
 
     def _succeed(
         self, session: Session, row: PredictionAudit, report: dict[str, Any], key: SigningKey

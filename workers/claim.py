@@ -159,6 +159,10 @@ DETAIL_CHARACTERS = 2000
 """Maximum length of a stored error message."""
 
 
+class StopAskedError(Exception):
+    """A signal asked this worker to stop."""
+
+
 class ClaimedUnit(ABC):
     """A unit that this worker holds: run to its end, or given back."""
 
@@ -186,6 +190,12 @@ class ClaimedUnit(ABC):
                 self._writer.write(lambda session: self._fail(session, detail))
         except (LeaseLostError, DatabaseAwayError) as lost:
             log.warning("could not give the unit back", error=type(lost).__name__)
+
+    def _progressed(self) -> None:
+        """Called between parts of the work. Raises LeaseLostError, StopAskedError."""
+        self._lease.progressed()
+        if self._context.stopping():
+            raise StopAskedError
 
     def _release_apart(self, session: Session) -> None:
         """So that whatever failed meets no other experiment in the next attempt."""

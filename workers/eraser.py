@@ -181,8 +181,8 @@ class Eraser:
         use_key(session, self.key)
         if not ErasingRepository(session).complete(erasure, receipt.sign(self.key).as_dict()):
             return
-        told = AnnouncementRepository(session, erasure.project_id)
-        told.erasure_completed(erasure.federation_id, number=erasure.number)
+        announcements = AnnouncementRepository(session, erasure.project_id)
+        announcements.erasure_completed(erasure.federation_id, number=erasure.number)
         AuditLogRepository(session, erasure.project_id).enter(
             "erasure.completed",
             erasure.federation_id,

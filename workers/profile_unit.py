@@ -13,17 +13,13 @@ from infrastructure.storage import StorageError, table_index_key
 from models.repositories import DisclosureRepository, FederationRepository, NearCopyRepository
 from models.row_sketches import SKETCHED, Sketch
 from models.tables.federations import Federation
-from workers.claim import ClaimedUnit
+from workers.claim import ClaimedUnit, StopAskedError
 from workers.context import ProjectFiles
 
 log = structlog.get_logger()
 
 _MAX_REASONS = 100
 _BLOCK_BYTES = 2**20
-
-
-class _StopAskedError(Exception):
-    """A signal asked this worker to stop."""
 
 
 class ProfileRun(ClaimedUnit):
@@ -45,7 +41,7 @@ class ProfileRun(ClaimedUnit):
             sketch = self._sketch(row)
             self._lay_out(row, profile)
             self._index(row)
-        except _StopAskedError:
+        except StopAskedError:
             self._give_back()
         except InvalidInputError as error:
             reasons = [_reason(fault) for fault in error.errors[:_MAX_REASONS]]
@@ -135,11 +131,6 @@ class ProfileRun(ClaimedUnit):
         with self._context.storage.writer(key) as stored:
             while block := place.read(_BLOCK_BYTES):
                 stored.write(block)
-
-    def _progressed(self) -> None:
-        self._lease.progressed()
-        if self._context.stopping():
-            raise _StopAskedError
 
     def _ready(
         self, session: Session, row: Federation, profile: dict[str, Any], sketch: Sketch | None

@@ -116,10 +116,7 @@ class AuditLogRepository(ScopedRepository):
             statement = statement.where(AuditEntry.at > after)
         if before is not None:
             statement = statement.where(AuditEntry.at < before)
-        if cursor is not None:
-            statement = statement.where(AuditEntry.number < cursor[0])
-        items = self._all(statement.order_by(AuditEntry.number.desc()).limit(limit + 1))
-        return Page(items[:limit], (items[limit - 1].number,) if len(items) > limit else None)
+        return self._page(statement, AuditEntry.number, cursor, limit)
 
     def block(self, number: int, *, limit: int) -> Sequence[AuditEntry]:
         """The entries after this number, in order."""
@@ -184,19 +181,13 @@ class SettingChangeRepository(ScopedRepository):
     ) -> None:
         """Records a change, also in the audit log, so call it last in its transaction. `value`: the
         new setting, None if removed."""
-        row = {
-            "id": new_id(),
-            "project_id": self.project_id,
-            "subject_kind": subject_kind,
-            "subject": subject,
-            "setting": setting,
-            "value": None if value is None else dict(value),
-            "changed_by": changed_by.as_dict(),
-            "changed_at": utc_now(),
-        }
+        owner = {"id": new_id(), "project_id": self.project_id, "setting": setting}
+        about = {"subject_kind": subject_kind, "subject": subject}
+        now = {"value": None if value is None else dict(value), "changed_at": utc_now()}
+        row = {**owner, **about, **now, "changed_by": changed_by.as_dict()}
         self._insert(SettingChange, [row])
         log = AuditLogRepository(self.session, self.project_id)
-        log.enter(_action(setting, value), subject, by=changed_by, **_told(setting, value))
+        log.enter(_action(setting, value), subject, by=changed_by, **_details(setting, value))
 
     def list(
         self,
@@ -213,7 +204,7 @@ class SettingChangeRepository(ScopedRepository):
         return self._page(statement, SettingChange.id, cursor, limit)
 
 
-def _told(setting: Setting, value: Mapping[str, Any] | None) -> dict[str, Any]:
+def _details(setting: Setting, value: Mapping[str, Any] | None) -> dict[str, Any]:
     """What the log says of the value: gates have many words of their own, and are hashed."""
     if setting != "gates" or value is None:
         return {"value": value}
@@ -249,25 +240,16 @@ class GatePolicyRepository(ScopedRepository):
         now = utc_now()
         content = [dict(gate) for gate in gates]
         actor = None if by is None else by.as_dict()
-        row = {
-            "project_id": self.project_id,
-            "name": name,
-            "description": description,
-            "gates": content,
-            "created_at": now,
-            "updated_at": now,
-            "created_by": actor,
-            "updated_by": actor,
-        }
+        policy = {"project_id": self.project_id, "name": name, "description": description}
+        created = {"created_at": now, "created_by": actor, "updated_at": now, "updated_by": actor}
+        row = {**policy, **created, "gates": content}
         stored = None
         while stored is None:  # again where it is deleted between the two statements
             new = self._insert_absent(GatePolicy, row)
             stored = self._one(self._named(name).with_for_update())
         if not new:
-            stored.description = description
-            stored.gates = content
-            stored.updated_at = now
-            stored.updated_by = actor
+            stored.description, stored.gates = description, content
+            stored.updated_at, stored.updated_by = now, actor
             self.session.flush()
         return stored, new
 

@@ -63,21 +63,12 @@ class EventRepository(ExperimentPartRepository):
         *,
         first: int,
     ) -> None:
-        now = utc_now()
-        self._insert(
-            Event,
-            [
-                {
-                    "experiment_id": experiment_id,
-                    "sequence": sequence,
-                    "project_id": project_id,
-                    "type": type_,
-                    "data": dict(data),
-                    "created_at": now,
-                }
-                for sequence, (type_, data) in enumerate(events, start=first)
-            ],
-        )
+        owner = {"experiment_id": experiment_id, "project_id": project_id, "created_at": utc_now()}
+        rows = [
+            {**owner, "sequence": sequence, "type": type_, "data": dict(data)}
+            for sequence, (type_, data) in enumerate(events, start=first)
+        ]
+        self._insert(Event, rows)
 
     def of_type(self, experiment_id: str, *types: str) -> list[Event]:
         """Its events of these types, in order."""
@@ -185,12 +176,8 @@ class FairnessRepository(ExperimentPartRepository):
         """The attribute's last rows, at most so many, by round."""
         statement = self._select(Fairness, experiment_id).where(Fairness.attribute == attribute)
         rows = self._all(statement.order_by(Fairness.round.desc()).limit(rounds))
-        return [
-            FairnessRow(
-                round=row.round, attribute=row.attribute, figures=row.figures, counts=row.counts
-            )
-            for row in reversed(rows)
-        ]
+        names = FairnessRow.__dataclass_fields__
+        return [FairnessRow(**{name: getattr(row, name) for name in names}) for row in rows[::-1]]
 
 
 class CheckpointRepository(ExperimentPartRepository):

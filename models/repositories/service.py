@@ -36,15 +36,8 @@ class OutboxRepository(Repository):
     def add(self, project_id: str, topic: str, payload: Mapping[str, Any]) -> str:
         """Writes a message, to be sent from now on; returns its id."""
         id_ = new_id()
-        message = {
-            "id": id_,
-            "project_id": project_id,
-            "topic": topic,
-            "payload": dict(payload),
-            "attempts": 0,
-            "created_at": utc_now(),
-        }
-        self._write(_DUE, [message])
+        message = {"id": id_, "project_id": project_id, "topic": topic, "payload": dict(payload)}
+        self._write(_DUE, [{**message, "attempts": 0, "created_at": utc_now()}])
         return id_
 
     def pending(self, limit: int = 100) -> list[OutboxMessage]:

@@ -18,21 +18,10 @@ from models.tables.reservations import Reservation
 from models.values import BookedCost, Cursor, Page
 
 _BOOKED = (
-    Reservation.experiment_id,
-    Reservation.federation_id,
-    Reservation.figure,
-    Reservation.observer,
-    Reservation.adjacency,
-    Reservation.unit,
-    Reservation.unit_key,
-    Reservation.delta,
-    Reservation.amount,
-    Reservation.spent,
-    Reservation.state,
-    Reservation.curve,
-    Reservation.step,
-    Reservation.planned,
-    Reservation.compositions,
+    *(Reservation.experiment_id, Reservation.federation_id, Reservation.figure),
+    *(Reservation.observer, Reservation.adjacency, Reservation.unit, Reservation.unit_key),
+    *(Reservation.delta, Reservation.amount, Reservation.spent, Reservation.state),
+    *(Reservation.curve, Reservation.step, Reservation.planned, Reservation.compositions),
 )
 
 
@@ -72,32 +61,18 @@ class SweepRepository(RowRepository[Sweep]):
         by: Actor,
     ) -> Sweep:
         """A sweep over experiments that are stored: (experiment id, values) of each cell."""
-        sweep = Sweep(
-            id=id,
-            project_id=self.project_id,
-            name=name,
-            asked=dict(asked),
-            cells=len(cells),
-            facts=dict(facts),
-            created_at=utc_now(),
-            created_by=by.as_dict(),
-        )
-        self.session.add(sweep)
-        self.session.flush()
-        self._insert(
-            SweepCell,
-            [
-                {
-                    "sweep_id": id,
-                    "position": position,
-                    "project_id": self.project_id,
-                    "experiment_id": experiment_id,
-                    "newest": True,
-                    "values": dict(values),
-                }
-                for position, (experiment_id, values) in enumerate(cells)
-            ],
-        )
+        created = {
+            "project_id": self.project_id,
+            "created_at": utc_now(),
+            "created_by": by.as_dict(),
+        }
+        values = {"asked": dict(asked), "cells": len(cells), "facts": dict(facts)}
+        sweep = self._add(Sweep(id=id, project_id=self.project_id, name=name, **values, **created))
+        rows = [
+            self._cell(id, position, experiment_id, values)
+            for position, (experiment_id, values) in enumerate(cells)
+        ]
+        self._insert(SweepCell, rows)
         return sweep
 
     def list(self, *, cursor: Cursor | None = None, limit: int = 50) -> Page[Sweep]:
@@ -142,11 +117,10 @@ class SweepRepository(RowRepository[Sweep]):
 
     def degenerate(self, ids: Sequence[str]) -> set[str]:
         """The experiments whose report says that the model decides no better than a constant."""
-        told = ReportSummary.summary["degenerate"].as_boolean()
+        degenerate = ReportSummary.summary["degenerate"].as_boolean().is_(True)
         mine = (ReportSummary.project_id == self.project_id, ReportSummary.experiment_id.in_(ids))
-        return set(
-            self.session.scalars(select(ReportSummary.experiment_id).where(*mine, told.is_(True)))
-        )
+        found = select(ReportSummary.experiment_id).where(*mine, degenerate)
+        return set(self.session.scalars(found))
 
     def hold(self, sweep_id: str) -> None:
         """Until the transaction ends no cell of it is tried again, nor does one get its report."""
@@ -173,15 +147,15 @@ class SweepRepository(RowRepository[Sweep]):
 
     def enter(self, sweep_id: str, cell: CellRow, *, again: str) -> None:
         """A cell that was left is tried again by another experiment."""
-        row = {
-            "experiment_id": again,
-            "sweep_id": sweep_id,
-            "position": cell.position,
-            "project_id": self.project_id,
-            "newest": True,
-            "values": cell.values,
-        }
+        row = self._cell(sweep_id, cell.position, again, cell.values)
         self._insert(SweepCell, [row])
+
+    def _cell(
+        self, sweep_id: str, position: int, experiment_id: str, values: Mapping[str, Any]
+    ) -> dict[str, Any]:
+        owner = {"sweep_id": sweep_id, "project_id": self.project_id}
+        cell = {"experiment_id": experiment_id, "position": position, "values": dict(values)}
+        return {**owner, **cell, "newest": True}
 
     def cell_of(self, experiment_id: str) -> tuple[Sweep, SweepCell] | None:
         """The cell that an experiment is a try of, and its sweep; None where it is of none."""
