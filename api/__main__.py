@@ -12,8 +12,7 @@ import uvicorn
 from fastapi import FastAPI
 
 from api.app import create_app
-from api.http.connections import bounded_protocol, max_connections
-from api.processes import CHILD, serve_by
+from api.processes import CHILD, bounded_protocol, max_connections, serve_by
 from infrastructure.settings import Settings, SettingsError, load_settings
 from infrastructure.telemetry import configure_logs, configure_tracing, end_tracing
 

@@ -11,41 +11,24 @@ from starlette.routing import BaseRoute
 
 from api import openapi
 from api.http import problems
-from api.http.access_log import AccessLog
-from api.http.compression import CompressedAnswers
-from api.http.conditional import ConditionalAnswers
-from api.http.head import HeadAnswers
-from api.http.middleware import BodyLimit, SecurityHeaders, Upload
-from api.http.rate_limits import RateLimitHeaders
-from api.http.request_ids import RequestIds
-from api.http.request_metrics import RequestMetrics
-from api.http.traces import Traces
-from api.metrics.state_metrics import StateMetrics
+from api.http.conditional import CompressedAnswers, ConditionalAnswers
+from api.http.middleware import AnswerHeaders, BodyLimit, HeadAnswers, Upload
+from api.http.observation import Observation
+from api.metrics import StateMetrics
 from api.pages import install as pages
 from api.routers import (
     artifacts,
-    audit_log,
     audits,
-    events,
     experiment_tables,
     experiments,
-    federation_erasures,
-    federation_registrations,
     federations,
-    gate_policies,
     gates,
-    health,
     keys,
     ledger_reports,
     ledgers,
-    metrics,
-    problem_kinds,
-    queries,
     reports,
-    sign_offs,
-    signing_keys,
+    service,
     sweeps,
-    webhook_deliveries,
     webhooks,
 )
 from api.routers.attacks import attack_results, later_attacks
@@ -56,45 +39,35 @@ from infrastructure.telemetry import is_tracing_asked_for
 _TIDY_SECONDS = 3600.0
 
 _VERSIONED = (
-    experiments,
-    experiment_tables,
-    sweeps,
-    events,
-    reports,
+    experiments.router,
+    experiment_tables.router,
+    sweeps.router,
+    experiments.events_router,
+    reports.router,
     # Before those whose paths have a number in this place.
-    later_attacks,
-    attack_results,
-    sign_offs,
-    queries,
-    federation_erasures,
-    federation_registrations,
-    federations,
-    audits,
-    artifacts,
-    gates,
-    gate_policies,
-    ledgers,
-    ledger_reports,
-    keys,
-    signing_keys,
-    audit_log,
-    webhooks,
-    webhook_deliveries,
+    later_attacks.router,
+    attack_results.router,
+    federations.router,
+    audits.router,
+    artifacts.router,
+    gates.router,
+    ledgers.router,
+    ledger_reports.router,
+    keys.router,
+    webhooks.router,
 )
 
 
 @cache
 def _routes() -> list[BaseRoute]:
-    """The routes of every application in this process.
+    """The routes of every application in this process; they are independent of settings.
 
-    They know nothing of settings. FastAPI works out what each takes from a request when it first
-    looks at it; for all of them that takes longer than all else that an application is made of.
+    FastAPI analyses the parameters of each, which takes longer than the rest of an application.
     """
-    router = APIRouter(generate_unique_id_function=openapi.operation_id)
-    for module in _VERSIONED:
-        router.include_router(module.router, prefix="/v1")
-    for module in (health, metrics, problem_kinds):
-        router.include_router(module.router)
+    router = APIRouter(generate_unique_id_function=lambda route: route.name)
+    for versioned in _VERSIONED:
+        router.include_router(versioned, prefix="/v1")
+    router.include_router(service.router)
     for module in pages.MODULES:
         router.include_router(module.router, include_in_schema=False)
     return router.routes
@@ -125,34 +98,25 @@ def create_app(settings: Settings) -> FastAPI:
     )
     app.state.resources = resources
     app.state.state_metrics = StateMetrics(resources)
+    multipart = Upload(
+        media_type="multipart/", largest_bytes=settings.max_upload_bytes + settings.max_body_bytes
+    )
+    artifact = Upload(
+        media_type="application/octet-stream", largest_bytes=settings.max_artifact_bytes
+    )
     app.add_middleware(
         BodyLimit,
         largest_bytes=settings.max_body_bytes,
         uploads={
-            "/v1/federations": Upload(
-                media_type="multipart/",
-                largest_bytes=settings.max_upload_bytes + settings.max_body_bytes,
-            ),
-            "/federations/new": Upload(
-                media_type="multipart/",
-                largest_bytes=settings.max_upload_bytes + settings.max_body_bytes,
-            ),
-            "/v1/artifacts": Upload(
-                media_type="application/octet-stream", largest_bytes=settings.max_artifact_bytes
-            ),
+            "/v1/federations": multipart,
+            "/federations/new": multipart,
+            "/v1/artifacts": artifact,
         },
     )
     # Each is outside those before it.
-    app.add_middleware(RateLimitHeaders)
-    app.add_middleware(ConditionalAnswers)
-    app.add_middleware(CompressedAnswers)
-    app.add_middleware(HeadAnswers)
-    app.add_middleware(SecurityHeaders)
-    app.add_middleware(AccessLog)
-    if is_tracing_asked_for():
-        app.add_middleware(Traces)
-    app.add_middleware(RequestIds)
-    app.add_middleware(RequestMetrics)
+    for middleware in (ConditionalAnswers, CompressedAnswers, HeadAnswers, AnswerHeaders):
+        app.add_middleware(middleware)
+    app.add_middleware(Observation, traced=is_tracing_asked_for())
     problems.install(app)
     pages.install(app)
     openapi.install(app)

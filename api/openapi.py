@@ -1,43 +1,41 @@
 """The OpenAPI document: problems instead of the framework's errors, and the spec's own schema."""
 
-from collections.abc import Mapping
+import json
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
-from fastapi.routing import APIRoute
 from pydantic import BaseModel
 from pydantic.json_schema import models_json_schema
 
-from api.client_generators import fit_for_generators
-from api.examples import example_of
+from api.http.bodies import YAML_TYPES
 from api.http.problems import MEDIA_TYPE, Problem
-from api.http.yaml_bodies import MEDIA_TYPES as YAML
-from api.schemas.experiments import AttacksRequest
+from api.schemas.experiments import AttacksRequest, SweepTableBody
 from api.schemas.federations import (
     BudgetSetting,
     ErasureRequest,
     ProposalRequest,
     SimulationSetting,
 )
-from api.schemas.people import KeyRequest, SignOffRequest
+from api.schemas.people import KeyRequest, SignOffRequest, WebhookChange, WebhookRequest
 from api.schemas.reports import GatesRequest, PolicyRequest
-from api.schemas.sweeps import SweepTableBody
-from api.schemas.webhooks import WebhookChange, WebhookRequest
-from fedaudit import __version__
 from fedaudit.audits.audit_document import AuditReport
 from fedaudit.reports.declared.declared_document import DeclaredReport
 from fedaudit.reports.document.document import Report
 from fedaudit.reports.readings.reading_choice import READINGS
-from fedaudit.spec.audits.audit_spec import AuditSpec
+from fedaudit.spec.audits import AuditSpec
 from fedaudit.spec.declared_ledgers import LedgerTerms, ReservationRequest, RoundsRequest
-from fedaudit.spec.disclosure.disclosure_policy import DisclosurePolicy
+from fedaudit.spec.disclosure import DisclosurePolicy
 from fedaudit.spec.experiment import ExperimentSpec
 from fedaudit.spec.registration import Registration
-from fedaudit.spec.sweeps.sweep_spec import SweepSpec
+from fedaudit.spec.sweeps import SweepSpec
+from fedaudit.version import __version__
 
 Responses = dict[int | str, dict[str, Any]]
 
+TEXT = {"type": "string"}
+BINARY = {"type": "string", "format": "binary"}
 _REFERENCE = "#/components/schemas/{model}"
 _WHAT = {
     401: "No API key, or one that is not in force.",
@@ -45,7 +43,7 @@ _WHAT = {
     404: "There is no such thing in the key's project.",
     409: "The request does not fit the present state.",
     410: "It was there and was removed; `reason` and `gone_at` say why and when.",
-    412: "It has changed since the client saw it, or is there already.",
+    412: "Precondition failed: the resource changed or already exists.",
     413: "The body is too large.",
     415: "The body has another media type than declared.",
     422: "The input is not valid; `errors` says where.",
@@ -55,27 +53,105 @@ _WHAT = {
     503: "The database does not answer, or the storage is full or fails.",
 }
 _ALWAYS = (401, 403, 413, 422, 429, 500, 503)
-SENT: tuple[type[BaseModel], ...] = (
-    AuditSpec,
-    ExperimentSpec,
-    SweepSpec,
-    Registration,
-    BudgetSetting,
-    SimulationSetting,
-    ErasureRequest,
-    DisclosurePolicy,
-    ProposalRequest,
-    GatesRequest,
-    PolicyRequest,
-    KeyRequest,
-    SignOffRequest,
-    AttacksRequest,
-    WebhookRequest,
-    WebhookChange,
-    LedgerTerms,
-    RoundsRequest,
-    ReservationRequest,
-)
+_DESCRIPTION = """\
+Privacy and fairness audits of federated learning: submit an experiment, follow it, and read its
+epsilon ledger, fairness gaps and audit report. Failures are problem documents (RFC 9457).
+
+What answers GET answers HEAD. Whole answers have an `ETag`; sent back in `If-None-Match` it is
+answered 304 while it holds. Every answer names its request in `X-Request-ID`, by the client's own
+id where it sent one of 8 to 64 letters, digits and `.`, `_`, `~`, `-`."""
+
+_EXPERIMENT: dict[str, Any] = {
+    "spec_version": 1,
+    "name": "two-groups",
+    "seed": 1,
+    "federation": {
+        "source": "synthetic-groups",
+        "clients_per_group": [80, 20],
+        "rows_per_client": 10,
+        "validation_fraction": 0.5,
+    },
+    "model": {"kind": "linear"},
+    "training": {"loss": "rmse", "hypotheses": 2, "rounds": 20, "cohort": {"clients": 10}},
+    "privacy": {"mechanism": "laplace-l2", "noise_multiplier": 3, "radius": 0.5, "clip": 0.25},
+    "fairness": {
+        "sensitive": ["group"],
+        "favourable": [
+            {"group": {"group": "g1"}, "op": "ge", "value": 0},
+            {"group": {"group": "g2"}, "op": "le", "value": 15},
+        ],
+    },
+    "gates": [{"figure": "equalized_odds_difference", "op": "le", "value": 0.2}],
+}
+_GATES: list[dict[str, Any]] = [
+    {"figure": "epsilon_max", "op": "le", "value": 10},
+    {"figure": "equalized_odds_difference", "op": "le", "value": 0.1},
+]
+_ROUND_EVENT = {"kind": "poisson-gaussian", "rate": 0.05, "noise_multiplier": 1.1}
+_UPLOAD: dict[str, Any] = {
+    "name": "incomes",
+    "federation": {"source": "table", "client_key": "town", "target": "income"},
+    "fairness": {"sensitive": ["sex"], "favourable": {"op": "ge", "value": 30000}},
+}
+
+EXAMPLES: dict[type[BaseModel], dict[str, Any]] = {
+    AuditSpec: {
+        "name": "hiring",
+        "path": "decisions.csv",
+        "truth": "hired",
+        "prediction": "predicted",
+        "sensitive": ["sex"],
+        "favourable": {"op": "in", "value": ["yes"]},
+    },
+    ExperimentSpec: _EXPERIMENT,
+    SweepSpec: {
+        "name": "noise-and-hypotheses",
+        "base": _EXPERIMENT,
+        "grid": {"privacy.noise_multiplier": [1, 3], "training.hypotheses": [1, 2]},
+        "repeats": 3,
+    },
+    Registration: {**_UPLOAD, "federation": {**_UPLOAD["federation"], "path": "incomes.csv"}},
+    BudgetSetting: {
+        "book": "release",
+        "figure": "epsilon",
+        "total": 10,
+        "delta": 1e-5,
+        "adjacency": "add-or-remove-one",
+        "observer": "final_model",
+    },
+    SimulationSetting: {"simulation": "forbidden"},
+    ErasureRequest: {"reference": "request 2026-117"},
+    DisclosurePolicy: {"minimum_group_size": 30, "minimum_group_clients": 3},
+    ProposalRequest: {"path": "incomes.csv", "target": "income"},
+    GatesRequest: {"experiment_id": "0199c0de-0000-7000-8000-000000000000", "gates": _GATES},
+    PolicyRequest: {"description": "Before a model leaves.", "gates": _GATES},
+    KeyRequest: {"name": "pipeline", "scopes": ["experiments:read", "experiments:write"]},
+    SignOffRequest: {"decision": "approved", "note": "Read with the data owner."},
+    AttacksRequest: {
+        "attacks": [{"kind": "membership"}, {"kind": "canaries", "unit": "client", "count": 1000}]
+    },
+    WebhookRequest: {
+        "url": "https://hooks.example.org/fedaudit",
+        "events": ["experiment.finished", "gate.failed"],
+        "description": "The pipeline of the charges model.",
+    },
+    WebhookChange: {"events": ["gate.failed"], "enabled": True},
+    LedgerTerms: {
+        "name": "keyboard in Flower",
+        "mechanism": "gaussian-central",
+        "delta": 1e-6,
+        "accountant": "rdp",
+        "adjacency": "add-or-remove-one",
+        "observer": "final_model",
+        "unit": "client",
+        "population": 1000,
+    },
+    RoundsRequest: {
+        "rounds": [{"round": 1, "event": _ROUND_EVENT, "participants": ["phone-1", "phone-2"]}]
+    },
+    ReservationRequest: {"event": _ROUND_EVENT, "participants": ["phone-1", "phone-2"]},
+}
+"""Every model of a body that is sent, with a body that can be sent as it is."""
 _READ: tuple[type[BaseModel], ...] = (
     Problem,
     Report,
@@ -84,13 +160,6 @@ _READ: tuple[type[BaseModel], ...] = (
     SweepTableBody,
     *(one.schema for one in READINGS.values() if isinstance(one.schema, type)),
 )
-_DESCRIPTION = """\
-Privacy and fairness audits of federated learning: submit an experiment, follow it, and read its
-epsilon ledger, fairness gaps and audit report. Failures are problem documents (RFC 9457).
-
-What answers GET answers HEAD. Whole answers have an `ETag`; sent back in `If-None-Match` it is
-answered 304 while it holds. Every answer names its request in `X-Request-ID`, by the client's own
-id where it sent one of 8 to 64 letters, digits and `.`, `_`, `~`, `-`."""
 
 
 def problems(*statuses: int) -> Responses:
@@ -104,34 +173,39 @@ def problems(*statuses: int) -> Responses:
     }
 
 
+def contents(description: str, forms: Mapping[str, Any], *failures: int) -> Responses:
+    """The declaration of an answer by media type and schema, and of failures."""
+    content = {media_type: {"schema": schema} for media_type, schema in forms.items()}
+    return {**problems(*failures), 200: {"description": description, "content": content}}
+
+
+def located(status: int, description: str, what: str, **more: Any) -> Responses:
+    """The declaration of an answer with the address of `what` in the header `Location`."""
+    header = {"Location": {"description": f"The {what}.", "schema": TEXT}}
+    return {status: {"description": description, "headers": header, **more}}
+
+
 def request_body(model: type[BaseModel]) -> dict[str, Any]:
     """The declaration of a body that the route reads itself, with the model's example."""
-    example = example_of(model)
-    described = {"schema": schema_of(model)} | ({} if example is None else {"example": example})
+    described = {"schema": schema_of(model), "example": EXAMPLES[model]}
+    # YAML is no content by itself: generators of clients make no use of it.
+    words = f"JSON, or YAML of the same form ({', '.join(f'`{one}`' for one in YAML_TYPES)})."
     content = {"application/json": described}
-    # Not as a content of its own: generators of clients make no use of it.
-    words = f"JSON, or YAML of the same form ({', '.join(f'`{one}`' for one in YAML)})."
     return {"requestBody": {"description": words, "required": True, "content": content}}
 
 
-def upload_body(model: type[BaseModel], *, uploaded: Mapping[str, Any]) -> dict[str, Any]:
-    """The declaration of a body that is JSON, or JSON with a file behind it.
-
-    `uploaded` is what the page offers to send before a file.
-    """
+def upload_body(model: type[BaseModel]) -> dict[str, Any]:
+    """The declaration of a body that is a registration in JSON, or one with a file behind it."""
     described = request_body(model)
-    content = described["requestBody"]["content"]
-    content["multipart/form-data"] = {
+    registration = {
+        **schema_of(model),
+        "description": "The first part, without the file's `path`.",
+        "example": _UPLOAD,
+    }
+    described["requestBody"]["content"]["multipart/form-data"] = {
         "schema": {
             "type": "object",
-            "properties": {
-                "registration": {
-                    **schema_of(model),
-                    "description": "The first part, without the file's `path`.",
-                    "example": dict(uploaded),
-                },
-                "file": {"type": "string", "format": "binary"},
-            },
+            "properties": {"registration": registration, "file": BINARY},
             "required": ["registration", "file"],
             "additionalProperties": False,
         },
@@ -146,11 +220,6 @@ def upload_body(model: type[BaseModel], *, uploaded: Mapping[str, Any]) -> dict[
 def schema_of(model: type[BaseModel]) -> dict[str, str]:
     """A reference to one of the schemas that `install` adds."""
     return {"$ref": _REFERENCE.format(model=model.__name__)}
-
-
-def operation_id(route: APIRoute) -> str:
-    """The name of an operation in the document, and of its function in generated clients."""
-    return route.name
 
 
 def install(app: FastAPI) -> None:
@@ -168,11 +237,44 @@ def _document(app: FastAPI) -> dict[str, Any]:
     made = get_openapi(
         title="fedaudit", version=__version__, description=_DESCRIPTION, routes=app.routes
     )
-    sent = [(model, "validation") for model in SENT]
+    sent = [(model, "validation") for model in EXAMPLES]
     read = [(model, "serialization") for model in _READ]
     _, definitions = models_json_schema([*sent, *read], ref_template=_REFERENCE)  # type: ignore[list-item]
     schemas = made.setdefault("components", {}).setdefault("schemas", {})
     for name, schema in definitions["$defs"].items():
         schemas.setdefault(name, schema)
-    fit_for_generators(made)
+    _fit_for_generators(made)
     return made
+
+
+def _fit_for_generators(document: dict[str, Any]) -> None:
+    """Change a document so that generators make a client of all of it.
+
+    They make a field's default that of a class's attribute, and cannot where it is an object: the
+    field, and every operation that mentions it, would be left out. Event streams are declared as
+    text: `itemSchema` is part of OpenAPI 3.2 and unknown in 3.1.
+    """
+    for schema in list(_schemas(document)):
+        if schema.pop("itemSchema", None) is not None:
+            schema["schema"] = TEXT
+        default = schema.get("default")
+        if any(
+            isinstance(one, dict) for one in (default if isinstance(default, list) else [default])
+        ):
+            words = f"Unless given: `{json.dumps(schema.pop('default'))}`."
+            schema["description"] = "\n\n".join(filter(None, (schema.get("description"), words)))
+
+
+def _schemas(part: Any, *, named: bool = False) -> Iterator[dict[str, Any]]:
+    """Every object of the document that may be a schema; `named`: its keys are names, such as a
+    property that is called `default`."""
+    if isinstance(part, list):
+        for item in part:
+            yield from _schemas(item)
+    elif isinstance(part, dict):
+        if not named:
+            yield part
+        for name, inner in part.items():
+            # Of these members of a schema the values are no schemas.
+            if named or name not in ("const", "default", "enum", "example", "examples"):
+                yield from _schemas(inner, named=name == "properties" and not named)

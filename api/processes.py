@@ -1,35 +1,116 @@
-"""Several API processes behind one port: started, kept and ended together.
+"""Serve by several processes behind one port, each with a bounded number of connections.
 
 The parent binds the port and serves nothing. Each process accepts connections from the socket that
 it inherits, and is `python -P -m api --fd N` as any other.
 """
 
+import asyncio
 import ctypes
 import os
+import resource
 import signal
 import socket
 import subprocess
 import sys
 import tempfile
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
+from http import HTTPStatus
 from time import monotonic
+from typing import Any
 
 import structlog
+from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from api.http.request_metrics import SHARED_FOLDER
+from api.http.observation import SHARED_FOLDER, name_request
+from api.http.problems import problem_response, unavailable
 
 log = structlog.get_logger()
 
+HEADER_SECONDS = 15.0
+"""How long the header of a request may take to arrive."""
+_SPARE_DESCRIPTORS = 128
+"""Kept for files, the database and the broker."""
 CHILD = "FEDAUDIT_API_CHILD"
 """Set for a process that serves, so that it does not start others."""
-_PR_SET_PDEATHSIG = 1
 _BACKLOG = 128
+_PR_SET_PDEATHSIG = 1
 _GRACE_SECONDS = 7.0
 """Twice what a process gives its own requests: the service ends within ten seconds."""
 _TEND_SECONDS = 0.2
 _FIRST_PAUSE_SECONDS, _MAX_PAUSE_SECONDS = 1.0, 30.0
 _STEADY_SECONDS = 60.0
+
+
+def max_connections(wanted: int) -> int:
+    """The number that was wanted, or fewer where the process may not open so many files."""
+    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft == resource.RLIM_INFINITY:
+        return wanted
+    return max(1, min(wanted, soft - _SPARE_DESCRIPTORS))
+
+
+def bounded_protocol(most: int, *, header_seconds: float = HEADER_SECONDS) -> type[H11Protocol]:
+    """uvicorn's protocol with bounds; beyond them a connection is answered 503 and closed.
+
+    uvicorn bounds requests in progress and connections between requests, and neither counts a
+    connection that sends half a header, or nothing.
+    """
+
+    class _Bounded(H11Protocol):
+        _watch: asyncio.TimerHandle | None = None
+
+        def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+            super().connection_made(transport)
+            if len(self.connections) > most:
+                transport.write(_too_many())
+                transport.close()
+            else:
+                self._watch_header()
+
+        def data_received(self, data: bytes) -> None:
+            super().data_received(data)
+            self._watch_header()
+
+        def connection_lost(self, exc: Exception | None) -> None:
+            self._unwatch()
+            super().connection_lost(exc)
+
+        def _watch_header(self) -> None:
+            """A request in progress has limits of its own; the next header has not begun."""
+            if self._answering():
+                self._unwatch()
+            elif self._watch is None:
+                self._watch = self.loop.call_later(header_seconds, self._give_up)
+
+        def _give_up(self) -> None:
+            self._watch = None
+            if not self._answering():
+                self.transport.close()
+
+        def _unwatch(self) -> None:
+            if self._watch is not None:
+                self._watch.cancel()
+                self._watch = None
+
+        def _answering(self) -> bool:
+            return self.cycle is not None and not self.cycle.response_complete
+
+    return _Bounded
+
+
+def _too_many() -> bytes:
+    """The bytes of the answer to a connection too many, which also ends it."""
+    scope: dict[str, Any] = {}
+    name_request(scope)
+    error = unavailable("there are too many connections", retry_seconds=5)
+    response = problem_response(error, scope)
+    head = [
+        f"HTTP/1.1 {response.status_code} {HTTPStatus(response.status_code).phrase}".encode(),
+        *(name + b": " + value for name, value in response.raw_headers),
+        b"connection: close",
+    ]
+    return b"\r\n".join(head) + b"\r\n\r\n" + bytes(response.body)
 
 
 def serve_by(processes: int, *, host: str, port: int, descriptor: int | None) -> int:
@@ -78,10 +159,9 @@ class _Child:
         self._start()
 
     def _start(self) -> None:
-        command: Sequence[str] = [sys.executable, "-P", "-m", "api", "--fd", str(self._descriptor)]
         self._due, self._started = None, monotonic()
         self._process = subprocess.Popen(
-            command,
+            [sys.executable, "-P", "-m", "api", "--fd", str(self._descriptor)],
             env=dict(self._environment),
             stdin=subprocess.DEVNULL,
             pass_fds=[self._descriptor],

@@ -13,6 +13,7 @@ import time
 import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -23,15 +24,16 @@ import torch
 from torch import Tensor, nn
 
 from benchmarks.machine import machine
-from fedaudit.networks.clipped_gradients import clipped_gradients
+from fedaudit.networks.client_network import record_loss
 from fedaudit.networks.losses import Loss
-from fedaudit.networks.record_gradients import ClippedGradients
-from fedaudit.networks.record_gradients_any import AnyNetworkClippedGradients
-from fedaudit.networks.record_loss import RecordLoss
+from fedaudit.networks.record_gradients import (
+    AnyNetworkClippedGradients,
+    ClippedGradients,
+    clipped_gradients,
+)
 from fedaudit.networks.shape import DenseShape
 from fedaudit.randomness import CounterSource
-from fedaudit.training.base.optimisers import Sgd
-from fedaudit.training.base.record_steps import RecordSteps, SiloRecords
+from fedaudit.training.base.record_steps import RecordSteps, Sgd, SiloRecords
 
 Steps = Callable[[int], None]
 """Takes so many steps."""
@@ -109,7 +111,9 @@ def ours(
 
 def by_autograd(task: Task) -> Steps:
     """Ten silos with the general form, one record after the other."""
-    general = AnyNetworkClippedGradients(RecordLoss(task.shape, task.loss), n=task.shape.n)
+    general = AnyNetworkClippedGradients(
+        partial(record_loss, task.shape, task.loss), n=task.shape.n
+    )
     return ours(task, share=_SHARE, noise=1.0, silos=_SILOS, gradients=general)
 
 

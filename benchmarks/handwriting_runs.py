@@ -18,7 +18,7 @@ from fedaudit.networks.losses import Loss
 from fedaudit.spec.experiment import ExperimentSpec
 from fedaudit.spec.parse import parse_spec
 from fedaudit.training.base.cell import Cell
-from fedaudit.training.base.round_records import RoundRecord
+from fedaudit.training.base.rounds import RoundRecord
 from fedaudit.training.stack import Stack
 
 UNIPEN_FILE = "unipen_handwriting/unipen_alnum62_28x28.npz"

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from fedaudit.training.base.backend import backend
+from fedaudit.training.engine import backend
 
 
 def machine() -> dict[str, str | int]:

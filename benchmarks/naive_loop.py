@@ -18,7 +18,7 @@ from fedaudit.federations.favourable_outcomes import OutcomeRules, outcome_rules
 from fedaudit.federations.federation import Federation
 from fedaudit.federations.split import split_clients
 from fedaudit.spec.experiment import ExperimentSpec
-from fedaudit.spec.model.kinds import Linear, Mlp
+from fedaudit.spec.models import Linear, Mlp
 from fedaudit.spec.privacy import LaplaceL2
 from fedaudit.spec.training import FixedCohort
 

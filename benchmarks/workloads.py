@@ -147,7 +147,7 @@ def cells(specs: Iterable[ExperimentSpec], *, data: Path | None = None) -> list[
     found = []
     for spec in specs:
         # Synthetic data are drawn with the seed, a file is the same for every seed.
-        seed = spec.seed if spec.draws_data else None
+        seed = spec.seed if spec.federation.traits.draws_data else None
         key = f"{seed} {spec.federation.model_dump_json()} {spec.fairness.model_dump_json()}"
         if key not in loaded:
             loaded[key] = load_federation(spec, sources_dir=data)

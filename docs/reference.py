@@ -18,7 +18,7 @@ from benchmarks.reproductions.kept_sweeps import KEPT
 from benchmarks.reproductions.side_by_side import tables
 from fedaudit.cli.main import app
 from fedaudit.spec.experiment import ExperimentSpec
-from fedaudit.spec.sweeps.sweep_spec import SweepSpec
+from fedaudit.spec.sweeps import SweepSpec
 from infrastructure.settings import Settings
 from tests.attacks.zoo.whole_zoo import table as zoo_table
 

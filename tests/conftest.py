@@ -48,7 +48,7 @@ _LONG_FILES = (
     "tests/browser/test_every_page.py",
     "tests/attacks/zoo/",
     "tests/attacks/membership/",
-    "tests/training/test_layout.py",
+    "tests/training/test_stack.py",
     "tests/training/test_uneven_clients.py",
     "tests/workers/test_broker_outage.py",
     "tests/end_to_end/",

@@ -177,7 +177,7 @@ class _Program(NamedTuple):
 def _import_libraries() -> None:
     for name in _LIBRARIES:
         importlib.import_module(name)
-    worker_extra: Any = importlib.import_module("fedaudit.runs.worker_extra")
+    worker_extra: Any = importlib.import_module("fedaudit.runs.run")
     worker_extra.import_worker_extra()
     gc.freeze()
 

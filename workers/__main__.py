@@ -52,7 +52,7 @@ def _limit_threads() -> None:
 
 def _check_libraries() -> None:
     """Exit where no run could end with a report: otherwise every unit would fail, one by one."""
-    from fedaudit.runs.worker_extra import MissingLibraryError, import_worker_extra
+    from fedaudit.runs.run import MissingLibraryError, import_worker_extra
 
     try:
         import_worker_extra()

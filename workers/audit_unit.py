@@ -11,7 +11,7 @@ from fedaudit.ledger.signatures import SigningKey
 from fedaudit.reports.assemble import report_hash
 from fedaudit.reports.sections.disagreement import FiguresDisagreeError
 from fedaudit.reports.verification.report_signature import sign_report
-from fedaudit.spec.audits.audit_spec import parse_audit
+from fedaudit.spec.audits import parse_audit
 from fedaudit.spec.errors import FieldError, InvalidInputError
 from infrastructure.signing_keys import ROUNDING
 from models.repositories import AuditRepository

@@ -23,7 +23,7 @@ from fedaudit.runs.held_out_groups import (
     rows_of_file,
     scored_groups,
 )
-from fedaudit.spec.images import Femnist, Images
+from fedaudit.spec.federation import Femnist, Images
 from models.repositories import DisclosureRepository, ExperimentRepository
 from models.values import StoredSet
 from workers.claim import FencedWriter

@@ -20,16 +20,15 @@ from fedaudit.reports.document.report_figures import ReportFigure, figures_of, p
 from fedaudit.reports.document.sweep_document import RepeatsSection, SweepSection
 from fedaudit.reports.report_progress import Progressed, unfollowed
 from fedaudit.reports.verification.report_signature import sign_report
-from fedaudit.runs.checked_report import checked_report
-from fedaudit.runs.report_material import report_material
-from fedaudit.spec.disclosure.disclosure_policy import parse_disclosure_policy
+from fedaudit.runs.report_material import checked_report, report_material
+from fedaudit.spec.disclosure import parse_disclosure_policy
 from fedaudit.spec.metrics import ROUND_METRICS
 from fedaudit.sweeps.named_figures import named_figures
 from fedaudit.sweeps.repeats import SeedFigures, repeats_section, shown_figures, with_repeats
 from fedaudit.sweeps.report_section import SUMS, CellPlace, larger_sums, sweep_section
 from fedaudit.sweeps.sweep_costs import sweep_costs
-from fedaudit.training.base.record_table import RecordTable
-from fedaudit.training.base.round_records import FinalResult
+from fedaudit.training.base.records import RecordTable
+from fedaudit.training.base.rounds import FinalResult
 from infrastructure.storage import Storage, attack_files_key, model_key, record_table_key
 from models.database import Database
 from models.repositories import (

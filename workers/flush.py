@@ -11,8 +11,7 @@ from fedaudit.ledger.chain import Row, salt_hash
 from fedaudit.ledger.entries import LedgerEntry
 from fedaudit.ledger.rows import entry_of
 from fedaudit.ledger.statements import Checkpoint
-from fedaudit.runs.blocks import Block
-from fedaudit.runs.figures import FairnessFigures, RoundFigures, values_by_metric
+from fedaudit.runs.blocks import Block, FairnessFigures, RoundFigures, values_by_metric
 from fedaudit.runs.ledger_writer import LedgerWriter, WrittenEntry
 from fedaudit.runs.run import Run
 from models.repositories import (

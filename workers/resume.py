@@ -25,15 +25,14 @@ from fedaudit.ledger.statements import subjects_hash
 from fedaudit.privacy.accounting.mechanism_parameters import MechanismParameters
 from fedaudit.privacy.accounting.privacy_events import REPORT
 from fedaudit.privacy.mechanisms.registry import mechanism_of
-from fedaudit.runs.ledger_writer import LedgerWriter
+from fedaudit.runs.experiment_plan import OpenArtifact, with_start
+from fedaudit.runs.ledger_writer import LedgerWriter, Spending
 from fedaudit.runs.run import Run, cell_ledger_context, training_subjects
-from fedaudit.runs.spending import Spending
-from fedaudit.runs.start_artifact import OpenArtifact, with_start
 from fedaudit.spec.errors import FieldError, InvalidInputError
 from fedaudit.spec.experiment import ExperimentSpec
 from fedaudit.spec.parse import parse_admitted, parse_spec
 from fedaudit.training.base.cell import Cell
-from fedaudit.training.base.round_records import PlannedRound
+from fedaudit.training.base.rounds import PlannedRound
 from models.database import Database
 from models.repositories import (
     CheckpointRepository,

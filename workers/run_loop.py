@@ -17,11 +17,11 @@ from fedaudit.reports.document.material import ModelFile
 from fedaudit.reports.sections.disagreement import FiguresDisagreeError
 from fedaudit.runs.blocks import record_block
 from fedaudit.runs.run import Run
-from fedaudit.training.base.backend import backend
 from fedaudit.training.base.cell import draws_in_secret, expected_cohort
-from fedaudit.training.base.round_records import FinalResult, PlannedRound, PlayedRounds
+from fedaudit.training.base.rounds import FinalResult, PlannedRound, PlayedRounds
 from fedaudit.training.base.stopping import has_diverged
-from fedaudit.training.trainer_choice import open_stack
+from fedaudit.training.engine import backend
+from fedaudit.training.stack import open_stack
 from infrastructure.telemetry import span
 from models.repositories import (
     BudgetRepository,

@@ -6,7 +6,7 @@ from sqlalchemy.orm import Session
 from fedaudit.attacks.feasibility import check_attacks
 from fedaudit.federations.federation import DataKey, Federation
 from fedaudit.spec.errors import InvalidInputError
-from fedaudit.training.stack_key import stacks
+from fedaudit.training.base.cell import stacks
 from infrastructure.signing_keys import ROUNDING
 from infrastructure.telemetry import Attributes, span, trace_id_of
 from models.repositories import ExperimentRepository, UnitRepository, UnitStackRepository

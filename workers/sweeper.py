@@ -20,7 +20,7 @@ from sqlalchemy.orm import Session
 from fedaudit.ledger.ledger_context import LedgerContext
 from fedaudit.ledger.signatures import SigningKey
 from fedaudit.privacy.leakage import leakage
-from fedaudit.spec.disclosure.disclosure_policy import DisclosureFloor
+from fedaudit.spec.disclosure import DisclosureFloor
 from infrastructure.queue import UNIT_TOPIC, Queue, QueueUnavailableError
 from infrastructure.secrets_key import SecretsKeyError
 from infrastructure.settings import Settings

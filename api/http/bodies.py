@@ -1,8 +1,9 @@
-"""Reading a body, in JSON or YAML: strictly, and never further than it needs to be."""
+"""Read a body in JSON or YAML: strictly, and never further than needed."""
 
+import datetime
 import json
 import math
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from typing import Annotated, Any, NoReturn, TypeVar
 
 from anyio.to_thread import run_sync
@@ -10,17 +11,18 @@ from fastapi import Depends, Request
 from pydantic import BaseModel, ValidationError
 from starlette.requests import ClientDisconnect
 
-from api.http import yaml_bodies
 from api.http.problems import ProblemError, invalid
-from fedaudit.spec.errors import InvalidInputError, field_errors
-from fedaudit.spec.parse import first_repeated
+from fedaudit.spec.base import MAX_INTEGER
+from fedaudit.spec.errors import FieldError, InvalidInputError, field_errors, pointer
+from fedaudit.spec.parse import decode_text, first_repeated
 
 Model = TypeVar("Model", bound=BaseModel)
 
+YAML_TYPES = ("application/yaml", "application/x-yaml", "text/yaml")
+_MOST_YAML_BYTES = 64 * 1024
+"""A spec has a few thousand. So many take YAML 2 s, and JSON no time."""
 _DEEPEST = 64
 _BLOCK_BYTES = 2**20
-_BROKE_OFF = "the body broke off"
-_NOT_JSON = "is not JSON: "
 
 
 def media_type(request: Request) -> str:
@@ -29,7 +31,7 @@ def media_type(request: Request) -> str:
 
 
 async def in_blocks(request: Request) -> AsyncIterator[bytes]:
-    """The body in pieces of a size that is worth a thread's while. Raises ProblemError."""
+    """The body in pieces large enough for a thread each. Raises ProblemError."""
     block = bytearray()
     try:
         async for chunk in request.stream():
@@ -38,8 +40,13 @@ async def in_blocks(request: Request) -> AsyncIterator[bytes]:
                 yield bytes(block)
                 block.clear()
     except ClientDisconnect:
-        raise invalid("", _BROKE_OFF) from None
+        raise broke_off() from None
     yield bytes(block)
+
+
+def broke_off() -> ProblemError:
+    """The answer where the client left before its body was complete."""
+    return invalid("", "the body broke off")
 
 
 async def read_value(request: Request) -> Any:
@@ -48,10 +55,10 @@ async def read_value(request: Request) -> Any:
     try:
         if sent_as == "application/json":
             return decode_json(await request.body())
-        if sent_as in yaml_bodies.MEDIA_TYPES:
+        if sent_as in YAML_TYPES:
             return await run_sync(decode_yaml, await request.body())
     except ClientDisconnect:
-        raise invalid("", _BROKE_OFF) from None
+        raise broke_off() from None
     raise ProblemError(
         415,
         "unsupported-media-type",
@@ -61,11 +68,11 @@ async def read_value(request: Request) -> Any:
 
 
 JsonBody = Annotated[Any, Depends(read_value)]
-"""The value that a body in JSON or YAML has."""
+"""The value of a body in JSON or YAML."""
 
 
 def decode_json(body: bytes) -> Any:
-    """The value in JSON text (RFC 8259) that any reader understands alike.
+    """The value in JSON text (RFC 8259) that every reader understands alike.
 
     Refused with an error that names the reason: other encodings than UTF-8, NaN and infinities,
     numbers beyond double precision, names given twice, halves of surrogate pairs, deep nesting.
@@ -82,16 +89,27 @@ def decode_json(body: bytes) -> Any:
     except RecursionError:
         raise _too_deep() from None
     except ValueError as error:
-        raise invalid("", _NOT_JSON + str(error)) from None
+        raise invalid("", f"is not JSON: {error}") from None
     _check(value)
     return value
 
 
 def decode_yaml(body: bytes) -> Any:
-    """The value in a short YAML text, which is refused like JSON for what JSON cannot say."""
-    value = yaml_bodies.read_yaml(body)
+    """The value in a short YAML text, read as the command line reads it: the same values as JSON.
+
+    Raises ProblemError, and InvalidInputError for what is no YAML, names given twice, aliases, and,
+    by pointer, for values that JSON lacks, such as a date.
+    """
+    if len(body) > _MOST_YAML_BYTES:
+        detail = f"a body in YAML has at most {_MOST_YAML_BYTES} bytes; send JSON"
+        raise ProblemError(413, "payload-too-large", detail)
+    try:
+        value = decode_text(body.decode("utf-8"))
+    except UnicodeDecodeError:
+        raise invalid("", "is not UTF-8") from None
     _check(value)
-    yaml_bodies.refuse_beyond_json(value)
+    if faults := list(_beyond_json(value)):
+        raise InvalidInputError(faults)
     return value
 
 
@@ -134,18 +152,37 @@ def _check(value: Any) -> None:
                 inner += item.values()
             elif isinstance(item, list):
                 inner += item
-            elif isinstance(item, str) and not _is_text(item):
-                raise invalid("", "holds half of a surrogate pair, which is no character")
+            elif isinstance(item, str):
+                try:
+                    item.encode("utf-8")
+                except UnicodeEncodeError:
+                    message = "holds half of a surrogate pair, which is no character"
+                    raise invalid("", message) from None
         level = inner
-
-
-def _is_text(value: str) -> bool:
-    try:
-        value.encode("utf-8")
-    except UnicodeEncodeError:
-        return False
-    return True
 
 
 def _too_deep() -> ProblemError:
     return invalid("", f"is nested more than {_DEEPEST} levels deep")
+
+
+def _beyond_json(value: Any, *steps: str | int) -> Iterator[FieldError]:
+    message = None
+    if isinstance(value, dict):
+        for name, inner in value.items():
+            if isinstance(name, str):
+                yield from _beyond_json(inner, *steps, name)
+            else:
+                message = "has a name that is not text, such as a number; quote it"
+    elif isinstance(value, list):
+        for position, inner in enumerate(value):
+            yield from _beyond_json(inner, *steps, position)
+    elif isinstance(value, datetime.date | bytes):
+        message = "is a date, a time or binary in YAML; put it in quotes to be a text"
+    elif isinstance(value, float) and not math.isfinite(value):
+        message = "is no finite number; use null, or leave the field out"
+    elif isinstance(value, int) and abs(value) > MAX_INTEGER:
+        message = f"is larger than {MAX_INTEGER}"
+    elif not isinstance(value, str | int | float | None):
+        message = "is neither a text, a number, true or false, a list nor an object"
+    if message is not None:
+        yield FieldError(pointer(*steps), message, of_spec=True)

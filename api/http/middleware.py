@@ -1,4 +1,4 @@
-"""What happens to every request and answer, whatever the route. Pure ASGI: streams stay streams."""
+"""Limits and headers of every request, whatever its route."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -8,15 +8,17 @@ import anyio
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from api.http.observation import Middleware, on_start
 from api.http.problems import ProblemError, problem_response
 
+RATE_LIMIT = "rate_limit_headers"
+"""In a request's state: headers that state what is left of its project's quota."""
 _PATIENCE_SECONDS = 5.0
 _QUIET_SECONDS = 20.0
 """A body may stop for so long."""
 _LEISURE_SECONDS = 30.0
 _MIN_BYTES_A_SECOND = 1024
-"""Beyond the first half minute a body comes at least so fast, uploads too."""
-_NOTHING = "default-src 'none'; frame-ancestors 'none'"
+"""The least rate of a body, uploads too, after the first half minute."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -24,11 +26,11 @@ class Upload:
     """The bodies of a path that are files."""
 
     media_type: str
-    """How theirs begins."""
+    """A prefix of their media type."""
     largest_bytes: int
 
 
-class BodyLimit:
+class BodyLimit(Middleware):
     """Refuses bodies above a number of bytes: at once where their length is stated, else counted.
 
     Uploads, which are the bodies of some paths that are no JSON, have limits of their own.
@@ -36,17 +38,16 @@ class BodyLimit:
 
     def __init__(self, app: ASGIApp, *, largest_bytes: int, uploads: Mapping[str, Upload]) -> None:
         """`uploads`: by path."""
-        self._app = app
+        super().__init__(app)
         self._largest = largest_bytes
         self._uploads = uploads
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Serve one connection."""
-        if scope["type"] != "http":
-            await self._app(scope, receive, send)
-            return
+    async def serve(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve one request."""
         headers = Headers(scope=scope)
-        upload = self._upload(scope, headers)
+        upload = self._uploads.get(scope["path"]) if scope["method"] == "POST" else None
+        if upload and not headers.get("content-type", "").lower().startswith(upload.media_type):
+            upload = None
         largest = self._largest if upload is None else upload.largest_bytes
         body = _Body(receive, largest)
         stated = headers.get("content-length", "")
@@ -54,14 +55,8 @@ class BodyLimit:
         if stated.isascii() and stated.isdigit() and (len(stated) > 18 or int(stated) > largest):
             await problem_response(_too_large(largest), scope)(scope, receive, body.patient(send))
         else:
-            # Other bodies are read whole before an answer, and are soon read.
+            # Other bodies are short, and are read whole before an answer.
             await self._app(scope, body.receive, send if upload is None else body.patient(send))
-
-    def _upload(self, scope: Scope, headers: Headers) -> Upload | None:
-        """What is uploaded by the request; None where it is no upload."""
-        found = self._uploads.get(scope["path"]) if scope["method"] == "POST" else None
-        sent = headers.get("content-type", "").lower()
-        return found if found is not None and sent.startswith(found.media_type) else None
 
 
 class _Body:
@@ -84,14 +79,14 @@ class _Body:
         return message
 
     async def _in_time(self) -> Message:
-        """The next message of the body; the time that is spent on what came does not count."""
+        """The next message of the body; time spent on processing earlier ones does not count."""
         left = _LEISURE_SECONDS + self._received / _MIN_BYTES_A_SECOND - self._waited
         began = monotonic()
         with anyio.move_on_after(max(0.0, min(_QUIET_SECONDS, left))):
             message = await self._receive()
             self._waited += monotonic() - began
             return message
-        # Whoever sends so slowly is not waited for after the answer either.
+        # So slow a client is not waited for after the answer either.
         self._ended = True
         raise ProblemError(
             408,
@@ -104,8 +99,8 @@ class _Body:
     def patient(self, send: Send) -> Send:
         """Sends an answer at once, then lets the client send on for a while.
 
-        Closing the connection under a client that still sends would reset it, and many clients
-        then never see the answer.
+        Closing the connection while the client still sends would reset it, and many clients would
+        never see the answer.
         """
 
         async def send_on(message: Message) -> None:
@@ -126,27 +121,45 @@ def _too_large(largest: int) -> ProblemError:
     return ProblemError(413, "payload-too-large", f"the body is larger than {largest} bytes")
 
 
-class SecurityHeaders:
-    """Headers that keep answers out of caches, frames and guessed media types."""
+class AnswerHeaders(Middleware):
+    """Headers that keep answers out of caches, frames and guessed media types, and the quota left
+    (draft-ietf-httpapi-ratelimit-headers)."""
 
-    def __init__(self, app: ASGIApp) -> None:
-        self._app = app
+    async def serve(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve one request."""
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Serve one connection."""
-        if scope["type"] != "http":
+        def complete(message: Message) -> None:
+            headers = MutableHeaders(scope=message)
+            headers["X-Content-Type-Options"] = "nosniff"
+            headers.setdefault("Referrer-Policy", "no-referrer")
+            nothing = "default-src 'none'; frame-ancestors 'none'"
+            headers.setdefault("Content-Security-Policy", nothing)
+            if scope["path"].startswith("/v1/"):
+                # Every answer there depends on the key.
+                headers.setdefault("Cache-Control", "no-store")
+            headers.update(scope.get("state", {}).get(RATE_LIMIT, {}))
+
+        await self._app(scope, receive, on_start(send, complete))
+
+
+class HeadAnswers(Middleware):
+    """Answers HEAD as GET up to the body, and ends what would have made it: a stream, an export."""
+
+    async def serve(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve one request."""
+        if scope["method"] != "HEAD":
             await self._app(scope, receive, send)
             return
+        as_get = {**scope, "method": "GET"}
+        with anyio.CancelScope() as answering:
 
-        async def with_headers(message: Message) -> None:
-            if message["type"] == "http.response.start":
-                headers = MutableHeaders(scope=message)
-                headers["X-Content-Type-Options"] = "nosniff"
-                headers.setdefault("Referrer-Policy", "no-referrer")
-                headers.setdefault("Content-Security-Policy", _NOTHING)
-                if scope["path"].startswith("/v1/"):
-                    # Every answer there depends on the key.
-                    headers.setdefault("Cache-Control", "no-store")
-            await send(message)
+            async def headers_only(message: Message) -> None:
+                if message["type"] == "http.response.start":
+                    # For metrics and the log.
+                    known = ("route", "path_params")
+                    scope.update({name: as_get[name] for name in known if name in as_get})
+                    await send(message)
+                    await send({"type": "http.response.body", "body": b""})
+                    answering.cancel()
 
-        await self._app(scope, receive, with_headers)
+            await self._app(as_get, receive, headers_only)

@@ -9,7 +9,7 @@ from api.schemas.federations import BudgetBody, DisclosureBody
 from fedaudit.privacy.accounting.privacy_events import adjacency_words, observer_words
 from fedaudit.reports.document.outcome_words import labels_of_spec
 from fedaudit.spec.fairness import GroupRule, Rule
-from fedaudit.spec.naming.labels import label_of
+from fedaudit.spec.labels import label_of
 
 
 @dataclass(frozen=True)

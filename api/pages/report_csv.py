@@ -9,7 +9,7 @@ from api.http.bodies import validated
 from api.pages.report_rows import report_row
 from api.pages.wording import iso
 from api.schemas.reports import ReportBody, ReportParameters
-from api.services.reports.report_lists import report_page
+from api.services.reports import report_page
 from api.shared.resources import Resources
 from fedaudit.spreadsheet import plain_text
 

@@ -14,8 +14,8 @@ from api.pages.templates import fragment
 from api.schemas.experiments import AttackList, LaterAttacksList
 from api.schemas.people import SignOffList
 from api.services.attacks.judged_reports import judged_document
-from api.services.base.lookups import find_report
-from api.services.reports.sign_offs import sign_offs_of
+from api.services.lookups import find_report
+from api.services.reports import sign_offs_of
 from fedaudit.reports.verdict.concerns import CONCERN_WORDS, concerns_of
 from models.repositories import LaterAttacksRepository
 

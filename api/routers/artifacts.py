@@ -7,19 +7,13 @@ from anyio.to_thread import run_sync
 from fastapi import APIRouter, Query, Request, Response
 from starlette.requests import ClientDisconnect
 
-from api.http.bodies import media_type
-from api.http.links import Linked
-from api.http.problems import ProblemError, invalid
-from api.openapi import problems
+from api.http.answers import Linked
+from api.http.bodies import broke_off, media_type
+from api.http.problems import ProblemError
+from api.openapi import BINARY, located, problems
 from api.schemas.base import PageParameters
 from api.schemas.experiments import ArtifactBody, ArtifactPage
-from api.services.artifacts.artifact_lists import artifact_page
-from api.services.artifacts.artifact_store import (
-    delete_artifact,
-    find_artifact,
-    store_artifact,
-    too_large,
-)
+from api.services.artifacts import artifact_page, delete_artifact, find_artifact, store_artifact
 from api.shared.resources import Shared
 from api.shared.security import ExperimentsReader, ExperimentsWriter
 from fedaudit.spec.base import Text
@@ -28,12 +22,8 @@ router = APIRouter(prefix="/artifacts", tags=["artifacts"])
 
 _BINARY = "application/octet-stream"
 _UPLOAD: dict[str, Any] = {
-    "requestBody": {
-        "required": True,
-        "content": {_BINARY: {"schema": {"type": "string", "format": "binary"}}},
-    }
+    "requestBody": {"required": True, "content": {_BINARY: {"schema": BINARY}}}
 }
-_LOCATION = {"Location": {"description": "The artifact.", "schema": {"type": "string"}}}
 
 
 @router.post(
@@ -42,8 +32,8 @@ _LOCATION = {"Location": {"description": "The artifact.", "schema": {"type": "st
     response_model=ArtifactBody,
     responses={
         **problems(409, 415),
-        200: {"model": ArtifactBody, "description": "Stored before.", "headers": _LOCATION},
-        201: {"description": "Stored.", "headers": _LOCATION},
+        **located(200, "Stored before.", "artifact", model=ArtifactBody),
+        **located(201, "Stored.", "artifact"),
     },
     openapi_extra=_UPLOAD,
 )
@@ -69,9 +59,10 @@ async def upload_artifact(
         async for chunk in request.stream():
             data += chunk
             if len(data) > largest:
-                raise too_large(largest)
+                detail = f"the file is larger than {largest} bytes (FEDAUDIT_MAX_ARTIFACT_BYTES)"
+                raise ProblemError(413, "payload-too-large", detail)
     except ClientDisconnect:
-        raise invalid("", "the body broke off") from None
+        raise broke_off() from None
     body, new = await run_sync(partial(store_artifact, resources, caller, bytes(data), name=name))
     response.status_code = 201 if new else 200
     response.headers["Location"] = f"/v1/artifacts/{body.id}"

@@ -1,4 +1,4 @@
-"""What the rounds of an experiment leave: figures, the ledger, fairness."""
+"""Tables that the rounds of an experiment leave: figures, the ledger, fairness."""
 
 from collections.abc import Callable
 from functools import partial
@@ -9,11 +9,19 @@ from fastapi import APIRouter, Query
 from pydantic import TypeAdapter
 from starlette.responses import Response, StreamingResponse
 
-from api.http.cursors import SmallInteger, decode_cursor, encode_cursor
-from api.http.json_answers import WrittenPage
-from api.http.links import Linked, LinkedAnswer
-from api.http.negotiation import Accept, preferred
-from api.openapi import Responses, problems
+from api.http.answers import (
+    JSON,
+    Accept,
+    Linked,
+    LinkedAnswer,
+    SmallInteger,
+    WrittenPage,
+    decode_cursor,
+    encode_cursor,
+    key_type,
+    preferred,
+)
+from api.openapi import BINARY, TEXT, contents
 from api.schemas.base import PageParameters, Parameters
 from api.schemas.experiment_tables import (
     FairnessFilters,
@@ -24,53 +32,41 @@ from api.schemas.experiment_tables import (
     LedgerParameters,
     RoundPage,
 )
-from api.services.audit_log.ledger_exports import note_export
-from api.services.base.gone_files import refuse_gone
-from api.services.base.lookups import find_experiment
-from api.services.base.subject_names import names_of
-from api.services.tables.exports import MEDIA_TYPES, Form, export
-from api.services.tables.figure_tables import FairnessTable, RoundTable, group_lines
-from api.services.tables.ledger_table import LedgerTable, page_reasons
-from api.services.tables.record_tables import record_table_of
-from api.services.tables.table_pages import BEGINNING, Position, read_page
+from api.services.audit_log import note_export
+from api.services.lookups import find_experiment, names_of
+from api.services.result_files import record_table
+from api.services.tables import (
+    BEGINNING,
+    MEDIA_TYPES,
+    FairnessTable,
+    Form,
+    LedgerTable,
+    Position,
+    RoundTable,
+    Table,
+    What,
+    export,
+    group_lines,
+    page_reasons,
+    read_page,
+)
 from api.shared.resources import Resources, Shared
 from api.shared.security import Caller, ExperimentsReader, LedgerReader
 from fedaudit.spec.base import Text
+from models.tables.experiments import Experiment
 
 router = APIRouter(prefix="/experiments/{experiment_id}", tags=["records"])
 
 _FORMS: dict[str, Form] = {media_type: form for form, media_type in MEDIA_TYPES.items()}
 _NEEDS_LEDGER_SCOPE = "the counts are confidential and need the scope ledger:read"
 
-_AFTER_ROUND: TypeAdapter[Any] = TypeAdapter(tuple[tuple[SmallInteger] | None, SmallInteger])
-_AFTER_ENTRY: TypeAdapter[Any] = TypeAdapter(
-    tuple[tuple[SmallInteger, SmallInteger, Text, Text] | None, SmallInteger]
-)
-_AFTER_ATTRIBUTE: TypeAdapter[Any] = TypeAdapter(
-    tuple[tuple[SmallInteger, Text] | None, SmallInteger]
-)
+_AFTER_ROUND = key_type(tuple[SmallInteger] | None, SmallInteger)
+_AFTER_ENTRY = key_type(tuple[SmallInteger, SmallInteger, Text, Text] | None, SmallInteger)
+_AFTER_ATTRIBUTE = key_type(tuple[SmallInteger, Text] | None, SmallInteger)
 
-_FILE: Responses = {
-    200: {
-        "description": "The whole table.",
-        "content": {
-            media_type: {
-                "schema": {"type": "string", "format": "binary"}
-                if form == "parquet"
-                else {"type": "string"}
-            }
-            for media_type, form in _FORMS.items()
-        },
-    }
-}
-LEDGER_FILE = {**problems(404), **_FILE}
-_RECORD_TABLE: Responses = {
-    **problems(404),
-    200: {
-        "description": "The whole table.",
-        "content": {MEDIA_TYPES["csv"]: {"schema": {"type": "string"}}},
-    },
-}
+_SCHEMAS = {media: BINARY if form == "parquet" else TEXT for media, form in _FORMS.items()}
+LEDGER_FILE = contents("The whole table.", _SCHEMAS, 404)
+_RECORD_TABLE = contents("The whole table.", {MEDIA_TYPES["csv"]: TEXT}, 404)
 
 
 @router.get("/rounds", response_model=RoundPage, responses=LEDGER_FILE)
@@ -86,15 +82,13 @@ def list_rounds(
     """The figures of each round, in order. CSV, NDJSON and Parquet carry all of them."""
     form = asked_form(accept)
     if form is not None:
-        return _rounds_file(resources, caller, experiment_id, form)
+        return export_rounds(experiment_id, form, caller, parameters, resources)
     start = _start_of("rounds", parameters, _AFTER_ROUND)
     with resources.database.read() as session:
         table = RoundTable(caller.project_id, find_experiment(session, caller, experiment_id).id)
         page = read_page(table, session, start=start, limit=parameters.limit)
-    found = RoundPage.model_validate(
-        {"items": page.lines, "next_cursor": encode_cursor("rounds", page.next)}
-    )
-    return linked(found)
+    following = encode_cursor("rounds", page.next)
+    return linked(RoundPage.model_validate({"items": page.lines, "next_cursor": following}))
 
 
 @router.get("/rounds.{form}", response_class=StreamingResponse, responses=LEDGER_FILE)
@@ -106,7 +100,8 @@ def export_rounds(
     resources: Shared,
 ) -> StreamingResponse:
     """The figures of every round as a file."""
-    return _rounds_file(resources, caller, experiment_id, form)
+    found = _found(resources, caller, experiment_id)
+    return _file(resources, RoundTable(caller.project_id, found.id), "rounds", form, found)
 
 
 @router.get("/privacy-ledger", response_model=LedgerPage, responses=LEDGER_FILE)
@@ -122,7 +117,7 @@ def list_ledger(
     """What each round cost each subject. Files carry all that the filters let through."""
     form = asked_form(accept)
     if form is not None:
-        return _ledger_file(resources, caller, experiment_id, form, parameters)
+        return export_ledger(experiment_id, form, caller, parameters, resources)
     table = partial(_ledger_table, resources, caller, experiment_id, parameters)
     return linked(ledger_page(resources, "ledger", parameters, table))
 
@@ -136,7 +131,10 @@ def export_ledger(
     resources: Shared,
 ) -> StreamingResponse:
     """What each round cost each subject, as a file."""
-    return _ledger_file(resources, caller, experiment_id, form, filters)
+    table = _ledger_table(resources, caller, experiment_id, filters)
+    note_export(resources, caller, experiment_id, form)
+    name = f"{experiment_id}-privacy-ledger"
+    return export(table, resources.database, what="ledger", form=form, file_name=name)
 
 
 @router.get("/fairness", response_model=FairnessPage, responses=LEDGER_FILE)
@@ -152,7 +150,7 @@ def list_fairness(
     """The gaps between groups in each round; the counts behind them with the scope ledger:read."""
     form = asked_form(accept)
     if form is not None:
-        return _fairness_file(resources, caller, experiment_id, form, parameters)
+        return export_fairness(experiment_id, form, caller, parameters, resources)
     start = _start_of("fairness", parameters, _AFTER_ATTRIBUTE)
     with resources.database.read() as session:
         experiment = find_experiment(session, caller, experiment_id)
@@ -181,7 +179,9 @@ def export_fairness(
     resources: Shared,
 ) -> StreamingResponse:
     """The gaps between groups in every round, as a file; never the counts."""
-    return _fairness_file(resources, caller, experiment_id, form, filters)
+    found = _found(resources, caller, experiment_id)
+    table = FairnessTable(caller.project_id, found.id, filters)
+    return _file(resources, table, "fairness", form, found)
 
 
 @router.get("/record-table", response_class=StreamingResponse, responses=_RECORD_TABLE)
@@ -196,44 +196,22 @@ def get_record_table(
     Confidential. A line a record: its client, row, budget, rate, whether it was left out, and its
     epsilon against each observer, empty where nothing was noised.
     """
+    table = record_table(resources, caller, experiment_id)
+    note_export(resources, caller, experiment_id, "record-table")
+    headers = {"Content-Disposition": f'attachment; filename="{experiment_id}-record-table.csv"'}
+    return StreamingResponse(table, media_type=MEDIA_TYPES["csv"], headers=headers)
+
+
+def _found(resources: Resources, caller: Caller, experiment_id: str) -> Experiment:
     with resources.database.read() as session:
-        found = find_experiment(session, caller, experiment_id)
-        refuse_gone(session, caller.project_id, "record-table", found.id)
-    table = record_table_of(resources.storage, found)
-    note_export(resources, caller, found.id, "record-table")
-    name = f'attachment; filename="{found.id}-record-table.csv"'
-    return StreamingResponse(
-        table, media_type=MEDIA_TYPES["csv"], headers={"Content-Disposition": name}
-    )
+        return find_experiment(session, caller, experiment_id)
 
 
-def _rounds_file(
-    resources: Resources, caller: Caller, experiment_id: str, form: Form
+def _file(
+    resources: Resources, table: Table[Any], what: What, form: Form, experiment: Experiment
 ) -> StreamingResponse:
-    with resources.database.read() as session:
-        found = find_experiment(session, caller, experiment_id)
-    table = RoundTable(caller.project_id, found.id)
-    name = f"{found.id}-rounds"
-    return export(table, resources.database, what="rounds", form=form, file_name=name)
-
-
-def _ledger_file(
-    resources: Resources, caller: Caller, experiment_id: str, form: Form, filters: LedgerFilters
-) -> StreamingResponse:
-    table = _ledger_table(resources, caller, experiment_id, filters)
-    note_export(resources, caller, experiment_id, form)
-    name = f"{experiment_id}-privacy-ledger"
-    return export(table, resources.database, what="ledger", form=form, file_name=name)
-
-
-def _fairness_file(
-    resources: Resources, caller: Caller, experiment_id: str, form: Form, filters: FairnessFilters
-) -> StreamingResponse:
-    with resources.database.read() as session:
-        found = find_experiment(session, caller, experiment_id)
-    table = FairnessTable(caller.project_id, found.id, filters)
-    name = f"{found.id}-fairness"
-    return export(table, resources.database, what="fairness", form=form, file_name=name)
+    name = f"{experiment.id}-{what}"
+    return export(table, resources.database, what=what, form=form, file_name=name)
 
 
 def _ledger_table(
@@ -247,7 +225,7 @@ def _ledger_table(
 
 def asked_form(accept: str) -> Form | None:
     """The file that is asked for; None where it is a page of JSON."""
-    return _FORMS.get(preferred(accept, ("application/json", *_FORMS)))
+    return _FORMS.get(preferred(accept, (JSON, *_FORMS)))
 
 
 def ledger_page(

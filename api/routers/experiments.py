@@ -1,14 +1,15 @@
-"""Submitting, finding and ending experiments."""
+"""Submit, find and end experiments, and follow their events."""
 
+from collections.abc import AsyncIterator
 from typing import Annotated
 
-from fastapi import APIRouter, BackgroundTasks, Query, Request, Response
+from fastapi import APIRouter, BackgroundTasks, Depends, Header, Query, Request, Response
+from fastapi.sse import EventSourceResponse, ServerSentEvent
 from starlette.responses import JSONResponse
 
+from api.http.answers import SmallInteger, json_answer, link_headers
 from api.http.bodies import JsonBody
-from api.http.json_answers import json_answer
-from api.http.links import link_headers
-from api.openapi import problems, request_body
+from api.openapi import located, problems, request_body
 from api.schemas.base import IdempotencyHeader
 from api.schemas.experiments import (
     BudgetRoom,
@@ -20,29 +21,26 @@ from api.schemas.experiments import (
     SubmittedBody,
     ValidationBody,
 )
-from api.services.base.dispatch import dispatch_with_others
-from api.services.base.idempotency import IdempotentRequest
-from api.services.base.lookups import find_experiment
-from api.services.experiments.admission import Trial, plan, try_admission
-from api.services.experiments.experiment_lists import (
-    experiment_body,
-    experiment_page,
-    submitted_body,
+from api.services.admission import parse_inherited, plan, try_admission
+from api.services.dispatch import IdempotentRequest, dispatch_with_others
+from api.services.experiments import EventLog, experiment_body, experiment_page, submitted_body
+from api.services.lookups import find_experiment
+from api.services.submission import (
+    Asked,
+    Submitted,
+    cancel,
+    plan_others,
+    prepared,
+    queue_with_others,
+    retry,
 )
-from api.services.experiments.group_submission import Asked, prepared, queue_with_others
-from api.services.experiments.inherited_spec import parse_inherited
-from api.services.experiments.repeated_admission import plan_others
-from api.services.experiments.submission import Submitted, cancel, retry
 from api.shared.resources import Resources, Shared
 from api.shared.security import Caller, ExperimentsReader, ExperimentsWriter
-from fedaudit.runs.experiment_plan import ExperimentPlan
-from fedaudit.spec.canonical import spec_hash
-from fedaudit.spec.experiment import ExperimentSpec
-from models.repositories import ExperimentRepository
+from fedaudit.spec.experiment import ExperimentSpec, spec_hash
+from models.repositories import ApiKeyRepository, ExperimentRepository
 
 router = APIRouter(prefix="/experiments", tags=["experiments"])
-
-_LOCATION = {"Location": {"description": "The experiment.", "schema": {"type": "string"}}}
+events_router = APIRouter(prefix="/experiments", tags=["events"])
 
 
 @router.post(
@@ -52,7 +50,7 @@ _LOCATION = {"Location": {"description": "The experiment.", "schema": {"type": "
     responses={
         **problems(409, 415, 429),
         200: {"model": ValidationBody, "description": "Valid; nothing was stored."},
-        202: {"description": "Queued.", "headers": _LOCATION},
+        **located(202, "Queued.", "experiment"),
     },
     openapi_extra=request_body(ExperimentSpec),
 )
@@ -72,7 +70,17 @@ async def submit_experiment(
         planned = plan(resources, caller, parse_inherited(resources, caller, value))
         others = plan_others(resources, caller, planned)
         trial = try_admission(resources, caller.project_id, planned, others)
-        return JSONResponse(_validation(planned, trial).model_dump(mode="json"))
+        found = ValidationBody(
+            spec=planned.spec.model_dump(mode="json"),
+            spec_hash=spec_hash(planned.spec),
+            parameters=planned.parameters,
+            clients=planned.federation.clients,
+            training_clients=planned.training_clients,
+            projection=ProjectionBody(**vars(planned.projection)),
+            budget=BudgetRoom(has_room=trial.refusal is None, detail=trial.refusal),
+            warnings=trial.warnings,
+        )
+        return JSONResponse(found.model_dump(mode="json"))
 
     def prepare() -> Submitted | Asked:
         idempotency = IdempotentRequest.of(idempotency_key, "POST /v1/experiments", value)
@@ -123,7 +131,7 @@ def cancel_experiment(
     "/{experiment_id}/retry",
     status_code=202,
     response_model=SubmittedBody,
-    responses={**problems(404, 409, 429), 202: {"description": "Queued.", "headers": _LOCATION}},
+    responses=problems(404, 409, 429) | located(202, "Queued.", "experiment"),
 )
 async def retry_experiment(
     *,
@@ -139,9 +147,8 @@ async def retry_experiment(
     def answer() -> Response:
         with resources.database.read() as session:
             row = find_experiment(session, caller, experiment_id)
-        idempotency = IdempotentRequest.of(
-            idempotency_key, f"POST /v1/experiments/{row.id}/retry", None
-        )
+        route = f"POST /v1/experiments/{row.id}/retry"
+        idempotency = IdempotentRequest.of(idempotency_key, route, None)
         submitted = retry(resources, caller, row, idempotency)
         return _accepted(submitted, caller, resources, background)
 
@@ -158,14 +165,37 @@ def _accepted(
     return json_answer(submitted_body(submitted, caller=caller), status_code=202, headers=location)
 
 
-def _validation(planned: ExperimentPlan, trial: Trial) -> ValidationBody:
-    return ValidationBody(
-        spec=planned.spec.model_dump(mode="json"),
-        spec_hash=spec_hash(planned.spec),
-        parameters=planned.parameters,
-        clients=planned.federation.clients,
-        training_clients=planned.training_clients,
-        projection=ProjectionBody(**vars(planned.projection)),
-        budget=BudgetRoom(has_room=trial.refusal is None, detail=trial.refusal),
-        warnings=trial.warnings,
+def _event_log(experiment_id: str, caller: ExperimentsReader, resources: Shared) -> EventLog:
+    with resources.database.read() as session:
+        found = find_experiment(session, caller, experiment_id)
+    return EventLog(
+        resources,
+        caller.project_id,
+        found.id,
+        in_force=lambda session: ApiKeyRepository(session).is_in_force(caller.secret_hash),
     )
+
+
+async def _place(caller: ExperimentsReader, resources: Shared) -> AsyncIterator[None]:
+    async with resources.streams.place(caller.key_id):
+        yield
+
+
+@events_router.get(
+    "/{experiment_id}/events",
+    response_class=EventSourceResponse,
+    responses=problems(404, 429),
+    dependencies=[Depends(_place)],
+)
+async def follow_events(
+    log: Annotated[EventLog, Depends(_event_log)],
+    last_event_id: Annotated[
+        SmallInteger, Header(description="Events up to this number are left out.")
+    ] = 0,
+) -> AsyncIterator[ServerSentEvent]:
+    """Events as they happen, and those before, until the experiment has ended.
+
+    `id` counts from 1 within the experiment. A comment is sent where nothing happens for 15 s.
+    """
+    async for message in log.follow(last_event_id):
+        yield message

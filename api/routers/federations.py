@@ -1,4 +1,4 @@
-"""Federations and the budgets on their data."""
+"""Federations: their registrations, profiles, budgets, policies and erasures."""
 
 from functools import partial
 from typing import Annotated, Any
@@ -6,48 +6,51 @@ from typing import Annotated, Any
 import anyio
 from anyio.to_thread import run_sync
 from fastapi import APIRouter, BackgroundTasks, Query, Request, Response
-from pydantic import TypeAdapter
 
-from api.examples import UPLOAD
+from api.http.answers import Linked
 from api.http.bodies import JsonBody, in_blocks, media_type, read_value, validated
 from api.http.conditional import Stated, tag_of
-from api.http.cursors import decode_cursor, encode_cursor
-from api.http.links import Linked
-from api.http.problems import ProblemError
-from api.openapi import problems, request_body, upload_body
+from api.http.problems import conflict
+from api.openapi import located, problems, request_body, upload_body
 from api.schemas.base import IdempotencyHeader, PageParameters
 from api.schemas.federations import (
+    BudgetBody,
     BudgetList,
     BudgetSetting,
     DisclosureBody,
+    ErasureBody,
+    ErasureRequest,
     FederationBody,
     FederationPage,
     FederationParameters,
+    ProposalBody,
+    ProposalRequest,
     SimulationSetting,
     shown_profile,
 )
 from api.schemas.people import ChangePage
-from api.services.base.change_pages import change_page
-from api.services.base.dispatch import dispatch
-from api.services.base.lookups import find_federation
 from api.services.budgets.federation_budgets import budgets_of
 from api.services.budgets.federation_budgets import set_budget as change_budget
-from api.services.federations.disclosure_policies import get_disclosure as read_disclosure
-from api.services.federations.disclosure_policies import set_disclosure as change_disclosure
-from api.services.federations.incoming_upload import IncomingUpload
-from api.services.federations.registrations import (
+from api.services.disclosure import get_disclosure as read_disclosure
+from api.services.disclosure import set_disclosure as change_disclosure
+from api.services.disclosure import set_simulation as change_simulation
+from api.services.dispatch import dispatch
+from api.services.erasures import erase, newest_erasure
+from api.services.lookups import change_page, find_federation, list_page
+from api.services.pending_uploads import propose_registration
+from api.services.registrations import (
     Registered,
+    correct_registration,
     federation_bodies,
     federation_body,
     register_path,
     register_upload,
     remove,
 )
-from api.services.federations.simulated_noise import set_simulation as change_simulation
+from api.services.uploads import FormReader, IncomingUpload
 from api.shared.resources import Resources, Shared
-from api.shared.security import Caller, FederationsReader, FederationsWriter
-from fedaudit.spec.base import Text
-from fedaudit.spec.disclosure.disclosure_policy import DisclosurePolicy
+from api.shared.security import Administrator, Caller, FederationsReader, FederationsWriter
+from fedaudit.spec.disclosure import DisclosurePolicy
 from fedaudit.spec.errors import FieldError
 from fedaudit.spec.registration import Registration
 from models.identifiers import new_id
@@ -56,8 +59,6 @@ from models.values import FederationStatus
 
 router = APIRouter(prefix="/federations", tags=["federations"])
 
-_KEY: TypeAdapter[Any] = TypeAdapter(tuple[Text])
-_LOCATION = {"Location": {"description": "The federation.", "schema": {"type": "string"}}}
 _NO_PROFILE: dict[FederationStatus, str] = {
     "ready": "the federation has no profile; register its file",
     "profiling": "the federation is still being profiled",
@@ -73,14 +74,10 @@ _NO_PROFILE: dict[FederationStatus, str] = {
     response_model=FederationBody,
     responses={
         **problems(409, 415, 429),
-        200: {
-            "model": FederationBody,
-            "description": "Registered so before, and ready.",
-            "headers": _LOCATION,
-        },
-        202: {"description": "To be profiled.", "headers": _LOCATION},
+        **located(200, "Registered so before, and ready.", "federation", model=FederationBody),
+        **located(202, "To be profiled.", "federation"),
     },
-    openapi_extra=upload_body(Registration, uploaded=UPLOAD),
+    openapi_extra=upload_body(Registration),
 )
 async def register_federation(
     *,
@@ -91,7 +88,7 @@ async def register_federation(
     response: Response,
     idempotency_key: IdempotencyHeader = None,
 ) -> FederationBody:
-    """Register a file that lies below the sources folder, or upload one.
+    """Register a file below the sources folder, or upload one.
 
     The same content is one federation however often it is sent: what was spent on it stays spent.
     """
@@ -117,9 +114,6 @@ async def _upload(
     request: Request, caller: Caller, resources: Resources, idempotency_key: str | None
 ) -> Registered:
     """Disk, hashing and database are left to threads; one request uses one at a time."""
-    # Only now: most calls do not need the parser.
-    from api.services.federations.form_parts import FormReader
-
     incoming = IncomingUpload(
         resources.storage,
         f"federations/{caller.project_id}/{new_id()}",
@@ -146,17 +140,12 @@ def list_federations(
     linked: Linked[FederationPage],
 ) -> FederationPage:
     """The project's federations, newest first: each is data that experiments are run on."""
-    cursor = decode_cursor("federations", parameters.cursor, _KEY)
+    bodies = partial(federation_bodies, resources, caller=caller)
     with resources.database.read() as session:
-        page = FederationRepository(session, caller.project_id).list(
-            status=parameters.status, cursor=cursor, limit=parameters.limit
+        rows = partial(
+            FederationRepository(session, caller.project_id).list, status=parameters.status
         )
-    return linked(
-        FederationPage(
-            items=federation_bodies(resources, page.items, caller=caller),
-            next_cursor=encode_cursor("federations", page.next_cursor),
-        )
-    )
+        return linked(list_page(FederationPage, "federations", parameters, rows, bodies))
 
 
 @router.get("/{federation_id}", responses=problems(404))
@@ -183,15 +172,9 @@ def get_profile(federation_id: str, caller: FederationsReader, resources: Shared
         found = find_federation(session, caller, federation_id)
     profile = shown_profile(found)
     if found.status != "ready" or profile is None:
-        detail = _NO_PROFILE[found.status]
         faults = found.reasons or []
-        raise ProblemError(
-            409,
-            "conflict",
-            detail,
-            errors=[FieldError(one["pointer"], one["message"]) for one in faults],
-            reasons=faults,
-        )
+        errors = [FieldError(one["pointer"], one["message"]) for one in faults]
+        raise conflict(_NO_PROFILE[found.status], errors=errors, reasons=faults)
     return profile
 
 
@@ -200,9 +183,7 @@ def get_budgets(
     federation_id: str, caller: FederationsReader, resources: Shared, response: Response
 ) -> BudgetList:
     """What may be spent on the federation's data, what is reserved and what is spent."""
-    budgets = BudgetList(items=budgets_of(resources, caller, federation_id))
-    response.headers["ETag"] = tag_of(budgets, settings=budgets.settings())
-    return budgets
+    return _tagged(budgets_of(resources, caller, federation_id), response)
 
 
 @router.put(
@@ -224,11 +205,15 @@ def set_budget(
     Where another project owns the content, its total cannot be raised, and a smaller one holds for
     the caller's project alone. With the ETag of the budgets in `If-Match` nothing is set where a
     total has changed since; what runs reserve and spend meanwhile does not matter. A total of null
-    takes one back: what was spent under it stays booked, and the history has who did so.
+    removes one: what was spent under it stays charged, and the history has who did so.
     """
     setting = validated(BudgetSetting, value)
     changed = change_budget(resources, caller, federation_id, setting, stated=stated)
-    budgets = BudgetList(items=changed)
+    return _tagged(changed, response)
+
+
+def _tagged(items: list[BudgetBody], response: Response) -> BudgetList:
+    budgets = BudgetList(items=items)
     response.headers["ETag"] = tag_of(budgets, settings=budgets.settings())
     return budgets
 
@@ -288,7 +273,7 @@ def set_disclosure(
     stated: Stated,
     response: Response,
 ) -> DisclosureBody:
-    """Set the whole policy; a field that is left out is left to whoever asks.
+    """Set the whole policy; a field that is left out is left to each request.
 
     It binds what is submitted, retried or registered from then on, and stays with the content.
     With its ETag in `If-Match` nothing is set where it has changed since.
@@ -296,3 +281,81 @@ def set_disclosure(
     changed = change_disclosure(resources, caller, federation_id, value, stated=stated)
     response.headers["ETag"] = tag_of(changed)
     return changed
+
+
+@router.post(
+    "/proposals",
+    responses=problems(404, 409, 415, 429),
+    openapi_extra=request_body(ProposalRequest),
+)
+async def propose(
+    request: Request, caller: FederationsWriter, value: JsonBody, resources: Shared
+) -> ProposalBody:
+    """Propose a registration for a table, from its first rows. Nothing is stored.
+
+    Categories and codes are values of the data: keys that may write federations may see them.
+    """
+    asked = validated(ProposalRequest, value)
+    return await resources.loads.run(
+        caller.project_id, partial(propose_registration, resources, caller, asked), request=request
+    )
+
+
+@router.put(
+    "/{federation_id}/registration",
+    responses={
+        **problems(404, 409, 415),
+        200: {"description": "Registered so already, and ready."},
+        202: {"description": "To be profiled.", "model": FederationBody},
+    },
+    openapi_extra=request_body(Registration),
+)
+async def set_registration(
+    *,
+    federation_id: str,
+    caller: FederationsWriter,
+    value: JsonBody,
+    resources: Shared,
+    background: BackgroundTasks,
+    response: Response,
+) -> FederationBody:
+    """Register a federation's file otherwise, without sending it again.
+
+    While it is rejected, or no experiment used it. `path` may be left out, as the file is known.
+    """
+    registered = await run_sync(
+        partial(correct_registration, resources, caller, federation_id, value)
+    )
+    if registered.unit_message is not None:
+        background.add_task(dispatch, resources, registered.unit_message)
+    response.status_code = registered.status_code
+    return await run_sync(partial(federation_body, resources, registered.federation, caller=caller))
+
+
+@router.post(
+    "/{federation_id}/erasure",
+    status_code=202,
+    response_model=ErasureBody,
+    responses=problems(404, 409, 415)
+    | {200: {"model": ErasureBody, "description": "Erased before."}},
+    openapi_extra=request_body(ErasureRequest),
+)
+def erase_federation(
+    federation_id: str, caller: Administrator, value: JsonBody, resources: Shared, answer: Response
+) -> Any:
+    """Remove the data about the federation's people, for good; spending and signatures stay.
+
+    Its data, profile and registration are removed, and of its experiments the models, record
+    tables, counts of groups and the names of clients. Budgets keep what was spent, for anyone who
+    registers the same content again. `remains` lists what stays and why.
+    """
+    asked = validated(ErasureRequest, value)
+    made, is_new = erase(resources, caller, federation_id, reference=asked.reference)
+    answer.status_code = 202 if is_new else 200
+    return ErasureBody.of(made)
+
+
+@router.get("/{federation_id}/erasure", responses=problems(404))
+def get_erasure(federation_id: str, caller: FederationsReader, resources: Shared) -> ErasureBody:
+    """The federation's last erasure: how far it is, and its signed receipt once it is done."""
+    return ErasureBody.of(newest_erasure(resources, caller, federation_id))

@@ -1,23 +1,36 @@
-"""The project's API keys."""
+"""API keys, the audit log, and the keys that the service signs with."""
 
 from datetime import timedelta
 from typing import Annotated
 
 from fastapi import APIRouter, Query, Response
 
+from api.http.answers import Linked
 from api.http.bodies import JsonBody, validated
 from api.http.problems import not_found
 from api.openapi import problems, request_body
-from api.schemas.people import KeyBody, KeyList, KeyRequest, KeyRotationParameters, NewKeyBody
+from api.schemas.people import (
+    AuditLogPage,
+    AuditLogParameters,
+    AuditLogVerification,
+    KeyBody,
+    KeyList,
+    KeyRequest,
+    KeyRotationParameters,
+    NewKeyBody,
+)
+from api.schemas.reports import SigningKeyBody, SigningKeyList
+from api.services.audit_log import audit_log_page, verify_audit_log
+from api.services.lookups import found_by, note
 from api.shared.resources import Shared
-from api.shared.security import Administrator
+from api.shared.security import Administrator, ReportsReader
 from models.identifiers import is_id
-from models.repositories import ApiKeyRepository, AuditLogRepository
+from models.repositories import ApiKeyRepository, SigningKeyRepository
 
-router = APIRouter(prefix="/api-keys", tags=["keys"])
+router = APIRouter(tags=["keys"])
 
 
-@router.get("", responses=problems())
+@router.get("/api-keys", responses=problems())
 def list_keys(caller: Administrator, resources: Shared) -> KeyList:
     """Every key of the project, without its secret."""
     with resources.database.read() as session:
@@ -25,7 +38,9 @@ def list_keys(caller: Administrator, resources: Shared) -> KeyList:
     return KeyList(items=[KeyBody.of(key) for key in keys])
 
 
-@router.post("", status_code=201, responses=problems(415), openapi_extra=request_body(KeyRequest))
+@router.post(
+    "/api-keys", status_code=201, responses=problems(415), openapi_extra=request_body(KeyRequest)
+)
 def create_key(caller: Administrator, value: JsonBody, resources: Shared) -> NewKeyBody:
     """Make a key of this project; its secret is shown this once."""
     asked = validated(KeyRequest, value)
@@ -37,18 +52,13 @@ def create_key(caller: Administrator, value: JsonBody, resources: Shared) -> New
             person=None if asked.person is None else asked.person.stored(),
             created_by=caller.actor,
         )
-        AuditLogRepository(session, caller.project_id).enter(
-            "key.created",
-            key.id,
-            by=caller.actor,
-            name=key.name,
-            scopes=list(key.scopes),
-            person=None if key.person is None else key.person["name"],
-        )
+        person = None if key.person is None else key.person["name"]
+        about = {"name": key.name, "scopes": list(key.scopes), "person": person}
+        note(session, caller, "key.created", key.id, **about)
     return NewKeyBody(**KeyBody.of(key).model_dump(), key=plain)
 
 
-@router.post("/{key_id}/rotation", responses=problems(404))
+@router.post("/api-keys/{key_id}/rotation", responses=problems(404))
 def rotate_key(
     key_id: str,
     caller: Administrator,
@@ -60,26 +70,51 @@ def rotate_key(
     The old one opens the key too until `previous_until`, and so do the sessions at the pages that
     were begun with it. A secret that was still let in beside the replaced one ends at once.
     """
-    overlap = timedelta(seconds=parameters.overlap_seconds)
+    seconds = parameters.overlap_seconds
     with resources.database.write() as session:
-        rotated = None
-        if is_id(key_id):
-            keys = ApiKeyRepository(session)
-            rotated = keys.rotate(caller.project_id, key_id, overlap=overlap)
-        if rotated is None:
-            raise not_found("key in force")
-        AuditLogRepository(session, caller.project_id).enter(
-            "key.rotated", key_id, by=caller.actor, overlap_seconds=parameters.overlap_seconds
+        keys = ApiKeyRepository(session)
+        key, plain = found_by(
+            lambda id_: keys.rotate(caller.project_id, id_, overlap=timedelta(seconds=seconds)),
+            key_id,
+            "key in force",
         )
-        key, plain = rotated
+        note(session, caller, "key.rotated", key_id, overlap_seconds=seconds)
     return NewKeyBody(**KeyBody.of(key).model_dump(), key=plain)
 
 
-@router.delete("/{key_id}", status_code=204, responses=problems(404))
+@router.delete("/api-keys/{key_id}", status_code=204, responses=problems(404))
 def revoke_key(key_id: str, caller: Administrator, resources: Shared) -> Response:
     """End a key at once."""
     with resources.database.write() as session:
         if not (is_id(key_id) and ApiKeyRepository(session).revoke(caller.project_id, key_id)):
             raise not_found("key in force")
-        AuditLogRepository(session, caller.project_id).enter("key.revoked", key_id, by=caller.actor)
+        note(session, caller, "key.revoked", key_id)
     return Response(status_code=204)
+
+
+@router.get("/audit-log", responses=problems())
+def list_audit_log(
+    caller: Administrator,
+    parameters: Annotated[AuditLogParameters, Query()],
+    resources: Shared,
+    linked: Linked[AuditLogPage],
+) -> AuditLogPage:
+    """Who did what in the project, newest first: ids, names and settings, never data."""
+    return linked(audit_log_page(resources, caller, parameters))
+
+
+@router.get("/audit-log/verification", responses=problems())
+def verify_log(caller: Administrator, resources: Shared) -> AuditLogVerification:
+    """Computes every link anew, and compares the log with the newest signed head."""
+    return verify_audit_log(resources, caller)
+
+
+@router.get("/signing-keys", responses=problems())
+def list_signing_keys(_caller: ReportsReader, resources: Shared) -> SigningKeyList:
+    """Every public key, also the retired ones, oldest first.
+
+    A signature is trusted only as far as the channel by which its key was received.
+    """
+    with resources.database.read() as session:
+        keys = SigningKeyRepository(session).list()
+    return SigningKeyList(items=[SigningKeyBody.of(key) for key in keys])

@@ -6,17 +6,15 @@ from typing import Annotated
 from fastapi import APIRouter, Query
 from starlette.responses import JSONResponse, Response, StreamingResponse
 
-from api.http.links import LinkedAnswer
-from api.http.negotiation import Accept, preferred
+from api.http.answers import Accept, LinkedAnswer, preferred
 from api.openapi import Responses, problems, schema_of
 from api.routers.experiment_tables import LEDGER_FILE, asked_form, ledger_page
 from api.schemas.experiment_tables import LedgerFilters, LedgerPage, LedgerParameters, Verification
-from api.services.audit_log.ledger_exports import note_export
+from api.services.audit_log import note_export
 from api.services.ledgers.ledger_evidence import ledger_bundle, report_of, verify_ledger
 from api.services.ledgers.ledger_opening import find_ledger
-from api.services.reports.report_pages import page_response
-from api.services.tables.exports import Form, export
-from api.services.tables.ledger_table import LedgerTable
+from api.services.report_pages import page_response
+from api.services.tables import Form, LedgerTable, export
 from api.shared.resources import Resources, Shared
 from api.shared.security import Caller, LedgerReader, ReportsReader
 from fedaudit.reports.declared.declared_document import DeclaredReport

@@ -5,14 +5,12 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Path, Query, Response
 from pydantic import TypeAdapter
 
+from api.http.answers import Linked, decode_cursor, encode_cursor, json_answer
 from api.http.bodies import JsonBody, validated
-from api.http.cursors import decode_cursor, encode_cursor
-from api.http.json_answers import json_answer
-from api.http.links import Linked
 from api.openapi import Responses, problems, request_body
 from api.schemas.base import IdempotencyHeader, PageParameters
 from api.schemas.ledger_bodies import DeclaredLedgerList, LedgerBody, PostedRounds, ReservationBody
-from api.services.base.idempotency import IdempotentRequest
+from api.services.dispatch import IdempotentRequest
 from api.services.ledgers.ledger_opening import open_ledger
 from api.services.ledgers.ledger_shown import posted_round, shown_ledger, summary
 from api.services.ledgers.round_posting import post_rounds

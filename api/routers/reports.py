@@ -1,90 +1,55 @@
-"""Audit reports, and whether they still agree with what is stored."""
+"""Audit reports: read, verified, signed off, listed and compared."""
 
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Query
 from starlette.responses import JSONResponse, Response, StreamingResponse
 
-from api.http.negotiation import Accept, preferred
-from api.openapi import Responses, problems, schema_of
+from api.http.answers import JSON, Accept, Linked, preferred
+from api.http.bodies import JsonBody, validated
+from api.openapi import BINARY, TEXT, contents, problems, request_body, schema_of
+from api.schemas.base import IdempotencyHeader
 from api.schemas.experiment_tables import Verification
+from api.schemas.people import SignOffBody, SignOffList, SignOffRequest
+from api.schemas.reports import ComparisonParameters, ReportPage, ReportParameters
 from api.services.attacks.judged_reports import find_judged
-from api.services.audit_log.ledger_exports import note_export
-from api.services.base.lookups import find_experiment, find_report
-from api.services.reports.bundles import bundle_of
-from api.services.reports.model_files import (
-    SAFETENSORS,
-    model_response,
-    stored_layout,
-    stored_model,
-)
-from api.services.reports.report_pages import stored_page
-from api.services.reports.report_pdfs import stored_pdf
-from api.services.reports.stored_verification import verification_of
-from api.shared.resources import Resources, Shared
-from api.shared.security import Caller, FederationsReader, LedgerReader, ReportsReader
+from api.services.audit_log import note_export
+from api.services.dispatch import IdempotentRequest
+from api.services.lookups import find_experiment, find_report
+from api.services.report_evidence import bundle_of, verification_of
+from api.services.report_pages import stored_page, stored_pdf
+from api.services.reports import comparison_of, report_page, sign_off_report, sign_offs_of
+from api.services.result_files import SAFETENSORS, model_file, stored_layout
+from api.shared.resources import Shared
+from api.shared.security import FederationsReader, LedgerReader, ReportsReader, ReportsSigner
+from fedaudit.reports.comparison.compared_reports import Comparison
 from fedaudit.reports.document.document import Report as ReportDocument
-from fedaudit.reports.readings.reading import ReportReading
 from fedaudit.reports.readings.reading_choice import READINGS, ReadingName, reading
 
-router = APIRouter(prefix="/experiments/{experiment_id}", tags=["reports"])
+router = APIRouter(tags=["reports"])
 
-_JSON = {"application/json": {"schema": schema_of(ReportDocument)}}
-_ZIP = "application/zip"
+_OF = "/experiments/{experiment_id}"
+_HTML, _PDF, _ZIP = "text/html", "application/pdf", "application/zip"
 _BYTES = "application/octet-stream"
-"""What clients without a word for zip files ask for."""
-_BUNDLE: Responses = {
-    **problems(404, 409),
-    200: {
-        "description": "The bundle.",
-        "content": {
-            media_type: {"schema": {"type": "string", "format": "binary"}}
-            for media_type in (_ZIP, _BYTES)
-        },
-    },
-}
-_PDF = "application/pdf"
-_PDF_FILE: Responses = {
-    **problems(404, 503),
-    200: {
-        "description": "The report.",
-        "content": {
-            media_type: {"schema": {"type": "string", "format": "binary"}}
-            for media_type in (_PDF, _BYTES)
-        },
-    },
-}
-_MODEL: Responses = {
-    **problems(404, 409),
-    200: {
-        "description": "The hypotheses.",
-        "content": {SAFETENSORS: {"schema": {"type": "string", "format": "binary"}}},
-    },
-}
-_HTML = {"text/html": {"schema": {"type": "string"}}}
-
-
-def _schema(one: ReportReading) -> dict[str, Any] | None:
-    if one.schema is None:
-        return None
-    return schema_of(one.schema) if isinstance(one.schema, type) else dict(one.schema)
-
-
-_FORMS = [
+"""For clients that have no media type for zip files or PDF."""
+_SCHEMAS: list[Any] = [
     schema_of(ReportDocument),
-    *(schema for one in READINGS.values() if (schema := _schema(one)) is not None),
+    *(
+        schema_of(one.schema) if isinstance(one.schema, type) else dict(one.schema)
+        for one in READINGS.values()
+        if one.schema is not None
+    ),
 ]
-_READINGS: dict[str, dict[str, Any]] = {
-    "application/json": {"schema": {"anyOf": _FORMS}},
-    "text/markdown": {"schema": {"type": "string"}},
-}
+_FORMS = {JSON: {"anyOf": _SCHEMAS}, "text/markdown": TEXT, _HTML: TEXT}
+_REPORT = contents("The report.", _FORMS, 404)
+_DOCUMENT = contents("The report.", {JSON: schema_of(ReportDocument)}, 404)
+_PAGE = contents("The report.", {_HTML: TEXT}, 404)
+_PDF_FILE = contents("The report.", {_PDF: BINARY, _BYTES: BINARY}, 404, 503)
+_BUNDLE = contents("The bundle.", {_ZIP: BINARY, _BYTES: BINARY}, 404, 409)
+_MODEL = contents("The hypotheses.", {SAFETENSORS: BINARY}, 404, 409)
 
 
-def _responses(content: dict[str, dict[str, Any]]) -> Responses:
-    return {**problems(404), 200: {"description": "The report.", "content": content}}
-
-
-@router.get("/report", response_class=Response, responses=_responses({**_READINGS, **_HTML}))
+@router.get(f"{_OF}/report", response_class=Response, responses=_REPORT)
 def get_report(
     experiment_id: str,
     caller: ReportsReader,
@@ -94,28 +59,36 @@ def get_report(
 ) -> Response:
     """The report of a finished experiment, as JSON or as a page, by the header Accept.
 
-    A `reading` has a form of its own, whatever is accepted: JSON, and Markdown for a model card.
+    A `reading` has its own form, whatever is accepted: JSON, and Markdown for a model card.
     """
-    if name is not None:
-        return _reading(resources, caller, experiment_id, name)
-    if preferred(accept, ("application/json", "text/html")) == "text/html":
-        return stored_page(resources.database, caller, experiment_id)
-    return _document(resources, caller, experiment_id)
+    if name is None:
+        as_page = preferred(accept, (JSON, _HTML)) == _HTML
+        return (get_report_page if as_page else get_report_document)(
+            experiment_id, caller, resources
+        )
+    with resources.database.read() as session:
+        judged = find_judged(session, caller, experiment_id)
+    found = reading(judged, name)
+    if isinstance(found, str):
+        return Response(found, media_type="text/markdown")
+    return JSONResponse(found)
 
 
-@router.get("/report.json", response_class=Response, responses=_responses(_JSON))
+@router.get(f"{_OF}/report.json", response_class=Response, responses=_DOCUMENT)
 def get_report_document(experiment_id: str, caller: ReportsReader, resources: Shared) -> Response:
     """The report as JSON, as it was stored."""
-    return _document(resources, caller, experiment_id)
+    with resources.database.read() as session:
+        report = find_report(session, caller, experiment_id)
+    return JSONResponse(report.document, headers={"ETag": f'"{report.report_hash}"'})
 
 
-@router.get("/report.html", response_class=Response, responses=_responses(_HTML))
+@router.get(f"{_OF}/report.html", response_class=Response, responses=_PAGE)
 def get_report_page(experiment_id: str, caller: ReportsReader, resources: Shared) -> Response:
     """The report as one page without scripts."""
     return stored_page(resources.database, caller, experiment_id)
 
 
-@router.get("/report.pdf", response_class=Response, responses=_PDF_FILE)
+@router.get(f"{_OF}/report.pdf", response_class=Response, responses=_PDF_FILE)
 def get_report_pdf(experiment_id: str, caller: ReportsReader, resources: Shared) -> Response:
     """The report as a PDF file. It is printed when first asked for, which may take some seconds."""
     pdf, digest = stored_pdf(resources, caller, experiment_id)
@@ -126,13 +99,13 @@ def get_report_pdf(experiment_id: str, caller: ReportsReader, resources: Shared)
     return Response(pdf, media_type=_PDF, headers=headers)
 
 
-@router.get("/report/verification", responses=problems(404))
+@router.get(f"{_OF}/report/verification", responses=problems(404))
 def verify_report(experiment_id: str, caller: ReportsReader, resources: Shared) -> Verification:
     """Checks the report against the stored ledger: digests, chain, counts and hashes anew."""
     return verification_of(resources.database, caller, experiment_id)
 
 
-@router.get("/bundle", response_class=StreamingResponse, responses=_BUNDLE)
+@router.get(f"{_OF}/bundle", response_class=StreamingResponse, responses=_BUNDLE)
 def get_bundle(
     experiment_id: str, caller: LedgerReader, resources: Shared, accept: Accept
 ) -> StreamingResponse:
@@ -150,40 +123,78 @@ def get_bundle(
     )
 
 
-@router.get("/model", response_class=StreamingResponse, responses=_MODEL)
+@router.get(f"{_OF}/model", response_class=StreamingResponse, responses=_MODEL)
 def get_model(experiment_id: str, caller: ReportsReader, resources: Shared) -> StreamingResponse:
     """The trained hypotheses that the report's figures are of, as safetensors.
 
     409 where they may not leave: where no proven guarantee covers them, or its noise was simulated.
     The detail says which, and what to change in the spec; the report says the same.
     """
-    return model_response(stored_model(resources, caller, experiment_id))
+    return model_file(resources, caller, experiment_id)
 
 
-@router.get("/model-layout", responses=problems(404, 409))
+@router.get(f"{_OF}/model-layout", responses=problems(404, 409))
 def get_model_layout(
     experiment_id: str, caller: FederationsReader, resources: Shared
 ) -> dict[str, Any]:
-    """What goes into the trained model and comes out: features, scales and classes, in order.
+    """The inputs and outputs of the trained model: features, scales and classes, in order.
 
-    Confidential: it states which classes and columns the data have. What of it is declared in the
-    spec is in the model's file too. 409 where the model may not leave.
+    Confidential: it discloses the classes and columns of the data. The part that the spec declares
+    is in the model's file too. 409 where the model may not leave.
     """
     return stored_layout(resources, caller, experiment_id)
 
 
-def _document(resources: Resources, caller: Caller, experiment_id: str) -> Response:
+@router.get(f"{_OF}/sign-offs", responses=problems(404))
+def list_sign_offs(experiment_id: str, caller: ReportsReader, resources: Shared) -> SignOffList:
+    """The sign-offs of the report, oldest first."""
     with resources.database.read() as session:
-        report = find_report(session, caller, experiment_id)
-    return JSONResponse(report.document, headers={"ETag": f'"{report.report_hash}"'})
+        return SignOffList.of(sign_offs_of(session, caller, experiment_id))
 
 
-def _reading(
-    resources: Resources, caller: Caller, experiment_id: str, name: ReadingName
-) -> Response:
-    with resources.database.read() as session:
-        judged = find_judged(session, caller, experiment_id)
-    found = reading(judged, name)
-    if isinstance(found, str):
-        return Response(found, media_type="text/markdown")
-    return JSONResponse(found)
+@router.post(
+    f"{_OF}/sign-offs",
+    status_code=201,
+    responses=problems(404, 409, 415),
+    openapi_extra=request_body(SignOffRequest),
+)
+def create_sign_off(
+    experiment_id: str,
+    caller: ReportsSigner,
+    value: JsonBody,
+    resources: Shared,
+    idempotency_key: IdempotencyHeader = None,
+) -> SignOffBody:
+    """Approve, reject or send back exactly the report that is stored, in the key's person's name.
+
+    It cannot be changed or withdrawn; a later one is appended. The service signs it within seconds.
+    """
+    asked = validated(SignOffRequest, value)
+    route = f"POST /v1/experiments/{experiment_id}/sign-offs"
+    idempotency = IdempotentRequest.of(idempotency_key, route, value)
+    return SignOffBody.of(sign_off_report(resources, caller, experiment_id, asked, idempotency))
+
+
+@router.get("/reports", responses=problems())
+def list_reports(
+    caller: ReportsReader,
+    parameters: Annotated[ReportParameters, Query()],
+    resources: Shared,
+    linked: Linked[ReportPage],
+) -> ReportPage:
+    """The project's reports by any of their figures, newest first unless sorted otherwise."""
+    return linked(report_page(resources, caller.project_id, parameters))
+
+
+@router.get("/comparisons", responses=problems(404, 409))
+def compare_reports(
+    caller: ReportsReader, parameters: Annotated[ComparisonParameters, Query()], resources: Shared
+) -> Comparison:
+    """Reports side by side: figures, differences between their specs, and Pareto fronts."""
+    return comparison_of(
+        resources,
+        caller,
+        parameters.experiment_id,
+        fairness=parameters.fairness,
+        utility=parameters.utility,
+    )

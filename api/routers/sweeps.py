@@ -1,60 +1,48 @@
 """Sweeps: many experiments as one request, and what they say together."""
 
-from typing import Annotated, Any
+from functools import partial
+from typing import Annotated
 
 from fastapi import APIRouter, BackgroundTasks, Query, Request, Response
-from pydantic import TypeAdapter
 from starlette.responses import JSONResponse
 
+from api.http.answers import JSON, Accept, Linked, preferred
 from api.http.bodies import JsonBody
-from api.http.cursors import decode_cursor, encode_cursor
-from api.http.links import Linked
-from api.http.negotiation import Accept, preferred
-from api.openapi import Responses, problems, request_body, schema_of
+from api.openapi import TEXT, contents, located, problems, request_body, schema_of
 from api.schemas.base import IdempotencyHeader, PageParameters
-from api.schemas.experiments import SubmissionParameters
-from api.schemas.sweeps import (
+from api.schemas.experiments import (
+    SubmissionParameters,
     SubmittedSweepBody,
     SweepBody,
     SweepPage,
     SweepTableBody,
     SweepValidationBody,
 )
-from api.services.base.dispatch import dispatch
-from api.services.base.idempotency import IdempotentRequest
-from api.services.sweeps.sweep_bodies import listed_bodies, submitted_body, sweep_body
-from api.services.sweeps.sweep_submission import (
+from api.services.dispatch import IdempotentRequest, dispatch
+from api.services.lookups import list_page
+from api.services.sweeps import (
     SubmittedSweep,
     cancel_sweep,
     find_sweep,
+    listed_bodies,
     retry_sweep,
     submit_sweep,
+    submitted_body,
+    sweep_body,
+    table_of,
     try_sweep,
 )
-from api.services.sweeps.sweep_tables import table_of
 from api.shared.resources import Resources, Shared
 from api.shared.security import Caller, ExperimentsReader, ExperimentsWriter, ReportsReader
-from fedaudit.spec.base import Text
-from fedaudit.spec.sweeps.sweep_spec import SweepSpec
+from fedaudit.spec.sweeps import SweepSpec
 from fedaudit.sweeps.table_lines import as_csv, as_markdown
 from models.repositories import SweepRepository
 
 router = APIRouter(prefix="/sweeps", tags=["sweeps"])
 
-_KEY: TypeAdapter[Any] = TypeAdapter(tuple[Text])
-_LOCATION = {"Location": {"description": "The sweep.", "schema": {"type": "string"}}}
-_JSON, _CSV, _MARKDOWN = "application/json", "text/csv", "text/markdown"
-_TABLE: Responses = {
-    **problems(404),
-    200: {
-        "description": "The table.",
-        "content": {
-            _JSON: {"schema": schema_of(SweepTableBody)},
-            _CSV: {"schema": {"type": "string"}},
-            _MARKDOWN: {"schema": {"type": "string"}},
-        },
-    },
-}
+_CSV, _MARKDOWN = "text/csv", "text/markdown"
+_FORMS = {JSON: schema_of(SweepTableBody), _CSV: TEXT, _MARKDOWN: TEXT}
+_TABLE = contents("The table.", _FORMS, 404)
 
 
 @router.post(
@@ -64,7 +52,7 @@ _TABLE: Responses = {
     responses={
         **problems(409, 415, 429),
         200: {"model": SweepValidationBody, "description": "Valid; nothing was stored."},
-        202: {"description": "Every cell is queued.", "headers": _LOCATION},
+        **located(202, "Every cell is queued.", "sweep"),
     },
     openapi_extra=request_body(SweepSpec),
 )
@@ -103,12 +91,10 @@ def list_sweeps(
     linked: Linked[SweepPage],
 ) -> SweepPage:
     """The project's sweeps, newest first."""
-    cursor = decode_cursor("sweeps", parameters.cursor, _KEY)
     with resources.database.read() as session:
-        sweeps = SweepRepository(session, caller.project_id)
-        page = sweeps.list(cursor=cursor, limit=parameters.limit)
-        items = listed_bodies(session, caller, page.items)
-    return linked(SweepPage(items=items, next_cursor=encode_cursor("sweeps", page.next_cursor)))
+        rows = SweepRepository(session, caller.project_id).list
+        bodies = partial(listed_bodies, session, caller)
+        return linked(list_page(SweepPage, "sweeps", parameters, rows, bodies))
 
 
 @router.get("/{sweep_id}", responses=problems(404))
@@ -124,11 +110,11 @@ def get_sweep_table(
 ) -> Response:
     """Every combination with its figures over seeds, as JSON, CSV or Markdown by the header Accept.
 
-    A figure is called best in a row only where its interval lies beyond those of all others.
+    A figure is called best in a row only where its interval is disjoint from those of all others.
     """
     with resources.database.read() as session:
         found = table_of(session, caller, find_sweep(session, caller, sweep_id))
-    form = preferred(accept, (_JSON, _CSV, _MARKDOWN))
+    form = preferred(accept, (JSON, _CSV, _MARKDOWN))
     if form == _CSV:
         return Response(as_csv(found), media_type=_CSV)
     if form == _MARKDOWN:
@@ -149,7 +135,7 @@ def cancel_sweep_of_experiments(
 @router.post(
     "/{sweep_id}/retry",
     status_code=202,
-    responses={**problems(404, 409, 429), 202: {"description": "Queued.", "headers": _LOCATION}},
+    responses=problems(404, 409, 429) | located(202, "Queued.", "sweep"),
 )
 async def retry_cells(
     *,
@@ -163,7 +149,7 @@ async def retry_cells(
 ) -> SubmittedSweepBody:
     """Queue every cell that failed or was cancelled again, as new experiments of the sweep.
 
-    What the former tries spent stays in the sweep's costs.
+    The spending of earlier tries stays in the sweep's costs.
     """
 
     def answer() -> SubmittedSweepBody:

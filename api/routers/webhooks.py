@@ -1,17 +1,19 @@
-"""Webhooks of the key's project: addresses that are told of its events."""
+"""Webhooks of the key's project, and their deliveries."""
 
 from datetime import UTC, datetime, timedelta
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Query, Response
 
+from api.http.answers import Linked
 from api.http.bodies import JsonBody, validated
 from api.http.conditional import Stated, tag_of
-from api.http.links import Linked
-from api.http.problems import ProblemError, invalid, not_found
-from api.openapi import problems, request_body
+from api.http.problems import conflict, invalid, not_found
+from api.openapi import located, problems, request_body
 from api.schemas.base import PageParameters
-from api.schemas.webhooks import (
+from api.schemas.people import (
+    DeliveryBody,
+    DeliveryPage,
     NewSecretBody,
     RotationParameters,
     WebhookBody,
@@ -19,19 +21,24 @@ from api.schemas.webhooks import (
     WebhookPage,
     WebhookRequest,
 )
-from api.services.base.lookups import find_webhook
-from api.services.webhooks.webhook_lists import get_webhook_body, webhook_page
-from api.services.webhooks.webhook_secrets import new_webhook_secret
+from api.services.lookups import find_webhook, note
+from api.services.webhooks import (
+    delivery_page,
+    get_webhook_body,
+    new_webhook_secret,
+    send_again,
+    send_test,
+    webhook_page,
+)
 from api.shared.resources import Resources, Shared
 from api.shared.security import Administrator, Caller
 from infrastructure.outbound import AddressRefusedError, check_url
 from models.identifiers import is_id
-from models.repositories import AuditLogRepository, WebhookEndpointRepository
+from models.repositories import WebhookEndpointRepository
 from models.tables.operations import WebhookEndpoint
 
 router = APIRouter(prefix="/webhooks", tags=["webhooks"])
 
-_LOCATION = {"Location": {"description": "The webhook.", "schema": {"type": "string"}}}
 _MOST = 20
 """Of one project."""
 
@@ -50,7 +57,7 @@ def list_webhooks(
 @router.post(
     "",
     status_code=201,
-    responses={**problems(409, 415), 201: {"description": "Registered.", "headers": _LOCATION}},
+    responses=problems(409, 415) | located(201, "Registered.", "webhook"),
     openapi_extra=request_body(WebhookRequest),
 )
 def create_webhook(
@@ -63,9 +70,7 @@ def create_webhook(
     with resources.database.write() as session:
         endpoints = WebhookEndpointRepository(session, caller.project_id)
         if endpoints.count() >= _MOST:
-            raise ProblemError(
-                409, "conflict", f"the project has {_MOST} webhooks already; delete one first"
-            )
+            raise conflict(f"the project has {_MOST} webhooks already; delete one first")
         row = endpoints.add(
             url=asked.url,
             events=list(dict.fromkeys(asked.events)),
@@ -73,8 +78,7 @@ def create_webhook(
             secret=stored,
             by=caller.actor,
         )
-        log = AuditLogRepository(session, caller.project_id)
-        log.enter("webhook.created", row.id, by=caller.actor, events=list(row.events))
+        note(session, caller, "webhook.created", row.id, events=list(row.events))
     response.headers["Location"] = f"/v1/webhooks/{row.id}"
     return _with_secret(row, secret)
 
@@ -101,9 +105,9 @@ def change_webhook(
     stated: Stated,
     response: Response,
 ) -> WebhookBody:
-    """Change an address, what it is told of, or whether it is; its secret stays.
+    """Change an address, its events, or whether it is enabled; its secret stays.
 
-    What waits for it is sent to the new address. While it is disabled it is told of nothing new.
+    Waiting deliveries are sent to the new address. A disabled webhook gets nothing new.
     """
     asked = validated(WebhookChange, value)
     if asked.url is not None:
@@ -117,21 +121,19 @@ def change_webhook(
             row, by=caller.actor, **changes
         )
         body = WebhookBody.of(row)
-        log = AuditLogRepository(session, caller.project_id)
-        log.enter("webhook.changed", row.id, by=caller.actor, changed=sorted(changes))
+        note(session, caller, "webhook.changed", row.id, changed=sorted(changes))
     response.headers["ETag"] = tag_of(body)
     return body
 
 
 @router.delete("/{webhook_id}", status_code=204, responses=problems(404))
 def delete_webhook(webhook_id: str, caller: Administrator, resources: Shared) -> Response:
-    """Delete a webhook with its deliveries; what waits for it is never sent."""
+    """Delete a webhook with its deliveries; waiting ones are never sent."""
     with resources.database.write() as session:
         endpoints = WebhookEndpointRepository(session, caller.project_id)
         if not (is_id(webhook_id) and endpoints.delete(webhook_id)):
             raise not_found("webhook")
-        log = AuditLogRepository(session, caller.project_id)
-        log.enter("webhook.deleted", webhook_id, by=caller.actor)
+        note(session, caller, "webhook.deleted", webhook_id)
     return Response(status_code=204)
 
 
@@ -158,13 +160,12 @@ def rotate_webhook_secret(
             previous_secret=row.secret if overlap else None,
             previous_until=datetime.now(UTC) + overlap if overlap else None,
         )
-        log = AuditLogRepository(session, caller.project_id)
-        log.enter("webhook.secret-rotated", row.id, by=caller.actor)
+        note(session, caller, "webhook.secret-rotated", row.id)
     return _with_secret(row, secret)
 
 
 def _check_url(resources: Resources, url: str) -> None:
-    """Raises ProblemError for one that no delivery would be sent to."""
+    """Raises ProblemError for an address that deliveries are not sent to."""
     try:
         check_url(url, allow_private=resources.settings.webhooks_allow_private)
     except AddressRefusedError as error:
@@ -183,3 +184,33 @@ def _enabling(row: WebhookEndpoint, enabled: bool | None, caller: Caller) -> dic
 
 def _with_secret(row: WebhookEndpoint, secret: str) -> NewSecretBody:
     return NewSecretBody(**WebhookBody.of(row).model_dump(), secret=secret)
+
+
+@router.get("/{webhook_id}/deliveries", responses=problems(404))
+def list_webhook_deliveries(
+    webhook_id: str,
+    caller: Administrator,
+    parameters: Annotated[PageParameters, Query()],
+    resources: Shared,
+    linked: Linked[DeliveryPage],
+) -> DeliveryPage:
+    """The deliveries to a webhook of the last 30 days, and those that wait, newest first."""
+    return linked(delivery_page(resources, caller, webhook_id, parameters))
+
+
+@router.post("/{webhook_id}/test", status_code=202, responses=problems(404, 409))
+def test_webhook(webhook_id: str, caller: Administrator, resources: Shared) -> DeliveryBody:
+    """Send the event `webhook.test`, as any other is sent; its delivery says how that went."""
+    return send_test(resources, caller, webhook_id)
+
+
+@router.post(
+    "/{webhook_id}/deliveries/{delivery_id}/redeliver",
+    status_code=202,
+    responses=problems(404, 409),
+)
+def redeliver_webhook(
+    webhook_id: str, delivery_id: str, caller: Administrator, resources: Shared
+) -> DeliveryBody:
+    """Send a delivery again, under the same `webhook-id`, with a whole schedule of retries."""
+    return send_again(resources, caller, webhook_id, delivery_id)

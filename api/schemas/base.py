@@ -1,9 +1,9 @@
 """What bodies and parameters share."""
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any, Generic, Literal, Self, TypeVar
 
 from fastapi import Header
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
@@ -22,6 +22,25 @@ def of_row(body: type[_Shown], row: object, **made: Any) -> _Shown:
     """The body of a stored row: fields of the same name are its own, others are made."""
     stored = (name for name in body.model_fields if name not in made)
     return body.model_validate({name: getattr(row, name) for name in stored} | made)
+
+
+class RowBody(BaseModel):
+    """The body of a stored row."""
+
+    @classmethod
+    def of(cls, row: object, **made: Any) -> Self:
+        """The body of a row, as `of_row` makes it."""
+        return of_row(cls, row, **made)
+
+
+Item = TypeVar("Item")
+
+
+class Page(BaseModel, Generic[Item]):
+    """Some items of a list."""
+
+    items: list[Item]
+    next_cursor: str | None
 
 
 class Body(BaseModel):
@@ -89,6 +108,36 @@ Delta = Annotated[
 AdjacencyName = Annotated[
     Adjacency | None, Field(description="Only epsilons that are counted under it.")
 ]
+
+
+def set_bounds(
+    parameters: BaseModel, figures: Iterable[str]
+) -> list[tuple[str, Literal["lte", "gte"], float]]:
+    """The bounds on figures that are set: figure, side and value."""
+    sides: tuple[Literal["lte", "gte"], ...] = ("lte", "gte")
+    found = []
+    for figure in figures:
+        for side in sides:
+            value: float | None = getattr(parameters, f"{figure}_{side}", None)
+            if value is not None:
+                found.append((figure, side, value))
+    return found
+
+
+def sorts_of(keys: Sequence[str]) -> list[str]:
+    """The values of a parameter that sorts by one of the keys, either way."""
+    return sorted(sign + name for name in keys for sign in ("", "-"))
+
+
+def known_sort(keys: Sequence[str]) -> AfterValidator:
+    """Refuses other values of such a parameter."""
+
+    def check(sort: str) -> str:
+        if sort.removeprefix("-") not in keys:
+            raise ValueError(f"is unknown; use one of {', '.join(keys)}, or one with a minus")
+        return sort
+
+    return AfterValidator(check)
 
 
 def needs_delta(figures: Iterable[str], delta: float | None) -> None:

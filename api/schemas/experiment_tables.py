@@ -4,8 +4,8 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, Field
 
-from api.http.cursors import SmallInteger
-from api.schemas.base import PageParameters, Parameters, Reasons
+from api.http.answers import SmallInteger
+from api.schemas.base import Page, PageParameters, Parameters, Reasons
 from fedaudit.ledger.entries import OutcomeName
 from fedaudit.privacy.accounting.mechanism_parameters import GuaranteeKind
 from fedaudit.reports.document.rate_fields import computed_rate, with_rates
@@ -54,11 +54,8 @@ class RoundBody(BaseModel):
     reasons: Reasons
 
 
-class RoundPage(BaseModel):
+class RoundPage(Page[RoundBody]):
     """Some rounds, in order."""
-
-    items: list[RoundBody]
-    next_cursor: str | None
 
 
 class LedgerLine(BaseModel):

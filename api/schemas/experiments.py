@@ -1,19 +1,24 @@
-"""Experiments as callers see and look for them, attacks on them, and what they start from."""
+"""Experiments and sweeps, attacks on them, and the parameters that they start from."""
 
 from datetime import datetime
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import AfterValidator, BaseModel, Field, model_validator
+from pydantic import BaseModel, Field, model_validator
 
 from api.schemas.base import (
     AdjacencyName,
     Body,
     Delta,
+    Page,
     PageParameters,
     Parameters,
     Reasons,
+    RowBody,
     UtcTime,
+    known_sort,
     needs_delta,
+    set_bounds,
+    sorts_of,
 )
 from api.schemas.people import ActorBody
 from fedaudit.reports.document.attacks.reported_attack import ReportedAttack
@@ -21,13 +26,16 @@ from fedaudit.reports.later.later_statement import Basis
 from fedaudit.spec.attacks.attack_spec import AttackSpec
 from fedaudit.spec.base import Text
 from fedaudit.spec.metrics import ROUND_METRICS
+from fedaudit.sweeps.sweep_costs import SweepCosts
+from fedaudit.sweeps.sweep_facts import SweepFacts
+from fedaudit.sweeps.sweep_table import SweepRow
 from models.repositories.experiments import ENDED, FIGURES, SORT_KEYS
 from models.tables.experiments import Experiment
 from models.values import LaterAttacksStatus
 
 Status = Literal["queued", "running", "cancelling", "cancelled", "succeeded", "failed"]
 Bound = Annotated[float | None, Field(default=None)]
-_SORTS = sorted(sign + name for name in SORT_KEYS for sign in ("", "-"))
+_KEYS = tuple(SORT_KEYS)
 
 
 class Progress(BaseModel):
@@ -82,9 +90,16 @@ class ExperimentBody(BaseModel):
     """Who asked first for its end; null as with `created_by`, and where nobody did."""
 
     @classmethod
-    def of(cls, row: Experiment, tags: list[str], *, status_detail: str | None) -> Self:
+    def of(
+        cls, row: Experiment, tags: list[str], *, status_detail: str | None, **more: Any
+    ) -> Self:
         """The body of a stored experiment; `status_detail` is what its reader may see of that."""
-        return cls.model_validate(_values(row, tags, status_detail=status_detail))
+        # A list has a thousand of these: past what SQLAlchemy does at each attribute.
+        stored = vars(row).get
+        same = {name: stored(name) for name in _AS_STORED} | more
+        same["status_detail"], same["tags"], same["figures"] = status_detail, tags, _figures(row)
+        same["progress"] = {"round": row.rounds_done, "rounds": row.rounds_total}
+        return cls.model_validate(same)
 
 
 _AS_STORED = tuple(name for name in ExperimentBody.model_fields if hasattr(Experiment, name))
@@ -94,15 +109,7 @@ class SubmittedBody(ExperimentBody):
     """An experiment that was accepted."""
 
     warnings: list[str]
-    """What its acceptance does not say: such as a budget for release that does not count it."""
-
-    @classmethod
-    def accepted(
-        cls, row: Experiment, tags: list[str], warnings: list[str], *, status_detail: str | None
-    ) -> Self:
-        """An experiment that was queued just now, or by the same request before."""
-        values = _values(row, tags, status_detail=status_detail)
-        return cls.model_validate({**values, "warnings": warnings})
+    """Such as a budget for release that does not count it."""
 
 
 class ListedExperimentBody(ExperimentBody):
@@ -112,11 +119,8 @@ class ListedExperimentBody(ExperimentBody):
     """Null where the list was asked to leave it out."""
 
 
-class ExperimentPage(BaseModel):
+class ExperimentPage(Page[ListedExperimentBody]):
     """Some experiments."""
-
-    items: list[ListedExperimentBody]
-    next_cursor: str | None
 
 
 class ProjectionBody(BaseModel):
@@ -167,12 +171,6 @@ class SubmissionParameters(Parameters):
     """Check the spec and its data, and answer with the projected cost; store nothing."""
 
 
-def _known_sort(sort: str) -> str:
-    if sort not in _SORTS:
-        raise ValueError(f"is unknown; use one of {', '.join(SORT_KEYS)}, or one with a minus")
-    return sort
-
-
 class ExperimentParameters(PageParameters):
     """Filters that must all hold; an experiment whose figure is null is outside every bound."""
 
@@ -210,7 +208,7 @@ class ExperimentParameters(PageParameters):
     equal_opportunity_difference_lte: Bound = Field(None, alias="equal_opportunity_difference[lte]")
     equal_opportunity_difference_gte: Bound = Field(None, alias="equal_opportunity_difference[gte]")
     sort: Annotated[
-        str, AfterValidator(_known_sort), Field(json_schema_extra={"enum": list(_SORTS)})
+        str, known_sort(_KEYS), Field(json_schema_extra={"enum": [*sorts_of(_KEYS)]})
     ] = "-created_at"
 
     @model_validator(mode="after")
@@ -222,14 +220,7 @@ class ExperimentParameters(PageParameters):
     @property
     def bounds(self) -> list[tuple[str, Literal["lte", "gte"], float]]:
         """The bounds that are set: figure, side and value."""
-        sides: tuple[Literal["lte", "gte"], ...] = ("lte", "gte")
-        found = []
-        for figure in FIGURES:
-            for side in sides:
-                value = getattr(self, f"{figure}_{side}")
-                if value is not None:
-                    found.append((figure, side, value))
-        return found
+        return set_bounds(self, FIGURES)
 
 
 class ListParameters(ExperimentParameters):
@@ -241,16 +232,6 @@ class ListParameters(ExperimentParameters):
 
 _FIGURES = tuple(name for name in Figures.model_fields if name != "reasons")
 _SEVERAL = "it has several sensitive attributes: GET /v1/reports has the figures of each"
-
-
-def _values(row: Experiment, tags: list[str], *, status_detail: str | None) -> dict[str, Any]:
-    """What a body is validated from, in one pass."""
-    # A list has a thousand of these: past what SQLAlchemy does at each attribute.
-    stored = vars(row).get
-    same = {name: stored(name) for name in _AS_STORED}
-    same["status_detail"], same["tags"], same["figures"] = status_detail, tags, _figures(row)
-    same["progress"] = {"round": row.rounds_done, "rounds": row.rounds_total}
-    return same
 
 
 def _figures(row: Experiment) -> dict[str, Any]:
@@ -359,7 +340,7 @@ class ArtifactBody(BaseModel):
     tensors: list[TensorBody]
 
 
-class ArtifactUser(BaseModel):
+class ArtifactUser(RowBody):
     """An experiment that starts from a file of parameters."""
 
     id: str
@@ -367,7 +348,7 @@ class ArtifactUser(BaseModel):
     status: str
 
 
-class ListedArtifact(BaseModel):
+class ListedArtifact(RowBody):
     """A file of parameters in the project's list."""
 
     id: str
@@ -385,8 +366,93 @@ class ListedArtifact(BaseModel):
     """The newest of them, at most 20."""
 
 
-class ArtifactPage(BaseModel):
+class ArtifactPage(Page[ListedArtifact]):
     """Some files of parameters."""
 
-    items: list[ListedArtifact]
-    next_cursor: str | None
+
+class SweepProgress(BaseModel):
+    """How far a sweep is."""
+
+    cells: int
+    ended: int
+    """Cells that have ended, in whatever way."""
+    statuses: dict[str, int]
+    """Cells by status."""
+    rounds: int
+    rounds_total: int
+    """Of all cells: the most that there can be."""
+
+
+class SweepCellBody(BaseModel):
+    """One cell: the newest try of it."""
+
+    position: int
+    experiment_id: str
+    values: dict[str, Any]
+    """By field, what distinguishes it from the others."""
+    status: Status
+    status_reason: str | None
+    gate_outcome: str | None
+    progress: Progress
+
+
+class ListedSweepBody(BaseModel):
+    """A sweep in a list."""
+
+    id: str
+    name: str
+    status: Status
+    """`running` from the first cell that runs to the last that ends; `succeeded` where some cell
+    did."""
+    progress: SweepProgress
+    created_at: datetime
+    created_by: ActorBody
+
+
+class SweepBody(ListedSweepBody):
+    """A sweep and its cells."""
+
+    asked: dict[str, Any]
+    """The request: base, grid, zip and repeats."""
+    costs: SweepCosts
+    """Of all cells together, as they have booked it: what each may spend while it runs, and what it
+    spent once it has ended. It covers choosing the best of them."""
+    facts: SweepFacts
+    """What the costs are worth: under the noise `simulation` they protect nobody."""
+    cells: list[SweepCellBody]
+
+
+class SubmittedSweepBody(SweepBody):
+    """A sweep that was accepted."""
+
+    warnings: list[str]
+
+
+class SweepTableBody(BaseModel):
+    """A row for each combination, over its seeds."""
+
+    figures: list[str]
+    """By name; those of an attribute as name[attribute]."""
+    rows: list[SweepRow]
+    front_figures: list[str]
+    """By the means of which rows are on the front; as far as every row has them."""
+    notes: list[str]
+
+
+class SweepPage(Page[ListedSweepBody]):
+    """Some sweeps."""
+
+
+class SweepValidationBody(BaseModel):
+    """A sweep that could be run; nothing was stored."""
+
+    cells: int
+    costs: SweepCosts | None
+    """Null where a budget has no room, as `detail` says."""
+    facts: SweepFacts
+    """What the costs are worth: under the noise `simulation` they protect nobody."""
+    has_room: bool
+    """Whether the budgets have room for the whole sweep just now."""
+    detail: str | None
+    """Why a submission would be refused."""
+    warnings: list[str]

@@ -8,17 +8,17 @@ from pydantic import BaseModel, Field, model_validator
 from pydantic_core import PydanticCustomError
 
 from api.http.problems import ProblemFault
-from api.schemas.base import Body, PageParameters, of_row
+from api.schemas.base import Body, Page, PageParameters, of_row
 from api.schemas.people import ActorBody
 from fedaudit.ledger.statements import what_remains
 from fedaudit.privacy.accounting.privacy_events import Adjacency, AnyObserver, observer_words
 from fedaudit.privacy.unit_key import PATTERN
 from fedaudit.spec.base import Text
-from fedaudit.spec.disclosure.disclosure_departures import registration_faults
-from fedaudit.spec.disclosure.disclosure_policy import (
+from fedaudit.spec.disclosure import (
     DisclosureFloor,
     DisclosurePolicy,
     parse_disclosure_policy,
+    registration_faults,
 )
 from fedaudit.spec.errors import refuse_at
 from fedaudit.spec.privacy import Clip, Radius
@@ -136,11 +136,8 @@ class FederationParameters(PageParameters):
     status: FederationStatus | None = None
 
 
-class FederationPage(BaseModel):
+class FederationPage(Page[FederationBody]):
     """Some federations."""
-
-    items: list[FederationBody]
-    next_cursor: str | None
 
 
 class ProposalRequest(Body):

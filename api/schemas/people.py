@@ -1,20 +1,29 @@
-"""People behind keys, who did what, and what they stated of reports."""
+"""People behind keys, what they did and stated, and the webhooks that announce it."""
 
 from collections.abc import Sequence
 from contextlib import suppress
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import AfterValidator, BaseModel, Field
 
-from api.schemas.base import Body, PageParameters, Parameters, UtcTime, of_row
+from api.schemas.base import Body, Page, PageParameters, Parameters, RowBody, UtcTime, of_row
 from fedaudit.ledger.statements import Concern, Decision
 from fedaudit.ledger.statements import SignOff as Statement
 from fedaudit.spec.base import Text
+from infrastructure.outbound import MAX_URL_CHARACTERS
 from models.person import MAX_CHARACTERS, Person, mail_address, tidy_line, tidy_paragraphs
-from models.tables.accounts import ApiKey, AuditEntry, SettingChange
+from models.tables.accounts import AuditEntry
+from models.tables.operations import WebhookDelivery, WebhookEndpoint
 from models.tables.reports import SignOff
-from models.vocabulary import AuditAction, AuditOrigin, ProjectScope
+from models.vocabulary import (
+    WEBHOOK_EVENTS,
+    AuditAction,
+    AuditOrigin,
+    DeliveryState,
+    ProjectScope,
+    WebhookEvent,
+)
 
 
 def _tidy(text: str) -> str:
@@ -57,7 +66,7 @@ class ActorBody(BaseModel):
     """Null for a key that names nobody."""
 
 
-class ChangeBody(BaseModel):
+class ChangeBody(RowBody):
     """One change of what is set."""
 
     setting: Literal["budget", "disclosure", "simulation", "gates"]
@@ -66,23 +75,15 @@ class ChangeBody(BaseModel):
     changed_by: ActorBody
     changed_at: datetime
 
-    @classmethod
-    def of(cls, row: SettingChange) -> Self:
-        """The body of a stored change."""
-        return of_row(cls, row)
 
-
-class ChangePage(BaseModel):
+class ChangePage(Page[ChangeBody]):
     """Some changes, newest first. What was set before changes were recorded is not among them."""
-
-    items: list[ChangeBody]
-    next_cursor: str | None
 
 
 _DAY = 86400
 
 
-class KeyBody(BaseModel):
+class KeyBody(RowBody):
     """A key without its secret."""
 
     id: str
@@ -102,11 +103,6 @@ class KeyBody(BaseModel):
     """Until when the secret before it opens the key too; null where it ended at once, or there is
     none."""
     revoked_at: datetime | None
-
-    @classmethod
-    def of(cls, key: ApiKey) -> Self:
-        """The body of a stored key."""
-        return of_row(cls, key)
 
 
 class NewKeyBody(KeyBody):
@@ -179,11 +175,8 @@ class AuditEntryBody(BaseModel):
         return cls(**row.content(), link=row.link)
 
 
-class AuditLogPage(BaseModel):
+class AuditLogPage(Page[AuditEntryBody]):
     """Some entries, newest first. What was done before the log began is not among them."""
-
-    items: list[AuditEntryBody]
-    next_cursor: str | None
 
 
 class AuditLogVerification(BaseModel):
@@ -287,3 +280,112 @@ class NewestSignOff(BaseModel):
         """Of a stored one. Raises ValueError where the row is no sign-off."""
         fields = Statement.of_fields(row.statement).fields()
         return cls.model_validate({name: fields[name] for name in cls.model_fields})
+
+
+def _tidy_description(text: str) -> str:
+    return tidy_paragraphs(text, what="the description")
+
+
+Url = Annotated[str, Field(min_length=1, max_length=MAX_URL_CHARACTERS)]
+Events = Annotated[list[WebhookEvent], Field(min_length=1, max_length=len(WEBHOOK_EVENTS))]
+Description = Annotated[str, Field(max_length=500), AfterValidator(_tidy_description)]
+
+
+class WebhookRequest(Body):
+    """An address to be told of events."""
+
+    url: Url
+    """https:// or http://; redirects from there are not followed."""
+    events: Events
+    description: Description = ""
+
+
+class WebhookChange(Body):
+    """What is to be different; what is left out stays."""
+
+    url: Url | None = None
+    events: Events | None = None
+    description: Description | None = None
+    enabled: bool | None = None
+    """True lets what waits be sent, also after the service itself has disabled it."""
+
+
+class RotationParameters(Parameters):
+    """How a secret is replaced."""
+
+    overlap_seconds: Annotated[int, Field(ge=0, le=7 * _DAY)] = _DAY
+    """For how long deliveries are signed with the old secret as well; 0 ends it at once."""
+
+
+class WebhookBody(BaseModel):
+    """A registered address, without its secret."""
+
+    id: str
+    url: str
+    events: list[str]
+    description: str
+    enabled: bool
+    disabled_at: datetime | None
+    disabled_reason: str | None
+    """Why it is disabled, and by whom; null while it is enabled."""
+    failing_since: datetime | None
+    """The first failed attempt since the last that succeeded; null where the last one did."""
+    previous_secret_until: datetime | None
+    """Until when deliveries are signed with the secret before as well; null where they are not."""
+    created_at: datetime
+    created_by: ActorBody
+    updated_at: datetime
+    updated_by: ActorBody | None
+    """Null where the service itself disabled it."""
+
+    @classmethod
+    def of(cls, row: WebhookEndpoint) -> Self:
+        """The body of a stored endpoint."""
+        until = row.previous_until
+        valid = until if until and until > datetime.now(UTC) else None
+        return of_row(cls, row, enabled=row.disabled_at is None, previous_secret_until=valid)
+
+
+class NewSecretBody(WebhookBody):
+    """A registered address with a secret that was just made."""
+
+    secret: str
+    """`whsec_` and base64: shown this once, and stored encrypted."""
+
+
+class WebhookPage(Page[WebhookBody]):
+    """Some of the project's registered addresses, oldest first."""
+
+
+class DeliveryBody(BaseModel):
+    """One event for one address."""
+
+    id: str
+    message_id: str
+    """The header `webhook-id`: the same in every attempt."""
+    event: str
+    data: dict[str, object]
+    """As it is sent: ids and outcomes."""
+    state: DeliveryState
+    attempts: int
+    """How many were begun, those that ended with their process included."""
+    attempted_at: datetime | None
+    status_code: int | None
+    """Of the last attempt, as are the two below; null where nobody answered."""
+    duration_seconds: float | None
+    error: str | None
+    next_attempt_at: datetime | None
+    """Null where none is planned."""
+    created_at: datetime
+    ended_at: datetime | None
+
+    @classmethod
+    def of(cls, row: WebhookDelivery) -> Self:
+        """The body of a stored delivery."""
+        planned = row.available_at if row.state == "waiting" else None
+        data = row.payload["data"]
+        return of_row(cls, row, event=row.type, data=data, next_attempt_at=planned)
+
+
+class DeliveryPage(Page[DeliveryBody]):
+    """Some deliveries to one address, newest first; they are kept for 30 days."""

@@ -4,25 +4,23 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 
-from pydantic import (
-    AfterValidator,
-    BaseModel,
-    Field,
-    create_model,
-    field_validator,
-    model_validator,
-)
+from pydantic import BaseModel, Field, create_model, field_validator, model_validator
 
 from api.schemas.base import (
     AdjacencyName,
     Body,
     Delta,
+    Page,
     PageParameters,
     Parameters,
     Reasons,
+    RowBody,
     UtcTime,
+    known_sort,
     needs_delta,
     of_row,
+    set_bounds,
+    sorts_of,
 )
 from api.schemas.experiment_tables import Check
 from api.schemas.experiments import Status
@@ -35,17 +33,12 @@ from fedaudit.reports.document.document import GateSection, Outcome
 from fedaudit.reports.document.report_figures import FIGURES
 from fedaudit.spec.base import Text
 from fedaudit.spec.errors import refuse_at
-from fedaudit.spec.gates import FairnessFigure, Gate
-from fedaudit.spec.policies import Description, PolicyGates, PolicyName
+from fedaudit.spec.gates import Description, FairnessFigure, Gate, PolicyGates, PolicyName
 from models.repositories.reports import SORT_KEYS
-from models.tables.accounts import GatePolicy
-from models.tables.ledger import SigningKey
 from models.tables.reports import PredictionAudit
 from models.values import AuditStatus
 
 _SORTED_BY = (*SORT_KEYS, *FIGURES)
-_SORTS = sorted(sign + name for name in _SORTED_BY for sign in ("", "-"))
-_SIDES: tuple[Literal["lte", "gte"], ...] = ("lte", "gte")
 
 
 class ListedExperiment(BaseModel):
@@ -105,17 +98,8 @@ class ReportBody(BaseModel):
     reasons: Reasons
 
 
-class ReportPage(BaseModel):
+class ReportPage(Page[ReportBody]):
     """Some reports."""
-
-    items: list[ReportBody]
-    next_cursor: str | None
-
-
-def _known_sort(sort: str) -> str:
-    if sort not in _SORTS:
-        raise ValueError(f"is unknown; use one of {', '.join(_SORTED_BY)}, or one with a minus")
-    return sort
 
 
 class ReportFilters(PageParameters):
@@ -163,7 +147,7 @@ class ReportFilters(PageParameters):
     finished_after: UtcTime | None = None
     finished_before: UtcTime | None = None
     sort: Annotated[
-        str, AfterValidator(_known_sort), Field(json_schema_extra={"enum": list(_SORTS)})
+        str, known_sort(_SORTED_BY), Field(json_schema_extra={"enum": [*sorts_of(_SORTED_BY)]})
     ] = "-created_at"
 
     @model_validator(mode="after")
@@ -179,33 +163,21 @@ class ReportFilters(PageParameters):
     @property
     def bounds(self) -> list[tuple[str, Literal["lte", "gte"], float]]:
         """The bounds that are set: figure, side and value."""
-        found = []
-        for figure in FIGURES:
-            for side in _SIDES:
-                value: float | None = getattr(self, _field(figure, side), None)
-                if value is not None:
-                    found.append((figure, side, value))
-        return found
-
-
-def _field(figure: str, side: str) -> str:
-    return f"{figure}_{side}"
-
-
-def _bounds() -> dict[str, Any]:
-    """The fields of ReportParameters: each figure from below and from above."""
-    return {
-        _field(figure, side): (float | None, Field(None, alias=f"{figure}[{side}]"))
-        for figure in FIGURES
-        for side in _SIDES
-    }
+        return set_bounds(self, FIGURES)
 
 
 if TYPE_CHECKING:
     ReportParameters = ReportFilters
 else:
     ReportParameters = create_model(
-        "ReportParameters", __base__=ReportFilters, __doc__=ReportFilters.__doc__, **_bounds()
+        "ReportParameters",
+        __base__=ReportFilters,
+        __doc__=ReportFilters.__doc__,
+        **{
+            f"{figure}_{side}": (float | None, Field(None, alias=f"{figure}[{side}]"))
+            for figure in FIGURES
+            for side in ("lte", "gte")
+        },
     )
 
 
@@ -286,7 +258,7 @@ class PolicyRequest(Body):
     gates: PolicyGates
 
 
-class PolicyBody(BaseModel):
+class PolicyBody(RowBody):
     """A stored policy."""
 
     name: str
@@ -299,17 +271,9 @@ class PolicyBody(BaseModel):
     updated_by: ActorBody | None
     """Whose gates these are; null as with `created_by`."""
 
-    @classmethod
-    def of(cls, row: GatePolicy) -> Self:
-        """The body of a stored policy."""
-        return of_row(cls, row)
 
-
-class PolicyPage(BaseModel):
+class PolicyPage(Page[PolicyBody]):
     """Some policies, by name."""
-
-    items: list[PolicyBody]
-    next_cursor: str | None
 
 
 class AuditFault(BaseModel):
@@ -347,11 +311,8 @@ class AuditBody(BaseModel):
         return of_row(cls, row, errors=faults, data_fingerprint=row.fingerprint)
 
 
-class AuditPage(BaseModel):
+class AuditPage(Page[AuditBody]):
     """Audits, newest first."""
-
-    items: list[AuditBody]
-    next_cursor: str | None
 
 
 class AuditVerification(BaseModel):
@@ -371,7 +332,7 @@ class AuditVerification(BaseModel):
     reasons: Reasons
 
 
-class SigningKeyBody(BaseModel):
+class SigningKeyBody(RowBody):
     """One key."""
 
     key_id: str
@@ -387,11 +348,6 @@ class SigningKeyBody(BaseModel):
     """From when on others may have signed with it: what it signed proves nothing, since whoever
     has it can state any time. Null for a key of which nobody said so."""
     compromised_note: str | None
-
-    @classmethod
-    def of(cls, key: SigningKey) -> Self:
-        """The body of a stored key."""
-        return cls(**{name: getattr(key, name) for name in SigningKeyBody.model_fields})
 
 
 class SigningKeyList(BaseModel):

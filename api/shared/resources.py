@@ -9,12 +9,10 @@ import structlog
 from fastapi import Depends, Request
 from sqlalchemy.exc import SQLAlchemyError
 
-from api.shared.federation_cache import FederationCache
-from api.shared.groups import Groups
+from api.shared.concurrency import Groups, LoadPool, StreamPlaces
+from api.shared.federation_data import FederationCache
 from api.shared.ledger_states import LedgerStates
-from api.shared.load_pool import LoadPool
 from api.shared.page_printer import PagePrinter
-from api.shared.stream_places import StreamPlaces
 from infrastructure.settings import Settings
 from infrastructure.storage import Storage, StorageError
 from models.database import Database

@@ -9,7 +9,7 @@ from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
 
 from api.http.conditional import KEPT
 from api.http.problems import ProblemError
-from api.shared.request_quota import count_request
+from api.shared.quotas import count_request
 from api.shared.resources import Resources, Shared
 from models.person import Actor, Person
 from models.repositories import ApiKeyRepository

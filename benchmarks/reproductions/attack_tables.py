@@ -30,8 +30,8 @@ from fedaudit.spec.attacks.membership_spec import MembershipSpec
 from fedaudit.spec.experiment import ExperimentSpec
 from fedaudit.spec.parse import parse_spec
 from fedaudit.training.base.cell import Cell
-from fedaudit.training.base.round_records import PlayedRounds
-from fedaudit.training.trainer_choice import open_stack
+from fedaudit.training.base.rounds import PlayedRounds
+from fedaudit.training.stack import open_stack
 
 SHADOWS = {"memorised": 128, "adult": 64}
 NU = [0.1, 0.3, 1.0, 3.0, 10.0, 30.0]

@@ -25,9 +25,8 @@ from fedaudit.federations.load import load_federation
 from fedaudit.runs.run import new_run
 from fedaudit.spec.attacks.gradient_leakage_spec import GradientLeakageSpec
 from fedaudit.spec.parse import parse_spec
-from fedaudit.training.base.cell import Cell
-from fedaudit.training.base.first_hypotheses import first_hypotheses
-from fedaudit.training.base.round_records import FinalResult
+from fedaudit.training.base.cell import Cell, first_hypotheses
+from fedaudit.training.base.rounds import FinalResult
 
 _SIGMOID = {"kind": "sigmoid"}
 NETWORKS: dict[str, dict[str, Any]] = {

@@ -20,9 +20,8 @@ from fedaudit.privacy.records.record_plans import RecordPlan
 from fedaudit.spec.experiment import ExperimentSpec
 from fedaudit.spec.parse import parse_spec
 from fedaudit.training.base.cell import Cell
-from fedaudit.training.base.record_sources import record_use_of, training_records
-from fedaudit.training.records.personalised import PersonalisedStack
-from fedaudit.training.records.personalised_state import first_personalised_state
+from fedaudit.training.base.records import record_use_of, training_records
+from fedaudit.training.personalised import PersonalisedRun, first_personalised_state
 
 HEART_FILE = "heart_disease/heart_disease_4hospitals.csv"
 DISTRIBUTIONS = ("three-levels", "bounded-pareto", "bounded-mix-gauss")
@@ -157,7 +156,7 @@ def train(
     """One run to its end."""
     spec = spec_of(method, distribution, seed=seed, setting=setting)
     cell = Cell(spec, prepared(spec, data, setting.scaling))
-    stack = PersonalisedStack([cell], checkpoints=[_start(cell, setting.start)])
+    stack = PersonalisedRun([cell], checkpoints=[_start(cell, setting.start)])
     records = stack.advance(spec.training.rounds)[0]
     use, spent = record_use_of(spec, cell.federation), stack.result(0).records
     assert use is not None

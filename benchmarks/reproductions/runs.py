@@ -9,10 +9,9 @@ from numpy.typing import NDArray
 from fedaudit.federations.split import validation_clients
 from fedaudit.privacy.leakage import summarise_leakage
 from fedaudit.spec.privacy import LaplaceL2
-from fedaudit.training.base.cell import Cell
-from fedaudit.training.base.round_records import FinalResult, RoundRecord
+from fedaudit.training.base.cell import Cell, stack_key
+from fedaudit.training.base.rounds import FinalResult, RoundRecord
 from fedaudit.training.stack import Stack
-from fedaudit.training.stack_key import stack_key
 
 _ROUNDS_A_CALL = 64
 _MAX_STACK = 60

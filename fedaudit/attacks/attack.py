@@ -16,7 +16,7 @@ from fedaudit.privacy.lower_bounds.e_values import (
 from fedaudit.reports.document.attacks.attack_section import Alarm, AttackSection
 from fedaudit.runs.run import Run
 from fedaudit.training.base.cell import draws_in_secret
-from fedaudit.training.base.round_records import FinalResult
+from fedaudit.training.base.rounds import FinalResult
 
 Progress = Callable[[float], None]
 """Is given the share that is done, from 0 to 1, often: it may raise to stop the attack."""

@@ -15,8 +15,8 @@ from fedaudit.ledger.chain import Row, ledger_hash
 from fedaudit.reports.document.endings import known_ending
 from fedaudit.runs.blocks import record_block
 from fedaudit.runs.run import Run
-from fedaudit.training.base.round_records import FinalResult, PlayedRounds
-from fedaudit.training.trainer_choice import open_stack
+from fedaudit.training.base.rounds import FinalResult, PlayedRounds
+from fedaudit.training.stack import open_stack
 
 _MOST_AT_ONCE, _SHORT_SECONDS = 100, 0.5
 """Rounds between two signs of progress: twice as many as before where they took so short a time."""

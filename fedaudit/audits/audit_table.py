@@ -19,8 +19,7 @@ from fedaudit.federations.levels import Levels
 from fedaudit.federations.reading.source_files import Files, SourceFile, open_source
 from fedaudit.federations.reading.table_files import TableFile
 from fedaudit.federations.reading.table_rows import TableRows
-from fedaudit.spec.audits.audit_spec import AuditSpec, in_audit
-from fedaudit.spec.audits.measuring_spec import measuring_spec
+from fedaudit.spec.audits import AuditSpec, in_audit, measuring_spec
 from fedaudit.spec.errors import FieldError, InvalidInputError
 from fedaudit.spec.sources import FileSource
 

@@ -3,8 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from fedaudit.spec.audits.audit_spec import parse_audit
-from fedaudit.spec.audits.measuring_spec import measuring_spec
+from fedaudit.spec.audits import measuring_spec, parse_audit
 
 
 def as_report_of_run(document: Mapping[str, Any]) -> dict[str, Any]:

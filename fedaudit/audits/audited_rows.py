@@ -11,8 +11,7 @@ from fedaudit.fairness.population import Population
 from fedaudit.fairness.scored_groups import Numbered, NumberedRows, ScoredGroups, clients_by_number
 from fedaudit.federations.favourable_outcomes import OutcomeRules
 from fedaudit.federations.federation import Federation
-from fedaudit.spec.audits.audit_spec import AuditSpec
-from fedaudit.spec.audits.measuring_spec import measuring_spec
+from fedaudit.spec.audits import AuditSpec, measuring_spec
 from fedaudit.spec.experiment import ExperimentSpec
 
 

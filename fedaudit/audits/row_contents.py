@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from fedaudit.federations.reading.table_files import TableFile
 from fedaudit.federations.reading.table_rows import TableRows
-from fedaudit.spec.audits.audit_spec import AuditSpec
+from fedaudit.spec.audits import AuditSpec
 
 NUMBERS = 1 << 20
 MIN_DISTINCT = 0.9

@@ -19,9 +19,9 @@ from fedaudit.cli.options import AsJson
 from fedaudit.cli.specs import explain, read_value
 from fedaudit.federations.reading.source_files import Files
 from fedaudit.reports.sections.disagreement import FiguresDisagreeError
-from fedaudit.spec.audits.audit_spec import parse_audit
+from fedaudit.spec.audits import parse_audit
 from fedaudit.spec.errors import InvalidInputError
-from fedaudit.spec.policies import parse_policies
+from fedaudit.spec.gates import parse_policies
 
 app = typer.Typer()
 _KEY_BYTES = 32

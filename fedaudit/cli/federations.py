@@ -15,7 +15,7 @@ from fedaudit.cli.display.output import say, write_each, write_json, write_line
 from fedaudit.cli.failures import ExitCode, usage_error
 from fedaudit.cli.options import AdjacencyName, AsJson, NoiseMode, Yes
 from fedaudit.cli.specs import read_value
-from fedaudit.spec.disclosure.disclosure_policy import parse_disclosure_policy
+from fedaudit.spec.disclosure import parse_disclosure_policy
 from fedaudit.spec.registration import RegistrationFairness, parse_uploaded
 from fedaudit_client.client import Client
 from fedaudit_client.result_types import Federation

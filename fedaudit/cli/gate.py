@@ -15,7 +15,7 @@ from fedaudit.reports.gates.gate_junit import junit as junit_of
 from fedaudit.reports.gates.gate_markdown import markdown as markdown_of
 from fedaudit.reports.gates.gate_results import Evaluation, GateResults
 from fedaudit.spec.errors import InvalidInputError
-from fedaudit.spec.policies import PolicyFile, parse_policies
+from fedaudit.spec.gates import PolicyFile, parse_policies
 from fedaudit_client.client import Client
 
 app = typer.Typer()

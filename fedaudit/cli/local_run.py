@@ -18,13 +18,10 @@ from fedaudit.reports.document.material import ModelFile, ReportMaterial
 from fedaudit.reports.document.sweep_document import SweepSection
 from fedaudit.reports.sections.disagreement import FiguresDisagreeError
 from fedaudit.runs.blocks import record_block
-from fedaudit.runs.booked_costs import booked_costs
-from fedaudit.runs.checked_report import checked_report
-from fedaudit.runs.memory_sink import MemorySink
-from fedaudit.runs.report_material import report_material
-from fedaudit.runs.run import Run, new_run
-from fedaudit.runs.start_artifact import OpenArtifact, no_artifacts, with_start
-from fedaudit.runs.worker_extra import MissingLibraryError, import_worker_extra
+from fedaudit.runs.experiment_plan import OpenArtifact, booked_costs, no_artifacts, with_start
+from fedaudit.runs.report_material import checked_report, report_material
+from fedaudit.runs.run import MissingLibraryError, Run, import_worker_extra, new_run
+from fedaudit.runs.sink import MemorySink
 from fedaudit.spec.experiment import ExperimentSpec
 from fedaudit.sweeps.repeats import (
     SeedFigures,
@@ -36,16 +33,15 @@ from fedaudit.sweeps.repeats import (
 from fedaudit.sweeps.report_section import CellPlace, sweep_section
 from fedaudit.sweeps.sweep_costs import sweep_costs
 from fedaudit.sweeps.sweep_facts import sweep_facts
-from fedaudit.training.base.cell import Cell, draws_in_secret
-from fedaudit.training.base.record_table import RecordTable
-from fedaudit.training.base.round_records import FinalResult, PlayedRounds
+from fedaudit.training.base.cell import Cell, draws_in_secret, stacks
+from fedaudit.training.base.records import RecordTable
+from fedaudit.training.base.rounds import FinalResult, PlayedRounds
 from fedaudit.training.base.stopping import has_diverged
-from fedaudit.training.stack_key import stacks
 
 if TYPE_CHECKING:
     from fedaudit.attacks.attack import AttackOutcome
     from fedaudit.attacks.canaries.canary_audit import CanaryAudit
-    from fedaudit.training.base.trainer import Trainer
+    from fedaudit.training.base.rounds import Trainer
 
 _MEMORY = "FEDAUDIT_MAX_DATA_MEMORY_BYTES"
 _ROUNDS_AT_ONCE = 10
@@ -95,7 +91,7 @@ def run_locally(
     loaded = {spec.seed: load_federation(spec, sources_dir=sources_dir, room=room)}
     runs = []
     for one in repeated(spec) or [spec]:
-        if spec.draws_data and one.seed not in loaded:
+        if spec.federation.traits.draws_data and one.seed not in loaded:
             loaded[one.seed] = load_federation(one, sources_dir=sources_dir, room=room)
         cell = with_start(Cell(one, loaded.get(one.seed, loaded[spec.seed])), open_artifact)
         check_attacks(cell)
@@ -158,7 +154,7 @@ def _carry_out(
 def _report(
     played: _Played, *, sweep: SweepSection | None = None, attacks: "Sequence[AttackOutcome]" = ()
 ) -> tuple[dict[str, Any], ReportMaterial]:
-    from fedaudit.training.base.backend import backend  # imports torch, which is there
+    from fedaudit.training.engine import backend  # imports torch, which is there
 
     device = played.device
     material = report_material(
@@ -260,7 +256,7 @@ def _open_trainer(cells: Sequence[Cell], device: str) -> "Trainer":
     # Torch takes seconds to import, which a spec that does not fit its data need not wait for.
     import torch
 
-    from fedaudit.training.trainer_choice import open_stack
+    from fedaudit.training.stack import open_stack
 
     if device.startswith("cuda") and not torch.cuda.is_available():
         raise usage_error(f"device {device}: no CUDA device is available here; take --device cpu")

@@ -199,7 +199,7 @@ def _shown_policy(client: Client, name: str) -> Json:
 
 
 def _put_policies(client: Client, file: str) -> None:
-    from fedaudit.spec.policies import parse_policies
+    from fedaudit.spec.gates import parse_policies
 
     policies = parse_policies(read_value(file)).named
     if not policies:

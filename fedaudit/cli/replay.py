@@ -9,7 +9,7 @@ from fedaudit.cli.display.output import standard_output, write_json
 from fedaudit.cli.failures import CommandError, ExitCode
 from fedaudit.cli.options import Artifacts, AsJson, SourcesDir, Spec
 from fedaudit.cli.specs import named_contents, read_spec, sources_dir_of_environment
-from fedaudit.runs.worker_extra import MissingLibraryError, import_worker_extra
+from fedaudit.runs.run import MissingLibraryError, import_worker_extra
 
 if TYPE_CHECKING:
     from fedaudit.attacks.replay.replay_finding import ReplayReport

@@ -40,7 +40,7 @@ def read_submission(source: str) -> Any:
     """The spec to be submitted, checked here unless it leaves columns to a registration that the
     service has. Raises as `read_value` does."""
     from fedaudit.spec.parse import parse_spec
-    from fedaudit.spec.registered.inheritance import waits_for_registration
+    from fedaudit.spec.registration import waits_for_registration
 
     value = read_value(source)
     return value if waits_for_registration(value) else parse_spec(value).model_dump(mode="json")

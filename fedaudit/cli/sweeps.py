@@ -27,9 +27,8 @@ from fedaudit.cli.failures import ExitCode, usage_error
 from fedaudit.cli.options import AsJson, IdempotencyKey, Most, Out, SweepTableForm
 from fedaudit.cli.specs import read_value
 from fedaudit.spec.parse import parse_spec
-from fedaudit.spec.registered.inheritance import waits_for_registration
-from fedaudit.spec.sweeps.sweep_cells import expand, parse_cells
-from fedaudit.spec.sweeps.sweep_spec import SweepSpec, parse_sweep
+from fedaudit.spec.registration import waits_for_registration
+from fedaudit.spec.sweeps import SweepSpec, expand, parse_cells, parse_sweep
 from fedaudit_client.client import Client
 from fedaudit_client.errors import ProblemError
 from fedaudit_client.pages import sweep_page

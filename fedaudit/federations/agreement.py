@@ -10,7 +10,7 @@ from fedaudit.federations.federation import ClientRows, Federation
 from fedaudit.federations.split import validation_clients
 from fedaudit.spec.errors import FieldError, pointer
 from fedaudit.spec.experiment import ExperimentSpec
-from fedaudit.spec.naming.labels import label_of, repeated_labels
+from fedaudit.spec.labels import label_of, repeated_labels
 from fedaudit.spec.training import FixedCohort, PoissonCohort
 
 Labels = Mapping[str, Mapping[str, str]]

@@ -247,7 +247,7 @@ def data_key(spec: ExperimentSpec) -> DataKey:
     """Hashable; the files themselves, and who may read them, are not in it."""
     return (
         spec.federation.model_dump_json(),
-        spec.seed if spec.draws_data else None,
+        spec.seed if spec.federation.traits.draws_data else None,
         tuple(spec.fairness.sensitive),
         repr(spec.fairness.edges),
         repr(spec.fairness.intersections),

@@ -23,12 +23,13 @@ from fedaudit.federations.table.table_outline import TableKind
 from fedaudit.spec.experiment import ExperimentSpec
 from fedaudit.spec.federation import (
     FederationSpec,
+    Femnist,
     FileSpec,
     HospitalCharges,
+    Images,
     SyntheticGroups,
     SyntheticLinear,
 )
-from fedaudit.spec.images import Femnist, Images
 from fedaudit.spec.registration import Registration
 from fedaudit.spec.sources import FileSource
 from fedaudit.spec.table import Table

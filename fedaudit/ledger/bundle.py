@@ -16,7 +16,7 @@ import rfc8785
 from fedaudit.ledger.chain import SALT_BYTES
 from fedaudit.ledger.rows import LineReader, StoredRow, UnreadableRow, to_line
 from fedaudit.ledger.signatures import ALGORITHM, PublicKey
-from fedaudit.spec.audits.audit_spec import is_audit
+from fedaudit.spec.audits import is_audit
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from fedaudit.privacy.accounting.mechanism_parameters import MechanismParameters
 from fedaudit.privacy.accounting.privacy_events import REPORT
 from fedaudit.privacy.count_release import CountRelease
-from fedaudit.spec.count_noise import HeldOutUnit
+from fedaudit.spec.fairness import HeldOutUnit
 
 __all__ = ["OUTCOMES", "LedgerEntry", "MechanismParameters", "Outcome", "OutcomeName"]
 

@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 from fedaudit.networks.shape import NetworkShape
 from fedaudit.randomness import CounterSource, Purpose, normals, uniforms
-from fedaudit.spec.model.starts import DrawnStart
+from fedaudit.spec.models import DrawnStart
 
 
 def initial_hypotheses(

@@ -43,7 +43,18 @@ class Loss:
 
     def values(self, outputs: Tensor, target: Tensor) -> Tensor:
         """Each row's value: outputs [out, ...], target [...] (broadcast); result [...]."""
-        return self._value(outputs, target)
+        if self.classes == 0:
+            residual = outputs[0] - target
+            return residual * residual
+        log_share, share, hot = self._shares(outputs, target)
+        match self.kind:
+            case "cross-entropy":
+                return -fixed_order_sum(log_share * hot, 0)
+            case "rmse" | "mse":
+                error = share - hot
+                return fixed_order_sum(error * error, 0) / self.classes
+            case _:
+                assert_never(self.kind)
 
     def values_and_slopes(self, outputs: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
         """Each row's value and its derivative, shaped like the outputs."""
@@ -72,20 +83,6 @@ class Loss:
             return torch.ones_like(mean)
         root = square_root(mean)
         return torch.where(root > 0, 0.5 / root, torch.zeros_like(root))
-
-    def _value(self, outputs: Tensor, target: Tensor) -> Tensor:
-        if self.classes == 0:
-            residual = outputs[0] - target
-            return residual * residual
-        log_share, share, hot = self._shares(outputs, target)
-        match self.kind:
-            case "cross-entropy":
-                return -fixed_order_sum(log_share * hot, 0)
-            case "rmse" | "mse":
-                error = share - hot
-                return fixed_order_sum(error * error, 0) / self.classes
-            case _:
-                assert_never(self.kind)
 
     def _shares(self, outputs: Tensor, target: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Logarithm of softmax, softmax, and the one-hot target, each [classes, ...]."""

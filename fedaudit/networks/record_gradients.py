@@ -1,19 +1,68 @@
-"""What all forms of clipped per-record gradients share: the batch, and what a record may weigh.
+"""Sums of clipped per-record gradients.
 
 A record's gradient is scaled by min(1, clip / norm) before the sum, so that adding or removing a
 record moves the sum by at most `clip` (Abadi et al., "Deep learning with differential privacy",
 2016). A gradient that is not finite has no norm to be scaled by and counts as zero: the record is
 left out, and the sum stays within its sensitivity.
+
+The gradient of a dense layer at one record is the outer product of the layer's inputs a and the
+slopes d of its outputs, so its squared norm is ||a||^2 ||d||^2, and ||d||^2 more for a bias
+(Goodfellow, "Efficient per-example gradient computations", 2015). Norms come first, then one
+product of the scaled slopes with the inputs gives the sum: no record's gradient is written down.
 """
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Protocol
+from functools import partial
+from typing import Protocol, assert_never
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
+
+from fedaudit.networks.client_network import record_loss
+from fedaudit.networks.losses import Loss
+from fedaudit.networks.shape import (
+    ConvolutionalShape,
+    DenseShape,
+    Layer,
+    LayeredShape,
+    NetworkShape,
+)
+from fedaudit.reproducible import fixed_order_sum
+
+_EXACT = 53
+"""Bits of an integer that float64 holds."""
+
+
+def exact_product(rows: Tensor, columns: Tensor) -> Tensor:
+    """rows [count, inner] times columns [inner, width]: float64 [count, width].
+
+    Each row of the result depends on that row alone: a library adds up products in an order that
+    depends on how many rows there are, so both sides are rounded first to so few bits that every
+    sum of products is an integer below 2^53 times a power of two, which float64 holds exactly in
+    any order (as in Ozaki et al., "Error-free transformations of matrix multiplication", 2012, with
+    one part for each side).
+
+    Numbers are rounded to multiples of 2^-b of the power of two above the largest of their row, or
+    of all columns; b is 21 for 512 to 2,047 inner numbers, and one more or less for a quarter or
+    four times as many. A row with a number that is not finite has none that is.
+    """
+    bits = (_EXACT - rows.shape[1].bit_length()) // 2
+    own, of_rows = _integers(rows.double(), rows.abs().amax(1, keepdim=True), bits)
+    others, of_columns = _integers(columns.double(), columns.abs().amax(), bits)
+    return (own @ others) * of_rows * of_columns
+
+
+def _integers(values: Tensor, largest: Tensor, bits: int) -> tuple[Tensor, Tensor]:
+    """Integers of at most 2^bits in size, and the power of two that each stands for."""
+    exponent = torch.frexp(largest)[1] - bits
+    one = torch.ones_like(largest, dtype=torch.float64)
+    step = torch.ldexp(one, exponent)
+    return (values / step).round(), step
+
 
 # Products of float32 round upwards too. Shortened by this much, a contribution never exceeds clip,
 # and neither does what it moves a float64 sum of up to 40,000 contributions by.
@@ -73,9 +122,232 @@ def all_finite(norms: Tensor) -> bool:
     return math.isfinite(norms.sum().item())
 
 
+def _finite(norms: Tensor, parts: list[Tensor]) -> list[Tensor]:
+    """The parts [..., width], with zeros for records whose norm [...] is not finite."""
+    if all_finite(norms):
+        return parts
+    return [torch.where(norms.isfinite()[..., None], part, 0.0) for part in parts]
+
+
 def aligned(values: Tensor) -> Tensor:
     """The same numbers where a cache line begins: matrix products round by where an operand lies.
 
     Rows of a stack begin anywhere, and a silo's numbers may not depend on its place.
     """
     return values if values.data_ptr() % _ALIGNMENT == 0 else values.clone()
+
+
+_BLOCK = 64
+
+
+class SmallDenseClippedGradients:
+    """All silos at once, as elementwise products and sums along one axis.
+
+    Here a matrix library has only tiny products to offer, and a call for each silo would cost more
+    than its arithmetic. Rows are added in blocks of one size, and the blocks by halves, so that the
+    order of the additions depends neither on the padding nor on the other silos.
+    """
+
+    def __init__(self, shape: DenseShape, loss: Loss) -> None:
+        self.shape = shape
+        self.n = shape.n
+        self._loss = loss
+
+    def __call__(self, theta: Tensor, batch: RecordBatch, *, clip: float) -> Tensor:
+        features, target, mask = _padded(batch)
+        inputs, slopes = self._inputs_and_slopes(theta.view(-1, self.n), features, target)
+        squared = squares(slopes[0]) * squares(inputs[0])
+        for a, d in zip(inputs[1:], slopes[1:], strict=True):
+            squared += squares(d) * squares(a)
+        norms = squared.sqrt()
+        inputs, slopes = _finite(norms, inputs), _finite(norms, slopes)
+        share = (shares(norms, clip=clip) * mask)[..., None]
+        parts: list[Tensor] = []
+        for layer, a, d in zip(self.shape.layers, inputs, slopes, strict=True):
+            summed = _sum_of_products((d * share).float(), a)
+            parts.append(summed[..., : layer.inputs].flatten(1))
+            if layer.bias is not None:
+                parts.append(summed[..., layer.inputs])
+        return torch.cat(parts, dim=1)
+
+    def _inputs_and_slopes(
+        self, theta: Tensor, features: Tensor, target: Tensor
+    ) -> tuple[list[Tensor], list[Tensor]]:
+        """Of each layer its inputs, a 1 for the bias included, and the slopes of its outputs.
+
+        Each [silos, rows, width]; theta [silos or 1, n].
+        """
+        inputs: list[Tensor] = []
+        values = features
+        for layer in self.shape.layers:
+            values = values.clamp_min(0) if inputs else values
+            if layer.bias is not None:
+                values = torch.cat((values, torch.ones_like(values[..., :1])), dim=-1)
+            inputs.append(values)
+            values = (_weights(theta, layer) * values[:, :, None]).sum(-1)
+        slope = self._loss.values_and_slopes(values.movedim(-1, 0), target)[1].movedim(0, -1)
+        slopes = [slope]
+        for layer, values in zip(self.shape.layers[:0:-1], inputs[:0:-1], strict=True):
+            weights = _weights(theta, layer)[..., : layer.inputs].transpose(-1, -2).contiguous()
+            active = values[..., : layer.inputs] > 0
+            slope = (weights * slope[:, :, None]).sum(-1) * active
+            slopes.insert(0, slope)
+        return inputs, slopes
+
+
+def _weights(theta: Tensor, layer: Layer) -> Tensor:
+    """Weights [silos or 1, 1, outputs, inputs], the bias as the last input."""
+    weights = theta[:, layer.weights].view(-1, layer.outputs, layer.inputs)
+    if layer.bias is not None:
+        weights = torch.cat((weights, theta[:, layer.bias, None]), dim=-1)
+    return weights[:, None]
+
+
+def _sum_of_products(left: Tensor, right: Tensor) -> Tensor:
+    """The outer products of [silos, rows, m] and [silos, rows, k] over rows: float64 [silos, m,
+    k]."""
+    products = left[..., None] * right[:, :, None]
+    blocks = products.view(len(left), -1, _BLOCK, *products.shape[2:])
+    return fixed_order_sum(blocks.sum(2, dtype=torch.float64), 1)
+
+
+def _padded(batch: RecordBatch) -> tuple[Tensor, Tensor, Tensor]:
+    """Features, target and mask with rows up to a power of two of at least a block."""
+    rows = batch.target.shape[1]
+    sizes = torch.from_numpy(batch.sizes).to(batch.target.device)
+    missing = max(_BLOCK, 1 << max(0, rows - 1).bit_length()) - rows
+    mask = torch.arange(rows + missing, device=sizes.device) < sizes[:, None]
+    if missing == 0:
+        return batch.features, batch.target, mask
+    pad = torch.nn.functional.pad
+    return pad(batch.features, (0, 0, 0, missing)), pad(batch.target, (0, missing)), mask
+
+
+class DenseClippedGradients:
+    """One silo at a time, on the records of its own batch alone."""
+
+    def __init__(self, shape: DenseShape, loss: Loss) -> None:
+        self.shape = shape
+        self.n = shape.n
+        self._loss = loss
+
+    def __call__(self, theta: Tensor, batch: RecordBatch, *, clip: float) -> Tensor:
+        """Raises RuntimeError where matrix products are set to less than float32: their rounding
+        would carry contributions over the clip.
+        """
+        if torch.get_float32_matmul_precision() != "highest":
+            raise RuntimeError(
+                "clipping needs float32 products; set_float32_matmul_precision('highest')"
+            )
+        own = theta.expand(len(batch.sizes), self.n)
+        sums = torch.zeros(own.shape, device=theta.device, dtype=torch.float64)
+        for silo, size in enumerate(batch.sizes.tolist()):
+            if size > 0:
+                features = aligned(batch.features[silo, :size])
+                target = batch.target[silo, :size]
+                self._one(own[silo], features, target, clip=clip, out=sums[silo])
+        return sums
+
+    def _one(
+        self, theta: Tensor, features: Tensor, target: Tensor, *, clip: float, out: Tensor
+    ) -> None:
+        """Writes the sum of one silo's records [rows, inputs] into `out` [n]."""
+        weights = [
+            aligned(theta[layer.weights]).view(layer.outputs, layer.inputs)
+            for layer in self.shape.layers
+        ]
+        inputs, outputs = self._activations(theta, weights, features)
+        slopes = self._slopes(weights, inputs, outputs, target)
+        squared = torch.zeros(len(target), dtype=torch.float64, device=theta.device)
+        for layer, a, d in zip(self.shape.layers, inputs, slopes, strict=True):
+            squared += squares(d) * (squares(a) + (layer.bias is not None))
+        norms = squared.sqrt()
+        inputs, slopes = _finite(norms, inputs), _finite(norms, slopes)
+        share = shares(norms, clip=clip)[:, None]
+        for layer, a, d in zip(self.shape.layers, inputs, slopes, strict=True):
+            scaled = d * share
+            out[layer.weights] = (scaled.t() @ a.double()).view(-1)
+            if layer.bias is not None:
+                out[layer.bias] = scaled.sum(0)
+
+    def _activations(
+        self, theta: Tensor, weights: list[Tensor], features: Tensor
+    ) -> tuple[list[Tensor], Tensor]:
+        """The inputs of every layer, and the outputs of the last; each [rows, width]."""
+        inputs: list[Tensor] = []
+        values = features
+        for layer, weight in zip(self.shape.layers, weights, strict=True):
+            values = values.clamp_min(0) if inputs else values
+            inputs.append(values)
+            values = exact_product(values, weight.t())
+            if layer.bias is not None:
+                values += theta[layer.bias]
+            values = values.float()
+        return inputs, values
+
+    def _slopes(
+        self, weights: list[Tensor], inputs: list[Tensor], outputs: Tensor, target: Tensor
+    ) -> list[Tensor]:
+        """The derivative of each record's loss by the outputs of every layer, [rows, width]."""
+        slope = self._loss.values_and_slopes(outputs.t(), target)[1].t()
+        slopes = [slope]
+        for weight, values in zip(weights[:0:-1], inputs[:0:-1], strict=True):
+            slope = exact_product(slope, weight).float() * (values > 0)
+            slopes.insert(0, slope)
+        return slopes
+
+
+LossOfRecord = Callable[[Tensor, Tensor, Tensor], Tensor]
+"""The loss of one record from parameters [n], its features and its target: a scalar."""
+
+
+class AnyNetworkClippedGradients:
+    """One record after the other: for convolutions, and the oracle of the forms written by hand.
+
+    A batch would take half the time or less; but libraries round a record's numbers in it by the
+    records beside it, so that one record would move the gradients of others by an unbounded amount.
+    """
+
+    def __init__(self, record_loss: LossOfRecord, *, n: int) -> None:
+        self.n = n
+        self._gradient = torch.func.grad(record_loss)
+
+    def __call__(self, theta: Tensor, batch: RecordBatch, *, clip: float) -> Tensor:
+        own = theta.expand(len(batch.sizes), self.n)
+        sums = torch.zeros(own.shape, device=theta.device, dtype=torch.float64)
+        for silo, size in enumerate(batch.sizes.tolist()):
+            model = aligned(own[silo])
+            for row in range(size):
+                features, target = aligned(batch.features[silo, row]), batch.target[silo, row]
+                # The network may compute in reduced precision; norms of its gradients may not.
+                gradient = self._gradient(model, features, target).float()
+                norm = vector_norms(gradient)
+                if all_finite(norm):
+                    sums[silo] += gradient * shares(norm, clip=clip).float()
+        return sums
+
+
+# Beyond this many weights of a layer the temporaries leave the cache and a matrix product wins.
+_MAX_SMALL_WEIGHTS = 256
+
+
+def clipped_gradients(shape: NetworkShape, loss: Loss) -> ClippedGradients:
+    """The implementation for a network and a loss.
+
+    The choice depends on the shape alone, so that a run's numbers do not. Raises ValueError for a
+    loss that is not a mean over records: the root of a mean has no gradient of one record.
+    """
+    if loss.root_mean:
+        raise ValueError(
+            f"the loss {loss.kind} is not a mean over records, so no record's gradient can be "
+            "clipped; use mse or cross-entropy"
+        )
+    match shape:
+        case ConvolutionalShape() | LayeredShape():
+            return AnyNetworkClippedGradients(partial(record_loss, shape, loss), n=shape.n)
+        case DenseShape():
+            if max(layer.inputs * layer.outputs for layer in shape.layers) <= _MAX_SMALL_WEIGHTS:
+                return SmallDenseClippedGradients(shape, loss)
+            return DenseClippedGradients(shape, loss)
+        case _:
+            assert_never(shape)

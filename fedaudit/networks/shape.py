@@ -1,74 +1,194 @@
 """The size and layout of a network's flat parameter vector. No torch."""
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
 from typing import assert_never
 
-from fedaudit.networks.layered_shape import LayeredShape, layered_shape
-from fedaudit.networks.parameter_layers import Convolution, Layer
-from fedaudit.spec.model.kinds import (
+from fedaudit.spec import models as named
+from fedaudit.spec.models import (
     FEMNIST_IMAGE,
+    ActivationName,
     CnnFemnist,
     Layers,
+    LayerSpec,
     Linear,
     Logistic,
+    Maps,
     Mlp,
     ModelSpec,
+    PoolingName,
+    Rows,
+    Values,
+    values_between,
 )
-from fedaudit.spec.model.layer_values import values_between
-from fedaudit.spec.model.layers import Dense
 
 _CNN_CHANNELS, _CNN_UNITS = (32, 64), 128
 """Of `cnn-femnist`: outputs of its convolutions, and its hidden units."""
 
 
+# -- operations -----------------------------------------------------------------------------------
+
+
 @dataclass(frozen=True)
-class DenseShape:
+class Layer:
+    """One dense layer: the places of its weights [outputs, inputs] and its bias in the vector."""
+
+    inputs: int
+    outputs: int
+    weights: slice
+    bias: slice | None
+
+    @property
+    def fan_in(self) -> int:
+        """Numbers that each output is a sum over."""
+        return self.inputs
+
+    @property
+    def weight_sizes(self) -> tuple[int, ...]:
+        """The sizes of the weights as a tensor."""
+        return self.outputs, self.inputs
+
+    @property
+    def n(self) -> int:
+        """The number of parameters, the bias included."""
+        return (self.inputs + (self.bias is not None)) * self.outputs
+
+
+@dataclass(frozen=True)
+class Convolution:
+    """A convolution; its weights are [outputs, inputs, size, size]."""
+
+    inputs: int
+    outputs: int
+    size: int
+    """Of the square kernel."""
+    weights: slice
+    bias: slice
+    stride: int = 1
+    padding: int = 0
+
+    @property
+    def fan_in(self) -> int:
+        """Numbers that each output is a sum over."""
+        return self.inputs * self.size**2
+
+    @property
+    def weight_sizes(self) -> tuple[int, ...]:
+        """The sizes of the weights as a tensor."""
+        return self.outputs, self.inputs, self.size, self.size
+
+    @property
+    def n(self) -> int:
+        """The number of parameters, the bias included."""
+        return (self.fan_in + 1) * self.outputs
+
+
+@dataclass(frozen=True)
+class Pool:
+    """Squares of `size` by `size`, side by side."""
+
+    kind: PoolingName
+    size: int
+
+
+@dataclass(frozen=True)
+class Flattening:
+    """Maps to a row, channels outermost."""
+
+
+Operation = Layer | Convolution | Pool | Flattening | ActivationName
+
+
+class _Layout:
+    """Puts layers into the vector one after the other, each its weights and then its bias."""
+
+    def __init__(self) -> None:
+        self._end = 0
+
+    def dense(self, inputs: int, outputs: int, *, intercept: bool = True) -> Layer:
+        weights = self._next(inputs * outputs)
+        return Layer(inputs, outputs, weights, self._next(outputs) if intercept else None)
+
+    def convolution(
+        self, inputs: int, outputs: int, size: int, *, stride: int = 1, padding: int = 0
+    ) -> Convolution:
+        weights, bias = self._next(outputs * inputs * size**2), self._next(outputs)
+        return Convolution(inputs, outputs, size, weights, bias, stride, padding)
+
+    def _next(self, count: int) -> slice:
+        begin, self._end = self._end, self._end + count
+        return slice(begin, self._end)
+
+
+# -- shapes ---------------------------------------------------------------------------------------
+
+
+class _Shape(ABC):
+    """A network as operations, one after the other."""
+
+    @property
+    @abstractmethod
+    def operations(self) -> tuple[Operation, ...]:
+        """In order, as in the `torch.nn.Sequential` that computes the same."""
+
+    @property
+    @abstractmethod
+    def activations(self) -> int:
+        """Numbers that the layers give for one row."""
+
+    @cached_property
+    def layers(self) -> tuple[Layer | Convolution, ...]:
+        """The operations with parameters, in order."""
+        return tuple(one for one in self.operations if isinstance(one, Layer | Convolution))
+
+    @property
+    def places(self) -> tuple[int, ...]:
+        """The place of each layer among the operations."""
+        pairs = enumerate(self.operations)
+        return tuple(place for place, one in pairs if isinstance(one, Layer | Convolution))
+
+    @cached_property
+    def n(self) -> int:
+        """The number of parameters."""
+        return sum(layer.n for layer in self.layers)
+
+
+@dataclass(frozen=True)
+class DenseShape(_Shape):
     """A stack of dense layers with ReLU between them; without hidden layers, a linear map."""
 
     sizes: tuple[int, ...]
     """Inputs, hidden units, outputs."""
     intercept: bool
 
+    @property
+    def image(self) -> None:
+        """None: it takes rows."""
+
     @cached_property
     def layers(self) -> tuple[Layer, ...]:
-        """The layers in order; each holds its weights row by row, then its bias."""
-        return _dense_layers(self.sizes, intercept=self.intercept, start=0)
+        """The layers in order."""
+        layout = _Layout()
+        return tuple(layout.dense(*pair, intercept=self.intercept) for pair in pairwise(self.sizes))
 
-    @property
-    def places(self) -> tuple[int, ...]:
-        """Where each layer stands in the `torch.nn.Sequential` that computes the same."""
-        return tuple(2 * position for position in range(len(self.layers)))
-
-    @property
-    def n(self) -> int:
-        """The number of parameters."""
-        return sum((inputs + self.intercept) * outputs for inputs, outputs in pairwise(self.sizes))
-
-    @property
-    def linear(self) -> bool:
-        """Whether there is no hidden layer."""
-        return len(self.sizes) == 2
+    @cached_property
+    def operations(self) -> tuple[Operation, ...]:
+        found = [one for layer in self.layers for one in (layer, "relu")]
+        return tuple(found[:-1])  # type: ignore[arg-type]
 
     @property
     def activations(self) -> int:
-        """Numbers that the layers give for one row."""
         return sum(self.sizes)
-
-    @property
-    def products(self) -> int:
-        """Multiplications of a parameter that one row takes."""
-        return sum(inputs * outputs for inputs, outputs in pairwise(self.sizes))
 
 
 @dataclass(frozen=True)
-class ConvolutionalShape:
+class ConvolutionalShape(_Shape):
     """Convolutions with ReLU, one max pool of 2 by 2, then dense layers with ReLU between them.
 
-    The vector's order is that of the parameters of the same torch module; between the pool and
-    the dense layers, channels are outermost.
+    Between the pool and the dense layers, channels are outermost.
     """
 
     image: tuple[int, int, int]
@@ -80,96 +200,126 @@ class ConvolutionalShape:
     """Hidden units, outputs."""
 
     @cached_property
-    def convolutions(self) -> tuple[Convolution, ...]:
-        """The convolutions in order; each holds its weights, then its bias."""
-        found = []
-        start, inputs = 0, self.image[2]
-        for outputs in self.channels:
-            end = start + outputs * inputs * self.kernel**2
-            weights, bias = slice(start, end), slice(end, end + outputs)
-            found.append(Convolution(inputs, outputs, self.kernel, weights, bias))
-            start, inputs = bias.stop, outputs
-        return tuple(found)
-
-    @cached_property
-    def dense(self) -> tuple[Layer, ...]:
-        """The dense layers, behind the convolutions in the vector."""
-        height, width = (self._side(side, len(self.channels)) // 2 for side in self.image[:2])
-        sizes = (height * width * self.channels[-1], *self.units)
-        return _dense_layers(sizes, intercept=True, start=self.convolutions[-1].bias.stop)
-
-    @property
-    def layers(self) -> tuple[Convolution | Layer, ...]:
-        """All layers in order."""
-        return (*self.convolutions, *self.dense)
-
-    @property
-    def places(self) -> tuple[int, ...]:
-        """Where each layer stands in the `torch.nn.Sequential` that computes the same."""
-        behind = 2 * len(self.channels) + 2  # a ReLU for each convolution, the pool, a flattening
-        dense = (behind + 2 * position for position in range(len(self.dense)))
-        return (*(2 * position for position in range(len(self.channels))), *dense)
-
-    @property
-    def n(self) -> int:
-        """The number of parameters."""
-        return sum(layer.n for layer in self.layers)
-
-    @property
-    def linear(self) -> bool:
-        """Never: there are hidden layers."""
-        return False
+    def operations(self) -> tuple[Operation, ...]:
+        layout = _Layout()
+        found: list[Operation] = []
+        for inputs, outputs in pairwise((self.image[2], *self.channels)):
+            found += [layout.convolution(inputs, outputs, self.kernel), "relu"]
+        # The pool before the last ReLU: the maximum is the same, and leaves a quarter for ReLU.
+        found[-1:] = [Pool("max-pooling", 2), "relu", Flattening()]
+        for pair in pairwise((self._pooled, *self.units)):
+            found += [layout.dense(*pair), "relu"]
+        return tuple(found[:-1])
 
     @property
     def activations(self) -> int:
-        """Numbers that the layers give for one row."""
-        return sum(self._maps) + self.dense[0].inputs + sum(self.units)
-
-    @property
-    def products(self) -> int:
-        """Multiplications of a parameter that one row takes."""
-        pairs = zip(self._maps, self.convolutions, strict=True)
-        convolved = sum(numbers * layer.fan_in for numbers, layer in pairs)
-        return convolved + sum(layer.inputs * layer.outputs for layer in self.dense)
-
-    @property
-    def _maps(self) -> list[int]:
-        """Numbers that each convolution gives."""
-        height, width = self.image[:2]
-        return [
-            self._side(height, depth) * self._side(width, depth) * channels
+        maps = [
+            self._side(0, depth) * self._side(1, depth) * channels
             for depth, channels in enumerate(self.channels, start=1)
         ]
+        return sum(maps) + self._pooled + sum(self.units)
 
-    def _side(self, side: int, depth: int) -> int:
+    @property
+    def _pooled(self) -> int:
+        """Numbers that the pool gives."""
+        depth = len(self.channels)
+        return (self._side(0, depth) // 2) * (self._side(1, depth) // 2) * self.channels[-1]
+
+    def _side(self, axis: int, depth: int) -> int:
         """What is left of a side after so many convolutions."""
-        return side - depth * (self.kernel - 1)
+        return self.image[axis] - depth * (self.kernel - 1)
+
+
+@dataclass(frozen=True)
+class LayeredShape(_Shape):
+    """A network of named layers, and behind them a dense layer with the outputs."""
+
+    given: Values
+    """What the first operation takes; of rows, how many numbers."""
+    named: tuple[LayerSpec, ...]
+    outputs: int
+
+    @cached_property
+    def operations(self) -> tuple[Operation, ...]:
+        layout, values = _Layout(), self._values
+        pairs = zip(self.named, values, strict=False)
+        found = [_operation(layer, given, layout) for layer, given in pairs]
+        return (*found, layout.dense(values[-1].numbers, self.outputs))
+
+    @property
+    def image(self) -> tuple[int, int, int] | None:
+        """Height, width and channels of the images that it takes; None where it takes rows."""
+        match self.given:
+            case Maps() as maps:
+                return maps.height, maps.width, maps.channels
+            case Rows():
+                return None
+            case _:
+                assert_never(self.given)
+
+    @property
+    def activations(self) -> int:
+        return sum(values.numbers for values in self._values) + self.outputs
+
+    @property
+    def _values(self) -> list[Values]:
+        return values_between(self.named, self.given)
+
+
+def _operation(layer: LayerSpec, given: Values, layout: _Layout) -> Operation:
+    match layer:
+        case named.Dense():
+            return layout.dense(given.numbers, layer.units)
+        case named.Convolution():
+            if not isinstance(given, Maps):
+                raise ValueError("a convolution takes maps")
+            return layout.convolution(
+                given.channels,
+                layer.filters,
+                layer.size,
+                stride=layer.stride,
+                padding=layer.padding,
+            )
+        case named.Pooling():
+            return Pool(layer.kind, layer.size)
+        case named.Flatten():
+            return Flattening()
+        case named.Activation():
+            return layer.kind
+        case _:
+            assert_never(layer)
 
 
 NetworkShape = DenseShape | ConvolutionalShape | LayeredShape
+
+
+# -- shapes of models -----------------------------------------------------------------------------
 
 
 def network_shape(model: ModelSpec, *, features: int, classes: int) -> NetworkShape:
     """The shape of a model over `features` inputs; `classes` is 0 for regression.
 
     Two classes share one output, the logit of the second class; more have one output each.
-    Raises ValueError where a convolutional network is asked for rows that are no such images.
+    Raises ValueError where the model takes images of another size.
     """
     outputs = classes if classes > 2 else 1
+    if model.image is not None:
+        height, width, channels = model.image
+        if features != height * width * channels:
+            raise ValueError(
+                f"`{model.kind}` takes {Maps(*model.image).words}, and rows have {features} numbers"
+            )
     match model:
         case CnnFemnist():
-            height, width, channels = FEMNIST_IMAGE
-            if features != height * width * channels:
-                raise ValueError(f"`cnn-femnist` takes images of {height} by {width}")
             units = (_CNN_UNITS, outputs)
             return ConvolutionalShape(FEMNIST_IMAGE, channels=_CNN_CHANNELS, kernel=3, units=units)
         case Mlp():
-            sizes = (features, *model.hidden, outputs)
-            return DenseShape(sizes=sizes, intercept=model.intercept)
+            return DenseShape((features, *model.hidden, outputs), intercept=model.intercept)
         case Linear() | Logistic():
-            return DenseShape(sizes=(features, outputs), intercept=model.intercept)
+            return DenseShape((features, outputs), intercept=model.intercept)
         case Layers():
-            return layered_shape(model.layers, model.given, features=features, outputs=outputs)
+            given = Rows(features) if isinstance(model.given, Rows) else model.given
+            return LayeredShape(given, tuple(model.layers), outputs)
         case _:
             assert_never(model)
 
@@ -194,31 +344,14 @@ def are_layers_of(model: ModelSpec, sizes: Sequence[int]) -> bool:
             # A single layer may be split into inputs and outputs in many ways; one output is one.
             outputs, features = 1, sizes[0] - model.intercept
         case Layers():
-            features, outputs = _layered_ends(model, sizes)
+            between = values_between(model.layers, model.given)
+            features, outputs = between[0].numbers, sizes[-1] // (between[-1].numbers + 1)
+            if not features:  # rows: the length follows from the first dense layer
+                first = next(layer for layer in model.layers if isinstance(layer, named.Dense))
+                features = sizes[0] // first.units - 1
         case _:
             assert_never(model)
     if min(features, outputs) < 1:
         return False
     classes = outputs if outputs > 1 else 0
     return layer_sizes(network_shape(model, features=features, classes=classes)) == tuple(sizes)
-
-
-def _layered_ends(model: Layers, sizes: Sequence[int]) -> tuple[int, int]:
-    """The features and outputs that layers of these sizes could have; 0 where they have none."""
-    between = values_between(model.layers, model.given)
-    features = between[0].numbers
-    if not features:  # rows: the first layer with parameters is dense, and tells how long they are
-        first = next(layer for layer in model.layers if isinstance(layer, Dense))
-        features = sizes[0] // first.units - 1
-    return features, sizes[-1] // (between[-1].numbers + 1)
-
-
-def _dense_layers(sizes: tuple[int, ...], *, intercept: bool, start: int) -> tuple[Layer, ...]:
-    """Dense layers of these sizes from `start` on."""
-    layers = []
-    for inputs, outputs in pairwise(sizes):
-        end = start + inputs * outputs
-        bias = slice(end, end + outputs) if intercept else None
-        layers.append(Layer(inputs, outputs, slice(start, end), bias))
-        start = end + (outputs if intercept else 0)
-    return tuple(layers)

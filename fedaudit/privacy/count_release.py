@@ -30,9 +30,9 @@ from fedaudit.privacy.accounting.privacy_events import (
     ReportObserver,
 )
 from fedaudit.privacy.accounting.rdp import RDP_ORDERS
-from fedaudit.spec.count_noise import DiscreteLaplaceCounts, GaussianCounts, HeldOutUnit
 from fedaudit.spec.errors import FieldError, InvalidInputError
 from fedaudit.spec.experiment import ExperimentSpec
+from fedaudit.spec.fairness import DiscreteLaplaceCounts, GaussianCounts, HeldOutUnit
 
 Tail = Literal["discrete-laplace", "gaussian"]
 ADJACENCY: Adjacency = "add-or-remove-one"

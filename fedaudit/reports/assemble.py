@@ -23,7 +23,7 @@ from fedaudit.reports.sections.limitations.limits import limits
 from fedaudit.reports.sections.privacy_section import guarantee_of, privacy_section
 from fedaudit.reports.sections.utility_section import utility_section
 from fedaudit.reports.verdict.verdict import verdict, verdict_parts
-from fedaudit.spec.canonical import spec_hash
+from fedaudit.spec.experiment import spec_hash
 
 _NO_SWEEP = "the run is a cell of no sweep"
 _NO_REPEATS = "the run has one seed; give `repeats` for the spread over several"

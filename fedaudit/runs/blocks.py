@@ -1,20 +1,357 @@
-"""From the columns of a block of rounds to what a sink keeps of them."""
+"""What a block of rounds leaves: ledger entries, figures, and the counts that are published."""
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, assert_never
 
 import numpy as np
 from numpy.typing import NDArray
 
+from fedaudit.fairness.disclosure import Disclosure
+from fedaudit.fairness.gaps import Figure, gaps, gaps_between
+from fedaudit.fairness.metrics import scored_rows
+from fedaudit.fairness.published_counts import (
+    ExactCounts,
+    NoisedCounts,
+    PublishedCounts,
+    RoundedCounts,
+    Rounder,
+    bounded_counts,
+)
+from fedaudit.privacy.accounting.mechanism_parameters import MechanismParameters
+from fedaudit.privacy.count_release import CountRelease
 from fedaudit.privacy.leakage import ClusterLeakage
-from fedaudit.runs.figures import FairnessFigures, RoundFigures
+from fedaudit.privacy.mechanisms.registry import why_unbounded
+from fedaudit.privacy.noise.exact_integers import IntegerDraws, drawn_integers
+from fedaudit.privacy.planning.cost_projection import NO_EPSILON, NO_LEAKAGE
+from fedaudit.randomness import CounterSource, EntropySource, Purpose, Source
+from fedaudit.reports.sections.fairness_privacy import is_secret
+from fedaudit.reports.sections.noised_fairness import WITHHELD, noised_gaps
 from fedaudit.runs.ledger_writer import RecordedRounds, WrittenEntry
-from fedaudit.runs.publishing import noised_round
-from fedaudit.runs.round_fairness import fairness_of_rounds
-from fedaudit.runs.round_figures import figures_of_rounds
 from fedaudit.runs.run import Run
-from fedaudit.spec.fairness_agreement import publishes_noised_rounds
-from fedaudit.training.base.round_records import PlayedRounds, RoundColumns
+from fedaudit.spec.experiment import ExperimentSpec
+from fedaudit.spec.fairness import publishes_noised_rounds
+from fedaudit.spec.metrics import METRICS, ROUND_METRICS
+from fedaudit.training.base.rounds import (
+    FinalResult,
+    PlayedRounds,
+    RoundColumns,
+    RoundPlot,
+    RoundRecord,
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class RoundFigures:
+    """One round's figures. Each that is None has its reason in `reasons`."""
+
+    round: int
+    selection_loss: float | None
+    validation_loss: float | None
+    accuracy: float | None
+    cluster_sizes: Sequence[int]
+    separation: float | None
+    collapsed: bool
+    leakage_median: float | None
+    leakage_max: float | None
+    epsilon_max: float | None
+    demographic_parity_difference: float | None
+    equalized_odds_difference: float | None
+    equal_opportunity_difference: float | None
+    leakage_by_cluster: Sequence[ClusterLeakage] | None
+    plane: RoundPlot | None
+    reasons: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class FairnessFigures:
+    """One sensitive attribute's figures in one round that was validated."""
+
+    round: int
+    attribute: str
+    figures: Sequence[Mapping[str, Any]]
+    """Objects of metric, value and reason."""
+    counts: NDArray[np.int64]
+    """[groups, 4], as in RoundRecord; [0, 4] where no outcome is favourable. Confidential."""
+
+
+def values_by_metric(figures: Sequence[Mapping[str, Any]]) -> dict[str, float | None]:
+    """The values of objects of metric, value and reason."""
+    return {one["metric"]: one["value"] for one in figures}
+
+
+_REPORT = 0
+"""The round under which the report's noise is drawn, before the first of training."""
+_SEED_WORDS = 4
+
+
+def publish_counts(run: Run, result: FinalResult) -> PublishedCounts:
+    """The counts for the report; noise is drawn anew with each call where it is secret.
+
+    Raises RuntimeError where the ledger was not charged for it.
+    """
+    held_out = run.ledger.ledger_context.held_out
+    if held_out is None:
+        return ExactCounts() if run.rounder is None else RoundedCounts(run.rounder)
+    if not run.ledger.report_charged:
+        raise RuntimeError("the held-out people must be charged before noise is drawn for them")
+    return noised_counts(held_out.release, result.fairness, count_source(run.spec), round_=_REPORT)
+
+
+def noised_round(run: Run, record: RoundRecord) -> list[FairnessFigures]:
+    """The figures of each attribute in a validated round from counts with noise, which is drawn
+    here: the ledger has to be charged for it before."""
+    held_out = run.ledger.ledger_context.held_out
+    if held_out is None:
+        raise ValueError("the counts of this run have no noise")
+    client_counts = record.by_client or {
+        name: counts[np.newaxis] for name, counts in record.fairness.items()
+    }
+    noised = noised_counts(
+        held_out.release, client_counts, count_source(run.spec), round_=record.round
+    )
+    found = []
+    for attribute, counts in noised.counts.items():
+        *_, figures = noised_gaps(counts, run.disclosures[attribute].rule)
+        found.append(
+            FairnessFigures(
+                round=record.round,
+                attribute=attribute,
+                figures=[figure._asdict() for figure in figures],
+                counts=record.fairness[attribute],
+            )
+        )
+    return found
+
+
+def count_source(spec: ExperimentSpec) -> Source:
+    """What the noise of a run's counts is drawn from."""
+    return EntropySource() if is_secret(spec) else CounterSource(spec.seed)
+
+
+def noised_counts(
+    release: CountRelease,
+    client_counts: Mapping[str, NDArray[np.int64]],
+    source: Source,
+    *,
+    round_: int,
+) -> NoisedCounts:
+    """Counts with noise from `source`, one draw for every count.
+
+    `client_counts`: attribute -> [clients, groups, 4]; with the unit `record` all clients may
+    be one. `round_`: whose counts they are, since each release has noise of its own.
+    """
+    draws = IntegerDraws(source, purpose=Purpose.COUNT_NOISE, round_=round_)
+    gaussian = release.mechanism == "gaussian"
+    counts = {}
+    for place, (attribute, of_clients) in enumerate(client_counts.items()):
+        bounded = _bounded(release, of_clients, source, place, round_=round_)
+        noise = drawn_integers(draws, shape=bounded.shape, scale=release.scale, gaussian=gaussian)
+        counts[attribute] = bounded + noise
+    return NoisedCounts(
+        counts=counts,
+        deviation=release.deviation,
+        tail=release.mechanism,
+        max_rows=release.max_rows,
+    )
+
+
+def _bounded(
+    release: CountRelease, of_clients: NDArray[np.int64], source: Source, place: int, *, round_: int
+) -> NDArray[np.int64]:
+    """Pooled counts [groups, 4], with no more rows of a unit than the noise covers."""
+    match release.unit:
+        case "record":
+            pooled: NDArray[np.int64] = of_clients.sum(axis=0)
+            return pooled
+        case "client":
+            words = source.words(
+                purpose=Purpose.COUNTED_ROWS, round_=round_, counters=place, count=_SEED_WORDS
+            )
+            generator = np.random.default_rng(words.tolist())
+            return bounded_counts(of_clients, max_rows=release.max_rows, generator=generator)
+        case _:
+            assert_never(release.unit)
+
+
+def fairness_of_rounds(
+    spec: ExperimentSpec,
+    disclosures: Mapping[str, Disclosure],
+    played: RoundColumns,
+    *,
+    rounder: Rounder | None = None,
+) -> list[FairnessFigures]:
+    """The figures of each round that was validated, attribute after attribute.
+
+    `disclosures`: of each attribute, [validated rounds, groups], decided from the rows that the
+    rounds score; ValueError where a round scored others. `rounder`: where the counts behind the
+    figures are rounded; those kept beside them, confidential, are exact.
+    """
+    validated = played.validated
+    if not len(validated):
+        return []
+    rounds, pooled = played.round[validated].tolist(), played.pooled(validated)
+    found: list[FairnessFigures] = []
+    for attribute, disclosure in disclosures.items():
+        counts = pooled[attribute]
+        if spec.fairness.noise is None:
+            gaps_of_rounds = _gaps(attribute, counts, disclosure, rounder)
+        else:
+            withheld = [Figure(metric, None, WITHHELD) for metric in METRICS]
+            gaps_of_rounds = [withheld] * len(counts)
+        if not spec.declares_outcome:
+            counts = counts[:, :0]  # nothing was counted, which is not the same as no rows
+        found += [
+            FairnessFigures(
+                round=round_,
+                attribute=attribute,
+                figures=[figure._asdict() for figure in figures],
+                counts=counted,
+            )
+            for round_, figures, counted in zip(rounds, gaps_of_rounds, counts, strict=True)
+        ]
+    return found
+
+
+def _gaps(
+    attribute: str, counts: NDArray[np.int64], decided: Disclosure, rounder: Rounder | None
+) -> list[list[Figure]]:
+    """The gaps of one attribute from its counts [rounds, groups, 4].
+
+    Exact counts decide which groups are shown, and rounded ones what is shown of them.
+    """
+    if rounder is None or not decided.rule.has_favourable_outcome:
+        return gaps(counts, decided)
+    decided.check(scored_rows(counts))
+    rounded = rounder.counts(attribute, counts)
+    return gaps_between(
+        rounded, decided.shown, reference=decided.reference, rows=scored_rows(rounded)
+    )
+
+
+_OF_HELD_OUT = ("selection_loss", "validation_loss", "accuracy")
+_NOT_VALIDATED = "this round was not validated"
+_NOT_FINITE = "the loss is not finite"
+_NO_ACCURACY = "the target is a number, so there is no accuracy"
+_NOT_FINITE_HYPOTHESIS = "a hypothesis is not finite"
+_NO_SEPARATION = "needs two or more hypotheses, and uploads to compare"
+_NO_ATTRIBUTE = "fairness.sensitive names no attribute"
+_SEVERAL = "fairness.sensitive names several attributes; see the fairness of the round"
+
+
+def figures_of_rounds(
+    run: Run,
+    played: RoundColumns,
+    recorded: RecordedRounds,
+    fairness: Sequence[FairnessFigures],
+    *,
+    by_cluster: Sequence[Sequence[ClusterLeakage]] | None,
+) -> list[RoundFigures]:
+    """The figures of rounds that the run's ledger has `recorded`.
+
+    `fairness`: of each attribute in those that were validated; `by_cluster`: by round, None where
+    the cost is no leakage.
+    """
+    inputs, groups = run.ledger.inputs, list(run.groups)
+    of_attribute = {one.round: one for one in fairness} if len(groups) == 1 else {}
+    noised = run.spec.fairness.noise is not None
+    sizes, separated = played.cluster_sizes.tolist(), played.separation.tolist()
+    medians, most = recorded.median.tolist(), recorded.most.tolist()
+    in_leakage = inputs.cost_kind == "leakage"
+    columns = zip(
+        played.round.tolist(), played.place.tolist(), played.collapsed.tolist(), strict=True
+    )
+    found = []
+    for at, (round_, place, collapsed) in enumerate(columns):
+        reasons: dict[str, str] = {}
+        values: dict[str, float | None] = {
+            "selection_loss": _at(played.selection_losses, place),
+            "validation_loss": _at(played.validation_losses, place),
+            "accuracy": _at(played.accuracies, place),
+            "separation": _finite(separated[at]),
+            "leakage_median": inputs.leakage(medians[at]) if in_leakage else None,
+            "leakage_max": inputs.leakage(most[at]) if in_leakage else None,
+            "epsilon_max": run.ledger.largest_epsilon(most[at]),
+        }
+        values |= _gaps_of_round(groups, of_attribute.get(round_), reasons)
+        if noised and place >= 0:
+            # Whoever was validated is protected, whatever was measured of them.
+            values |= dict.fromkeys(_OF_HELD_OUT)
+            reasons |= dict.fromkeys(_OF_HELD_OUT, WITHHELD)
+        if by_cluster is None:
+            reasons["leakage_by_cluster"] = _why_no_cost(inputs)
+        plane = played.plane(at)
+        if plane is None:
+            reasons["plane"] = _plot_unavailable_reason(run, place)
+        for name, value in values.items():
+            if value is None and name not in reasons:
+                reasons[name] = _why_missing(name, place, inputs)
+        found.append(
+            RoundFigures(
+                round=round_,
+                cluster_sizes=tuple(sizes[at]),
+                collapsed=collapsed,
+                leakage_by_cluster=None if by_cluster is None else by_cluster[at],
+                plane=plane,
+                reasons=reasons,
+                **values,
+            )
+        )
+    return found
+
+
+def _gaps_of_round(
+    groups: Sequence[str], fairness: FairnessFigures | None, reasons: dict[str, str]
+) -> dict[str, float | None]:
+    """The gaps of the only attribute, where there is just one; reasons go into `reasons`."""
+    if fairness is None:
+        common = _NOT_VALIDATED
+        if len(groups) != 1:
+            common = _SEVERAL if groups else _NO_ATTRIBUTE
+        reasons |= dict.fromkeys(ROUND_METRICS, common)
+        return dict.fromkeys(ROUND_METRICS)
+    found = {figure["metric"]: figure for figure in fairness.figures}
+    reasons |= {name: why for name in ROUND_METRICS if (why := found[name]["reason"])}
+    return {name: found[name]["value"] for name in ROUND_METRICS}
+
+
+def _plot_unavailable_reason(run: Run, place: int) -> str:
+    if place < 0:
+        return _NOT_VALIDATED
+    return run.plot_unavailable_reason or _NOT_FINITE_HYPOTHESIS
+
+
+def _why_missing(name: str, place: int, inputs: MechanismParameters) -> str:
+    if name.startswith(("leakage", "epsilon")):
+        return _why_no_cost(inputs)
+    if name == "separation":
+        return _NO_SEPARATION
+    if place < 0:
+        return _NOT_VALIDATED
+    return _NO_ACCURACY if name == "accuracy" else _NOT_FINITE
+
+
+def _why_no_cost(inputs: MechanismParameters) -> str:
+    match inputs.cost_kind:
+        case "epsilon":
+            return NO_LEAKAGE
+        case "leakage":
+            return NO_EPSILON
+        case "unbounded":
+            return why_unbounded(inputs)
+        case _:
+            assert_never(inputs.cost_kind)
+
+
+def _at(values: NDArray[np.float64] | None, place: int) -> float | None:
+    """The figure at a place; None where there is none, or none that is finite."""
+    return None if values is None or place < 0 else _finite(float(values[place]))
+
+
+def _finite(value: float | None) -> float | None:
+    return value if value is not None and math.isfinite(value) else None
+
 
 _TOGETHER = 64
 """Rounds that are worked out at a time, which bounds the memory."""

@@ -1,22 +1,159 @@
-"""An experiment before it runs: who is charged, what it can cost, and what is stored of it."""
+"""An experiment before it runs: its limits, who is charged, what it can cost, what is stored."""
 
-from dataclasses import dataclass
-from typing import Any
+import hashlib
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any, assert_never
 from weakref import WeakKeyDictionary
 
-from fedaudit.federations.federation import Federation
+import numpy as np
+from numpy.typing import NDArray
+
+from fedaudit.federations.federation import Federation, bytes_in_memory
 from fedaudit.federations.split import training_clients
-from fedaudit.ledger.ledger_context import LedgerContext
+from fedaudit.ledger.ledger_context import HeldOutContext, LedgerContext
+from fedaudit.networks.parameter_files import ParameterFileError, decode_tensors, hypotheses_of
 from fedaudit.privacy.mechanisms.registry import mechanism_of
 from fedaudit.privacy.planning.cost_projection import Projection
-from fedaudit.runs.held_out_cost import planned_releases, with_fairness_epsilon
-from fedaudit.runs.plan_limits import PlanLimits, check_limits
-from fedaudit.runs.run import cell_ledger_context
-from fedaudit.runs.start_artifact import OpenArtifact, no_artifacts, with_start
-from fedaudit.spec.canonical import document_hash
+from fedaudit.privacy.unit_key import unit_key
+from fedaudit.reports.sections.fairness_privacy import NO_NOISE
+from fedaudit.runs.run import Run, cell_ledger_context
 from fedaudit.spec.errors import FieldError, InvalidInputError
-from fedaudit.spec.experiment import ExperimentSpec
+from fedaudit.spec.experiment import ExperimentSpec, document_hash
+from fedaudit.spec.fairness import publishes_noised_rounds
+from fedaudit.spec.models import ArtifactStart
+from fedaudit.spec.training import is_validated
+from fedaudit.sweeps.sweep_costs import CostFigure
 from fedaudit.training.base.cell import Cell
+
+_BYTES_OF_A_PARAMETER = 4
+
+
+@dataclass(frozen=True, kw_only=True)
+class PlanLimits:
+    """The most that a spec may ask for."""
+
+    model_bytes: int
+    """Of all hypotheses together, before any update: training takes a multiple of it."""
+    planned_records: int
+    """Rows of a mechanism that plans record by record: about 20 s of one core for a million."""
+    data_bytes: int
+    """Of the features of such a mechanism, which has all rows in memory."""
+
+
+def check_limits(cell: Cell, limits: PlanLimits) -> None:
+    """Raises InvalidInputError where a spec exceeds the limits; takes no time itself."""
+    faults = [*_model_faults(cell, limits), *_record_faults(cell, limits)]
+    if faults:
+        raise InvalidInputError(faults)
+
+
+def _model_faults(cell: Cell, limits: PlanLimits) -> list[FieldError]:
+    hypotheses, n = cell.spec.training.hypotheses, cell.shape.n
+    needed = hypotheses * n * _BYTES_OF_A_PARAMETER
+    if needed <= limits.model_bytes:
+        return []
+    message = (
+        f"{hypotheses} hypotheses of {n} parameters take {needed} bytes, and {limits.model_bytes} "
+        "are allowed (FEDAUDIT_MAX_MODEL_BYTES); ask for fewer, or for a smaller model"
+    )
+    return [FieldError("/training/hypotheses", message, of_spec=True)]
+
+
+def _record_faults(cell: Cell, limits: PlanLimits) -> list[FieldError]:
+    role = mechanism_of(cell.spec).facts.applied_by
+    match role:
+        case "clients" | "server":
+            return []
+        case "local-steps":
+            rows = cell.federation.rows
+        case _:
+            assert_never(role)
+    needed = bytes_in_memory(cell.federation)
+    if rows <= limits.planned_records and needed <= limits.data_bytes:
+        return []
+    if rows <= limits.planned_records:
+        message = (
+            f"the rows of all clients train in every round, and their features take {needed} bytes "
+            f"of memory, of which {limits.data_bytes} are allowed (FEDAUDIT_MAX_DATA_MEMORY_BYTES);"
+            " take fewer features or another mechanism"
+        )
+        return [FieldError("/privacy/mechanism", message, of_spec=True)]
+    message = (
+        f"every record is planned by itself, and the data have more than the "
+        f"{limits.planned_records} that are allowed (FEDAUDIT_MAX_PLANNED_RECORDS); take fewer "
+        "rows or another mechanism"
+    )
+    return [FieldError("/privacy/mechanism", message, of_spec=True)]
+
+
+OpenArtifact = Callable[[str], bytes | None]
+"""The content of an artifact by its id, its SHA-256; None where there is none."""
+
+_POINTER = "/model/start/artifact"
+
+
+def no_artifacts(artifact_id: str) -> None:
+    """An `OpenArtifact` that has none."""
+
+
+def with_start(cell: Cell, open_artifact: OpenArtifact) -> Cell:
+    """The cell with the parameters that its spec starts from.
+
+    Raises InvalidInputError where there is no such artifact, or its tensors are not those of the
+    spec's model.
+    """
+    start = cell.spec.model.start
+    if not isinstance(start, ArtifactStart):
+        return cell
+    data = open_artifact(start.artifact)
+    if data is None:
+        raise _fault(
+            "is not known here; upload the file first (`fedaudit artifacts add FILE`), or hand it "
+            "to `fedaudit run` by --artifact"
+        )
+    if hashlib.sha256(data).hexdigest() != start.artifact:
+        raise _fault("is stored with another content than its id says; upload the file again")
+    try:
+        found = hypotheses_of(
+            decode_tensors(data), cell.shape, hypotheses=cell.spec.training.hypotheses
+        )
+    except ParameterFileError as error:
+        raise _fault(f"names a file that does not fit the spec: it {error}") from None
+    return replace(cell, start=found)
+
+
+def _fault(message: str) -> InvalidInputError:
+    return InvalidInputError([FieldError(_POINTER, message, of_spec=True)])
+
+
+def planned_releases(spec: ExperimentSpec) -> int:
+    """How often counts with noise are published, if no budget ends training earlier: the report
+    once, and every validated round where these are asked for."""
+    if not publishes_noised_rounds(spec.fairness):
+        return 1
+    last, every = spec.training.rounds_played, spec.training.stopping.validate_every
+    return 1 + sum(is_validated(one, every=every, last_round=last) for one in range(1, last + 1))
+
+
+def with_fairness_epsilon(
+    projection: Projection, held_out: HeldOutContext | None, *, releases: int
+) -> Projection:
+    """The projection with what so many releases of the fairness figures cost, or why nothing
+    bounds that."""
+    if held_out is None:
+        reasons = {**projection.reasons, "fairness_epsilon": NO_NOISE}
+        return replace(projection, fairness_epsilon=None, reasons=reasons)
+    release = held_out.release
+    entry: dict[str, object] = {
+        "observer": release.observer,
+        "delta": release.delta,
+        "adjacency": release.adjacency,
+        "unit": release.unit,
+        "value": release.epsilon(releases),
+    }
+    return replace(projection, fairness_epsilon=entry)
+
 
 # Far below the largest number in double precision, so that sums of reservations stay finite.
 _MAX_COST = 1e300
@@ -110,3 +247,65 @@ def _profile(federation: Federation) -> dict[str, Any]:
     if known is None:
         known = _PROFILES[federation] = profile(federation)
     return known
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class RunCost:
+    """One figure of one run; see `sweep_costs.BookedCost`."""
+
+    experiment_id: str
+    federation_id: str
+    """The fingerprint of its data."""
+    figure: CostFigure
+    observer: str = ""
+    terms: str
+    unit: str
+    unit_key: str
+    delta: float = 0.0
+    amount: float
+    curve: NDArray[np.float64] | None = None
+    enlarged: bool = False
+
+
+def booked_costs(run: Run) -> list[RunCost]:
+    """The worst case of every round that the spec plans; nothing for training without noise."""
+    mechanism, context = mechanism_of(run.spec), run.ledger.ledger_context
+    unit, plan = mechanism.facts.unit, context.plan
+    whose = unit_key(run.spec, unit)
+    if plan is not None:
+        return [
+            RunCost(
+                experiment_id=run.experiment_id,
+                federation_id=run.federation.fingerprint,
+                figure="epsilon",
+                observer=observer,
+                terms=plan.adjacency,
+                unit=unit,
+                unit_key=whose,
+                delta=plan.delta,
+                amount=plan.largest(observer, plan.steps),
+                curve=plan.curve(observer, plan.steps),
+            )
+            for observer in plan.observers
+        ]
+    inputs = context.inputs
+    projection = mechanism.project_cost(
+        n=inputs.n, training_clients=run.training_clients, plan=None, layers=inputs.component_sizes
+    )
+    amounts: dict[CostFigure, float | None] = {
+        "leakage": projection.leakage_worst_case,
+        "log_ratio": projection.log_ratio_worst_case,
+    }
+    return [
+        RunCost(
+            experiment_id=run.experiment_id,
+            federation_id=run.federation.fingerprint,
+            figure=figure,
+            terms=f"radius {inputs.radius}, clip {inputs.clip}",
+            unit=unit,
+            unit_key=whose,
+            amount=amount,
+        )
+        for figure, amount in amounts.items()
+        if amount is not None
+    ]

@@ -1,24 +1,277 @@
-"""What the report of a run that came to its end is made from."""
+"""What the report of a run is made from, the file of its model, and the report, checked."""
 
-from collections.abc import Mapping
+import hashlib
+from collections.abc import Iterator, Mapping
 from dataclasses import fields, replace
+from typing import Any, assert_never
+
+import numpy as np
+from numpy.typing import NDArray
 
 from fedaudit.fairness.disclosure import Disclosure
 from fedaudit.fairness.joint_disclosure import decide_parts_together
+from fedaudit.fairness.published_counts import ExactCounts, NoisedCounts, RoundedCounts
+from fedaudit.federations.federation import ClientRows, Federation
+from fedaudit.federations.hospital import FEATURES
+from fedaudit.federations.packing import EVERY_NUMBER, Scales
 from fedaudit.federations.split import training_group_rows
 from fedaudit.ledger.chain import ledger_hash
-from fedaudit.reports.document.material import FederationFacts, FinalFigures, ReportMaterial
+from fedaudit.ledger.entries import Outcome, charges_report
+from fedaudit.networks.parameter_files import encode_hypotheses, tensor_sizes
+from fedaudit.privacy.mechanisms.registry import mechanism_of, why_model_stays
+from fedaudit.reports.assemble import assemble
+from fedaudit.reports.document.hypotheses_document import Plane
+from fedaudit.reports.document.material import (
+    FederationFacts,
+    FinalFigures,
+    HypothesesFacts,
+    ModelFile,
+    ReportMaterial,
+)
+from fedaudit.reports.document.model_document import ModelSection, TensorSection
+from fedaudit.reports.report_progress import Progressed, unfollowed
+from fedaudit.reports.sections.disagreement import FiguresDisagreeError
+from fedaudit.reports.sections.fairness_section import exact_sections
 from fedaudit.reports.sections.last_rounds import LAST_ROUNDS
+from fedaudit.reports.sections.limitations.model_limits import model_limits
+from fedaudit.reports.sections.parameter_plot_section import (
+    NOT_KEPT,
+    NOT_VALIDATED,
+    build_parameter_plot,
+    rounds_to_draw,
+)
+from fedaudit.reports.sections.privacy_section import guarantee_of
 from fedaudit.reports.sections.provenance import provenance
+from fedaudit.runs.blocks import publish_counts
 from fedaudit.runs.held_out_groups import held_out_groups
-from fedaudit.runs.hypotheses import hypotheses_facts, parameter_plot_of_run
-from fedaudit.runs.publishing import publish_counts
 from fedaudit.runs.run import Run
 from fedaudit.runs.sink import RunSink
-from fedaudit.runs.trained_model import trained_model
-from fedaudit.spec.disclosure.disclosure_policy import DisclosurePolicy
-from fedaudit.training.base.round_records import FinalResult
+from fedaudit.spec.disclosure import DisclosurePolicy
+from fedaudit.spec.experiment import spec_hash
+from fedaudit.spec.federation import (
+    FederationSpec,
+    Femnist,
+    HospitalCharges,
+    Images,
+    SyntheticGroups,
+    SyntheticLinear,
+)
+from fedaudit.spec.table import Feature, Table
+from fedaudit.training.base.cell import first_hypotheses
+from fedaudit.training.base.rounds import FinalResult, axis_names, truth_points
 from fedaudit.training.base.stopping import has_diverged, reported_end
+
+Layout = dict[str, Any]
+
+_LAYOUT_FORMAT = "fedaudit-layout-1"
+_INSTEAD = "`fedaudit model ID --layout FILE` states them, under the scope federations:read"
+_CLASSES = f"the classes are those that the data have, and no spec declares them: {_INSTEAD}"
+_FEATURES = f"the features are all columns of the data, and the spec names none: {_INSTEAD}"
+
+
+def model_layout(source: FederationSpec, federation: Federation) -> Layout:
+    """The whole layout, as JSON. Confidential: it has the classes and columns of the data.
+
+    `features`: in the order of the inputs, null of images. Each has its `column`, and where they
+    apply: `category` (the input is 1 for it, 0 for others), `categories` (it is the position among
+    them), `scale`, and `fill` (for empty cells). `image`: height, width, channels and divisor.
+    `classes`: in the order of the outputs, null of a number, which is the output times
+    `target_scale`. `positive`: the second of two classes, where the spec names it.
+    """
+    features = (
+        None
+        if isinstance(federation.features, ClientRows)
+        else [*_features(source, federation.feature_names)]
+    )
+    return {
+        "format": _LAYOUT_FORMAT,
+        "features": features,
+        "image": _image(federation),
+        "standardise": source.standardise if isinstance(source, Table) else None,
+        "target": federation.target_name,
+        "target_scale": None if federation.classes else federation.target_scale,
+        "classes": list(federation.classes) or None,
+        "positive": source.positive if isinstance(source, Table) else None,
+        "reasons": {},
+    }
+
+
+def declared_layout(layout: Layout, source: FederationSpec) -> Layout:
+    """What of a layout follows from the spec alone; the rest is null, with a reason."""
+    reasons = {}
+    if layout["classes"] is not None and not _declares_classes(source):
+        reasons["classes"] = _CLASSES
+    if isinstance(source, Table) and source.features == "all":
+        reasons["features"] = _FEATURES
+    return {**layout, **dict.fromkeys(reasons), "reasons": reasons}
+
+
+def _declares_classes(source: FederationSpec) -> bool:
+    match source:
+        case Images():
+            return source.classes is not None
+        case Femnist():
+            return True
+        case Table() | HospitalCharges() | SyntheticLinear() | SyntheticGroups():
+            return False
+        case _:
+            assert_never(source)
+
+
+def _features(source: FederationSpec, names: tuple[str, ...]) -> Iterator[Layout]:
+    match source:
+        case Table():
+            # Not validated: a file's own names may be longer than a spec would allow.
+            every = [Feature.model_construct(name=name) for name in names]
+            for item in every if source.features == "all" else source.features:
+                feature = Feature(name=item) if isinstance(item, str) else item
+                yield from _inputs(feature, source.scale)
+        case HospitalCharges():
+            for name in names:
+                codes = [str(code) for code in source.conditions] if name == FEATURES[0] else None
+                scale = source.scale.get(name, source.scale.get(EVERY_NUMBER))
+                yield _input(name, {"categories": codes, "scale": scale})
+        case Images() | Femnist() | SyntheticLinear() | SyntheticGroups():
+            for name in names:
+                yield _input(name, {})
+        case _:
+            assert_never(source)
+
+
+def _inputs(feature: Feature, scales: Scales) -> Iterator[Layout]:
+    """Those of a column: one, or one for each of its categories."""
+    filled = {"fill": feature.fill}
+    own = scales.get(feature.name)
+    if feature.categories is None:
+        yield _input(feature.name, {"scale": own or scales.get(EVERY_NUMBER), **filled})
+        return
+    match feature.encoding:
+        case "ordinal":
+            more = {"categories": feature.categories, "scale": own, **filled}
+            yield _input(feature.name, more)
+        case "one-hot":
+            for category in feature.categories:
+                yield _input(feature.name, {"category": category, **filled})
+        case _:
+            assert_never(feature.encoding)
+
+
+def _input(column: str, more: Layout) -> Layout:
+    scale = more.get("scale")
+    if isinstance(scale, int | float):
+        more = {**more, "scale": {"divisor": scale}}
+    elif scale is not None:
+        more = {**more, "scale": scale.model_dump(mode="json")}
+    return {"column": column, **{name: one for name, one in more.items() if one is not None}}
+
+
+def _image(federation: Federation) -> Layout | None:
+    features = federation.features
+    if not isinstance(features, ClientRows):
+        return None
+    shape = None if features.image is None else list(features.image)
+    return {"height_width_channels": shape, "divisor": features.divisor}
+
+
+_MODEL_FORMAT = "fedaudit-model-1"
+
+
+def trained_model(run: Run, result: FinalResult, material: ReportMaterial) -> ModelFile | str:
+    """The hypotheses that the report's figures are of, or why they may not leave.
+
+    `material`: that of the report, for the guarantee.
+    """
+    if material.status != "succeeded":
+        return f"the run {material.status}"
+    stays = why_model_stays(mechanism_of(run.spec))
+    if stays is not None:
+        return stays
+    shape, hypotheses = run.cell.shape, result.hypotheses
+    sizes = tensor_sizes(shape, hypotheses=len(hypotheses))
+    tensors = [TensorSection(name=name, shape=list(size)) for name, size in sizes.items()]
+    layout = model_layout(run.spec.federation, run.federation)
+    card = _card(run, result, material, tensors)
+    card["layout"] = declared_layout(layout, run.spec.federation)
+    data = encode_hypotheses(shape, hypotheses, metadata=card)
+    return ModelFile(
+        data,
+        ModelSection(
+            sha256=hashlib.sha256(data).hexdigest(),
+            size_bytes=len(data),
+            round=result.best_round,
+            hypotheses=len(hypotheses),
+            tensors=tensors,
+        ),
+        layout,
+    )
+
+
+def _card(
+    run: Run, result: FinalResult, material: ReportMaterial, tensors: list[TensorSection]
+) -> dict[str, Any]:
+    """What the file says of itself beside its layout; of the data, how many inputs there are."""
+    spec, guarantee = run.spec, guarantee_of(material)
+    return {
+        "format": _MODEL_FORMAT,
+        "experiment": {"id": run.experiment_id, "name": run.name, "spec_hash": spec_hash(spec)},
+        "round": result.best_round,
+        "model": spec.model.model_dump(mode="json"),
+        "loss": spec.training.loss,
+        "inputs": run.federation.width,
+        "tensors": [one.model_dump() for one in tensors],
+        "guarantee": {
+            "label": guarantee.label,
+            "in_force": guarantee.in_force,
+            "mechanism": guarantee.mechanism,
+            "unit": guarantee.unit,
+            "adjacency": guarantee.adjacency,
+            "delta": guarantee.delta,
+            "observers": list(guarantee.observers),
+            "conditions": dict(guarantee.conditions),
+            "statement": guarantee.statement,
+        },
+        "limits": model_limits(spec),
+    }
+
+
+def hypotheses_facts(run: Run, result: FinalResult, sink: RunSink) -> HypothesesFacts:
+    """The hypotheses, and the radii of the round that they came of."""
+    return HypothesesFacts(hypotheses=result.hypotheses, radii=_radii(run, sink, result.best_round))
+
+
+def parameter_plot_of_run(run: Run, result: FinalResult, sink: RunSink) -> Plane | str:
+    """The plane of the run's two parameters, or why there is none."""
+    cell, best = run.cell, result.best_round
+    if run.plot_unavailable_reason is not None:
+        return run.plot_unavailable_reason
+    if best == 0:
+        return NOT_VALIDATED
+    rounds = rounds_to_draw(sink.drawn_rounds(up_to=best), best_round=best)
+    if not rounds:
+        return NOT_KEPT
+    return build_parameter_plot(
+        sink.planes(rounds),
+        best_round=best,
+        start=first_hypotheses(cell),
+        truth=truth_points(cell),
+        parameters=axis_names(cell),
+    )
+
+
+def _radii(run: Run, sink: RunSink, round_: int) -> NDArray[np.float64] | None:
+    """Of the releases of a round, [releases, parts]; None where no radius is secret."""
+    inputs = run.ledger.inputs
+    if inputs.radius_floor is None:
+        return None
+    # Of a round that was interrupted and repeated, only the repeat has radii.
+    found = [
+        entry.radii.reshape(len(entry.subjects), len(inputs.noised_sizes))[
+            entry.outcomes == Outcome.RELEASED
+        ]
+        for entry in sink.entries_of_round(round_)
+        if not entry.interrupted and not charges_report(entry.observer)
+    ]
+    return np.concatenate(found) if found else None
 
 
 def report_material(
@@ -100,3 +353,45 @@ def _hypothesis_disclosures(run: Run, result: FinalResult) -> Mapping[str, Discl
         parts=run.spec.training.hypotheses,
         of="rows that this hypothesis predicted",
     )
+
+
+def checked_report(
+    material: ReportMaterial, result: FinalResult, *, progressed: Progressed = unfollowed
+) -> dict[str, Any]:
+    """The report document of a run that came to its end, not yet signed.
+
+    `progressed` is called between its parts. Raises FiguresDisagreeError where the fairness figures
+    do not follow from the rows that were scored.
+    """
+    # Only now: it imports pandas and scikit-learn, which nothing else in this room needs.
+    from fedaudit.reports.sections.cross_check import cross_checked
+
+    match material.published:
+        case ExactCounts():
+            report = assemble(material, progressed=progressed)
+            return cross_checked(report, result.predicted, counts=result.fairness)
+        case RoundedCounts() | NoisedCounts():
+            _check_unpublished(material, result, progressed)
+            return assemble(material, progressed=progressed)
+        case _:
+            assert_never(material.published)
+
+
+def _check_unpublished(
+    material: ReportMaterial, result: FinalResult, progressed: Progressed
+) -> None:
+    """That exact figures follow from the rows, where other figures are published.
+
+    Raises FiguresDisagreeError without the figures: the reason why a run failed is published.
+    """
+    from fedaudit.reports.sections.cross_check import cross_checked
+
+    sections = exact_sections(material, progressed=progressed)
+    exact = {"fairness": [one.model_dump(mode="json") for one in sections]}
+    try:
+        cross_checked(exact, result.predicted, counts=result.fairness)
+    except FiguresDisagreeError:
+        raise FiguresDisagreeError(
+            "a fairness figure differs from what Fairlearn computes from the rows; which one is "
+            "not stated, since figures of the held-out people are protected"
+        ) from None

@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from functools import cached_property
+from importlib import import_module
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -21,12 +22,37 @@ from fedaudit.privacy.leakage import ClusterCounts
 from fedaudit.runs.ledger_writer import LedgerWriter
 from fedaudit.spec.experiment import ExperimentSpec
 from fedaudit.training.base.cell import Cell
-from fedaudit.training.base.parameter_plot import plot_unavailable_reason
-from fedaudit.training.base.round_records import PlannedRound
-from fedaudit.training.base.run_spending import spending_of
+from fedaudit.training.base.records import spending_of
+from fedaudit.training.base.rounds import PlannedRound, plot_unavailable_reason
 
 if TYPE_CHECKING:
     from fedaudit.runs.sampled_rounds import SampledRounds
+
+
+LIBRARIES = ("torch", "sklearn", "fairlearn")
+"""Torch trains; Fairlearn and scikit-learn compute the report's fairness figures a second time."""
+
+
+class MissingLibraryError(Exception):
+    """A library that runs need cannot be imported; the message names the extra to install."""
+
+
+def import_worker_extra() -> None:
+    """Import what a run needs, which takes seconds the first time.
+
+    Raises MissingLibraryError where one is not installed or cannot be loaded, so that no run
+    trains for hours and then fails over its report.
+    """
+    for name in LIBRARIES:
+        try:
+            import_module(name)
+        # OSError: torch is installed, and a shared library that it needs is not.
+        except (ImportError, OSError) as error:
+            raise MissingLibraryError(
+                f"training needs {name}, which cannot be imported ({error}): "
+                "pip install 'fedaudit[worker]'"
+            ) from error
+
 
 _KEY_BYTES = 32
 
@@ -104,7 +130,7 @@ class Run:
         base = self.spec.fairness.rounded_to
         if base is None:
             return None
-        from fedaudit.runs.rounded_counts import build_rounder  # as above
+        from fedaudit.runs.held_out_groups import build_rounder  # as above
 
         return build_rounder(self.cell, base=base, key=self.rounding_key)
 

@@ -1,25 +1,28 @@
-"""The whole spec, and what its parts must agree on."""
+"""The whole spec, what its parts must agree on, and its canonical form.
 
+The canonical form is what is hashed and stored: every default explicit, RFC 8785 JSON. A field that
+specs gained later is left out where it is the default (`exclude_if` of the field), so that a spec
+that does not name it keeps the hash that it had before.
+"""
+
+import hashlib
 from collections.abc import Callable, Collection
 from typing import Annotated, Any, Literal, Self, assert_never
 
+import rfc8785
 from pydantic import Field, ValidationInfo, model_validator
 
 from fedaudit.spec.attacks.attack_part import AttackedSpec
 from fedaudit.spec.attacks.attack_spec import AttackSpec
 from fedaudit.spec.base import MAX_INTEGER, SpecPart, Text
 from fedaudit.spec.errors import Refusals, pointer, refuse_all, refuse_at
-from fedaudit.spec.fairness import Fairness
-from fedaudit.spec.fairness_agreement import check_count_noise, with_default_rounding
+from fedaudit.spec.fairness import Fairness, check_count_noise, with_default_rounding
 from fedaudit.spec.federation import FederationSpec
 from fedaudit.spec.gates import Gate
-from fedaudit.spec.mechanism_part import one_client_rate
-from fedaudit.spec.model.kinds import ModelSpec
-from fedaudit.spec.model.start_agreement import check_start
-from fedaudit.spec.model.starts import with_default_start
-from fedaudit.spec.naming.labels import refuse_other_columns
-from fedaudit.spec.privacy import PrivacySpec
-from fedaudit.spec.source_traits import moves_others
+from fedaudit.spec.labels import refuse_other_columns
+from fedaudit.spec.models import ModelSpec, with_default_start
+from fedaudit.spec.privacy import PrivacySpec, one_client_rate
+from fedaudit.spec.sources import moves_others
 from fedaudit.spec.training import FixedCohort, PoissonCohort, Training
 
 Device = Literal["auto", "cpu", "cuda"]
@@ -102,7 +105,7 @@ class ExperimentSpec(SpecPart):
         )
 
     def _check_start(self) -> Refusals:
-        return check_start(self.model, hypotheses=self.training.hypotheses)
+        return self.model.check_start(hypotheses=self.training.hypotheses)
 
     def _check_count_noise(self) -> Refusals:
         return check_count_noise(
@@ -241,16 +244,22 @@ class ExperimentSpec(SpecPart):
         """Whether some outcome is favourable: by a rule, or as a classifier's positive class."""
         return self.fairness.favourable is not None or self.classifies
 
-    @property
-    def relocates(self) -> bool:
-        """Whether an empty cluster is moved to the farthest upload."""
-        return self.training.relocates
 
-    @property
-    def draws_data(self) -> bool:
-        """Whether the loaded data depend on the seed.
+def canonical_bytes(spec: ExperimentSpec) -> bytes:
+    """Canonical JSON of the spec, every default explicit that specs had from the start."""
+    return _encoded(spec.model_dump(mode="json"))
 
-        They do where they are synthetic, dealt to clients, turned, or standardised over those
-        clients or rows that the seed lets train.
-        """
-        return self.federation.traits.draws_data
+
+def spec_hash(spec: ExperimentSpec) -> str:
+    """SHA-256 of the canonical form, in hexadecimal. Two specs that mean the same share it."""
+    return document_hash(spec.model_dump(mode="json"))
+
+
+def document_hash(document: dict[str, Any]) -> str:
+    """The same of a spec's JSON document, every default explicit."""
+    return hashlib.sha256(_encoded(document)).hexdigest()
+
+
+def _encoded(document: dict[str, Any]) -> bytes:
+    encoded: bytes = rfc8785.dumps(document)
+    return encoded

@@ -1,15 +1,75 @@
-"""Between whom, and by which outcome, fairness is measured."""
+"""Between whom, and by which outcome, fairness is measured, and how its counts are protected."""
 
 from collections import Counter
 from itertools import pairwise
-from typing import Annotated, Literal, Self, assert_never
+from typing import Annotated, Any, Literal, Self, assert_never
 
 from pydantic import Discriminator, Field, Tag, model_validator
 
-from fedaudit.spec.base import MAX_INTEGER, SpecPart, Text
-from fedaudit.spec.count_noise import CountNoise, CountRounding
+from fedaudit.spec.base import MAX_INTEGER, SpecPart, Text, is_stored
 from fedaudit.spec.errors import Refusals, pointer, refuse_all, refuse_at
-from fedaudit.spec.naming.labels import LabelText
+from fedaudit.spec.labels import LabelText
+from fedaudit.spec.sources import Source
+from fedaudit.spec.training import Training
+
+HeldOutUnit = Literal["client", "record"]
+_ROWS = "/fairness/noise/max_rows_per_client"
+
+
+class _CountNoise(SpecPart):
+    """What both mechanisms have in common."""
+
+    epsilon: Annotated[float, Field(ge=1e-3, le=100)]
+    """What all fairness figures of the report may reveal of one held-out client or record; with
+    `rounds` so may those of every validated round."""
+    unit: HeldOutUnit
+    """Whom it protects: a validation client with all its rows, or a single held-out record."""
+    max_rows_per_client: Annotated[int, Field(ge=1, le=1_000_000)] | None = None
+    """Rows of a client that count towards an attribute, with the unit `client`; which ones is
+    drawn, whatever they hold."""
+    rounds: Annotated[bool, Field(exclude_if=lambda rounds: not rounds)] = False
+    """Whether the gaps of validated rounds are published with noise too, each of which costs
+    `epsilon` once more; without it they are withheld."""
+
+    @model_validator(mode="after")
+    def _bound_goes_with_clients(self) -> Self:
+        match self.unit:
+            case "client":
+                if self.max_rows_per_client is None:
+                    raise refuse_at(
+                        _ROWS,
+                        "is required with the unit `client`: without a bound on a client's rows no "
+                        "noise hides them; give the number of rows of which most clients have less",
+                    )
+            case "record":
+                if self.max_rows_per_client is not None:
+                    raise refuse_at(_ROWS, "goes with the unit `client`; leave it out")
+            case _:
+                assert_never(self.unit)
+        return self
+
+
+class DiscreteLaplaceCounts(_CountNoise):
+    """Integer noise of the discrete Laplace distribution: epsilon without a delta."""
+
+    mechanism: Literal["discrete-laplace"]
+
+
+class GaussianCounts(_CountNoise):
+    """Integer noise of the discrete Gaussian distribution."""
+
+    mechanism: Literal["gaussian"]
+    delta: Annotated[float, Field(ge=1e-15, le=0.1)]
+
+
+CountNoise = Annotated[DiscreteLaplaceCounts | GaussianCounts, Field(discriminator="mechanism")]
+
+
+class CountRounding(SpecPart):
+    """Counts rounded up or down at random to a multiple of `base`, without bias; 1 leaves them."""
+
+    base: Annotated[int, Field(ge=1, le=1000)] = 5
+
 
 DEFAULT_GROUP_CLIENTS = 2
 _LATER = Field(exclude_if=lambda value: value is None)
@@ -202,3 +262,97 @@ class Fairness(Groups):
             name if taken[name] == 1 else " x ".join(parts)
             for name, parts in zip(short, self.intersections, strict=True)
         ]
+
+
+_ROUNDED_BY_DEFAULT, _NOT_ROUNDED = {"base": 5}, {"base": 1}
+_OF_FAIRNESS = {
+    "sensitive",
+    "edges",
+    "favourable",
+    "minimum_group_size",
+    "intersections",
+    "reference_group",
+    "intervals",
+}
+"""What every stored spec has in `fairness`."""
+
+
+def with_default_rounding(value: Any) -> Any:
+    """The document of a spec, its counts rounded where the model is released and nothing is said.
+
+    A spec that was stored before there was rounding says every other thing, and stays what it was.
+    Anything that is no such document is given back as it is, for validation to refuse.
+    """
+    if not isinstance(value, dict) or not isinstance(value.get("privacy"), dict):
+        return value
+    fairness = value.get("fairness", {})
+    if not isinstance(fairness, dict) or fairness.get("rounding") or fairness.get("noise"):
+        return value
+    if value["privacy"].get("noise") != "release" or not fairness.get("sensitive"):
+        return value
+    stored = is_stored(value) and fairness.keys() >= _OF_FAIRNESS
+    if "rounding" not in fairness and stored:
+        return value
+    # Null is not stored, so that it must not mean anything beside its being left out.
+    chosen = _NOT_ROUNDED if "rounding" in fairness else _ROUNDED_BY_DEFAULT
+    return {**value, "fairness": {**fairness, "rounding": dict(chosen)}}
+
+
+def publishes_noised_rounds(fairness: Fairness) -> bool:
+    """Whether the gaps of validated rounds are published from counts with noise."""
+    return fairness.noise is not None and fairness.noise.rounds
+
+
+def check_count_noise(
+    fairness: Fairness, *, training: Training, source: Source, has_outcome: bool
+) -> Refusals:
+    """Where something would escape `fairness.noise`, or nothing is counted: errors of a spec's
+    validation, at the fields."""
+    noise = fairness.noise
+    if noise is None:
+        return
+    if not fairness.sensitive:
+        yield refuse_at(
+            "/fairness/sensitive", "`noise` is given, so name a sensitive attribute to count by"
+        )
+    if not has_outcome:
+        yield refuse_at(
+            "/fairness/favourable",
+            "`noise` is added to counts of favourable outcomes; say which outcome is favourable",
+        )
+    if training.stopping.patience is not None:
+        yield refuse_at(
+            "/training/stopping/patience",
+            "would end training by losses of the people whom fairness.noise protects, which have "
+            "no noise; use null, or leave out fairness.noise",
+        )
+    if noise.rounds and training.stopping.validation_clients is not None:
+        yield refuse_at(
+            "/fairness/noise/rounds",
+            "is charged to every held-out client in every validated round, and a round that scores "
+            "a sample of them charges the others too; leave `validation_clients` out, or `rounds`",
+        )
+    match noise.unit:
+        case "client":
+            pass
+        case "record":
+            if training.hypotheses > 1:
+                yield refuse_at(
+                    "/fairness/noise/unit",
+                    "with several hypotheses one record decides which of them predicts its "
+                    "client's other records; use the unit `client`, or one hypothesis",
+                )
+            if training.method.personalises:
+                yield refuse_at(
+                    "/fairness/noise/unit",
+                    f"with {training.method.kind} one record moves the model that predicts its "
+                    "client's other records; use the unit `client`, or the method `hypotheses`",
+                )
+            if source.traits.statistics == "of each client" and not source.holds_out_rows:
+                yield refuse_at(
+                    "/fairness/noise/unit",
+                    "with `standardise: client` one record moves the features of its client's "
+                    "other records; use the unit `client`, or declare constants under `scale`",
+                )
+        case _:
+            assert_never(noise.unit)

@@ -1,12 +1,77 @@
-"""Conditions that a finished experiment must meet."""
+"""Conditions that a finished experiment must meet, the figures they name, and policies of them."""
 
-from typing import TYPE_CHECKING, Annotated, Literal, cast
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated, Literal, Self, cast
 
-from pydantic import Field, ValidationInfo, field_validator
+from pydantic import Field, ValidationError, ValidationInfo, field_validator, model_validator
 
 from fedaudit.spec.base import SpecPart, Text
-from fedaudit.spec.gate_figures import PLAIN_FIGURES, GateFigure, PlainFigure
+from fedaudit.spec.errors import InvalidInputError, field_errors, pointer, refuse_at
 from fedaudit.spec.metrics import FAIRNESS_FIGURES
+
+AttackFigure = Literal[
+    "epsilon_lower_bound", "membership_tpr_at_1pct", "recovered_share", "nu_protecting"
+]
+"""What attacks found: the worst of those of its kind (`fedaudit.reports.gates.attack_gates`)."""
+PlainFigure = Literal[
+    "leakage_max",
+    "leakage_median",
+    "log_ratio_max",
+    "participations_max",
+    "epsilon_max",
+    "validation_loss",
+    "accuracy",
+    "accuracy_over_baseline",
+    "loss_under_baseline",
+    "prediction_share",
+    "sweep_epsilon_max",
+    "sweep_log_ratio_max",
+    "epsilon_lower_bound",
+    "membership_tpr_at_1pct",
+    "recovered_share",
+    "nu_protecting",
+]
+FigureSection = Literal["privacy", "utility", "sweep", "attacks"]
+Proof = Literal["fixed radius", "exact rates"]
+"""What would make a heuristic guarantee of the figure a formal one."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class GateFigure:
+    """Where a figure stands in the report, and what it is worth as evidence."""
+
+    section: FigureSection
+    rests_on_guarantee: bool = True
+    """Whether the figure bounds something by the guarantee alone. A row has to say so where it does
+    not: a figure counted or measured, whatever the mechanism."""
+    judges_model: bool = False
+    """Whether it says how well the model decides, which a model that decides nothing may do well
+    at."""
+    proof: Proof = "fixed radius"
+    has_delta: bool = False
+    """Whether it is an epsilon, which holds at the delta and adjacency of the guarantee."""
+
+
+PLAIN_FIGURES: Mapping[PlainFigure, GateFigure] = {
+    "leakage_max": GateFigure(section="privacy"),
+    "leakage_median": GateFigure(section="privacy"),
+    "log_ratio_max": GateFigure(section="privacy"),
+    "participations_max": GateFigure(section="privacy", rests_on_guarantee=False),
+    "epsilon_max": GateFigure(section="privacy", proof="exact rates", has_delta=True),
+    "validation_loss": GateFigure(section="utility", rests_on_guarantee=False, judges_model=True),
+    "accuracy": GateFigure(section="utility", rests_on_guarantee=False, judges_model=True),
+    "accuracy_over_baseline": GateFigure(section="utility", rests_on_guarantee=False),
+    "loss_under_baseline": GateFigure(section="utility", rests_on_guarantee=False),
+    "prediction_share": GateFigure(section="utility", rests_on_guarantee=False),
+    "sweep_epsilon_max": GateFigure(section="sweep", proof="exact rates"),
+    "sweep_log_ratio_max": GateFigure(section="sweep"),
+    "epsilon_lower_bound": GateFigure(section="attacks", rests_on_guarantee=False),
+    "membership_tpr_at_1pct": GateFigure(section="attacks", rests_on_guarantee=False),
+    "recovered_share": GateFigure(section="attacks", rests_on_guarantee=False),
+    "nu_protecting": GateFigure(section="attacks", rests_on_guarantee=False),
+}
+
 
 GateOp = Literal["le", "ge"]
 if TYPE_CHECKING:
@@ -81,3 +146,81 @@ class Gate(SpecPart):
     def compares_groups(self) -> bool:
         """Whether the figure is that of a sensitive attribute."""
         return self.plain_figure is None
+
+
+PolicyName = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$")]
+"""A name that stands in an address as it is."""
+Description = Annotated[str, Field(max_length=2000, pattern=r"^[^\x00-\x08\x0b-\x1f\x7f]*$")]
+PolicyGates = Annotated[list[Gate], Field(min_length=1, max_length=100)]
+"""At least one: a policy that asks for nothing would let everything pass."""
+
+
+class Policy(SpecPart):
+    """Gates under a name."""
+
+    name: PolicyName
+    description: Description = ""
+    gates: PolicyGates
+
+
+@dataclass(frozen=True)
+class NamedGates:
+    """Gates to be evaluated together, and the name of their policy, if it has one."""
+
+    name: str | None
+    gates: Sequence[Gate]
+
+
+class PolicyFile(SpecPart):
+    """What an experiment is to be held against: one policy, named or not, or several."""
+
+    experiment_id: Text | None = None
+    name: PolicyName | None = None
+    description: Description = ""
+    gates: PolicyGates | None = None
+    policies: Annotated[list[Policy], Field(min_length=1, max_length=100)] | None = None
+
+    @model_validator(mode="after")
+    def _one_or_several(self) -> Self:
+        if (self.gates is None) == (self.policies is None):
+            raise ValueError("must hold either `gates` or `policies`")
+        if self.policies is None:
+            return self
+        for field in ("name", "description"):
+            if getattr(self, field):
+                raise refuse_at(f"/{field}", "belongs into each of `policies`; move it there")
+        names = [policy.name for policy in self.policies]
+        for position, name in enumerate(names):
+            if name in names[:position]:
+                where = pointer("policies", position, "name")
+                raise refuse_at(where, f"{name!r} is given twice; keep one")
+        return self
+
+    @property
+    def named(self) -> list[Policy]:
+        """The policies with a name."""
+        if self.policies is not None:
+            return self.policies
+        if self.name is None:
+            return []
+        return [Policy(name=self.name, description=self.description, gates=self.gates or [])]
+
+    @property
+    def to_evaluate(self) -> list[NamedGates]:
+        """The gates, policy by policy."""
+        if self.policies is None:
+            return [NamedGates(self.name, self.gates or ())]
+        return [NamedGates(policy.name, policy.gates) for policy in self.policies]
+
+
+def parse_policies(value: object) -> PolicyFile:
+    """The policies in a decoded JSON or YAML value; a list is taken for `gates`.
+
+    Raises InvalidInputError naming the fields.
+    """
+    if isinstance(value, list):
+        value = {"gates": value}
+    try:
+        return PolicyFile.model_validate(value)
+    except ValidationError as error:
+        raise InvalidInputError(field_errors(error, value)) from None

@@ -11,12 +11,13 @@ import yaml
 from pydantic import TypeAdapter, ValidationError
 
 from fedaudit.spec.attacks.attack_spec import AttackSpec
+from fedaudit.spec.base import is_stored
 from fedaudit.spec.errors import FieldError, InvalidInputError, field_errors, refuse_all
 from fedaudit.spec.experiment import ADMITTED, ExperimentSpec, filled
 from fedaudit.spec.fairness import Fairness
 from fedaudit.spec.federation import FederationSpec
 from fedaudit.spec.gates import Gate
-from fedaudit.spec.model.kinds import ModelSpec
+from fedaudit.spec.models import ModelSpec
 from fedaudit.spec.privacy import (
     LEAST_CLIP,
     GaussianCentral,
@@ -26,7 +27,6 @@ from fedaudit.spec.privacy import (
     PrivacySpec,
     RecordPersonalised,
 )
-from fedaudit.spec.stored_spec import is_stored
 from fedaudit.spec.training import Training
 
 

@@ -1,21 +1,132 @@
-"""Which mechanism protects what a client sends."""
+"""Which mechanism protects what a client sends.
 
-from typing import Annotated, Literal, Self, assert_never, get_args
+Every figure of a mechanism is for one kind of sampling, one unit and one form of update; a pair
+that no accountant covers is refused, with the pair that would fit.
+"""
+
+from abc import abstractmethod
+from typing import Annotated, Any, ClassVar, Literal, Self, assert_never, get_args
 
 from pydantic import AfterValidator, BeforeValidator, Discriminator, Field, Tag, model_validator
 
-from fedaudit.spec.base import SpecPart, Text
+from fedaudit.spec.base import (
+    ACCOUNTANT,
+    CLIP,
+    DELTA,
+    EPSILON_BUDGET,
+    NOISE,
+    NU,
+    RADIUS,
+    InForm,
+    SpecPart,
+    Text,
+)
 from fedaudit.spec.errors import Refusals, refuse_at
 from fedaudit.spec.federation import FederationSpec
-from fedaudit.spec.in_form import ACCOUNTANT, CLIP, DELTA, EPSILON_BUDGET, NOISE, NU, RADIUS, InForm
-from fedaudit.spec.mechanism_part import (
-    MechanismPart,
-    UpdateMechanism,
-    check_no_coins,
-    check_one_hypothesis,
-    check_updates,
-)
 from fedaudit.spec.training import FixedCohort, PoissonCohort, Training
+
+
+class MechanismPart(SpecPart):
+    """A mechanism, which has no answer by default: one that leaves any out cannot be made."""
+
+    @property
+    @abstractmethod
+    def has_noise_per_layer(self) -> bool:
+        """Whether each layer of the network has noise of its own."""
+
+    @property
+    @abstractmethod
+    def budget_column(self) -> str | None:
+        """The column of the table with each record's budget; None where there is none."""
+
+    @property
+    @abstractmethod
+    def draws_by_record(self) -> bool:
+        """Whether something is drawn for each record: which validate, or with which budgets."""
+
+    @abstractmethod
+    def disagreements(self, *, training: Training, federation: FederationSpec) -> Refusals:
+        """Every fault between the mechanism and the rest, each with its field and the remedy."""
+
+
+class UpdateMechanism(MechanismPart):
+    """A mechanism of whole updates, for which no record has a budget."""
+
+    mechanism: str
+    gains_from_coins: ClassVar[bool]
+    """Whether secret coins for clients lower the cost of a round."""
+    hides_choices: ClassVar[bool]
+    """Whether its figures hold where clients choose from several hypotheses."""
+
+    @property
+    def budget_column(self) -> None:
+        return None
+
+    @property
+    def draws_by_record(self) -> bool:
+        return False
+
+    def disagreements(self, *, training: Training, federation: FederationSpec) -> Refusals:
+        if training.local.optimiser != "sgd":
+            yield refuse_at(
+                "/training/local/optimiser",
+                f"{self.mechanism} describes a client's update as plain gradient descent; use "
+                "`sgd`, or the mechanism `record-personalised`",
+            )
+        if federation.holds_out_rows:
+            yield refuse_at(
+                "/federation/validation_unit",
+                f"{self.mechanism} validates on clients that take no part in training; use "
+                "`client`, or the mechanism `record-personalised`",
+            )
+        match training.cohort:
+            case PoissonCohort() if not self.gains_from_coins:
+                yield refuse_at(
+                    "/training/cohort/sampling",
+                    f"{self.mechanism} gains nothing from secret coins and draws a fixed number of "
+                    "clients: use {sampling: fixed, clients: U}; Poisson coins go with "
+                    "`gaussian-central` and `record-personalised`",
+                )
+            case FixedCohort() | PoissonCohort():
+                pass
+            case _:
+                assert_never(training.cohort)
+        if not self.hides_choices:
+            yield from check_one_hypothesis(self.mechanism, training)
+
+
+def check_one_hypothesis(mechanism: str, training: Training) -> Refusals:
+    """Refuses several hypotheses, where which one a client chose is not hidden."""
+    if training.hypotheses > 1:
+        yield refuse_at(
+            "/training/hypotheses",
+            f"{mechanism} does not hide which hypothesis a client chose, so its epsilon would not "
+            "hold for several; use 1, or the mechanism `gaussian-central` or `laplace-l2`",
+        )
+
+
+def one_client_rate(spec: Any) -> Any:
+    """The raw spec with `privacy.client_rate` and the rate of the cohort filled in from each other.
+
+    Only for `record-personalised`, where both mean the same; where both are given, or neither,
+    the spec is left as it is.
+    """
+    privacy, training = _part(spec, "privacy"), _part(spec, "training")
+    if privacy.get("mechanism") != "record-personalised" or not training:
+        return spec
+    rate, cohort = privacy.get("client_rate"), training.get("cohort")
+    if cohort is None and rate is not None:
+        cohort = {"sampling": "poisson", "rate": rate}
+        return {**spec, "training": {**training, "cohort": cohort}}
+    if rate is None and isinstance(cohort, dict) and cohort.get("sampling") == "poisson":
+        return {**spec, "privacy": {**privacy, "client_rate": cohort.get("rate")}}
+    return spec
+
+
+def _part(spec: Any, name: str) -> dict[Any, Any]:
+    part = spec.get(name) if isinstance(spec, dict) else None
+    return part if isinstance(part, dict) else {}
+
 
 Noise = Literal["simulation", "release"]
 """`simulation` is repeatable from the seed; `release` comes from the system's entropy."""
@@ -56,23 +167,19 @@ def _adaptive_or_a_radius(value: object) -> object:
 class NoMechanism(UpdateMechanism):
     """Updates leave as they are: no guarantee."""
 
+    gains_from_coins, hides_choices = False, True
     mechanism: Literal["none"]
     noise: Annotated[Noise, NOISE] = "simulation"
 
     @property
     def has_noise_per_layer(self) -> bool:
-        """See `MechanismPart`."""
         return False
-
-    def disagreements(self, *, training: Training, federation: FederationSpec) -> Refusals:
-        """See `MechanismPart`."""
-        yield from check_updates(self.mechanism, training=training, federation=federation)
-        yield from check_no_coins(self.mechanism, training)
 
 
 class LaplaceL2(UpdateMechanism):
     """The Laplace mechanism under Euclidean distance (Galli et al., Lemma 4.1, Algorithm 2)."""
 
+    gains_from_coins, hides_choices = False, True
     mechanism: Literal["laplace-l2"]
     noise_multiplier: Annotated[float, Field(ge=1e-12, le=1e12), BeforeValidator(_some_noise), NU]
     """nu: a release costs n/nu within its radius, a number that must stay finite."""
@@ -99,13 +206,10 @@ class LaplaceL2(UpdateMechanism):
 
     @property
     def has_noise_per_layer(self) -> bool:
-        """See `MechanismPart`."""
         return self.per_layer
 
     def disagreements(self, *, training: Training, federation: FederationSpec) -> Refusals:
-        """See `MechanismPart`."""
-        yield from check_updates(self.mechanism, training=training, federation=federation)
-        yield from check_no_coins(self.mechanism, training)
+        yield from super().disagreements(training=training, federation=federation)
         adaptive = self.radius == "adaptive"
         if adaptive and self.clip is not None and self.clip < self.radius_floor:
             yield refuse_at(
@@ -145,6 +249,7 @@ class GaussianCentral(UpdateMechanism):
     `rdp`.
     """
 
+    gains_from_coins, hides_choices = True, True
     mechanism: Literal["gaussian-central"]
     noise_multiplier: Annotated[GaussianNoise, NU]
     """With an adaptive clip this bounds the update and the count together."""
@@ -171,12 +276,10 @@ class GaussianCentral(UpdateMechanism):
 
     @property
     def has_noise_per_layer(self) -> bool:
-        """See `MechanismPart`."""
         return False
 
     def disagreements(self, *, training: Training, federation: FederationSpec) -> Refusals:
-        """See `MechanismPart`."""
-        yield from check_updates(self.mechanism, training=training, federation=federation)
+        yield from super().disagreements(training=training, federation=federation)
         yield from self._check_accountant(training)
         if training.hypotheses > 1 and not training.reports_choices:
             yield refuse_at(
@@ -222,6 +325,7 @@ class GaussianLocal(UpdateMechanism):
     that it may hold.
     """
 
+    gains_from_coins, hides_choices = False, False
     mechanism: Literal["gaussian-local"]
     noise_multiplier: Annotated[GaussianNoise, NU]
     clip: Annotated[Clip, CLIP]
@@ -233,14 +337,7 @@ class GaussianLocal(UpdateMechanism):
 
     @property
     def has_noise_per_layer(self) -> bool:
-        """See `MechanismPart`."""
         return False
-
-    def disagreements(self, *, training: Training, federation: FederationSpec) -> Refusals:
-        """See `MechanismPart`."""
-        yield from check_updates(self.mechanism, training=training, federation=federation)
-        yield from check_no_coins(self.mechanism, training)
-        yield from check_one_hypothesis(self.mechanism, training)
 
 
 class RecordBudgets(SpecPart):
@@ -300,26 +397,17 @@ class RecordPersonalised(MechanismPart):
 
     @property
     def has_noise_per_layer(self) -> bool:
-        """See `MechanismPart`."""
         return False
 
     @property
     def budget_column(self) -> str | None:
-        """See `MechanismPart`."""
         return self.budgets.column
 
     @property
     def draws_by_record(self) -> bool:
-        """See `MechanismPart`."""
         return True
 
     def disagreements(self, *, training: Training, federation: FederationSpec) -> Refusals:
-        """See `MechanismPart`."""
-        yield from self._check_rates(training)
-        yield from self._check_steps(training)
-        yield from self._check_budgets(federation)
-
-    def _check_rates(self, training: Training) -> Refusals:
         cohort = training.cohort
         match cohort:
             case FixedCohort():
@@ -330,16 +418,16 @@ class RecordPersonalised(MechanismPart):
                     "number of clients goes with `gaussian-central` and `rdp`",
                 )
             case PoissonCohort():
-                yield from self._check_same_rate(cohort.rate)
+                if self.client_rate not in (None, cohort.rate):
+                    yield refuse_at(
+                        "/privacy/client_rate",
+                        f"is the rate of the cohort, which is {cohort.rate:g}; give one of the two,"
+                        " or both alike",
+                    )
             case _:
                 assert_never(cohort)
-
-    def _check_same_rate(self, rate: float) -> Refusals:
-        if self.client_rate is not None and self.client_rate != rate:
-            yield refuse_at(
-                "/privacy/client_rate",
-                f"is the rate of the cohort, which is {rate:g}; give one of the two, or both alike",
-            )
+        yield from self._check_steps(training)
+        yield from self._check_budgets(federation)
 
     def _check_steps(self, training: Training) -> Refusals:
         yield from check_one_hypothesis(self.mechanism, training)

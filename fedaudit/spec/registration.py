@@ -1,15 +1,23 @@
-"""What a federation is registered with: its columns, and whose fairness will be looked at."""
+"""What a federation is registered with, what specs take from it, and where they depart from it.
 
-from collections.abc import Mapping
-from typing import Annotated, Self
+A spec without `federation.target`, or without `federation.source`, leaves its columns to the
+registration: no such spec was valid before, so none that was changes its meaning. One that names
+them speaks for itself, and takes words alone: the labels of its columns.
+"""
+
+from collections.abc import Collection, Iterator, Mapping
+from typing import Annotated, Any, Self
 
 from pydantic import Field, ValidationError, model_validator
 
 from fedaudit.spec.base import SpecPart, Text
-from fedaudit.spec.errors import FieldError, InvalidInputError, field_errors, refuse_all
-from fedaudit.spec.fairness import Groups
+from fedaudit.spec.errors import FieldError, InvalidInputError, field_errors, pointer, refuse_all
+from fedaudit.spec.experiment import ExperimentSpec
+from fedaudit.spec.fairness import Favourable, Groups, without_label
 from fedaudit.spec.federation import FileSpec
-from fedaudit.spec.naming.labels import refuse_other_columns
+from fedaudit.spec.labels import refuse_other_columns
+from fedaudit.spec.models import ArtifactStart
+from fedaudit.spec.sources import Source
 
 RegisteredSource = Annotated[FileSpec, Field(discriminator="source")]
 
@@ -75,3 +83,209 @@ def _parsed(value: object) -> Registration:
         return Registration.model_validate(value)
     except ValidationError as error:
         raise InvalidInputError(field_errors(error, value)) from None
+
+
+_PLACE = frozenset({"path", "id"})
+_CLIENTS = frozenset({"client_key", "partition"})
+_WORDS = "labels"
+EVERY_NUMBER = "*"
+
+
+def federation_id_of(value: Any) -> str | None:
+    """The id of the federation that the document of a spec names."""
+    federation = value.get("federation") if isinstance(value, Mapping) else None
+    found = federation.get("id") if isinstance(federation, Mapping) else None
+    return found if isinstance(found, str) else None
+
+
+def waits_for_registration(value: Any) -> bool:
+    """Whether the document of a spec is complete only with the registration that it names."""
+    if federation_id_of(value) is None:
+        return False
+    federation = value["federation"]
+    return "source" not in federation or (
+        federation["source"] == "table" and "target" not in federation
+    )
+
+
+def with_registration(value: Any, registration: Mapping[str, Any]) -> Any:
+    """The document of a spec, with what it leaves to the registration filled in.
+
+    Whatever the spec says stays as it is. A document that is no spec is given back for validation
+    to refuse.
+    """
+    if not isinstance(value, Mapping) or not isinstance(value.get("federation"), Mapping):
+        return value
+    asked, known = dict(value["federation"]), registration["federation"]
+    fairness = value.get("fairness", {})
+    if not isinstance(fairness, Mapping) or asked.get("source", known["source"]) != known["source"]:
+        return value
+    filled = dict(value)
+    if _leaves_columns(asked, known):
+        fairness = _with_groups(fairness, registration["fairness"])
+        asked = _with_columns(asked, known)
+        filled["fairness"] = fairness
+    if "favourable" in fairness:
+        rule = _with_words(fairness["favourable"], registration["fairness"].get("favourable"))
+        filled["fairness"] = {**fairness, "favourable": rule}
+    if _WORDS not in asked and (labels := _labels(asked, fairness, known)):
+        asked[_WORDS] = labels
+    return {**filled, "federation": asked}
+
+
+def _leaves_columns(asked: Mapping[str, Any], known: Mapping[str, Any]) -> bool:
+    return "source" not in asked or ("target" in known and "target" not in asked)
+
+
+def _with_columns(asked: Mapping[str, Any], known: Mapping[str, Any]) -> dict[str, Any]:
+    taken = {name: given for name, given in known.items() if name not in {*_PLACE, _WORDS}}
+    if _CLIENTS & asked.keys():
+        taken = {name: given for name, given in taken.items() if name not in _CLIENTS}
+    if "target" in asked and asked["target"] != known.get("target"):
+        for name in ("positive", "missing_target"):
+            taken.pop(name, None)
+    if isinstance(asked.get("features"), list) and taken.get("scale"):
+        named = [one.get("name") if isinstance(one, Mapping) else one for one in asked["features"]]
+        named += [EVERY_NUMBER, asked.get("target", known.get("target"))]
+        taken["scale"] = {name: by for name, by in taken["scale"].items() if name in named}
+    return {**taken, **asked}
+
+
+def _with_groups(asked: Mapping[str, Any], known: Mapping[str, Any]) -> dict[str, Any]:
+    """Attributes, edges, sizes and the rule; edges and rules of attributes that are not looked at
+    are left behind."""
+    taken = dict(known)
+    sensitive = asked.get("sensitive", taken.get("sensitive", []))
+    if isinstance(sensitive, list):
+        edges = taken.get("edges", {})
+        taken["edges"] = {name: cuts for name, cuts in edges.items() if name in sensitive}
+        if not set(_attributes_of(taken.get("favourable"))) <= set(map(str, sensitive)):
+            taken.pop("favourable", None)
+        if not sensitive:
+            taken.pop("favourable", None)
+    return {**taken, **asked}
+
+
+def _attributes_of(favourable: Any) -> list[str]:
+    rules = favourable if isinstance(favourable, list) else []
+    return [name for rule in rules for name in rule.get("group", {})]
+
+
+def _with_words(asked: Any, known: Any) -> Any:
+    """The asked rule, called what the registration calls the same rule."""
+    if not isinstance(asked, Mapping) or not isinstance(known, Mapping) or "label" in asked:
+        return asked
+    return {**asked, "label": known["label"]} if _same_rule(asked, known) else asked
+
+
+def _same_rule(asked: Mapping[str, Any], known: Mapping[str, Any]) -> bool:
+    return "label" in known and dict(asked) == {
+        name: given for name, given in known.items() if name != "label"
+    }
+
+
+def _labels(
+    asked: Mapping[str, Any], fairness: Mapping[str, Any], known: Mapping[str, Any]
+) -> dict[str, Any]:
+    """The labels of columns that a report of this spec shows."""
+    sensitive = fairness.get("sensitive", [])
+    shown = [asked.get("target", "average_total_payments"), "y"]
+    if isinstance(sensitive, list):
+        shown += sensitive
+    return {column: words for column, words in known.get(_WORDS, {}).items() if column in shown}
+
+
+_OF_THE_EXPERIMENT = frozenset(
+    {"path", "id", "validation_fraction", "validation_unit", "scoring", "labels"}
+)
+"""What each experiment chooses for itself, whatever the registration says, and what decides
+nothing."""
+CHOSEN_PARAMETERS = (
+    "starts from parameters that were chosen, which can be made to tell single rows apart by the "
+    "model's losses"
+)
+_REMEDY = (
+    "this API key lacks the scope federations:read, so it may use the data as they were "
+    "registered only: take what the registration has, or ask someone whose key has that scope"
+)
+
+
+def departures(
+    spec: ExperimentSpec, registration: Registration, *, known_groups: Collection[str]
+) -> list[FieldError]:
+    """Every field by which the spec looks at the file otherwise than the registration does.
+
+    Columns, categories, edges, scales and rules that a spec is free to choose can each be chosen so
+    that the answer depends on one cell. Bound to the registration, which was checked against the
+    data once, the answer no longer depends on them. `known_groups`: the groups that the profile
+    shows; no other can be the reference. The messages quote neither data nor registration.
+    """
+    return [
+        FieldError(where, f"{what}; {_REMEDY}", of_spec=True)
+        for where, what in (
+            *source_departures(spec.federation, registration.federation),
+            *_of_labels(spec, registration),
+            *group_departures(spec.fairness, registration),
+            *_of_the_rest(spec, known_groups),
+        )
+    ]
+
+
+def source_departures(asked: Source, registered: Source) -> Iterator[tuple[str, str]]:
+    """The fields of a source that decide which rows and columns there are, and differ: the pointer
+    and what is wrong."""
+    if type(asked) is not type(registered):
+        yield "/federation/source", "is not the source that the data were registered with"
+        return
+    for name in type(asked).model_fields:
+        if name not in _OF_THE_EXPERIMENT and getattr(asked, name) != getattr(registered, name):
+            yield pointer("federation", name), "differs from what the data were registered with"
+
+
+def group_departures(asked: Groups, registration: Registration) -> Iterator[tuple[str, str]]:
+    """The fields of `fairness` that differ, other than the reference: the pointer and what is
+    wrong."""
+    registered = registration.fairness
+    for place, name in enumerate(asked.sensitive):
+        if name not in registered.sensitive:
+            where = pointer("fairness", "sensitive", place)
+            yield where, "is not registered as a sensitive attribute"
+        elif asked.edges.get(name) != registered.edges.get(name):
+            where = pointer("fairness", "edges", name)
+            yield where, "differs from the edges that the data were registered with"
+    rule = without_label(asked.favourable)
+    if rule not in (None, without_label(registered.favourable)):
+        yield "/fairness/favourable", "differs from the rule that the data were registered with"
+    for name in ("minimum_group_size", "minimum_group_clients"):
+        if getattr(asked, name) < getattr(registered, name):
+            yield pointer("fairness", name), "is below that which the data were registered with"
+
+
+def _of_labels(spec: ExperimentSpec, registration: Registration) -> Iterator[tuple[str, str]]:
+    """Other words than the registration's, which would say of the data what their owner did not."""
+    registered = registration.federation.labels
+    for column, words in spec.federation.labels.items():
+        if words != registered.get(column):
+            where = pointer("federation", "labels", column)
+            yield where, "differs from the labels that the data were registered with"
+    known = set(_rule_labels(registration.fairness.favourable))
+    if not set(_rule_labels(spec.fairness.favourable)) <= known:
+        yield ("/fairness/favourable", "is labelled otherwise than the data were registered with")
+
+
+def _rule_labels(favourable: Favourable | None) -> Iterator[tuple[str, str]]:
+    """Each rule that has a label, and what it is called."""
+    rules = favourable if isinstance(favourable, list) else [favourable]
+    for rule in rules:
+        if rule is not None and rule.label is not None:
+            yield rule.model_dump_json(exclude={"label"}), rule.label
+
+
+def _of_the_rest(spec: ExperimentSpec, known_groups: Collection[str]) -> Iterator[tuple[str, str]]:
+    group = spec.fairness.reference_group
+    if group is not None and group not in known_groups:
+        yield "/fairness/reference_group", "is not a group that the federation's profile shows"
+    if spec.privacy.budget_column is not None:
+        yield "/privacy/budgets/column", "reads a column, and registrations have no such column"
+    if isinstance(spec.model.start, ArtifactStart):
+        yield "/model/start", CHOSEN_PARAMETERS

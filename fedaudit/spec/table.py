@@ -6,9 +6,8 @@ from pydantic import Discriminator, Field, Tag, model_validator
 
 from fedaudit.spec.base import SpecPart, Text
 from fedaudit.spec.errors import refuse_at
-from fedaudit.spec.naming.labels import repeated_labels
-from fedaudit.spec.source_traits import SourceTraits, Statistics
-from fedaudit.spec.sources import FileSource, Scales
+from fedaudit.spec.labels import repeated_labels
+from fedaudit.spec.sources import FileSource, Scales, SourceTraits, Statistics
 
 Clients = Annotated[int, Field(ge=2, le=1_000_000)]
 _STANDARDISED: dict[Statistics, str | None] = {
@@ -69,24 +68,12 @@ class Feature(SpecPart):
     @property
     def drops_rows(self) -> bool:
         """Whether a row is left out where this feature is empty."""
-        match self.missing:
-            case "drop-row":
-                return True
-            case "reject" | "constant":
-                return False
-            case _:
-                assert_never(self.missing)
+        return _drops(self.missing)
 
     @property
     def fills_gaps(self) -> bool:
         """Whether an empty cell takes the value of `fill`."""
-        match self.missing:
-            case "constant":
-                return True
-            case "reject" | "drop-row":
-                return False
-            case _:
-                assert_never(self.missing)
+        return self.fill is not None
 
 
 class OneHot(SpecPart):
@@ -145,11 +132,11 @@ Dealt = Iid | Dirichlet | Shards
 Partition = Annotated[Dealt | ByColumn, Field(discriminator="method")]
 
 
-def _drops(rule: MissingRequired) -> bool:
+def _drops(rule: Missing) -> bool:
     match rule:
         case "drop-row":
             return True
-        case "reject":
+        case "reject" | "constant":
             return False
         case _:
             assert_never(rule)

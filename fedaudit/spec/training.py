@@ -1,11 +1,185 @@
-"""How the model is trained: the arguments of Algorithm 1 (Galli et al., section 4)."""
+"""How the model is trained: the arguments of Algorithm 1 (Galli et al., section 4), and the method.
 
-from typing import Annotated, Any, Literal, Self, assert_never
+A method says what clients send in a round, and whether a held-out client makes a model of its own
+before it is scored. No method changes what a mechanism covers: where it would, it is refused.
+"""
+
+from abc import abstractmethod
+from typing import Annotated, Any, ClassVar, Literal, Self, assert_never, get_args
 
 from pydantic import BeforeValidator, Field, model_validator
 
-from fedaudit.spec.base import SpecPart
-from fedaudit.spec.methods.method_kinds import DEFAULT_METHOD, TrainingMethod
+from fedaudit.spec.base import PERSONAL_STEP_SIZE, PERSONAL_STEPS, InForm, SpecPart
+from fedaudit.spec.errors import Refusals, refuse_at
+from fedaudit.spec.sources import LeaveOneOut, RowSplit, Source
+
+PersonalStepCount = Annotated[int, Field(ge=1, le=10_000)]
+StepSize = Annotated[float, Field(gt=0, le=1e6)]
+
+
+class MethodPart(SpecPart):
+    """A method; its class answers every question here."""
+
+    personalises: ClassVar[bool]
+    """Whether a held-out client is scored by a model of its own, made from some of its rows."""
+    releases: ClassVar[bool]
+    """Whether anything leaves a client that trains."""
+    offers_hypotheses: ClassVar[bool]
+    """Whether clients may choose from several hypotheses."""
+
+    @classmethod
+    def names(cls) -> tuple[str, ...]:
+        """The literal of `kind`."""
+        found: tuple[str, ...] = get_args(cls.model_fields["kind"].annotation)
+        return found
+
+    @abstractmethod
+    def uncovered(self, mechanism: str) -> str | None:
+        """What the method sends that the mechanism's clip and noise do not cover, and the remedy;
+        None where they cover all of it."""
+
+    def disagreements(self, *, hypotheses: int, mechanism: str, source: Source) -> Refusals:
+        """Every fault between the method and the rest, each with its field and the remedy."""
+        kind = self.names()[0]
+        match source.scoring:
+            case LeaveOneOut() if self.personalises:
+                yield refuse_at(
+                    "/federation/scoring",
+                    f"{kind} makes a model of each held-out client's rows, which must not be scored"
+                    " on the same rows; use {method: split, fraction: 0.5}: the client tunes on its"
+                    " other rows",
+                )
+            case LeaveOneOut() | RowSplit():
+                pass
+            case _:
+                assert_never(source.scoring)
+        if hypotheses > 1 and not self.offers_hypotheses:
+            yield refuse_at(
+                "/training/hypotheses", f"{kind} gives clients no hypotheses to choose from; use 1"
+            )
+        if (fault := self.uncovered(mechanism)) is not None:
+            yield refuse_at("/training/method/kind", fault)
+
+
+class Hypotheses(MethodPart):
+    """k hypotheses (Galli et al., Algorithm 1), of which FedAvg (k = 1) and IFCA are cases."""
+
+    personalises, releases, offers_hypotheses = False, True, True
+    kind: Literal["hypotheses"]
+
+    def uncovered(self, mechanism: str) -> None:
+        return None
+
+
+class FineTuning(MethodPart):
+    """As `hypotheses`; then each client descends from its hypothesis on its own rows."""
+
+    personalises, releases, offers_hypotheses = True, True, True
+    kind: Literal["fine-tuning"]
+    steps: Annotated[PersonalStepCount, PERSONAL_STEPS] = 10
+    """Steps of gradient descent, each over all rows that the client tunes on."""
+    step_size: Annotated[StepSize | None, PERSONAL_STEP_SIZE] = None
+    """Null is that of `local`."""
+
+    def uncovered(self, mechanism: str) -> str | None:
+        return _trained_by_record(self.kind, mechanism)
+
+
+class Ditto(MethodPart):
+    """A model by FedAvg, and for each client one of its own that is held near it (Li et al. 2021).
+
+    The personal model descends its client's loss plus `proximal`/2 times the squared distance from
+    the common model.
+    """
+
+    personalises, releases, offers_hypotheses = True, True, False
+    kind: Literal["ditto"]
+    proximal: Annotated[
+        Annotated[float, Field(ge=0, le=1e6)],
+        InForm("Pull towards the common model (lambda)", "0.1", "0: none, as fine-tuning."),
+    ] = 0.1
+    """lambda."""
+    steps: Annotated[PersonalStepCount, PERSONAL_STEPS] = 10
+    """As in `fine-tuning`."""
+    step_size: Annotated[StepSize | None, PERSONAL_STEP_SIZE] = None
+    """Null is that of `local`."""
+
+    def uncovered(self, mechanism: str) -> str | None:
+        return _trained_by_record(self.kind, mechanism)
+
+
+class QFfl(MethodPart):
+    """Clients with a larger loss count for more: q-FedAvg (Li et al. 2020, Algorithm 2)."""
+
+    personalises, releases, offers_hypotheses = False, True, False
+    kind: Literal["q-ffl"]
+    q: Annotated[
+        Annotated[float, Field(ge=0, le=100)],
+        InForm("Weight of large losses (q)", "1", "0: FedAvg."),
+    ] = 1.0
+    """The power of a client's loss that its update is weighted by."""
+
+    def uncovered(self, mechanism: str) -> str | None:
+        if mechanism == "none":
+            return None
+        return (
+            "q-ffl weights an update by the client's loss and sends a number made of both beside "
+            f"it, by which the server divides; clip and noise of {mechanism} are for the update "
+            "alone, and its figures would not hold; use `mechanism: none`, or another method"
+        )
+
+
+class LocalOnly(MethodPart):
+    """Every client trains a model of its own on its own rows, and nothing is sent.
+
+    No round is played: `rounds`, `cohort`, `stopping` and the other fields of `local` than
+    `step_size` have no effect.
+    """
+
+    personalises, releases, offers_hypotheses = True, False, False
+    kind: Literal["local-only"]
+    steps: Annotated[PersonalStepCount, PERSONAL_STEPS] = 100
+    """Steps of gradient descent from `model.start`, each over all rows that the client trains
+    on."""
+    step_size: Annotated[StepSize | None, PERSONAL_STEP_SIZE] = None
+    """Null is that of `local`."""
+
+    def uncovered(self, mechanism: str) -> str | None:
+        if mechanism == "none":
+            return None
+        return (
+            f"local-only sends nothing that {mechanism} could protect, and a figure of it would be "
+            "of nothing; use `mechanism: none`, or another method"
+        )
+
+
+def _trained_by_record(kind: str, mechanism: str) -> str | None:
+    """Why training record by record, which has its own way, does not go with a method."""
+    if mechanism != "record-personalised":
+        return None
+    return (
+        f"{mechanism} gives each record a budget for training, and none for {kind}; use "
+        "`hypotheses`, or a mechanism of whole updates"
+    )
+
+
+def _named(method: Any) -> Any:
+    return {"kind": method} if isinstance(method, str) else method
+
+
+TrainingMethod = Annotated[
+    Hypotheses | FineTuning | Ditto | QFfl | LocalOnly,
+    Field(discriminator="kind"),
+    BeforeValidator(_named),
+]
+"""By its fields, or by its kind alone."""
+DEFAULT_METHOD = Hypotheses(kind="hypotheses")
+
+
+def method_parts() -> tuple[type[MethodPart], ...]:
+    """The members of the union, in its order."""
+    parts: tuple[type[MethodPart], ...] = get_args(get_args(TrainingMethod)[0])
+    return parts
 
 
 class FixedCohort(SpecPart):
@@ -78,17 +252,6 @@ class KMeans(SpecPart):
     method: Literal["k-means"]
     empty_cluster: Literal["keep", "relocate"] = "keep"
     """`keep` the hypothesis, or `relocate` it to the farthest upload."""
-
-    @property
-    def relocates(self) -> bool:
-        """Whether an empty cluster is moved to the farthest upload."""
-        match self.empty_cluster:
-            case "keep":
-                return False
-            case "relocate":
-                return True
-            case _:
-                assert_never(self.empty_cluster)
 
 
 class Reported(SpecPart):
@@ -164,12 +327,19 @@ class Training(SpecPart):
     def relocates(self) -> bool:
         """Whether an empty cluster is moved to the farthest upload."""
         match self.clustering:
-            case KMeans():
-                return self.clustering.relocates
             case Reported():
                 return False
+            case KMeans():
+                pass
             case _:
                 assert_never(self.clustering)
+        match self.clustering.empty_cluster:
+            case "keep":
+                return False
+            case "relocate":
+                return True
+            case _:
+                assert_never(self.clustering.empty_cluster)
 
     @property
     def reports_choices(self) -> bool:

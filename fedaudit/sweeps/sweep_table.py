@@ -12,7 +12,7 @@ from typing import Any, Literal
 
 from typing_extensions import TypedDict
 
-from fedaudit.spec.sweeps.sweep_cells import SEED
+from fedaudit.spec.sweeps import SEED
 from fedaudit.sweeps.seed_spread import Spread, spread
 
 Direction = Literal["lower", "higher"]

@@ -1,45 +1,82 @@
-"""Compute the rounds of a stack: the interface that a `Stack` uses, and its implementations."""
+"""The ordinary engine, the choice of an engine, and what identifies the machine."""
 
-from collections.abc import Sequence
-from typing import Protocol
+import math
+import platform
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from fedaudit.training.base.cell import Cell, is_by_length, is_client_by_client, stands_alone
-from fedaudit.training.base.cohort import Block
-from fedaudit.training.base.splits import Splits
-from fedaudit.training.by_length.by_length import ByLength
-from fedaudit.training.one_by_one.client_by_client import ClientByClient
-from fedaudit.training.stacked.side_by_side import SideBySide
-from fedaudit.training.stacked.stack_round import Cohort, RoundResult
-from fedaudit.training.stacked.validation import Figures, joined_figures
+from fedaudit.native.library import kernels
+from fedaudit.training.base.cell import (
+    Cell,
+    Splits,
+    expected_cohort,
+    is_by_length,
+    is_client_by_client,
+    stands_alone,
+)
+from fedaudit.training.base.cohort import rounds_together
+from fedaudit.training.by_length import ByLength
+from fedaudit.training.one_by_one import ClientByClient
+from fedaudit.training.stacked.clients import StackData, compiled_clients, whole_data
+from fedaudit.training.stacked.stack_round import (
+    Cohort,
+    Engine,
+    Learned,
+    Learner,
+    RoundResult,
+    trims_lanes,
+)
+from fedaudit.training.stacked.validation import Figures, Measure, Validator, joined_figures
 
 
-class Engine(Protocol):
-    """Runs and scores rounds. The result of `play` is valid until the next call."""
+class SideBySide(Engine):
+    """The ordinary engine: all clients of all cells at once, on padded lanes."""
 
-    def arrange(self, positions: Sequence[int]) -> None:
-        """Prepares for rounds of the cells at `positions`."""
-
-    def rounds_ahead(self, cells: int) -> int:
-        """Rounds worth drawing at once for this many cells."""
+    def __init__(self, cells: Sequence[Cell], splits: Splits, device: torch.device) -> None:
+        super().__init__(cells, splits, device)
+        first = cells[0]
+        self._longest = first.federation.longest
+        self._data = StackData(cells, device, trims=trims_lanes(first))
+        self._learner = learner = Learner(first)
+        self._compiled = compiled_clients(learner.network, learner.loss, self._data)
+        self._whole = whole_data(first.spec.training.local, self._longest)
+        measure = Measure(learner.network, learner.loss, self._personal)
+        self._validator = Validator(measure, self._data, self._counter, self._compiled)
 
     def rounds_together(self, cells: int) -> int:
-        """Rounds that are run and validated together."""
-
-    def draw_noise(self, block: Block) -> None:
-        """Draws the noise of a block's rounds, once, if noise is drawn ahead."""
+        one = self._cells[0]
+        rows = math.ceil(expected_cohort(one)) * self._longest
+        return rounds_together(cells=cells, elements=cells * rows * one.federation.width)
 
     def play(
         self, theta: Tensor, cohorts: Sequence[Cohort], clips: NDArray[np.float64] | None
     ) -> list[RoundResult]:
-        """Rounds, at most `rounds_together`, starting from hypotheses theta [cells, k, n].
+        columns = [self._data.columns(cohort.clients, self._positions) for cohort in cohorts]
+        learns, played = self._learns(columns), []
+        for step, cohort in enumerate(cohorts):
+            played.append(self._collect(theta, cohort, learns(step, theta, cohort), clips))
+            theta, clips = played[-1].hypotheses, played[-1].clips
+        return played
 
-        `clips` [cells]: the norm to which a trusted server clips updates of the first round.
-        """
+    def _learns(
+        self, columns: Sequence[NDArray[np.int64]]
+    ) -> Callable[[int, Tensor, Cohort], Learned]:
+        """What clients learn in a step of the rounds whose cohorts are at these columns."""
+        learner, compiled = self._learner, self._compiled
+        if compiled is not None and self._whole and learner.weighting is None:
+            steps, size = learner.update.steps, learner.update.step_size
+            return lambda step, theta, _: Learned(
+                *compiled.learn(theta, columns[step], steps=steps, step_size=size)
+            )
+        # All of them before the first round: one kind of work at a time stays in the cache.
+        lanes, batches = [self._data.lanes(own) for own in columns], self._draws.source(1)
+        return lambda step, theta, cohort: learner.learn(
+            theta, lanes[step], batches=batches, rounds=cohort.rounds, clients=cohort.clients
+        )
 
     def score(
         self,
@@ -51,11 +88,14 @@ class Engine(Protocol):
         per_client: bool = False,
         tuned: bool = True,
     ) -> Figures:
-        """Figures of hypotheses theta [rows, k, n] on validation clients [rows, clients].
-
-        Each row is a round of the cell at its position; `sizes` [rows, k]: uploads in each cluster.
-        `tuned` as in `Measure`.
-        """
+        return self._validator.score(
+            theta,
+            self._data.columns(clients, positions),
+            sizes,
+            scored=self._splits.scored(clients, positions, rows=self._longest),
+            per_client=per_client,
+            tuned=tuned,
+        )
 
 
 def score_rounds(
@@ -91,7 +131,22 @@ def build_engine(cells: Sequence[Cell], splits: Splits, device: torch.device) ->
     if len(cells) > 1 and stands_alone(cells[0]):
         raise ValueError("a cell whose clients are not side by side is trained in a stack of one")
     if is_client_by_client(cells[0]):
-        return ClientByClient(cells[0], splits, device)
+        return ClientByClient(cells, splits, device)
     if is_by_length(cells[0]):
-        return ByLength(cells[0], splits, device)
+        return ByLength(cells, splits, device)
     return SideBySide(cells, splits, device)
+
+
+def backend(device: str = "cpu") -> dict[str, str]:
+    """The torch build, the device, the processor's vector instructions, and whether the compiled
+    kernels or the fallback did what either can."""
+    name = platform.machine()
+    if torch.device(device).type == "cuda":
+        name = torch.cuda.get_device_name(torch.device(device))
+    return {
+        "torch": torch.__version__,
+        "device_type": torch.device(device).type,
+        "device_name": name,
+        "cpu_capability": torch.backends.cpu.get_cpu_capability(),
+        "kernels": "fallback" if kernels() is None else "compiled",
+    }

@@ -5,31 +5,52 @@ into calls, and wherever it was resumed, its numbers are the same (simulation no
 """
 
 from collections.abc import Sequence
+from typing import assert_never
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from fedaudit.training.base.cell import Cell, charges_population, counts_clients, draws_in_secret
+from fedaudit.training.base.cell import (
+    Cell,
+    charges_population,
+    counts_clients,
+    draws_in_secret,
+    split_cells,
+    stack_key,
+)
 from fedaudit.training.base.cohort import Block, draw_block
-from fedaudit.training.base.parameter_plot import plot_unavailable_reason
-from fedaudit.training.base.round_records import FinalResult, PlannedRound, PlayedRounds
-from fedaudit.training.base.row_figures import row_figures
-from fedaudit.training.base.splits import split_cells
+from fedaudit.training.base.rounds import (
+    Checkpoints,
+    FinalResult,
+    PlannedRound,
+    PlayedRounds,
+    Trainer,
+    plot_unavailable_reason,
+)
+from fedaudit.training.base.scored_rows import row_figures
 from fedaudit.training.base.stopping import NEVER, EarlyStopping, RunEnd
 from fedaudit.training.engine import build_engine, score_rounds
-from fedaudit.training.stack_key import stack_key
-from fedaudit.training.stacked.host_rounds import Booked, Stretch, gather_to_host, joined
-from fedaudit.training.stacked.round_method import build_draws
-from fedaudit.training.stacked.run_state import CellState, first_state, participation_cap
-from fedaudit.training.stacked.stack_round import Cohort, RoundResult
-from fedaudit.training.stacked.stack_state import StackState
+from fedaudit.training.mechanisms.base import ClientMechanism, RecordMechanism, ServerMechanism
+from fedaudit.training.mechanisms.registry import training_mechanism
+from fedaudit.training.personalised import PersonalisedRun
+from fedaudit.training.stacked.stack_round import Cohort, RoundResult, build_draws
+from fedaudit.training.stacked.stack_state import (
+    Booked,
+    CellState,
+    StackState,
+    Stretch,
+    first_state,
+    gather_to_host,
+    joined,
+    participation_cap,
+)
 from fedaudit.training.stacked.validation import Figures
 
 
 class Stack:
-    """Trains cells round by round and returns the results of each round."""
+    """A `Trainer` of cells of one shape; its methods are documented there."""
 
     def __init__(
         self,
@@ -76,16 +97,11 @@ class Stack:
 
     @property
     def active(self) -> list[int]:
-        """Positions of the cells that are still running."""
         return [position for position in range(len(self._cells)) if position not in self._stopped]
 
     # -- rounds ---------------------------------------------------------------------------------
 
     def plan(self, rounds: int) -> dict[int, list[PlannedRound]]:
-        """The next rounds of every active cell, at most `rounds`, before their noise is drawn.
-
-        With `release` noise the spending of these rounds must be on record before `advance`.
-        """
         if not self.active:
             return {}
         block = self._block_of(rounds)
@@ -103,10 +119,6 @@ class Stack:
         return planned
 
     def advance(self, rounds: int) -> dict[int, PlayedRounds]:
-        """Runs up to `rounds` more rounds of every active cell.
-
-        With `release` noise it stops where the plan ends; raises RuntimeError without a plan.
-        """
         played = {position: PlayedRounds() for position in self.active}
         stretches: list[Stretch] = []
         left = rounds
@@ -286,17 +298,14 @@ class Stack:
     # -- state and layout -------------------------------------------------------------------------
 
     def checkpoint(self, position: int) -> bytes:
-        """The checkpoint of the cell at `position`; the same for the same state."""
         self._store_running(position)
         return self._state.of_cell(position).encode()
 
     def releases(self, position: int) -> NDArray[np.int32]:
-        """Releases of each of the ledger's subjects so far: int32 [subjects]."""
         releases: NDArray[np.int32] = self._state.releases[position].copy()
         return releases
 
     def set_release(self, position: int, release: int, *, until: int) -> None:
-        """Rounds up to `until` repeat rounds already charged: they carry this release number."""
         self._state.progress.release[position] = release
         self._state.progress.release_until[position] = until
 
@@ -311,12 +320,10 @@ class Stack:
         self._check_stop(position)
 
     def stop(self, position: int) -> None:
-        """Removes a cell before its end."""
         self._store_running(position)
         self._stopped.setdefault(position, "cancelled")
 
     def end_after(self, position: int, round_: int) -> None:
-        """See `Trainer.end_after`."""
         self._store_running(position)
         self._audited[position] = round_
         self._check_stop(position)
@@ -381,3 +388,21 @@ class Stack:
                 validation_size=training.stopping.validation_clients,
             )
         return self._block
+
+
+def open_stack(
+    cells: Sequence[Cell], *, device: str = "cpu", checkpoints: Checkpoints | None = None
+) -> Trainer:
+    """Starts the cells, or resumes those that have a checkpoint.
+
+    Raises ValueError where the cells cannot be trained together, and InvalidInputError where a spec
+    asks more of its records than they have.
+    """
+    mechanism = training_mechanism(cells[0].spec.privacy)
+    match mechanism:
+        case RecordMechanism():
+            return PersonalisedRun(cells, device=device, checkpoints=checkpoints)
+        case ClientMechanism() | ServerMechanism():
+            return Stack(cells, device=device, checkpoints=checkpoints)
+        case _:
+            assert_never(mechanism)

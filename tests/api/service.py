@@ -299,6 +299,13 @@ def finish(api: Api, experiment_id: str, **figures: float) -> dict[str, Any]:
     return document
 
 
+def finished(api: Api, value: dict[str, Any] | None = None, **options: Any) -> str:
+    """The id of an experiment that was submitted and played to its end."""
+    experiment_id: str = api.submit(value, **options)["id"]
+    finish(api, experiment_id)
+    return experiment_id
+
+
 def fail(api: Api, experiment_id: str) -> None:
     """End an experiment as failed."""
     with api.database.write() as session:

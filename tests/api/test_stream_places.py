@@ -10,7 +10,7 @@ import pytest
 
 from api.http.problems import ProblemError
 from api.shared import resources
-from api.shared.stream_places import StreamPlaces
+from api.shared.concurrency import StreamPlaces
 from benchmarks.served_api import http
 from tests.api.service import running_api, served, settings_for
 

@@ -11,8 +11,8 @@ from fedaudit.runs.blocks import record_block
 from fedaudit.runs.run import new_run
 from fedaudit.spec.parse import parse_spec
 from fedaudit.training.base.cell import Cell
-from fedaudit.training.base.round_records import PlayedRounds
-from fedaudit.training.trainer_choice import open_stack
+from fedaudit.training.base.rounds import PlayedRounds
+from fedaudit.training.stack import open_stack
 from tests.training.federations import TABLE, federation
 from tests.training.specs import groups_spec
 

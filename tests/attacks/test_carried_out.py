@@ -14,7 +14,7 @@ from fedaudit.reports.document.attacks.attack_section import Alarm
 from fedaudit.reports.page.html import render
 from fedaudit.reports.readings.reading_choice import reading
 from fedaudit.reports.verdict.concerns import concerns_of
-from fedaudit.spec.canonical import spec_hash
+from fedaudit.spec.experiment import spec_hash
 from fedaudit.spec.parse import parse_spec
 from tests.api.service import spec
 from tests.attacks.doubles import ALARM, ATTACK, Looks, offer_looks

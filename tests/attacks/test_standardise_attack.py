@@ -19,9 +19,9 @@ from fedaudit.federations.split import split_clients
 from fedaudit.spec.errors import InvalidInputError
 from fedaudit.spec.parse import parse_admitted, parse_spec
 from fedaudit.training.base.cell import Cell
-from fedaudit.training.records.personalised_state import PersonalisedState
-from fedaudit.training.stacked.run_state import CellState
-from fedaudit.training.trainer_choice import open_stack
+from fedaudit.training.personalised import PersonalisedState
+from fedaudit.training.stack import open_stack
+from fedaudit.training.stacked.stack_state import CellState
 
 Option = dict[str, Any]
 RECORD: Option = {

@@ -10,7 +10,7 @@ import numpy as np
 from fedaudit.audits.audit_report import AuditRequest, audit_report
 from fedaudit.audits.audit_table import read_audit
 from fedaudit.federations.reading.source_files import Files
-from fedaudit.spec.audits.audit_spec import parse_audit
+from fedaudit.spec.audits import parse_audit
 
 FILE = "people.csv"
 COLUMNS = ("town", "sex", "race", "age", "hired", "predicted", "score")

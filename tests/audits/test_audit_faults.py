@@ -10,7 +10,7 @@ import pytest
 from fedaudit.audits.audit_table import read_audit
 from fedaudit.audits.audited_rows import AuditedRows
 from fedaudit.federations.reading.source_files import Files
-from fedaudit.spec.audits.audit_spec import parse_audit
+from fedaudit.spec.audits import parse_audit
 from fedaudit.spec.errors import InvalidInputError
 from tests.audits.tables import asking, audited, people, write
 

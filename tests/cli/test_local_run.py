@@ -13,7 +13,7 @@ from fedaudit.reports.document.document import Report
 from fedaudit.reports.page.html import render
 from fedaudit.reports.sections.parameter_plot_section import rounds_to_draw
 from fedaudit.spec.parse import parse_spec
-from fedaudit.training.base.group_counts import GroupCounter
+from fedaudit.training.base.scored_rows import GroupCounter
 
 
 def run(spec):

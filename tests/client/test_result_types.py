@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from api.app import create_app
-from api.http.problem_meanings import MEANINGS
+from api.http.problems import KINDS
 from clients.client_types import FILE, written
 from fedaudit_client.errors import PROBLEMS
 from tests.api.service import settings_for
@@ -17,4 +17,4 @@ def test_the_result_types_are_those_of_the_document(tmp_path: Path) -> None:
 
 
 def test_every_kind_of_problem_has_a_class() -> None:
-    assert set(PROBLEMS) == set(MEANINGS)
+    assert set(PROBLEMS) == set(KINDS)

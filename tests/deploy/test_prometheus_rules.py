@@ -9,7 +9,7 @@ import promql_parser
 import pytest
 import yaml
 
-from api.metrics import metric_names as names
+from api import metrics as names
 from tests.api.metrics.scrapes import scrape
 from tests.api.service import running_api, settings_for
 

@@ -12,7 +12,7 @@ from benchmarks.served_api import http
 from fedaudit.federations.load import load_federation
 from fedaudit.privacy.accounting.rdp import composed_epsilon
 from fedaudit.spec.parse import parse_spec
-from fedaudit.training.base.run_spending import spending_of
+from fedaudit.training.base.records import spending_of
 from tests.api.service import Api, running_api, served, settings_for, spec
 from tests.workers.processes import Service, service, wait_until
 

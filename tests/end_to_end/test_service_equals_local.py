@@ -16,8 +16,8 @@ from infrastructure.queue import Queue
 from models.database import Database
 from models.repositories import FairnessRepository, RoundRepository
 from tests.api.service import Api, running_api, settings_for
-from tests.training.methods.names import method_names
 from tests.training.specs import groups_spec, linear_spec
+from tests.training.test_methods import method_names
 from workers.context import WorkerContext
 from workers.run_unit import run_unit
 

@@ -16,7 +16,7 @@ from fedaudit.federations.images.image_federation import FemnistKind, ImagesKind
 from fedaudit.federations.reading.source_files import Files
 from fedaudit.federations.source_kind import LoadRequest
 from fedaudit.spec.fairness import Fairness
-from fedaudit.spec.images import Femnist, Images
+from fedaudit.spec.federation import Femnist, Images
 
 PATH = "/federation/path"
 

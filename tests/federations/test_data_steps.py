@@ -15,11 +15,15 @@ from fedaudit.attacks.replay.loaded_neighbour import moved_by, units
 from fedaudit.federations.load import load_federation
 from fedaudit.federations.table import table_federation
 from fedaudit.spec.experiment import ExperimentSpec
-from fedaudit.spec.federation import HospitalCharges, SyntheticGroups, SyntheticLinear
-from fedaudit.spec.images import Femnist, Images
+from fedaudit.spec.federation import (
+    Femnist,
+    HospitalCharges,
+    Images,
+    SyntheticGroups,
+    SyntheticLinear,
+)
 from fedaudit.spec.parse import parse_admitted
-from fedaudit.spec.source_traits import moves_others
-from fedaudit.spec.sources import Source
+from fedaudit.spec.sources import Source, moves_others
 from fedaudit.spec.table import Feature, Table
 from fedaudit.training.base.cell import Cell
 

@@ -12,8 +12,7 @@ from fedaudit.federations.federation import ClientRows, Federation
 from fedaudit.federations.load import load_federation
 from fedaudit.spec.experiment import ExperimentSpec
 from fedaudit.spec.parse import decode_text, parse_spec
-from fedaudit.spec.sweeps.sweep_cells import parse_cells
-from fedaudit.spec.sweeps.sweep_spec import parse_sweep
+from fedaudit.spec.sweeps import parse_cells, parse_sweep
 
 SWEEP = Path(__file__).parents[2] / "examples/sweep.yaml"
 EXAMPLES = sorted(set(SWEEP.parent.glob("*.yaml")) - {SWEEP})

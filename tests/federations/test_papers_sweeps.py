@@ -12,8 +12,7 @@ from benchmarks.reproductions.side_by_side import TABLES, tables
 from fedaudit.federations.load import load_federation
 from fedaudit.runs.experiment_plan import plan_experiment
 from fedaudit.spec.parse import decode_text, parse_spec
-from fedaudit.spec.sweeps.sweep_cells import SEED, expand, parse_cells
-from fedaudit.spec.sweeps.sweep_spec import parse_sweep
+from fedaudit.spec.sweeps import SEED, expand, parse_cells, parse_sweep
 from fedaudit.sweeps.sweep_facts import sweep_facts
 
 ROOT = Path(__file__).parents[2]

@@ -7,8 +7,14 @@ import pytest
 from api.pages.spec_form import fields
 from fedaudit.federations.load import file_kind, source_kind
 from fedaudit.federations.source_kind import FileKind
-from fedaudit.spec.federation import FederationSpec, FileSpec, HospitalCharges
-from fedaudit.spec.images import Femnist, Images, Rotate
+from fedaudit.spec.federation import (
+    FederationSpec,
+    Femnist,
+    FileSpec,
+    HospitalCharges,
+    Images,
+    Rotate,
+)
 from fedaudit.spec.registration import RegisteredSource
 from fedaudit.spec.sources import FileSource
 from fedaudit.spec.table import Dirichlet, Iid, Table

@@ -56,7 +56,7 @@ def test_every_mechanism_method_and_attack_is_run() -> None:
     from fedaudit.privacy.mechanisms.registry import MECHANISMS
     from fedaudit.spec.attacks.attack_spec import AttackKind
     from fedaudit.spec.parse import parse_spec
-    from tests.training.methods.names import method_names
+    from tests.training.test_methods import method_names
 
     parsed = [parse_spec(one) for one in specs().values()]
     assert {one.privacy.mechanism for one in parsed} == {one.facts.name for one in MECHANISMS}

@@ -1,21 +1,52 @@
-"""Networks written by hand against matrix products and against autograd."""
+"""Networks side by side and one by one against torch's own modules, losses, and layouts."""
+
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from pydantic import TypeAdapter
 from scipy import stats
-from torch import Tensor
+from torch import Tensor, nn
+from torch.nn import functional
 
-from fedaudit.networks.dense import DenseNetwork
+from fedaudit.networks.client_network import ClientNetwork
 from fedaudit.networks.initial import initial_hypotheses
-from fedaudit.networks.losses import Loss
-from fedaudit.networks.network_choice import MAX_SMALL_ROWS, MAX_SMALL_WIDTH, choose_network
-from fedaudit.networks.shape import DenseShape, network_shape
-from fedaudit.networks.small_dense import SmallDenseNetwork
+from fedaudit.networks.losses import Loss, predicted_class
+from fedaudit.networks.parameter_files import named_tensors
+from fedaudit.networks.record_gradients import RecordBatch, clipped_gradients
+from fedaudit.networks.shape import (
+    Convolution,
+    ConvolutionalShape,
+    DenseShape,
+    Layer,
+    LayeredShape,
+    NetworkShape,
+    are_layers_of,
+    layer_sizes,
+    network_shape,
+)
+from fedaudit.networks.stacked_network import (
+    MAX_SMALL_ROWS,
+    MAX_SMALL_WIDTH,
+    BatchedNetwork,
+    SmallDenseNetwork,
+    choose_network,
+)
 from fedaudit.reproducible import fixed_order_sum
-from fedaudit.spec.model.kinds import Linear, Logistic, Mlp
+from fedaudit.spec.models import (
+    CnnFemnist,
+    LayerError,
+    LayerSpec,
+    Linear,
+    Logistic,
+    Maps,
+    Mlp,
+    Rows,
+    Values,
+)
 
 FALSE_ALARM = 1e-6
 
@@ -101,7 +132,7 @@ def test_tiny_general_and_autograd_agree(
         target = torch.randint(loss.classes, size, generator=random).double()
     count = torch.randint(1, rows + 1, (cells, clients), generator=random)
     mask = (torch.arange(rows)[:, None, None] < count).double()
-    networks = (SmallDenseNetwork(shape), DenseNetwork(shape))
+    networks = (SmallDenseNetwork(shape), BatchedNetwork(shape))
     own = torch.randn(shape.n, cells, clients, generator=random, dtype=torch.float64)
     outputs = [network.forward(theta, features) for network in networks]
     gradients = [
@@ -126,9 +157,9 @@ def test_tiny_general_and_autograd_agree(
                 torch.testing.assert_close(loss.client_loss(value), expected_value)
 
 
-@pytest.mark.parametrize("network", [SmallDenseNetwork, DenseNetwork])
+@pytest.mark.parametrize("network", [SmallDenseNetwork, BatchedNetwork])
 def test_the_gradient_of_an_rmse_is_zero_where_nothing_is_left_to_learn(
-    network: type[SmallDenseNetwork] | type[DenseNetwork],
+    network: type[SmallDenseNetwork] | type[BatchedNetwork],
 ) -> None:
     shape = DenseShape((2, 1), intercept=True)
     theta = torch.tensor([1.0, -2.0, 0.5])[:, None, None]
@@ -207,6 +238,349 @@ def test_a_hypothesis_starts_the_same_however_many_there_are() -> None:
 def test_the_choice_of_network_depends_on_width_and_rows() -> None:
     shape = DenseShape((MAX_SMALL_WIDTH, 1), intercept=True)
     assert isinstance(choose_network(shape, rows=MAX_SMALL_ROWS), SmallDenseNetwork)
-    assert isinstance(choose_network(shape, rows=MAX_SMALL_ROWS + 1), DenseNetwork)
+    assert isinstance(choose_network(shape, rows=MAX_SMALL_ROWS + 1), BatchedNetwork)
     wide = DenseShape((2, MAX_SMALL_WIDTH + 1, 1), intercept=True)
-    assert isinstance(choose_network(wide, rows=1), DenseNetwork)
+    assert isinstance(choose_network(wide, rows=1), BatchedNetwork)
+
+
+LAYERS: TypeAdapter[list[LayerSpec]] = TypeAdapter(list[LayerSpec])
+LOSS = Loss("cross-entropy", 3)
+ACTIVATIONS = {"relu": nn.ReLU, "tanh": nn.Tanh, "sigmoid": nn.Sigmoid, "gelu": nn.GELU}
+
+
+def a_shape(given: Values, *layers: dict[str, Any]) -> LayeredShape:
+    return LayeredShape(given, tuple(LAYERS.validate_python(list(layers))), 3)
+
+
+def module_of(shape: LayeredShape) -> nn.Sequential:
+    """The same network in torch's own words, layer by layer."""
+    built: list[nn.Module] = []
+    channels = shape.given.channels if isinstance(shape.given, Maps) else 0
+    for layer in shape.named:
+        one = layer.model_dump()
+        match one["kind"]:
+            case "convolution":
+                sizes = one["size"], one["stride"], one["padding"]
+                built.append(nn.Conv2d(channels, one["filters"], *sizes))
+                channels = one["filters"]
+            case "max-pooling":
+                built.append(nn.MaxPool2d(one["size"]))
+            case "average-pooling":
+                built.append(nn.AvgPool2d(one["size"]))
+            case "flatten":
+                built.append(nn.Flatten())
+            case "dense":
+                built.append(nn.LazyLinear(one["units"]))
+            case name:
+                built.append(ACTIVATIONS[name]())
+    network = nn.Sequential(*built, nn.LazyLinear(3))
+    if isinstance(shape.given, Maps):
+        network(torch.zeros(2, shape.given.channels, shape.given.height, shape.given.width))
+    return network
+
+
+def drawn(shape: LayeredShape, k: int = 1) -> torch.Tensor:
+    return torch.from_numpy(initial_hypotheses(shape, start="uniform", hypotheses=k, seed=3))
+
+
+maps_layers = st.one_of(
+    st.builds(
+        lambda filters, size, stride, padding: {
+            "kind": "convolution",
+            "filters": filters,
+            "size": size,
+            "stride": stride,
+            "padding": padding,
+        },
+        st.integers(1, 3),
+        st.integers(1, 3),
+        st.integers(1, 2),
+        st.integers(0, 2),
+    ),
+    st.sampled_from([{"kind": "max-pooling", "size": 2}, {"kind": "average-pooling", "size": 2}]),
+    st.sampled_from([{"kind": name} for name in ACTIVATIONS]),
+)
+row_layers = st.one_of(
+    st.builds(lambda units: {"kind": "dense", "units": units}, st.integers(1, 4)),
+    st.sampled_from([{"kind": name} for name in ACTIVATIONS]),
+)
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    over=st.lists(maps_layers, max_size=4),
+    behind=st.lists(row_layers, max_size=3),
+    channels=st.integers(1, 2),
+)
+def test_outputs_and_gradients_are_those_of_the_torch_module(
+    over: list[dict[str, Any]], behind: list[dict[str, Any]], channels: int
+) -> None:
+    shape = a_shape(Maps(7, 6, channels), *over, {"kind": "flatten"}, *behind)
+    try:
+        n = shape.n
+    except LayerError:
+        return  # the maps became too small, which a spec is refused for
+    theta = drawn(shape)
+    module = module_of(shape)
+    tensors = named_tensors(shape, theta.numpy())
+    module.load_state_dict(
+        {name.removeprefix("hypotheses.0."): torch.from_numpy(one) for name, one in tensors.items()}
+    )
+    rows, target = torch.rand(5, 42 * channels), torch.tensor([0.0, 1, 2, 0, 1])
+    outputs = module(rows.view(5, 7, 6, channels).permute(0, 3, 1, 2))
+    own = ClientNetwork(shape, torch.device("cpu"))
+    own.load(theta[0])
+    assert torch.allclose(own.outputs(rows).t(), outputs, atol=1e-5)
+    nn.functional.cross_entropy(outputs, target.long(), reduction="sum").backward()
+    slopes = [one.grad for one in module.parameters()]
+    expected = torch.cat([one.flatten() for one in slopes if one is not None])
+    _, gradient = own.gradient(rows, target, LOSS)
+    leaves = len(gradient) // 2
+    pairs = zip(gradient[:leaves], gradient[leaves:], strict=True)
+    found = torch.cat([part.flatten() for pair in pairs for part in pair])
+    assert torch.allclose(found, expected, atol=1e-4)
+    batch = RecordBatch(rows[None], target[None], np.array([5]))
+    summed = clipped_gradients(shape, LOSS)(theta[0], batch, clip=float("inf"))
+    assert summed.shape == (1, n)
+    assert torch.allclose(summed[0], expected.double(), atol=1e-4)
+
+
+@pytest.mark.parametrize("name", ACTIVATIONS)
+def test_clients_side_by_side_get_what_each_gets_alone(name: str) -> None:
+    shape = a_shape(Rows(4), {"kind": "dense", "units": 6}, {"kind": name})
+    network, theta = BatchedNetwork(shape), drawn(shape, 3)
+    features = torch.rand(4, 5, 1, 3)  # inputs, rows, cells, clients
+    target, weight = torch.randint(0, 3, (5, 1, 3)).float(), torch.full((5, 1, 3), 0.2)
+    gradient = network.gradient(theta.t()[:, None].contiguous(), features, target, weight, LOSS)
+    for client in range(3):
+        alone = ClientNetwork(shape, torch.device("cpu"))
+        alone.load(theta[client])
+        rows = features[:, :, 0, client].t()
+        _, parts = alone.gradient(rows, target[:, 0, client], LOSS)
+        pairs = zip(parts[:2], parts[2:], strict=True)
+        expected = torch.cat([part.flatten() for pair in pairs for part in pair]) / 5
+        assert torch.allclose(gradient[:, 0, client], expected, atol=1e-6)
+
+
+def test_dense_layers_with_relu_are_the_network_of_that_kind() -> None:
+    shape = a_shape(Rows(4), {"kind": "dense", "units": 6}, {"kind": "relu"})
+    same = DenseShape((4, 6, 3), intercept=True)
+    assert shape.n == same.n
+    assert np.array_equal(
+        drawn(shape), initial_hypotheses(same, start="uniform", hypotheses=1, seed=3)
+    )
+    features = torch.rand(4, 5, 1, 3)
+    theta = drawn(shape, 2)[None]
+    left = BatchedNetwork(shape).forward(theta, features)
+    assert torch.allclose(left, BatchedNetwork(same).forward(theta, features), atol=1e-6)
+
+
+def lanes(values: torch.Tensor) -> torch.Tensor:
+    """[rows, out] as [out, rows, 1 cell, 1 client]."""
+    return values.t()[:, :, None, None]
+
+
+def test_cross_entropy_of_two_classes_is_that_of_one_logit() -> None:
+    logits = torch.tensor([[-3.0], [0.0], [0.5], [20.0]])
+    target = torch.tensor([1.0, 0.0, 1.0, 0.0])
+    values = Loss("cross-entropy", 2).values(lanes(logits), target[:, None, None]).flatten()
+    expected = functional.binary_cross_entropy_with_logits(logits[:, 0], target, reduction="none")
+    torch.testing.assert_close(values, expected)
+
+
+@pytest.mark.parametrize("classes", [2, 3])
+@pytest.mark.parametrize("kind", ["cross-entropy", "mse", "rmse"])
+def test_large_outputs_stay_finite(kind: str, classes: int) -> None:
+    outputs = torch.tensor([[1e30, -1e30, 0.0], [-1e30, 1e30, 0.0]])[
+        :, : classes if classes > 2 else 1
+    ]
+    target = torch.tensor([1.0, 0.0])[:, None, None]
+    values, slopes = Loss(kind, classes).values_and_slopes(lanes(outputs), target)
+    assert torch.isfinite(values).all()
+    assert torch.isfinite(slopes).all()
+
+
+def test_the_value_of_a_class_error_is_the_mean_over_classes() -> None:
+    """RMSE for classes is taken between softmax and one-hot."""
+    outputs = torch.tensor([[0.1, 0.7, -0.4]])
+    target = torch.tensor([2.0])[:, None, None]
+    hot = functional.one_hot(torch.tensor([2]), 3).float()
+    expected = functional.mse_loss(outputs.softmax(1), hot)
+    torch.testing.assert_close(Loss("mse", 3).values(lanes(outputs), target).squeeze(), expected)
+
+
+def test_only_an_rmse_takes_the_root() -> None:
+    mean = torch.tensor([4.0, 0.0])
+    assert Loss("rmse", 0).client_loss(mean).tolist() == [2.0, 0.0]
+    assert Loss("rmse", 0).client_slope(mean).tolist() == [0.25, 0.0]
+    assert Loss("mse", 0).client_loss(mean).tolist() == [4.0, 0.0]
+    assert Loss("mse", 0).client_slope(mean).tolist() == [1.0, 1.0]
+
+
+def test_the_predicted_class_is_the_most_likely_one() -> None:
+    outputs = torch.tensor([[0.0, 3.0, -1.0], [2.0, 1.0, -2.0]])
+    assert predicted_class(outputs.t(), 3).tolist() == [1, 0]
+    logits = torch.tensor([[-0.1, 0.0, 0.1]])
+    assert predicted_class(logits, 2).tolist() == [0, 0, 1]
+    two = torch.stack([torch.zeros(3), logits[0]])
+    assert torch.equal(predicted_class(logits, 2), two.argmax(0))
+
+
+def test_cross_entropy_needs_classes() -> None:
+    with pytest.raises(ValueError, match="needs classes"):
+        Loss("cross-entropy", 0)
+
+
+CPU = torch.device("cpu")
+CNN = CnnFemnist(kind="cnn-femnist")
+SMALL = ConvolutionalShape(image=(9, 8, 2), channels=(3, 4), kernel=3, units=(5, 3))
+DEEP = DenseShape((6, 64, 32, 16, 3), intercept=True)
+BARE = DenseShape((6, 4, 3), intercept=False)
+
+
+def test_the_papers_network_has_as_many_parameters_as_the_paper_says() -> None:
+    assert network_shape(CNN, features=784, classes=62).n == 1_206_590
+
+
+@pytest.mark.parametrize(
+    ("model", "features", "classes", "sizes"),
+    [
+        # 3 by 3 kernels and one bias each; 12 by 12 places of 64 channels lead to 128 units.
+        (CNN, 784, 62, (32 * 10, 64 * (32 * 9 + 1), 128 * (64 * 144 + 1), 62 * 129)),
+        (Mlp(kind="mlp", hidden=[2]), 3, 0, (8, 3)),  # the hospital network of Galli et al.
+        (Mlp(kind="mlp", hidden=[5, 4], intercept=False), 3, 10, (15, 20, 40)),
+        (Linear(kind="linear"), 2, 0, (3,)),
+        (Logistic(kind="logistic"), 8, 3, (27,)),
+    ],
+)
+def test_a_layer_is_its_weights_and_its_bias(model, features, classes, sizes) -> None:
+    shape = network_shape(model, features=features, classes=classes)
+    assert layer_sizes(shape) == sizes
+    assert are_layers_of(model, sizes)
+    # A single layer of another size is one over other features.
+    moved = (sizes[0] - 1, *sizes[1:-1], sizes[-1] + 1) if len(sizes) > 1 else (0,)
+    for other in (moved, (*sizes, 5), sizes[:-1], (), (-1,)):
+        assert not are_layers_of(model, other)
+
+
+def test_the_layers_cover_the_vector_once() -> None:
+    for shape in (network_shape(CNN, features=784, classes=62), SMALL, DEEP, BARE):
+        end = 0
+        for layer in shape.layers:
+            for part in (layer.weights, layer.bias):
+                if part is not None:
+                    assert part.start == end
+                    end = part.stop
+        assert end == shape.n
+
+
+def test_only_images_of_its_size_make_a_network() -> None:
+    with pytest.raises(ValueError, match="28 by 28"):
+        network_shape(CNN, features=783, classes=62)
+
+
+def client_module_of(shape: NetworkShape) -> nn.Module:
+    """The same network as a torch module."""
+    layers: list[nn.Module] = []
+    dense = shape.layers
+    if isinstance(shape, ConvolutionalShape):
+        for layer in (one for one in shape.layers if isinstance(one, Convolution)):
+            layers += [nn.Conv2d(layer.inputs, layer.outputs, layer.size), nn.ReLU()]
+        layers += [nn.MaxPool2d(2), nn.Flatten()]
+        dense = [one for one in shape.layers if isinstance(one, Layer)]
+    for layer in dense:
+        layers += [nn.Linear(layer.inputs, layer.outputs, bias=layer.bias is not None), nn.ReLU()]
+    return nn.Sequential(*layers[:-1])
+
+
+def images(shape: NetworkShape, rows: Tensor) -> Tensor:
+    """Rows as the module takes them: channels in front of height and width."""
+    if isinstance(shape, ConvolutionalShape):
+        return rows.unflatten(1, shape.image).movedim(-1, 1)
+    return rows
+
+
+SHAPES: dict[str, NetworkShape] = {"images": SMALL, "deep": DEEP, "no intercept": BARE}
+
+
+@pytest.mark.parametrize("kind", ["cross-entropy", "mse", "rmse"])
+@pytest.mark.parametrize("shape", SHAPES.values(), ids=SHAPES)
+def test_outputs_and_gradients_are_those_of_a_torch_module(shape: NetworkShape, kind: str) -> None:
+    torch.manual_seed(1)
+    module = client_module_of(shape)
+    inputs = 144 if isinstance(shape, ConvolutionalShape) else 6
+    rows, target = torch.randn(7, inputs), torch.randint(3, (7,))
+    network, loss = ClientNetwork(shape, CPU), Loss(kind, 3)
+    network.load(nn.utils.parameters_to_vector(module.parameters()))
+    outputs = module(images(shape, rows))
+    torch.testing.assert_close(network.outputs(rows).t(), outputs)
+
+    optimiser = torch.optim.SGD(module.parameters(), lr=0.2)
+    if kind == "cross-entropy":
+        expected = nn.functional.cross_entropy(outputs, target)
+    else:
+        hot = nn.functional.one_hot(target, 3).float()
+        expected = nn.functional.mse_loss(outputs.softmax(1), hot)
+        expected = expected.sqrt() if kind == "rmse" else expected
+    expected.backward()
+    optimiser.step()
+    # In two parts, as for a client with many rows.
+    total, gradient = network.gradient(rows[:4], target[:4].float(), loss)
+    more, slopes = network.gradient(rows[4:], target[4:].float(), loss)
+    mean = (total + more) / 7
+    torch.testing.assert_close(loss.client_loss(mean), expected.detach())
+    parts = [one + other for one, other in zip(gradient, slopes, strict=True)]
+    network.descend(parts, 0.2 * loss.client_slope(mean).item() / 7)
+    after = nn.utils.parameters_to_vector(module.parameters()).detach()
+    torch.testing.assert_close(network.theta, after)
+
+
+def test_the_papers_network_is_the_torch_module() -> None:
+    shape = network_shape(CNN, features=784, classes=62)
+    module, network = client_module_of(shape), ClientNetwork(shape, CPU)
+    network.load(nn.utils.parameters_to_vector(module.parameters()))
+    rows = torch.rand(3, 784)
+    torch.testing.assert_close(network.outputs(rows).t(), module(rows.reshape(3, 1, 28, 28)))
+
+
+@pytest.mark.parametrize("hidden", [[64, 32, 16], [5] * 10])
+def test_deep_networks_are_the_same_for_one_client_and_for_many(hidden: list[int]) -> None:
+    shape = network_shape(Mlp(kind="mlp", hidden=hidden), features=6, classes=3)
+    assert isinstance(shape, DenseShape)
+    random = torch.Generator().manual_seed(3)
+    theta = torch.from_numpy(initial_hypotheses(shape, start="uniform", hypotheses=2, seed=1))
+    features = torch.randn(6, 8, 1, 2, generator=random)  # [inputs, rows, cells, clients]
+    target = torch.randint(3, (8, 1, 2), generator=random).float()
+    loss, stacked = Loss("cross-entropy", 3), BatchedNetwork(shape)
+    outputs = stacked.forward(theta[None], features)
+    own = theta.t()[:, None].contiguous()
+    slopes = stacked.gradient(own, features, target, torch.full_like(target, 1 / 8), loss)
+    network = ClientNetwork(shape, CPU)
+    for client in range(2):
+        network.load(theta[client])
+        rows = features[:, :, 0, client].t().contiguous()
+        torch.testing.assert_close(network.outputs(rows), outputs[:, client, :, 0, client])
+        _, gradient = network.gradient(rows, target[:, 0, client], loss)
+        network.descend(gradient, -1 / 8)
+        torch.testing.assert_close(
+            network.theta - theta[client], slopes[:, 0, client], atol=1e-6, rtol=1e-4
+        )
+
+
+def test_parameters_are_a_copy() -> None:
+    network = ClientNetwork(BARE, CPU)
+    given = torch.ones(BARE.n)
+    network.load(given)
+    network.descend(network.gradient(torch.ones(1, 6), torch.zeros(1), Loss("mse", 3))[1], 1.0)
+    assert torch.equal(given, torch.ones(BARE.n))
+    assert not torch.equal(network.theta, given)
+
+
+def test_convolutions_start_within_the_usual_bounds() -> None:
+    drawn = initial_hypotheses(SMALL, start="uniform", hypotheses=400, seed=1)
+    for layer, fan_in in zip(SMALL.layers, (18, 27, 16, 5), strict=True):
+        bound = 1 / np.sqrt(fan_in)
+        assert layer.bias is not None
+        for part in (layer.weights, layer.bias):
+            assert np.abs(drawn[:, part]).max() <= bound
+            assert np.abs(drawn[:, part]).max() > 0.98 * bound

@@ -16,7 +16,7 @@ from fedaudit.privacy.mechanisms.registry import mechanism_of
 from fedaudit.reports.assemble import assemble
 from fedaudit.reports.document.material import FederationFacts, FinalFigures, ReportMaterial
 from fedaudit.reports.verification.report_signature import sign_report
-from fedaudit.spec.canonical import spec_hash
+from fedaudit.spec.experiment import spec_hash
 from fedaudit.spec.parse import parse_spec
 
 KEY = SigningKey.generate()

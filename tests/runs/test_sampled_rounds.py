@@ -15,10 +15,9 @@ from fedaudit.federations.load import load_federation
 from fedaudit.native.library import fallback_only, kernels
 from fedaudit.runs import sampled_rounds
 from fedaudit.runs.blocks import record_block
-from fedaudit.runs.earlier_samples import EarlierSamples
 from fedaudit.runs.held_out_groups import decide_disclosures, held_out_groups
 from fedaudit.runs.run import new_run
-from fedaudit.runs.sampled_rounds import SampledRounds
+from fedaudit.runs.sampled_rounds import EarlierSamples, SampledRounds
 from fedaudit.spec.parse import parse_spec
 from fedaudit.training.base.cell import Cell
 from fedaudit.training.stack import Stack

@@ -9,7 +9,7 @@ import pytest
 
 from fedaudit.cli.failures import CommandError
 from fedaudit.cli.local_run import run_locally
-from fedaudit.runs.worker_extra import LIBRARIES, MissingLibraryError, import_worker_extra
+from fedaudit.runs.run import LIBRARIES, MissingLibraryError, import_worker_extra
 from tests.privacy.specs_of_privacy import a_spec
 
 EXTRA = "pip install 'fedaudit[worker]'"

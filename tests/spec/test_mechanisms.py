@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from fedaudit.spec.canonical import spec_hash
 from fedaudit.spec.errors import InvalidInputError
+from fedaudit.spec.experiment import spec_hash
 from fedaudit.spec.parse import decode_text, parse_spec
 from fedaudit.spec.privacy import GaussianCentral, RecordPersonalised
 from fedaudit.spec.training import FixedCohort, PoissonCohort

@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from fedaudit.spec.errors import InvalidInputError
+from fedaudit.spec.gates import parse_policies
 from fedaudit.spec.parse import decode_text
-from fedaudit.spec.policies import parse_policies
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 GATE = {"figure": "leakage_max", "op": "le", "value": 40}

@@ -168,4 +168,4 @@ def by_record(**federation: Any) -> dict[str, Any]:
     ],
 )
 def test_data_that_depend_on_the_seed(document: dict[str, Any], draws: bool) -> None:
-    assert parse_admitted(document).draws_data == draws
+    assert parse_admitted(document).federation.traits.draws_data == draws

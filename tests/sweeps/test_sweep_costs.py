@@ -7,7 +7,7 @@ import pytest
 
 from fedaudit.privacy.accounting.rdp import RDP_ORDERS, composed_epsilon
 from fedaudit.privacy.unit_key import MADE_UP
-from fedaudit.runs.booked_costs import RunCost
+from fedaudit.runs.experiment_plan import RunCost
 from fedaudit.sweeps.sweep_costs import sweep_costs
 
 CURVE = 0.01 * np.array(RDP_ORDERS)

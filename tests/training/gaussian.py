@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from fedaudit.federations.split import split_clients
 from fedaudit.training.base.cell import Cell
 from fedaudit.training.stack import Stack
-from fedaudit.training.stacked.run_state import CellState
+from fedaudit.training.stacked.stack_state import CellState
 from tests.training.federations import random_federation, table_cell
 
 LOCAL = {"mechanism": "gaussian-local", "noise_multiplier": 0.5, "clip": 1.0, "delta": 1e-3}

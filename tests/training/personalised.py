@@ -4,8 +4,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from fedaudit.training.base.cell import Cell
-from fedaudit.training.base.round_records import RoundRecord
-from fedaudit.training.records.personalised import PersonalisedStack
+from fedaudit.training.base.rounds import RoundRecord
+from fedaudit.training.personalised import PersonalisedRun
 from tests.training.specs import groups_spec
 
 
@@ -38,7 +38,7 @@ def records_spec(**changes: Any) -> dict[str, Any]:
     )
 
 
-def play(stack: PersonalisedStack, cuts: Sequence[int] = (100,)) -> list[RoundRecord]:
+def play(stack: PersonalisedRun, cuts: Sequence[int] = (100,)) -> list[RoundRecord]:
     """The rounds of the first cell, played in calls of these sizes, the last one repeated."""
     records: list[RoundRecord] = []
     place = 0
@@ -50,4 +50,4 @@ def play(stack: PersonalisedStack, cuts: Sequence[int] = (100,)) -> list[RoundRe
 
 def played(one: Cell) -> list[RoundRecord]:
     """All rounds of a cell."""
-    return play(PersonalisedStack([one]))
+    return play(PersonalisedRun([one]))

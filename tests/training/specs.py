@@ -5,7 +5,7 @@ from typing import Any
 from fedaudit.federations.load import load_federation
 from fedaudit.spec.parse import parse_spec
 from fedaudit.training.base.cell import Cell
-from fedaudit.training.base.round_records import FinalResult, RoundRecord
+from fedaudit.training.base.rounds import FinalResult, RoundRecord
 from fedaudit.training.stack import Stack
 
 

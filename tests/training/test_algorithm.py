@@ -11,9 +11,8 @@ from torch.nn import functional
 
 from fedaudit.federations.federation import Federation
 from fedaudit.networks.shape import DenseShape
-from fedaudit.training.base.cell import Cell
-from fedaudit.training.base.first_hypotheses import first_hypotheses
-from fedaudit.training.base.round_records import RoundRecord
+from fedaudit.training.base.cell import Cell, first_hypotheses
+from fedaudit.training.base.rounds import RoundRecord
 from fedaudit.training.stack import Stack
 from tests.training.federations import random_federation, table_cell
 

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from fedaudit.federations.federation import Federation
 from fedaudit.ledger.entries import Outcome
 from fedaudit.privacy.leakage import leakage
-from fedaudit.training.base.first_hypotheses import first_hypotheses
-from fedaudit.training.base.round_records import RoundRecord
+from fedaudit.training.base.cell import first_hypotheses
+from fedaudit.training.base.rounds import RoundRecord
 from fedaudit.training.stack import Stack
 from tests.training.federations import federation, random_federation, table_cell
 from tests.training.specs import cell, groups_spec, train

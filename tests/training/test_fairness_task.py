@@ -10,8 +10,8 @@ from scipy import stats
 from fedaudit.fairness.gaps import gaps
 from fedaudit.federations.federation import Federation
 from fedaudit.training.base.cell import Cell
-from fedaudit.training.base.group_counts import GroupCounter
-from fedaudit.training.base.round_records import FinalResult
+from fedaudit.training.base.rounds import FinalResult
+from fedaudit.training.base.scored_rows import GroupCounter
 from tests.fairness.disclosures import disclosed_counts
 from tests.training.specs import cell, groups_spec, train
 

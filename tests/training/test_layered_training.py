@@ -22,7 +22,7 @@ from tests.training.federations import (
 )
 from tests.training.gaussian import LAYERS
 from tests.training.specs import cell, groups_spec, train
-from tests.training.test_layout import fingerprint, run_stacked
+from tests.training.test_stack import fingerprint, run_stacked
 
 FALSE_ALARM = 1e-6
 

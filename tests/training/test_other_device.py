@@ -8,16 +8,16 @@ import pytest
 import torch
 
 from fedaudit.training.base.cell import Cell, is_by_length
-from fedaudit.training.base.round_records import FinalResult, RoundRecord
-from fedaudit.training.trainer_choice import open_stack
+from fedaudit.training.base.rounds import FinalResult, RoundRecord
+from fedaudit.training.stack import open_stack
 from tests.training import other_device
 from tests.training.federations import image_cell, image_federation, one_by_one, table_cell
 from tests.training.gaussian import LAYERS, MECHANISMS
-from tests.training.methods.test_ledgers import SPECS, method_spec
-from tests.training.one_by_one.test_client_by_client import assert_alike, classifying
 from tests.training.other_device import DEVICE, transfers
 from tests.training.personalised import records_spec
 from tests.training.specs import cell, groups_spec
+from tests.training.test_methods import SPECS, method_spec
+from tests.training.test_one_by_one import assert_alike, classifying
 from tests.training.test_uneven_clients import COUNTS, RULE, uneven
 
 ROUNDS = 4

@@ -11,7 +11,7 @@ from fedaudit.federations.load import load_federation
 from fedaudit.federations.packing import first_rows
 from fedaudit.spec.parse import parse_spec
 from fedaudit.training.base.cell import Cell, is_by_length, is_client_by_client
-from fedaudit.training.records.personalised import PersonalisedStack
+from fedaudit.training.personalised import PersonalisedRun
 from fedaudit.training.stack import Stack
 from tests.training.federations import one_by_one
 from tests.training.gaussian import COINS, REPORTED, cell_with, training_clients
@@ -173,7 +173,7 @@ def test_planted_gradients_are_clipped_added_and_noised() -> None:
     found = []
     for sign in (1.0, -1.0):
         cell, plant = _records(sign)
-        PersonalisedStack([cell]).advance(1)
+        PersonalisedRun([cell]).advance(1)
         found.append(plant.steps[0])
     for one in found:
         assert one.silos.tolist() == [1, 4] or one.silos.tolist() == [1]
@@ -189,7 +189,7 @@ def test_a_plant_of_nobody_leaves_the_training_as_it_is() -> None:
     cell = Cell(spec, load_federation(spec, sources_dir=None))
     nobody, nothing = np.zeros(0, np.int64), np.zeros((0, 3), np.float32)
     records = replace(cell, planted=KeptRecords(nobody, nobody, nothing))
-    plain, other = PersonalisedStack([cell]), PersonalisedStack([records])
+    plain, other = PersonalisedRun([cell]), PersonalisedRun([records])
     plain.advance(3)
     other.advance(3)
     assert plain.checkpoint(0) == other.checkpoint(0)

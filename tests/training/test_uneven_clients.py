@@ -12,20 +12,18 @@ from hypothesis import strategies as st
 from fedaudit.federations import federation as federation_module
 from fedaudit.federations.federation import Federation
 from fedaudit.spec.parse import parse_spec
-from fedaudit.training.base import length_classes as length_classes_module
-from fedaudit.training.base.cell import Cell, is_by_length
-from fedaudit.training.base.length_classes import are_even, length_classes
-from fedaudit.training.base.round_records import FinalResult, RoundRecord
-from fedaudit.training.by_length import length_part
-from fedaudit.training.records.personalised import PersonalisedStack
+from fedaudit.training import by_length
+from fedaudit.training.base import cell as cell_module
+from fedaudit.training.base.cell import Cell, are_even, is_by_length, length_classes, stack_digest
+from fedaudit.training.base.rounds import FinalResult, RoundRecord
+from fedaudit.training.personalised import PersonalisedRun
 from fedaudit.training.stack import Stack
-from fedaudit.training.stack_key import stack_digest
 from tests.training.federations import TABLE, federation, one_by_one, table_cell
 from tests.training.gaussian import MECHANISMS
-from tests.training.one_by_one.test_client_by_client import VARIANTS, assert_alike, classifying
 from tests.training.personalised import play, records_spec
 from tests.training.test_algorithm import compare
-from tests.training.test_layout import fingerprint
+from tests.training.test_one_by_one import VARIANTS, assert_alike, classifying
+from tests.training.test_stack import fingerprint
 
 COUNTS = [1, 2, 9, 10, 30, 64, 65, 90, 130, 200, 300, 301, 700, *[5] * 12]
 RULE = {"sensitive": ["group"], "favourable": {"op": "ge", "value": 0.2}}
@@ -187,7 +185,7 @@ def test_how_many_clients_are_computed_at_once_does_not_matter(
 ) -> None:
     cell = table_cell(uneven(COUNTS), model={"kind": "mlp", "hidden": [24]})
     whole = played(cell)[1].hypotheses
-    monkeypatch.setattr(length_part, "_NUMBERS_TOGETHER", 1)
+    monkeypatch.setattr(by_length, "_NUMBERS_TOGETHER", 1)
     np.testing.assert_allclose(played(cell)[1].hypotheses, whole, rtol=1e-4, atol=1e-5)
 
 
@@ -209,9 +207,9 @@ def test_steps_record_by_record_are_the_same_however_clients_are_padded(
     source = {**TABLE, "validation_fraction": 0.3, "validation_unit": unit}
     spec = parse_spec(records_spec(federation=source, fairness=RULE))
     cell = Cell(spec, uneven([1_000, *COUNTS]))
-    by_length = play(PersonalisedStack([cell]))
-    monkeypatch.setattr(length_classes_module, "are_even", lambda counts: True)
-    together = play(PersonalisedStack([cell]))
+    by_length = play(PersonalisedRun([cell]))
+    monkeypatch.setattr(cell_module, "are_even", lambda counts: True)
+    together = play(PersonalisedRun([cell]))
     for one, other in zip(by_length, together, strict=True):
         assert one.subjects.tobytes() == other.subjects.tobytes()
         assert one.selection_loss == pytest.approx(other.selection_loss, rel=1e-12)

@@ -8,9 +8,9 @@ from typing import Any
 from celery.worker import state as celery_state
 from sqlalchemy.orm import Session
 
-from api.services.base.dispatch import queue_unit
-from api.services.experiments.admission import store_federation
-from api.services.experiments.admitting import admitting
+from api.services.admission import store_federation
+from api.services.dispatch import queue_unit
+from api.services.submission import admitting
 from fedaudit.federations.load import load_federation
 from fedaudit.federations.reading.source_files import OpenUpload
 from fedaudit.reports.assemble import report_hash

@@ -12,7 +12,7 @@ from fedaudit.ledger.statements import Checkpoint
 from fedaudit.reports import assemble
 from fedaudit.reports.sections import fairness_section
 from fedaudit.runs import report_material
-from fedaudit.training.base.group_counts import GroupCounter
+from fedaudit.training.base.scored_rows import GroupCounter
 from fedaudit.training.stack import Stack
 from models.database import Database
 from models.repositories import LedgerCheckpointRepository, ReportRepository

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from api.http.problems import ProblemError
-from api.services.reports.bundles import bundle_of
-from api.services.reports.stored_evidence import evidence_of as stored_evidence
+from api.services.report_evidence import bundle_of
+from api.services.report_evidence import evidence_of as stored_evidence
 from fedaudit.ledger.bundle import Evidence, opened_bundle
 from fedaudit.privacy.leakage import leakage
 from fedaudit.reports.verification.verification import verify

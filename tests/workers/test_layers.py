@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from sqlalchemy import text
 
-from api.services.reports.stored_evidence import evidence_of
+from api.services.report_evidence import evidence_of
 from fedaudit.ledger.bundle import BundleParts, bundle_chunks, opened_bundle
 from fedaudit.ledger.columns import ledger_lines
 from fedaudit.ledger.rows import entry_of

@@ -14,7 +14,7 @@ import pytest
 import torch
 from sqlalchemy import make_url, select
 
-from api.services.reports.stored_evidence import evidence_of
+from api.services.report_evidence import evidence_of
 from benchmarks.servers import Server, start_valkey
 from fedaudit.reports.verification.verification import verify
 from infrastructure.queue import Queue

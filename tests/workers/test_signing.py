@@ -9,7 +9,7 @@ from celery.worker import state as celery_state
 from sqlalchemy import delete, update
 
 import workers.run_loop
-from api.services.reports.stored_evidence import evidence_of
+from api.services.report_evidence import evidence_of
 from fedaudit.ledger.signatures import Envelope
 from fedaudit.ledger.statements import Checkpoint
 from fedaudit.privacy.leakage import leakage

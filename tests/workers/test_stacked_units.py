@@ -7,7 +7,7 @@ import pytest
 from sqlalchemy import func, select
 
 import workers.run_loop
-from api.services.experiments.admitting import admitting
+from api.services.submission import admitting
 from fedaudit.federations.load import load_federation
 from fedaudit.privacy.leakage import leakage
 from fedaudit.runs.experiment_plan import plan_experiment

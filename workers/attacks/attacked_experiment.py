@@ -21,7 +21,7 @@ from fedaudit.reports.later.later_statement import Basis
 from fedaudit.runs.held_out_groups import is_remembered
 from fedaudit.runs.run import Run, cell_ledger_context, new_run, training_subjects
 from fedaudit.training.base.cell import Cell, draws_in_secret
-from fedaudit.training.base.round_records import FinalResult
+from fedaudit.training.base.rounds import FinalResult
 from infrastructure.signing_keys import ROUNDING
 from infrastructure.storage import model_key
 from models.tables.experiments import Experiment

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from fedaudit.attacks.canaries.canary_audit import audit_beside
 from fedaudit.runs.run import Run
-from fedaudit.training.base.trainer import Trainer
+from fedaudit.training.base.rounds import Trainer
 from workers.attacks.attack_watch import AttacksStoppedError
 from workers.claim import Lease
 from workers.context import WorkerContext

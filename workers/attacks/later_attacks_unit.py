@@ -176,7 +176,7 @@ class LaterAttacksRun(ClaimedUnit):
         *,
         is_cancelled: bool = False,
     ) -> None:
-        from fedaudit.training.base.backend import backend
+        from fedaudit.training.engine import backend
         from workers.attacks.later_end import end_later
         from workers.finish import store_attack_files
 

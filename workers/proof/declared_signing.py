@@ -33,7 +33,7 @@ from fedaudit.reports.declared.stored_material import (
 from fedaudit.reports.document.checks import canonical_hash
 from fedaudit.reports.verification.report_signature import sign_report
 from fedaudit.spec.declared_ledgers import LedgerTerms
-from fedaudit.spec.disclosure.disclosure_policy import DisclosureFloor, least_group_size
+from fedaudit.spec.disclosure import DisclosureFloor, least_group_size
 from models.clock import utc_now
 from models.database import Database
 from models.repositories import (

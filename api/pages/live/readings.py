@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from api.pages.wording import NONE, cost, figure, small_number
-from api.services.reports.live_figures import LiveFigures
+from api.services.report_pages import LiveFigures
 from fedaudit.privacy.accounting.mechanism_parameters import GuaranteeKind
 from fedaudit.privacy.accounting.privacy_events import adjacency_words
 from fedaudit.spec.metrics import ROUND_METRICS

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from api.pages.registration_form import names
 from api.pages.registration_form.typed_registration import TypedRegistration
 from api.pages.spec_form.field_errors import is_within
-from api.services.federations.pending_uploads import LookedAt
+from api.services.pending_uploads import LookedAt
 from fedaudit.federations.proposals.column_survey import Column
 from fedaudit.spec.errors import FieldError, pointer
 from models.tables.federations import PendingUpload

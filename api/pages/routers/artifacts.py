@@ -8,7 +8,7 @@ from starlette.responses import HTMLResponse
 from api.pages.session import ExperimentsVisitor
 from api.pages.templates import page
 from api.schemas.base import PageParameters
-from api.services.artifacts.artifact_lists import artifact_page
+from api.services.artifacts import artifact_page
 from api.shared.resources import Shared
 
 router = APIRouter()

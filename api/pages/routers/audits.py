@@ -6,13 +6,12 @@ from fastapi import APIRouter, Query, Request
 from pydantic import TypeAdapter
 from starlette.responses import HTMLResponse, Response, StreamingResponse
 
-from api.http.cursors import decode_cursor, encode_cursor
+from api.http.answers import decode_cursor, encode_cursor
 from api.pages.session import ExperimentsVisitor, ReportsVisitor
 from api.pages.templates import page
 from api.schemas.reports import AuditBody
-from api.services.audits.audit_evidence import audit_bundle, verify_audit
-from api.services.audits.audit_lookups import find_audited
-from api.services.reports.report_pages import page_response
+from api.services.audits import audit_bundle, find_audited, verify_audit
+from api.services.report_pages import page_response
 from api.shared.data_faults import shown_faults
 from api.shared.resources import Shared
 from fedaudit.reports.page.html import Link

@@ -9,7 +9,7 @@ from api.http.problems import ProblemError
 from api.pages.comparison_view import view_of
 from api.pages.session import ReportsVisitor, Visitor
 from api.pages.templates import page
-from api.services.reports.comparisons import comparison_of
+from api.services.reports import comparison_of
 from api.shared.resources import Resources, Shared
 from fedaudit.reports.charts.front import axis_text
 from models.repositories import ExperimentRepository

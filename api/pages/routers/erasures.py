@@ -8,11 +8,11 @@ from fastapi import APIRouter, Path, Query, Request
 from pydantic import TypeAdapter
 from starlette.responses import HTMLResponse, Response
 
-from api.http.cursors import SmallInteger, decode_cursor, encode_cursor
+from api.http.answers import SmallInteger, decode_cursor, encode_cursor
 from api.http.problems import not_found
 from api.pages.session import FederationsVisitor
 from api.pages.templates import page
-from api.services.federations.erasure_receipts import shown_erasure
+from api.services.erasures import shown_erasure
 from api.shared.resources import Shared
 from fedaudit.spec.base import Text
 from models.repositories import ErasureRepository

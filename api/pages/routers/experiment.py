@@ -9,7 +9,7 @@ from fastapi.sse import EventSourceResponse, ServerSentEvent
 from sqlalchemy.orm import Session
 from starlette.responses import HTMLResponse, JSONResponse, RedirectResponse
 
-from api.http.cursors import SmallInteger
+from api.http.answers import SmallInteger
 from api.pages.live.curves import curves
 from api.pages.live.ending import why_ended
 from api.pages.live.finished import ending_words, final_gaps, with_final_figures
@@ -20,13 +20,11 @@ from api.pages.spec_form.preview import as_yaml
 from api.pages.spec_form.sheet import ONCE, is_once, new_once
 from api.pages.templates import page
 from api.services.attacks.judged_reports import judged_document
-from api.services.base.dispatch import dispatch
-from api.services.base.gone_files import gone_words
-from api.services.base.idempotency import IdempotentRequest
-from api.services.base.lookups import find_experiment
-from api.services.experiments.event_log import EventLog
-from api.services.experiments.submission import RETRIED, Submitted, cancel, retry
-from api.services.reports.live_figures import LiveFigures, live_figures
+from api.services.dispatch import IdempotentRequest, dispatch
+from api.services.experiments import EventLog
+from api.services.lookups import find_experiment, gone_words
+from api.services.report_pages import LiveFigures, live_figures
+from api.services.submission import RETRIED, Submitted, cancel, retry
 from api.shared.data_faults import shown_detail
 from api.shared.resources import Shared
 from fedaudit.privacy.mechanisms.registry import mechanism_of

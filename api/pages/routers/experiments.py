@@ -12,8 +12,8 @@ from api.pages.navigation import home
 from api.pages.session import SignedIn, require
 from api.pages.templates import page
 from api.schemas.experiments import ExperimentParameters
-from api.services.experiments.experiment_lists import experiment_page
-from api.services.reports.report_lists import largest_gaps
+from api.services.experiments import experiment_page
+from api.services.reports import largest_gaps
 from api.shared.resources import Shared
 from fedaudit.privacy.mechanisms.registry import MECHANISMS
 

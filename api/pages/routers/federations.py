@@ -7,8 +7,8 @@ from fastapi import APIRouter, Query, Request, Response
 from pydantic import TypeAdapter
 from starlette.responses import HTMLResponse, RedirectResponse
 
+from api.http.answers import decode_cursor, encode_cursor
 from api.http.bodies import validated
-from api.http.cursors import decode_cursor, encode_cursor
 from api.pages.budget_form import LABELS, BudgetDraft, BudgetFault, faults_of, setting_of
 from api.pages.change_lines import change_line
 from api.pages.federation_views import attribute_views, budget_view, class_views, disclosure_lines
@@ -16,11 +16,10 @@ from api.pages.session import FederationsForm, FederationsVisitor, Visitor
 from api.pages.templates import page
 from api.schemas.base import PageParameters
 from api.schemas.federations import FederationParameters
-from api.services.base.change_pages import change_page
-from api.services.base.lookups import find_federation
 from api.services.budgets.federation_budgets import budgets_of, set_budget
-from api.services.federations.disclosure_policies import get_disclosure
-from api.services.federations.registrations import federation_bodies, federation_body
+from api.services.disclosure import get_disclosure
+from api.services.lookups import change_page, find_federation
+from api.services.registrations import federation_bodies, federation_body
 from api.shared.resources import Resources, Shared
 from fedaudit.reports.document.outcome_words import outcome_of_profile
 from fedaudit.spec.base import Text

@@ -6,14 +6,14 @@ from fastapi import APIRouter, Query, Request
 from pydantic import TypeAdapter
 from starlette.responses import HTMLResponse, Response, StreamingResponse
 
-from api.http.cursors import decode_cursor, encode_cursor
+from api.http.answers import decode_cursor, encode_cursor
 from api.pages.session import ExperimentsVisitor, LedgerVisitor, ReportsVisitor
 from api.pages.templates import page
-from api.services.audit_log.ledger_exports import note_export
+from api.services.audit_log import note_export
 from api.services.ledgers.ledger_evidence import ledger_bundle, report_of, verify_ledger
 from api.services.ledgers.ledger_rounds import ledger_rounds
 from api.services.ledgers.ledger_shown import shown_ledger, summary
-from api.services.reports.report_pages import page_response
+from api.services.report_pages import page_response
 from api.shared.resources import Shared
 from fedaudit.reports.page.html import Link, render_declared
 from fedaudit.spec.base import Text

@@ -12,8 +12,8 @@ from api.pages.federation_names import federation_names
 from api.pages.session import CheckedForm, ExperimentsAuthor, ExperimentsForm, Visitor
 from api.pages.spec_form.sheet import ONCE, is_once, new_once
 from api.pages.templates import page
-from api.services.audits.audit_admission import ask_for_audit
-from api.services.base.dispatch import dispatch
+from api.services.audits import ask_for_audit
+from api.services.dispatch import dispatch
 from api.shared.resources import Resources, Shared
 from fedaudit.spec.errors import InvalidInputError
 

@@ -18,16 +18,13 @@ from api.pages.spec_form.preview import Preview, as_yaml, preview
 from api.pages.spec_form.profile_defaults import ProfileDefaults, profile_defaults
 from api.pages.spec_form.sheet import Sheet
 from api.pages.templates import page
-from api.services.base.dispatch import dispatch
-from api.services.base.idempotency import IdempotentRequest
-from api.services.base.lookups import find_experiment
-from api.services.experiments.admission import plan, try_admission
-from api.services.experiments.inherited_spec import parse_inherited
-from api.services.experiments.repeated_admission import plan_others
-from api.services.experiments.submission import submit
-from api.services.federations.disclosure_policies import floor_of, policy_of
+from api.services.admission import parse_inherited, plan, try_admission
+from api.services.disclosure import floor_of, policy_of
+from api.services.dispatch import IdempotentRequest, dispatch
+from api.services.lookups import find_experiment
+from api.services.submission import plan_others, submit
 from api.shared.resources import Resources, Shared
-from fedaudit.spec.disclosure.disclosure_policy import DisclosurePolicy
+from fedaudit.spec.disclosure import DisclosurePolicy
 from fedaudit.spec.errors import InvalidInputError
 from fedaudit.spec.experiment import ExperimentSpec
 from fedaudit.spec.parse import decode_text, parse_spec

@@ -24,9 +24,8 @@ from api.pages.session import (
     refuse_foreign,
 )
 from api.pages.templates import page
-from api.services.base.dispatch import dispatch
-from api.services.federations.incoming_form import IncomingForm
-from api.services.federations.pending_uploads import (
+from api.services.dispatch import dispatch
+from api.services.pending_uploads import (
     FIRST_ROWS,
     LookedAt,
     check_room,
@@ -37,6 +36,7 @@ from api.services.federations.pending_uploads import (
     register_pending,
     waiting_uploads,
 )
+from api.services.uploads import IncomingForm
 from api.shared.resources import Resources, Shared
 from fedaudit.spec.errors import FieldError, InvalidInputError
 from fedaudit.spec.registration import Registration, parse_uploaded
@@ -175,7 +175,7 @@ def _parsed(value: object, faults: list[FieldError]) -> Registration:
 async def _take(request: Request, visitor: Visitor, resources: Resources, upload_id: str) -> None:
     """Disk, hashing and database are left to threads; one request uses one at a time."""
     # Only now: most calls do not need the parser.
-    from api.services.federations.form_parts import FormReader
+    from api.services.uploads import FormReader
 
     caller = visitor.caller
     await run_sync(check_room, resources, caller)

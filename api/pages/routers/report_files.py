@@ -14,9 +14,9 @@ from api.pages.session import LedgerVisitor, ReportsVisitor
 from api.pages.templates import page
 from api.services.attacks.judged_reports import find_judged
 from api.services.attacks.stored_attacks import attack_file, file_response
-from api.services.audit_log.ledger_exports import note_export
-from api.services.base.lookups import find_experiment
-from api.services.reports.bundles import bundle_of
+from api.services.audit_log import note_export
+from api.services.lookups import find_experiment
+from api.services.report_evidence import bundle_of
 from api.shared.resources import Shared
 from fedaudit.reports.readings.reading_choice import READINGS, reading
 from models.repositories import SigningKeyRepository

@@ -13,7 +13,7 @@ from api.pages.report_rows import UNBOUNDED, report_row
 from api.pages.session import ReportsVisitor, Visitor
 from api.pages.templates import page
 from api.schemas.reports import ReportParameters
-from api.services.reports.report_lists import report_page
+from api.services.reports import report_page
 from api.shared.resources import Resources, Shared
 from models.repositories import ReportListRepository
 

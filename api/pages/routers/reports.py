@@ -17,14 +17,12 @@ from api.schemas.people import SignOffRequest
 from api.services.attacks.judged_reports import find_judged
 from api.services.attacks.later_bodies import later_list
 from api.services.attacks.stored_attacks import attack_list
-from api.services.base.gone_files import gone_words
-from api.services.base.idempotency import IdempotentRequest
-from api.services.base.lookups import find_report
-from api.services.reports.model_files import model_response, stored_model
-from api.services.reports.report_pages import stored_page
-from api.services.reports.report_pdfs import stored_pdf
-from api.services.reports.sign_offs import sign_off_report
-from api.services.reports.stored_verification import verification_of
+from api.services.dispatch import IdempotentRequest
+from api.services.lookups import find_report, gone_words
+from api.services.report_evidence import verification_of
+from api.services.report_pages import stored_page, stored_pdf
+from api.services.reports import sign_off_report
+from api.services.result_files import model_file
 from api.shared.resources import Resources, Shared
 from fedaudit.reports.page.html import Link
 from fedaudit.reports.readings.reading_choice import READINGS, ReadingName, reading
@@ -95,7 +93,7 @@ def saved_document(experiment_id: str, visitor: ReportsVisitor, resources: Share
 @router.get("/model")
 def saved_model(experiment_id: str, visitor: ReportsVisitor, resources: Shared) -> Response:
     """The trained hypotheses as a file, where they may leave."""
-    return model_response(stored_model(resources, visitor.caller, experiment_id))
+    return model_file(resources, visitor.caller, experiment_id)
 
 
 @router.get("/verification")

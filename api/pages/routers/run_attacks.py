@@ -12,9 +12,8 @@ from api.pages.spec_form.sheet import ONCE, is_once, new_once
 from api.pages.templates import page
 from api.services.attacks.later_attacks import ask_for_attacks, cancel_attacks
 from api.services.attacks.later_bodies import later_list
-from api.services.base.dispatch import dispatch
-from api.services.base.idempotency import IdempotentRequest
-from api.services.base.lookups import find_experiment, find_report
+from api.services.dispatch import IdempotentRequest, dispatch
+from api.services.lookups import find_experiment, find_report
 from api.shared.resources import Resources, Shared
 from fedaudit.spec.attacks.attack_spec import attack_titles
 from fedaudit.spec.errors import InvalidInputError

@@ -8,21 +8,21 @@ from fastapi import APIRouter, BackgroundTasks, Query, Request
 from pydantic import TypeAdapter
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 
-from api.http.cursors import decode_cursor, encode_cursor
+from api.http.answers import decode_cursor, encode_cursor
 from api.pages.session import ExperimentsForm, ExperimentsVisitor, ReportsVisitor, Visitor
 from api.pages.spec_form.preview import as_yaml
 from api.pages.spec_form.sheet import ONCE, is_once, new_once
 from api.pages.templates import page
-from api.services.base.dispatch import dispatch
-from api.services.base.idempotency import IdempotentRequest
-from api.services.sweeps.sweep_bodies import listed_bodies, sweep_body
-from api.services.sweeps.sweep_submission import (
+from api.services.dispatch import IdempotentRequest, dispatch
+from api.services.sweeps import (
     SubmittedSweep,
     cancel_sweep,
     find_sweep,
+    listed_bodies,
     retry_sweep,
+    sweep_body,
+    table_of,
 )
-from api.services.sweeps.sweep_tables import table_of
 from api.shared.resources import Shared
 from fedaudit.reports.charts.chart import Chart
 from fedaudit.spec.base import Text

@@ -8,7 +8,7 @@ from starlette.responses import HTMLResponse, RedirectResponse
 from api.pages.session import AdministratorForm, AdministratorVisitor
 from api.pages.templates import page
 from api.schemas.base import PageParameters
-from api.services.webhooks.webhook_lists import (
+from api.services.webhooks import (
     delivery_page,
     get_webhook_body,
     send_again,

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from fedaudit.spec.disclosure.disclosure_policy import DisclosureFloor, DisclosurePolicy
+from fedaudit.spec.disclosure import DisclosureFloor, DisclosurePolicy
 
 
 def demanded(

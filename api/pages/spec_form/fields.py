@@ -7,8 +7,7 @@ from api.pages.spec_form.method_fields import METHOD, method_fields
 from api.pages.spec_form.privacy_fields import privacy_fields
 from fedaudit.privacy.mechanisms import registry as mechanisms
 from fedaudit.spec.fairness import DEFAULT_GROUP_CLIENTS
-from fedaudit.spec.gate_figures import PLAIN_FIGURES
-from fedaudit.spec.gates import GateOp
+from fedaudit.spec.gates import PLAIN_FIGURES, GateOp
 from fedaudit.spec.metrics import FAIRNESS_FIGURES
 
 UPLOADED = "uploaded"

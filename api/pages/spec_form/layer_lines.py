@@ -5,7 +5,7 @@ from typing import Any, get_args
 
 from api.pages.spec_form.typed_number import number
 from fedaudit.spec.errors import FieldError
-from fedaudit.spec.model.layers import LayerSpec
+from fedaudit.spec.models import LayerSpec
 
 POINTER = "/model/layers"
 _KIND = "kind"

@@ -2,7 +2,7 @@
 
 from api.pages.spec_form.field import Field
 from api.pages.spec_form.part_fields import part_fields
-from fedaudit.spec.methods.method_kinds import DEFAULT_METHOD, method_parts
+from fedaudit.spec.training import DEFAULT_METHOD, method_parts
 
 METHOD = "/training/method/kind"
 _WORDS = {

@@ -8,8 +8,7 @@ from typing import Any, Literal, get_args, get_origin
 from pydantic.fields import FieldInfo
 
 from api.pages.spec_form.field import Choices, Field, Kind
-from fedaudit.spec.base import SpecPart
-from fedaudit.spec.in_form import InForm
+from fedaudit.spec.base import InForm, SpecPart
 
 
 def part_fields(parts: Sequence[type[SpecPart]], *, where: str, tag: str) -> tuple[Field, ...]:

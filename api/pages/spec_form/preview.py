@@ -9,13 +9,13 @@ import yaml
 from api.pages.spec_form.cost_note import CostNote, cost_note
 from api.pages.spec_form.profile_defaults import too_few_to_judge
 from api.pages.wording import cost, small_number
-from api.services.experiments.admission import Trial
+from api.services.admission import Trial
 from fedaudit.privacy.accounting.mechanism_parameters import GuaranteeKind
 from fedaudit.privacy.accounting.privacy_events import adjacency_words, observer_words
 from fedaudit.privacy.mechanisms.registry import mechanism_of
 from fedaudit.privacy.planning.cost_projection import Projection, drowning_words
 from fedaudit.runs.experiment_plan import ExperimentPlan
-from fedaudit.spec.canonical import spec_hash
+from fedaudit.spec.experiment import spec_hash
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ from starlette.responses import Response
 from api.openapi import Responses, problems
 from api.schemas.experiments import AttackList
 from api.services.attacks.stored_attacks import FILE_TYPE, attack_file, attack_list, file_response
-from api.services.audit_log.ledger_exports import note_export
+from api.services.audit_log import note_export
 from api.shared.resources import Shared
 from api.shared.security import LedgerReader
 

@@ -14,10 +14,9 @@ from api.schemas.experiments import AttacksRequest, LaterAttacksBody, LaterAttac
 from api.services.attacks.later_attacks import ask_for_attacks, cancel_attacks
 from api.services.attacks.later_bodies import later_body, later_list
 from api.services.attacks.stored_attacks import attack_file, file_response
-from api.services.audit_log.ledger_exports import note_export
-from api.services.base.dispatch import dispatch
-from api.services.base.idempotency import IdempotentRequest
-from api.services.base.lookups import find_later_attacks
+from api.services.audit_log import note_export
+from api.services.dispatch import IdempotentRequest, dispatch
+from api.services.lookups import find_later_attacks
 from api.shared.resources import Shared
 from api.shared.security import ExperimentsWriter, LedgerReader, ReportsReader
 

@@ -4,7 +4,7 @@ from typing import Any
 
 from sqlalchemy.orm import Session
 
-from api.services.base.lookups import find_report
+from api.services.lookups import find_report
 from api.shared.security import Caller
 from fedaudit.reports.later.judged_later import judged_later
 from models.repositories import LaterAttacksRepository

@@ -9,21 +9,18 @@ from sqlalchemy.orm import Session
 from api.http.bodies import validated
 from api.http.problems import ProblemError
 from api.schemas.experiments import AttacksRequest
-from api.services.artifacts.artifact_store import hold_start
-from api.services.base.dispatch import UnitMessage, queue_unit
-from api.services.base.gone_files import gone_words
-from api.services.base.idempotency import IdempotentRequest
-from api.services.base.lookups import find_experiment, find_later_attacks
-from api.services.experiments.bound_data import load_for
-from api.services.federations.disclosure_policies import refuse_below_floor, refuse_departures
-from api.services.federations.simulated_noise import refuse_attacks_that_tell
-from api.services.quotas.project_quotas import refuse_over_running
+from api.services.admission import load_for
+from api.services.artifacts import hold_start
+from api.services.disclosure import refuse_attacks_that_tell, refuse_below_floor, refuse_departures
+from api.services.dispatch import IdempotentRequest, UnitMessage, queue_unit
+from api.services.lookups import find_experiment, find_later_attacks, gone_words
+from api.shared.concurrency import stop_if_given_up
 from api.shared.data_faults import faults_for
-from api.shared.load_pool import stop_if_given_up
+from api.shared.quotas import refuse_over_running
 from api.shared.resources import Resources
 from api.shared.security import Caller
 from fedaudit.attacks.feasibility import check_attacks
-from fedaudit.runs.start_artifact import with_start
+from fedaudit.runs.experiment_plan import with_start
 from fedaudit.spec.errors import FieldError, InvalidInputError, pointer
 from fedaudit.spec.experiment import ExperimentSpec
 from fedaudit.spec.parse import parse_admitted

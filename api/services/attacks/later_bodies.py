@@ -5,8 +5,7 @@ from sqlalchemy.orm import Session
 from api.schemas.experiments import LaterAttacksBody, LaterAttacksList
 from api.schemas.people import ActorBody
 from api.services.attacks.stored_attacks import attack_bodies, stored_files
-from api.services.base.gone_files import gone_words
-from api.services.base.lookups import find_report
+from api.services.lookups import find_report, gone_words
 from api.shared.data_faults import shown_detail
 from api.shared.resources import Resources
 from api.shared.security import Caller

@@ -6,8 +6,7 @@ from starlette.responses import Response
 
 from api.http.problems import not_found
 from api.schemas.experiments import AttackBody, AttackFileBody, AttackList
-from api.services.base.gone_files import gone_words, refuse_gone
-from api.services.base.lookups import find_later_attacks, find_report
+from api.services.lookups import find_later_attacks, find_report, gone_words, refuse_gone
 from api.shared.resources import Resources
 from api.shared.security import Caller
 from fedaudit.attacks.attack_files import AttackFile, file_in, files_in

@@ -5,8 +5,8 @@ from sqlalchemy.orm import Session
 from api.http.conditional import Preconditions
 from api.http.problems import ProblemError
 from api.schemas.federations import BudgetBody, BudgetList, BudgetSetting
-from api.services.base.lookups import find_federation
 from api.services.budgets.reservation import composed_budgets
+from api.services.lookups import find_federation
 from api.shared.resources import Resources
 from api.shared.security import Caller
 from fedaudit.privacy.accounting.rdp import composed_epsilon

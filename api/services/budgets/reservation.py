@@ -23,8 +23,7 @@ from fedaudit.privacy.mechanisms.registry import mechanism_of
 from fedaudit.privacy.planning.cost_projection import theorem_sum
 from fedaudit.privacy.planning.plan import SpendingPlan
 from fedaudit.privacy.unit_key import unit_key
-from fedaudit.runs.experiment_plan import ExperimentPlan
-from fedaudit.runs.held_out_cost import planned_releases
+from fedaudit.runs.experiment_plan import ExperimentPlan, planned_releases
 from models.epsilon_costs import EpsilonCost, Shortage
 from models.leakage_terms import LeakageTerms
 from models.repositories import BudgetGapRepository, EpsilonBudgetRepository, FederationRepository

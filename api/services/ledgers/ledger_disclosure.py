@@ -2,9 +2,9 @@
 
 from sqlalchemy.orm import Session
 
-from api.services.federations.disclosure_policies import floor_of
+from api.services.disclosure import floor_of
 from api.shared.resources import Resources
-from fedaudit.spec.disclosure.disclosure_policy import least_group_size
+from fedaudit.spec.disclosure import least_group_size
 from models.repositories import FederationRepository
 
 

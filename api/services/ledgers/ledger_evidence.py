@@ -9,11 +9,11 @@ from sqlalchemy.orm import Session
 
 from api.http.problems import not_found
 from api.schemas.experiment_tables import Check, Verification
-from api.services.base.subject_names import refuse_while_erasing
 from api.services.ledgers.ledger_disclosure import shown_group_size
 from api.services.ledgers.ledger_opening import find_ledger
 from api.services.ledgers.round_declarations import declarations_check
-from api.services.reports.stored_evidence import (
+from api.services.lookups import refuse_while_erasing
+from api.services.report_evidence import (
     RowSource,
     distinct_names,
     leaked_keys,

@@ -7,10 +7,10 @@ import rfc8785
 from sqlalchemy.orm import Session
 
 from api.http.problems import ProblemError, invalid, not_found
-from api.services.base.idempotency import IdempotentRequest
-from api.services.base.lookups import find_federation
+from api.services.dispatch import IdempotentRequest
 from api.services.ledgers.federation_charges import hold_budget
 from api.services.ledgers.ledger_disclosure import shown_group_size
+from api.services.lookups import find_federation
 from api.shared.resources import Resources
 from api.shared.security import Caller
 from fedaudit.ledger.chain import genesis

@@ -13,11 +13,11 @@ from typing import Any
 from sqlalchemy.orm import Session
 
 from api.http.problems import ProblemError, not_found
-from api.services.base.subject_names import refuse_erased
 from api.services.ledgers.beforehand import TRIES, Prepared, seen
 from api.services.ledgers.charged_rounds import ChargedRound, ChargedRounds, content_hash
 from api.services.ledgers.federation_charges import charge_federation
 from api.services.ledgers.round_reservation import charges_of, held_by, open_beside
+from api.services.lookups import refuse_erased
 from api.shared.ledger_states import LedgerState
 from api.shared.resources import Resources
 from api.shared.security import Caller

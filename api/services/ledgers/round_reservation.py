@@ -16,10 +16,10 @@ from sqlalchemy.orm import Session
 
 from api.http.problems import ProblemError, not_found
 from api.schemas.ledger_bodies import RefusedSubject, ReservationBody
-from api.services.base.subject_names import refuse_erased
 from api.services.ledgers.beforehand import TRIES, Prepared, composes_losses, seen
 from api.services.ledgers.federation_charges import give_back, hold_more
 from api.services.ledgers.ledger_shown import epsilon_bodies, read_event
+from api.services.lookups import refuse_erased
 from api.shared.ledger_states import LedgerState
 from api.shared.resources import Resources
 from api.shared.security import Caller

@@ -25,7 +25,7 @@ from fedaudit.privacy.lower_bounds.e_values import ENOUGH_ALONE, EvidenceBasis, 
 from fedaudit.reports.document.attacks.canaries_section import CanariesSection
 from fedaudit.spec.attacks.canaries_spec import CanariesSpec
 from fedaudit.training.base.cell import Cell, expected_cohort
-from fedaudit.training.trainer_choice import open_stack
+from fedaudit.training.stack import open_stack
 
 
 class CanaryAudit:

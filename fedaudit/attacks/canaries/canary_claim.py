@@ -21,8 +21,7 @@ from fedaudit.spec.privacy import (
     RecordPersonalised,
 )
 from fedaudit.training.base.cell import Cell, expected_cohort
-from fedaudit.training.base.record_sources import record_use_of
-from fedaudit.training.base.run_spending import spending_of
+from fedaudit.training.base.records import record_use_of, spending_of
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -12,7 +12,7 @@ from fedaudit.randomness import Purpose, Source, uniforms
 from fedaudit.spec.attacks.canaries_spec import CanariesSpec
 from fedaudit.spec.errors import FieldError
 from fedaudit.training.base.cell import Cell
-from fedaudit.training.base.record_sources import record_use_of, training_records
+from fedaudit.training.base.records import record_use_of, training_records
 
 COLLIDING = 100
 """Parameters below which random directions collide: cosines spread by 1 / sqrt(n), a tenth here."""

@@ -7,8 +7,8 @@ import numpy as np
 from fedaudit.attacks.attack import Progress
 from fedaudit.randomness import CounterSource, EntropySource, Source
 from fedaudit.training.base.cell import Cell, draws_in_secret
-from fedaudit.training.base.trainer import Trainer
-from fedaudit.training.trainer_choice import open_stack
+from fedaudit.training.base.rounds import Trainer
+from fedaudit.training.stack import open_stack
 
 ROUNDS_AT_ONCE = 16
 

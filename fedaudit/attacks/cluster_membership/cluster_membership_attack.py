@@ -28,7 +28,7 @@ from fedaudit.spec.attacks.cluster_membership_spec import ClusterMembershipSpec
 from fedaudit.spec.privacy import LaplaceL2
 from fedaudit.spreadsheet import plain_text
 from fedaudit.training.base.cell import draws_in_secret
-from fedaudit.training.base.record_sources import training_records
+from fedaudit.training.base.records import training_records
 
 CONFIDENCE = 0.95
 """Of intervals."""

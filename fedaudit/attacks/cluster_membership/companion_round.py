@@ -12,11 +12,10 @@ from numpy.typing import NDArray
 
 from fedaudit.spec.fairness import Fairness
 from fedaudit.spec.privacy import LaplaceL2
-from fedaudit.training.base.cell import Cell, cohort_clients
+from fedaudit.training.base.cell import Cell, cohort_clients, split_cells
 from fedaudit.training.base.cohort import Block
-from fedaudit.training.base.splits import split_cells
-from fedaudit.training.engine import Engine, build_engine
-from fedaudit.training.stacked.stack_round import Cohort, RoundResult
+from fedaudit.training.engine import build_engine
+from fedaudit.training.stacked.stack_round import Cohort, Engine, RoundResult
 
 
 @dataclass(frozen=True, eq=False)

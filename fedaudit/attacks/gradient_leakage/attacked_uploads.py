@@ -14,9 +14,8 @@ from fedaudit.spec.privacy import LaplaceL2, PrivacySpec
 from fedaudit.training.base.cell import Cell
 from fedaudit.training.mechanisms.base import ClientProtection
 from fedaudit.training.mechanisms.registry import build_protection
-from fedaudit.training.one_by_one.client_data import ClientData
-from fedaudit.training.one_by_one.client_update import ClientUpdate
-from fedaudit.training.stacked.round_method import build_loss
+from fedaudit.training.one_by_one import ClientData, ClientUpdate
+from fedaudit.training.stacked.stack_round import build_loss
 
 
 @dataclass(frozen=True)

@@ -9,9 +9,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from fedaudit.networks.layered import first_values, operation_outputs, parameters_at
-from fedaudit.networks.layered_shape import LayeredShape
-from fedaudit.networks.parameter_layers import Convolution, Layer
+from fedaudit.networks.client_network import first_values, operation_outputs, parameters_at
+from fedaudit.networks.shape import Convolution, Layer, LayeredShape
 
 _SMOOTHNESS_OF_NOISE, _LEAST_SMOOTHNESS = 1e-2, 1e-5
 _ROUNDNESS = 1e-4

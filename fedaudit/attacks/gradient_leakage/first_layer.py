@@ -10,8 +10,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from fedaudit.networks.layered_shape import Flattening, LayeredShape
-from fedaudit.networks.parameter_layers import Convolution, Layer
+from fedaudit.networks.shape import Convolution, Flattening, Layer, LayeredShape
 
 
 @dataclass(frozen=True)

@@ -20,8 +20,7 @@ from fedaudit.attacks.gradient_leakage.recovered_images import in_order
 from fedaudit.randomness import CounterSource, EntropySource, Purpose, Source
 from fedaudit.reproducible import one_thread
 from fedaudit.spec.attacks.gradient_leakage_spec import GradientLeakageSpec
-from fedaudit.training.base.cell import Cell, draws_in_secret
-from fedaudit.training.base.first_hypotheses import first_hypotheses
+from fedaudit.training.base.cell import Cell, draws_in_secret, first_hypotheses
 
 _NUMBERS_AT_ONCE = 1 << 23
 """Of all updates that are attacked side by side: 64 MiB in double precision."""

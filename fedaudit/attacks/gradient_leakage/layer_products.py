@@ -7,7 +7,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from fedaudit.attacks.gradient_leakage.traced_network import TracedLayer
-from fedaudit.networks.parameter_layers import Convolution, Layer
+from fedaudit.networks.shape import Convolution, Layer
 
 
 def layer_products(

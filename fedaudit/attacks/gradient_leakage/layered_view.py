@@ -2,10 +2,17 @@
 
 from typing import assert_never
 
-from fedaudit.networks.layered_shape import LayeredShape
-from fedaudit.networks.shape import ConvolutionalShape, DenseShape, NetworkShape
-from fedaudit.spec.model.layer_values import Maps, Rows
-from fedaudit.spec.model.layers import Activation, Convolution, Dense, Flatten, LayerSpec, Pooling
+from fedaudit.networks.shape import ConvolutionalShape, DenseShape, LayeredShape, NetworkShape
+from fedaudit.spec.models import (
+    Activation,
+    Convolution,
+    Dense,
+    Flatten,
+    LayerSpec,
+    Maps,
+    Pooling,
+    Rows,
+)
 
 
 def layered_view(shape: NetworkShape) -> LayeredShape:

@@ -31,7 +31,7 @@ from fedaudit.attacks.gradient_leakage.update_match import (
     sent_updates,
     squared_distance,
 )
-from fedaudit.networks.layered_shape import LayeredShape
+from fedaudit.networks.shape import LayeredShape
 from fedaudit.randomness import Purpose, Source, normals
 from fedaudit.spec.attacks.gradient_leakage_spec import GradientLeakageSpec
 

@@ -4,9 +4,8 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
-from fedaudit.networks.layered import Parameters, first_values, operation_outputs
-from fedaudit.networks.layered_shape import LayeredShape
-from fedaudit.networks.parameter_layers import Convolution, Layer
+from fedaudit.networks.client_network import Parameters, first_values, operation_outputs
+from fedaudit.networks.shape import Convolution, Layer, LayeredShape
 
 
 @dataclass(frozen=True)

@@ -13,9 +13,8 @@ from torch import Tensor
 
 from fedaudit.attacks.gradient_leakage.layer_products import layer_products
 from fedaudit.attacks.gradient_leakage.traced_network import traced_outputs
-from fedaudit.networks.layered import layered_outputs, parameters_at
-from fedaudit.networks.layered_shape import LayeredShape
-from fedaudit.networks.shape import layer_sizes
+from fedaudit.networks.client_network import layered_outputs, parameters_at
+from fedaudit.networks.shape import LayeredShape, layer_sizes
 from fedaudit.privacy.noise.laplace import layer_slices
 
 _LEAST_SQUARE = 1e-300

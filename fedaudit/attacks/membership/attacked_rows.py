@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from fedaudit.randomness import Purpose, Source
 from fedaudit.training.base.cell import Cell
-from fedaudit.training.base.record_sources import record_use_of, training_records
+from fedaudit.training.base.records import record_use_of, training_records
 
 MAX_ROWS_EACH = 25_000
 """Members, and non-members, that are attacked at most: enough for rates at 0.1 %."""

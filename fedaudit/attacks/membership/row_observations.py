@@ -17,8 +17,8 @@ from fedaudit.attacks.membership.attacked_rows import AttackedRows
 from fedaudit.networks.client_network import ClientNetwork
 from fedaudit.reproducible import one_thread
 from fedaudit.training.base.cell import Cell
-from fedaudit.training.base.flat_rows import flat_features, flat_target
-from fedaudit.training.stacked.round_method import build_loss
+from fedaudit.training.base.record_steps import flat_features, flat_target
+from fedaudit.training.stacked.stack_round import build_loss
 
 
 @dataclass(frozen=True, eq=False)

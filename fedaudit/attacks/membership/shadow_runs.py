@@ -10,13 +10,12 @@ from numpy.typing import NDArray
 
 from fedaudit.attacks.membership.attacked_rows import AttackedRows
 from fedaudit.attacks.membership.row_observations import RowObserver
-from fedaudit.training.base.cell import Cell, stands_alone
-from fedaudit.training.base.trainer import Trainer
+from fedaudit.training.base.cell import Cell, cells_at_once, stands_alone
+from fedaudit.training.base.rounds import Trainer
 from fedaudit.training.mechanisms.base import ClientMechanism, RecordMechanism, ServerMechanism
 from fedaudit.training.mechanisms.registry import training_mechanism
-from fedaudit.training.stack_key import cells_at_once
-from fedaudit.training.stacked.run_state import CellState
-from fedaudit.training.trainer_choice import open_stack
+from fedaudit.training.stack import open_stack
+from fedaudit.training.stacked.stack_state import CellState
 
 STACK_BYTES = 1 << 32
 """About what shadow runs that are trained together may take, by an estimate for runs that validate

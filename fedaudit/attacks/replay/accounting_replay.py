@@ -34,7 +34,7 @@ from fedaudit.spec.privacy import (
     RecordPersonalised,
 )
 from fedaudit.spec.training import FixedCohort, PoissonCohort
-from fedaudit.training.base.splits import split_cells
+from fedaudit.training.base.cell import split_cells
 
 _CLOSE = 1e-9
 

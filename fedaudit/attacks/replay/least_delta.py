@@ -96,7 +96,7 @@ def least_delta_of_two_stages(
     """Of rounds that a client enters by a coin, and a record each of their steps by another.
 
     A client that is alone changes the model in its own rounds only, so how many these were is seen
-    (`fedaudit.training.records.personalised_round`).
+    (`fedaudit.training.personalised`).
     """
     found = 0.0
     for taking_part in range(1, rounds + 1):

@@ -28,13 +28,11 @@ from fedaudit.federations.reading.source_files import Files, open_source
 from fedaudit.federations.reading.table_files import TableFile
 from fedaudit.federations.table.columns import find_columns
 from fedaudit.spec.experiment import ExperimentSpec
-from fedaudit.spec.federation import HospitalCharges
-from fedaudit.spec.images import Femnist, Images
+from fedaudit.spec.federation import Femnist, HospitalCharges, Images
 from fedaudit.spec.sources import FileSource
 from fedaudit.spec.table import Table
-from fedaudit.training.base.cell import Cell
-from fedaudit.training.base.record_sources import training_records
-from fedaudit.training.base.splits import split_cells
+from fedaudit.training.base.cell import Cell, split_cells
+from fedaudit.training.base.records import training_records
 
 Change = Literal["other values", "gone"]
 Mask = NDArray[np.bool_]

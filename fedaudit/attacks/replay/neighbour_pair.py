@@ -16,12 +16,10 @@ from fedaudit.federations.record_keys import record_keys
 from fedaudit.ledger.ledger_context import LedgerContext
 from fedaudit.privacy.mechanisms.registry import mechanism_of
 from fedaudit.randomness import CounterSource
-from fedaudit.training.base.cell import Cell
-from fedaudit.training.base.client_coins import drawn_clients
-from fedaudit.training.base.cohort import draw_block
-from fedaudit.training.base.record_sources import record_use_of, training_records, validation_rows
-from fedaudit.training.base.splits import split_cells
-from fedaudit.training.stacked.round_method import build_draws
+from fedaudit.training.base.cell import Cell, split_cells
+from fedaudit.training.base.cohort import draw_block, drawn_clients
+from fedaudit.training.base.records import record_use_of, training_records, validation_rows
+from fedaudit.training.stacked.stack_round import build_draws
 
 _LOUD = 1000.0
 """How many times the largest target of the data a loud unit's target is."""

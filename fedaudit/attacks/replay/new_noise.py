@@ -17,11 +17,10 @@ from fedaudit.attacks.replay.watched_run import WatchedRun, play
 from fedaudit.randomness import Purpose, Source
 from fedaudit.spec.base import MAX_INTEGER
 from fedaudit.spec.training import FixedCohort
-from fedaudit.training.base.cell import Cell, stands_alone
-from fedaudit.training.base.splits import split_cells
+from fedaudit.training.base.cell import Cell, split_cells, stands_alone
 from fedaudit.training.mechanisms.base import ClientProtection, TrustedServer
 from fedaudit.training.mechanisms.registry import build_protection
-from fedaudit.training.stacked.round_method import build_draws
+from fedaudit.training.stacked.stack_round import build_draws
 
 _SECRET_ROUNDS = 3
 _LOOKED_AT = 1 << 16

@@ -14,8 +14,8 @@ from fedaudit.attacks.replay.replayed import Replayed
 from fedaudit.privacy.records.record_plans import RecordPlan
 from fedaudit.spec.privacy import GaussianCentral
 from fedaudit.spec.training import FixedCohort, PoissonCohort
-from fedaudit.training.base.record_sources import training_records
-from fedaudit.training.base.splits import split_cells
+from fedaudit.training.base.cell import split_cells
+from fedaudit.training.base.records import training_records
 
 _FLOAT32 = 2.0**-23
 _GRID = 2.0**-11

@@ -16,7 +16,7 @@ from fedaudit.attacks.replay.passed_through import Floats
 from fedaudit.attacks.replay.replay_finding import Findings
 from fedaudit.attacks.replay.replayed import Replayed
 from fedaudit.training.mechanisms.base import ClientProtection, TrustedServer
-from fedaudit.training.stacked.round_method import build_draws
+from fedaudit.training.stacked.stack_round import build_draws
 
 _PROBED_NUMBERS = 1 << 17
 _MOST_ROUNDS = 4000

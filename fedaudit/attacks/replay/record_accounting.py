@@ -12,7 +12,7 @@ from fedaudit.privacy.accounting.privacy_events import Observer, TwoStage
 from fedaudit.privacy.accounting.two_stage import TwoStageAccountant
 from fedaudit.privacy.records.record_use import client_rate
 from fedaudit.spec.privacy import RecordPersonalised
-from fedaudit.training.base.record_sources import training_records
+from fedaudit.training.base.records import training_records
 
 _CLOSE = 1e-9
 _OBSERVERS: tuple[Observer, ...] = ("final_model", "server")

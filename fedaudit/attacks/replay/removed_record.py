@@ -9,7 +9,7 @@ from fedaudit.attacks.replay.replayed import Replayed
 from fedaudit.federations.federation import ClientRows, Federation
 from fedaudit.spec.privacy import RecordPersonalised
 from fedaudit.training.base.cell import Cell
-from fedaudit.training.base.record_sources import record_use_of, training_records
+from fedaudit.training.base.records import record_use_of, training_records
 
 
 def check_removed_record(replayed: Replayed, findings: Findings) -> None:

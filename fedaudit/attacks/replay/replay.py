@@ -24,11 +24,11 @@ from fedaudit.attacks.replay.sampling_replay import check_sampling
 from fedaudit.attacks.replay.watched_run import WatchedRun, play
 from fedaudit.federations.load import load_federation
 from fedaudit.ledger.entries import Outcome
+from fedaudit.runs.experiment_plan import OpenArtifact, no_artifacts, with_start
 from fedaudit.runs.run import cell_ledger_context
-from fedaudit.runs.start_artifact import OpenArtifact, no_artifacts, with_start
 from fedaudit.spec.experiment import ExperimentSpec
 from fedaudit.training.base.cell import Cell, draws_in_secret
-from fedaudit.training.stacked.round_method import build_draws
+from fedaudit.training.stacked.stack_round import build_draws
 
 _QUIET_ROUNDS = 4
 """Rounds that are played with short updates."""

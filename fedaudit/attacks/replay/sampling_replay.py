@@ -12,11 +12,10 @@ from fedaudit.attacks.replay.replayed import Replayed
 from fedaudit.privacy.records.record_plans import RecordPlan
 from fedaudit.randomness import CounterSource
 from fedaudit.spec.training import FixedCohort, PoissonCohort
-from fedaudit.training.base.client_coins import drawn_clients
-from fedaudit.training.base.cohort import draw_block
-from fedaudit.training.base.record_sources import record_use_of, training_records
-from fedaudit.training.base.splits import split_cells
-from fedaudit.training.stacked.round_method import build_draws
+from fedaudit.training.base.cell import split_cells
+from fedaudit.training.base.cohort import draw_block, drawn_clients
+from fedaudit.training.base.records import record_use_of, training_records
+from fedaudit.training.stacked.stack_round import build_draws
 
 _PROBED_ROUNDS = 1000
 _PROBED_FROM = 1 << 20

@@ -16,11 +16,10 @@ from fedaudit.ledger.entries import LedgerEntry
 from fedaudit.ledger.ledger_context import LedgerContext
 from fedaudit.privacy.mechanisms.registry import mechanism_of
 from fedaudit.runs.blocks import record_block
-from fedaudit.runs.memory_sink import MemorySink
 from fedaudit.runs.run import new_run
+from fedaudit.runs.sink import MemorySink
 from fedaudit.training.base.cell import Cell, draws_in_secret
-from fedaudit.training.base.round_records import RoundPlot, RoundRecord
-from fedaudit.training.base.trainer import Trainer
+from fedaudit.training.base.rounds import RoundPlot, RoundRecord, Trainer
 from fedaudit.training.mechanisms.base import (
     ClientMechanism,
     RecordMechanism,
@@ -28,9 +27,9 @@ from fedaudit.training.mechanisms.base import (
     TrainingMechanism,
     watching,
 )
-from fedaudit.training.records.personalised_state import PersonalisedState
-from fedaudit.training.stacked.run_state import CellState
-from fedaudit.training.trainer_choice import open_stack
+from fedaudit.training.personalised import PersonalisedState
+from fedaudit.training.stack import open_stack
+from fedaudit.training.stacked.stack_state import CellState
 
 _ROUNDING_KEY = bytes(32)
 """Of counts that are rounded: the same in both runs, as coins and noise are."""

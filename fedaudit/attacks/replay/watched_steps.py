@@ -15,8 +15,7 @@ from fedaudit.privacy.noise.gaussian import wide_normals
 from fedaudit.privacy.records.record_plans import RecordPlan
 from fedaudit.randomness import Purpose, Source, WideWords, Words
 from fedaudit.training.base.cell import Cell
-from fedaudit.training.base.optimisers import Optimiser, OptimiserState
-from fedaudit.training.base.record_steps import RecordSteps, SiloRecords
+from fedaudit.training.base.record_steps import Optimiser, OptimiserState, RecordSteps, SiloRecords
 from fedaudit.training.mechanisms.base import RecordMechanism, RecordProtection
 
 _SINGLE_STEPS, _SINGLE_ROWS = 2, 64

@@ -32,7 +32,7 @@ from fedaudit.federations.reading.source_files import open_source
 from fedaudit.federations.source_kind import FileKind, LoadRequest
 from fedaudit.spec.errors import pointer
 from fedaudit.spec.fairness import Groups
-from fedaudit.spec.images import Femnist, Images, Rotate
+from fedaudit.spec.federation import Femnist, Images, Rotate
 
 _UNPRINTABLE = re.compile(r"[\x00-\x1f\x7f\ud800-\udfff]")
 _LAST_CHARACTER = 0x10FFFF

@@ -12,7 +12,7 @@ from typing import Literal, assert_never
 
 from fedaudit.privacy.accounting.mechanism_parameters import GuaranteeKind
 from fedaudit.spec.experiment import ExperimentSpec
-from fedaudit.spec.model.starts import ArtifactStart, Start
+from fedaudit.spec.models import ArtifactStart, Start
 from fedaudit.spec.privacy import RecordPersonalised
 
 SIMULATED = (

@@ -18,9 +18,8 @@ from functools import lru_cache
 from typing import Any
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
-from scipy.optimize import brentq
-from scipy.special import log_ndtr, ndtr, ndtri
 
 from fedaudit.privacy.accounting.privacy_events import Adjacency
 
@@ -32,8 +31,8 @@ def gaussian_delta(mu: float, epsilon: float) -> float:
     """The least delta with which mu-Gaussian differential privacy is (epsilon, delta)-private."""
     if mu <= 0:
         return 0.0
-    high = float(log_ndtr(mu / 2 - epsilon / mu))
-    low = epsilon + float(log_ndtr(-mu / 2 - epsilon / mu))
+    high = float(scipy.special.log_ndtr(mu / 2 - epsilon / mu))
+    low = epsilon + float(scipy.special.log_ndtr(-mu / 2 - epsilon / mu))
     # exp(high) - exp(low), also where both are tiny or epsilon is large
     return math.exp(high) * max(0.0, -math.expm1(min(0.0, low - high)))
 
@@ -52,7 +51,11 @@ def gaussian_epsilon(mu: float, delta: float) -> float:
     if gaussian_delta(mu, 0.0) <= delta:
         return 0.0
     most = mu * mu / 2 + mu * (math.sqrt(2 * math.log(1 / delta)) + 1)
-    return float(brentq(lambda epsilon: gaussian_delta(mu, epsilon) - delta, 0.0, most, xtol=1e-12))
+    return float(
+        scipy.optimize.brentq(
+            lambda epsilon: gaussian_delta(mu, epsilon) - delta, 0.0, most, xtol=1e-12
+        )
+    )
 
 
 def gaussian_mu(epsilon: float, delta: float) -> float:
@@ -63,7 +66,9 @@ def gaussian_mu(epsilon: float, delta: float) -> float:
     while high < _MOST and gaussian_epsilon(high, delta) < epsilon:
         high *= 2
     return float(
-        brentq(lambda mu: gaussian_delta(mu, epsilon) - delta, 1e-12, high, xtol=1e-14, rtol=1e-13)
+        scipy.optimize.brentq(
+            lambda mu: gaussian_delta(mu, epsilon) - delta, 1e-12, high, xtol=1e-14, rtol=1e-13
+        )
     )
 
 
@@ -130,7 +135,7 @@ class ReleaseLaw:
             low, high = low / 1.5, low
         if excess(high) < 0 or excess(low) > 0:
             return high if excess(high) < 0 else low
-        return float(brentq(excess, low, high, xtol=1e-9, rtol=1e-4))
+        return float(scipy.optimize.brentq(excess, low, high, xtol=1e-9, rtol=1e-4))
 
     def curve(self) -> Curve:
         """The trade-off between power and false alarms: exact, or where it is sampled a bound that
@@ -138,7 +143,9 @@ class ReleaseLaw:
         if self.is_sampled:
             return _SampledCurve(self)
         mu = self.mu
-        return lambda power: float(ndtr(ndtri(min(max(power, 0.0), 1.0)) - mu))
+        return lambda power: float(
+            scipy.special.ndtr(scipy.special.ndtri(min(max(power, 0.0), 1.0)) - mu)
+        )
 
 
 class _SampledCurve:

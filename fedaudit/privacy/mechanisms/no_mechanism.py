@@ -18,8 +18,8 @@ from fedaudit.privacy.guarantees.guarantee import (
 from fedaudit.privacy.mechanisms.base import MechanismFacts, NoiseOrigin, PrivacyMechanism
 from fedaudit.privacy.planning.cost_projection import NO_MECHANISM, Projection, unbounded_projection
 from fedaudit.privacy.planning.plan import ObserverEpsilon, SpendingPlan
-from fedaudit.spec.methods.method_kinds import Ditto, FineTuning, Hypotheses, LocalOnly, QFfl
 from fedaudit.spec.privacy import NoMechanism
+from fedaudit.spec.training import Ditto, FineTuning, Hypotheses, LocalOnly, QFfl
 
 _STATEMENT = (
     "No mechanism: updates leave the clients as they are. Nothing bounds what the "

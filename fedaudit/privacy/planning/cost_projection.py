@@ -169,7 +169,7 @@ def theorem_sum(inputs: MechanismParameters, releases: int) -> float | str:
 
 DROWNED = 2.0
 """The ratio from which on noise is said to drown the signal: a small logistic regression of 60
-rounds learnt at 0.4, and nothing at 3 (`tests/runs/test_drowned_signal.py`)."""
+rounds learnt at 0.4, and nothing at 3 (`tests/runs/test_useless_models.py`)."""
 
 
 def noise_ratio(

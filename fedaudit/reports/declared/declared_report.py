@@ -24,7 +24,7 @@ from fedaudit.reports.declared.declared_words import limits, observers_of, state
 from fedaudit.reports.document.checks import canonical_hash
 from fedaudit.reports.document.document import EpsilonSection, GuaranteeSection, Integrity
 from fedaudit.spec.declared_ledgers import LedgerTerms
-from fedaudit.spec.gate_figures import PLAIN_FIGURES
+from fedaudit.spec.gates import PLAIN_FIGURES
 
 _UNSIGNED = "waits for the service's signature, or the service has no key"
 _NOT_DECLARED = "a declared ledger has no such figure"

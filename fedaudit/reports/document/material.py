@@ -17,7 +17,7 @@ from fedaudit.reports.document.attacks.attack_section import AttackSection
 from fedaudit.reports.document.hypotheses_document import Plane
 from fedaudit.reports.document.model_document import ModelSection
 from fedaudit.reports.document.sweep_document import RepeatsSection, SweepSection
-from fedaudit.spec.disclosure.disclosure_policy import DisclosurePolicy
+from fedaudit.spec.disclosure import DisclosurePolicy
 from fedaudit.spec.experiment import ExperimentSpec
 from fedaudit.spec.training import StoppedBy
 from fedaudit.utility.constant import ConstantComparison
@@ -86,7 +86,7 @@ class ModelFile:
     section: ModelSection
     """What the report says of it."""
     layout: Mapping[str, Any] = field(repr=False)
-    """What goes in and comes out (`fedaudit.runs.model_layout`). Confidential, unlike the file."""
+    """What goes in and what comes out (`fedaudit.runs.report_material`). Confidential."""
 
 
 @dataclass(frozen=True, kw_only=True)

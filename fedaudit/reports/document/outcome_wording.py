@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import assert_never
 
 from fedaudit.spec.fairness import Favourable, GroupRule, Rule
-from fedaudit.spec.naming.labels import label_of
+from fedaudit.spec.labels import label_of
 
 Labels = Mapping[str, Mapping[str, str]]
 

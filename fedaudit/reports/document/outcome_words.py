@@ -15,9 +15,8 @@ from fedaudit.reports.document.checks import value_at
 from fedaudit.reports.document.outcome_wording import favourable_in_words, group_in_words
 from fedaudit.spec.fairness import Favourable
 from fedaudit.spec.federation import FederationSpec
-from fedaudit.spec.naming.labels import label_of
-from fedaudit.spec.source_traits import SourceTraits
-from fedaudit.spec.sources import Source
+from fedaudit.spec.labels import label_of
+from fedaudit.spec.sources import Source, SourceTraits
 
 _BETWEEN = ", "
 _FAVOURABLE: TypeAdapter[Any] = TypeAdapter(Favourable | None)

@@ -10,8 +10,7 @@ from dataclasses import dataclass
 from typing import Any, assert_never, cast
 
 from fedaudit.spec.attacks.attack_spec import AttackKind
-from fedaudit.spec.gate_figures import AttackFigure
-from fedaudit.spec.gates import Gate
+from fedaudit.spec.gates import AttackFigure, Gate
 
 LEAST_POWER = 0.8
 """The chance of an alarm were there half the noise, from which the silence of canaries counts."""

@@ -22,8 +22,7 @@ from fedaudit.reports.gates.gate_evidence import (
     sweep_doubt,
 )
 from fedaudit.reports.gates.noised_gates import noise_doubt, sections_of
-from fedaudit.spec.gate_figures import AttackFigure
-from fedaudit.spec.gates import Gate, GateOp
+from fedaudit.spec.gates import AttackFigure, Gate, GateOp
 from fedaudit.spec.metrics import NOT_IN_REPORT
 
 _SIGNS: dict[GateOp, str] = {"le": "at most", "ge": "at least"}

@@ -20,8 +20,7 @@ from fedaudit.reports.document.guarantee_facts import (
     is_in_force,
 )
 from fedaudit.reports.document.usefulness import is_compared, why_not_useful
-from fedaudit.spec.gate_figures import GateFigure, Proof
-from fedaudit.spec.gates import Gate
+from fedaudit.spec.gates import Gate, GateFigure, Proof
 
 _PROVEN: dict[Proof, str] = {
     "fixed radius": "use a fixed radius",

@@ -11,8 +11,7 @@ from fedaudit.reports.document.document import FairnessSection, MetricSection
 from fedaudit.reports.document.held_out_document import LastRounds
 from fedaudit.reports.document.material import ScoredMaterial
 from fedaudit.reports.sections.noised_fairness import WITHHELD
-from fedaudit.spec.fairness import Fairness
-from fedaudit.spec.fairness_agreement import publishes_noised_rounds
+from fedaudit.spec.fairness import Fairness, publishes_noised_rounds
 from fedaudit.spec.metrics import METRICS
 
 LAST_ROUNDS = 20

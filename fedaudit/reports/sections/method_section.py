@@ -4,7 +4,7 @@ from typing import assert_never
 
 from fedaudit.reports.document.utility_document import MethodSection
 from fedaudit.spec.experiment import ExperimentSpec
-from fedaudit.spec.methods.method_kinds import Ditto, FineTuning, Hypotheses, LocalOnly, QFfl
+from fedaudit.spec.training import Ditto, FineTuning, Hypotheses, LocalOnly, QFfl
 
 _TUNED = (
     "each held-out client made a model of its own by {steps} steps of gradient descent from "

@@ -23,7 +23,7 @@ from fedaudit.reports.sections.group_gains import interval_section
 from fedaudit.reports.sections.method_section import method_section
 from fedaudit.reports.sections.noised_fairness import WITHHELD
 from fedaudit.reports.sections.noised_gain import NOISED_OUTCOMES, NoisedGain, noised_gain
-from fedaudit.spec.model.starts import ArtifactStart
+from fedaudit.spec.models import ArtifactStart
 from fedaudit.utility.constant import ConstantComparison
 from fedaudit.utility.degenerate import (
     NO_INTERVALS,

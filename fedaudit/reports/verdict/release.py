@@ -9,7 +9,7 @@ from fedaudit.reports.document.guarantee_facts import condition_of, delta_gives_
 from fedaudit.reports.document.outcomes import GateOutcome
 from fedaudit.reports.document.usefulness import is_compared, why_not_useful
 from fedaudit.reports.verdict.cost import bounds_every_dataset, report_level, sends_nothing
-from fedaudit.spec.gate_figures import PLAIN_FIGURES
+from fedaudit.spec.gates import PLAIN_FIGURES
 
 SIMULATED = (
     "the noise was simulated, so the guarantee is not in force: this run's model is not for "

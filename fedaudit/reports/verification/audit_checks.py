@@ -20,8 +20,7 @@ from fedaudit.reports.verification.report_checks import (
     spec_hash_check,
 )
 from fedaudit.reports.verification.words_checks import words_checks
-from fedaudit.spec.audits.audit_spec import AuditSpec, parse_audit
-from fedaudit.spec.audits.measuring_spec import measuring_spec
+from fedaudit.spec.audits import AuditSpec, measuring_spec, parse_audit
 from fedaudit.spec.errors import InvalidInputError
 from fedaudit.spec.metrics import METRICS, RATES
 from fedaudit.utility.degenerate import Gained, judge_model

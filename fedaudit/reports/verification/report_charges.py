@@ -17,7 +17,7 @@ from fedaudit.reports.document.checks import Check, check, same, shown, value_at
 from fedaudit.reports.sections.fairness_privacy import fairness_privacy
 from fedaudit.spec.errors import InvalidInputError
 from fedaudit.spec.experiment import ExperimentSpec
-from fedaudit.spec.fairness_agreement import publishes_noised_rounds
+from fedaudit.spec.fairness import publishes_noised_rounds
 from fedaudit.spec.metrics import COUNTS
 from fedaudit.spec.parse import parse_admitted
 

@@ -29,7 +29,7 @@ from fedaudit.reports.verification.recompute import LedgerTotals
 from fedaudit.reports.verification.report_charges import ReportCharges
 from fedaudit.reports.verification.report_checks import report_checks, signature_check
 from fedaudit.reports.verification.sign_off_checks import read_sign_offs, sign_off_checks
-from fedaudit.spec.audits.audit_spec import is_audit
+from fedaudit.spec.audits import is_audit
 
 Verdict = Literal["valid", "consistent, signer untrusted", "altered"]
 VALID: Verdict = "valid"

@@ -7,7 +7,7 @@ from typing import ClassVar
 from fedaudit.spec.base import SpecPart
 from fedaudit.spec.errors import Refusals
 from fedaudit.spec.federation import FederationSpec
-from fedaudit.spec.model.kinds import ModelSpec
+from fedaudit.spec.models import ModelSpec
 from fedaudit.spec.privacy import PrivacySpec
 from fedaudit.spec.training import Training
 

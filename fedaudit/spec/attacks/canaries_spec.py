@@ -6,7 +6,6 @@ from pydantic import Field
 
 from fedaudit.spec.attacks.attack_part import AttackedSpec, AttackPart
 from fedaudit.spec.errors import Refusals, refuse_at
-from fedaudit.spec.methods.method_kinds import QFfl
 from fedaudit.spec.privacy import (
     GaussianCentral,
     GaussianLocal,
@@ -14,6 +13,7 @@ from fedaudit.spec.privacy import (
     NoMechanism,
     RecordPersonalised,
 )
+from fedaudit.spec.training import QFfl
 
 CanaryUnit = Literal["record", "client"]
 
@@ -36,11 +36,9 @@ class CanariesSpec(AttackPart):
 
     @property
     def needs_hypotheses(self) -> bool:
-        """See `AttackPart`."""
         return False
 
     def disagreements(self, attacked: AttackedSpec, *, pointer: str) -> Refusals:
-        """See `AttackPart`."""
         privacy, method = attacked.privacy, attacked.training.method
         if self.stop and not pointer.endswith("/0"):
             yield refuse_at(

@@ -26,11 +26,9 @@ class ClusterMembershipSpec(AttackPart):
 
     @property
     def needs_hypotheses(self) -> bool:
-        """See `AttackPart`."""
         return True
 
     def disagreements(self, attacked: AttackedSpec, *, pointer: str) -> Refusals:
-        """See `AttackPart`."""
         mechanism = attacked.privacy.mechanism
         if attacked.training.hypotheses == 1:
             yield refuse_at(

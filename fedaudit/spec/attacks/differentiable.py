@@ -2,7 +2,7 @@
 
 from typing import assert_never
 
-from fedaudit.spec.model.kinds import CnnFemnist, Layers, Linear, Logistic, Mlp, ModelSpec
+from fedaudit.spec.models import CnnFemnist, Layers, Linear, Logistic, Mlp, ModelSpec
 
 _ROUGH = ("relu", "max-pooling")
 

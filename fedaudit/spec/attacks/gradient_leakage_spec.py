@@ -7,8 +7,7 @@ from pydantic import Field
 from fedaudit.spec.attacks.attack_part import AttackedSpec, AttackPart
 from fedaudit.spec.attacks.differentiable import rough_layer
 from fedaudit.spec.errors import Refusals, refuse_at
-from fedaudit.spec.model.kinds import Layers, ModelSpec
-from fedaudit.spec.model.layers import Convolution, Dense
+from fedaudit.spec.models import Convolution, Dense, Layers, ModelSpec
 
 LeakageMethod = Literal["lbfgs", "adam-cosine", "first-layer", "features"]
 LabelKnowledge = Literal["optimised", "inferred", "known"]
@@ -87,7 +86,6 @@ class GradientLeakageSpec(AttackPart):
 
     @property
     def needs_hypotheses(self) -> bool:
-        """See `AttackPart`."""
         match self.hypothesis:
             case "initial":
                 return False
@@ -97,7 +95,6 @@ class GradientLeakageSpec(AttackPart):
                 assert_never(self.hypothesis)
 
     def disagreements(self, attacked: AttackedSpec, *, pointer: str) -> Refusals:
-        """See `AttackPart`."""
         yield from self._check_itself(pointer)
         if not attacked.training.method.releases or attacked.training.method.kind == "q-ffl":
             yield refuse_at(

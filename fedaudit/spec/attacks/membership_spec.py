@@ -43,11 +43,9 @@ class MembershipSpec(AttackPart):
 
     @property
     def needs_hypotheses(self) -> bool:
-        """See `AttackPart`."""
         return True
 
     def disagreements(self, attacked: AttackedSpec, *, pointer: str) -> Refusals:
-        """See `AttackPart`."""
         if not attacked.training.method.releases:
             yield refuse_at(
                 f"{pointer}/kind",

@@ -1,5 +1,7 @@
-"""One experiment as input to training. No torch."""
+"""One experiment as input to training: its data, who trains, what it is stacked with. No torch."""
 
+import hashlib
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import assert_never
 
@@ -7,14 +9,64 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedaudit.federations.federation import ClientRows, Federation
-from fedaudit.federations.split import training_clients
+from fedaudit.federations.packing import first_rows
+from fedaudit.federations.split import scored_rows, split_clients, training_clients
+from fedaudit.networks.initial import initial_hypotheses
 from fedaudit.networks.shape import NetworkShape, network_shape
 from fedaudit.privacy.mechanisms.registry import mechanism_of
 from fedaudit.spec.experiment import ExperimentSpec
+from fedaudit.spec.models import ArtifactStart
 from fedaudit.spec.parse import refuse_small_clip
+from fedaudit.spec.sources import LeaveOneOut, RowSplit
 from fedaudit.spec.training import FixedCohort, PoissonCohort
-from fedaudit.training.base.length_classes import are_even
 from fedaudit.training.base.planted import Planted
+
+_SHORT_ROWS = 64
+"""Clients with at most so many rows are not told apart: each class costs some small operations."""
+
+
+@dataclass(frozen=True, eq=False)
+class LengthClass:
+    """Clients that are padded to the same number of rows."""
+
+    clients: NDArray[np.int64]
+    """Indices in the federation, ascending."""
+    rows: int
+    """Of the longest of them."""
+
+
+def are_even(counts: NDArray[np.int64]) -> bool:
+    """Whether clients with these numbers of rows [clients] can all be padded to the longest: they
+    are short, or padding makes at most twice as many rows of theirs."""
+    longest = int(counts.max())
+    return longest <= _SHORT_ROWS or longest * len(counts) <= 2 * int(counts.sum())
+
+
+def length_classes(counts: NDArray[np.int64]) -> list[LengthClass]:
+    """Classes of clients with these numbers of rows [clients], the longest clients first.
+
+    Even clients are of one class (`are_even`). Otherwise those with more than half as many rows as
+    the longest are a class, and so on. So no more than twice as many rows are computed as there
+    are, but for the short clients.
+    """
+    order = np.argsort(-counts, kind="stable")
+    found = []
+    while len(order):
+        lengths = counts[order]
+        longest, size = int(lengths[0]), len(order)
+        if not are_even(lengths):
+            size = int(np.count_nonzero(2 * lengths > longest))
+        found.append(LengthClass(np.sort(order[:size]), longest))
+        order = order[size:]
+    return found
+
+
+def class_rows(counts: NDArray[np.int64]) -> NDArray[np.int64]:
+    """The rows of the longest client of each client's class: [clients]."""
+    found = np.zeros(len(counts), dtype=np.int64)
+    for one in length_classes(counts):
+        found[one.clients] = one.rows
+    return found
 
 
 @dataclass(frozen=True)
@@ -55,7 +107,16 @@ def is_by_length(cell: Cell) -> bool:
 
 def stands_alone(cell: Cell) -> bool:
     """Whether a cell has nothing to gain from others beside it, and is always trained alone."""
-    return is_client_by_client(cell) or is_by_length(cell) or cell.planted is not None
+    if is_client_by_client(cell) or is_by_length(cell) or cell.planted is not None:
+        return True
+    role = mechanism_of(cell.spec).facts.applied_by
+    match role:
+        case "clients" | "server":
+            return False
+        case "local-steps":
+            return True
+        case _:
+            assert_never(role)
 
 
 def cohort_clients(cell: Cell) -> int:
@@ -119,3 +180,187 @@ def draws_in_secret(cell: Cell) -> bool:
             return False
         case _:
             assert_never(noise)
+
+
+@dataclass(frozen=True)
+class Splits:
+    """Client indices within each cell's own federation, ascending; the first axis is [cells]."""
+
+    training: NDArray[np.int64]
+    """[cells, clients]."""
+    validation: NDArray[np.int64]
+    """[cells, clients]."""
+    _scored: tuple[NDArray[np.bool_], ...] | None
+    """By cell, the rows of its validation clients, client after client; None where every row is
+    scored, by a choice made without it."""
+    _first: tuple[NDArray[np.int64], ...]
+    """By cell, where the rows of each validation client begin: [clients + 1]."""
+
+    def scored(
+        self, clients: NDArray[np.int64], positions: Sequence[int], *, rows: int
+    ) -> NDArray[np.bool_] | None:
+        """The rows that are scored, of validation clients [len(positions), clients] of the cells
+        at `positions`: bool [len(positions), clients, rows], False beyond a client's own.
+
+        None where every row is scored, by a choice made without it.
+        """
+        if self._scored is None:
+            return None
+        found = np.zeros((*clients.shape, rows), dtype=np.bool_)
+        for place, (own, position) in enumerate(zip(clients, positions, strict=True)):
+            members = np.searchsorted(self.validation[position], own)
+            first = self._first[position]
+            index = first[members, None] + np.arange(rows)
+            within = index < first[members + 1, None]
+            found[place][within] = self._scored[position][index[within]]
+        return found
+
+    def scored_rows(self, clients: NDArray[np.int64], position: int) -> NDArray[np.bool_] | None:
+        """The same of clients [clients] of one cell, their rows end to end."""
+        if self._scored is None:
+            return None
+        first, own = self._first[position], np.searchsorted(self.validation[position], clients)
+        return np.concatenate([self._scored[position][first[at] : first[at + 1]] for at in own])
+
+
+def split_cells(cells: Sequence[Cell]) -> Splits:
+    """The splits of cells that can be stacked."""
+    splits = [
+        split_clients(
+            cell.federation.clients,
+            validation_fraction=cell.spec.federation.validation_fraction,
+            seed=cell.spec.seed,
+        )
+        for cell in cells
+    ]
+    training = np.stack([split.training for split in splits]).astype(np.int64)
+    validation = np.stack([split.validation for split in splits]).astype(np.int64)
+    pairs = list(zip(cells, validation, strict=True))
+    found = [_scored_rows(cell, own) for cell, own in pairs]
+    scored = tuple(rows for rows in found if rows is not None)
+    first = tuple(first_rows(cell.federation.counts[own]) for cell, own in pairs)
+    return Splits(training, validation, scored or None, first)
+
+
+def _scored_rows(cell: Cell, clients: NDArray[np.int64]) -> NDArray[np.bool_] | None:
+    scoring = cell.spec.federation.scoring
+    match scoring:
+        case LeaveOneOut():
+            return None
+        case RowSplit():
+            return scored_rows(
+                cell.federation.counts[clients],
+                clients=clients,
+                fraction=scoring.fraction,
+                seed=cell.spec.seed,
+            )
+        case _:
+            assert_never(scoring)
+
+
+def first_hypotheses(cell: Cell) -> NDArray[np.float32]:
+    """float32 [hypotheses, n], as the spec asks for.
+
+    Raises ValueError where the spec starts from an artifact and the cell does not have it.
+    """
+    start = cell.spec.model.start
+    match start:
+        case ArtifactStart():
+            if cell.start is None:
+                raise ValueError("the artifact that training starts from was not loaded")
+            return cell.start.copy()
+        case "zeros" | "normal" | "uniform":
+            return initial_hypotheses(
+                cell.shape,
+                start=start,
+                hypotheses=cell.spec.training.hypotheses,
+                seed=cell.spec.seed,
+            )
+        case _:
+            assert_never(start)
+
+
+_BYTES = 8
+STACK_BYTES = 512 * 2**20
+"""About what cells that are trained together may take, beside their data."""
+_COPIES = 4
+"""Arrays of the size of a cohort's activations or updates that a round holds at a time."""
+
+
+def stack_key(cell: Cell) -> tuple[object, ...]:
+    """Cells with equal keys can be trained side by side.
+
+    Seeds, noise multipliers, radii, clips, budgets, deltas, rounds and patience may differ between
+    them. A cell whose clients are computed one by one or by their length has nothing to gain from
+    others and is always alone.
+    """
+    training, mechanism = cell.spec.training, mechanism_of(cell.spec)
+    return (
+        id(cell) if stands_alone(cell) else None,
+        cell.shape,
+        (cell.federation.longest, cell.federation.width),
+        tuple((attribute.name, attribute.values) for attribute in cell.federation.attributes),
+        cell.federation.clients,
+        cell.federation.classes,
+        cell.federation.target_scale,
+        cell.spec.federation.validation_fraction,
+        cell.spec.federation.scoring,
+        training.loss,
+        training.method,
+        training.hypotheses,
+        training.cohort,
+        training.local,
+        training.clustering,
+        training.stopping.validate_every,
+        training.stopping.validation_clients,
+        mechanism.facts.name,
+        mechanism.stack_traits(),
+        cell.spec.privacy.noise,
+        cell.spec.fairness.model_dump_json(),
+    )
+
+
+def stack_digest(cell: Cell) -> str | None:
+    """A digest of the key, to be compared between processes; None for a cell that gains nothing
+    from others beside it."""
+    if stands_alone(cell):
+        return None
+    return hashlib.sha256(repr(stack_key(cell)).encode()).hexdigest()
+
+
+def stacks(cells: Sequence[Cell]) -> list[list[int]]:
+    """Positions of cells in groups that are trained side by side, in their order."""
+    groups: list[list[int]] = []
+    key: str | None = None
+    for position, cell in enumerate(cells):
+        found = stack_digest(cell)
+        if found is None or found != key or len(groups[-1]) >= cells_at_once(cell):
+            groups.append([])
+        groups[-1].append(position)
+        key = found
+    return groups
+
+
+def cells_at_once(cell: Cell, *, memory_bytes: int = STACK_BYTES) -> int:
+    """How many cells like this one take about so much memory for a round, at least 1.
+
+    An estimate: the activations of the rows of the cohort, or of the clients that a round is
+    validated on where these are more, and the cohort's updates. The data themselves are not
+    counted, nor the end of a run, which is scored on all held-out clients by itself.
+    """
+    federation, training = cell.federation, cell.spec.training
+    clients = max(expected_cohort(cell), float(_validated_clients(cell)))
+    rows = clients * federation.longest * training.hypotheses * cell.shape.activations
+    updates = expected_cohort(cell) * cell.shape.n
+    needed = _BYTES * _COPIES * (rows + updates)
+    return max(1, int(memory_bytes // max(needed, 1.0)))
+
+
+def _validated_clients(cell: Cell) -> int:
+    """How many clients score the hypotheses of a round."""
+    every, source = cell.federation.clients, cell.spec.federation
+    if source.holds_out_rows:
+        return every
+    held_out = every - training_clients(every, source)
+    asked = cell.spec.training.stopping.validation_clients
+    return held_out if asked is None else min(asked, held_out)

@@ -6,18 +6,176 @@ silo's result depends on its own records, its number and the step, not on the si
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from typing import ClassVar, Protocol, Self, assert_never
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from fedaudit.networks.record_gradients import ClippedGradients, RecordBatch
+from fedaudit.federations.federation import ClientRows, Federation
+from fedaudit.networks.record_gradients import ClippedGradients, RecordBatch, shares, vector_norms
 from fedaudit.privacy.noise.gaussian import grid_spacing, round_to_grid, unit_gaussian
 from fedaudit.privacy.records.record_use import sampled_rows, tossed_coins
 from fedaudit.randomness import Source
-from fedaudit.training.base.optimisers import Optimiser, OptimiserState
-from fedaudit.training.base.planted_gradients import PlantedGradients
+from fedaudit.training.base.planted import NoisedSteps, PlantedRecords
+
+
+@dataclass(frozen=True)
+class OptimiserState:
+    """What an optimiser remembers between steps."""
+
+    steps: Tensor
+    """float64 [..., 1]: steps taken so far; they may differ where silos took part unequally."""
+    moments: tuple[Tensor, ...]
+    """Tensors shaped like the parameters."""
+
+
+class Optimiser(Protocol):
+    """Turns a gradient into the next parameters, as a pure function of flat parameters.
+
+    Everything is elementwise over the parameters and written as single products, sums, quotients
+    and roots, so that a silo's step does not depend on what it is stacked with.
+    """
+
+    def start(self, theta: Tensor) -> OptimiserState:
+        """The state before the first step of parameters [..., n]."""
+
+    def step(
+        self, theta: Tensor, gradient: Tensor, state: OptimiserState
+    ) -> tuple[Tensor, OptimiserState]:
+        """The parameters and the state after one step; arguments are left as they are."""
+
+
+@dataclass(frozen=True)
+class _WithMoments:
+    step_size: float
+    moments: ClassVar[int]
+    """How many tensors like the parameters are remembered."""
+
+    def start(self, theta: Tensor) -> OptimiserState:
+        steps = torch.zeros(*theta.shape[:-1], 1, dtype=torch.float64, device=theta.device)
+        return OptimiserState(steps, tuple(torch.zeros_like(theta) for _ in range(self.moments)))
+
+
+@dataclass(frozen=True)
+class Sgd(_WithMoments):
+    """Plain gradient descent."""
+
+    moments = 0
+
+    def step(
+        self, theta: Tensor, gradient: Tensor, state: OptimiserState
+    ) -> tuple[Tensor, OptimiserState]:
+        return theta - gradient * self.step_size, OptimiserState(state.steps + 1, ())
+
+
+@dataclass(frozen=True)
+class Adam(_WithMoments):
+    """Kingma and Ba 2015, as in torch: epsilon is added to the corrected root."""
+
+    moments = 2
+    beta1: float = 0.9
+    beta2: float = 0.999
+    epsilon: float = 1e-8
+
+    def step(
+        self, theta: Tensor, gradient: Tensor, state: OptimiserState
+    ) -> tuple[Tensor, OptimiserState]:
+        steps = state.steps + 1
+        mean = state.moments[0] * self.beta1 + gradient * (1 - self.beta1)
+        square = state.moments[1] * self.beta2 + gradient * gradient * (1 - self.beta2)
+        scale = (self.step_size / (1 - self.beta1**steps)).float()
+        root = square.sqrt() / (1 - self.beta2**steps).sqrt().float() + self.epsilon
+        return theta - mean / root * scale, OptimiserState(steps, (mean, square))
+
+
+@dataclass(frozen=True)
+class RmsProp(_WithMoments):
+    """Tieleman and Hinton 2012, as in torch: not centred, no momentum."""
+
+    moments = 1
+    decay: float = 0.99
+    epsilon: float = 1e-8
+
+    def step(
+        self, theta: Tensor, gradient: Tensor, state: OptimiserState
+    ) -> tuple[Tensor, OptimiserState]:
+        square = state.moments[0] * self.decay + gradient * gradient * (1 - self.decay)
+        root = square.sqrt() + self.epsilon
+        return theta - gradient / root * self.step_size, OptimiserState(state.steps + 1, (square,))
+
+
+@dataclass(frozen=True, eq=False)
+class PlantedGradients:
+    """The planted records that the silos of a round hold."""
+
+    planted: PlantedRecords
+    silos: NDArray[np.int64]
+    """[silos], in the federation's numbers."""
+    number: NDArray[np.int64]
+    """[silos, rows]: the number of the planted record in a row; -1 where there is none."""
+
+    @classmethod
+    def among(cls, planted: PlantedRecords, silos: NDArray[np.int64], *, rows: int) -> Self | None:
+        """Those that these silos [silos] hold among their rows; None where they hold none."""
+        held = np.flatnonzero(np.isin(planted.silos, silos))
+        if not len(held):
+            return None
+        number = np.full((len(silos), rows), -1, dtype=np.int64)
+        order = np.argsort(silos)
+        place = order[np.searchsorted(silos, planted.silos[held], sorter=order)]
+        number[place, planted.rows[held]] = held
+        return cls(planted, silos, number)
+
+    def without(self, taken: NDArray[np.bool_]) -> NDArray[np.bool_]:
+        """The coins [..., silos, rows] less those of planted records."""
+        return taken & (self.number < 0)
+
+    def added(self, total: Tensor, taken: NDArray[np.bool_], *, clip: float) -> Tensor:
+        """The sums [silos, n] of all others with the planted gradients that `taken` [silos, rows]
+        drew, each clipped as every record's is."""
+        silo, numbers = self._drawn(taken)
+        gradients = torch.from_numpy(self.planted.gradients(numbers)).to(total.device)
+        share = shares(vector_norms(gradients), clip=clip)
+        clipped = (gradients * share[:, None]).float().double()
+        return total.index_add(0, torch.from_numpy(silo).to(total.device), clipped)
+
+    def show(self, known: Tensor, released: Tensor, taken: NDArray[np.bool_]) -> None:
+        """Shows a step: sums [silos, n] of all other records, and those released."""
+        holding = np.flatnonzero((self.number >= 0).any(-1))
+        self.planted.see_step(
+            NoisedSteps(
+                silos=self.silos[holding],
+                known=known.cpu().numpy()[holding],
+                released=released.cpu().numpy()[holding],
+                taking_part=self._drawn(taken)[1],
+            )
+        )
+
+    def _drawn(self, taken: NDArray[np.bool_]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """The silo's place and the number of each planted record that was drawn."""
+        silo, row = np.nonzero(taken & (self.number >= 0))
+        return silo, self.number[silo, row]
+
+
+def flat_features(federation: Federation, place: NDArray[np.int64], device: torch.device) -> Tensor:
+    """The features of the rows that lie at `place` [rows]: float32 [rows, features]."""
+    kept = federation.features
+    match kept:
+        case ClientRows():
+            own = kept.values[place]
+            return torch.from_numpy(np.divide(own, kept.divisor, dtype=np.float32)).to(device)
+        case np.ndarray():
+            return torch.from_numpy(federation.side_by_side[place]).to(device)
+        case _:
+            assert_never(kept)
+
+
+def flat_target(federation: Federation, place: NDArray[np.int64], device: torch.device) -> Tensor:
+    """float32 [rows]; the class index for classification."""
+    return torch.from_numpy(federation.target[place]).to(device)
+
 
 _DRAWN_ELEMENTS = 1 << 19
 """Random numbers that are drawn ahead of the steps."""

@@ -333,7 +333,6 @@ class NoMechanismTraining(ClientMechanism):
     name = "none"
 
     def protection(self, cells: Sequence[Cell], device: torch.device) -> ClientProtection:
-        """See `ClientMechanism`."""
         privacy_of(cells, NoMechanism)
         return Unprotected()
 
@@ -350,11 +349,9 @@ class Unprotected(ClientProtection):
     def protect(
         self, start: Tensor, updated: Tensor, noise: NDArray[np.float64] | None
     ) -> ProtectedUploads:
-        """See `ClientProtection`."""
         return ProtectedUploads(updated, radii=None, finite=finite_uploads(updated))
 
     def protect_in_place(
         self, upload: Tensor, start: Tensor, *, source: Source, round_: int, client: int
     ) -> Tensor | float:
-        """See `ClientProtection`."""
         return float("nan")

@@ -55,11 +55,9 @@ class GaussianCentralTraining(ServerMechanism):
 
     @property
     def initial_clip(self) -> float:
-        """See `ServerMechanism`."""
         return self.privacy.initial_clip
 
     def protection(self, cells: Sequence[Cell], device: torch.device) -> TrustedServer:
-        """See `ServerMechanism`."""
         privacy, first = privacy_of(cells, GaussianCentral), cells[0]
         expected, k = expected_cohort(first), first.spec.training.hypotheses
         return GaussianServer(
@@ -91,11 +89,9 @@ class GaussianServer(TrustedServer):
 
     @property
     def clip_moves(self) -> bool:
-        """See `TrustedServer`."""
         return bool(self.moves)
 
     def draw_cell(self, source: Source, rounds: NDArray[np.int64]) -> ServerNoise:
-        """See `TrustedServer`."""
         places = np.arange(self.k)
         sums = unit_gaussian(source, n=self.n, round_=rounds[..., None], counters=places)
         if not self.moves:
@@ -105,11 +101,9 @@ class GaussianServer(TrustedServer):
         return ServerNoise(sums, counts)
 
     def clip(self, updates: Tensor, clips: Tensor) -> tuple[Tensor, Tensor]:
-        """See `TrustedServer`."""
         return clip_to_norm(updates, clip=clips)
 
     def within(self, updates: Tensor, clips: Tensor) -> Tensor:
-        """See `TrustedServer`."""
         norms = torch.linalg.vector_norm(updates, dim=-1, dtype=torch.float64)
         within: Tensor = norms <= clips
         return within
@@ -117,7 +111,6 @@ class GaussianServer(TrustedServer):
     def average(
         self, theta: Tensor, sums: Tensor, noise: NDArray[np.float64] | None, *, clips: Tensor
     ) -> Tensor:
-        """See `TrustedServer`."""
         release = CentralGaussian(
             clip=clips, noise_multiplier=self.noise_multiplier, denominators=self.denominators
         )
@@ -169,7 +162,6 @@ class GaussianLocalTraining(ClientMechanism):
     name = "gaussian-local"
 
     def protection(self, cells: Sequence[Cell], device: torch.device) -> ClientProtection:
-        """See `ClientMechanism`."""
         privacy = privacy_of(cells, GaussianLocal)
         gaussian = LocalGaussian(
             clip=column([part.clip for part in privacy], device),
@@ -188,13 +180,11 @@ class GaussianUploads(ClientProtection):
     def draw_cell(
         self, source: Source, rounds: NDArray[np.int64], clients: NDArray[np.int64]
     ) -> NDArray[np.float64] | None:
-        """See `ClientProtection`."""
         return unit_gaussian(source, n=self.n, round_=rounds[..., None], counters=clients)
 
     def protect(
         self, start: Tensor, updated: Tensor, noise: NDArray[np.float64] | None
     ) -> ProtectedUploads:
-        """See `ClientProtection`."""
         unit = torch.from_numpy(drawn(noise)).to(start.device)
         uploads, finite = self.gaussian(start, updated, unit)
         return ProtectedUploads(uploads, radii=None, finite=finite)
@@ -202,7 +192,6 @@ class GaussianUploads(ClientProtection):
     def protect_in_place(
         self, upload: Tensor, start: Tensor, *, source: Source, round_: int, client: int
     ) -> Tensor | float:
-        """See `ClientProtection`."""
         unit = unit_gaussian(source, n=self.n, round_=round_, counters=client)
         noised, finite = self.gaussian(
             start, upload[None, None], torch.from_numpy(unit[None]).to(upload.device)

@@ -40,7 +40,6 @@ class LaplaceL2Training(ClientMechanism):
     name = "laplace-l2"
 
     def protection(self, cells: Sequence[Cell], device: torch.device) -> ClientProtection:
-        """See `ClientMechanism`."""
         privacy, shape = privacy_of(cells, LaplaceL2), cells[0].shape
         if self.privacy.per_layer:
             return LayeredLaplace(_layer_sanitiser(privacy, layer_sizes(shape), device))
@@ -57,13 +56,11 @@ class WholeVectorLaplace(ClientProtection):
     def draw_cell(
         self, source: Source, rounds: NDArray[np.int64], clients: NDArray[np.int64]
     ) -> NDArray[np.float64] | None:
-        """See `ClientProtection`."""
         return unit_laplace(source, n=self.n, round_=rounds[..., None], counters=clients)
 
     def protect(
         self, start: Tensor, updated: Tensor, noise: NDArray[np.float64] | None
     ) -> ProtectedUploads:
-        """See `ClientProtection`."""
         found = self.sanitise.compiled(start, updated, drawn(noise))
         if found is not None:
             return ProtectedUploads(*found)
@@ -74,7 +71,6 @@ class WholeVectorLaplace(ClientProtection):
     def protect_in_place(
         self, upload: Tensor, start: Tensor, *, source: Source, round_: int, client: int
     ) -> Tensor | float:
-        """See `ClientProtection`."""
         noise = unit_laplace_vector(source, sizes=(self.n,), round_=round_, client=client)
         return release_in_place(self.sanitise, start, upload, noise)[0, 0]
 
@@ -88,14 +84,12 @@ class LayeredLaplace(ClientProtection):
     def draw_cell(
         self, source: Source, rounds: NDArray[np.int64], clients: NDArray[np.int64]
     ) -> NDArray[np.float64] | None:
-        """See `ClientProtection`."""
         sizes = self.sanitise.sizes
         return unit_layers(source, sizes=sizes, round_=rounds[..., None], counters=clients)
 
     def protect(
         self, start: Tensor, updated: Tensor, noise: NDArray[np.float64] | None
     ) -> ProtectedUploads:
-        """See `ClientProtection`."""
         unit = torch.from_numpy(drawn(noise)).to(start.device)
         uploads, radii = self.sanitise(start, updated, unit)
         return ProtectedUploads(uploads, radii, finite=finite_uploads(uploads))
@@ -103,7 +97,6 @@ class LayeredLaplace(ClientProtection):
     def protect_in_place(
         self, upload: Tensor, start: Tensor, *, source: Source, round_: int, client: int
     ) -> Tensor | float:
-        """See `ClientProtection`."""
         sizes = self.sanitise.sizes
         noise = unit_laplace_vector(source, sizes=sizes, round_=round_, client=client)
         return release_layers_in_place(self.sanitise, start, upload, noise)[0, 0]

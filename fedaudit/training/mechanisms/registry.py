@@ -1,14 +1,20 @@
-"""The mechanism of a spec.
+"""The mechanism of a spec, and `record-personalised` in training.
 
 This is the only place that names them all: a mechanism that a spec may name and this module does
 not handle is an error to the type checker, and stops a run before it starts.
 """
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import assert_never
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 
+from fedaudit.networks.losses import Loss
+from fedaudit.networks.record_gradients import clipped_gradients
+from fedaudit.privacy.records.record_plans import RecordPlan
 from fedaudit.spec.privacy import (
     GaussianCentral,
     GaussianLocal,
@@ -17,19 +23,81 @@ from fedaudit.spec.privacy import (
     PrivacySpec,
     RecordPersonalised,
 )
+from fedaudit.spec.training import Local
 from fedaudit.training.base.cell import Cell
+from fedaudit.training.base.record_steps import Adam, Optimiser, RecordSteps, RmsProp, Sgd
 from fedaudit.training.mechanisms.base import (
     ClientMechanism,
     NoMechanismTraining,
     Protection,
     RecordMechanism,
+    RecordProtection,
     ServerMechanism,
     TrainingMechanism,
     watched,
 )
 from fedaudit.training.mechanisms.gaussian import GaussianCentralTraining, GaussianLocalTraining
 from fedaudit.training.mechanisms.laplace_l2 import LaplaceL2Training
-from fedaudit.training.mechanisms.record_personalised import RecordPersonalisedTraining
+
+
+@dataclass(frozen=True)
+class RecordPersonalisedTraining(RecordMechanism):
+    """`record-personalised` in training."""
+
+    privacy: RecordPersonalised
+    name = "record-personalised"
+
+    def protection(
+        self, cell: Cell, loss: Loss, plan: RecordPlan, *, clients: int
+    ) -> RecordProtection:
+        """See `RecordMechanism`. The baseline `privacy-free` has neither clip nor noise."""
+        local = cell.spec.training.local
+        if local.steps is None:
+            raise ValueError(f"{self.name} takes a number of steps, and no epochs")
+        clip, noise = self.privacy.clip, _noise_multipliers(plan, clients)
+        if plan.runs is None:
+            clip = float("inf")
+        steps = RecordSteps(
+            gradients=clipped_gradients(cell.shape, loss),
+            optimiser=_optimiser(local),
+            steps=local.steps,
+            clip=clip,
+            normaliser=_normaliser(local, noise),
+        )
+        return RecordProtection(steps, noise)
+
+
+def _noise_multipliers(plan: RecordPlan, clients: int) -> NDArray[np.float64]:
+    """Of each client; zeros only where the plan says that there is no noise at all."""
+    if plan.runs is None:
+        return np.zeros(clients)
+    noise = np.array([run.noise_multiplier for run in plan.runs])
+    if noise.shape != (clients,) or not (np.isfinite(noise) & (noise > 0)).all():
+        raise ValueError("every client of a private plan needs noise of its own")
+    return noise
+
+
+def _normaliser(local: Local, noise: NDArray[np.float64]) -> float:
+    """What sums of gradients are divided by, a public number: the batch size where one is given.
+
+    Otherwise the noise multiplier, which follows from public numbers where every record has a rate
+    of its own: the noise on a step is then as large as the clip.
+    """
+    if local.batch_size is not None:
+        return float(local.batch_size)
+    return max(1.0, float(noise[0]))
+
+
+def _optimiser(local: Local) -> Optimiser:
+    match local.optimiser:
+        case "sgd":
+            return Sgd(local.step_size)
+        case "adam":
+            return Adam(local.step_size)
+        case "rmsprop":
+            return RmsProp(local.step_size)
+        case _:
+            assert_never(local.optimiser)
 
 
 def training_mechanism(privacy: PrivacySpec) -> TrainingMechanism:

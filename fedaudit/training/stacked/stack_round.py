@@ -1,5 +1,7 @@
 """One round of Algorithm 1 (Galli et al., section 4) for a stack of experiments."""
 
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import assert_never
 
@@ -9,44 +11,83 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from fedaudit.networks.losses import Loss
-from fedaudit.networks.network_choice import Network
-from fedaudit.randomness import Source
-from fedaudit.training.base.planted import PlantedUpdates
-from fedaudit.training.mechanisms.base import (
-    ClientProtection,
-    ProtectedUploads,
-    Protection,
-    TrustedServer,
+from fedaudit.networks.shape import ConvolutionalShape, DenseShape, LayeredShape
+from fedaudit.networks.stacked_network import (
+    BatchedNetwork,
+    Network,
+    SmallDenseNetwork,
+    choose_network,
 )
-from fedaudit.training.methods.training_method import LossWeighting
-from fedaudit.training.stacked.block_sums import block_sums
-from fedaudit.training.stacked.client_tensors import Lanes
-from fedaudit.training.stacked.clustering import Server
-from fedaudit.training.stacked.hypothesis_choice import (
+from fedaudit.randomness import Source
+from fedaudit.training.base.cell import Cell, Splits, draws_in_secret, expected_cohort
+from fedaudit.training.base.cohort import Block, Draws, rounds_ahead
+from fedaudit.training.base.planted import PlantedUpdates, SentUploads, SummedRound, of_updates
+from fedaudit.training.base.scored_rows import GroupCounter
+from fedaudit.training.mechanisms.base import ClientProtection, ProtectedUploads, TrustedServer
+from fedaudit.training.mechanisms.registry import build_protection
+from fedaudit.training.methods import training_method
+from fedaudit.training.stacked.clients import (
+    Lanes,
+    LocalUpdate,
     choose_hypotheses,
     client_losses,
     own_hypotheses,
+    whole_data,
 )
-from fedaudit.training.stacked.local_update import LocalUpdate
-from fedaudit.training.stacked.planting import planted_places, show_sum, show_uploads
-from fedaudit.training.stacked.weighted_server import WeightedServer
+from fedaudit.training.stacked.server import Server, WeightedServer, block_sums
+from fedaudit.training.stacked.validation import Figures
+
+
+def planted_places(
+    planted: PlantedUpdates, clients: NDArray[np.int64]
+) -> tuple[Tensor, NDArray[np.int64]]:
+    """Where planted clients stand among these [clients], and which of the planted they are."""
+    own = np.flatnonzero(np.isin(clients, planted.clients))
+    return torch.from_numpy(own), np.searchsorted(planted.clients, clients[own])
+
+
+def show_sum(
+    planted: PlantedUpdates,
+    clients: NDArray[np.int64],
+    counted: Tensor,
+    updates: Tensor,
+    *,
+    before: Tensor,
+    after: Tensor,
+) -> None:
+    """Shows a round of one cell: `clients` and `counted` bool [1, clients], who added to the sum of
+    the first hypothesis; `updates` [1, clients, n]; `before`, `after` [1, k, n]."""
+    own = counted[0].cpu().numpy()
+    planted.see_sum(
+        SummedRound(
+            clients=clients[0][own],
+            updates=updates[0].cpu().numpy()[own],
+            before=before[0, 0].cpu().numpy(),
+            after=after[0, 0].cpu().numpy(),
+        )
+    )
+
+
+def show_uploads(
+    planted: PlantedUpdates,
+    clients: NDArray[np.int64],
+    present: Tensor,
+    start: Tensor,
+    uploads: Tensor,
+) -> None:
+    """Shows what planted clients sent in a round of one cell: `clients` and `present` bool [1,
+    clients]; `start` and `uploads` [1, clients, n]."""
+    own = np.flatnonzero(np.isin(clients[0], planted.clients) & present[0].cpu().numpy())
+    planted.see_uploads(
+        SentUploads(
+            clients=clients[0][own],
+            start=start[0].cpu().numpy()[own],
+            uploads=uploads[0].cpu().numpy()[own],
+        )
+    )
+
 
 AnyServer = Server | WeightedServer
-
-
-@dataclass(frozen=True)
-class Method:
-    """What all cells of a stack have in common."""
-
-    network: Network
-    loss: Loss
-    local_update: LocalUpdate
-    protection: Protection
-    server: AnyServer
-    weighting: LossWeighting | None
-    """How clients weight what they send; None where they send what they updated."""
-    planted: PlantedUpdates | None = None
-    """What an audit plants in the one cell of a stack."""
 
 
 @dataclass(frozen=True)
@@ -109,59 +150,141 @@ class RoundResult:
     """[cells]: the norm to which a trusted server clips updates of the next round."""
 
 
-def learn(
-    method: Method, theta: Tensor, cohort: Cohort, lanes: Lanes, *, batches: Source
-) -> Learned:
-    """Lines 5 and 6 of Algorithm 1 for hypotheses theta [cells, k, n].
+class Learner:
+    """What clients do with hypotheses on their own rows (lines 5 and 6 of Algorithm 1)."""
 
-    `lanes` hold the cohort's data; `batches` draws the order of their rows.
-    """
-    chosen = choose_hypotheses(method.network, theta, lanes, method.loss)
-    start = own_hypotheses(theta, chosen)
-    updated = method.local_update(
-        start, lanes, source=batches, rounds=cohort.rounds, clients=cohort.clients
-    )
-    if method.weighting is not None:
-        losses = client_losses(method.network, theta, lanes, method.loss)[0]
-        updated = method.weighting.weigh(start, updated, losses)
-    return Learned(chosen, start, updated)
+    def __init__(self, cell: Cell) -> None:
+        """Raises ValueError for a convolutional network, whose images are not padded."""
+        training, rows = cell.spec.training, cell.federation.longest
+        self.network, self.loss = build_network(cell), build_loss(cell)
+        self.update = LocalUpdate(self.network, self.loss, training.local, rows=rows)
+        self.weighting = training_method(training).weighting
+        """How clients weight what they send; None where they send what they updated."""
+
+    def learn(
+        self,
+        theta: Tensor,
+        lanes: Lanes,
+        *,
+        batches: Source,
+        rounds: NDArray[np.int64],
+        clients: NDArray[np.int64],
+    ) -> Learned:
+        """From hypotheses theta [cells, k, n], for `clients` [cells, clients], whose data are
+        `lanes`, in `rounds` [cells]; `batches` draws the order of their rows."""
+        chosen = choose_hypotheses(self.network, theta, lanes, self.loss)
+        start = own_hypotheses(theta, chosen)
+        updated = self.update(start, lanes, source=batches, rounds=rounds, clients=clients)
+        if self.weighting is not None:
+            losses = client_losses(self.network, theta, lanes, self.loss)[0]
+            updated = self.weighting.weigh(start, updated, losses)
+        return Learned(chosen, start, updated)
 
 
-def collect(
-    protection: Protection,
-    server: AnyServer,
-    theta: Tensor,
-    cohort: Cohort,
-    learned: Learned,
-    *,
-    clips: NDArray[np.float64] | None,
-    planted: PlantedUpdates | None = None,
-) -> RoundResult:
-    """Lines 7 to 10 of Algorithm 1: what clients learned is protected and brought together."""
-    if planted is not None:
-        learned = _with_planted(planted, theta, cohort, learned)
-    match protection:
-        case ClientProtection() as clients:
-            protected = clients.protect(learned.start, learned.updated, cohort.noise)
-            found = _bring_together(server, theta, cohort, learned.chosen, protected)
-            if planted is not None and found.sent is not None:
-                sent = found.sent
-                show_uploads(planted, cohort.clients, sent.present, learned.start, sent.uploads)
-            return found
-        case TrustedServer() as trusted:
-            if clips is None:
-                raise ValueError("a trusted server needs clips")
-            return _add_up(
-                trusted,
-                theta,
-                cohort,
-                chosen=learned.chosen,
-                updates=learned.updated - learned.start,
-                clips=clips,
-                planted=planted,
-            )
-        case _:
-            assert_never(protection)
+class Engine(ABC):
+    """Runs and scores rounds. The result of `play` is valid until the next call."""
+
+    def __init__(self, cells: Sequence[Cell], splits: Splits, device: torch.device) -> None:
+        self._cells, self._splits, self._device = cells, splits, device
+        self._loss, self._n = build_loss(cells[0]), cells[0].shape.n
+        self._counter = GroupCounter(
+            list({id(cell.federation): cell.federation for cell in cells}.values()),
+            cells[0].spec.fairness,
+        )
+        self._personal = training_method(cells[0].spec.training).personal_steps
+        self.arrange(range(len(cells)))
+
+    def arrange(self, positions: Sequence[int]) -> None:
+        """Prepares for rounds of the cells at `positions`."""
+        cells = [self._cells[position] for position in positions]
+        self._positions = list(positions)
+        self._protection = build_protection(cells, self._device)
+        self._server = build_server(cells[0])
+        self._draws = build_draws(cells)
+        self._planted = of_updates(cells[0].planted)
+        """What an audit plants in the one cell of a stack."""
+
+    def rounds_ahead(self, cells: int) -> int:
+        """Rounds whose noise is worth drawing at once for this many cells."""
+        one = self._cells[0]
+        match self._protection:
+            case TrustedServer():
+                # Every client tosses a coin.
+                elements = one.spec.training.hypotheses * self._n + one.federation.clients
+            case ClientProtection():
+                elements = int(expected_cohort(one)) * self._n
+            case _:
+                assert_never(self._protection)
+        return rounds_ahead(cells=cells, elements=cells * elements)
+
+    def rounds_together(self, cells: int) -> int:
+        """Rounds that are run and validated together: one, where a round is work enough."""
+        return 1
+
+    def draw_noise(self, block: Block) -> None:
+        """Draws the noise of a block's rounds, once, if noise is drawn ahead."""
+        self._protection.draw_noise(self._draws, block)
+
+    @abstractmethod
+    def play(
+        self, theta: Tensor, cohorts: Sequence[Cohort], clips: NDArray[np.float64] | None
+    ) -> list[RoundResult]:
+        """Rounds, at most `rounds_together`, starting from hypotheses theta [cells, k, n].
+
+        `clips` [cells]: the norm to which a trusted server clips updates of the first round.
+        """
+
+    @abstractmethod
+    def score(
+        self,
+        theta: Tensor,
+        clients: NDArray[np.int64],
+        positions: Sequence[int],
+        sizes: Tensor,
+        *,
+        per_client: bool = False,
+        tuned: bool = True,
+    ) -> Figures:
+        """Figures of hypotheses theta [rows, k, n] on validation clients [rows, clients].
+
+        Each row is a round of the cell at its position; `sizes` [rows, k]: uploads in each cluster.
+        `tuned` as in `Measure`.
+        """
+
+    def _collect(
+        self, theta: Tensor, cohort: Cohort, learned: Learned, clips: NDArray[np.float64] | None
+    ) -> RoundResult:
+        """Lines 7 to 10 of Algorithm 1: what clients learned is protected and brought together."""
+        planted = self._planted
+        if planted is not None:
+            learned = _with_planted(planted, theta, cohort, learned)
+        match self._protection:
+            case ClientProtection() as clients:
+                protected = clients.protect(learned.start, learned.updated, cohort.noise)
+                found = _bring_together(self._server, theta, cohort, learned.chosen, protected)
+                if planted is not None and found.sent is not None:
+                    sent = found.sent
+                    show_uploads(planted, cohort.clients, sent.present, learned.start, sent.uploads)
+                return found
+            case TrustedServer() as trusted:
+                return _add_up(
+                    trusted,
+                    theta,
+                    cohort,
+                    chosen=learned.chosen,
+                    updates=learned.updated - learned.start,
+                    clips=needed_clips(clips),
+                    planted=planted,
+                )
+            case _:
+                assert_never(self._protection)
+
+
+def needed_clips(clips: NDArray[np.float64] | None) -> NDArray[np.float64]:
+    """The clips of a trusted server. Raises ValueError without any."""
+    if clips is None:
+        raise ValueError("a trusted server needs clips")
+    return clips
 
 
 def _with_planted(
@@ -234,3 +357,49 @@ def _allowed(present: Tensor, allowed: NDArray[np.bool_]) -> Tensor:
     if allowed.all():
         return present
     return present & torch.from_numpy(allowed).to(present.device)
+
+
+def build_network(cell: Cell) -> Network:
+    """What computes the cell's model for clients of its longest client's rows."""
+    shape = cell.shape
+    match shape:
+        case DenseShape() | LayeredShape():
+            return choose_network(shape, rows=cell.federation.longest)
+        case ConvolutionalShape():
+            raise ValueError(f"{cell.spec.model.kind} needs a federation of images")
+        case _:
+            assert_never(shape)
+
+
+def trims_lanes(cell: Cell) -> bool:
+    """Whether lanes may be cut to their longest client without changing a bit of any figure."""
+    network = build_network(cell)
+    match network:
+        case SmallDenseNetwork():
+            return whole_data(cell.spec.training.local, cell.federation.longest)
+        case BatchedNetwork():
+            return False
+        case _:
+            assert_never(network)
+
+
+def build_loss(cell: Cell) -> Loss:
+    """The loss that training descends and validation measures."""
+    return Loss(kind=cell.spec.training.loss, classes=len(cell.federation.classes))
+
+
+def build_server(cell: Cell) -> AnyServer:
+    """How uploads are brought together."""
+    weighting = training_method(cell.spec.training).weighting
+    if weighting is not None:
+        return WeightedServer(weighting)
+    training = cell.spec.training
+    return Server(reported=training.reports_choices, relocate=training.relocates)
+
+
+def build_draws(cells: Sequence[Cell]) -> Draws:
+    """Where the numbers of these cells come from."""
+    return Draws(
+        seeds=np.array([cell.spec.seed for cell in cells], dtype=np.uint64),
+        secret=draws_in_secret(cells[0]),
+    )

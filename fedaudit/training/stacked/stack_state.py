@@ -1,19 +1,329 @@
-"""The states of a stack's cells beside one another, and how rounds move them on."""
+"""What runs remember between rounds, and the columns that rounds leave on the host."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+import io
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, fields
+from typing import Any, assert_never
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
 from fedaudit.ledger.entries import Outcome
+from fedaudit.privacy.mechanisms.registry import mechanism_of
+from fedaudit.training.base.cell import Cell, first_hypotheses, ledger_subjects
+from fedaudit.training.base.records import spending_of
+from fedaudit.training.base.rounds import RoundColumns
 from fedaudit.training.base.stopping import Progress
-from fedaudit.training.stacked.host_rounds import Gathered
-from fedaudit.training.stacked.run_state import CellState
-from fedaudit.training.stacked.stack_round import RoundResult
+from fedaudit.training.mechanisms.base import ClientMechanism, RecordMechanism, ServerMechanism
+from fedaudit.training.mechanisms.registry import training_mechanism
+from fedaudit.training.stacked.server import separation
+from fedaudit.training.stacked.stack_round import Cohort, RoundResult
+from fedaudit.training.stacked.validation import Figures, joined_figures
 
-_REFUSED, _RELEASED = int(Outcome.REFUSED), int(Outcome.RELEASED)
+
+@dataclass
+class CellState:
+    """The state of one experiment."""
+
+    round: int
+    """Rounds done."""
+    release: int
+    release_until: int
+    """Rounds up to this one repeat a round that was already charged, under `release`."""
+    hypotheses: NDArray[np.float32]
+    best_hypotheses: NDArray[np.float32]
+    best_sizes: NDArray[np.int64]
+    best_loss: float
+    best_round: int
+    without_improvement: int
+    collapsed_rounds: int
+    releases: NDArray[np.int32]
+    """Releases of each of the ledger's subjects: the federation's clients, or everyone as one."""
+    budget_uses: NDArray[np.int32]
+    """Releases and withheld updates: what the subject's budget is held against."""
+    clip: float | None = None
+    """What a trusted server clips updates of the next round to; None without one."""
+
+    def encode(self) -> bytes:
+        """Bytes that `decode` reads back, the same for the same state."""
+        given = {name: value for name, value in vars(self).items() if value is not None}
+        if self.best_round == self.round:
+            del given["best_hypotheses"]  # the present ones, which can be long
+        return packed(given)
+
+    @classmethod
+    def decode(cls, checkpoint: bytes) -> "CellState":
+        """The state in a checkpoint."""
+        found = unpacked(checkpoint)
+        found.setdefault("best_hypotheses", found["hypotheses"].copy())
+        return cls(**found)
+
+
+def packed(values: Mapping[str, Any]) -> bytes:
+    """Arrays and numbers as bytes that `unpacked` reads back; the same for the same values."""
+    buffer = io.BytesIO()
+    arrays = {name: np.asarray(value) for name, value in values.items()}
+    np.savez(buffer, allow_pickle=False, **arrays)
+    return buffer.getvalue()
+
+
+def unpacked(checkpoint: bytes) -> dict[str, Any]:
+    """The values in a checkpoint."""
+    with np.load(io.BytesIO(checkpoint), allow_pickle=False) as values:
+        arrays = {name: values[name] for name in values.files}
+    return {name: value if value.ndim else value.item() for name, value in arrays.items()}
+
+
+def first_state(cell: Cell) -> CellState:
+    """The state before the first round."""
+    k = cell.spec.training.hypotheses
+    hypotheses = first_hypotheses(cell)
+    subjects = ledger_subjects(cell)
+    return CellState(
+        round=0,
+        release=0,
+        release_until=0,
+        hypotheses=hypotheses,
+        best_hypotheses=hypotheses.copy(),
+        best_sizes=np.zeros(k, dtype=np.int64),
+        best_loss=float("inf"),
+        best_round=0,
+        without_improvement=0,
+        collapsed_rounds=0,
+        releases=np.zeros(subjects, dtype=np.int32),
+        budget_uses=np.zeros(subjects, dtype=np.int32),
+        clip=_initial_clip(cell),
+    )
+
+
+def _initial_clip(cell: Cell) -> float | None:
+    """What a trusted server clips updates of the first round to; None without one."""
+    mechanism = training_mechanism(cell.spec.privacy)
+    match mechanism:
+        case ServerMechanism():
+            return mechanism.initial_clip
+        case ClientMechanism():
+            return None
+        case RecordMechanism():
+            raise ValueError(f"{mechanism.name} keeps a state of its own")
+        case _:
+            assert_never(mechanism)
+
+
+def participation_cap(cell: Cell) -> int | None:
+    """How often a subject may release before its budget is spent; None without a budget."""
+    mechanism = mechanism_of(cell.spec)
+    plan = None
+    if mechanism.epsilon_budget is not None:  # a plan takes time, and only such a budget needs it
+        plan = spending_of(cell.spec, cell.federation)
+    return mechanism.participation_cap(n=cell.shape.n, plan=plan)
+
+
+# An enumeration takes a microsecond to be asked.
+_RELEASED, _REFUSED, _WITHHELD = (
+    int(one) for one in (Outcome.RELEASED, Outcome.REFUSED, Outcome.WITHHELD)
+)
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Gathered:
+    """What consecutive rounds of a stack leave; the first two axes are [rounds, cells]."""
+
+    round: NDArray[np.int64]
+    subjects: NDArray[np.int32]
+    outcomes: NDArray[np.uint8]
+    radii: NDArray[np.float64]
+    """[rounds, cells, subjects]; with noise for each layer, [rounds, cells, subjects, layers]."""
+    chosen: NDArray[np.int16]
+    clusters: NDArray[np.int16]
+    cluster_sizes: NDArray[np.int64]
+    """[rounds, cells, k]; [rounds, cells, 0] where they are secret."""
+    separation: NDArray[np.float64]
+    """NaN for one hypothesis, and where uploads are secret."""
+    hypotheses: NDArray[np.float32] | None = None
+    """[rounds, cells, k, 2], those that came of a round; of runs that can be drawn only."""
+    uploads: NDArray[np.float32] | None = None
+    """[rounds, cells, clients, 2]; likewise."""
+
+    @property
+    def collapsed(self) -> NDArray[np.bool_]:
+        """Whether all uploads fell into one of several clusters."""
+        k = self.cluster_sizes.shape[-1]
+        empty = (self.cluster_sizes == 0).sum(axis=-1)
+        collapsed: NDArray[np.bool_] = (empty == k - 1) & (k > 1)
+        return collapsed
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Booked:
+    """What the states of a stack's cells make of these rounds; arrays are [rounds, cells]."""
+
+    release: NDArray[np.int64]
+    releases: NDArray[np.int32]
+    """[rounds, cells, subjects]."""
+    validated: NDArray[np.bool_]
+
+
+@dataclass
+class Stretch:
+    """Consecutive rounds of the same cells."""
+
+    positions: NDArray[np.int64]
+    """Where the cells stand in the stack."""
+    in_plane: Sequence[bool]
+    """Of all cells of the stack, whether they are shown in the plane of their parameters."""
+    _kept: list[NDArray[np.int64]] = field(default_factory=list)
+    _gathered: list[Gathered] = field(default_factory=list)
+    _booked: list[Booked] = field(default_factory=list)
+    _figures: list[Figures] = field(default_factory=list)
+
+    def add(
+        self,
+        gathered: Gathered,
+        booked: Booked,
+        figures: Figures | None,
+        *,
+        kept: NDArray[np.int64],
+    ) -> None:
+        """The next rounds, of which each cell played the first `kept` [cells]. `figures`: of the
+        rounds that any cell validated, cell after cell."""
+        self._kept.append(kept)
+        self._gathered.append(gathered)
+        self._booked.append(booked)
+        if figures is not None:
+            self._figures.append(figures)
+
+    def columns(self) -> dict[int, RoundColumns]:
+        """The rounds of each cell that has played any, by its position in the stack."""
+        cells = len(self.positions)
+        stacked: dict[str, Any] = _joined(self._gathered) | _joined(self._booked)
+        stacked["collapsed"] = np.concatenate([part.collapsed for part in self._gathered])
+        validated = stacked.pop("validated")
+        place = np.cumsum(validated.any(axis=1)) - 1
+        stacked["place"] = np.where(validated, place[:, np.newaxis], -1)
+        figures = _side_by_side(self._figures, cells)
+        kept = np.sum(self._kept, axis=0)
+        found = {}
+        for row in np.flatnonzero(kept).tolist():
+            position = int(self.positions[row])
+            own = {name: values[: kept[row], row] for name, values in stacked.items()}
+            if not self.in_plane[position]:
+                own |= {"hypotheses": None, "uploads": None}
+            found[position] = RoundColumns(
+                **own,
+                selection_losses=figures.selection_loss[:, row],
+                validation_losses=figures.validation_loss[:, row],
+                accuracies=None if figures.accuracy is None else figures.accuracy[:, row],
+                counts={name: counts[:, row] for name, counts in figures.counts.items()},
+            )
+        return found
+
+
+def _joined(parts: Sequence[Gathered] | Sequence[Booked]) -> dict[str, NDArray[Any]]:
+    """Every field that the parts have, one part after the other."""
+    names = [one.name for one in fields(parts[0]) if getattr(parts[0], one.name) is not None]
+    return {name: np.concatenate([getattr(part, name) for part in parts]) for name in names}
+
+
+def _side_by_side(parts: Sequence[Figures], cells: int) -> Figures:
+    """Figures of rounds, their first axis divided into [rounds, cells]."""
+    if not parts:
+        nothing = np.zeros((0, cells))
+        return Figures(nothing, nothing, None, {})
+    figures = joined_figures(parts)
+    apart = (-1, cells)
+    accuracy = figures.accuracy
+    return Figures(
+        selection_loss=figures.selection_loss.reshape(apart),
+        validation_loss=figures.validation_loss.reshape(apart),
+        accuracy=None if accuracy is None else accuracy.reshape(apart),
+        counts={
+            name: counts.reshape(*apart, *counts.shape[1:])
+            for name, counts in figures.counts.items()
+        },
+    )
+
+
+def joined(parts: list[Tensor]) -> Tensor:
+    """The parts one after the other; a single one is not copied, for it may be large."""
+    return parts[0] if len(parts) == 1 else torch.cat(parts)
+
+
+def gather_to_host(
+    cohorts: Sequence[Cohort], played: Sequence[RoundResult], *, drawn: bool
+) -> Gathered:
+    """Copies rounds to the host, and measures how well their hypotheses were separated.
+
+    `drawn`: whether any of the cells is shown in the plane of its two parameters.
+    """
+    sent = [part.sent for part in played if part.sent is not None]
+    if not sent:
+        return _gather_population(cohorts)
+    rounds, k = len(played), played[0].before.shape[1]
+    cells = played[0].before.shape[0]
+    present = joined([part.present for part in sent])
+    separated = torch.full((rounds * cells,), torch.nan)
+    if k > 1:
+        separated = separation(
+            joined([part.before for part in played]),
+            joined([part.uploads for part in sent]),
+            present,
+            joined([part.assigned for part in sent]),
+        )
+    released = present.cpu().numpy()
+    allowed = np.concatenate([cohort.allowed for cohort in cohorts])
+    radii = np.full(released.shape, np.nan)
+    found = [part.radii for part in sent if part.radii is not None]
+    if found:
+        measured = joined(found).cpu().numpy()
+        of_released = released.reshape(released.shape + (1,) * (measured.ndim - released.ndim))
+        radii = np.where(of_released, measured, np.nan)
+    chosen = joined([part.chosen for part in sent]).cpu().numpy()
+    assigned = joined([part.assigned for part in sent]).cpu().numpy()
+    columns = {
+        "round": np.concatenate([cohort.rounds for cohort in cohorts]),
+        "subjects": np.concatenate([cohort.clients for cohort in cohorts]).astype(np.int32),
+        "outcomes": np.where(allowed, np.where(released, _RELEASED, _WITHHELD), _REFUSED).astype(
+            np.uint8
+        ),
+        "radii": radii,
+        "chosen": np.where(allowed, chosen, -1).astype(np.int16),
+        "clusters": np.where(released, assigned, -1).astype(np.int16),
+        "cluster_sizes": _copied([part.sizes for part in played]),
+        "separation": separated.cpu().numpy().astype(np.float64),
+    }
+    if drawn:
+        columns["hypotheses"] = _copied([part.hypotheses for part in played])
+        columns["uploads"] = _copied([part.uploads for part in sent])
+    apart = (rounds, cells)
+    return Gathered(
+        **{name: values.reshape(*apart, *values.shape[1:]) for name, values in columns.items()}
+    )
+
+
+def _copied(parts: list[Tensor]) -> NDArray[Any]:
+    """The parts one after the other; the engine may write over its own in the next rounds."""
+    found: NDArray[Any] = joined(parts).cpu().numpy()
+    return found.copy() if len(parts) == 1 else found
+
+
+def _gather_population(cohorts: Sequence[Cohort]) -> Gathered:
+    """Rounds that every subject is charged for alike. They reveal nothing about the participants,
+    neither their number nor their choices: such figures would come without noise."""
+    rounds = np.stack([cohort.rounds for cohort in cohorts])
+    shape = (*rounds.shape, 1)
+    return Gathered(
+        round=rounds,
+        subjects=np.zeros(shape, dtype=np.int32),
+        outcomes=np.full(shape, Outcome.RELEASED, dtype=np.uint8),
+        radii=np.full(shape, np.nan),
+        chosen=np.full(shape, -1, dtype=np.int16),
+        clusters=np.full(shape, -1, dtype=np.int16),
+        cluster_sizes=np.zeros((*rounds.shape, 0), dtype=np.int64),
+        separation=np.full(rounds.shape, np.nan),
+    )
 
 
 @dataclass

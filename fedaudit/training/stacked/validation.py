@@ -1,4 +1,9 @@
-"""Validation of several rounds at once.
+"""Scores of hypotheses on clients that took no part in training.
+
+A hypothesis that is chosen and scored on the same row looks better than it is, so each row is
+scored by the hypothesis with the smallest loss on the client's other rows, or on those of them that
+are set apart for it. The smallest loss over hypotheses, which needs no such care, is
+`selection_loss`: it stops training and is used for nothing else.
 
 Rounds are validated together because the work of one is too small to keep a processor busy: a
 round takes the place of a cell on the tensors' axis, which changes no figure.
@@ -9,18 +14,223 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from fedaudit.networks.losses import Loss
-from fedaudit.networks.network_choice import Network
-from fedaudit.training.base.final_groups import FinalGroups, ScoredRows, final_groups
-from fedaudit.training.base.group_counts import GroupCounter
-from fedaudit.training.methods.training_method import PersonalSteps
-from fedaudit.training.stacked.client_tensors import Lanes, StackData, with_scored
-from fedaudit.training.stacked.compiled_clients import CompiledClients
-from fedaudit.training.stacked.evaluation import Evaluation, evaluate
-from fedaudit.training.stacked.personal_evaluation import evaluate_personal
+from fedaudit.networks.losses import Loss, predicted_class
+from fedaudit.networks.stacked_network import Network
+from fedaudit.reproducible import fixed_order_sum
+from fedaudit.training.base.scored_rows import (
+    FinalGroups,
+    GroupCounter,
+    RowPlaces,
+    ScoredRows,
+    final_groups,
+)
+from fedaudit.training.methods import PersonalSteps
+from fedaudit.training.stacked.clients import (
+    CompiledClients,
+    Lanes,
+    StackData,
+    choose_hypotheses,
+    own_hypotheses,
+    real_rows,
+    totals,
+    with_scored,
+    without_nan,
+)
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """Figures of each cell on its validation clients."""
+
+    selection_loss: Tensor
+    """float64 [cells]: mean over clients of the smallest loss over hypotheses."""
+    validation_loss: Tensor
+    """float64 [cells]: mean over clients of the loss under hypotheses chosen without the row."""
+    accuracy: Tensor | None
+    """float64 [cells]: share of all rows classified rightly; None for regression."""
+    predictions: Tensor
+    """[rows, cells, clients]: the predicted target (scaled), or the predicted class."""
+    scores: "Scores"
+    values: Tensor
+    """float64 [k, rows, cells, clients]: each row's value under each hypothesis."""
+
+
+@dataclass(frozen=True)
+class Scores:
+    """What the losses of rows say of clients and hypotheses."""
+
+    selection_loss: Tensor
+    """float64 [cells, clients]: the smallest loss over hypotheses."""
+    validation_loss: Tensor
+    """float64 [cells, clients]: the loss under hypotheses chosen without the row."""
+    chosen: Tensor | None
+    """int64 [rows, cells, clients]: the hypothesis of each row; None where there is one only."""
+
+    def of_chosen(self, values: Tensor) -> Tensor:
+        """Each row's value by its own hypothesis: [..., rows, cells, clients] of
+        [..., k, rows, cells, clients]."""
+        if self.chosen is None:
+            return values.select(-4, 0)
+        index = self.chosen.expand(*values.shape[:-4], 1, *self.chosen.shape)
+        return values.gather(-4, index).squeeze(-4)
+
+
+def score(
+    loss: Loss, values: Tensor, *, count: Tensor, scored: Tensor | None, largest: Tensor
+) -> Scores:
+    """Scores of clients from their rows' values, float64 [k, rows, cells, clients].
+
+    Values are 0 on padding. `count` [cells, clients] of each client's rows; `scored` as in `Lanes`;
+    `largest` as in `evaluate`.
+    """
+    sums = totals(values)
+    losses = loss.client_loss(sums / count)
+    chosen = None
+    if len(values) > 1:
+        if scored is None:
+            # A row's own value is subtracted, so that it has no say in its hypothesis.
+            others = without_nan(sums[:, None] - values)
+            chosen = others.min(0).indices
+        else:
+            others = totals(torch.where(scored, 0.0, values))
+            chosen = others.min(0).indices.expand(values.shape[1:])
+        chosen = torch.where(count == 1, largest[:, None], chosen)
+    found = Scores(losses.amin(0), losses[0], chosen)
+    if scored is not None:
+        own = torch.where(scored, found.of_chosen(values), 0.0)
+        return replace(
+            found, validation_loss=loss.client_loss(fixed_order_sum(own, 0) / scored.sum(0))
+        )
+    if chosen is not None:
+        own = fixed_order_sum(found.of_chosen(values), 0)
+        return replace(found, validation_loss=loss.client_loss(own / count))
+    return found
+
+
+def evaluate(
+    network: Network, theta: Tensor, lanes: Lanes, loss: Loss, largest: Tensor
+) -> Evaluation:
+    """Scores hypotheses theta [cells, k, n] on the clients of `lanes`.
+
+    `largest` int64 [cells]: the hypothesis for clients with one row, which have no other to
+    choose by.
+    """
+    outputs = network.forward(theta, lanes.features)
+    # In float64, so that a total less a row's own large value still distinguishes hypotheses.
+    values = real_rows(loss.values(outputs, lanes.target), lanes).double()
+    scores = score(loss, values, count=lanes.count, scored=lanes.scored, largest=largest)
+    return evaluation_of(loss, lanes, scores, values=values, outputs=scores.of_chosen(outputs))
+
+
+def evaluation_of(
+    loss: Loss, lanes: Lanes, scores: Scores, *, values: Tensor, outputs: Tensor
+) -> Evaluation:
+    """The figures that follow from scores.
+
+    `values` [k, rows, cells, clients]; `outputs` [out, rows, cells, clients]: what is predicted.
+    """
+    accuracy = None
+    predictions = outputs[0]
+    if loss.classes:
+        predictions = predicted_class(outputs, loss.classes)
+        right = (predictions == lanes.target) & (lanes.mask > 0)
+        rows = lanes.count.double().sum(-1)
+        if lanes.scored is not None:
+            right &= lanes.scored
+            rows = lanes.scored.sum((0, 2)).double()
+        accuracy = right.sum((0, 2)).double() / rows
+    return Evaluation(
+        selection_loss=_mean(scores.selection_loss),
+        validation_loss=_mean(scores.validation_loss),
+        accuracy=accuracy,
+        predictions=predictions,
+        scores=scores,
+        values=values,
+    )
+
+
+def _mean(losses: Tensor) -> Tensor:
+    """The mean over clients of losses [cells, clients]."""
+    return fixed_order_sum(losses, -1) / losses.shape[-1]
+
+
+def evaluate_personal(
+    network: Network,
+    theta: Tensor,
+    lanes: Lanes,
+    loss: Loss,
+    largest: Tensor,
+    *,
+    personal: PersonalSteps,
+) -> Evaluation:
+    """Scores the models that the clients of `lanes` make of hypotheses theta [cells, k, n].
+
+    `largest` as in `evaluate`. The selection loss is the validation loss: both are of the scored
+    rows alone. Raises ValueError for lanes all of whose rows are scored.
+    """
+    tuning, scored = tuning_lanes(lanes)
+    chosen = choose_hypotheses(network, theta, tuning, loss)
+    chosen = torch.where(lanes.count == 1, largest[:, None], chosen)
+    own = personal_models(network, own_hypotheses(theta, chosen), tuning, loss, personal)
+    outputs = _own_outputs(network, own, lanes.features)
+    values = real_rows(loss.values(outputs, lanes.target), lanes).double()
+    sums = fixed_order_sum(torch.where(scored, values[0], 0.0), 0)
+    losses = loss.client_loss(sums / scored.sum(0))
+    k = theta.shape[1]
+    return evaluation_of(
+        loss,
+        lanes,
+        Scores(losses, losses, chosen.expand(values.shape[1:]) if k > 1 else None),
+        # The client's own model predicts, whichever hypothesis it was made from.
+        values=values.expand(k, -1, -1, -1),
+        outputs=outputs[:, 0],
+    )
+
+
+def tuning_lanes(lanes: Lanes) -> tuple[Lanes, Tensor]:
+    """The rows that clients tune on, all others blanked, and a mask of those that are scored.
+
+    Raises ValueError where every row is scored.
+    """
+    if lanes.scored is None:
+        raise ValueError("a personal model needs rows that are not scored")
+    tunes = (lanes.mask > 0) & ~lanes.scored
+    mask = tunes.to(lanes.mask.dtype)
+    tuning = replace(
+        lanes,
+        features=torch.where(tunes, lanes.features, 0.0),
+        target=torch.where(tunes, lanes.target, 0.0),
+        mask=mask,
+        count=mask.sum(0).clamp_min(1),
+        scored=None,
+    )
+    return tuning, lanes.scored
+
+
+def personal_models(
+    network: Network, start: Tensor, tuning: Lanes, loss: Loss, personal: PersonalSteps
+) -> Tensor:
+    """What clients make of `start` [cells, clients, n] on the rows of `tuning`: of that shape."""
+    common = start.permute(2, 0, 1).contiguous()
+    own = common
+    for _ in range(personal.steps):
+        gradient = network.gradient(own, tuning.features, tuning.target, tuning.weight, loss)
+        own = personal.after(own, common, gradient)
+    return own.permute(1, 2, 0).contiguous()
+
+
+def _own_outputs(network: Network, own: Tensor, features: Tensor) -> Tensor:
+    """Outputs [out, 1, rows, cells, clients] of each client's own model [cells, clients, n].
+
+    `features` [inputs, rows, cells, clients]. To the network every client is a cell of its own.
+    """
+    outputs = network.forward(own.flatten(0, 1)[:, None], features.flatten(2, 3)[..., None])
+    return torch.unflatten(outputs.squeeze(-1), -1, own.shape[:2])
+
 
 _POOLED = 2
 """Axes of one cell's counts over all clients: groups and the four counts."""
@@ -209,3 +419,30 @@ def joined_figures(parts: Sequence[Figures]) -> Figures:
             name: np.concatenate([part.counts[name] for part in parts]) for name in parts[0].counts
         },
     )
+
+
+def flat_figures(
+    counter: GroupCounter,
+    rows: ScoredRows,
+    places: RowPlaces,
+    *,
+    selection_loss: NDArray[np.float64],
+    validation_loss: NDArray[np.float64],
+    k: int,
+    per_client: bool,
+) -> Figures:
+    """Figures as of a stack of one; the losses are [1]. `k`: hypotheses."""
+    right, accuracy = counter.right(rows.predictions, places.place), None
+    if right is not None:
+        scored = right if rows.scored is None else right[rows.scored]
+        accuracy = np.array([int(scored.sum()) / len(scored)])
+    final = None
+    if per_client:
+        final = final_groups(counter, rows, places, k=k)
+        counts = counter.count_clients(rows.predictions, places, scored=rows.scored)
+    else:
+        together = np.zeros(len(places.place), dtype=np.int64)
+        counts = counter.count_rows(
+            rows.predictions, places.place, together, slots=1, scored=rows.scored
+        )
+    return Figures(selection_loss, validation_loss, accuracy, counts, final)

@@ -8,10 +8,10 @@ import httpx
 import pytest
 import structlog
 
-from api.services.experiments.event_log import pause_seconds
+from api.services.experiments import pause_seconds
 from benchmarks.served_api import http
 from models.repositories import ApiKeyRepository, EventRepository
-from tests.api.service import ROUNDS, Api, fail, finish, play, running_api, served, settings_for
+from tests.api.service import ROUNDS, Api, fail, finished, play, running_api, served, settings_for
 
 
 @pytest.fixture
@@ -42,8 +42,7 @@ def _events(client: httpx.Client, experiment_id: str, after: int | None = None) 
 
 def test_a_finished_experiment_is_replayed_and_ends(live: tuple[Api, httpx.Client]) -> None:
     api, client = live
-    id_ = api.submit()["id"]
-    finish(api, id_)
+    id_ = finished(api)
     events = _events(client, id_)
     types = [event["event"] for event in events]
     assert types == ["status.changed"] * 2 + ["round.completed"] * ROUNDS + ["status.changed"]

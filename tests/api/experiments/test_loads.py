@@ -14,9 +14,9 @@ import httpx
 import orjson
 import pytest
 
-from api.services.experiments import admission
-from api.shared import load_pool
-from api.shared.federation_cache import FederationCache
+from api.services import admission
+from api.shared.concurrency import LoadPool
+from api.shared.federation_data import FederationCache
 from tests.api.service import Api, running_api, served, settings_for, spec
 
 SLOW = "slow"
@@ -94,7 +94,7 @@ def test_slow_loads_of_a_project_keep_nobody_else_waiting(api: Api, slow: SlowLo
 def test_a_project_cannot_queue_without_end(
     api: Api, slow: SlowLoads, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(load_pool.LoadPool.__init__, "__kwdefaults__", {"most_waiting": 2})
+    monkeypatch.setattr(LoadPool.__init__, "__kwdefaults__", {"most_waiting": 2})
     with served(api) as url, ThreadPoolExecutor(5) as callers:
         held = [callers.submit(validate, url, api.key, name=SLOW) for _ in range(4)]
         try:

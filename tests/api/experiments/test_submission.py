@@ -7,9 +7,9 @@ import pytest
 from sqlalchemy import select
 
 from fedaudit.federations.reading.source_files import Files
-from fedaudit.runs.start_artifact import no_artifacts
-from fedaudit.spec.canonical import spec_hash
+from fedaudit.runs.experiment_plan import no_artifacts
 from fedaudit.spec.errors import InvalidInputError
+from fedaudit.spec.experiment import spec_hash
 from fedaudit.spec.parse import parse_admitted, parse_spec
 from models.tables.experiments import Event, Experiment, Unit
 from models.tables.operations import OutboxMessage

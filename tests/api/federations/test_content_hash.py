@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from api.services.federations.content_hash import ContentHash, DamagedError, TooLargeError
+from api.services.uploads import ContentHash, DamagedError, TooLargeError
 
 
 def _hashed(file: bytes, cut: int, *, largest: int = 10**9) -> str:

@@ -7,8 +7,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from api.shared.federation_cache import FederationCache
-from api.shared.federation_files import Uploads
+from api.shared.federation_data import FederationCache, Uploads
 from fedaudit.federations.federation import Federation
 from fedaudit.spec.parse import parse_admitted
 

@@ -6,7 +6,7 @@ import pytest
 import yaml
 
 from fedaudit.spec.registration import parse_uploaded
-from tests.api.service import Api, finish
+from tests.api.service import Api, finished
 from tests.api.uploads import (
     CONTENT,
     files_of,
@@ -90,8 +90,7 @@ def test_an_unused_federation_is_corrected_and_a_used_one_is_not(api: Api) -> No
     other = registration(federation={"target": "age"})
     assert put(api, id_, other).status_code == 202
     make_ready(api, id_)
-    experiment = api.submit(spec_of({"id": id_}))["id"]
-    finish(api, experiment)
+    finished(api, spec_of({"id": id_}))
     refused = put(api, id_, registration())
     assert refused.status_code == 409
     assert "upload it again" in refused.json()["detail"]

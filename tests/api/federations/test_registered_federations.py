@@ -9,7 +9,7 @@ from sqlalchemy import update
 
 from infrastructure.storage import Storage, StorageError
 from models.tables.experiments import Experiment
-from tests.api.service import Api, fail, finish
+from tests.api.service import Api, fail, finished
 from tests.api.uploads import (
     CONTENT,
     PROFILE,
@@ -180,8 +180,7 @@ def test_a_deletion_leaves_a_tombstone_with_all_that_was_spent(ready: tuple[Api,
     api, id_ = ready
     setting = {"book": "simulation", "figure": "leakage", "total": 21.0}
     api.request("PUT", f"/v1/federations/{id_}/budget", json=setting)
-    experiment = api.submit(spec_of({"id": id_}))["id"]
-    finish(api, experiment)
+    experiment = finished(api, spec_of({"id": id_}))
     budgets = api.get(f"/v1/federations/{id_}/budget").json()
     assert budgets["items"][0]["spent"] > 0
     before = api.get(f"/v1/federations/{id_}").json()

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import uvicorn
 
-from api.http.connections import bounded_protocol, max_connections
+from api.processes import bounded_protocol, max_connections
 
 HEADER_SECONDS = 0.5
 MOST = 4

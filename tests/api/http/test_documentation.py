@@ -11,7 +11,7 @@ from pydantic import BaseModel
 
 from api import openapi
 from fedaudit.spec.registration import parse_uploaded
-from tests.api.service import SPEC, Api, finish
+from tests.api.service import SPEC, Api, finish, finished
 
 
 @pytest.fixture
@@ -119,7 +119,7 @@ def test_the_schema_of_a_spec_is_the_specs_own(document: dict) -> None:
 
 
 def test_what_the_page_offers_to_send_can_be_sent(api: Api, document: dict) -> None:
-    models: dict[str, type[BaseModel]] = {one.__name__: one for one in openapi.SENT}
+    models: dict[str, type[BaseModel]] = {one.__name__: one for one in openapi.EXAMPLES}
     for _, path, operation in _operations(document):
         content = operation.get("requestBody", {}).get("content", {})
         if "application/json" in content:
@@ -186,8 +186,7 @@ def test_the_pages_lead_to_it(api: Api) -> None:
 
 
 def test_a_bundle_has_the_media_type_that_is_asked_for(api: Api) -> None:
-    id_ = api.submit()["id"]
-    finish(api, id_)
+    id_ = finished(api)
     for asked, given in [("*/*", "zip"), ("application/octet-stream", "octet-stream")]:
         answer = api.get(f"/v1/experiments/{id_}/bundle", headers={"Accept": asked})
         assert answer.headers["content-type"] == f"application/{given}"

@@ -15,7 +15,7 @@ import httpx
 import psutil
 import pytest
 
-from api.metrics import metric_names as names
+from api import metrics as names
 from benchmarks.served_api import make_key
 from models.database import Database
 from tests.api.metrics.scrapes import samples

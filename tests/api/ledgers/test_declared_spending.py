@@ -2,7 +2,7 @@
 
 import pytest
 
-from api.metrics import metric_names as names
+from api import metrics as names
 from fedaudit.privacy.accounting.rdp import composed_epsilon
 from models.repositories.epsilon_budgets import EpsilonBudgetRepository
 from tests.api.budgets.test_epsilon_budgets import central, plan_of, set_total

@@ -6,7 +6,7 @@ import zipfile
 from pathlib import Path
 from typing import Any
 
-from fedaudit.spec.disclosure.disclosure_policy import DisclosureFloor
+from fedaudit.spec.disclosure import DisclosureFloor
 from tests.api.ledgers.trainings import LOCAL, declared, group, opened, post
 from tests.api.service import KEY, Api, running_api, settings_for
 from workers.proof.declared_signing import DeclaredLedgerSigner

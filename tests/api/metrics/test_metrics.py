@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from sqlalchemy import text, update
 
-from api.metrics import metric_names as names
+from api import metrics as names
 from infrastructure.settings import Settings, SettingsError, load_settings
 from models.clock import seconds_from_now
 from models.repositories import OutboxRepository, SweeperLeaseRepository, UnitRepository
@@ -135,6 +135,7 @@ def test_a_token_that_is_easily_guessed_is_refused(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     file = tmp_path / "token"
+    assert Settings(data_dir=tmp_path).metrics_token() is None
     monkeypatch.setenv("FEDAUDIT_METRICS_TOKEN_FILE", str(file))
     with pytest.raises(SettingsError, match=r"METRICS_TOKEN_FILE.*cannot be read"):
         load_settings()
@@ -151,7 +152,3 @@ def test_openmetrics_is_given_to_who_asks(api: Api) -> None:
     assert response.headers["content-type"].startswith("application/openmetrics-text")
     families = {family.name for family in text_string_to_metric_families(response.text)}
     assert {names.ROUNDS, names.REQUESTS, names.DATABASE_UP} <= families
-
-
-def test_settings_without_a_token_have_none(tmp_path: Path) -> None:
-    assert Settings(data_dir=tmp_path).metrics_token() is None

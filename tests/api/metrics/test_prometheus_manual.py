@@ -10,7 +10,7 @@ import yaml
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as openmetrics
 from prometheus_client.parser import text_string_to_metric_families as plain
 
-from api.metrics import metric_names
+from api import metrics
 from tests.api.service import running_api, served, settings_for
 from tests.house import ROOT
 
@@ -45,7 +45,7 @@ def test_the_scrape_of_the_manual_is_answered(
             answer = httpx.get(f"{url}/metrics", headers=headers, trust_env=False)
             assert answer.status_code == 200
             found = {one.name for one in _ASKED[accept](answer.text)}
-            assert {metric_names.DATABASE_UP, metric_names.UNITS, metric_names.REQUESTS} <= found
+            assert {metrics.DATABASE_UP, metrics.UNITS, metrics.REQUESTS} <= found
 
 
 def test_the_rules_that_the_manual_names_are_there(configuration: Any) -> None:

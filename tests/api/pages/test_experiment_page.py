@@ -9,7 +9,7 @@ import pytest
 
 from api.pages.session import COOKIE
 from api.pages.wording import figure
-from api.services.reports import round_series
+from api.services import report_pages
 from models.tables.experiments import Experiment
 from tests.api.pages.browser import signed_in
 from tests.api.service import ROUNDS, Api, fail, finish, play, served, spec
@@ -215,7 +215,7 @@ def test_vendored_files_are_served_with_their_licence(api: Api) -> None:
 def test_of_very_many_rounds_some_are_read_and_the_page_says_which(
     api: Api, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(round_series, "MAX_ROUNDS", 2)
+    monkeypatch.setattr(report_pages, "MAX_ROUNDS", 2)
     experiment = api.submit()
     play(api, experiment["id"])
     visitor = signed_in(api)

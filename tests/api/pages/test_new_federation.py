@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from sqlalchemy import select, update
 
-from api.services.federations import pending_uploads
+from api.services import pending_uploads
 from models.clock import seconds_from_now
 from models.repositories.base import table_of
 from models.tables.federations import PendingUpload

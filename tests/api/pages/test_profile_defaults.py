@@ -7,7 +7,7 @@ import pytest
 
 from api.pages.spec_form import fields, sheet
 from api.pages.spec_form.profile_defaults import profile_defaults
-from fedaudit.spec.disclosure.disclosure_policy import DisclosurePolicy, FixedSplit
+from fedaudit.spec.disclosure import DisclosurePolicy, FixedSplit
 from models.tables.federations import Federation
 from tests.api.pages.browser import signed_in
 from tests.api.pages.test_new_experiment import NEW, text_of

@@ -11,9 +11,8 @@ from api.pages.spec_form.field import Field
 from api.pages.spec_form.field_errors import placed
 from api.pages.spec_form.privacy_fields import privacy_fields
 from api.pages.spec_form.typed import MISSING, value_of
-from fedaudit.spec.base import SpecPart
+from fedaudit.spec.base import InForm, SpecPart
 from fedaudit.spec.errors import FieldError, InvalidInputError
-from fedaudit.spec.in_form import InForm
 from fedaudit.spec.parse import parse_spec
 from fedaudit.spec.privacy import mechanism_parts
 

@@ -8,14 +8,13 @@ from fedaudit.ledger.bundle import opened_bundle
 from fedaudit.ledger.signatures import SigningKey, public_keys_in
 from fedaudit.reports.verification.verification import verify
 from models.repositories import SigningKeyRepository
-from tests.api.service import KEY, Api, fail, finish, play
+from tests.api.service import KEY, Api, fail, finished, play
 
 
 @pytest.fixture
 def bundle(api_on_both: Api, tmp_path: Path) -> Path:
     """The bundle of a finished experiment."""
-    id_ = api_on_both.submit()["id"]
-    finish(api_on_both, id_)
+    id_ = finished(api_on_both)
     answer = api_on_both.get(f"/v1/experiments/{id_}/bundle")
     assert answer.status_code == 200
     assert answer.headers["content-type"] == "application/zip"

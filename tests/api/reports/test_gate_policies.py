@@ -1,10 +1,10 @@
-"""Policies that the service keeps, and experiments held against them."""
+"""Gates evaluated on demand, and policies that keep them under names."""
 
 from typing import Any
 
 import pytest
 
-from tests.api.service import SPEC, Api, finish, spec
+from tests.api.service import SPEC, Api, finished, spec
 
 PATH = "/v1/gates/policies"
 LEAKAGE = {
@@ -15,6 +15,8 @@ LEAKAGE = {
     "allow_simulation": True,
 }
 STRICT = {**LEAKAGE, "value": 0.5}
+ODDS = {"figure": "equalized_odds_difference", "op": "le", "value": 0.9, "attribute": "group"}
+LACKING = "insufficient_evidence"
 
 
 def _put(api: Api, name: str, *gates: dict[str, Any], **more: Any) -> Any:
@@ -23,6 +25,30 @@ def _put(api: Api, name: str, *gates: dict[str, Any], **more: Any) -> Any:
 
 def _evaluate(api: Api, **asked: Any) -> Any:
     return api.post("/v1/gates/evaluations", json=asked)
+
+
+@pytest.mark.parametrize(
+    ("gates", "outcomes", "overall"),
+    [
+        ([LEAKAGE, ODDS], ["pass", "pass"], "pass"),
+        ([LEAKAGE, STRICT], ["pass", "fail"], "fail"),
+        ([{**LEAKAGE, "allow_heuristic": False}], [LACKING], LACKING),
+        ([{**ODDS, "attribute": "age"}], [LACKING], LACKING),
+        (None, ["pass"], "pass"),
+        ([], [], None),
+    ],
+)
+def test_each_gate_has_its_outcome_and_reason(
+    api: Api, gates: list | None, outcomes: list[str], overall: str | None
+) -> None:
+    id_ = finished(api)
+    before = api.counts()
+    body = _evaluate(api, experiment_id=id_, gates=gates).json()
+    assert [gate["outcome"] for gate in body["gates"]] == outcomes
+    assert body["outcome"] == overall
+    assert all(gate["reason"] for gate in body["gates"])
+    assert (body["reason"] is None) == (overall is not None)
+    assert api.counts() == before
 
 
 def test_a_policy_is_stored_replaced_and_deleted(api_on_both: Api) -> None:
@@ -96,8 +122,7 @@ def test_what_is_no_policy_is_refused_by_its_field(
 
 def test_a_named_policy_is_evaluated_as_it_now_is(api_on_both: Api) -> None:
     api = api_on_both
-    id_ = api.submit()["id"]
-    finish(api, id_)
+    id_ = finished(api)
     _put(api, "release")
     passed = _evaluate(api, experiment_id=id_, policy="release").json()
     assert (passed["policy"], passed["outcome"]) == ("release", "pass")
@@ -119,7 +144,9 @@ def test_what_cannot_be_evaluated(api: Api) -> None:
     assert both.json()["errors"][0]["pointer"] == "/policy"
     _put(api, "release")
     queued = _evaluate(api, experiment_id=id_, policy="release").json()
-    assert queued["outcome"] == "insufficient_evidence"
+    [gate] = queued["gates"]
+    assert (queued["outcome"], gate["value"]) == (LACKING, None)
+    assert gate["reason"] == "the experiment has no report: it is queued"
     foreign = api.key_with("reports:read", project="another")
     path = "/v1/gates/evaluations"
     asked = {"experiment_id": id_, "policy": "release"}
@@ -127,8 +154,7 @@ def test_what_cannot_be_evaluated(api: Api) -> None:
 
 
 def test_a_policy_of_attributes_that_the_experiment_has_not(api: Api) -> None:
-    id_ = api.submit(spec(gates=[]))["id"]
-    finish(api, id_)
+    id_ = finished(api, spec(gates=[]))
     gate = {"figure": "equalized_odds_difference", "attribute": "age", "op": "le", "value": 1}
     _put(api, "ages", gate)
     [found] = _evaluate(api, experiment_id=id_, policy="ages").json()["gates"]

@@ -3,7 +3,7 @@
 import pytest
 
 from fedaudit.reports.readings.reading_choice import reading
-from tests.api.service import Api, finish
+from tests.api.service import Api, finish, finished
 
 FORMS = {
     "registry": "application/json",
@@ -28,8 +28,7 @@ def test_a_reading_is_made_from_the_stored_report(api: Api, name: str, accept: s
 
 
 def test_an_unknown_reading_is_refused_with_the_choices(api: Api) -> None:
-    id_ = api.submit()["id"]
-    finish(api, id_)
+    id_ = finished(api)
     for name in ("tea-leaves", ""):
         response = api.get(f"/v1/experiments/{id_}/report", params={"reading": name})
         assert response.status_code == 422
@@ -44,21 +43,3 @@ def test_without_a_report_there_is_no_reading(api: Api) -> None:
     response = api.get(f"/v1/experiments/{id_}/report?reading=registry")
     assert response.status_code == 404
     assert response.json()["detail"] == "the experiment has no report: it is queued"
-
-
-def test_readings_need_the_scope_of_reports(api: Api) -> None:
-    id_ = api.submit()["id"]
-    finish(api, id_)
-    key = api.key_with("experiments:read")
-    path = f"/v1/experiments/{id_}/report?reading=model-card"
-    assert api.get(path, key=key).status_code == 403
-
-
-def test_readings_are_declared(api: Api) -> None:
-    document = api.get("/openapi.json", key=None).json()
-    operation = document["paths"]["/v1/experiments/{experiment_id}/report"]["get"]
-    [parameter] = [one for one in operation["parameters"] if one["name"] == "reading"]
-    assert not parameter["required"]
-    assert set(parameter["schema"]["anyOf"][0]["enum"]) == set(FORMS)
-    assert set(operation["responses"]["200"]["content"]) == {*FORMS.values(), "text/html"}
-    assert {"NistReading", "ImpactRatioReading"} <= set(document["components"]["schemas"])

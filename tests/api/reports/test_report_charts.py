@@ -2,13 +2,12 @@
 
 import pytest
 
-from api.services.reports import round_series
-from tests.api.service import ROUNDS, Api, finish
+from api.services import report_pages
+from tests.api.service import ROUNDS, Api, finished
 
 
 def test_the_page_draws_the_stored_rounds(api_on_both: Api) -> None:
-    id_ = api_on_both.submit()["id"]
-    finish(api_on_both, id_)
+    id_ = finished(api_on_both)
     page = api_on_both.get(f"/v1/experiments/{id_}/report.html").text
     for title in ("Leakage of a client", "Differences between groups of group", "Loss"):
         assert f"<strong>{title}, by round</strong>" in page
@@ -16,18 +15,16 @@ def test_the_page_draws_the_stored_rounds(api_on_both: Api) -> None:
 
 
 def test_rounds_are_read_page_by_page(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
-    id_ = api.submit()["id"]
-    finish(api, id_)
+    id_ = finished(api)
     with api.database.read() as session:
-        whole = round_series.stored_series(session, api.project_id, id_)
+        whole = report_pages.stored_series(session, api.project_id, id_)
         assert whole.rounds == tuple(range(1, ROUNDS + 1))
         for size in (1, 2):
-            monkeypatch.setattr(round_series, "_AT_ONCE", size)
-            assert round_series.stored_series(session, api.project_id, id_) == whole
+            monkeypatch.setattr(report_pages, "_AT_ONCE", size)
+            assert report_pages.stored_series(session, api.project_id, id_) == whole
 
 
 def test_another_project_reads_no_rounds(api: Api) -> None:
-    id_ = api.submit()["id"]
-    finish(api, id_)
+    id_ = finished(api)
     with api.database.read() as session:
-        assert round_series.stored_series(session, "other", id_).rounds == ()
+        assert report_pages.stored_series(session, "other", id_).rounds == ()

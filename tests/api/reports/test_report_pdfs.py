@@ -8,11 +8,11 @@ import pytest
 from pypdf import PdfReader
 
 from api.http.problems import ProblemError
-from api.services.reports import report_pdfs
+from api.services import report_pages
 from api.shared import page_printer
 from api.shared.page_printer import MAX_WAITING, PagePrinter
 from tests.api.pages.browser import signed_in
-from tests.api.service import Api, finish
+from tests.api.service import Api, finish, finished
 from tests.reports.page.weasyprint_here import needs_pango
 
 PDF = b"%PDF-1.7 as it was printed"
@@ -21,8 +21,7 @@ PDF = b"%PDF-1.7 as it was printed"
 @pytest.fixture
 def done(api: Api) -> str:
     """The path of a finished experiment's report."""
-    id_ = api.submit()["id"]
-    finish(api, id_)
+    id_ = finished(api)
     return f"/experiments/{id_}/report.pdf"
 
 
@@ -64,8 +63,8 @@ def test_what_it_was_printed_as_before_is_removed(
     finish(api, other.split("/")[2])
     for path in (done, other):
         assert api.get(f"/v1{path}").status_code == 200
-    whole = report_pdfs.page_html
-    monkeypatch.setattr(report_pdfs, "page_html", lambda *args: whole(*args) + "<!-- signed -->")
+    whole = report_pages.page_html
+    monkeypatch.setattr(report_pages, "page_html", lambda *args: whole(*args) + "<!-- signed -->")
     assert api.get(f"/v1{done}").status_code == 200
     kept = [path for path in api.settings.data_dir.rglob("report-pdfs/*/*") if path.is_file()]
     assert sorted(path.parent.name for path in kept) == sorted(

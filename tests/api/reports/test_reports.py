@@ -12,7 +12,7 @@ from models.database import Database
 from models.tables.experiments import Experiment
 from models.tables.ledger import Ledger, LedgerCheckpoint
 from models.tables.reports import Report
-from tests.api.service import KEY, Api, fail, finish
+from tests.api.service import KEY, Api, fail, finish, finished
 
 JSON, HTML = "application/json", "text/html"
 BROWSER = "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8"
@@ -21,8 +21,7 @@ BROWSER = "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8"
 @pytest.fixture
 def done(api_on_both: Api) -> str:
     """The path of a finished experiment's report."""
-    id_ = api_on_both.submit()["id"]
-    finish(api_on_both, id_)
+    id_ = finished(api_on_both)
     return f"/v1/experiments/{id_}/report"
 
 
@@ -181,8 +180,7 @@ def test_swapped_rows_are_found(api_on_both: Api, done: str) -> None:
 
 @pytest.mark.parametrize("column", ["subjects", "outcomes", "radii", "releases", "clusters"])
 def test_a_column_of_sqlite_that_is_no_json_is_named(api: Api, column: str) -> None:
-    id_ = api.submit()["id"]
-    finish(api, id_)
+    id_ = finished(api)
     with api.database.write() as session:
         session.execute(text(f"UPDATE ledger SET {column} = '[0,3 5]' WHERE round = 2"))
     path = f"/v1/experiments/{id_}/report"
@@ -191,8 +189,7 @@ def test_a_column_of_sqlite_that_is_no_json_is_named(api: Api, column: str) -> N
 
 
 def test_a_report_of_sqlite_that_is_no_json_is_found(api: Api) -> None:
-    id_ = api.submit()["id"]
-    finish(api, id_)
+    id_ = finished(api)
     with api.database.write() as session:
         session.execute(text("UPDATE reports SET document = substr(document, 2)"))
     assert "report.hash" in _failed(api, f"/v1/experiments/{id_}/report")
@@ -264,15 +261,13 @@ def test_an_altered_report_is_found(
 
 @pytest.mark.parametrize("document", [{}, {"integrity": {}, "privacy": {}}])
 def test_a_gutted_report_is_found(api: Api, document: dict[str, Any]) -> None:
-    id_ = api.submit()["id"]
-    finish(api, id_)
+    id_ = finished(api)
     _change(api.database, Report, "document", document)
     assert "report.hash" in _failed(api, f"/v1/experiments/{id_}/report")
 
 
 def test_an_altered_spec_is_found(api: Api) -> None:
-    id_ = api.submit()["id"]
-    finish(api, id_)
+    id_ = finished(api)
     for value in ({**api.stored(id_).spec, "seed": 8}, {"not": "a spec"}):
         _change(api.database, Experiment, "spec", value)
         failed = _failed(api, f"/v1/experiments/{id_}/report")

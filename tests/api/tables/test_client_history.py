@@ -6,9 +6,8 @@ import numpy as np
 import pytest
 from sqlalchemy import text
 
-from api.services.reports import history_check
-from api.services.reports.history_check import HistoryCheck
-from api.services.reports.stored_evidence import RowSource, readable_rows
+from api.services import report_evidence
+from api.services.report_evidence import HistoryCheck, RowSource, readable_rows
 from fedaudit.ledger.chain import genesis, link
 from fedaudit.ledger.encoding import EntryEncoder
 from fedaudit.ledger.rows import entry_of
@@ -31,7 +30,7 @@ _LAYERS = {**LAPLACE, "components": [{"name": "layer-1", "n": 24}, {"name": "lay
 @pytest.fixture(autouse=True)
 def short_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
     """Blocks of three rounds, in whichever module names them; two are read at once."""
-    for module in (stored_ledger, upkeep, history_check):
+    for module in (stored_ledger, upkeep, report_evidence):
         monkeypatch.setattr(module, "BLOCK_ROUNDS", 3)
     monkeypatch.setattr(stored_ledger, "_BLOCKS_AT_ONCE", 2)
 

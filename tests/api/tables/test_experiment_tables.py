@@ -10,12 +10,11 @@ import pytest
 from sqlalchemy import text
 
 from api.schemas.experiment_tables import LedgerPage
-from api.services.tables.figure_tables import group_lines
-from api.services.tables.ledger_table import page_reasons
+from api.services.tables import group_lines, page_reasons
 from fedaudit.spec.metrics import METRICS
 from models.repositories import RoundRepository
 from models.values import FairnessRow, RoundRow
-from tests.api.service import COUNTS, ROUNDS, SUBJECTS, Api, finish, play, spec
+from tests.api.service import COUNTS, ROUNDS, SUBJECTS, Api, finished, play, spec
 
 COLUMNS = [
     "round",
@@ -38,8 +37,7 @@ COLUMNS = [
 @pytest.fixture
 def done(api_on_both: Api) -> str:
     """The path of a finished experiment."""
-    id_ = api_on_both.submit()["id"]
-    finish(api_on_both, id_)
+    id_ = finished(api_on_both)
     return f"/v1/experiments/{id_}"
 
 
@@ -219,8 +217,7 @@ def test_csv_holds_no_formula_for_a_spreadsheet(api: Api) -> None:
 
 
 def test_files_honour_the_filters(api: Api) -> None:
-    id_ = api.submit()["id"]
-    finish(api, id_)
+    id_ = finished(api)
     path = f"/v1/experiments/{id_}/privacy-ledger.ndjson"
     lines = api.get(f"{path}?round_from=2&round_to=2").text.splitlines()
     assert [json.loads(line)["round"] for line in lines] == [2, 2, 2]
@@ -242,8 +239,7 @@ def test_an_experiment_without_rounds_has_empty_tables(api_on_both: Api) -> None
 
 
 def test_a_page_of_the_ledger_says_once_why_there_is_no_delta(api: Api) -> None:
-    id_ = api.submit()["id"]
-    finish(api, id_)
+    id_ = finished(api)
     done = f"/v1/experiments/{id_}"
     page = api.get(f"{done}/privacy-ledger").json()
     assert {(line["delta"], line["adjacency"]) for line in page["items"]} == {(None, None)}
@@ -257,8 +253,7 @@ def test_a_page_of_the_ledger_says_once_why_there_is_no_delta(api: Api) -> None:
 
 
 def test_without_a_mechanism_the_figures_are_null_with_a_reason(api: Api) -> None:
-    id_ = api.submit({**spec(), "privacy": {"mechanism": "none"}, "gates": []})["id"]
-    finish(api, id_)
+    id_ = finished(api, {**spec(), "privacy": {"mechanism": "none"}, "gates": []})
     line = _pages(api, f"/v1/experiments/{id_}/privacy-ledger")[0]
     assert line["outcome"] == "released"
     assert line["guarantee"] == "none"
@@ -305,8 +300,7 @@ def test_where_nothing_was_counted_no_group_has_a_count() -> None:
 
 
 def test_counts_come_once_over_pages(api: Api) -> None:
-    id_ = api.submit()["id"]
-    finish(api, id_)
+    id_ = finished(api)
     path, cursor, groups = f"/v1/experiments/{id_}/fairness", None, []
     while True:
         page = api.get(path, params={"limit": 5, **({"cursor": cursor} if cursor else {})}).json()

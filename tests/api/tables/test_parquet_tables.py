@@ -10,10 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from api.services.tables.exports import What
-from api.services.tables.figure_tables import FairnessTable, RoundTable
-from api.services.tables.ledger_table import LedgerTable
-from api.services.tables.parquet_tables import SCHEMAS, from_lines, parquet
+from api.services.parquet_tables import SCHEMAS, from_lines, parquet
+from api.services.tables import FairnessTable, LedgerTable, RoundTable, What
 
 NUMBERS = st.none() | st.floats(allow_nan=False, allow_infinity=False)
 ROWS = st.lists(
@@ -59,7 +57,7 @@ def test_every_column_of_a_table_is_in_its_file(what: str, table: Any) -> None:
 
 
 def test_row_groups_leave_before_the_rest_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("api.services.tables.parquet_tables._ROWS_AT_ONCE", 3)
+    monkeypatch.setattr("api.services.parquet_tables._ROWS_AT_ONCE", 3)
     asked = []
 
     def tables() -> Any:

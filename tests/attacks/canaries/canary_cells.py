@@ -12,7 +12,7 @@ from fedaudit.runs.run import new_run
 from fedaudit.spec.attacks.canaries_spec import CanariesSpec, CanaryUnit
 from fedaudit.spec.parse import parse_spec
 from fedaudit.training.base.cell import Cell
-from fedaudit.training.base.round_records import FinalResult
+from fedaudit.training.base.rounds import FinalResult
 from tests.training.specs import groups_spec
 
 CENTRAL = {"mechanism": "gaussian-central", "noise_multiplier": 1.0, "clip": 1.0, "delta": 1e-5}

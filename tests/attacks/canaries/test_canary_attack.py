@@ -97,7 +97,7 @@ def test_evidence_the_wrong_way_is_no_alarm() -> None:
     """A server that subtracts updates is broken, and tells nothing by moving the other way."""
     cell = canary_cell(CENTRAL)
     target = "fedaudit.training.stacked.stack_round.block_sums"
-    from fedaudit.training.stacked.block_sums import block_sums
+    from fedaudit.training.stacked.server import block_sums
 
     with patch(target, lambda *given, **named: -block_sums(*given, **named)):
         section = section_of(cell, 50)

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from fedaudit.cli.local_run import LocalRun, run_locally
-from fedaudit.spec.canonical import spec_hash
 from fedaudit.spec.errors import InvalidInputError
+from fedaudit.spec.experiment import spec_hash
 from fedaudit.spec.parse import parse_spec
 from tests.attacks.canaries.canary_cells import CENTRAL, COINS, LOCAL
 from tests.training.specs import groups_spec

@@ -12,9 +12,8 @@ from fedaudit.reports.document.attacks.gradient_leakage_section import GradientL
 from fedaudit.runs.run import new_run
 from fedaudit.spec.attacks.gradient_leakage_spec import GradientLeakageSpec
 from fedaudit.spec.parse import parse_spec
-from fedaudit.training.base.cell import Cell
-from fedaudit.training.base.first_hypotheses import first_hypotheses
-from fedaudit.training.base.round_records import FinalResult
+from fedaudit.training.base.cell import Cell, first_hypotheses
+from fedaudit.training.base.rounds import FinalResult
 
 SIDE, CLASSES = 8, 5
 SMOOTH = {"kind": "layers", "layers": [{"kind": "dense", "units": 24}, {"kind": "sigmoid"}]}

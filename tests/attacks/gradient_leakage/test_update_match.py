@@ -16,10 +16,9 @@ from fedaudit.attacks.gradient_leakage.update_match import (
     sent_updates,
     squared_distance,
 )
-from fedaudit.networks.client_network import ClientNetwork
-from fedaudit.networks.layered import layered_outputs, parameters_at
+from fedaudit.networks.client_network import ClientNetwork, layered_outputs, parameters_at
 from fedaudit.networks.shape import network_shape
-from fedaudit.spec.model.kinds import CnnFemnist, Layers, Mlp, ModelSpec
+from fedaudit.spec.models import CnnFemnist, Layers, Mlp, ModelSpec
 from tests.attacks.gradient_leakage.small_images import CLASSES, CONVOLUTIONAL, SMOOTH
 
 STRIDED = {

@@ -11,7 +11,7 @@ from fedaudit.attacks.membership.shadow_design import draw_shadows
 from fedaudit.randomness import CounterSource
 from fedaudit.spec.attacks.attack_part import AttackedSpec
 from fedaudit.spec.attacks.membership_spec import MembershipSpec
-from fedaudit.training.base.record_sources import record_use_of, training_records
+from fedaudit.training.base.records import record_use_of, training_records
 from tests.attacks.attacked_runs import attacked_run
 from tests.attacks.membership.test_membership_attack import attack
 from tests.training.personalised import records_spec

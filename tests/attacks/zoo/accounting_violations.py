@@ -14,7 +14,7 @@ from fedaudit.privacy.accounting.privacy_events import Gaussian, PoissonSampled
 from fedaudit.privacy.accounting.two_stage import log_moments
 from fedaudit.privacy.mechanisms.gaussian import GaussianCentralMechanism
 from fedaudit.runs.ledger_writer import LedgerWriter
-from fedaudit.training.records.personalised_run import PersonalisedRun
+from fedaudit.training.personalised import PersonalisedRun
 from tests.attacks.zoo.cells import central, coins, local, records
 from tests.attacks.zoo.violations import violation
 

@@ -7,7 +7,7 @@ import pytest
 from torch import Tensor
 
 from fedaudit.privacy.noise.laplace import Sanitiser
-from fedaudit.runs import publishing
+from fedaudit.runs import blocks
 from tests.attacks.zoo.cells import central, fixed
 from tests.attacks.zoo.violations import Sabotage
 
@@ -51,6 +51,4 @@ def keep_noise_in_single_precision(patch: pytest.MonkeyPatch) -> None:
 )
 def report_counts_without_noise(patch: pytest.MonkeyPatch) -> None:
     """The counts of the report, which is made once a run has ended, have no noise."""
-    patch.setattr(
-        publishing, "drawn_integers", lambda *_, shape, **__: np.zeros(shape, dtype=np.int64)
-    )
+    patch.setattr(blocks, "drawn_integers", lambda *_, shape, **__: np.zeros(shape, dtype=np.int64))

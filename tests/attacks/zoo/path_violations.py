@@ -12,16 +12,16 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from fedaudit.ledger.entries import Outcome
-from fedaudit.networks.record_gradients_small_dense import SmallDenseClippedGradients
+from fedaudit.networks.record_gradients import SmallDenseClippedGradients
 from fedaudit.privacy.accounting import epsilon_tables, rdp
 from fedaudit.privacy.accounting.privacy_events import PoissonSampled
 from fedaudit.privacy.noise import laplace
 from fedaudit.randomness import Purpose
 from fedaudit.training import stack
 from fedaudit.training.base import cohort, record_steps
-from fedaudit.training.base.optimisers import Adam, OptimiserState
+from fedaudit.training.base.record_steps import Adam, OptimiserState
 from fedaudit.training.mechanisms.gaussian import GaussianServer
-from fedaudit.training.records.personalised_round import PersonalisedRound
+from fedaudit.training.personalised import PersonalisedRound
 from fedaudit.training.stack import Stack
 from fedaudit.training.stacked import stack_round
 from tests.attacks.zoo.cells import central, coins, fixed, records

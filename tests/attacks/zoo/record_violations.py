@@ -8,13 +8,12 @@ import pytest
 from numpy.typing import NDArray
 from torch import Tensor
 
-from fedaudit.networks.record_gradients import vector_norms
-from fedaudit.networks.record_gradients_small_dense import SmallDenseClippedGradients
+from fedaudit.networks.record_gradients import SmallDenseClippedGradients, vector_norms
 from fedaudit.privacy.records import record_plans
 from fedaudit.training.base import record_steps
 from fedaudit.training.base.record_steps import RecordSteps
-from fedaudit.training.mechanisms import record_personalised
-from fedaudit.training.records.personalised_round import PersonalisedRound
+from fedaudit.training.mechanisms import registry
+from fedaudit.training.personalised import PersonalisedRound
 from tests.attacks.zoo.cells import of_baseline, records
 from tests.attacks.zoo.violations import violation
 
@@ -109,13 +108,13 @@ def draw_records_more_often(patch: pytest.MonkeyPatch) -> None:
 @violation(records, stage="noise", check="noise added")
 def halve_the_noise_of_steps(patch: pytest.MonkeyPatch) -> None:
     """Steps have half the noise that their records are charged for."""
-    real = record_personalised._noise_multipliers
+    real = registry._noise_multipliers
 
     def halved(*given: Any) -> NDArray[np.float64]:
         return real(*given) / 2
 
-    patch.setattr(record_personalised, "_noise_multipliers", halved)
-    patch.setattr(record_personalised, "_normaliser", lambda local, noise: float(local.batch_size))
+    patch.setattr(registry, "_noise_multipliers", halved)
+    patch.setattr(registry, "_normaliser", lambda local, noise: float(local.batch_size))
 
 
 @violation(records, stage="noise", check="noise used once")
@@ -145,10 +144,10 @@ def leave_empty_batches_bare(patch: pytest.MonkeyPatch) -> None:
 @violation(records, stage="release", check="divisor of gradients")
 def divide_by_expected_batches(patch: pytest.MonkeyPatch) -> None:
     """Sums of gradients are divided by a number that follows from the records' budgets."""
-    real = record_personalised.RecordPersonalisedTraining.protection
+    real = registry.RecordPersonalisedTraining.protection
 
     def protection(self: Any, cell: Any, loss: Any, plan: Any, *, clients: int) -> Any:
         found = real(self, cell, loss, plan, clients=clients)
         return replace(found, steps=replace(found.steps, normaliser=float(plan.rates.sum())))
 
-    patch.setattr(record_personalised.RecordPersonalisedTraining, "protection", protection)
+    patch.setattr(registry.RecordPersonalisedTraining, "protection", protection)

@@ -10,13 +10,13 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from fedaudit.randomness import Source
-from fedaudit.runs import round_figures
+from fedaudit.runs import blocks
 from fedaudit.training.base import cohort
 from fedaudit.training.mechanisms import gaussian
 from fedaudit.training.mechanisms.base import ServerNoise
 from fedaudit.training.mechanisms.gaussian import GaussianServer
 from fedaudit.training.stack import Stack
-from fedaudit.training.stacked import host_rounds, stack_round
+from fedaudit.training.stacked import stack_round, stack_state
 from tests.attacks.zoo.cells import central, coins, moving
 from tests.attacks.zoo.violations import violation
 
@@ -178,7 +178,7 @@ def divide_by_the_size_of_the_sum(patch: pytest.MonkeyPatch) -> None:
 def publish_who_chose_what(patch: pytest.MonkeyPatch) -> None:
     """Reports say without noise how many chose each hypothesis."""
     kept: dict[int, Tensor] = {}
-    real_sums, real_gather = stack_round.block_sums, host_rounds._gather_population
+    real_sums, real_gather = stack_round.block_sums, stack_state._gather_population
 
     def sums(updates: Tensor, present: Tensor, chosen: Tensor, *, hypotheses: int) -> Tensor:
         member = chosen[..., None] == torch.arange(hypotheses)
@@ -190,7 +190,7 @@ def publish_who_chose_what(patch: pytest.MonkeyPatch) -> None:
         return replace(real_gather(drawn), cluster_sizes=kept[0].numpy()[np.newaxis])
 
     patch.setattr(stack_round, "block_sums", sums)
-    patch.setattr(host_rounds, "_gather_population", gather)
+    patch.setattr(stack_state, "_gather_population", gather)
 
 
 @violation(lambda: central(fairness={}), stage="release", check="validation_loss")
@@ -228,7 +228,7 @@ def validate_on_those_who_train(patch: pytest.MonkeyPatch) -> None:
 )
 def publish_a_protected_loss(patch: pytest.MonkeyPatch) -> None:
     """A validation loss is released though those held out are promised noise."""
-    patch.setattr(round_figures, "_OF_HELD_OUT", ())
+    patch.setattr(blocks, "_OF_HELD_OUT", ())
 
 
 @violation(central, stage="sampling", check="a client once in a cohort")

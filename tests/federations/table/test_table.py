@@ -17,8 +17,8 @@ from hypothesis import strategies as st
 
 from fedaudit.federations.load import load_federation
 from fedaudit.federations.table.kept_rows import MAX_FAULTS
-from fedaudit.spec.canonical import spec_hash
 from fedaudit.spec.errors import InvalidInputError
+from fedaudit.spec.experiment import spec_hash
 from fedaudit.spec.parse import parse_spec
 from fedaudit.spec.registration import parse_registration
 from tests.federations.conftest import CLASSIFIER, Load, Refuse, spec_value

@@ -9,7 +9,7 @@ import pytest
 
 from fedaudit.reports.assemble import assemble, report_hash
 from fedaudit.reports.document.document import Report, schema
-from fedaudit.spec.canonical import spec_hash
+from fedaudit.spec.experiment import spec_hash
 from fedaudit.spec.metrics import METRICS, SCORE_METRICS
 
 PATHS = {

@@ -8,8 +8,7 @@ from fedaudit.reports.assemble import assemble
 from fedaudit.reports.document.report_figures import COUNTED
 from fedaudit.reports.gates.gate_evaluation import evaluate, overall
 from fedaudit.reports.gates.gate_evidence import as_judged_then
-from fedaudit.spec.gate_figures import PLAIN_FIGURES, AttackFigure, GateFigure, PlainFigure
-from fedaudit.spec.gates import Gate
+from fedaudit.spec.gates import PLAIN_FIGURES, AttackFigure, Gate, GateFigure, PlainFigure
 
 ONE = {"loss": "rmse", "hypotheses": 1, "rounds": 50, "cohort": {"clients": 7}}
 FIXED = {

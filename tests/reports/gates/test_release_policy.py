@@ -10,8 +10,8 @@ import yaml
 from fedaudit.privacy.mechanisms.registry import mechanism_of
 from fedaudit.reports.assemble import assemble
 from fedaudit.reports.gates.gate_evaluation import evaluate
+from fedaudit.spec.gates import parse_policies
 from fedaudit.spec.parse import parse_spec
-from fedaudit.spec.policies import parse_policies
 from tests.reports.conftest import SPEC
 
 ROOT = Path(__file__).parents[3]

@@ -10,7 +10,7 @@ from fedaudit.ledger.columns import EntryColumns
 from fedaudit.ledger.entries import LedgerEntry, charges_report
 from fedaudit.reports.verification.report_charges import ReportCharges
 from fedaudit.spec.parse import parse_spec
-from tests.runs.test_noised_report import NOISE
+from tests.runs.test_blocks import NOISE
 from tests.training.specs import groups_spec
 
 SPEC = groups_spec(

@@ -5,8 +5,7 @@ import pytest
 from numpy.typing import NDArray
 
 from fedaudit.spec.training import PoissonCohort
-from fedaudit.training.base.client_coins import drawn_clients
-from fedaudit.training.base.cohort import Block, Draws, draw_block
+from fedaudit.training.base.cohort import Block, Draws, draw_block, drawn_clients
 
 CLIENTS = np.arange(7, 67)
 

@@ -5,8 +5,12 @@ from dataclasses import replace
 import numpy as np
 
 from fedaudit.ledger.entries import Outcome
-from fedaudit.training.base.parameter_plot import axis_names, plot_unavailable_reason, truth_points
-from fedaudit.training.base.round_records import round_plot
+from fedaudit.training.base.rounds import (
+    axis_names,
+    plot_unavailable_reason,
+    round_plot,
+    truth_points,
+)
 from fedaudit.training.stack import Stack
 from tests.training.specs import cell, groups_spec, linear_spec, train
 

@@ -6,11 +6,10 @@ import torch
 
 from fedaudit.networks.losses import Loss
 from fedaudit.networks.shape import DenseShape
-from fedaudit.networks.small_dense import SmallDenseNetwork
+from fedaudit.networks.stacked_network import SmallDenseNetwork
 from fedaudit.randomness import CounterSource
 from fedaudit.spec.training import Local
-from fedaudit.training.stacked.client_tensors import Lanes
-from fedaudit.training.stacked.local_update import LocalUpdate
+from fedaudit.training.stacked.clients import Lanes, LocalUpdate
 
 STEP = 0.125
 COUNTS = torch.tensor([[6.0, 3.0, 1.0, 2.0]])

@@ -1,6 +1,6 @@
 """Under which policy of the federation's owner a report's groups were asked for."""
 
-from fedaudit.spec.disclosure.disclosure_policy import DisclosurePolicy
+from fedaudit.spec.disclosure import DisclosurePolicy
 from fedaudit.spec.experiment import ExperimentSpec
 
 _FIXED = {

@@ -194,7 +194,7 @@ def _limit_training(material: ReportMaterial) -> list[str]:
             f"In {material.result.collapsed_rounds} of {material.result.rounds} rounds the "
             "uploads all fell into one of several clusters: only one hypothesis was trained."
         )
-    if material.spec.relocates and material.spec.training.hypotheses > 1:
+    if material.spec.training.relocates and material.spec.training.hypotheses > 1:
         found.append(
             "Empty clusters were moved to the farthest upload, so clusters are not the clients' "
             "own choices."

@@ -6,7 +6,7 @@ from fedaudit.privacy.count_release import CountRelease, count_release
 from fedaudit.privacy.mechanisms.registry import mechanism_of
 from fedaudit.reports.sections.fairness_privacy import is_secret
 from fedaudit.spec.experiment import ExperimentSpec
-from fedaudit.spec.fairness_agreement import publishes_noised_rounds
+from fedaudit.spec.fairness import publishes_noised_rounds
 
 _SIMULATED = (
     "The noise on the fairness counts was simulated: whoever has the seed can subtract it, so "

@@ -1,0 +1,179 @@
+"""Each request by name: its id, its line in the log, its span, and its duration.
+
+With several processes behind one port the figures are those of all of them: each writes its own
+into a file of a shared folder (prometheus_client's multiprocess mode), and the process that answers
+adds them up. A process that ended leaves its file, so no counter falls.
+"""
+
+import os
+import re
+import uuid
+from collections.abc import Callable, Mapping, MutableMapping
+from contextlib import ExitStack
+from time import perf_counter
+from typing import Any
+
+import structlog
+from prometheus_client import REGISTRY, CollectorRegistry, Histogram
+from prometheus_client.multiprocess import MultiProcessCollector
+from starlette.datastructures import Headers, MutableHeaders
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from infrastructure.telemetry import current_traceparent, span, trace_id_of
+
+log = structlog.get_logger()
+
+HEADER = "X-Request-ID"
+_SANE = re.compile(r"[A-Za-z0-9._~-]{8,64}")
+"""What is taken from a client: nothing that could break a line of a log or be read as markup."""
+METHODS = ("DELETE", "GET", "HEAD", "OPTIONS", "PATCH", "POST", "PUT")
+_OTHER = "other"
+NAME = "fedaudit_http_request_duration_seconds"
+SHARED_FOLDER = "PROMETHEUS_MULTIPROC_DIR"
+"""The variable that names the folder; read by prometheus_client when it is imported."""
+_PROBES = ("/health/", "/metrics")
+"""Asked every few seconds: only failures are logged, and no spans are made."""
+_ID_PARAMETERS = ("experiment_id", "federation_id")
+_DURATIONS = Histogram(
+    NAME,
+    "Seconds from a request's arrival to the beginning of its answer.",
+    ("method", "route", "status"),
+    buckets=(0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0),
+)
+
+
+def name_request(scope: MutableMapping[str, Any], sent: str = "") -> str:
+    """Give a request the id that was sent with it, if that is sane, or else a new one."""
+    id_ = sent if _SANE.fullmatch(sent) else str(uuid.uuid4())
+    scope.setdefault("state", {})["request_id"] = id_
+    return id_
+
+
+def request_id(scope: Mapping[str, Any]) -> str:
+    """The id that a request was given."""
+    return str(scope["state"]["request_id"])
+
+
+def instance_of(scope: Mapping[str, Any]) -> str:
+    """The id of a request as the URI of the problem that it met (RFC 9457, `instance`)."""
+    id_ = request_id(scope)
+    try:
+        return uuid.UUID(id_).urn
+    except ValueError:
+        return f"urn:x-request-id:{id_}"
+
+
+def on_start(send: Send, act: Callable[[Message], None]) -> Send:
+    """Sends messages on; `act` may change the one that starts the answer."""
+
+    async def passed(message: Message) -> None:
+        if message["type"] == "http.response.start":
+            act(message)
+        await send(message)
+
+    return passed
+
+
+class Middleware:
+    """Serves HTTP requests, and passes on everything else. Pure ASGI: streams stay streams."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve one connection."""
+        await (self.serve if scope["type"] == "http" else self._app)(scope, receive, send)
+
+    async def serve(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve one request."""
+        raise NotImplementedError
+
+
+class Observation(Middleware):
+    """Names, counts, traces and logs each request, by its route and the ids in its path.
+
+    uvicorn's own line of the log has the query, and queries name clients: `?client=`. A request is
+    counted when its answer begins: a stream that stays open is not a slow one.
+    """
+
+    def __init__(self, app: ASGIApp, *, traced: bool) -> None:
+        super().__init__(app)
+        self._traced = traced
+
+    async def serve(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve one request."""
+        began, status, opened = perf_counter(), 0, None
+        headers, method = Headers(scope=scope), _method_of(scope)
+        id_ = name_request(scope, headers.get(HEADER, ""))
+        is_probe = scope["path"].startswith(_PROBES)
+
+        def count(answered: int) -> None:
+            labels = (method, _route_of(scope), f"{answered // 100}xx")
+            _DURATIONS.labels(*labels).observe(perf_counter() - began)
+
+        def noted(message: Message) -> None:
+            nonlocal status
+            # Counted before it is sent: a client that has the answer finds it counted.
+            if not status:
+                count(message["status"])
+            status = message["status"]
+            MutableHeaders(scope=message)[HEADER] = id_
+            if opened is not None:
+                opened.set_attribute("http.response.status_code", status)
+
+        with ExitStack() as contexts:
+            contexts.enter_context(structlog.contextvars.bound_contextvars(request_id=id_))
+            if self._traced and not is_probe:
+                about = {"http.request.method": method}
+                parent = headers.get("traceparent")
+                opened = contexts.enter_context(span(method, about, parent=parent, serves=True))
+                trace = trace_id_of(current_traceparent())
+                contexts.enter_context(structlog.contextvars.bound_contextvars(trace_id=trace))
+            try:
+                await self._app(scope, receive, on_start(send, noted))
+            except Exception:
+                if not status:
+                    count(500)
+                raise
+            finally:
+                if status >= 500 or not is_probe:
+                    _log(scope, status, began)
+                if opened is not None:
+                    opened.update_name(f"{method} {_route_of(scope)}")
+                    opened.set_attribute("http.route", _route_of(scope))
+
+
+def request_registry() -> CollectorRegistry:
+    """The figures of this process, or of all that share its port."""
+    if SHARED_FOLDER not in os.environ:
+        return REGISTRY
+    registry = CollectorRegistry()
+    MultiProcessCollector(registry)  # type: ignore[no-untyped-call]
+    return registry
+
+
+def _method_of(scope: Scope) -> str:
+    return str(scope["method"]) if scope["method"] in METHODS else _OTHER
+
+
+def _route_of(scope: Scope) -> str:
+    """The template of the route, so that labels are as many as routes, whatever is asked."""
+    path = getattr(scope.get("route"), "path", None)
+    if path is None:
+        return _OTHER
+    return f"/v1{path}" if scope["path"].startswith("/v1/") else str(path)
+
+
+def _log(scope: Scope, status: int, began: float) -> None:
+    found = scope.get("path_params", {})
+    log.info(
+        "request",
+        method=scope["method"],
+        # As it was sent: a decoded path may break the line.
+        path=scope.get("raw_path", b"").decode("ascii", "backslashreplace"),
+        # None where the client left before there was an answer.
+        status=status or None,
+        address=(scope.get("client") or ("",))[0],
+        milliseconds=round(1000 * (perf_counter() - began), 1),
+        **{name: str(found[name]) for name in _ID_PARAMETERS if name in found},
+    )

@@ -1,0 +1,92 @@
+"""The service itself: its health, its figures, and what its problems mean."""
+
+import hmac
+from typing import cast
+
+from fastapi import APIRouter, Depends, Request
+from prometheus_client import CollectorRegistry
+from prometheus_client.exposition import choose_encoder
+from pydantic import BaseModel
+from sqlalchemy.exc import SQLAlchemyError
+from starlette.responses import JSONResponse, Response
+
+from api.http.answers import JSON, Accept, preferred
+from api.http.observation import request_registry
+from api.http.problems import KINDS, ProblemError, not_found, type_of, unavailable
+from api.metrics import StateMetrics
+from api.openapi import problems
+from api.pages.templates import page
+from api.shared.resources import Shared
+from api.shared.security import Credentials, identify
+from infrastructure.settings import SettingsError
+from models.schema import schema_state
+from models.vocabulary import Scope
+
+router = APIRouter()
+
+_SCOPE: Scope = "metrics:read"
+
+
+class Health(BaseModel):
+    """A sign of life."""
+
+    status: str = "ok"
+
+
+@router.get("/health/live", tags=["health"])
+async def live() -> Health:
+    """Whether the process answers."""
+    return Health()
+
+
+@router.get("/health/ready", tags=["health"], responses={503: problems()[503]})
+def ready(resources: Shared) -> Health:
+    """Whether the database answers and has the schema that this version needs."""
+    try:
+        state = schema_state(resources.database)
+    except SQLAlchemyError:
+        raise unavailable("the database does not answer") from None
+    if not state.matches:
+        raise unavailable(
+            f"the database's schema is {state.current or 'empty'} and {state.head} is needed; "
+            "run `fedaudit migrate`"
+        )
+    return Health()
+
+
+def _may_read(resources: Shared, credentials: Credentials) -> None:
+    """Raises ProblemError without the token and without a key that has the scope."""
+    try:
+        token = resources.settings.metrics_token()
+    except SettingsError:
+        token = None
+    sent = "" if credentials is None else credentials.credentials
+    if token is not None and hmac.compare_digest(token.encode(), sent.encode()):
+        return
+    if not identify(resources, credentials).may(_SCOPE):
+        detail = f"the API key lacks the scope {_SCOPE}, which `fedaudit keys create` gives"
+        raise ProblemError(403, "forbidden", detail, scope=_SCOPE)
+
+
+@router.get("/metrics", dependencies=[Depends(_may_read)], include_in_schema=False)
+def metrics(request: Request) -> Response:
+    """The figures, as text for Prometheus, or as OpenMetrics where that is asked for."""
+    encode, content_type = choose_encoder(request.headers.get("accept", ""))
+    registry = CollectorRegistry()
+    registry.register(cast(StateMetrics, request.app.state.state_metrics))
+    # Each part of OpenMetrics ends by itself; only the last end counts.
+    state = encode(registry).removesuffix(b"# EOF\n")
+    return Response(state + encode(request_registry()), media_type=content_type)
+
+
+@router.get("/problems/{slug}", include_in_schema=False)
+def problem_kind(request: Request, slug: str, accept: Accept) -> Response:
+    """What a kind of problem means and its remedy, as a page or as JSON. No key is needed."""
+    found = KINDS.get(slug)
+    if found is None:
+        raise not_found("kind of problem")
+    if preferred(accept, ("text/html", JSON)) == JSON:
+        return JSONResponse({"type": type_of(slug), **vars(found)})
+    return page(
+        request, "problem_kind.html", visitor=None, title=found.title, slug=slug, kind=found
+    )

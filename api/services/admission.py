@@ -1,0 +1,257 @@
+"""Admission: whether a spec can be run, and whether the budgets of its data allow it."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from sqlalchemy.orm import Session
+
+from api.http.problems import ProblemError, conflict
+from api.services.budgets.reservation import reserve
+from api.services.disclosure import (
+    refuse_below_floor,
+    refuse_departures,
+    refuse_what_is_not_secret,
+    warnings_of,
+)
+from api.shared.concurrency import stop_if_given_up
+from api.shared.data_faults import faults_for, reads_data
+from api.shared.federation_data import Uploads, ready_federation, usable
+from api.shared.resources import Resources
+from api.shared.security import Caller
+from fedaudit.attacks.feasibility import check_attacks
+from fedaudit.federations.profiles.profile import beside_earlier, cuts_of
+from fedaudit.runs.experiment_plan import ExperimentPlan, PlanLimits, plan_experiment
+from fedaudit.spec.errors import FieldError, InvalidInputError
+from fedaudit.spec.experiment import ExperimentSpec
+from fedaudit.spec.parse import parse_spec
+from fedaudit.spec.registration import (
+    departures,
+    federation_id_of,
+    parse_registration,
+    with_registration,
+)
+from fedaudit.spec.sources import FileSource
+from fedaudit.training.base.cell import Cell
+from infrastructure.storage import stored_artifact
+from models.identifiers import is_id, new_id
+from models.repositories import DisclosureRepository, FederationRepository
+from models.tables.federations import Federation
+from models.values import BudgetsAcross
+
+if TYPE_CHECKING:
+    from fedaudit.federations.federation import Federation as LoadedFederation
+
+
+def parse_inherited(resources: Resources, caller: Caller, value: Any) -> ExperimentSpec:
+    """The spec in a decoded value, completed by the registration of the federation that it names
+    by `id`. Raises InvalidInputError naming the fields."""
+    federation_id = federation_id_of(value)
+    if federation_id is None or not is_id(federation_id):
+        return parse_spec(value)
+    with resources.database.read() as session:
+        row = FederationRepository(session, caller.project_id).get(federation_id)
+    if row is None or row.registration is None:
+        return parse_spec(value)
+    return parse_spec(with_registration(value, row.registration))
+
+
+def load_for(resources: Resources, caller: Caller, spec: ExperimentSpec) -> "LoadedFederation":
+    """The spec's data, if the caller may use them so.
+
+    Whether a spec fits a file discloses something of its cells, even in one bit. Without the scope
+    `federations:read` a file must be registered, and the spec use the registered columns, groups
+    and rules alone. Raises InvalidInputError.
+    """
+    uploads = Uploads(
+        caller.project_id,
+        database=resources.database,
+        storage=resources.storage,
+        sources_dir=resources.settings.sources_dir,
+        may_read=resources.may_read(caller.project_id),
+    )
+    source = spec.federation
+    if not reads_data(caller) and isinstance(source, FileSource):
+        row = _bound(resources, caller, spec, source)
+        # By its id, so that only the content is read that was registered.
+        known = source.model_copy(update={"path": None, "id": row.id})
+        spec = spec.model_copy(update={"federation": known})
+    return resources.federations.load(spec, uploads=uploads)
+
+
+def _bound(
+    resources: Resources, caller: Caller, spec: ExperimentSpec, source: FileSource
+) -> Federation:
+    with resources.database.read() as session:
+        row: Federation | None
+        if source.id is not None:
+            row = ready_federation(session, caller.project_id, source.id)
+        else:
+            federations = FederationRepository(session, caller.project_id)
+            row = federations.registered_at(source.path or "")
+    if row is None or row.registration is None:
+        where = "/federation/path" if source.id is None else "/federation/id"
+        raise not_registered(where, "submit the spec")
+    # The groups of the spec's attributes that are large enough for the profile to show them.
+    attributes = (row.profile or {}).get("attributes", {})
+    groups = {
+        group
+        for name in spec.fairness.sensitive
+        for group, rows in attributes.get(name, {}).get("groups", {}).items()
+        if rows is not None
+    }
+    if faults := departures(spec, parse_registration(row.registration), known_groups=groups):
+        raise InvalidInputError(faults)
+    return row
+
+
+def not_registered(pointer: str, to_do: str) -> InvalidInputError:
+    """The refusal of an unregistered file to a caller who may not read data."""
+    message = (
+        "is not registered in this project, and this API key lacks the scope federations:read: ask "
+        f"someone whose key has it to {to_do}, or to register the file and give you its `id`"
+    )
+    return InvalidInputError([FieldError(pointer, message, of_spec=True)])
+
+
+def plan(resources: Resources, caller: Caller, spec: ExperimentSpec) -> ExperimentPlan:
+    """Load the data and project the cost; no transaction. Nothing below the service's floor of
+    disclosure is loaded.
+
+    Raises InvalidInputError, which quotes data only to callers who may read them.
+    """
+    settings = resources.settings
+    refuse_below_floor(settings, spec.fairness)
+    limits = PlanLimits(
+        model_bytes=settings.max_model_bytes,
+        planned_records=settings.max_planned_records,
+        data_bytes=settings.max_data_memory_bytes,
+    )
+    with faults_for(caller, spec):
+        federation = load_for(resources, caller, spec)
+        stop_if_given_up()
+        planned = plan_experiment(
+            spec,
+            federation,
+            limits=limits,
+            open_artifact=partial(stored_artifact, resources.storage, caller.project_id),
+        )
+        check_attacks(Cell(spec, federation))
+    stop_if_given_up()
+    return planned
+
+
+class DryRunRollback(Exception):  # noqa: N818  # no error: it ends a transaction without a trace
+    """Nothing of a trial is stored."""
+
+
+@dataclass(frozen=True)
+class Trial:
+    """What a submission of the plan would meet at present."""
+
+    refusal: str | None
+    """Why the federation's budgets would refuse it; None where they have room, or none is set."""
+    warnings: list[str]
+    is_bounded: bool
+    """Whether a total is set in the book of its noise mode."""
+
+
+def try_admission(
+    resources: Resources,
+    project_id: str,
+    planned: ExperimentPlan,
+    others: Sequence[ExperimentPlan] = (),
+) -> Trial:
+    """Try the reservation itself, and roll it back, so that the answer is that of a submission.
+
+    `others`: the plans of its other seeds. Raises ProblemError or InvalidInputError where the plan
+    would be refused for another reason than a budget.
+    """
+    warnings: list[str] = []
+    is_bounded, refusal = False, None
+    across = resources.settings.budgets_across
+    try:
+        with resources.database.write() as session:
+            federation_id = store_federation(session, project_id, planned, across=across)
+            refuse_what_is_not_secret(session, project_id, federation_id, planned, across=across)
+            refuse_departures(session, project_id, federation_id, planned.spec, across=across)
+            noise = planned.spec.privacy.noise
+            kind = planned.ledger_context.inputs.cost_kind
+            warnings = warnings_of(
+                session, project_id, federation_id, noise=noise, cost_kind=kind, across=across
+            )
+            if others:
+                warnings.append(
+                    f"{1 + len(others)} seeds are asked for: each is a run that costs what the "
+                    "projection says, and budgets must have room for all of them"
+                )
+            federations = FederationRepository(session, project_id, across=across)
+            is_bounded = any(
+                one.book == noise and one.total is not None
+                for one in federations.budgets(federation_id)
+            )
+            for one in (planned, *others):
+                reserve(
+                    session,
+                    project_id,
+                    store_federation(session, project_id, one, across=across),
+                    experiment_id=new_id(),
+                    planned=one,
+                    across=across,
+                )
+            raise DryRunRollback
+    except DryRunRollback:
+        pass
+    except ProblemError as error:
+        if error.slug != "budget-exhausted":
+            raise
+        refusal = error.detail
+    return Trial(refusal, warnings, is_bounded)
+
+
+def store_federation(
+    session: Session, project_id: str, planned: ExperimentPlan, *, across: BudgetsAcross
+) -> str:
+    """The id of the plan's federation, which is stored if it is new, and whose content is locked.
+
+    So it is neither deleted nor erased before the experiment is queued. Raises InvalidInputError
+    where the spec names one by an id that cannot be used.
+    """
+    source = planned.spec.federation
+    federations = FederationRepository(session, project_id, across=across)
+    uploaded = getattr(source, "id", None)
+    if uploaded is not None:
+        return usable(federations.hold(uploaded) if is_id(uploaded) else None).id
+    fingerprint = planned.federation.fingerprint
+    known = federations.hold_data(fingerprint)
+    if known is None:
+        return federations.get_or_create(
+            fingerprint=fingerprint,
+            name=getattr(source, "path", source.source),
+            source=source.source,
+            profile=_first_profile(session, planned),
+            made_up=source.traits.made_up,
+        ).id
+    if known.status == "erased":
+        raise conflict(
+            "these data were erased from this project; to use them again, with permission, "
+            "register them anew (POST /v1/federations); what was spent on them stays spent",
+            federation_id=known.id,
+        )
+    return known.id
+
+
+def _first_profile(session: Session, planned: ExperimentPlan) -> dict[str, Any]:
+    """The profile of data that are new to this project, and may be known to another."""
+    spec, fingerprint = planned.spec, planned.federation.fingerprint
+    if not isinstance(spec.federation, FileSource):
+        return planned.profile
+    # The profile judges by the default rule, whatever the spec's is.
+    judged = spec.fairness.model_copy(update={"favourable": None})
+    disclosed = DisclosureRepository(session)
+    shown, cuts = beside_earlier(
+        planned.profile, cuts_of(planned.profile, judged), disclosed.profile_cuts(fingerprint)
+    )
+    disclosed.set_profile_cuts(fingerprint, cuts)
+    return shown

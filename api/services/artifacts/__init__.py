@@ -1,1 +1,0 @@
-"""Files of parameters that a project brings."""

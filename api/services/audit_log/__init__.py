@@ -1,1 +1,0 @@
-"""The audit log: what it tells, and whether it still does."""

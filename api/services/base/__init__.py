@@ -1,1 +1,0 @@
-"""What services share: lookups, idempotency, the dispatch of units."""

@@ -1,0 +1,291 @@
+"""What the owners of a federation and of the service admit: groups, and simulated noise.
+
+A policy belongs to the content, as budgets do: it stays when the file is deleted, uploaded or
+registered again.
+"""
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from sqlalchemy.orm import Session
+
+from api.http.conditional import Preconditions
+from api.http.problems import ProblemError
+from api.schemas.federations import DisclosureBody, SimulationSetting
+from api.services.lookups import find_federation, note_setting
+from api.shared.resources import Resources
+from api.shared.security import Caller
+from fedaudit.privacy.accounting.mechanism_parameters import CostKind
+from fedaudit.runs.experiment_plan import ExperimentPlan
+from fedaudit.spec.attacks.attack_spec import AttackSpec
+from fedaudit.spec.disclosure import (
+    DisclosureFloor,
+    DisclosurePolicy,
+    floor_faults,
+    parse_disclosure_policy,
+    registration_faults,
+    spec_faults,
+)
+from fedaudit.spec.errors import FieldError, InvalidInputError
+from fedaudit.spec.experiment import ExperimentSpec
+from fedaudit.spec.fairness import Groups
+from fedaudit.spec.registration import Registration, parse_registration
+from infrastructure.settings import Settings
+from models.repositories import FederationRepository, NearCopyRepository
+from models.tables.federations import Federation
+from models.values import BudgetsAcross
+
+_PAST_RELEASE_BUDGETS = (
+    "this federation has a budget for release noise, and the experiment's noise is simulated from "
+    "its seed: the run counts against no total of the release book, and nothing protects its "
+    "report and model; the budget lists it in `uncounted`, and privacy.noise `release` would count "
+    "it"
+)
+_NO_NOISE = (
+    "this federation has a budget for release noise, and the experiment adds no noise in training: "
+    "nothing bounds what its report and model reveal, and no total counts it; the budget lists it "
+    "in `uncounted`"
+)
+_SHOWN_SHARES = (0.99, 0.95, 0.9)
+"""Coarse, so that files that differ by one row do not disclose whether others have it."""
+_SEPARATE = (
+    "whose budget is separate: a person with a row in both spends twice, and no budget adds it up"
+)
+
+
+def floor_of(settings: Settings) -> DisclosureFloor:
+    """What nothing on this service may go below."""
+    return DisclosureFloor(
+        minimum_group_size=settings.min_group_size, minimum_group_clients=settings.min_group_clients
+    )
+
+
+def get_disclosure(resources: Resources, caller: Caller, federation_id: str) -> DisclosureBody:
+    """The policy of a federation. Raises ProblemError where the project has no such one."""
+    with resources.database.read() as session:
+        return _body(resources, find_federation(session, caller, federation_id))
+
+
+def set_disclosure(
+    resources: Resources, caller: Caller, federation_id: str, value: Any, *, stated: Preconditions
+) -> DisclosureBody:
+    """Set the whole policy, for what is submitted or registered from then on.
+
+    Raises InvalidInputError for one that contradicts itself or is below the service's floor,
+    ProblemError where the project has no such federation, or its policy is not as `stated`.
+    """
+    policy = parse_disclosure_policy(value)
+    faults = []
+    for name, least in vars(floor_of(resources.settings)).items():
+        asked = getattr(policy, name)
+        if asked is not None and asked < least:
+            message = f"is below {least}, the least that this service allows anyway; raise it"
+            faults.append(FieldError(f"/{name}", message))
+    _refuse(faults)
+    with resources.database.write() as session:
+        found = find_federation(session, caller, federation_id)
+        federations = FederationRepository(session, caller.project_id)
+        if stated.given:
+            present = federations.lock(found.id)
+            stated.demand(None if present is None else _body(resources, present))
+        stored = stored_policy(policy)
+        changed = federations.set_disclosure(found.id, stored)
+        note_setting(session, caller, ("federation", found.id), "disclosure", stored)
+        return _body(resources, changed)
+
+
+def policy_of(row: Federation) -> DisclosurePolicy:
+    """The policy of a federation's content; an empty one where none was set."""
+    return DisclosurePolicy() if row.disclosure is None else parse_disclosure_policy(row.disclosure)
+
+
+def stored_policy(policy: DisclosurePolicy) -> Mapping[str, Any] | None:
+    """A policy as it is stored: the fields that bind; None where none does."""
+    return None if policy.is_empty else policy.model_dump(mode="json", exclude_none=True)
+
+
+def registration_of(row: Federation) -> Registration | None:
+    """The registration of a federation; None where it has none."""
+    return None if row.registration is None else parse_registration(row.registration)
+
+
+def refuse_below_floor(settings: Settings, groups: Groups) -> None:
+    """Raises InvalidInputError where groups would be shown that the service never shows."""
+    _refuse(floor_faults(floor_of(settings), groups))
+
+
+def refuse_departures(
+    session: Session,
+    project_id: str,
+    federation_id: str,
+    spec: ExperimentSpec,
+    *,
+    across: BudgetsAcross,
+) -> DisclosurePolicy:
+    """The policy of the content's owner for a spec; in the caller's write transaction.
+
+    Where another project owns the content, the project's own binds as well. Raises
+    InvalidInputError where the spec departs from either.
+    """
+    federations = FederationRepository(session, project_id, across=across)
+    found = federations.hold(federation_id)
+    if found is None:
+        raise LookupError(f"federation {federation_id}: this project has no such federation")
+    is_owner = federations.is_owner(federation_id)
+    owners = None if is_owner else federations.of_owner(found.fingerprint)
+    for row in (found, owners):
+        if row is not None and row.disclosure is not None:
+            _refuse(spec_faults(policy_of(row), spec, registration=registration_of(row)))
+    # A report states what the owner had set, not what a guest set for itself.
+    return policy_of(found if owners is None else owners)
+
+
+def refuse_registration(
+    before: Federation | None, owners: Federation | None, registration: Mapping[str, Any]
+) -> None:
+    """Raises InvalidInputError where a registration departs from the policy of its content.
+
+    `before`: the project's own federation with this content; `owners`: that of another project
+    which owns it.
+    """
+    asked = parse_registration(registration)
+    for row in (before, owners):
+        if row is not None:
+            _refuse(registration_faults(policy_of(row), asked, registration=registration_of(row)))
+
+
+def _refuse(faults: list[FieldError]) -> None:
+    if faults:
+        raise InvalidInputError(faults)
+
+
+def _body(resources: Resources, row: Federation) -> DisclosureBody:
+    return DisclosureBody.of(
+        policy_of(row), floor=floor_of(resources.settings), set_at=row.disclosure_set_at
+    )
+
+
+def set_simulation(
+    resources: Resources, caller: Caller, federation_id: str, setting: SimulationSetting
+) -> Federation:
+    """Allow or forbid noise that can be drawn again, for what is submitted from then on.
+
+    Raises ProblemError where the caller's project has no such federation.
+    """
+    with resources.database.write() as session:
+        found = find_federation(session, caller, federation_id)
+        federations = FederationRepository(session, caller.project_id)
+        changed = federations.set_simulation(found.id, setting.simulation)
+        value = {"simulation": setting.simulation}
+        note_setting(session, caller, ("federation", found.id), "simulation", value)
+        return changed
+
+
+def refuse_what_is_not_secret(
+    session: Session,
+    project_id: str,
+    federation_id: str,
+    planned: ExperimentPlan,
+    *,
+    across: BudgetsAcross,
+) -> None:
+    """Raises ProblemError where the federation, or with budgets across the service the owner of
+    its content, forbids simulation and the plan's noise is not secret, there is none, or an attack
+    publishes what no noise protects; in the caller's write transaction."""
+    federations = FederationRepository(session, project_id, across=across)
+    federations.hold(federation_id)
+    if not federations.forbids_simulation(federation_id):
+        return
+    if planned.ledger_context.inputs.cost_kind == "unbounded":
+        raise _forbidden(
+            federation_id,
+            "it admits runs with secret noise only, and the experiment draws none; give "
+            "privacy.mechanism a mechanism with noise, and privacy.noise `release`",
+        )
+    if planned.spec.privacy.noise == "simulation":
+        raise _forbidden(
+            federation_id,
+            "the experiment's noise is drawn from its seed and can be drawn again by anyone; set "
+            "privacy.noise to `release`",
+        )
+    _refuse_disclosing(federation_id, planned.spec.attacks)
+
+
+def refuse_attacks_that_tell(
+    session: Session,
+    project_id: str,
+    federation_id: str,
+    attacks: Sequence[AttackSpec],
+    *,
+    across: BudgetsAcross,
+) -> None:
+    """The same of attacks that are asked for after a run; in the caller's write transaction."""
+    federations = FederationRepository(session, project_id, across=across)
+    federations.lock(federation_id)
+    if federations.forbids_simulation(federation_id):
+        _refuse_disclosing(federation_id, attacks)
+
+
+def _refuse_disclosing(federation_id: str, attacks: Sequence[AttackSpec]) -> None:
+    for attack in attacks:
+        if attack.tells_of_people:
+            raise _forbidden(
+                federation_id,
+                f"the result of the attack `{attack.kind}` follows from people's data, and no "
+                "secret noise protects it; leave it out of `attacks`",
+            )
+
+
+def _forbidden(federation_id: str, detail: str) -> ProblemError:
+    detail = f"this federation forbids simulation: {detail}"
+    return ProblemError(409, "simulation-forbidden", detail, federation_id=federation_id)
+
+
+def warnings_of(
+    session: Session,
+    project_id: str,
+    federation_id: str,
+    *,
+    noise: str,
+    cost_kind: CostKind,
+    across: BudgetsAcross,
+) -> list[str]:
+    """What a caller must know of a run on this federation that is admitted all the same.
+
+    A run without noise is admitted where the totals are for readers of the report and its counts
+    have noise, and where the totals were set later.
+    """
+    federations = FederationRepository(session, project_id, across=across)
+    budgets = federations.budgets(federation_id, shown=False)
+    alike = near_copy_warnings(session, project_id, [federation_id]).get(federation_id, [])
+    if not any(one.book == "release" and one.total is not None for one in budgets):
+        return alike
+    if cost_kind == "unbounded":
+        return [_NO_NOISE, *alike]
+    return [_PAST_RELEASE_BUDGETS, *alike] if noise == "simulation" else alike
+
+
+def near_copy_warnings(
+    session: Session, project_id: str, federation_ids: Sequence[str]
+) -> dict[str, list[str]]:
+    """By federation, the warnings that it has mostly the rows of other registered content; other
+    projects are not named."""
+    found: dict[str, list[str]] = defaultdict(list)
+    strangers: set[str] = set()
+    for one in NearCopyRepository(session).of(federation_ids):
+        if one.other_project_id == project_id:
+            whose = f"federation {one.other_id} of this project"
+        elif one.federation_id not in strangers:
+            # The closest one comes first, and stands for all.
+            strangers.add(one.federation_id)
+            whose = "other registered content"
+        else:
+            continue
+        share = next((least for least in _SHOWN_SHARES if one.share >= least), None)
+        if share is None:
+            alike = f"nearly all rows of {whose} are among its rows"
+        else:
+            alike = f"about {share:.0%} or more of its rows are those of {whose}"
+        found[one.federation_id].append(f"{alike}, {_SEPARATE}")
+    return found

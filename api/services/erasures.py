@@ -1,0 +1,234 @@
+"""Erase a federation: data about its people go, spending and signatures stay."""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy.orm import Session
+
+from api.http.problems import conflict, not_found
+from api.schemas.federations import ErasureBody
+from api.services.lookups import find_federation
+from api.shared.resources import Resources
+from api.shared.security import Caller
+from fedaudit.ledger.signatures import Envelope, PublicKey
+from fedaudit.ledger.statements import ErasureReceipt
+from infrastructure.storage import (
+    artifact_key,
+    attack_files_key,
+    model_key,
+    record_table_key,
+    table_index_key,
+)
+from models.repositories import (
+    AuditLogRepository,
+    ErasureRepository,
+    ExpiredFileRepository,
+    FederationRepository,
+    SigningKeyRepository,
+)
+from models.repositories.erasures import Leaving
+from models.tables.declared_ledgers import DeclaredLedger
+from models.tables.federations import Erasure, Federation
+from models.tables.ledger import SigningKey
+
+_SHOWN = 20
+_SAID = (
+    *("reference", "requested_at", "requested_by", "completed_at"),
+    *("removed", "remains", "ledgers", "other_projects"),
+)
+"""Fields of what is shown that a receipt states."""
+
+
+def erase(
+    resources: Resources, caller: Caller, federation_id: str, *, reference: str | None
+) -> tuple[Erasure, bool]:
+    """The erasure, and whether it began just now; one that was erased already stays as it is.
+
+    One transaction takes the federation out of use, and removes all that the database holds but
+    names. The sweeper removes these and the files, however often it is stopped. Raises ProblemError
+    while anything needs the federation, and for synthetic data.
+    """
+    with resources.database.write() as session:
+        found = find_federation(session, caller, federation_id)
+        erasures = ErasureRepository(session, caller.project_id)
+        ledgers = erasures.lock_ledgers(found.id)
+        locked = FederationRepository(session, caller.project_id).lock(found.id)
+        if locked is None:
+            raise not_found("federation")
+        known = erasures.newest(locked.id)
+        if locked.status == "erased" and known is not None:
+            return known, False
+        made = _erase(session, caller, locked, ledgers, reference=reference)
+    resources.federations.forget()
+    for ledger in ledgers:
+        resources.ledgers.forget(ledger.id)
+    return made, True
+
+
+def newest_erasure(resources: Resources, caller: Caller, federation_id: str) -> Erasure:
+    """A federation's last erasure. Raises ProblemError where it has none."""
+    with resources.database.read() as session:
+        found = find_federation(session, caller, federation_id)
+        erasure = ErasureRepository(session, caller.project_id).newest(found.id)
+    if erasure is None:
+        raise not_found("erasure of this federation")
+    return erasure
+
+
+def _erase(
+    session: Session,
+    caller: Caller,
+    federation: Federation,
+    ledgers: Sequence[DeclaredLedger],
+    *,
+    reference: str | None,
+) -> Erasure:
+    erasures = ErasureRepository(session, caller.project_id)
+    leaving = erasures.leaving(federation, ledgers)
+    _refuse(erasures, federation, leaving, ledgers)
+    files = _files(caller.project_id, federation, leaving)
+    counted = {
+        "uploaded_data": int(federation.storage_key is not None),
+        "models": len(leaving.models),
+        "record_tables": len(leaving.record_tables),
+        "attack_files": len(leaving.attacked),
+        "artifacts": len(leaving.artifacts),
+        "pending_uploads": len(leaving.uploads),
+        "ledgers_without_names": len(leaving.named),
+    }
+    others = erasures.other_projects(federation)
+    counted |= erasures.erase(federation, leaving)
+    gone = ExpiredFileRepository(session, caller.project_id)
+    for id_ in leaving.models:
+        gone.note("model", id_, reason="erased")
+    for id_ in leaving.record_tables:
+        gone.note("record-table", id_, reason="erased")
+    for id_ in leaving.attacked:
+        gone.note("attack-files", id_, reason="erased")
+    for id_ in leaving.artifacts:
+        gone.note("artifact", id_, reason="erased")
+    made = erasures.add(
+        federation,
+        by=caller.actor,
+        reference=reference,
+        removed=counted,
+        files=files,
+        ledgers=leaving.named,
+        others=len(others),
+    )
+    # In the logs of all projects with the content, in one order: no two wait for each other.
+    for project_id, id_ in sorted([*others, (caller.project_id, federation.id)]):
+        entries = AuditLogRepository(session, project_id)
+        if project_id == caller.project_id:
+            entries.enter(
+                "federation.erased",
+                id_,
+                by=caller.actor,
+                reference=made.reference,
+                number=made.number,
+                removed=made.removed,
+            )
+        else:
+            entries.enter("federation.erased-elsewhere", id_, by=None, origin="sweeper")
+    return made
+
+
+def _refuse(
+    erasures: ErasureRepository,
+    federation: Federation,
+    leaving: Leaving,
+    ledgers: Sequence[DeclaredLedger],
+) -> None:
+    if erasures.is_made_up(federation):
+        raise conflict("these data are synthetic: they describe no people to erase")
+    needing = list(erasures.in_use(federation, leaving))
+    if needing:
+        raise conflict(
+            f"{len(needing)} experiments, attacks or audits that have not ended need the "
+            "federation or a model of it; cancel them, or wait for their end, and ask again",
+            needed_by=needing[:_SHOWN],
+        )
+    unsigned = [
+        one.id for one in ledgers if one.id in leaving.ledgers and one.entries != one.signed_entries
+    ]
+    if unsigned:
+        raise conflict(
+            "ledgers of trainings elsewhere have rounds that are not signed yet, and without names "
+            "they never could be; ask again in half a minute",
+            needed_by=unsigned[:_SHOWN],
+        )
+
+
+def _files(project_id: str, federation: Federation, leaving: Leaving) -> list[str]:
+    stored = [] if federation.storage_key is None else [federation.storage_key]
+    attacked = dict.fromkeys([*leaving.experiments, *leaving.attacked])
+    return [
+        *stored,
+        table_index_key(project_id, federation.id),
+        *leaving.uploads,
+        # Of every run: one that failed at its very end may have stored them already.
+        *(model_key(project_id, one) for one in leaving.experiments),
+        *(record_table_key(project_id, one) for one in leaving.experiments),
+        *(attack_files_key(project_id, one) for one in attacked),
+        *(artifact_key(project_id, one) for one in leaving.artifacts),
+    ]
+
+
+@dataclass(frozen=True)
+class ShownErasure:
+    """One erasure: what its receipt states where the signature holds, else what is stored."""
+
+    body: ErasureBody
+    federation: str
+    """Its name."""
+    key_id: str | None = None
+    """The key that signed; None until it is done."""
+    fault: str | None = None
+    """Why the receipt proves nothing."""
+    compromised_at: datetime | None = None
+    """From when the key may be in other hands."""
+
+
+def shown_erasure(
+    resources: Resources, caller: Caller, federation_id: str, number: int
+) -> ShownErasure:
+    """One erasure of a federation. Raises ProblemError where there is none of this number."""
+    with resources.database.read() as session:
+        found = find_federation(session, caller, federation_id)
+        row = ErasureRepository(session, caller.project_id).get(found.id, number)
+        keys = {one.key_id: one for one in SigningKeyRepository(session).list()}
+    if row is None:
+        raise not_found("erasure of this federation")
+    body = ErasureBody.of(row)
+    if row.envelope is None:
+        return ShownErasure(body, found.name)
+    key_id, said = _read(row, row.envelope, keys)
+    if isinstance(said, str):
+        return ShownErasure(body, found.name, key_id, said)
+    body = ErasureBody.model_validate({**body.model_dump(), **{name: said[name] for name in _SAID}})
+    signed_by = keys.get(key_id or "")
+    compromised = None if signed_by is None else signed_by.compromised_at
+    return ShownErasure(body, found.name, key_id, compromised_at=compromised)
+
+
+def _read(
+    row: Erasure, value: Mapping[str, Any], keys: Mapping[str, SigningKey]
+) -> tuple[str | None, dict[str, Any] | str]:
+    """The key that a receipt names, and its statement; or why it proves nothing."""
+    try:
+        envelope = Envelope.from_dict(value)
+    except ValueError as error:
+        return None, f"the receipt {error}"
+    key_id, known = envelope.key_id, keys.get(envelope.key_id)
+    if known is None or envelope.payload_type != ErasureReceipt.payload_type():
+        return key_id, "the receipt was not signed by a key of this service"
+    public = PublicKey.from_pem(known.public_key.encode())
+    if public.key_id != key_id or not public.verifies(envelope.signature, envelope.message):
+        return key_id, "the signature does not hold: the receipt was altered"
+    said: dict[str, Any] = json.loads(envelope.payload)
+    if (said["federation_id"], said["number"]) != (row.federation_id, row.number):
+        return key_id, "the receipt is of another erasure"
+    return key_id, said

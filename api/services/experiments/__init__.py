@@ -1,1 +1,0 @@
-"""Experiments: admission, submission, lists and events."""

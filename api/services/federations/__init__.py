@@ -1,1 +1,0 @@
-"""Registering federations, and uploads while they arrive."""

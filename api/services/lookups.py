@@ -1,0 +1,234 @@
+"""Look up what a path names within the caller's project, refuse what is gone, and list pages."""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
+from typing import Any, TypeVar
+
+from pydantic import BaseModel, TypeAdapter
+from sqlalchemy.orm import Session
+
+from api.http.answers import decode_cursor, encode_cursor
+from api.http.problems import ProblemError, conflict, not_found
+from api.schemas.base import PageParameters
+from api.schemas.people import ChangeBody, ChangePage
+from api.shared.security import Caller
+from models.identifiers import is_id
+from models.repositories import (
+    AuditLogRepository,
+    ErasureRepository,
+    ExperimentRepository,
+    ExpiredFileRepository,
+    FederationRepository,
+    GatePolicyRepository,
+    LaterAttacksRepository,
+    ReportRepository,
+    SettingChangeRepository,
+    SubjectSetRepository,
+    WebhookEndpointRepository,
+)
+from models.repositories.audit_log import Setting, SubjectKind
+from models.tables.accounts import GatePolicy
+from models.tables.declared_ledgers import DeclaredLedger
+from models.tables.experiments import Experiment
+from models.tables.federations import ExpiredFile, Federation
+from models.tables.operations import WebhookEndpoint
+from models.tables.reports import LaterAttacks, Report
+from models.values import FileKind, Page
+from models.vocabulary import AuditAction
+
+Row = TypeVar("Row")
+AnyPage = TypeVar("AnyPage", bound=BaseModel)
+
+_SETTINGS: dict[FileKind, str] = {
+    "artifact": "FEDAUDIT_KEEP_ARTIFACTS_DAYS",
+    "attack-files": "FEDAUDIT_KEEP_RESULTS_DAYS",
+    "model": "FEDAUDIT_KEEP_RESULTS_DAYS",
+    "record-table": "FEDAUDIT_KEEP_RESULTS_DAYS",
+}
+_WHAT: dict[FileKind, str] = {
+    "artifact": "the file of parameters",
+    "attack-files": "what attacks found",
+    "model": "the trained model",
+    "record-table": "the record table",
+}
+
+
+def found_by(get: Callable[[str], Row | None], id_: str, what: str) -> Row:
+    """What `get` finds by an id. Raises ProblemError where it finds nothing, or it is no id."""
+    row = get(id_) if is_id(id_) else None
+    if row is None:
+        raise not_found(what)
+    return row
+
+
+def find_experiment(session: Session, caller: Caller, experiment_id: str) -> Experiment:
+    """Raises ProblemError where the caller's project has no such experiment."""
+    get = ExperimentRepository(session, caller.project_id).get
+    return found_by(get, experiment_id, "experiment")
+
+
+def find_federation(session: Session, caller: Caller, federation_id: str) -> Federation:
+    """Raises ProblemError where the caller's project has no such federation."""
+    get = FederationRepository(session, caller.project_id).get
+    return found_by(get, federation_id, "federation")
+
+
+def find_report(session: Session, caller: Caller, experiment_id: str) -> Report:
+    """Raises ProblemError where there is no such experiment, or it has no report."""
+    experiment = find_experiment(session, caller, experiment_id)
+    report = ReportRepository(session, caller.project_id).get(experiment_id)
+    if report is None:
+        detail = f"the experiment has no report: it is {experiment.status}"
+        raise ProblemError(404, "not-found", detail)
+    return report
+
+
+def find_later_attacks(
+    session: Session, caller: Caller, experiment_id: str, later_id: str
+) -> LaterAttacks:
+    """Raises ProblemError where the experiment of the caller's project has no such attacks."""
+    experiment = find_experiment(session, caller, experiment_id)
+    get = LaterAttacksRepository(session, caller.project_id).get
+    found = found_by(get, later_id, "request for attacks")
+    if found.experiment_id != experiment.id:
+        raise not_found("request for attacks")
+    return found
+
+
+def find_gate_policy(session: Session, caller: Caller, name: str) -> GatePolicy:
+    """Raises ProblemError where the caller's project has no such policy."""
+    found = GatePolicyRepository(session, caller.project_id).get(name)
+    if found is None:
+        raise not_found("gate policy")
+    return found
+
+
+def find_webhook(
+    session: Session, caller: Caller, webhook_id: str, *, lock: bool = False
+) -> WebhookEndpoint:
+    """The webhook, locked until the transaction ends where `lock` is set.
+
+    Raises ProblemError where the caller's project has none of this id.
+    """
+    endpoints = WebhookEndpointRepository(session, caller.project_id)
+    return found_by(endpoints.lock if lock else endpoints.get, webhook_id, "webhook")
+
+
+def refuse_gone(session: Session, project_id: str, kind: FileKind, owner: str) -> None:
+    """Raises ProblemError (410, with when and why) where the project had this file and it was
+    removed."""
+    found = ExpiredFileRepository(session, project_id).get(kind, owner)
+    if found is not None:
+        raise ProblemError(
+            410, "gone", _why_gone(found), reason=found.reason, gone_at=found.expired_at.isoformat()
+        )
+
+
+def gone_words(session: Session, project_id: str, kind: FileKind, owner: str) -> str | None:
+    """The same as a sentence for a page; None where the file was not removed."""
+    found = ExpiredFileRepository(session, project_id).get(kind, owner)
+    return None if found is None else _why_gone(found)
+
+
+def _why_gone(found: ExpiredFile) -> str:
+    when, what = f"{found.expired_at:%Y-%m-%d}", _WHAT[found.kind]
+    if found.reason == "erased":
+        return f"{what} was erased with its federation on {when}"
+    days = f"{found.kept_days} days ({_SETTINGS[found.kind]})"
+    return f"{what} expired on {when}: this service keeps such files for {days}"
+
+
+def names_of(session: Session, experiment: Experiment) -> tuple[str, ...]:
+    """The names of a ledger's clients, or the pseudonyms of erased ones, by index.
+
+    Raises ProblemError while they are being erased, LookupError where they are lost.
+    """
+    refuse_while_erasing(
+        session, experiment.project_id, experiment.id, federation_id=experiment.federation_id
+    )
+    return SubjectSetRepository(session).names(experiment.subject_set_id)
+
+
+def refuse_while_erasing(
+    session: Session, project_id: str, owner_id: str, *, federation_id: str | None
+) -> None:
+    """Raises ProblemError where the clients' names of a ledger are about to be removed."""
+    if ErasureRepository(session, project_id).has_names(owner_id, federation_id):
+        detail = "the names of the clients are being erased; ask again in a few seconds"
+        raise conflict(detail, headers={"Retry-After": "5"})
+
+
+def refuse_erased(session: Session, project_id: str, ledger: DeclaredLedger) -> None:
+    """Raises ProblemError where the federation of a ledger was erased: no client can be charged."""
+    if ledger.federation_id is None:
+        return
+    found = FederationRepository(session, project_id).get(ledger.federation_id)
+    stated = ErasureRepository(session, project_id).statement(ledger.id) is not None
+    if stated or (found is not None and found.status == "erased"):
+        raise ProblemError(
+            410,
+            "gone",
+            "the federation of this ledger was erased, and the names of its clients with it: it "
+            "takes no more rounds; open another for data that were registered anew",
+            reason="erased",
+        )
+
+
+def list_page(
+    model: type[AnyPage],
+    route: str,
+    parameters: PageParameters,
+    rows: Callable[..., Page[Row]],
+    bodies: Callable[[Sequence[Row]], Iterable[BaseModel]],
+    *,
+    key: TypeAdapter[Any] | None = None,
+) -> AnyPage:
+    """A page of a list: `rows` finds the stored rows after a cursor, `bodies` shows them.
+
+    `route` and `key` are those of its cursors, as in `decode_cursor`. Raises ProblemError for a
+    cursor of another list.
+    """
+    page = rows(cursor=decode_cursor(route, parameters.cursor, key), limit=parameters.limit)
+    following = encode_cursor(route, page.next_cursor)
+    return model(items=list(bodies(page.items)), next_cursor=following)
+
+
+def note(
+    session: Session, caller: Caller, action: AuditAction, subject: str, **details: Any
+) -> None:
+    """Enter what the caller does on the audit log, last in the transaction."""
+    AuditLogRepository(session, caller.project_id).enter(
+        action, subject, by=caller.actor, **details
+    )
+
+
+def note_setting(
+    session: Session,
+    caller: Caller,
+    subject: tuple[SubjectKind, str],
+    setting: Setting,
+    value: Mapping[str, Any] | None,
+) -> None:
+    """Enter a subject's new setting, last in the transaction; None: it was removed."""
+    SettingChangeRepository(session, caller.project_id).add(
+        *subject, setting, value=value, changed_by=caller.actor
+    )
+
+
+def change_page(
+    session: Session,
+    caller: Caller,
+    parameters: PageParameters,
+    *,
+    subject_kind: SubjectKind,
+    subject: str,
+) -> ChangePage:
+    """The changes of one subject by the caller's project, newest first."""
+    changes = SettingChangeRepository(session, caller.project_id)
+    return list_page(
+        ChangePage,
+        f"changes:{subject_kind}:{subject}",
+        parameters,
+        partial(changes.list, subject_kind, subject),
+        lambda rows: map(ChangeBody.of, rows),
+    )

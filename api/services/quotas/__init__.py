@@ -1,1 +1,0 @@
-"""What projects use of the service."""

@@ -1,0 +1,331 @@
+"""Register a data file, correct its registration, and delete it."""
+
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import PurePosixPath
+from typing import Any
+
+from sqlalchemy.orm import Session
+
+from api.http.problems import conflict, not_found
+from api.schemas.federations import FederationBody
+from api.services.disclosure import near_copy_warnings, refuse_below_floor, refuse_registration
+from api.services.dispatch import (
+    IdempotentRequest,
+    UnitMessage,
+    claimed_before,
+    earlier_result,
+    queue_unit,
+)
+from api.services.lookups import find_federation, note
+from api.services.uploads import Arrived
+from api.shared.data_faults import reads_data, shown_reasons
+from api.shared.quotas import refuse_over_stored
+from api.shared.resources import Resources
+from api.shared.security import Caller
+from fedaudit.spec.errors import FieldError, InvalidInputError
+from fedaudit.spec.registration import Registration, parse_registration, parse_uploaded
+from infrastructure.storage import table_index_key
+from models.repositories import ErasureRepository, FederationRepository, PendingUploadRepository
+from models.tables.federations import Federation
+from models.values import NewFile
+
+_ROUTE = "POST /v1/federations"
+
+
+def federation_bodies(
+    resources: Resources, rows: Sequence[Federation], *, caller: Caller
+) -> list[FederationBody]:
+    """Federations as the caller may see them."""
+    reads = reads_data(caller)
+    warnings: Mapping[str, list[str]] = {}
+    if reads:
+        with resources.database.read() as session:
+            ids = [row.id for row in rows]
+            warnings = near_copy_warnings(session, caller.project_id, ids)
+    return [
+        FederationBody.of(
+            row,
+            reasons=shown_reasons(row.reasons, caller=caller),
+            profile=reads,
+            warnings=warnings.get(row.id, []),
+        )
+        for row in rows
+    ]
+
+
+def federation_body(resources: Resources, row: Federation, *, caller: Caller) -> FederationBody:
+    """One federation as the caller may see it."""
+    [body] = federation_bodies(resources, [row], caller=caller)
+    return body
+
+
+@dataclass(frozen=True)
+class Registered:
+    """The federation's current state; `unit_message` where it was queued for profiling just now."""
+
+    federation: Federation
+    unit_message: UnitMessage | None
+
+    @property
+    def status_code(self) -> int:
+        """200 where everything was already done, 202 while a worker still has to profile it."""
+        return 200 if self.federation.status == "ready" else 202
+
+
+def register_path(
+    resources: Resources, caller: Caller, value: Any, idempotency_key: str | None
+) -> Registered:
+    """Register a file below the sources folder. Raises InvalidInputError, ProblemError."""
+    idempotency = IdempotentRequest.of(idempotency_key, _ROUTE, value)
+    earlier = registered_before(resources, caller, idempotency)
+    if earlier is not None:
+        return earlier
+    registration = parse_registration(value)
+    refuse_below_floor(resources.settings, registration.fairness)
+    # Imported here because this package loads pyarrow.
+    from fedaudit.federations.reading.source_files import Files, open_path
+
+    path = str(registration.federation.path)
+    files = Files(resources.settings.sources_dir, may_read=resources.may_read(caller.project_id))
+    with open_path(path, files=files, pointer="/federation/path") as source:
+        fingerprint, size = source.fingerprint, source.size
+    file = new_file(registration, fingerprint, PurePosixPath(path).name, size, storage_key=None)
+    return register_file(resources, caller, file, idempotency)
+
+
+def register_upload(
+    resources: Resources, caller: Caller, arrived: Arrived, idempotency_key: str | None
+) -> Registered:
+    """Keep an uploaded file, unless the project already has its content, and register it.
+
+    The file is stored before the database refers to it, and removed if that fails. Raises
+    InvalidInputError, ProblemError.
+    """
+    refuse_below_floor(resources.settings, arrived.registration.fairness)
+    sent = arrived.file
+    file = new_file(
+        arrived.registration,
+        sent.fingerprint,
+        sent.file_name,
+        sent.size_bytes,
+        storage_key=sent.storage_key,
+    )
+    identity = {"registration": file.registration, "fingerprint": file.fingerprint}
+    idempotency = IdempotentRequest.of(idempotency_key, _ROUTE, identity)
+    earlier = registered_before(resources, caller, idempotency)
+    if earlier is not None:
+        sent.writer.abort()
+        return earlier
+    sent.writer.commit()
+    with ExitStack() as unneeded:
+        unneeded.callback(resources.storage.delete, sent.storage_key)
+        registered = register_file(resources, caller, file, idempotency)
+        if registered.federation.storage_key == sent.storage_key:
+            unneeded.pop_all()
+    return registered
+
+
+def correct_registration(
+    resources: Resources, caller: Caller, federation_id: str, value: Any
+) -> Registered:
+    """Register a federation's file otherwise, while it is rejected or no experiment used it.
+
+    Raises InvalidInputError, and ProblemError where the file is gone or experiments used it.
+    """
+    with resources.database.read() as session:
+        row = find_federation(session, caller, federation_id)
+        used = FederationRepository(session, caller.project_id).used(row.id)
+    if row.status in ("deleted", "erased") or row.registration is None:
+        raise conflict("the federation has no file; upload it again")
+    if used and row.status != "rejected":
+        raise conflict(
+            "experiments used the federation under its registration; to register its file "
+            "otherwise all the same, upload it again"
+        )
+    if row.storage_key is not None and not resources.storage.holds(row.storage_key):
+        raise conflict("the stored file is lost; upload it again")
+    path = str(row.registration["federation"]["path"])
+    registration = parse_uploaded(_without_place(value, path), file_name=path)
+    refuse_below_floor(resources.settings, registration.fairness)
+    file = new_file(
+        registration,
+        row.fingerprint,
+        row.file_name or row.name,
+        row.size_bytes or 0,
+        storage_key=row.storage_key,
+    )
+    return register_file(resources, caller, file, None)
+
+
+def _without_place(value: Any, path: str) -> Any:
+    """The registration without the file's place, as `GET` shows it; another place is refused."""
+    federation = value.get("federation") if isinstance(value, dict) else None
+    if not isinstance(federation, dict):
+        return value
+    if federation.get("path", path) not in (path, None):
+        message = "the file stays the same; leave the path out, or upload another file"
+        raise InvalidInputError([FieldError("/federation/path", message)])
+    return {**value, "federation": {**federation, "path": None}}
+
+
+def remove(resources: Resources, caller: Caller, federation_id: str) -> None:
+    """Delete a federation's file and profile; what was spent on the data stays.
+
+    Raises ProblemError while experiments need it. Where the storage fails, the federation is
+    deleted already and the same call again removes the rest.
+    """
+    with resources.database.write() as session:
+        found = find_federation(session, caller, federation_id)
+        federations = FederationRepository(session, caller.project_id)
+        federations.lock(found.id)
+        if federations.in_use(found.id):
+            raise conflict(
+                "experiments on the federation, or attacks on them, are queued or running; wait "
+                "for their end, or cancel them"
+            )
+        if federations.mark_deleted(found.id):
+            note(session, caller, "federation.removed", found.id)
+    resources.storage.delete(table_index_key(caller.project_id, found.id))
+    if found.storage_key is None:
+        return
+    resources.storage.delete(found.storage_key)
+    with resources.database.write() as session:
+        FederationRepository(session, caller.project_id).forget_file(found.id, found.storage_key)
+
+
+def new_file(
+    registration: Registration,
+    fingerprint: str,
+    file_name: str,
+    size_bytes: int,
+    *,
+    storage_key: str | None,
+) -> NewFile:
+    """The row of a file under a registration."""
+    return NewFile(
+        fingerprint=fingerprint,
+        name=registration.name,
+        source=registration.federation.source,
+        registration=registration.model_dump(mode="json"),
+        file_name=file_name,
+        size_bytes=size_bytes,
+        storage_key=storage_key,
+    )
+
+
+def registered_before(
+    resources: Resources, caller: Caller, idempotency: IdempotentRequest | None
+) -> Registered | None:
+    """The result of the same request made before. Raises ProblemError where its body differed."""
+    with resources.database.read() as session:
+        found = earlier_result(session, caller, idempotency)
+        if found is None:
+            return None
+        return Registered(find_federation(session, caller, found), None)
+
+
+def register_file(
+    resources: Resources,
+    caller: Caller,
+    file: NewFile,
+    idempotency: IdempotentRequest | None,
+    *,
+    pending: str | None = None,
+) -> Registered:
+    """Enter a file that is stored, or below the sources folder.
+
+    `pending`: the id of the upload that waits with this file; where the federation takes the file
+    over, the upload is forgotten in the same transaction. Raises ProblemError.
+    """
+    lost = _lost_file(resources, caller, file)
+    with resources.database.write() as session:
+        if pending is not None:
+            earlier = _taken_by_another(session, caller, pending, idempotency)
+            if earlier is not None:
+                return earlier
+        across = resources.settings.budgets_across
+        federations = FederationRepository(session, caller.project_id, across=across)
+        before = federations.find(file.fingerprint)
+        if before is not None:
+            # Read again under a lock, so that it is not deleted meanwhile.
+            before = federations.lock(before.id)
+        if before is not None and before.status == "erased":
+            _refuse_while_erasing(session, before)
+        owners = federations.of_owner(file.fingerprint)
+        refuse_registration(before, owners, file.registration)
+        stored_before = None if before is None else before.storage_key
+        message = None
+        if before is not None and _is_known(before, file):
+            federation = before
+        else:
+            attempts = resources.settings.max_attempts
+            message = queue_unit(session, caller.project_id, kind="profile", max_attempts=attempts)
+            # Without `across`, as of the project itself.
+            federation = FederationRepository(session, caller.project_id).register(
+                file, unit_id=message.unit_id
+            )
+        if file.storage_key is not None and federation.storage_key in (None, lost):
+            federations.attach(federation.id, file)
+            session.refresh(federation)
+        if pending is not None and federation.storage_key == file.storage_key:
+            PendingUploadRepository(session, caller.project_id).remove(pending)
+        # The same request may come twice at once: refused if it differs, else harmless.
+        claimed_before(session, caller, idempotency, federation.id)
+        if message is not None:
+            again = before is not None
+            about = {"fingerprint": file.fingerprint, "again": again}
+            note(session, caller, "federation.registered", federation.id, **about)
+        if federation.storage_key is not None and federation.storage_key == file.storage_key:
+            refuse_over_stored(session, caller.project_id, resources.settings)
+    if stored_before not in (None, federation.storage_key):
+        # Of a rejected or lost federation, or left by a deletion in which the storage failed.
+        resources.storage.delete(str(stored_before))
+    return Registered(federation, message)
+
+
+def _refuse_while_erasing(session: Session, before: Federation) -> None:
+    if ErasureRepository(session, before.project_id).pending(before.id):
+        raise conflict(
+            "these data are being erased from this project; if you may still use them, register "
+            "them once that is done",
+            federation_id=before.id,
+            headers={"Retry-After": "5"},
+        )
+
+
+def _taken_by_another(
+    session: Session, caller: Caller, pending: str, idempotency: IdempotentRequest | None
+) -> Registered | None:
+    """The result of an equal request that was quicker; None where the upload, locked from here on,
+    still waits. Raises ProblemError where it was discarded or removed meanwhile."""
+    uploads = PendingUploadRepository(session, caller.project_id)
+    if uploads.lock(pending, api_key_id=caller.key_id) is not None:
+        return None
+    found = earlier_result(session, caller, idempotency)
+    if found is None:
+        raise not_found("uploaded table; it was discarded or registered meanwhile")
+    return Registered(find_federation(session, caller, found), None)
+
+
+def _lost_file(resources: Resources, caller: Caller, file: NewFile) -> str | None:
+    """Where the project's file of the same content should be stored, if it is missing."""
+    if file.storage_key is None:
+        return None
+    with resources.database.read() as session:
+        before = FederationRepository(session, caller.project_id).find(file.fingerprint)
+    if before is None or before.storage_key is None or resources.storage.holds(before.storage_key):
+        return None
+    return before.storage_key
+
+
+def _is_known(before: Federation, file: NewFile) -> bool:
+    """Whether the federation is already registered this way, under any name of its file."""
+    if before.status not in ("ready", "profiling") or before.registration is None:
+        return False
+
+    def without_path(registration: Mapping[str, Any]) -> dict[str, Any]:
+        return {**registration, "federation": {**registration["federation"], "path": None}}
+
+    return without_path(before.registration) == without_path(file.registration)

@@ -1,0 +1,374 @@
+"""The stored records of an experiment as evidence: verified anew, or bundled."""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from itertools import chain
+from typing import Any, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+from sqlalchemy.orm import Session
+
+from api.http.problems import conflict
+from api.schemas.experiment_tables import Check, Verification
+from api.services.lookups import find_experiment, find_report, names_of
+from api.shared.security import Caller
+from fedaudit.ledger.bundle import BundleParts, Evidence, Fault, bundle_chunks
+from fedaudit.ledger.rows import StoredRow, UnreadableRow
+from fedaudit.ledger.signatures import Envelope, PublicKey
+from fedaudit.ledger.statements import ChainedSignOff
+from fedaudit.ledger.statements import SignOff as Statement
+from fedaudit.reports.assemble import report_hash
+from fedaudit.reports.document.attacks.raised_alarms import raised_alarms
+from fedaudit.reports.document.checks import Check as Found
+from fedaudit.reports.document.checks import canonical_hash, check, unchecked, value_at
+from fedaudit.reports.later.later_statement import statement_in, statement_of
+from fedaudit.reports.verification.verification import ALTERED
+from fedaudit.reports.verification.verification import Verification as Verified
+from fedaudit.reports.verification.verification import verify as verify_evidence
+from models.database import Database
+from models.repositories import (
+    ErasureRepository,
+    LaterAttacksRepository,
+    LedgerCheckpointRepository,
+    LedgerRepository,
+    ReportRepository,
+    SigningKeyRepository,
+    SignOffRepository,
+)
+from models.repositories.experiments import ENDED
+from models.repositories.ledger import (
+    BLOCK_ROUNDS,
+    ClientRoundsRepository,
+    block_of,
+    index_of,
+    same_index,
+)
+from models.repositories.packed_rows import PackedRowRepository
+from models.tables.experiments import Experiment
+from models.tables.ledger import SigningKey
+from models.tables.reports import LaterAttacks, SignOff
+from models.values import LedgerRow
+
+_ROWS = 500
+_UNDECODABLE = (ValueError, TypeError, OverflowError)
+"""Errors that SQLite's columns raise for a value of another type than was stored."""
+
+Read = TypeVar("Read")
+Place = tuple[int, NDArray[np.int32]]
+"""A row's round and subjects."""
+
+
+def evidence_of(
+    database: Database, experiment: Experiment, report: dict[str, Any] | None
+) -> Evidence:
+    """Everything that is stored; the ledger is read in short transactions, on demand."""
+    faults: list[Fault] = []
+    id_, project_id = experiment.id, experiment.project_id
+
+    def read(what: str, find: Callable[[], Iterable[Read]]) -> list[Read]:
+        try:
+            return list(find())
+        except (*_UNDECODABLE, LookupError):
+            faults.append(Fault(what, "cannot be read"))
+            return []
+
+    with database.read() as session:
+        names = read("subjects", lambda: names_of(session, experiment))
+        checkpoints = LedgerCheckpointRepository(session, project_id)
+        sign_offs = read("sign-offs", lambda: SignOffRepository(session, project_id).list(id_))
+        later = read("later attacks", lambda: LaterAttacksRepository(session, project_id).list(id_))
+        keys = SigningKeyRepository(session).list()
+        return Evidence(
+            experiment_id=id_,
+            spec=experiment.spec,
+            names=distinct_names(names, faults),
+            report=report,
+            checkpoints=read("checkpoints", lambda: checkpoints.envelopes(id_)),
+            sign_offs=[row.envelope for row in sign_offs if row.envelope is not None],
+            later_attacks=[row.envelope for row in later if row.envelope is not None],
+            salt=experiment.ledger_salt,
+            erased=ErasureRepository(session, project_id).statement(id_),
+            keys=readable_keys([key.public_key for key in keys], faults),
+            compromised=leaked_keys(keys),
+            rows=readable_rows(database, RowSource.of(experiment)),
+            faults=faults,
+        )
+
+
+@dataclass(frozen=True)
+class RowSource:
+    """Where the rows of one ledger are kept."""
+
+    repository: type[PackedRowRepository]
+    owner_id: str
+    project_id: str
+
+    @classmethod
+    def of(cls, experiment: Experiment) -> "RowSource":
+        """Of an experiment."""
+        return cls(LedgerRepository, experiment.id, experiment.project_id)
+
+
+def stored_rows(database: Database, source: RowSource) -> Iterator[LedgerRow]:
+    """The ledger's rows in order, read in short transactions.
+
+    Raises the error of a row that cannot be read.
+    """
+    after: tuple[Any, ...] | None = None
+    while True:
+        with database.read() as session:
+            ledger = source.repository(session, source.project_id)
+            rows = ledger.rows_after(source.owner_id, after=after, limit=_ROWS)
+        yield from rows
+        if len(rows) < _ROWS:
+            return
+        after = _key(rows[-1])
+
+
+def readable_rows(database: Database, source: RowSource) -> Iterator[LedgerRow | UnreadableRow]:
+    """The rows in order; a row that cannot be decoded is named, and reading continues."""
+    after: tuple[Any, ...] | None = None
+    while True:
+        with database.read() as session:
+            ledger = source.repository(session, source.project_id)
+            rows: Sequence[LedgerRow | UnreadableRow]
+            try:
+                decoded = ledger.rows_after(source.owner_id, after=after, limit=_ROWS)
+                rows, keys = decoded, [_key(row) for row in decoded]
+            except _UNDECODABLE:
+                keys = ledger.keys_after(source.owner_id, after=after, limit=_ROWS)
+                rows = [_one_row(ledger, source.owner_id, key) for key in keys]
+        yield from rows
+        if len(rows) < _ROWS:
+            return
+        after = keys[-1]
+
+
+def _one_row(
+    ledger: PackedRowRepository, owner_id: str, key: tuple[Any, ...]
+) -> LedgerRow | UnreadableRow:
+    place = f"round {key[0]}, release {key[1]}"
+    try:
+        return ledger.row(owner_id, key) or UnreadableRow(place, "it was just deleted")
+    except _UNDECODABLE:
+        return UnreadableRow(place, "its columns cannot be decoded")
+
+
+def _key(row: LedgerRow) -> tuple[Any, ...]:
+    return (row.round, row.release, row.subject_kind, row.observer)
+
+
+def distinct_names(names: Any, faults: list[Fault]) -> list[str]:
+    """The names; none, and a fault, where they are no distinct texts."""
+    if not all(isinstance(name, str) for name in names) or len(set(names)) != len(names):
+        faults.append(Fault("subjects", "is no list of distinct names"))
+        return []
+    return list(names)
+
+
+def leaked_keys(keys: Sequence[SigningKey]) -> dict[str, str]:
+    """By id, since when keys may be in other hands."""
+    return {
+        key.key_id: key.compromised_at.isoformat() for key in keys if key.compromised_at is not None
+    }
+
+
+def readable_keys(texts: list[str], faults: list[Fault]) -> list[PublicKey]:
+    """The keys that can be read, and a fault for each other one."""
+    found = []
+    for text in texts:
+        try:
+            found.append(PublicKey.from_pem(text.encode()))
+        except ValueError:
+            faults.append(Fault("signing keys", "include one that is no Ed25519 key"))
+    return found
+
+
+def bundle_of(database: Database, session: Session, experiment: Experiment) -> Iterator[bytes]:
+    """The bytes of an ended experiment's bundle; the ledger is read while they are sent.
+
+    Raises ProblemError where it has not ended.
+    """
+    if experiment.status not in ENDED:
+        raise conflict(f"the experiment has not ended: it is {experiment.status}")
+    report = ReportRepository(session, experiment.project_id).get(experiment.id)
+    stored = evidence_of(database, experiment, None if report is None else report.document)
+    parts = BundleParts(
+        **{name: getattr(stored, name) for name in BundleParts.__dataclass_fields__}
+    )
+    return bundle_chunks(parts, stored_rows(database, RowSource.of(experiment)))
+
+
+class HistoryCheck:
+    """Whether the index by which clients' histories are read follows from the ledger's rows,
+    checked a block at a time while these are read."""
+
+    def __init__(self, database: Database, experiment_id: str, project_id: str) -> None:
+        self._database = database
+        self._owner = (experiment_id, project_id)
+        with database.read() as session:
+            history = ClientRoundsRepository(session, project_id)
+            self._blocks = history.indexed_rounds(experiment_id) // BLOCK_ROUNDS
+        self._next = 0
+        self._wrong: list[int] = []
+
+    def watched(
+        self, rows: Iterable[StoredRow | UnreadableRow]
+    ) -> Iterator[StoredRow | UnreadableRow]:
+        """The rows as they are."""
+        waiting: list[Place] = []
+        for row in rows:
+            if not isinstance(row, UnreadableRow):
+                while self._next < min(block_of(row.round), self._blocks):
+                    self._compare(waiting)
+                    waiting = []
+                if block_of(row.round) == self._next < self._blocks:
+                    waiting.append((row.round, row.subjects))
+            yield row
+        while self._next < self._blocks:
+            self._compare(waiting)
+            waiting = []
+
+    def checks(self) -> Iterator[Found]:
+        """The outcome, once the rows were read; nothing where no round is indexed."""
+        if not self._blocks:
+            return
+        wrong = ", ".join(str(1 + block * BLOCK_ROUNDS) for block in self._wrong[:3])
+        yield check(
+            "ledger.history",
+            not self._wrong,
+            good="the index by which a client's history is read follows from the entries",
+            bad="a client's history may be shown without some of its entries: the index does not "
+            f"follow from them from round {wrong} on",
+        )
+
+    def _compare(self, rows: list[Place]) -> None:
+        experiment_id, project_id = self._owner
+        with self._database.read() as session:
+            stored = ClientRoundsRepository(session, project_id).block(experiment_id, self._next)
+        if not same_index(stored, index_of(rows)):
+            self._wrong.append(self._next)
+        self._next += 1
+
+
+def verification_of(database: Database, caller: Caller, experiment_id: str) -> Verification:
+    """The verification of an experiment of the caller's project; rows are read in short
+    transactions.
+
+    No key is trusted here: a service that vouches for its own keys proves nothing. Raises
+    ProblemError without such an experiment, or without a report of it.
+    """
+    document: Any = None
+    stored_hash = ""
+    with database.read() as session:
+        experiment = find_experiment(session, caller, experiment_id)
+        try:
+            stored = find_report(session, caller, experiment_id)
+            document, stored_hash = stored.document, stored.report_hash
+        except ValueError:
+            # SQLite keeps JSON as text: a single changed byte can make it invalid.
+            pass
+    report = document if isinstance(document, dict) else {}
+    history = HistoryCheck(database, experiment.id, experiment.project_id)
+    evidence = evidence_of(database, experiment, report)
+    found = verify_evidence(
+        replace(evidence, rows=history.watched(evidence.rows)),
+        # Evaluated once the rows were read.
+        more=chain(history.checks(), _check_columns(database, experiment, report, stored_hash)),
+    )
+    integrity = value_at(report, "integrity")
+    signature, key_id = value_at(integrity, "signature"), value_at(integrity, "key_id")
+    reasons = value_at(integrity, "reasons")
+    return Verification(
+        experiment_id=experiment.id,
+        valid=found.verdict != ALTERED,
+        verdict=found.verdict,
+        checks=checks_of(found),
+        entries=found.entries,
+        ledger_hash=found.ledger_hash,
+        chain_head=found.chain_head,
+        signature=signature if isinstance(signature, str) else None,
+        key_id=key_id if isinstance(key_id, str) else None,
+        reasons=reasons if isinstance(reasons, dict) else {},
+    )
+
+
+def checks_of(found: Verified) -> list[Check]:
+    """The checks of a verification as bodies."""
+    return [Check(name=one.name, outcome=one.outcome, detail=one.detail) for one in found.checks]
+
+
+def _check_columns(
+    database: Database, experiment: Experiment, report: dict[str, Any], stored_hash: str
+) -> Iterator[Found]:
+    """The checks that only the database's own columns allow: of report, spec, and what is shown of
+    signed statements."""
+    try:
+        present_hash = report_hash(report)
+    except ValueError:
+        present_hash = ""
+    yield check(
+        "report.hash",
+        present_hash != "" and present_hash == stored_hash,
+        good="the report is the one that was stored",
+        bad="the report was altered after it was stored",
+    )
+    yield check(
+        "experiment.spec_hash",
+        canonical_hash(experiment.spec) == experiment.spec_hash,
+        good="the stored spec is the one that was submitted",
+        bad="the stored spec was altered after it was submitted",
+    )
+    with database.read() as session:
+        sign_offs: Sequence[SignOff] = ()
+        later: Sequence[LaterAttacks] = ()
+        with suppress(ValueError):
+            sign_offs = SignOffRepository(session, experiment.project_id).list(experiment.id)
+        with suppress(ValueError):
+            later = LaterAttacksRepository(session, experiment.project_id).list(experiment.id)
+    if sign_offs:
+        wrong = [str(row.number) for row in sign_offs if not _is_as_signed(row)]
+        yield _stored_check("sign_offs.stored", "sign-offs", wrong)
+    if waiting := sum(row.envelope is None for row in sign_offs):
+        yield unchecked("sign_offs.waiting", f"{waiting} waiting for the service's signature")
+    if later:
+        wrong = [str(row.number) for row in later if not _is_as_found(row)]
+        yield _stored_check("later_attacks.stored", "later attacks", wrong)
+
+
+def _stored_check(name: str, what: str, wrong: list[str]) -> Found:
+    return check(
+        name,
+        not wrong,
+        good=f"what is shown of {what} is what was signed",
+        bad=f"altered beside what was signed: {', '.join(wrong[:3])}",
+    )
+
+
+def _is_as_found(row: LaterAttacks) -> bool:
+    if row.envelope is None:
+        return row.statement is None and row.alarms is None
+    try:
+        signed, _ = statement_in(Envelope.from_dict(row.envelope))
+        stated = statement_of(row.statement)
+    except ValueError:
+        return False
+    place = (signed.experiment_id, signed.number, signed.report_hash, signed.ledger_hash)
+    stored = (row.experiment_id, row.number, row.report_hash, row.ledger_hash)
+    alarms = len(raised_alarms(signed.fields()))
+    return signed == stated and (place, alarms) == (stored, row.alarms)
+
+
+def _is_as_signed(row: SignOff) -> bool:
+    try:
+        stated = Statement.of_fields(row.statement)
+        if row.envelope is not None:
+            signed = ChainedSignOff.of(Envelope.from_dict(row.envelope)).sign_off
+            if signed != stated:
+                return False
+    except ValueError:
+        return False
+    place = (stated.experiment_id, stated.number, stated.report_hash, stated.decision)
+    return place == (row.experiment_id, row.number, row.report_hash, row.decision)

@@ -1,0 +1,238 @@
+"""A stored report as a page or a PDF, with the curves of its rounds."""
+
+import hashlib
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import structlog
+from markupsafe import Markup
+from sqlalchemy.orm import Session
+from starlette.responses import HTMLResponse
+
+from api.services.lookups import find_experiment, find_report
+from api.shared.resources import Resources
+from api.shared.security import Caller
+from fedaudit.reports.charts.series import Series, series_of
+from infrastructure.storage import StorageError, report_pdf_key
+from models.database import Database
+from models.repositories import FairnessRepository, LaterAttacksRepository, RoundRepository
+from models.tables.experiments import Experiment
+from models.tables.reports import LaterAttacks
+from models.values import FairnessRow, RoundRow
+
+if TYPE_CHECKING:
+    from fedaudit.reports.page.html import Link
+    from fedaudit.reports.page.later_attempts import LaterAttempt
+
+log = structlog.get_logger()
+
+MAX_ROUNDS = 2000
+"""Rounds read for a series: a page is requested again and again."""
+_AT_ONCE = 1000
+_MAX_ATTRIBUTES = 100
+_SAYING_REASONS = ("not-repeated", "no-model", "ledger-altered")
+"""Ends of later attacks whose stored detail quotes no data."""
+
+Row = TypeVar("Row", RoundRow, FairnessRow)
+
+
+@dataclass(frozen=True)
+class LiveFigures:
+    """The rounds above a number, and the newest of them separately."""
+
+    series: Series
+    every: int
+    """With very many rounds, the series has those that are multiples of this number."""
+    newest: RoundRow | None
+    """The last round; None where there is none yet."""
+    validated: RoundRow | None
+    """The last round that was validated; None where none was."""
+    fairness: Sequence[FairnessRow]
+    """The gaps of each attribute, in that round."""
+    from_the_start: bool
+    """Whether the series begins with the first round."""
+
+
+def live_figures(session: Session, experiment: Experiment, *, after: int = 0) -> LiveFigures:
+    """The public figures of the rounds above `after`; counts of groups are not shown."""
+    id_, project_id, done = experiment.id, experiment.project_id, experiment.rounds_done
+    between = experiment.spec["training"]["stopping"]["validate_every"]
+    validated = done if done == experiment.rounds_total else done - done % between
+    every = _spaced(done - after, between)
+    rounds = RoundRepository(session, project_id)
+    fairness: list[FairnessRow] = []
+    if validated > after:
+        found = FairnessRepository(session, project_id).after(id_, validated - 1, _MAX_ATTRIBUTES)
+        fairness = [row for row in found if row.round == validated]
+
+    def row(number: int) -> RoundRow | None:
+        found = number > after and rounds.after(id_, number - 1, 1, planes=False)
+        return found[0] if found else None
+
+    return LiveFigures(
+        series=stored_series(session, project_id, id_, after=after, every=every),
+        every=every,
+        newest=row(done),
+        validated=row(validated),
+        fairness=fairness,
+        from_the_start=after == 0,
+    )
+
+
+def _report_series(session: Session, experiment: Experiment) -> Series:
+    """The public figures of an experiment's rounds; of very many, as many as a page can draw: the
+    first, the last and those between that a number divides."""
+    done = experiment.rounds_done
+    every = _spaced(done, experiment.spec["training"]["stopping"]["validate_every"])
+    among = None if every == 1 else [1, *range(every, done, every), done]
+    return stored_series(session, experiment.project_id, experiment.id, every=every, among=among)
+
+
+def _spaced(rounds: int, between: int) -> int:
+    """A multiple of the interval between validations, so that validated rounds are not left out."""
+    if rounds <= MAX_ROUNDS:
+        return 1
+    return between * -(-rounds // (MAX_ROUNDS * between))
+
+
+def stored_series(
+    session: Session,
+    project_id: str,
+    experiment_id: str,
+    *,
+    after: int = 0,
+    every: int = 1,
+    among: Sequence[int] | None = None,
+) -> Series:
+    """The public figures of the stored rounds above `after`, without counts of groups: those of
+    `among`, or multiples of `every`."""
+    chosen: dict[str, Any] = {"every": every} if among is None else {"among": among}
+    rounds = RoundRepository(session, project_id)
+    fairness = FairnessRepository(session, project_id)
+
+    def fairness_behind(last: FairnessRow | None) -> list[FairnessRow]:
+        if last is None:
+            return fairness.after(experiment_id, after, _AT_ONCE, counts=False, **chosen)
+        place = {"after_attribute": last.attribute, "counts": False, **chosen}
+        return fairness.after(experiment_id, last.round, _AT_ONCE, **place)
+
+    def rounds_behind(last: RoundRow | None) -> list[RoundRow]:
+        begin = after if last is None else last.round
+        return rounds.after(experiment_id, begin, _AT_ONCE, planes=False, **chosen)
+
+    return series_of(_all(rounds_behind), _all(fairness_behind), every=every)
+
+
+def _all(behind: Callable[[Row | None], list[Row]]) -> list[Row]:
+    """The rows, page after page."""
+    found: list[Row] = []
+    while page := behind(found[-1] if found else None):
+        found += page
+        if len(page) < _AT_ONCE:
+            break
+    return found
+
+
+def stored_page(
+    database: Database,
+    caller: Caller,
+    experiment_id: str,
+    *,
+    links: "Sequence[Link]" = (),
+    tail: Markup | None = None,
+) -> HTMLResponse:
+    """The report with the curves of its rounds, between `links` and `tail`; the page loads and runs
+    nothing.
+
+    Raises ProblemError where the caller's project has no such report.
+    """
+    page = page_html(database, caller, experiment_id, links=links, tail=tail)
+    return page_response(page, has_forms=tail is not None)
+
+
+def page_response(page: str, *, has_forms: bool = False) -> HTMLResponse:
+    """A report's page with the policy under which it loads and runs nothing."""
+    # Imported here because most calls do not need templates.
+    from fedaudit.reports.page.html import style_hash
+
+    # Only the service's own additions have a form.
+    forms = "'self'" if has_forms else "'none'"
+    policy = (
+        f"default-src 'none'; style-src {style_hash()}; img-src data:; base-uri 'none'; "
+        f"form-action {forms}; frame-ancestors 'none'"
+    )
+    headers = {"Content-Security-Policy": policy, "Cache-Control": "no-store"}
+    if has_forms:
+        # Else browsers hide the form's origin, and it would be taken for another site's.
+        headers["Referrer-Policy"] = "same-origin"
+    return HTMLResponse(page, headers=headers)
+
+
+def page_html(
+    database: Database,
+    caller: Caller,
+    experiment_id: str,
+    *,
+    links: "Sequence[Link]" = (),
+    tail: Markup | None = None,
+) -> str:
+    """The page's HTML. Raises ProblemError as above."""
+    from fedaudit.reports.page.html import render
+    from fedaudit.reports.page.later_attempts import later_attempts
+
+    with database.read() as session:
+        report = find_report(session, caller, experiment_id)
+        series = _report_series(session, find_experiment(session, caller, experiment_id))
+        rows = LaterAttacksRepository(session, caller.project_id).list(experiment_id)
+    later = later_attempts(report.document, [_attempt(row) for row in rows])
+    return render(report.document, series, links=links, tail=tail, later=later)
+
+
+def _attempt(row: LaterAttacks) -> "LaterAttempt":
+    from fedaudit.reports.page.later_attempts import LaterAttempt
+
+    by, statement = row.created_by, row.statement
+    # All readers see the same page, and a detail may quote the data.
+    said = row.status_reason in _SAYING_REASONS
+    return LaterAttempt(
+        number=row.number,
+        status=row.status,
+        reason=row.status_detail if said else row.status_reason,
+        kinds=[one["kind"] for one in row.asked],
+        asked_by=by["person"] or f"the key {by['key_name']}",
+        asked_at=row.created_at.isoformat(),
+        finished_at=None if row.finished_at is None else row.finished_at.isoformat(),
+        basis=None if statement is None else statement["basis"],
+        sections=[] if statement is None else statement["attacks"],
+    )
+
+
+def stored_pdf(resources: Resources, caller: Caller, experiment_id: str) -> tuple[bytes, str]:
+    """The PDF, and a digest that changes with its content.
+
+    It is printed once and then kept beside the uploaded files; the version before it is removed.
+    Raises ProblemError where the caller's project has no such report, and where printing fails.
+    """
+    # Imported here because most calls need no templates.
+    from fedaudit.reports.page.pdf import paper_page
+
+    page = page_html(resources.database, caller, experiment_id)
+    digest = hashlib.sha256(paper_page(page).encode()).hexdigest()
+    key = report_pdf_key(experiment_id, digest)
+    try:
+        if resources.storage.holds(key):
+            with resources.storage.local(key) as path:
+                return path.read_bytes(), digest
+    except StorageError as error:
+        log.warning("printed report not read", detail=str(error))
+    pdf = resources.printer.pdf(page)
+    # A failure to keep it is no reason to refuse what was printed.
+    try:
+        with resources.storage.writer(key) as writer:
+            writer.write(pdf)
+        for superseded in resources.storage.beside(key):
+            resources.storage.delete(superseded)
+    except StorageError as error:
+        log.warning("printed report not kept", detail=str(error))
+    return pdf, digest

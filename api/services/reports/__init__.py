@@ -1,1 +1,0 @@
-"""Stored reports: pages, lists, comparison, verification, bundles."""

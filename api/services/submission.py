@@ -1,0 +1,520 @@
+"""Submit, retry and cancel experiments; a repeated request submits nothing twice.
+
+Submissions on the same data that come at once share a transaction: it locks the data's content,
+reads its budgets and lengthens the audit log once. Where any of them is refused nothing of it is
+stored, and each is tried by itself.
+"""
+
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager
+from contextvars import Context, copy_context
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+
+import structlog
+from sqlalchemy.orm import Session
+
+from api.http.problems import conflict
+from api.services.admission import parse_inherited, plan, store_federation
+from api.services.artifacts import hold_start
+from api.services.budgets.reservation import reserve
+from api.services.disclosure import (
+    refuse_departures,
+    refuse_what_is_not_secret,
+    stored_policy,
+    warnings_of,
+)
+from api.services.dispatch import (
+    IdempotentRequest,
+    UnitMessage,
+    claimed_before,
+    earlier_result,
+    queue_unit,
+)
+from api.services.lookups import find_experiment, note
+from api.shared.concurrency import MAX_WAITING_OF_A_PROJECT, crowded
+from api.shared.quotas import refuse_over_running
+from api.shared.resources import Resources
+from api.shared.security import Caller
+from fedaudit.ledger.chain import new_salt
+from fedaudit.privacy.accounting.mechanism_parameters import CostKind
+from fedaudit.privacy.accounting.rdp import composed_epsilon
+from fedaudit.privacy.leakage import leakage
+from fedaudit.privacy.mechanisms.registry import mechanism_of
+from fedaudit.runs.experiment_plan import ExperimentPlan
+from fedaudit.spec.models import ArtifactStart
+from fedaudit.spec.parse import parse_spec
+from fedaudit.sweeps.repeats import repeated
+from fedaudit.sweeps.sweep_facts import sweep_facts
+from fedaudit.training.base.cell import Cell, cells_at_once, stack_digest
+from models.identifiers import new_id
+from models.person import Actor
+from models.repositories import (
+    AuditLogRepository,
+    ExperimentRepository,
+    LowBudgetRepository,
+    SubjectSetRepository,
+    SweepRepository,
+    gathered_writes,
+)
+from models.repositories.audit_log import Deed
+from models.repositories.experiments import ENDED
+from models.repositories.webhooks import LOW_SHARE
+from models.tables.experiments import Experiment
+from models.values import BudgetsAcross, NewExperiment, StackPlace
+from models.vocabulary import AuditAction
+
+log = structlog.get_logger()
+
+RETRIED = ("failed", "cancelled")
+
+
+@dataclass
+class Admitting:
+    """Admits experiments in the caller's transaction.
+
+    What they share is read once: the first of them locks the content and reads its budgets. Rows
+    are stored when all are admitted, many at a time.
+    """
+
+    session: Session
+    project_id: str
+    max_attempts: int
+    across: BudgetsAcross
+    """Whose spending on a content its budgets count."""
+    low_share: float
+    """Of a total; listeners are notified when less remains."""
+    created_by: Actor | None
+    _notices: ExitStack
+    _federations: set[str] = field(default_factory=set)
+    _subject_sets: dict[tuple[str, ...], str] = field(default_factory=dict)
+
+    def queue(self, planned: ExperimentPlan, *, alone: bool = False) -> UnitMessage:
+        """A unit for an experiment, or for several that are kept together (`alone`)."""
+        stack = None
+        # A stack is taken apart after a failed attempt, so there must be another attempt.
+        if self.max_attempts > 1 and not alone:
+            cell = Cell(planned.spec, planned.federation)
+            key = stack_digest(cell)
+            # None where it gains nothing from others.
+            stack = None if key is None else StackPlace(key, cells_at_once(cell))
+        return queue_unit(
+            self.session,
+            self.project_id,
+            kind="run",
+            device=planned.spec.device,
+            max_attempts=self.max_attempts,
+            stack=stack,
+        )
+
+    def admit(
+        self,
+        planned: ExperimentPlan,
+        unit: UnitMessage,
+        *,
+        experiment_id: str,
+        unit_position: int = 0,
+        retry_of: str | None = None,
+        created_by: Actor | None = None,
+    ) -> Experiment:
+        """Reserve the worst case and queue the experiment in the unit.
+
+        `unit_position`: its place among those of the unit. `created_by`: where others submit in the
+        same transaction.
+        Raises ProblemError, to be followed by a roll-back, where a budget has no room, or the
+        federation forbids simulation and the noise is not secret; InvalidInputError where the spec
+        departs from the federation's disclosure policy.
+        """
+        session, project_id, across = self.session, self.project_id, self.across
+        creator = created_by or self.created_by
+        federation_id = store_federation(session, project_id, planned, across=across)
+        hold_start(session, project_id, planned.spec)
+        refuse_what_is_not_secret(session, project_id, federation_id, planned, across=across)
+        policy = refuse_departures(session, project_id, federation_id, planned.spec, across=across)
+        if federation_id not in self._federations:
+            # Listeners are notified at the end which budgets on this content run low.
+            self._federations.add(federation_id)
+            budgets = LowBudgetRepository(session, project_id, across=across)
+            notices = budgets.notifying_on_low(
+                federation_id, price=composed_epsilon, share=self.low_share
+            )
+            self._notices.enter_context(notices)
+        reserve(
+            session,
+            project_id,
+            federation_id,
+            experiment_id=experiment_id,
+            planned=planned,
+            across=across,
+        )
+        names = tuple(planned.ledger_context.subjects)
+        if names not in self._subject_sets:
+            self._subject_sets[names] = SubjectSetRepository(session).put(names)
+        experiment = NewExperiment(
+            **planned.stored_fields(),
+            id=experiment_id,
+            federation_id=federation_id,
+            subject_set_id=self._subject_sets[names],
+            unit_id=unit.unit_id,
+            unit_position=unit_position,
+            retry_of=retry_of,
+            created_by=None if creator is None else creator.as_dict(),
+            disclosure=stored_policy(policy),
+            ledger_salt=new_salt(planned.spec.privacy.noise),
+        )
+        return ExperimentRepository(session, project_id).add(experiment, announced=True)
+
+
+@contextmanager
+def admitting(
+    session: Session,
+    project_id: str,
+    *,
+    max_attempts: int,
+    across: BudgetsAcross = "service",
+    low_share: float = LOW_SHARE,
+    created_by: Actor | None = None,
+) -> Iterator[Admitting]:
+    """Admits in a write transaction; what was admitted is stored when the block ends.
+
+    Budgets may not be set meanwhile: they would be read without what is not stored yet.
+    """
+    with gathered_writes(session), ExitStack() as notices:
+        yield Admitting(session, project_id, max_attempts, across, low_share, created_by, notices)
+
+
+def admitting_for(
+    resources: Resources, session: Session, caller: Caller
+) -> AbstractContextManager[Admitting]:
+    """The same by the service's settings, for a caller."""
+    settings = resources.settings
+    return admitting(
+        session,
+        caller.project_id,
+        max_attempts=settings.max_attempts,
+        across=settings.budgets_across,
+        low_share=settings.webhooks_low_budget_share,
+        created_by=caller.actor,
+    )
+
+
+def plan_others(
+    resources: Resources, caller: Caller, planned: ExperimentPlan
+) -> list[ExperimentPlan]:
+    """The other seeds of a spec; none where it is not repeated. Raises InvalidInputError."""
+    return [plan(resources, caller, spec) for spec in repeated(planned.spec)[1:]]
+
+
+def _admit_repeated(
+    admitting: Admitting,
+    plans: Sequence[ExperimentPlan],
+    *,
+    experiment_id: str,
+    by: Actor,
+    retry_of: str | None,
+) -> tuple[UnitMessage, Experiment]:
+    """Queue an experiment for each seed in one unit, as cells of a sweep that states their joint
+    cost.
+
+    The first comes last in the unit: its report includes the others. Raises ProblemError, to be
+    followed by a roll-back, where a budget has no room for all of them.
+    """
+    spec = plans[0].spec
+    # Neither joined nor taken apart: the report of one includes the others.
+    unit_message = admitting.queue(plans[0], alone=True)
+    ids = [experiment_id, *(new_id() for _ in plans[1:])]
+    queued = [
+        admitting.admit(
+            one,
+            unit_message,
+            experiment_id=id_,
+            unit_position=(place - 1) % len(plans),
+            retry_of=retry_of if place == 0 else None,
+        )
+        for place, (id_, one) in enumerate(zip(ids, plans, strict=True))
+    ]
+    base = spec.model_dump(mode="json", exclude={"repeats"})
+    SweepRepository(admitting.session, admitting.project_id).add(
+        new_id(),
+        name=spec.name,
+        asked={"name": spec.name, "base": base, "repeats": spec.repeats},
+        facts=sweep_facts([(one.spec, one.ledger_context) for one in plans]),
+        cells=[(id_, {"seed": one.spec.seed}) for id_, one in zip(ids, plans, strict=True)],
+        by=by,
+    )
+    return unit_message, queued[0]
+
+
+@dataclass(frozen=True)
+class Submitted:
+    """The experiment's current state; `unit_message` where it was queued just now."""
+
+    experiment: Experiment
+    tags: list[str]
+    unit_message: UnitMessage | None
+    warnings: list[str]
+
+
+def submit(
+    resources: Resources, caller: Caller, value: Any, idempotency: IdempotentRequest | None
+) -> Submitted:
+    """Queue the experiment that a JSON value asks for. Raises InvalidInputError, ProblemError."""
+    submitted = prepared(resources, caller, value, idempotency)
+    if isinstance(submitted, Asked):
+        return _queue_alone(resources, caller, submitted.planned, idempotency)
+    return submitted
+
+
+def retry(
+    resources: Resources,
+    caller: Caller,
+    experiment: Experiment,
+    idempotency: IdempotentRequest | None,
+) -> Submitted:
+    """Queue the spec of an experiment that failed or was cancelled once more."""
+    if experiment.status not in RETRIED:
+        raise conflict(
+            f"the experiment is {experiment.status}; only one that failed or was cancelled can be "
+            "tried again"
+        )
+    if before := _earlier(resources, caller, idempotency):
+        return before
+    with resources.database.read() as session:
+        cell = SweepRepository(session, caller.project_id).cell_of(experiment.id)
+    if cell is not None:
+        sweep_id = cell[0].id
+        raise conflict(
+            f"the experiment is a cell of the sweep {sweep_id}, whose costs count every try; try "
+            f"its cells again by POST /v1/sweeps/{sweep_id}/retry",
+            sweep_id=sweep_id,
+        )
+    planned = plan(resources, caller, parse_spec(experiment.spec))
+    return _queue_alone(resources, caller, planned, idempotency, retry_of=experiment.id)
+
+
+def cancel(resources: Resources, caller: Caller, experiment_id: str) -> Submitted:
+    """Request an end: `cancelled` at once where no worker has it, else `cancelling` until then.
+
+    Raises ProblemError where it has ended otherwise.
+    """
+    with resources.database.write() as session:
+        row = find_experiment(session, caller, experiment_id)
+        if row.status in ENDED and row.status != "cancelled":
+            raise conflict(f"the experiment has ended: it is {row.status}")
+        ExperimentRepository(session, caller.project_id).request_cancel(
+            row.id, price=leakage, cancelled_by=caller.actor
+        )
+        cancelled = _submitted(resources, session, caller, row.id)
+        note(session, caller, "experiment.cancelled", row.id)
+        return cancelled
+
+
+def _earlier(
+    resources: Resources, caller: Caller, idempotency: IdempotentRequest | None
+) -> Submitted | None:
+    """The result of the same request made before. Raises ProblemError where its body differed."""
+    if idempotency is None:
+        return None
+    with resources.database.autocommit_read() as session:
+        found = earlier_result(session, caller, idempotency)
+    if found is None:
+        return None
+    with resources.database.read() as session:
+        return _submitted(resources, session, caller, found)
+
+
+def _queue_alone(
+    resources: Resources,
+    caller: Caller,
+    planned: ExperimentPlan,
+    idempotency: IdempotentRequest | None,
+    *,
+    retry_of: str | None = None,
+    experiment_id: str | None = None,
+) -> Submitted:
+    """Queue a plan, with its other seeds, in one transaction.
+
+    Raises ProblemError or InvalidInputError where it is refused.
+    """
+    id_ = experiment_id or new_id()
+    others = plan_others(resources, caller, planned)
+    with resources.database.write() as session:
+        before = claimed_before(session, caller, idempotency, id_)
+        if before is not None:
+            return _submitted(resources, session, caller, before)
+        with admitting_for(resources, session, caller) as admitting:
+            if others:
+                unit_message, queued = _admit_repeated(
+                    admitting,
+                    [planned, *others],
+                    experiment_id=id_,
+                    by=caller.actor,
+                    retry_of=retry_of,
+                )
+            else:
+                unit_message = admitting.queue(planned)
+                queued = admitting.admit(
+                    planned, unit_message, experiment_id=id_, retry_of=retry_of
+                )
+        warnings = _warnings_about(resources, session, queued, _cost_kind(planned))
+        action: AuditAction = "experiment.submitted" if retry_of is None else "experiment.retried"
+        note(session, caller, action, id_, **_submission_details(queued, retry_of))
+        refuse_over_running(session, caller.project_id, resources.settings)
+    log.info("experiment queued", experiment_id=id_, unit_id=unit_message.unit_id)
+    return Submitted(queued, sorted(set(planned.spec.tags)), unit_message, warnings)
+
+
+def _submission_details(queued: Experiment, retry_of: str | None) -> dict[str, Any]:
+    return {
+        "federation_id": queued.federation_id,
+        "noise": queued.noise,
+        "retry_of": retry_of,
+        "spec_hash": queued.spec_hash,
+    }
+
+
+def _cost_kind(planned: ExperimentPlan) -> CostKind:
+    return planned.ledger_context.inputs.cost_kind
+
+
+def _submitted(
+    resources: Resources, session: Session, caller: Caller, experiment_id: str
+) -> Submitted:
+    """An experiment that was submitted before, as it is now."""
+    experiments = ExperimentRepository(session, caller.project_id)
+    experiment = experiments.get(experiment_id)
+    if experiment is None:
+        raise LookupError(f"experiment {experiment_id} was stored and is not there")
+    kind = mechanism_of(parse_spec(experiment.spec)).cost_kind
+    warnings = _warnings_about(resources, session, experiment, kind)
+    tags = list(experiments.tags([experiment_id])[experiment_id])
+    return Submitted(experiment, tags, None, warnings)
+
+
+def _warnings_about(
+    resources: Resources, session: Session, experiment: Experiment, cost_kind: CostKind
+) -> list[str]:
+    """The warnings to its submitter, in the transaction that stores it."""
+    return warnings_of(
+        session,
+        experiment.project_id,
+        experiment.federation_id,
+        noise=experiment.noise,
+        cost_kind=cost_kind,
+        across=resources.settings.budgets_across,
+    )
+
+
+@dataclass(frozen=True, eq=False)
+class Asked:
+    """An experiment that was planned and is to be queued."""
+
+    caller: Caller
+    planned: ExperimentPlan
+    idempotency: IdempotentRequest | None
+    experiment_id: str = field(default_factory=new_id)
+    context: Context = field(default_factory=copy_context)
+    """Of the request: names its lines of the log and its trace."""
+
+
+def prepared(
+    resources: Resources, caller: Caller, value: Any, idempotency: IdempotentRequest | None
+) -> Submitted | Asked:
+    """The result of the same request made before, or what is left to queue of the one that a JSON
+    value asks for. Raises InvalidInputError, ProblemError."""
+    before = _earlier(resources, caller, idempotency)
+    if before is not None:
+        return before
+    planned = plan(resources, caller, parse_inherited(resources, caller, value))
+    if planned.spec.repeats > 1 or isinstance(planned.spec.model.start, ArtifactStart):
+        # Larger than others, or with other locks.
+        return _queue_alone(resources, caller, planned, idempotency)
+    return Asked(caller, planned, idempotency)
+
+
+async def queue_with_others(resources: Resources, asked: Asked) -> Submitted:
+    """Queue an experiment, together with those on the same data that wait at the same time.
+
+    Raises ProblemError or InvalidInputError where it is refused.
+    """
+    # Of one content, so that two groups never lock two contents in different orders.
+    same = ("submit", asked.caller.project_id, asked.planned.federation.fingerprint)
+    if resources.groups.waiting(same) > MAX_WAITING_OF_A_PROJECT:
+        raise crowded(MAX_WAITING_OF_A_PROJECT)
+    return await resources.groups.run(same, asked, partial(_queue_all, resources))
+
+
+def _queue_all(resources: Resources, asked: Sequence[Asked]) -> list[Submitted | Exception]:
+    """The result of each, in their order."""
+    together: dict[str, Submitted] = {}
+    if len(asked) > 1:
+        try:
+            together = _queue_together(resources, asked)
+        except Exception as error:  # of one of them, which is raised again when it is alone
+            log.debug("queued one by one", submissions=len(asked), error=type(error).__name__)
+    return [together.get(one.experiment_id) or _by_itself(resources, one) for one in asked]
+
+
+def _by_itself(resources: Resources, one: Asked) -> Submitted | Exception:
+    queue = partial(_queue_alone, experiment_id=one.experiment_id)
+    try:
+        return one.context.run(queue, resources, one.caller, one.planned, one.idempotency)
+    except Exception as error:  # raised again where it is waited for
+        return error
+
+
+def _queue_together(resources: Resources, asked: Sequence[Asked]) -> dict[str, Submitted]:
+    """By id, those whose idempotency keys were not taken."""
+    project_id = asked[0].caller.project_id
+    with resources.database.write() as session:
+        mine = _claimed(session, asked)
+        with admitting_for(resources, session, asked[0].caller) as admitting:
+            queued = [(one, *one.context.run(_admit, admitting, one)) for one in mine]
+        warnings: dict[tuple[str, str, CostKind], list[str]] = {}
+        found = {}
+        for one, experiment, unit in queued:
+            kind = _cost_kind(one.planned)
+            about = (experiment.federation_id, experiment.noise, kind)
+            if about not in warnings:
+                warnings[about] = _warnings_about(resources, session, experiment, kind)
+            tags = sorted(set(one.planned.spec.tags))
+            found[experiment.id] = Submitted(experiment, tags, unit, list(warnings[about]))
+        deeds = [
+            Deed(
+                "experiment.submitted",
+                experiment.id,
+                by=one.caller.actor,
+                details=_submission_details(experiment, None),
+            )
+            for one, experiment, _ in queued
+        ]
+        AuditLogRepository(session, project_id).enter_all(deeds)
+        refuse_over_running(session, project_id, resources.settings)
+    for one, experiment, unit in queued:
+        ids = {"experiment_id": experiment.id, "unit_id": unit.unit_id}
+        one.context.run(partial(log.info, "experiment queued", **ids))
+    return found
+
+
+def _claimed(session: Session, asked: Sequence[Asked]) -> list[Asked]:
+    """Those that claim their keys now, or have none.
+
+    Every transaction takes keys, and then locks clients' names, in the same order: no two wait for
+    each other.
+    """
+    by_key = sorted(asked, key=lambda one: one.idempotency.key if one.idempotency else "")
+    mine = [
+        one
+        for one in by_key
+        if one.idempotency is None or one.idempotency.claim(session, one.caller, one.experiment_id)
+    ]
+    return sorted(mine, key=lambda one: one.planned.ledger_context.subjects)
+
+
+def _admit(admitting: Admitting, one: Asked) -> tuple[Experiment, UnitMessage]:
+    unit = admitting.queue(one.planned)
+    experiment = admitting.admit(
+        one.planned, unit, experiment_id=one.experiment_id, created_by=one.caller.actor
+    )
+    return experiment, unit

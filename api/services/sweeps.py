@@ -1,0 +1,424 @@
+"""Sweeps: admitted in one transaction, shown with their costs, and compared in a table."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any, cast
+
+import structlog
+from sqlalchemy.orm import Session
+
+from api.http.problems import ProblemError, conflict
+from api.schemas.experiments import (
+    ListedSweepBody,
+    Progress,
+    Status,
+    SubmittedSweepBody,
+    SweepBody,
+    SweepCellBody,
+    SweepProgress,
+    SweepValidationBody,
+)
+from api.schemas.people import ActorBody
+from api.services.admission import DryRunRollback, parse_inherited, plan
+from api.services.disclosure import warnings_of
+from api.services.dispatch import IdempotentRequest, UnitMessage, claimed_before, earlier_result
+from api.services.lookups import found_by, note
+from api.services.submission import RETRIED, admitting_for
+from api.shared.concurrency import stop_if_given_up
+from api.shared.quotas import refuse_over_running
+from api.shared.resources import Resources
+from api.shared.security import Caller
+from fedaudit.privacy.accounting.mechanism_parameters import CostKind
+from fedaudit.privacy.accounting.privacy_events import REPORT
+from fedaudit.privacy.leakage import leakage
+from fedaudit.runs.experiment_plan import ExperimentPlan
+from fedaudit.spec.errors import InvalidInputError
+from fedaudit.spec.parse import parse_spec
+from fedaudit.spec.sweeps import SweepCell, SweepSpec, parse_cells, parse_sweep, placed
+from fedaudit.sweeps.named_figures import named_figures
+from fedaudit.sweeps.report_section import CellPlace, larger_sums, sweep_section
+from fedaudit.sweeps.sweep_costs import SweepCosts, sweep_costs
+from fedaudit.sweeps.sweep_facts import SweepFacts, sweep_facts
+from fedaudit.sweeps.sweep_table import CellFigures, SweepTable, sweep_table
+from models.identifiers import new_id
+from models.repositories import (
+    ExperimentRepository,
+    ReportListRepository,
+    ReportRepository,
+    SweepRepository,
+)
+from models.repositories.experiments import ENDED
+from models.repositories.sweeps import SweepState
+from models.tables.experiments import Sweep
+from models.values import BookedCost
+
+log = structlog.get_logger()
+
+
+def find_sweep(session: Session, caller: Caller, sweep_id: str) -> Sweep:
+    """Raises ProblemError where the caller's project has no such sweep."""
+    return found_by(SweepRepository(session, caller.project_id).get, sweep_id, "sweep")
+
+
+def sweep_body(session: Session, caller: Caller, sweep: Sweep) -> SweepBody:
+    """A sweep with its cells and its costs."""
+    sweeps = SweepRepository(session, caller.project_id)
+    cells = [
+        SweepCellBody(
+            position=cell.position,
+            experiment_id=cell.experiment.id,
+            values=dict(cell.values),
+            status=cast(Status, cell.experiment.status),
+            status_reason=cell.experiment.status_reason,
+            gate_outcome=cell.experiment.gate_outcome,
+            progress=Progress(
+                round=cell.experiment.rounds_done, rounds=cell.experiment.rounds_total
+            ),
+        )
+        for cell in sweeps.cells(sweep.id)
+    ]
+    return SweepBody(
+        **listed_bodies(session, caller, [sweep])[0].model_dump(),
+        asked=sweep.asked,
+        costs=_costs_of(session, caller, sweep),
+        facts=cast(SweepFacts, sweep.facts),
+        cells=cells,
+    )
+
+
+def submitted_body(
+    session: Session, caller: Caller, sweep: Sweep, warnings: Sequence[str]
+) -> SubmittedSweepBody:
+    """A sweep that was accepted."""
+    return SubmittedSweepBody(**vars(sweep_body(session, caller, sweep)), warnings=list(warnings))
+
+
+def listed_bodies(
+    session: Session, caller: Caller, sweeps: Sequence[Sweep]
+) -> list[ListedSweepBody]:
+    """Sweeps in a list, without their cells."""
+    states = SweepRepository(session, caller.project_id).states([one.id for one in sweeps])
+    return [
+        ListedSweepBody(
+            id=sweep.id,
+            name=sweep.name,
+            status=_status_of(state),
+            progress=SweepProgress(
+                cells=sweep.cells,
+                ended=sum(state.statuses[one] for one in ENDED),
+                statuses=dict(state.statuses),
+                rounds=state.rounds_done,
+                rounds_total=state.rounds_total,
+            ),
+            created_at=sweep.created_at,
+            created_by=ActorBody.model_validate(sweep.created_by),
+        )
+        for sweep in sweeps
+        for state in (states[sweep.id],)
+    ]
+
+
+def _status_of(state: SweepState) -> Status:
+    """Of the sweep as one: `failed` only where every cell failed, `succeeded` where one did not."""
+    counts = state.statuses
+    ended = sum(counts[one] for one in ENDED)
+    if ended < sum(counts.values()):
+        if counts["cancelling"]:
+            return "cancelling"
+        return "running" if ended or counts["running"] else "queued"
+    if counts["succeeded"]:
+        return "succeeded"
+    return "failed" if counts["failed"] else "cancelled"
+
+
+def _costs_of(session: Session, caller: Caller, sweep: Sweep) -> SweepCosts:
+    """What all tries of all cells have charged together, as it is now."""
+    sweeps = SweepRepository(session, caller.project_id)
+    return sweep_costs(sweeps.booked(sweep.id), runs=sweeps.tries(sweep.id), facts=sweep.facts)
+
+
+def with_costs_of_now(
+    session: Session, caller: Caller, experiment_id: str, document: Mapping[str, Any]
+) -> Mapping[str, Any]:
+    """A report with the present costs of its sweep, and never less than it states.
+
+    Cells that were cancelled may have been tried again since, and the choice of this run has looked
+    at them too.
+    """
+    section = document.get("sweep")
+    sweeps = SweepRepository(session, caller.project_id)
+    found = sweeps.cell_of(experiment_id)
+    if section is None or found is None:
+        return document
+    sweep, cell = found
+    place = CellPlace(
+        sweep_id=sweep.id,
+        name=sweep.name,
+        cells=sweep.cells,
+        position=cell.position,
+        values=cell.values,
+        facts=sweep.facts,
+        tries=len(sweeps.tries(sweep.id)),
+    )
+    now = sweep_section(place, _costs_of(session, caller, sweep), when="by now").model_dump()
+    more = larger_sums(now, section)
+    changed = {
+        **section,
+        **{name: now[name] for name in more},
+        "epsilon": (now if "sweep_epsilon_max" in more else section)["epsilon"],
+        "reasons": {**section["reasons"], **{name: now["reasons"][name] for name in more}},
+    }
+    return {**document, "sweep": changed}
+
+
+def table_of(session: Session, caller: Caller, sweep: Sweep) -> SweepTable:
+    """The table as far as cells have ended: others count as seeds without figures."""
+    sweeps = SweepRepository(session, caller.project_id)
+    cells = sweeps.cells(sweep.id)
+    ids = [cell.experiment.id for cell in cells]
+    figures = ReportListRepository(session, caller.project_id).figures(ids)
+    degenerate = sweeps.degenerate(ids)
+    terms = _cost_terms(sweeps.booked(sweep.id))
+    return sweep_table(
+        [
+            CellFigures(
+                experiment_id=(id_ := cell.experiment.id),
+                values=cell.values,
+                succeeded=cell.experiment.status == "succeeded",
+                degenerate=id_ in degenerate,
+                figures=named_figures(figures[id_]),
+                # Simulated noise protects nothing, so its costs are not those of secret noise.
+                cost_terms={
+                    name: f"{cell.experiment.noise}: {'; '.join(sorted(said))}"
+                    for name, said in terms.get(id_, {}).items()
+                },
+            )
+            for cell in cells
+        ]
+    )
+
+
+def _cost_terms(booked: Sequence[BookedCost]) -> dict[str, dict[str, set[str]]]:
+    """By experiment and figure, the terms under which training was charged."""
+    found: dict[str, dict[str, set[str]]] = {}
+    for one in booked:
+        # What a report reveals of the people held out is not in the figures of training.
+        if one.observer != REPORT:
+            term = f"{one.observer}, {one.terms}, {one.unit}, {one.delta}"
+            found.setdefault(one.experiment_id, {}).setdefault(one.figure, set()).add(term)
+    return found
+
+
+@dataclass(frozen=True)
+class _PlannedSweep:
+    """A sweep that can be run, and what it would cost."""
+
+    spec: SweepSpec
+    cells: Sequence[tuple[SweepCell, ExperimentPlan]]
+
+    @property
+    def facts(self) -> SweepFacts:
+        return sweep_facts([(one.spec, one.ledger_context) for _, one in self.cells])
+
+
+@dataclass(frozen=True)
+class SubmittedSweep:
+    """The sweep as it is now; messages of the units that were queued just now."""
+
+    sweep: Sweep
+    messages: list[UnitMessage] = field(default_factory=list)
+    warnings: list[str] = field(default_factory=list)
+
+
+def _plan_sweep(resources: Resources, caller: Caller, value: Any) -> _PlannedSweep:
+    """Every cell over its data; no transaction.
+
+    Raises InvalidInputError, with the faults of cells at the fields they follow from.
+    """
+    sweep = parse_sweep(value)
+    planned = []
+    for cell, spec in parse_cells(sweep, partial(parse_inherited, resources, caller)):
+        stop_if_given_up()
+        try:
+            planned.append((cell, plan(resources, caller, spec)))
+        except InvalidInputError as error:
+            raise InvalidInputError([placed(sweep, cell, one) for one in error.errors]) from None
+    return _PlannedSweep(sweep, planned)
+
+
+def submit_sweep(
+    resources: Resources, caller: Caller, value: Any, idempotency: IdempotentRequest | None
+) -> SubmittedSweep:
+    """Queue every cell. Raises InvalidInputError, ProblemError; nothing is then stored."""
+    with resources.database.read() as session:
+        known = earlier_result(session, caller, idempotency)
+        if known is not None:
+            return SubmittedSweep(find_sweep(session, caller, known))
+    planned = _plan_sweep(resources, caller, value)
+    sweep_id = new_id()
+    with resources.database.write() as session:
+        known = claimed_before(session, caller, idempotency, sweep_id)
+        if known is not None:
+            return SubmittedSweep(find_sweep(session, caller, known))
+        submitted = _store(resources, session, caller, sweep_id, planned)
+    log.info("sweep queued", sweep_id=sweep_id, cells=len(planned.cells))
+    return submitted
+
+
+def try_sweep(resources: Resources, caller: Caller, value: Any) -> SweepValidationBody:
+    """What a submission would meet at present: the reservation itself, rolled back.
+
+    Raises InvalidInputError, or ProblemError where it would be refused for another reason than a
+    budget.
+    """
+    planned = _plan_sweep(resources, caller, value)
+    found = SweepValidationBody(
+        cells=len(planned.cells),
+        costs=None,
+        facts=planned.facts,
+        has_room=False,
+        detail=None,
+        warnings=[],
+    )
+    try:
+        with resources.database.write() as session:
+            submitted = _store(resources, session, caller, new_id(), planned)
+            found.costs = _costs_of(session, caller, submitted.sweep)
+            found.has_room, found.warnings = True, submitted.warnings
+            raise DryRunRollback
+    except DryRunRollback:
+        pass
+    except ProblemError as error:
+        if error.slug != "budget-exhausted":
+            raise
+        found.detail = error.detail
+    return found
+
+
+def _store(
+    resources: Resources, session: Session, caller: Caller, sweep_id: str, planned: _PlannedSweep
+) -> SubmittedSweep:
+    ids, messages, drawn_on = [], [], set[tuple[str, str, CostKind]]()
+    with admitting_for(resources, session, caller) as admitting:
+        for position, (_, one) in enumerate(planned.cells):
+            ids.append(new_id())
+            messages.append(admitting.queue(one))
+            try:
+                queued = admitting.admit(one, messages[-1], experiment_id=ids[-1])
+            except ProblemError as error:
+                raise _refused(error, position, len(planned.cells)) from None
+            kind = one.ledger_context.inputs.cost_kind
+            drawn_on.add((queued.federation_id, queued.noise, kind))
+    warnings = dict[str, None]()
+    for federation_id, noise, kind in sorted(drawn_on):
+        found = warnings_of(
+            session,
+            caller.project_id,
+            federation_id,
+            noise=noise,
+            cost_kind=kind,
+            across=resources.settings.budgets_across,
+        )
+        warnings |= dict.fromkeys(found)
+    sweep = SweepRepository(session, caller.project_id).add(
+        sweep_id,
+        name=planned.spec.name,
+        asked=planned.spec.model_dump(mode="json"),
+        facts=planned.facts,
+        cells=[(id_, cell.values) for id_, (cell, _) in zip(ids, planned.cells, strict=True)],
+        by=caller.actor,
+    )
+    note(session, caller, "sweep.submitted", sweep_id, name=sweep.name, cells=len(ids))
+    refuse_over_running(session, caller.project_id, resources.settings)
+    return SubmittedSweep(sweep, messages, list(warnings))
+
+
+def _refused(error: ProblemError, position: int, cells: int) -> ProblemError:
+    """The refusal of one cell as that of the sweep, which stored nothing."""
+    return ProblemError(
+        error.status,
+        error.slug,
+        f"cell {position + 1} of {cells} is refused, and so is the sweep; nothing was queued: "
+        f"{error.detail}",
+        errors=error.errors,
+        headers=error.headers,
+        cell=position,
+        **error.members,
+    )
+
+
+def cancel_sweep(resources: Resources, caller: Caller, sweep_id: str) -> Sweep:
+    """Ask for the end of every cell that has not ended.
+
+    Raises ProblemError where all have, or there is no such sweep.
+    """
+    with resources.database.write() as session:
+        sweep = find_sweep(session, caller, sweep_id)
+        cells = SweepRepository(session, caller.project_id).cells(sweep.id)
+        going_on = [one for one in cells if one.experiment.status not in ENDED]
+        if not going_on:
+            raise conflict("every cell of the sweep has ended")
+        experiments = ExperimentRepository(session, caller.project_id)
+        for cell in going_on:
+            experiments.request_cancel(cell.experiment.id, price=leakage, cancelled_by=caller.actor)
+        note(session, caller, "sweep.cancelled", sweep.id, cells=len(going_on))
+        return sweep
+
+
+def retry_sweep(
+    resources: Resources, caller: Caller, sweep_id: str, idempotency: IdempotentRequest | None
+) -> SubmittedSweep:
+    """Queue every cell that failed or was cancelled once more, as new experiments of the sweep.
+
+    Raises ProblemError where there is none, or a budget has no room for them; InvalidInputError
+    where their data cannot be used any more.
+    """
+    with resources.database.read() as session:
+        sweep = find_sweep(session, caller, sweep_id)
+        if earlier_result(session, caller, idempotency) is not None:
+            return SubmittedSweep(sweep)
+        cells = SweepRepository(session, caller.project_id).cells(sweep.id)
+        again = [cell for cell in cells if cell.experiment.status in RETRIED]
+        _refuse_after_a_pass(session, caller, sweep)
+    if not again:
+        raise conflict("no cell of the sweep has failed or was cancelled")
+    plans = [plan(resources, caller, parse_spec(cell.experiment.spec)) for cell in again]
+    with resources.database.write() as session:
+        if idempotency is not None and not idempotency.claim(session, caller, sweep.id):
+            return SubmittedSweep(sweep)
+        sweeps, messages = SweepRepository(session, caller.project_id), []
+        sweeps.hold(sweep.id)
+        # Once more: a report may have been signed while the cells were planned.
+        _refuse_after_a_pass(session, caller, sweep)
+        left = sweeps.leave(sweep.id, [cell.experiment.id for cell in again])
+        if not left:
+            raise conflict("another request has tried the cells again just now")
+        with admitting_for(resources, session, caller) as admitting:
+            for cell, planned in zip(again, plans, strict=True):
+                if (former := cell.experiment.id) in left:
+                    messages.append(admitting.queue(planned))
+                    id_ = new_id()
+                    admitting.admit(planned, messages[-1], experiment_id=id_, retry_of=former)
+                    sweeps.enter(sweep.id, cell, again=id_)
+        note(session, caller, "sweep.retried", sweep.id, cells=len(messages))
+        refuse_over_running(session, caller.project_id, resources.settings)
+    return SubmittedSweep(sweep, messages)
+
+
+def _refuse_after_a_pass(session: Session, caller: Caller, sweep: Sweep) -> None:
+    """Raises ProblemError where a cell's signed report passed a gate on the sweep's costs."""
+
+    def on_sweep(gate: Mapping[str, Any]) -> bool:
+        return str(gate["figure"]).startswith("sweep_")
+
+    for cell in SweepRepository(session, caller.project_id).cells(sweep.id):
+        if not any(map(on_sweep, cell.experiment.spec.get("gates", ()))):
+            continue
+        report = ReportRepository(session, caller.project_id).get(cell.experiment.id)
+        gates = [] if report is None else report.document["gates"]
+        if any(on_sweep(one) and one["outcome"] == "pass" for one in gates):
+            raise conflict(
+                f"the report of cell {cell.position + 1} passed a gate on the costs of the sweep, "
+                "which trying cells again would add to; submit what is missing as another sweep"
+            )

@@ -1,1 +1,0 @@
-"""Sweeps: many experiments, admitted and looked at as one."""

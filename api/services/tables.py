@@ -1,0 +1,422 @@
+"""Long tables of an experiment: read in pages, or exported whole.
+
+A stored row gives one line or many. A position in the table is the key of the last row that was
+read completely, and the number of lines read of the next row; rows are only ever appended in the
+order of their keys, so a position stays valid.
+"""
+
+import csv
+import io
+import json
+from bisect import bisect_right
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Sized
+from dataclasses import dataclass
+from itertools import accumulate, chain, islice, pairwise
+from math import ceil
+from typing import Any, Generic, Literal, Protocol, TypeVar, assert_never
+
+import numpy as np
+import orjson
+from sqlalchemy.orm import Session
+from starlette.responses import StreamingResponse
+
+from api.schemas.experiment_tables import (
+    FairnessFilters,
+    FairnessLine,
+    LedgerFilters,
+    LedgerLine,
+    RoundBody,
+)
+from fedaudit.fairness.metrics import group_rates
+from fedaudit.ledger.columns import LedgerColumns, columns_of_rows, ledger_columns
+from fedaudit.spec.metrics import COUNTS, RATES
+from fedaudit.spreadsheet import plain_text
+from models.database import Database
+from models.repositories import FairnessRepository, LedgerRepository, RoundRepository
+from models.repositories.packed_rows import PackedRowRepository
+from models.values import FairnessRow, LedgerRow, RoundRow
+
+Row = TypeVar("Row")
+Block = TypeVar("Block", bound=Sized)
+Key = tuple[Any, ...]
+Line = dict[str, Any]
+Position = tuple[Key | None, int]
+Form = Literal["csv", "ndjson", "parquet"]
+What = Literal["ledger", "rounds", "fairness"]
+
+BEGINNING: Position = (None, 0)
+MEDIA_TYPES: dict[Form, str] = {
+    "csv": "text/csv",
+    "ndjson": "application/x-ndjson",
+    "parquet": "application/vnd.apache.parquet",
+}
+_FIRST_ROWS, _MAX_ROWS = 16, 1024
+_LINES_A_BLOCK = 50_000
+"""Of an export, about, however many a row has: that bounds its memory."""
+_LINES_AT_ONCE = 5000
+_MAX_ROWS_A_PAGE = 20_000
+"""A page that finds little, as for a client that seldom took part, ends here and continues by
+cursor."""
+
+
+class Lines(Protocol):
+    """What callers see of some stored rows."""
+
+    @property
+    def counts(self) -> Iterable[int]:
+        """How many lines each of the rows has."""
+
+    def lines(self, begin: int, end: int) -> Iterable[Line]:
+        """The lines from one number to before another."""
+
+
+@dataclass(frozen=True)
+class LinesByRow:
+    """Lines that were made row by row."""
+
+    rows: Sequence[Sequence[Line]]
+
+    @property
+    def counts(self) -> Iterable[int]:
+        """How many lines each row has."""
+        return map(len, self.rows)
+
+    def lines(self, begin: int, end: int) -> Iterable[Line]:
+        """The lines from one number to before another."""
+        return islice(chain.from_iterable(self.rows), begin, end)
+
+
+class Table(Protocol[Row]):
+    """A table of one experiment."""
+
+    columns: Sequence[str]
+    """The names of a line's values."""
+
+    @property
+    def lines_a_row(self) -> int | None:
+        """How many lines a stored row has; None where the first rows show it."""
+
+    def rows(self, session: Session, *, after: Key | None, limit: int) -> list[Row]:
+        """Stored rows after a key, in the order of their keys."""
+
+    def key(self, row: Row) -> Key:
+        """A row's key."""
+
+    def lines(self, rows: Sequence[Row]) -> Lines:
+        """What callers see of some rows."""
+
+
+@dataclass(frozen=True)
+class LinePage(Generic[Row]):
+    """Some lines, the stored rows that begin among them, and where the next page begins."""
+
+    lines: list[Line]
+    begun: list[Row]
+    next: Position | None
+
+
+def read_page(table: Table[Row], session: Session, *, start: Position, limit: int) -> LinePage[Row]:
+    """At most `limit` lines from a position on."""
+    after, skip = start
+    lines: list[Line] = []
+    begun: list[Row] = []
+    known, read = table.lines_a_row, 0
+    size = _FIRST_ROWS if known is None else _rows_for(limit + skip, known)
+    while read < _MAX_ROWS_A_PAGE:
+        rows = table.rows(session, after=after, limit=size)
+        found = table.lines(rows)
+        # Where the lines of each row begin, and behind the last where they end.
+        begins = list(accumulate(map(int, found.counts), initial=0))
+        end = min(skip + limit - len(lines), begins[-1])
+        lines += found.lines(skip, end)
+        begun += [
+            row
+            for row, (first, stop) in zip(rows, pairwise(begins), strict=True)
+            if skip <= first < min(stop, end)
+        ]
+        if end < begins[-1]:
+            place = bisect_right(begins, end) - 1
+            before = table.key(rows[place - 1]) if place else after
+            return LinePage(lines, begun, (before, end - begins[place]))
+        if len(rows) < size:
+            return LinePage(lines, begun, None)
+        after, skip, read = table.key(rows[-1]), 0, read + size
+        size = _rows_for(limit - len(lines), begins[-1] / len(rows))
+    return LinePage(lines, begun, (after, skip))
+
+
+def _rows_for(lines: int, lines_a_row: float) -> int:
+    """So many rows that probably one line more is among theirs, which shows that there are more."""
+    needed = (lines + 1) / max(lines_a_row, 1 / _MAX_ROWS)
+    return min(_MAX_ROWS, max(_FIRST_ROWS, ceil(needed)))
+
+
+def _read_all(
+    table: Table[Row], database: Database, work: Callable[[Sequence[Row]], Block]
+) -> Iterator[Block]:
+    """What `work` makes of every row, in blocks, each read by a short transaction.
+
+    The rows of a block are as many as have about `_LINES_A_BLOCK` lines.
+    """
+    after: Key | None = None
+    size = _FIRST_ROWS
+    while True:
+        with database.read() as session:
+            rows = table.rows(session, after=after, limit=size)
+        if rows:
+            block = work(rows)
+            yield block
+        if len(rows) < size:
+            return
+        lines_a_row = -(-len(block) // len(rows))
+        after = table.key(rows[-1])
+        size = min(_MAX_ROWS, max(1, _LINES_A_BLOCK // max(1, lines_a_row)))
+
+
+class RoundTable:
+    """The rounds of one experiment: one line each."""
+
+    columns: Sequence[str] = tuple(RoundBody.model_fields)
+    lines_a_row: int | None = 1
+
+    def __init__(self, project_id: str, experiment_id: str) -> None:
+        self._project_id = project_id
+        self._experiment_id = experiment_id
+
+    def rows(self, session: Session, *, after: Key | None, limit: int) -> list[RoundRow]:
+        """Rounds after a key (round,)."""
+        rounds = RoundRepository(session, self._project_id)
+        return rounds.after(self._experiment_id, 0 if after is None else after[0], limit)
+
+    def key(self, row: RoundRow) -> Key:
+        """The round."""
+        return (row.round,)
+
+    def lines(self, rows: Sequence[RoundRow]) -> LinesByRow:
+        """One line each."""
+        return LinesByRow([[self._line(row)] for row in rows])
+
+    def _line(self, row: RoundRow) -> Line:
+        line = {name: getattr(row, name) for name in self.columns}
+        missing = [name for name in ("leakage_by_cluster", "plane") if line[name] is None]
+        why = "the round was stored by a version that did not record it"
+        line["reasons"] = {**dict.fromkeys(missing, why), **row.reasons}
+        return line
+
+
+class FairnessTable:
+    """The fairness figures of one experiment: a line for each metric."""
+
+    columns: Sequence[str] = tuple(FairnessLine.model_fields)
+    lines_a_row: int | None = None
+
+    def __init__(self, project_id: str, experiment_id: str, filters: FairnessFilters) -> None:
+        self._project_id = project_id
+        self._experiment_id = experiment_id
+        self._attribute = filters.attribute
+
+    def rows(self, session: Session, *, after: Key | None, limit: int) -> list[FairnessRow]:
+        """Rows after a key (round, attribute)."""
+        round_, attribute = (0, None) if after is None else after
+        return FairnessRepository(session, self._project_id).after(
+            self._experiment_id, round_, limit, attribute=self._attribute, after_attribute=attribute
+        )
+
+    def key(self, row: FairnessRow) -> Key:
+        """Round and attribute."""
+        return (row.round, row.attribute)
+
+    def lines(self, rows: Sequence[FairnessRow]) -> LinesByRow:
+        """A line for each metric."""
+        return LinesByRow([self._lines(row) for row in rows])
+
+    def _lines(self, row: FairnessRow) -> list[Line]:
+        return [
+            {
+                "round": row.round,
+                "attribute": row.attribute,
+                "metric": figure["metric"],
+                "value": figure["value"],
+                "reason": figure["reason"],
+                "interval": None,
+                "interval_reason": "intervals are computed once, for the report",
+            }
+            for figure in row.figures
+        ]
+
+
+def group_lines(row: FairnessRow, attributes: Mapping[str, Sequence[str]]) -> list[Line]:
+    """The counts and rates of each group, of groups of any size: for confidential use.
+
+    Empty where no favourable outcome was declared, so that nothing was counted.
+    """
+    counts = np.asarray(row.counts, dtype=np.int64).reshape(-1, 4)
+    if not len(counts):
+        return []
+    rates = group_rates(counts).T.tolist()
+    lines = []
+    groups = zip(attributes[row.attribute], counts.tolist(), rates, strict=True)
+    for group, numbers, measured in groups:
+        shown: Line = {
+            name: None if np.isnan(rate) else rate
+            for name, rate in zip(RATES, measured, strict=True)
+        }
+        line: Line = {
+            "round": row.round,
+            "attribute": row.attribute,
+            "value": group,
+            "count": sum(numbers),
+        }
+        line |= dict(zip(COUNTS, numbers, strict=True)) | shown
+        undefined = [name for name, rate in shown.items() if rate is None]
+        line["reasons"] = {name: RATES[name].why_undefined for name in undefined}
+        lines.append(line)
+    return lines
+
+
+class LedgerTable:
+    """The packed ledger of one experiment or declared ledger, or the part that the filters select,
+    one line per subject: the figures of the view `privacy_ledger`."""
+
+    columns: Sequence[str] = tuple(LedgerLine.model_fields)
+
+    def __init__(
+        self,
+        project_id: str,
+        owner_id: str,
+        names: Sequence[str],
+        filters: LedgerFilters,
+        *,
+        rows: type[PackedRowRepository] = LedgerRepository,
+        salt: bytes | None = None,
+    ) -> None:
+        """`names`: the subjects' keys by index; `rows`: where they are kept, by `owner_id`. `salt`:
+        the key of their digests."""
+        self.salt = salt
+        self._project_id = project_id
+        self._owner_id = owner_id
+        self._repository = rows
+        self._names = names
+        self._filters = filters
+        self._client: int | None = None
+        if filters.client is not None:
+            # -1 where there is no such subject.
+            self._client = names.index(filters.client) if filters.client in names else -1
+
+    @property
+    def lines_a_row(self) -> int | None:
+        """Of one client one, or one for each layer."""
+        return None if self._client is None else 1
+
+    def rows(self, session: Session, *, after: Key | None, limit: int) -> list[LedgerRow]:
+        """Packed rows after a key (round, release, subject kind, observer)."""
+        if self._client == -1:
+            return []
+        stored = self._repository(session, self._project_id)
+        within = (self._owner_id, self._filters.round_from, self._filters.round_to)
+        if self._client is not None and isinstance(stored, LedgerRepository):
+            owner_id, *rounds = within
+            return stored.history(owner_id, self._client, *rounds, after=after, limit=limit)
+        return stored.rows_after(*within, after=after, limit=limit)
+
+    def key(self, row: LedgerRow) -> Key:
+        """The row's key."""
+        return (row.round, row.release, row.subject_kind, row.observer)
+
+    def lines(self, rows: Sequence[LedgerRow]) -> LedgerColumns:
+        """A line for each subject, column by column."""
+        return ledger_columns(columns_of_rows(rows), self._names, subject=self._client)
+
+
+def page_reasons(lines: Sequence[Line], *, salt: bytes | None) -> dict[str, str]:
+    """Why there is no salt, and why the fields that give an epsilon its meaning are null in the
+    lines of a page; empty if they are not.
+
+    Stated once a page: within an experiment it is the same for every line.
+    """
+    reasons = {}
+    if salt is None:
+        reasons["salt"] = (
+            "the digests are not keyed: the noise is simulated or declared, the run was admitted "
+            "before there were salts, or the salt was erased with the clients' names"
+        )
+    for name in ("delta", "adjacency"):
+        if any(line[name] is None for line in lines):
+            reasons[name] = (
+                "the cost is no epsilon with a delta: of metric privacy it is counted as leakage, "
+                "and without noise nothing bounds it"
+            )
+    return reasons
+
+
+def export(
+    table: Table[Row], database: Database, *, what: What, form: Form, file_name: str
+) -> StreamingResponse:
+    """Every line of a table as a file that is sent while it is read; a null is an empty cell in
+    CSV."""
+    if isinstance(table, LedgerTable):
+        encoded = _of_ledger(table, database, form=form)
+    else:
+        encoded = _of_lines(table, database, what=what, form=form)
+    headers = {"Content-Disposition": f'attachment; filename="{file_name}.{form}"'}
+    return StreamingResponse(encoded, media_type=MEDIA_TYPES[form], headers=headers)
+
+
+def _of_ledger(table: LedgerTable, database: Database, *, form: Form) -> Iterator[bytes]:
+    """Its lines are many, and are never made one by one where Arrow writes the file."""
+    blocks = _read_all(table, database, table.lines)
+    if form == "ndjson":
+        return _ndjson(block.lines() for block in blocks)
+    from api.services.parquet_tables import LedgerTables, ledger_csv, parquet
+
+    tables = map(LedgerTables().table, blocks)
+    return ledger_csv(tables) if form == "csv" else parquet(tables, what="ledger")
+
+
+def _of_lines(table: Table[Row], database: Database, *, what: What, form: Form) -> Iterator[bytes]:
+    def lines(rows: Sequence[Row]) -> list[Line]:
+        found = table.lines(rows)
+        return list(found.lines(0, sum(found.counts)))
+
+    blocks = _read_all(table, database, lines)
+    match form:
+        case "csv":
+            return _csv(blocks, table.columns)
+        case "ndjson":
+            return _ndjson(blocks)
+        case "parquet":
+            from api.services.parquet_tables import from_lines, parquet
+
+            return parquet((from_lines(block, what=what) for block in blocks), what=what)
+        case _:
+            assert_never(form)
+
+
+def _ndjson(blocks: Iterable[Iterable[Line]]) -> Iterator[bytes]:
+    """Lines have their fields in the order of the table's columns already."""
+    for block in blocks:
+        lines = iter(block)
+        while some := [
+            orjson.dumps(line, option=orjson.OPT_APPEND_NEWLINE)
+            for line in islice(lines, _LINES_AT_ONCE)
+        ]:
+            yield b"".join(some)
+
+
+def _csv(blocks: Iterator[list[Line]], columns: Sequence[str]) -> Iterator[bytes]:
+    text = io.StringIO()
+    writer = csv.writer(text)
+    writer.writerow(columns)
+    for block in blocks:
+        writer.writerows([_cell(line[name]) for name in columns] for line in block)
+        yield text.getvalue().encode()
+        text.seek(0)
+        text.truncate()
+    yield text.getvalue().encode()
+
+
+def _cell(value: Any) -> Any:
+    """Lists and objects as JSON; floats as the shortest text that reads back as the same."""
+    if isinstance(value, str):
+        return plain_text(value)
+    return json.dumps(value) if isinstance(value, list | dict) else value

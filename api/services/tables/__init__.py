@@ -1,1 +1,0 @@
-"""Long tables of an experiment, in pages and as files."""

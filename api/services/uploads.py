@@ -1,0 +1,392 @@
+"""Uploads in progress: the parts of a form, hashed and written to the storage as they come."""
+
+import hashlib
+import re
+import zlib
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from python_multipart.exceptions import FormParserError
+from python_multipart.multipart import MultipartParser, parse_options_header
+
+from api.http.bodies import YAML_TYPES, decode_json, decode_yaml
+from api.http.problems import ProblemError, invalid
+from fedaudit.spec.registration import Registration, parse_uploaded
+from infrastructure.storage import Storage, StorageWriter
+
+_GZIP = b"\x1f\x8b"
+_WITH_GZIP_HEADER = 16 + zlib.MAX_WBITS
+_BLOCK = 2**20
+_MAX_HEADERS_BYTES = 16 * 2**10
+_MAX_BOUNDARY_LENGTH = 70
+"""RFC 2046, section 5.1.1."""
+_MAX_NAME_LENGTH = 200
+_REFUSED_NAME = re.compile(r"[\x00-\x1f\x7f:]|\A~|\A\.{0,2}\Z")
+_MAX_REGISTRATION_BYTES = 2**20
+_MAX_WORD_BYTES = 1000
+_PARTS = "send two parts: `registration` (JSON or YAML), then `file`"
+
+
+class DamagedError(ValueError):
+    """The file begins like a gzip file, but is not a valid one or is truncated."""
+
+
+class TooLargeError(ValueError):
+    """The content is larger than permitted."""
+
+
+class ContentHash:
+    """SHA-256 of a file's content, gzip undone, in chunks.
+
+    A small file may expand to any size, so the expansion is limited.
+    """
+
+    def __init__(self, largest_bytes: int) -> None:
+        self._digest = hashlib.sha256()
+        self._left = largest_bytes
+        self._head: bytes | None = b""
+        """The first bytes, kept until they show whether the file is compressed; then None."""
+        self._compressed = False
+        self._inflater = zlib.decompressobj(wbits=_WITH_GZIP_HEADER)
+
+    def update(self, data: bytes) -> None:
+        """The next chunk. Raises TooLargeError, DamagedError."""
+        if self._head is not None:
+            self._head += data
+            if len(self._head) < len(_GZIP):
+                return
+            data, self._head = self._head, None
+            self._compressed = data.startswith(_GZIP)
+        (self._inflate if self._compressed else self._take)(data)
+
+    def finish(self) -> str:
+        """The digest in hexadecimal, after the last chunk. Raises DamagedError."""
+        if self._head:
+            self._take(self._head)
+        if self._compressed and not self._inflater.eof:
+            raise DamagedError("the gzip file breaks off; compress it again")
+        return self._digest.hexdigest()
+
+    def _inflate(self, data: bytes) -> None:
+        """A gzip file may have several members, each followed by zeros."""
+        full = False
+        while data or full:
+            if self._inflater.eof:
+                data = data.lstrip(b"\0")
+                if not data:
+                    return
+                self._inflater = zlib.decompressobj(wbits=_WITH_GZIP_HEADER)
+            try:
+                block = self._inflater.decompress(data, _BLOCK)
+            except zlib.error:
+                raise DamagedError("the gzip file is damaged; compress it again") from None
+            self._take(block)
+            full = len(block) == _BLOCK and not self._inflater.eof
+            data = self._inflater.unused_data or self._inflater.unconsumed_tail
+
+    def _take(self, content: bytes) -> None:
+        self._left -= len(content)
+        if self._left < 0:
+            raise TooLargeError
+        self._digest.update(content)
+
+
+@dataclass(frozen=True)
+class Part:
+    """The content of a part's headers."""
+
+    name: str
+    file_name: str | None
+    media_type: str = ""
+
+
+class PartHandler(Protocol):
+    """Takes the parts in their order. May raise ProblemError to end the request."""
+
+    def begin(self, part: Part) -> None:
+        """A part begins."""
+
+    def data(self, data: bytes) -> None:
+        """The next chunk of the part."""
+
+    def end(self) -> None:
+        """The part is complete."""
+
+
+class FormReader:
+    """Takes a multipart/form-data body (RFC 7578) in chunks of any size.
+
+    Raises ProblemError for a malformed body.
+    """
+
+    def __init__(self, content_type: str, handler: PartHandler) -> None:
+        """`content_type`: the header, with its boundary."""
+        _, options = parse_options_header(content_type)
+        boundary = options.get(b"boundary", b"")
+        if not 0 < len(boundary) <= _MAX_BOUNDARY_LENGTH:
+            message = f"needs a boundary of 1 to {_MAX_BOUNDARY_LENGTH} characters"
+            raise invalid("/header/content-type", message)
+        self._handler = handler
+        self._complete = False
+        self._field = self._value = b""
+        self._headers: dict[str, bytes] = {}
+        self._header_bytes = 0
+        self._parser = MultipartParser(
+            boundary,
+            {
+                "on_part_begin": self._on_part_begin,
+                "on_header_field": self._on_header_field,
+                "on_header_value": self._on_header_value,
+                "on_header_end": self._on_header_end,
+                "on_headers_finished": self._on_headers_finished,
+                "on_part_data": lambda data, start, end: handler.data(data[start:end]),
+                "on_part_end": handler.end,
+                "on_end": self._on_end,
+            },
+        )
+
+    def feed(self, data: bytes) -> None:
+        """The next chunk."""
+        try:
+            self._parser.write(data)
+        except FormParserError:
+            raise invalid("", "is no multipart/form-data body") from None
+
+    def finish(self) -> None:
+        """After the last chunk: raises ProblemError where the body is truncated."""
+        if not self._complete:
+            raise invalid("", "breaks off before its closing boundary; send it again")
+
+    def _on_part_begin(self) -> None:
+        self._headers, self._header_bytes = {}, 0
+
+    def _on_header_field(self, data: bytes, start: int, end: int) -> None:
+        self._count(end - start)
+        self._field += data[start:end]
+
+    def _on_header_value(self, data: bytes, start: int, end: int) -> None:
+        self._count(end - start)
+        self._value += data[start:end]
+
+    def _on_header_end(self) -> None:
+        self._headers[self._field.decode("latin-1").lower()] = self._value
+        self._field = self._value = b""
+
+    def _on_headers_finished(self) -> None:
+        disposition = self._headers.get("content-disposition", b"").decode("latin-1")
+        kind, options = parse_options_header(disposition)
+        if kind != b"form-data" or b"name" not in options:
+            raise invalid("", "has a part without Content-Disposition: form-data and a name")
+        stated = self._headers.get("content-type", b"").decode("latin-1")
+        try:
+            name = options[b"name"].decode("utf-8")
+            file_name = options[b"filename"].decode("utf-8") if b"filename" in options else None
+        except UnicodeDecodeError:
+            message = "has a part whose name, or file name, is not UTF-8"
+            raise invalid("", message) from None
+        self._handler.begin(Part(name, file_name, stated.partition(";")[0].strip().lower()))
+
+    def _on_end(self) -> None:
+        self._complete = True
+
+    def _count(self, size: int) -> None:
+        self._header_bytes += size
+        if self._header_bytes > _MAX_HEADERS_BYTES:
+            detail = f"a part has more than {_MAX_HEADERS_BYTES} bytes of headers"
+            raise ProblemError(413, "payload-too-large", detail)
+
+
+@dataclass(frozen=True)
+class ArrivedFile:
+    """A complete file, which is written but not yet committed."""
+
+    fingerprint: str
+    file_name: str
+    size_bytes: int
+    storage_key: str
+    writer: StorageWriter
+
+
+class _IncomingFile:
+    """A file in an upload: measured, hashed and sent to the storage as it comes."""
+
+    def __init__(
+        self, storage: Storage, storage_key: str, *, file_name: str, largest_bytes: int
+    ) -> None:
+        """`file_name`: as `_base_name` gives it. Raises StorageError."""
+        self._name = file_name
+        self._key = storage_key
+        self._largest = largest_bytes
+        self._size = 0
+        self._hash = ContentHash(largest_bytes)
+        self.writer = storage.writer(storage_key)
+
+    def data(self, data: bytes) -> None:
+        """The next chunk. Raises ProblemError, StorageError."""
+        self._size += len(data)
+        try:
+            if self._size > self._largest:
+                raise TooLargeError
+            self._hash.update(data)
+        except TooLargeError:
+            detail = (
+                f"the file is larger than {self._largest} bytes, as it is or after decompression"
+            )
+            raise ProblemError(413, "payload-too-large", detail) from None
+        except DamagedError as error:
+            raise invalid("/file", str(error)) from None
+        self.writer.write(data)
+
+    def finish(self) -> ArrivedFile:
+        """The file, once it is complete. Raises ProblemError for an empty or damaged one."""
+        if not self._size:
+            raise invalid("/file", "is empty")
+        try:
+            fingerprint = self._hash.finish()
+        except DamagedError as error:
+            raise invalid("/file", str(error)) from None
+        return ArrivedFile(fingerprint, self._name, self._size, self._key, self.writer)
+
+
+def _base_name(file_name: str | None) -> str:
+    """The last component of the client's name for the file; it is shown, and never used as a
+    path. Raises ProblemError for one that cannot be shown."""
+    if file_name is None:
+        raise invalid("/file", "has no file name; send one with the part")
+    name = file_name.replace("\\", "/").rpartition("/")[2]
+    if _REFUSED_NAME.search(name) or len(name) > _MAX_NAME_LENGTH:
+        message = (
+            f"needs a file name of 1 to {_MAX_NAME_LENGTH} characters, without colons or control "
+            "characters"
+        )
+        raise invalid("/file", message)
+    return name
+
+
+class _TextThenFile:
+    """Takes the parts of a form: a text, then a file. To be ended by `finish` or `abort`; after an
+    abort nothing is stored."""
+
+    def __init__(self, storage: Storage, storage_key: str, *, largest_bytes: int) -> None:
+        self._storage = storage
+        self._key = storage_key
+        self._largest = largest_bytes
+        self._text: bytearray | None = None
+        self._file: _IncomingFile | None = None
+
+    def _begin_file(self, name: str) -> None:
+        self._file = _IncomingFile(
+            self._storage, self._key, file_name=name, largest_bytes=self._largest
+        )
+
+    def data(self, data: bytes) -> None:
+        """The next chunk of the part. Raises ProblemError, StorageError."""
+        if self._file is not None:
+            self._file.data(data)
+        elif self._text is not None:
+            self._take_text(self._text, data)
+
+    def _take_text(self, text: bytearray, data: bytes) -> None:
+        raise NotImplementedError
+
+    def end(self) -> None:
+        """The part is complete."""
+
+    def abort(self) -> None:
+        """Abort, and leave nothing stored."""
+        if self._file is not None:
+            self._file.writer.abort()
+
+
+@dataclass(frozen=True)
+class Arrived:
+    """A complete upload, whose file is written but not yet committed."""
+
+    registration: Registration
+    file: ArrivedFile
+
+
+class IncomingUpload(_TextThenFile):
+    """An upload: the registration, then the file; an invalid one ends it before the file."""
+
+    _is_yaml = False
+    _value: Any = None
+    _registration: Registration | None = None
+
+    def begin(self, part: Part) -> None:
+        """A part begins. Raises ProblemError for one that is not expected here."""
+        if part.name == "registration" and self._text is None:
+            self._text = bytearray()
+            self._is_yaml = part.media_type in YAML_TYPES
+        elif part.name == "file" and self._text is None:
+            raise invalid("/file", "comes before the registration; " + _PARTS)
+        elif part.name == "file" and self._file is None:
+            name = _base_name(part.file_name)
+            self._registration = parse_uploaded(self._value, file_name=name)
+            self._begin_file(name)
+        else:
+            raise invalid("", "has a part that is not expected, or one that came before; " + _PARTS)
+
+    def _take_text(self, text: bytearray, data: bytes) -> None:
+        text += data
+        if len(text) > _MAX_REGISTRATION_BYTES:
+            detail = f"the registration is larger than {_MAX_REGISTRATION_BYTES} bytes"
+            raise ProblemError(413, "payload-too-large", detail)
+
+    def end(self) -> None:
+        """The part is complete."""
+        if self._file is None and self._text is not None:
+            self._value = (decode_yaml if self._is_yaml else decode_json)(bytes(self._text))
+
+    def finish(self) -> Arrived:
+        """The upload, once the body is complete. Raises ProblemError where a part is missing."""
+        if self._registration is None or self._file is None:
+            raise invalid("", "lacks a part; " + _PARTS)
+        return Arrived(self._registration, self._file.finish())
+
+
+class IncomingForm(_TextThenFile):
+    """A browser's form: the session's word, then the file. Nothing is stored of one whose word is
+    not accepted."""
+
+    def __init__(
+        self,
+        storage: Storage,
+        storage_key: str,
+        *,
+        largest_bytes: int,
+        word: str,
+        check: Callable[[str], None],
+    ) -> None:
+        """`word`: the name of the field that `check` is given, which raises for a wrong one."""
+        super().__init__(storage, storage_key, largest_bytes=largest_bytes)
+        self._name = word
+        self._check = check
+
+    def begin(self, part: Part) -> None:
+        """A part begins. Raises ProblemError for one that is not expected here."""
+        if part.name == self._name and self._text is None:
+            self._text = bytearray()
+        elif part.name == "file" and self._file is None:
+            self._accept()
+            # A browser sends a part without a name where no file was chosen.
+            if not part.file_name:
+                raise invalid("/file", "choose a file")
+            self._begin_file(_base_name(part.file_name))
+        else:
+            raise invalid("", "the form has a part that is not expected; open the page again")
+
+    def _take_text(self, text: bytearray, data: bytes) -> None:
+        if len(text) < _MAX_WORD_BYTES:
+            text += data
+
+    def _accept(self) -> None:
+        self._check((self._text or b"").decode("utf-8", "replace"))
+
+    def finish(self) -> ArrivedFile:
+        """The file, once the form is complete. Raises ProblemError where it has none."""
+        if self._file is None:
+            self._accept()
+            raise invalid("/file", "choose a file")
+        return self._file.finish()

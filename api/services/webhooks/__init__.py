@@ -1,1 +1,0 @@
-"""Webhooks: who is told, and what became of it."""

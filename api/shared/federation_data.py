@@ -1,0 +1,252 @@
+"""The data of federations: which file an id names, what is kept of it, and what callers see."""
+
+import threading
+from collections import OrderedDict
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal, assert_never
+
+from sqlalchemy.orm import Session
+
+from fedaudit.federations.federation import data_key
+from fedaudit.spec.errors import FieldError, InvalidInputError
+from fedaudit.spec.experiment import ExperimentSpec
+from infrastructure.settings import Settings
+from infrastructure.storage import Storage, StorageError, table_index_key
+from models.database import Database
+from models.identifiers import is_id
+from models.repositories import FederationRepository
+from models.tables.federations import Federation
+
+if TYPE_CHECKING:
+    from fedaudit.federations.federation import Federation as LoadedFederation
+    from fedaudit.federations.reading.source_files import MayRead, Upload
+
+_POINTER = "/federation/id"
+_NOT_READY: dict[Literal["profiling", "rejected", "deleted", "erased"], str] = {
+    "profiling": "is still being profiled; try again when its status is `ready`",
+    "rejected": "was rejected, for the reasons that it shows; upload it with another registration",
+    "deleted": "was deleted; upload the file again",
+    "erased": "was erased; who may use these data again registers them again",
+}
+
+
+class Uploads:
+    """The federations of one project that specs may name by id."""
+
+    def __init__(
+        self,
+        project_id: str,
+        *,
+        database: Database,
+        storage: Storage,
+        sources_dir: Path | None,
+        may_read: "MayRead | None" = None,
+    ) -> None:
+        """`sources_dir`: where files lie that were registered by their path; `may_read`: which of
+        them the project may read, None for all."""
+        self.project_id = project_id
+        self.may_read = may_read
+        self._database = database
+        self._storage = storage
+        self._sources_dir = sources_dir
+
+    def fingerprint(self, federation_id: str) -> str:
+        """SHA-256 of the content that the id stands for. Raises InvalidInputError."""
+        return self._ready(federation_id).fingerprint
+
+    @contextmanager
+    def open(self, federation_id: str) -> Iterator["Upload"]:
+        """The file, on this machine while the block runs.
+
+        Raises InvalidInputError where the federation cannot be used, StorageError where its file
+        cannot be fetched.
+        """
+        from fedaudit.federations.reading.source_files import Upload
+
+        row = self._ready(federation_id)
+        name = row.file_name or row.name
+        if row.storage_key is None:
+            yield Upload(self._below_sources(row), name, row.fingerprint)
+            return
+        with self._storage.local(row.storage_key) as path:
+            yield Upload(path, name, row.fingerprint)
+
+    def kept_content(self, federation_id: str) -> str | None:
+        """The fingerprint of an uploaded file; None where it lies in the sources folder, or is not
+        stored any more. Raises InvalidInputError where the federation cannot be used, StorageError.
+        """
+        row = self._ready(federation_id)
+        if row.storage_key is None or not self._storage.holds(row.storage_key):
+            return None
+        return row.fingerprint
+
+    @contextmanager
+    def index(self, fingerprint: str) -> Iterator[Path | None]:
+        """The index of a content that the project registered; None where none can be had."""
+        with self._database.read() as session:
+            row = FederationRepository(session, self.project_id).find(fingerprint)
+        place = None
+        with ExitStack() as opened:
+            if row is not None:
+                key = table_index_key(self.project_id, row.id)
+                with suppress(StorageError):  # then the data themselves are read
+                    if self._storage.holds(key):
+                        place = opened.enter_context(self._storage.local(key))
+            yield place
+
+    def _ready(self, federation_id: str) -> Federation:
+        with self._database.read() as session:
+            return ready_federation(session, self.project_id, federation_id)
+
+    def _below_sources(self, row: Federation) -> Path:
+        """Where a file lies that was registered by its path."""
+        from fedaudit.federations.reading.source_files import Files, open_path
+
+        if row.registration is None:
+            raise _unusable("is known by its file's path only; name the data by `path`")
+        folder = self._sources_dir
+        path = str(row.registration["federation"]["path"])
+        with open_path(path, files=Files(folder, may_read=self.may_read), pointer=_POINTER):
+            # Opened to find out that it is there and lies below the folder.
+            return (folder or Path()).joinpath(path).resolve()
+
+
+def ready_federation(session: Session, project_id: str, federation_id: str) -> Federation:
+    """A project's federation that can be trained on. Raises InvalidInputError at /federation/id."""
+    federations = FederationRepository(session, project_id)
+    return usable(federations.get(federation_id) if is_id(federation_id) else None)
+
+
+def usable(found: Federation | None) -> Federation:
+    """What a spec names by its id, if it can be trained on; None where the project has no such
+    one. Raises InvalidInputError."""
+    if found is None:
+        raise _unusable("is no federation of this project; list them with GET /v1/federations")
+    match found.status:
+        case "ready":
+            return found
+        case "profiling" | "rejected" | "deleted" | "erased" as status:
+            raise _unusable(_NOT_READY[status])
+        case _:
+            assert_never(found.status)
+
+
+def _unusable(message: str) -> InvalidInputError:
+    return InvalidInputError([FieldError(_POINTER, message, of_spec=True)])
+
+
+_KEPT = 4
+_MAX_KEPT_BYTES = 64 * 2**20
+
+
+@dataclass
+class _Turn:
+    """At the same data; `takers` hold it or wait for it."""
+
+    lock: threading.Lock = field(default_factory=threading.Lock)
+    takers: int = 0
+
+
+class FederationCache:
+    """Loads what plans need of federations, each kind once at a time: of tables no features. How
+    many at a time is up to the callers."""
+
+    def __init__(self, sources_dir: Path | None, settings: Settings | None = None) -> None:
+        """`settings`: of the room that data may take; None for the defaults, without maps."""
+        self._sources_dir = sources_dir
+        self._settings = settings
+        self._lock = threading.Lock()
+        self._loading: dict[tuple[object, ...], _Turn] = {}
+        self._kept: OrderedDict[tuple[object, ...], LoadedFederation] = OrderedDict()
+
+    def load(self, spec: ExperimentSpec, *, uploads: Uploads) -> "LoadedFederation":
+        """The data of a spec, checked against the rest of it; `uploads` are those of its project.
+
+        Raises InvalidInputError; StorageError where an uploaded file cannot be fetched.
+        """
+        # Only now: it brings pyarrow along, which would double the time that the API needs to
+        # start.
+        from fedaudit.federations.agreement import check_agreement
+        from fedaudit.federations.load import outline_federation
+        from fedaudit.federations.reading.source_files import DataRoom, Files
+
+        def loaded() -> "LoadedFederation":
+            room, settings = DataRoom(), self._settings
+            if settings is not None:
+                room = DataRoom(
+                    memory_bytes=settings.max_data_memory_bytes,
+                    maps_dir=settings.maps_dir,
+                    maps_bytes=settings.max_mapped_bytes,
+                )
+            return outline_federation(
+                spec,
+                files=Files(
+                    self._sources_dir,
+                    uploads.open,
+                    uploads.may_read,
+                    room,
+                    uploads.kept_content,
+                    uploads.index,
+                ),
+            )
+
+        key = self._key(spec, uploads)
+        if key is None:
+            return loaded()
+        with self._turn(key):
+            with self._lock:
+                kept = self._kept.get(key)
+                if kept is not None:
+                    self._kept.move_to_end(key)
+            if kept is None:
+                federation = loaded()
+                if federation.nbytes + federation.row_bytes <= _MAX_KEPT_BYTES:
+                    with self._lock:
+                        self._kept[key] = federation
+                        if len(self._kept) > _KEPT:
+                            self._kept.popitem(last=False)
+                return federation
+        check_agreement(spec, kept)
+        return kept
+
+    def forget(self) -> None:
+        """Keep none of what was loaded so far."""
+        with self._lock:
+            self._kept.clear()
+
+    @contextmanager
+    def _turn(self, key: tuple[object, ...]) -> Iterator[None]:
+        """Let one thread at a time load the same data: the next ones find them."""
+        with self._lock:
+            turn = self._loading.setdefault(key, _Turn())
+            turn.takers += 1
+        try:
+            with turn.lock:
+                yield
+        finally:
+            with self._lock:
+                turn.takers -= 1
+                if not turn.takers:
+                    del self._loading[key]
+
+    def _key(self, spec: ExperimentSpec, uploads: Uploads) -> tuple[object, ...] | None:
+        """Everything that the loaded data depends on; None where a file cannot be looked at."""
+        files: list[tuple[object, ...]] = []
+        uploaded = getattr(spec.federation, "id", None)
+        if uploaded is not None:
+            # Asked for each time: whose it is, and whether it may still be used.
+            files.append((uploads.project_id, uploads.fingerprint(uploaded)))
+        for name in spec.federation.traits.files:
+            # A project that may not read the file must not find it here either.
+            files.append((uploads.project_id,))
+            if self._sources_dir is None:
+                return None
+            try:
+                found = (self._sources_dir / name).stat()
+            except OSError:
+                return None
+            files.append((found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns))
+        return (*data_key(spec), *files)

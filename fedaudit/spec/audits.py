@@ -1,0 +1,396 @@
+"""An audit of predictions alone: a table with truth, prediction and groups."""
+
+import hashlib
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cached_property
+from typing import Annotated, Any, Literal, Self
+
+import rfc8785
+from pydantic import BeforeValidator, Field, ValidationError, model_validator
+
+from fedaudit.spec.base import MAX_INTEGER, SpecPart, Text
+from fedaudit.spec.disclosure import DisclosureFloor, DisclosurePolicy, spec_faults
+from fedaudit.spec.errors import FieldError, InvalidInputError, field_errors, refuse_all, refuse_at
+from fedaudit.spec.experiment import ExperimentSpec
+from fedaudit.spec.fairness import (
+    DEFAULT_GROUP_CLIENTS,
+    CountRounding,
+    Fairness,
+    Favourable,
+    Intervals,
+    Label,
+)
+from fedaudit.spec.gates import Gate
+from fedaudit.spec.labels import CodeLabels, refuse_other_columns
+from fedaudit.spec.registration import Registration, group_departures
+from fedaudit.spec.sources import FederationId, FilePath, below_the_sources
+from fedaudit.spec.table import Table
+
+_FAIRNESS = (
+    "sensitive",
+    "edges",
+    "favourable",
+    "minimum_group_size",
+    "minimum_group_clients",
+    "intersections",
+    "reference_group",
+    "intervals",
+    "rounding",
+)
+_PREFIXES = ("/fairness", "/federation")
+
+
+_Favourable = Favourable | Label | list[Label]
+
+
+def _as_rule(favourable: Any) -> Any:
+    """One value, or a list of values, is short for the rule that lists them."""
+    if isinstance(favourable, str | int | float) and not isinstance(favourable, bool):
+        return {"op": "in", "value": [favourable]}
+    if isinstance(favourable, list) and not any(isinstance(one, Mapping) for one in favourable):
+        return {"op": "in", "value": favourable}
+    return favourable
+
+
+class AuditSpec(SpecPart):
+    """Which columns of which table are compared, and by which groups."""
+
+    audit_version: Literal[1] = 1
+    name: Text
+    path: FilePath | None = None
+    """Below the service's sources folder."""
+    id: FederationId | None = None
+    """A federation that was uploaded or registered."""
+    truth: Text
+    """The column with the outcome that came about."""
+    prediction: Text | None = None
+    """The column with the outcome that was predicted, in the same values."""
+    score: Text | None = None
+    """Or the column with a score of the favourable outcome: predicted from `threshold` up."""
+    threshold: float | None = None
+    sensitive: Annotated[list[Text], Field(min_length=1, max_length=20)]
+    edges: dict[Text, Annotated[list[float], Field(min_length=1, max_length=100)]] = {}
+    """Where a numeric attribute is cut into groups."""
+    favourable: Annotated[Favourable, BeforeValidator(_as_rule, json_schema_input_type=_Favourable)]
+    """A value of the truth, a list of them, or a rule as in specs."""
+    client_key: Text | None = None
+    """The column that says whose a row is; without it every row counts as somebody else's."""
+    minimum_group_size: Annotated[int, Field(ge=1, le=1_000_000)] = 30
+    minimum_group_clients: Annotated[int, Field(ge=1, le=1_000_000)] = DEFAULT_GROUP_CLIENTS
+    """Counted where `client_key` is given."""
+    intersections: Annotated[
+        list[Annotated[list[Text], Field(min_length=2, max_length=4)]], Field(max_length=10)
+    ] = []
+    reference_group: Text | None = None
+    intervals: Intervals | None = Intervals()
+    rounding: CountRounding | None = None
+    """Random rounding of the counts; null publishes what follows from them as they are."""
+    missing: Literal["reject", "drop-row"] = "reject"
+    """What a row without truth, prediction, score or client means: a fault, or a row that is left
+    out and counted."""
+    labels: CodeLabels = {}
+    """By column, words for the codes of groups and outcomes."""
+    gates: Annotated[list[Gate], Field(max_length=100)] = []
+    seed: Annotated[int, Field(ge=0, le=MAX_INTEGER)] = 0
+    """Of the intervals and nulls."""
+
+    @model_validator(mode="after")
+    def _one_file(self) -> Self:
+        if (self.path is None) == (self.id is None):
+            given = "both are given" if self.path else "neither is given"
+            raise refuse_at(
+                "/path",
+                "name the data by `path` (below the sources folder) or by `id` (of an uploaded "
+                f"federation); {given}",
+            )
+        if self.path is not None:
+            try:
+                below_the_sources(self.path)
+            except ValueError as error:
+                raise refuse_at("/path", str(error)) from None
+        return self
+
+    @model_validator(mode="after")
+    def _one_prediction(self) -> Self:
+        if (self.prediction is None) == (self.score is None):
+            given = "both are given" if self.prediction else "neither is given"
+            raise refuse_at(
+                "/prediction",
+                "name the column of the `prediction`, or that of a `score` with a `threshold`; "
+                f"{given}",
+            )
+        if self.score is not None and self.threshold is None:
+            raise refuse_at(
+                "/threshold",
+                "is required with `score`: say from which score up the favourable outcome is "
+                "predicted",
+            )
+        if self.score is None and self.threshold is not None:
+            raise refuse_at(
+                "/threshold", "belongs to a `score`; leave it out, or name the score's column"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _columns_have_one_role(self) -> Self:
+        if self.predicted_by == self.truth:
+            field = "/prediction" if self.prediction else "/score"
+            raise refuse_at(
+                field,
+                f"is the column {self.truth!r}, as the truth is; a prediction compared with "
+                "itself is always right",
+            )
+        taken = {self.truth: "truth", self.predicted_by: self.prediction_role}
+        for place, name in enumerate(self.sensitive):
+            if name in taken:
+                raise refuse_at(
+                    f"/sensitive/{place}",
+                    f"{name!r} is the {taken[name]}; groups are made by another column",
+                )
+        if self.client_key in taken:
+            raise refuse_at(
+                "/client_key",
+                f"{self.client_key!r} is the {taken[self.client_key]}; name the column that says "
+                "whose a row is",
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _labels_are_of_shown_columns(self) -> Self:
+        refuse_all(refuse_other_columns(self.labels, sensitive=self.sensitive, target=self.truth))
+        return self
+
+    @property
+    def predicted_by(self) -> str:
+        """The column of the prediction, or of the score."""
+        return self.prediction or self.score or ""
+
+    @property
+    def prediction_role(self) -> Literal["prediction", "score"]:
+        """The field that names it."""
+        return "score" if self.prediction is None else "prediction"
+
+    @property
+    def columns(self) -> tuple[tuple[str, str], ...]:
+        """Each column that is read, and the pointer of the field that names it."""
+        named = [(self.truth, "/truth"), (self.predicted_by, f"/{self.prediction_role}")]
+        if self.client_key is not None:
+            named.append((self.client_key, "/client_key"))
+        named += [(name, f"/sensitive/{place}") for place, name in enumerate(self.sensitive)]
+        return tuple(named)
+
+    @cached_property
+    def fairness(self) -> Fairness:
+        """The same as experiments say it; without a client key no clients are counted.
+
+        Raises InvalidInputError where the fields contradict each other.
+        """
+        asked = {name: getattr(self, name) for name in _FAIRNESS}
+        if self.client_key is None:
+            asked["minimum_group_clients"] = 1
+        try:
+            return Fairness.model_validate(asked)
+        except ValidationError as error:
+            raise InvalidInputError(field_errors(error, {})) from None
+
+    @property
+    def hash(self) -> str:
+        """SHA-256 of the canonical form, every default explicit, in hexadecimal."""
+        return hashlib.sha256(rfc8785.dumps(self.model_dump(mode="json"))).hexdigest()
+
+
+def is_audit(value: object) -> bool:
+    """Whether a decoded JSON value is meant as an audit, and not as a run's spec or a ledger's
+    terms; it need not be valid."""
+    return isinstance(value, dict) and "truth" in value and "federation" not in value
+
+
+def parse_audit(value: object) -> AuditSpec:
+    """The audit in a decoded JSON value. Raises InvalidInputError naming the fields."""
+    try:
+        spec = AuditSpec.model_validate(value)
+    except ValidationError as error:
+        raise InvalidInputError(in_audit(field_errors(error, value))) from None
+    try:
+        _ = spec.fairness
+    except InvalidInputError as error:
+        raise InvalidInputError(in_audit(error.errors)) from None
+    return spec
+
+
+def in_audit(faults: Sequence[FieldError]) -> list[FieldError]:
+    """Faults whose pointers are those of an experiment, in the fields of an audit."""
+    return [
+        FieldError(_pointer(fault.pointer), fault.message, of_spec=fault.of_spec)
+        for fault in faults
+    ]
+
+
+def _pointer(where: str) -> str:
+    if where.startswith("/federation/target"):
+        return "/truth"
+    for prefix in _PREFIXES:
+        if where.startswith(f"{prefix}/"):
+            return where.removeprefix(prefix)
+    return where
+
+
+def measuring_spec(audit: AuditSpec) -> ExperimentSpec:
+    """The spec that the code for groups, favourable outcomes and disclosure reads.
+
+    Of it only columns, fairness and seed mean anything: nothing is trained by it, and what it says
+    of model, training and privacy is never shown.
+    """
+    clients: dict[str, Any] = {"client_key": audit.client_key}
+    if audit.client_key is None:
+        clients = {"partition": {"method": "iid", "clients": 2}}
+    return ExperimentSpec.model_validate(
+        {
+            "name": audit.name,
+            "seed": audit.seed,
+            "federation": {
+                "source": "table",
+                "path": audit.path,
+                "id": audit.id,
+                "target": audit.truth,
+                "features": [audit.predicted_by],
+                "labels": audit.labels,
+                **clients,
+            },
+            "model": {"kind": "logistic"},
+            "training": {
+                "loss": "cross-entropy",
+                "hypotheses": 1,
+                "rounds": 1,
+                "cohort": {"sampling": "fixed", "clients": 1},
+                "local": {"epochs": 1, "step_size": 0.1},
+            },
+            "privacy": {"mechanism": "none"},
+            "fairness": audit.fairness,
+            "gates": audit.gates,
+        }
+    )
+
+
+_POLICY = "the federation's disclosure policy"
+_KEY = (
+    "this API key lacks the scope federations:read, so it may audit the data as they were "
+    "registered only: take what the registration has, or ask someone whose key has that scope"
+)
+
+
+def policy_faults(
+    policy: DisclosurePolicy, audit: AuditSpec, *, registration: Registration | None
+) -> list[FieldError]:
+    """Every field by which an audit departs from a federation's policy.
+
+    `registration`: the federation's own, None where nobody registered it.
+    """
+    groups = policy.model_copy(update={"split": None, "source": None})
+    found = in_audit(spec_faults(groups, measuring_spec(audit), registration=registration))
+    # Without clients there is no telling whose rows a group's are; what fails for want of them is
+    # said once, at the key.
+    found = [fault for fault in found if fault.pointer != "/minimum_group_clients"]
+    found += clients_faults(policy.minimum_group_clients or 1, audit, who=_POLICY)
+    if policy.split is not None:
+        found.append(
+            _fault(
+                "/path" if audit.id is None else "/id",
+                f"{_POLICY} fixes which people are held out, and an audit compares all rows of a "
+                "file; audit a file with these people alone",
+            )
+        )
+    if policy.source is not None:
+        found += [
+            _fault(where, f"{what}, and {_POLICY} demands that")
+            for where, what in _column_departures(audit, registration)
+        ]
+    return found
+
+
+def floor_faults_of_audit(floor: DisclosureFloor, audit: AuditSpec) -> list[FieldError]:
+    """The minimums of an audit that are below the floor of the service."""
+    found, least = [], floor.minimum_group_size
+    if audit.minimum_group_size < least:
+        found.append(
+            _fault(
+                "/minimum_group_size",
+                f"{audit.minimum_group_size} is below {least}, the least that this service allows "
+                f"(FEDAUDIT_MIN_GROUP_SIZE); set it to {least} or more",
+            )
+        )
+    return found + clients_faults(floor.minimum_group_clients, audit, who="this service")
+
+
+def clients_faults(least: int, audit: AuditSpec, *, who: str) -> list[FieldError]:
+    """That groups are of so many clients at least, and that these can be counted."""
+    if least <= 1:
+        return []
+    if audit.client_key is None:
+        return [
+            _fault(
+                "/client_key",
+                f"is required: {who} shows groups of {least} clients or more, and without the "
+                "column that names clients nobody can count them",
+            )
+        ]
+    if audit.minimum_group_clients < least:
+        return [
+            _fault(
+                "/minimum_group_clients",
+                f"{audit.minimum_group_clients} is below {least}, the least that {who} allows; set "
+                f"it to {least} or more",
+            )
+        ]
+    return []
+
+
+def registered_use_faults(audit: AuditSpec, registration: Registration) -> list[FieldError]:
+    """Every field by which an audit looks at a file otherwise than its registration does.
+
+    For callers who may not read federations: columns and rules that they were free to choose could
+    each be chosen so that the answer depends on one cell. The messages quote no data.
+    """
+    return [
+        _fault(where, f"{what}; {_KEY}")
+        for where, what in (
+            *_column_departures(audit, registration),
+            *_group_departures(audit, registration),
+        )
+    ]
+
+
+def _column_departures(
+    audit: AuditSpec, registration: Registration | None
+) -> Iterator[tuple[str, str]]:
+    if registration is None or not isinstance(registration.federation, Table):
+        yield ("/path" if audit.id is None else "/id"), "the data are not registered as a table"
+        return
+    source = registration.federation
+    if audit.truth != source.target:
+        yield "/truth", "is not the target that the data were registered with"
+    free = source.features == "all" and audit.predicted_by not in source.drop
+    if not free and audit.predicted_by not in source.named_features:
+        yield f"/{audit.prediction_role}", "is no column that the data were registered with"
+    if source.client_key is not None and audit.client_key != source.client_key:
+        yield "/client_key", "is not the client key that the data were registered with"
+    if source.client_key is None and audit.client_key is not None:
+        yield "/client_key", "is given, and the data were registered without one"
+
+
+def _group_departures(audit: AuditSpec, registration: Registration) -> Iterator[tuple[str, str]]:
+    asked = audit.fairness
+    if audit.client_key is None:  # groups of clients are not counted, whatever the audit names
+        asked = asked.model_copy(update={"minimum_group_clients": audit.minimum_group_clients})
+    for where, what in group_departures(asked, registration):
+        yield _pointer(where), what
+    if audit.reference_group is not None:
+        yield "/reference_group", "names a group, which may be a value of the data"
+    if any(
+        words != registration.federation.labels.get(name) for name, words in audit.labels.items()
+    ):
+        yield "/labels", "differ from those that the data were registered with"
+
+
+def _fault(where: str, message: str) -> FieldError:
+    return FieldError(where, message, of_spec=True)

@@ -1,1 +1,0 @@
-"""What an audit of predictions may be asked for."""

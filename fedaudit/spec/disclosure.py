@@ -1,0 +1,282 @@
+"""What owners of a federation and of the service allow to be asked of its groups, and departures.
+
+Two reports that differ by one edge, or by one held-out client, give single people away. Edges,
+rules, sizes and the split are therefore the owner's to fix, for every submission. Messages about
+departures quote the policy and the request alone: neither is data, so every submitter may read
+them.
+"""
+
+import json
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import Field, TypeAdapter, ValidationError, model_validator
+
+from fedaudit.spec.base import MAX_INTEGER, SpecPart, Text
+from fedaudit.spec.errors import FieldError, InvalidInputError, field_errors, pointer, refuse_at
+from fedaudit.spec.experiment import ExperimentSpec
+from fedaudit.spec.fairness import Favourable, Groups, without_label
+from fedaudit.spec.models import ArtifactStart
+from fedaudit.spec.registration import CHOSEN_PARAMETERS, Registration, source_departures
+from fedaudit.spec.sources import LeaveOneOut, Scoring, ValidationFraction, ValidationUnit
+
+_Attributes = Annotated[list[Text], Field(max_length=20)]
+
+
+class FixedSplit(SpecPart):
+    """Which rows are held out and scored: all that it depends on, so all of it is required."""
+
+    validation_fraction: ValidationFraction
+    seed: Annotated[int, Field(ge=0, le=MAX_INTEGER)]
+    """The experiment's: whom the split draws follows from it."""
+    validation_unit: ValidationUnit = "client"
+    scoring: Scoring = LeaveOneOut(method="leave-one-out")
+
+
+class DisclosurePolicy(SpecPart):
+    """What binds every submission and profile; null leaves a field to whoever asks."""
+
+    minimum_group_size: Annotated[int | None, Field(ge=1, le=1_000_000)] = None
+    """A spec's has to be at least this."""
+    minimum_group_clients: Annotated[int | None, Field(ge=1, le=1_000_000)] = None
+    """A spec's has to be at least this."""
+    edges: dict[Text, Annotated[list[float], Field(min_length=1, max_length=100)]] | None = None
+    """Each sensitive attribute named here is cut so, and no other one is cut."""
+    favourable: Favourable | None = None
+    """The rule of every spec with a sensitive attribute."""
+    sensitive: _Attributes | None = None
+    """No other attribute may be looked at; fewer may."""
+    intersections: (
+        Annotated[
+            list[Annotated[list[Text], Field(min_length=2, max_length=4)]], Field(max_length=10)
+        ]
+        | None
+    ) = None
+    """No other combination may be looked at; fewer may."""
+    split: FixedSplit | None = None
+    source: Literal["registered"] | None = None
+    """Whether columns, target, client key, partition and whatever else decides which rows there are
+    have to be those of the registration."""
+
+    @model_validator(mode="after")
+    def _agrees_with_itself(self) -> Self:
+        for name, edges in (self.edges or {}).items():
+            if any(low >= high for low, high in pairwise(edges)):
+                raise refuse_at(
+                    pointer("edges", name), "edges must rise from one to the next; sort them"
+                )
+        for where, name in self._named():
+            if self.sensitive is not None and name not in self.sensitive:
+                raise refuse_at(
+                    where, f"speaks of {name!r}, not in `sensitive`; name it there or leave it out"
+                )
+        return self
+
+    @model_validator(mode="after")
+    def _rules_speak_of_one_attribute(self) -> Self:
+        rules = self.favourable if isinstance(self.favourable, list) else []
+        if len({attribute for rule in rules for attribute in rule.group}) > 1:
+            raise refuse_at(
+                "/favourable",
+                "speaks of several attributes, as no spec may; give the rules of one attribute",
+            )
+        return self
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether it leaves everything to whoever asks."""
+        return self == DisclosurePolicy()
+
+    def _named(self) -> list[tuple[str, str]]:
+        """Every attribute that is named beside `sensitive`, with its place."""
+        rules = self.favourable if isinstance(self.favourable, list) else []
+        return [
+            *((pointer("edges", name), name) for name in self.edges or {}),
+            *(("/favourable", name) for rule in rules for name in rule.group),
+            *(
+                (pointer("intersections", place), name)
+                for place, parts in enumerate(self.intersections or [])
+                for name in parts
+            ),
+        ]
+
+
+@dataclass(frozen=True)
+class DisclosureFloor:
+    """What no submission or profile of a service may go below, whatever a federation's policy."""
+
+    minimum_group_size: int = 1
+    minimum_group_clients: int = 1
+
+
+def parse_disclosure_policy(value: object) -> DisclosurePolicy:
+    """The policy in a decoded JSON value. Raises InvalidInputError naming the fields."""
+    try:
+        return DisclosurePolicy.model_validate(value)
+    except ValidationError as error:
+        raise InvalidInputError(field_errors(error, value)) from None
+
+
+def least_group_size(floor: DisclosureFloor, policies: Iterable[object]) -> int:
+    """The fewest rows of a group that may be shown: the service's floor, or what one of these
+    policies, as they are stored, asks for where that is more."""
+    asked = (parse_disclosure_policy(one).minimum_group_size or 1 for one in policies)
+    return max(floor.minimum_group_size, *asked, 1)
+
+
+_SIZE, _CLIENTS = "minimum_group_size", "minimum_group_clients"
+_POLICY = "the federation's disclosure policy"
+_FAVOURABLE: TypeAdapter[Any] = TypeAdapter(Favourable)
+
+
+def floor_faults(floor: DisclosureFloor, groups: Groups) -> list[FieldError]:
+    """By which minimum a spec or a registration lies below the floor of the service."""
+    return [
+        _fault(
+            pointer("fairness", name),
+            f"{getattr(groups, name)} is below {least}, the least that this service allows "
+            f"({setting}); set it to {least} or more",
+        )
+        for name, setting in (
+            (_SIZE, "FEDAUDIT_MIN_GROUP_SIZE"),
+            (_CLIENTS, "FEDAUDIT_MIN_GROUP_CLIENTS"),
+        )
+        if getattr(groups, name) < (least := getattr(floor, name))
+    ]
+
+
+def spec_faults(
+    policy: DisclosurePolicy, spec: ExperimentSpec, *, registration: Registration | None
+) -> list[FieldError]:
+    """Every field by which a spec departs from a federation's policy.
+
+    `registration`: the federation's own, None where nobody registered it.
+    """
+    return [
+        *_of_groups(policy, spec.fairness),
+        *_of_intersections(policy, spec),
+        *_of_split(policy.split, spec),
+        *_of_source(policy, spec.federation, registration),
+        *_of_start(policy, spec),
+    ]
+
+
+def registration_faults(
+    policy: DisclosurePolicy, asked: Registration, *, registration: Registration | None
+) -> list[FieldError]:
+    """Every field by which a registration departs from the policy of its content.
+
+    A profile holds nothing out and combines nothing, so the split and intersections do not matter.
+    `registration`: that which it would replace, None where there is none.
+    """
+    faults = list(_of_groups(policy, asked.fairness))
+    if registration is not None:
+        faults += _of_source(policy, asked.federation, registration)
+    return faults
+
+
+def _of_groups(policy: DisclosurePolicy, groups: Groups) -> Iterator[FieldError]:
+    for name in (_SIZE, _CLIENTS):
+        least, asked = getattr(policy, name), getattr(groups, name)
+        if least is not None and asked < least:
+            yield _fault(
+                pointer("fairness", name),
+                f"{asked} is below {least}, the least that {_POLICY} allows; set it to {least} or "
+                "more",
+            )
+    for place, name in enumerate(groups.sensitive):
+        if policy.sensitive is not None and name not in policy.sensitive:
+            allowed = ", ".join(policy.sensitive) or "none"
+            yield _fault(
+                pointer("fairness", "sensitive", place),
+                f"{name!r} is no attribute that {_POLICY} lets anyone look at ({allowed}); leave "
+                "it out",
+            )
+    yield from _of_edges(policy, groups)
+    rule = without_label(policy.favourable)
+    if groups.sensitive and rule not in (None, without_label(groups.favourable)):
+        demanded = _json(_FAVOURABLE.dump_python(rule, mode="json"))
+        yield _fault(
+            "/fairness/favourable", f"differs from the rule of {_POLICY}; set it to {demanded}"
+        )
+
+
+def _of_edges(policy: DisclosurePolicy, groups: Groups) -> Iterator[FieldError]:
+    if policy.edges is None:
+        return
+    for name in groups.sensitive:
+        asked, demanded = groups.edges.get(name), policy.edges.get(name)
+        if asked == demanded:
+            continue
+        where = pointer("fairness", "edges", name)
+        if demanded is None:
+            yield _fault(where, f"{_POLICY} lets nobody cut {name!r}; leave its edges out")
+        else:
+            yield _fault(where, f"differs from the edges of {_POLICY}; set it to {_json(demanded)}")
+
+
+def _of_intersections(policy: DisclosurePolicy, spec: ExperimentSpec) -> Iterator[FieldError]:
+    if policy.intersections is None:
+        return
+    allowed = {frozenset(parts) for parts in policy.intersections}
+    for place, parts in enumerate(spec.fairness.intersections):
+        if frozenset(parts) not in allowed:
+            yield _fault(
+                pointer("fairness", "intersections", place),
+                f"is no combination that {_POLICY} lets anyone look at "
+                f"({_json(policy.intersections)}); leave it out",
+            )
+
+
+def _of_split(split: FixedSplit | None, spec: ExperimentSpec) -> Iterator[FieldError]:
+    if split is None:
+        return
+    source = spec.federation
+    for where, asked, demanded in (
+        ("/seed", spec.seed, split.seed),
+        ("/federation/validation_fraction", source.validation_fraction, split.validation_fraction),
+        ("/federation/validation_unit", source.validation_unit, split.validation_unit),
+        ("/federation/scoring", source.scoring, split.scoring),
+    ):
+        if asked != demanded:
+            value = split.model_dump(mode="json")[where.rpartition("/")[2]]
+            yield _fault(
+                where,
+                f"differs from the split of {_POLICY}, which decides who is held out and scored; "
+                f"set it to {_json(value)}",
+            )
+
+
+def _of_source(
+    policy: DisclosurePolicy, asked: Any, registration: Registration | None
+) -> Iterator[FieldError]:
+    if policy.source is None:
+        return
+    if registration is None:
+        yield _fault(
+            "/federation",
+            f"{_POLICY} admits the data as they were registered only, and nobody has registered "
+            "them; register the file first",
+        )
+        return
+    for where, what in source_departures(asked, registration.federation):
+        yield _fault(where, f"{what}, and {_POLICY} demands that; take what the registration has")
+
+
+def _of_start(policy: DisclosurePolicy, spec: ExperimentSpec) -> Iterator[FieldError]:
+    if policy.source is not None and isinstance(spec.model.start, ArtifactStart):
+        yield _fault(
+            "/model/start",
+            f"{CHOSEN_PARAMETERS}, and {_POLICY} admits no such questions; start from `zeros`, "
+            "`uniform` or `normal`",
+        )
+
+
+def _fault(where: str, message: str) -> FieldError:
+    return FieldError(where, message, of_spec=True)
+
+
+def _json(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False)

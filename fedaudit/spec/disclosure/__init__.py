@@ -1,1 +1,0 @@
-"""What owners of data and of the service let anyone ask of groups."""

@@ -1,1 +1,0 @@
-"""Which network is trained, and which parameters it starts from."""

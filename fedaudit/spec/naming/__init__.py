@@ -1,1 +1,0 @@
-"""What the codes of data are called."""

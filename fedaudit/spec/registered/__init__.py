@@ -1,1 +1,0 @@
-"""What experiments take from the registration of the federation that they name."""

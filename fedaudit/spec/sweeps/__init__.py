@@ -1,1 +1,0 @@
-"""Many specs as one: a base, and what varies."""

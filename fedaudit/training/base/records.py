@@ -1,0 +1,307 @@
+"""Which records train under `record-personalised`, with which budgets, and what each spent.
+
+No torch: a budget is known before a run, and so is what every record will spend.
+"""
+
+import csv
+import io
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from typing import Any, assert_never
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedaudit.federations.federation import Federation
+from fedaudit.federations.record_keys import record_keys
+from fedaudit.federations.split import held_out_rows, scored_rows, split_clients, training_clients
+from fedaudit.privacy.accounting.privacy_events import Observer
+from fedaudit.privacy.mechanisms.registry import mechanism_of
+from fedaudit.privacy.planning.plan import SpendingPlan
+from fedaudit.privacy.records.record_spending import RECORD_OBSERVERS, RecordSpending
+from fedaudit.privacy.records.record_use import RecordUse, drawn_budgets, given_budgets, record_use
+from fedaudit.spec.errors import FieldError, InvalidInputError
+from fedaudit.spec.experiment import ExperimentSpec
+from fedaudit.spec.privacy import RecordPersonalised
+from fedaudit.spec.sources import LeaveOneOut, RowSplit
+from fedaudit.spreadsheet import plain_text
+
+
+@dataclass(frozen=True, eq=False)
+class TrainingRecords:
+    """The rows that train, client after client; arrays [records] but for `clients`."""
+
+    clients: NDArray[np.int64]
+    """[training clients]: their indices in the federation, ascending."""
+    client_of: NDArray[np.int64]
+    """The place of the record's client among `clients`."""
+    row: NDArray[np.int64]
+    """The record's place among its client's rows in the federation."""
+    place: NDArray[np.int64]
+    """Where the record lies in the federation's arrays [rows]."""
+
+    @property
+    def counts(self) -> NDArray[np.int64]:
+        """How many records each training client has."""
+        return np.bincount(self.client_of, minlength=len(self.clients))
+
+
+@dataclass(frozen=True, eq=False)
+class ValidationRows:
+    """The rows that clients are validated on, client after client."""
+
+    clients: NDArray[np.int64]
+    """[clients]: indices in the federation, ascending."""
+    client_of: NDArray[np.int64]
+    """[rows]: the place of the row's client among `clients`."""
+    place: NDArray[np.int64]
+    """[rows]: where the row lies in the federation's arrays."""
+    scored: NDArray[np.bool_]
+    """[rows]: those that count for figures other than the selection loss."""
+    by_client: bool
+    """Whether losses are means over clients; else over all rows alike."""
+
+
+def training_records(spec: ExperimentSpec, federation: Federation) -> TrainingRecords:
+    """The records of the training clients, less the rows that are held out.
+
+    A client may have none. Raises InvalidInputError where no record trains.
+    """
+    match spec.federation.validation_unit:
+        case "record":
+            clients = np.arange(federation.clients)
+            place = np.flatnonzero(~_held_out(spec, federation))
+        case "client":
+            clients = _split(spec, federation)[0]
+            place = federation.rows_of(clients)
+        case _:
+            assert_never(spec.federation.validation_unit)
+    if not len(place):
+        raise _nothing("every record is held out", "lower `validation_fraction`")
+    own = federation.client_of[place]
+    return TrainingRecords(
+        clients, np.searchsorted(clients, own), place - federation.first[own], place
+    )
+
+
+def validation_rows(spec: ExperimentSpec, federation: Federation) -> ValidationRows:
+    """What is scored: the held-out rows of clients that have any, or held-out clients.
+
+    Raises InvalidInputError where no row is held out.
+    """
+    match spec.federation.validation_unit:
+        case "record":
+            place = np.flatnonzero(_held_out(spec, federation))
+            clients, client_of = np.unique(federation.client_of[place], return_inverse=True)
+            if not len(clients):
+                raise _nothing("no record is held out", "raise `validation_fraction`")
+            every = np.ones(len(place), dtype=np.bool_)
+            return ValidationRows(clients, client_of, place, every, by_client=False)
+        case "client":
+            clients = _split(spec, federation)[1]
+            place = federation.rows_of(clients)
+            client_of = np.repeat(np.arange(len(clients)), federation.counts[clients])
+            scored = _scored(spec, federation, clients)
+            return ValidationRows(clients, client_of, place, scored, by_client=True)
+        case _:
+            assert_never(spec.federation.validation_unit)
+
+
+def _scored(
+    spec: ExperimentSpec, federation: Federation, clients: NDArray[np.int64]
+) -> NDArray[np.bool_]:
+    """Which of the held-out clients' rows are scored: [their rows]."""
+    scoring = spec.federation.scoring
+    match scoring:
+        case LeaveOneOut():
+            return np.ones(int(federation.counts[clients].sum()), dtype=np.bool_)
+        case RowSplit():
+            return scored_rows(
+                federation.counts[clients],
+                clients=clients,
+                fraction=scoring.fraction,
+                seed=spec.seed,
+            )
+        case _:
+            assert_never(scoring)
+
+
+def record_use_of(spec: ExperimentSpec, federation: Federation) -> RecordUse | None:
+    """How the spec uses the federation's records; None for another mechanism.
+
+    Raises InvalidInputError where no amount of noise is enough.
+    """
+    role = mechanism_of(spec).facts.applied_by
+    match role:
+        case "clients" | "server":
+            return None
+        case "local-steps":
+            return _record_use(spec, federation)
+        case _:
+            assert_never(role)
+
+
+def _record_use(spec: ExperimentSpec, federation: Federation) -> RecordUse:
+    """Raises ValueError for a mechanism without record budgets."""
+    if not isinstance(spec.privacy, RecordPersonalised):
+        raise ValueError(f"{spec.privacy.mechanism} gives records no budgets")
+    records = training_records(spec, federation)
+    return record_use(
+        spec,
+        budgets=_budgets(spec.privacy, spec, federation, records),
+        client_of=records.client_of,
+        clients=len(records.clients),
+    )
+
+
+def _budgets(
+    privacy: RecordPersonalised,
+    spec: ExperimentSpec,
+    federation: Federation,
+    records: TrainingRecords,
+) -> NDArray[np.float64]:
+    """The budget of every record that trains: float64 [records]."""
+    if privacy.budgets.column is None:
+        return drawn_budgets(spec, keys=record_keys(federation)[records.place])
+    if federation.record_budgets is None:
+        raise ValueError("the federation was loaded without its column of budgets")
+    given = federation.record_budgets[records.place]
+    return given_budgets(given, rows=records.row, epsilon_max=privacy.epsilon_max)
+
+
+def _split(
+    spec: ExperimentSpec, federation: Federation
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    split = split_clients(
+        federation.clients, validation_fraction=spec.federation.validation_fraction, seed=spec.seed
+    )
+    return split.training.astype(np.int64), split.validation.astype(np.int64)
+
+
+def _held_out(spec: ExperimentSpec, federation: Federation) -> NDArray[np.bool_]:
+    """The rows of every client that validate: bool [rows]."""
+    return held_out_rows(
+        record_keys(federation), fraction=spec.federation.validation_fraction, seed=spec.seed
+    )
+
+
+def _nothing(problem: str, remedy: str) -> InvalidInputError:
+    return InvalidInputError(
+        [
+            FieldError(
+                "/federation/validation_unit",
+                f"{problem}, by the coin of each record; {remedy}, or hold out clients "
+                "(`validation_unit: client`)",
+            )
+        ]
+    )
+
+
+def spending_of(spec: ExperimentSpec, federation: Federation) -> SpendingPlan | None:
+    """The plan of a spec over its data; None where nothing is counted as an epsilon with a delta.
+
+    Raises InvalidInputError where no noise is enough for the records' budgets, or none of the
+    records can be used.
+    """
+    return mechanism_of(spec).spending_plan(
+        training_clients=training_clients(federation.clients, spec.federation),
+        client_names=federation.client_names,
+        records=record_use_of(spec, federation),
+    )
+
+
+RECORD_TABLE_COLUMNS = (
+    "client",
+    "row",
+    "budget",
+    "rate",
+    "left_out",
+    *(f"epsilon_{observer}" for observer in RECORD_OBSERVERS),
+)
+_LINES_AT_ONCE = 10_000
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class RecordTable:
+    """Arrays [records], client after client."""
+
+    client: NDArray[np.int64]
+    """Index in the federation."""
+    row: NDArray[np.int64]
+    """The record's place among its client's rows, from 0."""
+    budget: NDArray[np.float64]
+    rate: NDArray[np.float64]
+    """The chance of the record in a local step of its client."""
+    left_out: NDArray[np.bool_]
+    spent: Mapping[Observer, NDArray[np.float64]]
+    """Epsilon against each observer; infinite where nothing was noised."""
+
+    def lines(self, client_names: Sequence[str]) -> Iterator[dict[str, Any]]:
+        """One JSON-able line a record, with the columns of RECORD_TABLE_COLUMNS.
+
+        An infinite epsilon is None. Rows are counted from 1.
+        """
+        for place in range(len(self.client)):
+            spent = {
+                f"epsilon_{observer}": _finite(values[place])
+                for observer, values in self.spent.items()
+            }
+            yield {
+                "client": client_names[self.client[place]],
+                "row": int(self.row[place]) + 1,
+                "budget": float(self.budget[place]),
+                "rate": float(self.rate[place]),
+                "left_out": bool(self.left_out[place]),
+                **spent,
+            }
+
+    def csv(self, client_names: Sequence[str]) -> Iterator[bytes]:
+        """The lines as pieces of a CSV file; an infinite epsilon is an empty cell."""
+        text = io.StringIO()
+        table = csv.DictWriter(text, RECORD_TABLE_COLUMNS, lineterminator="\n")
+        table.writeheader()
+        lines = self.lines([plain_text(name) for name in client_names])
+        while block := list(islice(lines, _LINES_AT_ONCE)):
+            table.writerows(block)
+            yield text.getvalue().encode()
+            text.seek(0)
+            text.truncate()
+        yield text.getvalue().encode()
+
+
+def record_table(
+    records: TrainingRecords,
+    use: RecordUse,
+    spending: RecordSpending | None,
+    *,
+    rounds: int,
+    participations: NDArray[np.int32],
+) -> RecordTable:
+    """What the records spent in this many rounds, including repeated ones.
+
+    `spending`: None without noise. `participations` [training clients]: rounds that each client
+    took part in.
+    """
+    realised: dict[Observer, NDArray[np.int64] | int] = {
+        "final_model": rounds,
+        "server": participations.astype(np.int64)[use.client_of],
+    }
+    unbounded = np.where(use.plan.left_out, 0.0, np.inf)
+    return RecordTable(
+        client=records.clients[records.client_of],
+        row=records.row,
+        budget=use.plan.budgets,
+        rate=use.plan.rates,
+        left_out=use.plan.left_out,
+        spent={
+            observer: unbounded
+            if spending is None
+            else spending.epsilons(observer, realised[observer])
+            for observer in RECORD_OBSERVERS
+        },
+    )
+
+
+def _finite(value: float) -> float | None:
+    return float(value) if np.isfinite(value) else None

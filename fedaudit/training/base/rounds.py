@@ -1,0 +1,386 @@
+"""The results of rounds and of a run, and the interface of trainers. No torch.
+
+Rounds are kept as columns (`RoundColumns`); the record of one (`RoundRecord`) is made on demand.
+"""
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Protocol, assert_never, overload
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedaudit.fairness.gaps import GroupScores
+from fedaudit.fairness.population import PredictedRows
+from fedaudit.privacy.accounting.privacy_events import Observer
+from fedaudit.privacy.mechanisms.registry import mechanism_of
+from fedaudit.spec.models import Linear
+from fedaudit.spec.training import QFfl
+from fedaudit.training.base.cell import Cell
+from fedaudit.training.base.records import RecordTable
+from fedaudit.training.base.stopping import RunEnd
+from fedaudit.utility.constant import ConstantComparison
+
+_MAX_UPLOADS = 100
+_AT_PLACES = ("selection_losses", "validation_losses", "accuracies")
+_POOLED = 3
+"""Axes of the counts of rounds over all clients: rounds, groups and the four counts."""
+
+
+@dataclass(frozen=True)
+class RoundPlot:
+    """A round of a model of two parameters, as the server saw it. For synthetic data only."""
+
+    hypotheses: NDArray[np.float32]
+    """[k, 2], the hypotheses after the round."""
+    uploads: NDArray[np.float32]
+    """[uploads, 2]."""
+    clusters: NDArray[np.int16]
+    """[uploads]: the cluster that the server put each into."""
+
+    def as_dict(self) -> dict[str, list[Any]]:
+        """The same as lists, for JSON."""
+        return {name: values.tolist() for name, values in vars(self).items()}
+
+
+def round_plot(
+    *, hypotheses: NDArray[np.float32], uploads: NDArray[np.float32], clusters: NDArray[np.int16]
+) -> RoundPlot | None:
+    """A round with the resulting hypotheses [k, 2]; None where one of these is not finite.
+
+    `uploads` [clients, 2], `clusters` [clients], -1 where nothing was released. Where there are
+    more than 100 releases, 100 are kept, evenly spaced over the clients.
+    """
+    if not np.isfinite(hypotheses).all():
+        return None
+    released = np.flatnonzero(clusters >= 0)
+    if len(released) > _MAX_UPLOADS:
+        released = released[np.linspace(0, len(released) - 1, _MAX_UPLOADS).astype(np.int64)]
+    return RoundPlot(hypotheses.copy(), uploads[released], clusters[released])
+
+
+@dataclass(frozen=True)
+class RoundRecord:
+    """One round of one experiment; arrays are aligned with `subjects`."""
+
+    round: int
+    """From 1 to T."""
+    release: int
+    """0, unless a run with `release` noise repeated the round after an interruption."""
+    subjects: NDArray[np.int32]
+    """Indices of the ledger's subjects that were charged or refused, ascending: the clients of the
+    cohort; the population as one; groups of records."""
+    outcomes: NDArray[np.uint8]
+    radii: NDArray[np.float64]
+    """Radius of each release; NaN where nothing was released or no mechanism protects it. With
+    noise for each layer, [subjects, layers]."""
+    releases: NDArray[np.int32]
+    """What each subject has released, up to and including this round."""
+    chosen: NDArray[np.int16]
+    """Hypothesis that the client chose, -1 where it took no part, or subjects are not clients.
+    Confidential."""
+    clusters: NDArray[np.int16]
+    """Cluster of the upload, as the server assigned it; -1 for none, or where subjects are not
+    clients."""
+    selection_loss: float | None
+    """Mean over validation clients of their smallest loss; None in rounds without validation."""
+    validation_loss: float | None
+    """Mean over validation clients, each row scored by a hypothesis chosen without it."""
+    accuracy: float | None
+    """Share of validation rows classified correctly, chosen likewise; None for regression."""
+    cluster_sizes: tuple[int, ...]
+    """Uploads in each cluster; empty where it is secret who was drawn."""
+    separation: float | None
+    """Median over uploads of the distance to the hypothesis of the cluster that the server put them
+    into, divided by that hypothesis's distance to the nearest other (after equation 9); None for
+    one hypothesis, without uploads, or where the distance to the other is 0."""
+    collapsed: bool
+    """Whether all uploads fell into one of several clusters."""
+    fairness: dict[str, NDArray[np.int64]]
+    """Attribute -> [groups, 4]: true and false positives, then true and false negatives."""
+    compositions: Mapping[Observer, NDArray[np.int32]] = field(default_factory=dict)
+    """What each subject has been charged against each observer, up to and including this round.
+    Empty where there is only one observer, against whom it is `releases`."""
+    by_client: Mapping[str, NDArray[np.int64]] = field(default_factory=dict)
+    """Attribute -> [validation clients, groups, 4]: the counts of `fairness` client by client,
+    where noise bounds what each of them adds (`counts_clients`). Confidential."""
+    plane: RoundPlot | None = None
+    """Of validated rounds, where the run can be drawn (`fedaudit.training.base.rounds`)."""
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class RoundColumns:
+    """Consecutive rounds of one experiment, as wide as each other.
+
+    The first axis of every array is [rounds], and what an element is `RoundRecord` says. Figures of
+    held-out clients are at their own `place`.
+    """
+
+    round: NDArray[np.int64]
+    release: NDArray[np.int64]
+    subjects: NDArray[np.int32]
+    outcomes: NDArray[np.uint8]
+    radii: NDArray[np.float64]
+    releases: NDArray[np.int32]
+    chosen: NDArray[np.int16]
+    clusters: NDArray[np.int16]
+    cluster_sizes: NDArray[np.int64]
+    """[rounds, k]; [rounds, 0] where it is secret who was drawn."""
+    separation: NDArray[np.float64]
+    """NaN for none."""
+    collapsed: NDArray[np.bool_]
+    place: NDArray[np.int64]
+    """Where a round's figures stand in the next columns; -1 in rounds without validation."""
+    selection_losses: NDArray[np.float64]
+    validation_losses: NDArray[np.float64]
+    accuracies: NDArray[np.float64] | None
+    counts: Mapping[str, NDArray[np.int64]]
+    """Attribute -> [places, groups, 4]; [places, clients, groups, 4] where counted by client."""
+    compositions: Mapping[Observer, NDArray[np.int32]] = field(default_factory=dict)
+    hypotheses: NDArray[np.float32] | None = None
+    """[rounds, k, 2], those that came of the round; None for a run that cannot be drawn."""
+    uploads: NDArray[np.float32] | None = None
+    """[rounds, clients, 2]; likewise."""
+
+    def __len__(self) -> int:
+        return len(self.round)
+
+    @property
+    def validated(self) -> NDArray[np.int64]:
+        """The positions of the rounds that were validated."""
+        return np.flatnonzero(self.place >= 0)
+
+    def part(self, begin: int, end: int) -> "RoundColumns":
+        """The rounds from one position up to another."""
+        of_rounds: dict[str, Any] = {
+            name: values[begin:end]
+            for name, values in vars(self).items()
+            if isinstance(values, np.ndarray) and name not in _AT_PLACES
+        }
+        compositions = {name: counts[begin:end] for name, counts in self.compositions.items()}
+        return replace(self, **of_rounds, compositions=compositions)
+
+    def pooled(self, rounds: NDArray[np.int64]) -> dict[str, NDArray[np.int64]]:
+        """Attribute -> the counts over all clients of the validated rounds at these positions:
+        [len(rounds), groups, 4]."""
+        found = {name: counts[self.place[rounds]] for name, counts in self.counts.items()}
+        return {
+            name: counts if counts.ndim == _POOLED else counts.sum(axis=1)
+            for name, counts in found.items()
+        }
+
+    def record(self, at: int) -> RoundRecord:
+        """The record of the round at a position."""
+        place = int(self.place[at])
+        validated, separation = place >= 0, float(self.separation[at])
+        by_client = {
+            name: counts[place]
+            for name, counts in self.counts.items()
+            if validated and counts.ndim > _POOLED
+        }
+        return RoundRecord(
+            round=int(self.round[at]),
+            release=int(self.release[at]),
+            subjects=self.subjects[at],
+            outcomes=self.outcomes[at],
+            radii=self.radii[at],
+            releases=self.releases[at],
+            chosen=self.chosen[at],
+            clusters=self.clusters[at],
+            selection_loss=_at(self.selection_losses, place),
+            validation_loss=_at(self.validation_losses, place),
+            accuracy=_at(self.accuracies, place),
+            cluster_sizes=tuple(self.cluster_sizes[at].tolist()),
+            separation=separation if math.isfinite(separation) else None,
+            collapsed=bool(self.collapsed[at]),
+            fairness={name: counts[0] for name, counts in self.pooled(np.array([at])).items()}
+            if validated
+            else {},
+            compositions={observer: counts[at] for observer, counts in self.compositions.items()},
+            by_client=by_client,
+            plane=self.plane(at),
+        )
+
+    def plane(self, at: int) -> RoundPlot | None:
+        """The plot of the round at a position; None where it has none."""
+        if self.place[at] < 0 or self.hypotheses is None or self.uploads is None:
+            return None
+        return round_plot(
+            hypotheses=self.hypotheses[at], uploads=self.uploads[at], clusters=self.clusters[at]
+        )
+
+
+def _at(values: NDArray[np.float64] | None, place: int) -> float | None:
+    return None if values is None or place < 0 else float(values[place])
+
+
+@dataclass(frozen=True, eq=False)
+class PlayedRounds(Sequence[RoundRecord]):
+    """Consecutive rounds of one experiment: columns, or one record after the other."""
+
+    spans: tuple[RoundColumns, ...] = ()
+
+    def __len__(self) -> int:
+        return sum(map(len, self.spans))
+
+    def __iter__(self) -> Iterator[RoundRecord]:
+        return (span.record(at) for span in self.spans for at in range(len(span)))
+
+    @overload
+    def __getitem__(self, at: int) -> RoundRecord: ...
+
+    @overload
+    def __getitem__(self, at: slice) -> list[RoundRecord]: ...
+
+    def __getitem__(self, at: int | slice) -> RoundRecord | list[RoundRecord]:
+        if isinstance(at, slice):
+            return list(self)[at]
+        left = range(len(self))[at]
+        for span in self.spans:
+            if left < len(span):
+                return span.record(left)
+            left -= len(span)
+        raise IndexError(at)
+
+    def __add__(self, more: "PlayedRounds") -> "PlayedRounds":
+        return PlayedRounds(self.spans + more.spans)
+
+
+@dataclass(frozen=True)
+class PlannedRound:
+    """A round whose noise is about to be drawn; `subjects` will be charged for it."""
+
+    round: int
+    release: int
+    subjects: NDArray[np.int32]
+
+
+@dataclass(frozen=True)
+class FinalResult:
+    """The results of a finished run, at its best hypotheses and on all validation clients."""
+
+    stopped_by: RunEnd
+    rounds: int
+    best_round: int
+    hypotheses: NDArray[np.float32]
+    """[k, n], those with the smallest selection loss."""
+    selection_loss: float
+    validation_loss: float
+    accuracy: float | None
+    fairness: dict[str, NDArray[np.int64]]
+    """Attribute -> [validation clients, groups, 4], counts as in RoundRecord."""
+    single_row_clients: int
+    """Validation clients with one row, scored with the largest hypothesis, or with the first if it
+    is secret which one is the largest."""
+    collapsed_rounds: int
+    scores: Mapping[str, GroupScores] = field(default_factory=dict)
+    """Attribute -> loss and accuracy of each validation client's rows, by group."""
+    by_hypothesis: Mapping[str, NDArray[np.int64]] = field(default_factory=dict)
+    """Attribute -> [k, groups, 4]: counts as in RoundRecord, by the hypothesis that predicted."""
+    predicted: Mapping[str, PredictedRows] = field(default_factory=dict)
+    """Attribute -> the scored rows that `fairness` counts, one by one. Confidential."""
+    predicting: NDArray[np.int64] | None = None
+    """[rows]: the hypothesis that predicted each scored row; None for one only. Confidential."""
+    records: RecordTable | None = None
+    """Of `record-personalised`: every record's own figures. Confidential."""
+    against_constant: ConstantComparison | None = None
+    """The same rows under the best prediction that looks at nothing; None for a run that has not
+    been scored. Confidential."""
+    start_loss: float | None = None
+    """The selection loss of the hypotheses that training started from, on the same clients."""
+
+
+class Trainer(Protocol):
+    """Trains cells round by round; a cell is identified by its position among them."""
+
+    n: int
+    """Parameters of the network."""
+
+    @property
+    def active(self) -> list[int]:
+        """Positions of the cells that are still running."""
+
+    def plan(self, rounds: int) -> dict[int, list[PlannedRound]]:
+        """The next rounds of every active cell, at most `rounds`, before their noise is drawn.
+
+        With `release` noise the spending of these rounds must be on record before `advance`.
+        """
+
+    def advance(self, rounds: int) -> dict[int, PlayedRounds]:
+        """Runs up to `rounds` more rounds of every active cell.
+
+        With `release` noise it stops where the plan ends; raises RuntimeError without a plan.
+        """
+
+    def checkpoint(self, position: int) -> bytes:
+        """The checkpoint of the cell at `position`; the same for the same state."""
+
+    def releases(self, position: int) -> NDArray[np.int32]:
+        """Releases of each of the ledger's subjects so far: int32 [subjects]."""
+
+    def set_release(self, position: int, release: int, *, until: int) -> None:
+        """Rounds up to `until` repeat rounds already charged: they carry this release number."""
+
+    def charge(self, position: int, subjects: NDArray[np.int32]) -> None:
+        """Charges subjects for a round whose noise was drawn and whose result was lost."""
+
+    def stop(self, position: int) -> None:
+        """Removes a cell before its end."""
+
+    def end_after(self, position: int, round_: int) -> None:
+        """The cell ends with this round at the latest, or now where it is beyond it: an audit
+        beside it has found its noise too small."""
+
+    def result(self, position: int) -> FinalResult:
+        """The result of the finished run at `position`."""
+
+
+Checkpoints = Sequence[bytes | None]
+"""The checkpoint of each cell; None to start from the beginning."""
+
+
+PARAMETERS = 2
+_REAL = "the data are not synthetic: what real clients sent is never shown"
+_NOT_LINEAR = "the model is not the linear one that generated the data"
+_UNSEEN = "the mechanism shows the server no client's upload by itself"
+_WEIGHTED = "what clients send with q-ffl is weighted and lies elsewhere than the parameters"
+_RECORDS = "the run protects records, and what silos sent is not kept"
+
+
+def plot_unavailable_reason(cell: Cell) -> str | None:
+    """Why a run has no parameter plot; None where it has one."""
+    if cell.federation.truth is None:
+        return _REAL
+    if not isinstance(cell.spec.model, Linear):
+        return _NOT_LINEAR
+    if cell.shape.n != PARAMETERS:
+        return f"the model has {cell.shape.n} parameters, and a plane has two"
+    role = mechanism_of(cell.spec).facts.applied_by
+    match role:
+        case "clients":
+            return _WEIGHTED if isinstance(cell.spec.training.method, QFfl) else None
+        case "server":
+            return _UNSEEN
+        case "local-steps":
+            return _RECORDS
+        case _:
+            assert_never(role)
+
+
+def axis_names(cell: Cell) -> tuple[str, str]:
+    """The names of the two parameters, in the vector's order."""
+    weights = [f"weight of {name}" for name in cell.federation.feature_names]
+    first, second = [*weights, "intercept"][:PARAMETERS]
+    return first, second
+
+
+def truth_points(cell: Cell) -> NDArray[np.float64]:
+    """The parameters that generated the data: [distributions, 2]. Raises ValueError for real
+    data."""
+    truth = cell.federation.truth
+    if truth is None:
+        raise ValueError("nobody knows what generated real data")
+    if truth.thetas.shape[1] == PARAMETERS:
+        return truth.thetas
+    return np.column_stack([truth.thetas, truth.intercepts])

@@ -1,0 +1,554 @@
+"""Held-out rows with their predictions: counts per group in rounds, and the figures of a report."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import NamedTuple, assert_never
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedaudit.fairness.gaps import GroupScores
+from fedaudit.fairness.population import PredictedRows
+from fedaudit.federations.favourable_outcomes import OutcomeRules, outcome_rules
+from fedaudit.federations.federation import Federation
+from fedaudit.native.library import kernels, line, place_of
+from fedaudit.spec.fairness import Fairness
+from fedaudit.training.base.cell import Cell
+from fedaudit.utility.constant import (
+    ConstantComparison,
+    LossShape,
+    MeasuredRows,
+    RowLoss,
+    compare_with_constant,
+)
+
+# Where a row is counted within its group: by its truth, times 2, and its prediction. Counts are
+# given as true positives, false positives, true negatives, false negatives.
+_GIVEN = (3, 1, 0, 2)
+_DIRECTIONS = {"ge": 1.0, "le": -1.0}
+"""For rules about a number: on which side of the bound the outcome is favourable."""
+
+
+class GroupCounter:
+    """Compares predictions with targets by the label rules.
+
+    A row's count depends on its prediction only through favourable or not, so everything else is
+    computed in advance, and counting is a look-up of small integers on the host. Without a
+    favourable outcome nothing is counted, and every row of a group is scored.
+    """
+
+    def __init__(self, federations: Sequence[Federation], fairness: Fairness) -> None:
+        self.attributes = fairness.attributes
+        self._counts = np.concatenate([part.counts for part in federations])
+        self._first = np.cumsum(self._counts) - self._counts
+        self._target = None
+        if federations[0].classes:
+            self._target = np.concatenate([part.raw_target for part in federations])
+        if not self.attributes:
+            return
+        rules = [outcome_rules(part, fairness) for part in federations]
+        pairs = list(zip(federations, rules, strict=True))
+        self._declared = bool(rules[0].ops)
+        self._members = _members(rules[0], len(federations[0].classes))
+        self._groups = [len(federations[0].attribute(name).values) for name in self.attributes]
+        nowhere = np.array(self._groups, dtype=np.int16)[:, np.newaxis] * 4
+        self._places = np.concatenate(
+            [
+                *(np.stack([_places(*pair, name) for name in self.attributes]) for pair in pairs),
+                nowhere,
+            ],
+            axis=1,
+        )
+        """int16 [attributes, rows + 1]: group * 4 + truth * 2; groups * 4 of a row that is not
+        scored, and of padding, which is the last."""
+        if self._declared:
+            self._bounds = np.concatenate(
+                [*(_bounds(*pair) for pair in pairs), np.zeros((2, 1))], axis=1
+            )
+        self._kept: _Kept | None = None
+
+    @property
+    def counts_rows(self) -> bool:
+        """Whether predictions are looked at: there are attributes, and favourable outcomes."""
+        return bool(self.attributes) and self._declared
+
+    def rows(self, columns: NDArray[np.int64]) -> "RowPlaces":
+        """All rows of the clients at columns [clients]."""
+        counts = self._counts[columns]
+        ends = np.cumsum(counts)
+        place = np.arange(counts.sum()) + np.repeat(self._first[columns] - (ends - counts), counts)
+        return RowPlaces(place, np.repeat(np.arange(len(columns)), counts), len(columns))
+
+    def count(
+        self,
+        predictions: NDArray[np.generic],
+        columns: NDArray[np.int64],
+        *,
+        scored: NDArray[np.bool_] | None = None,
+    ) -> dict[str, NDArray[np.int64]]:
+        """Attribute -> int64 [cells, groups, 4].
+
+        `predictions` [cells, clients, rows] for the clients at `columns` [cells, clients] of the
+        stack's data, padded; the last axis counts true positives, false positives, true negatives,
+        false negatives. Rows outside `scored` [cells, clients, rows] are not counted.
+        """
+        cells = len(columns)
+        if not self.counts_rows:
+            return self.nothing(cells)
+        if scored is None and self._members is None and predictions.dtype == np.float32:
+            compiled = self._compiled(line(predictions, np.float32), line(columns, np.int64))
+            if compiled is not None:
+                return compiled
+        taken = self._taken(columns, predictions.shape[-1])
+        slot = np.arange(cells)[:, np.newaxis, np.newaxis]
+        return self._count(predictions, taken, slot, slots=cells, scored=scored)
+
+    def count_clients(
+        self,
+        predictions: NDArray[np.generic],
+        places: "RowPlaces",
+        *,
+        scored: NDArray[np.bool_] | None,
+    ) -> dict[str, NDArray[np.int64]]:
+        """Attribute -> int64 [1, clients, groups, 4] of one cell's clients; arguments [rows]."""
+        found = self.count_rows(
+            predictions, places.place, places.client, slots=places.clients, scored=scored
+        )
+        return {name: counts[np.newaxis] for name, counts in found.items()}
+
+    def count_rows(
+        self,
+        predictions: NDArray[np.generic],
+        place: NDArray[np.int64],
+        slot: NDArray[np.int64],
+        *,
+        slots: int,
+        scored: NDArray[np.bool_] | None = None,
+    ) -> dict[str, NDArray[np.int64]]:
+        """Attribute -> int64 [slots, groups, 4] of rows end to end.
+
+        `predictions`, `place` (see `RowPlaces`), `slot` and `scored` are [rows].
+        """
+        if not self.counts_rows:
+            return self.nothing(slots)
+        taken = _Taken(self._places[:, place], self._bounds[:, place])
+        return self._count(predictions, taken, slot, slots=slots, scored=scored)
+
+    def nothing(self, slots: int) -> dict[str, NDArray[np.int64]]:
+        """As `count` where no row is counted."""
+        if not self.attributes:
+            return {}
+        sizes = zip(self.attributes, self._groups, strict=True)
+        return {name: np.zeros((slots, size, 4), dtype=np.int64) for name, size in sizes}
+
+    def _count(
+        self,
+        predictions: NDArray[np.generic],
+        taken: "_Taken",
+        slot: NDArray[np.int64],
+        *,
+        slots: int,
+        scored: NDArray[np.bool_] | None,
+    ) -> dict[str, NDArray[np.int64]]:
+        favourable = self._favourable(predictions, taken.bounds)
+        counts: dict[str, NDArray[np.int64]] = {}
+        for position, (name, groups) in enumerate(zip(self.attributes, self._groups, strict=True)):
+            places = taken.places[position]
+            if scored is not None:
+                places = np.where(scored, places, np.int16(groups * 4))
+            cells = groups * 4 + 2  # the last two: rows that are not scored
+            place = slot * cells + places
+            place += favourable
+            found = np.bincount(place.ravel(order="K"), minlength=slots * cells)
+            counts[name] = _given(found, slots, groups)
+        return counts
+
+    def _compiled(
+        self, predictions: NDArray[np.float32], columns: NDArray[np.int64]
+    ) -> dict[str, NDArray[np.int64]] | None:
+        """As `count`, by the compiled kernel; None without it."""
+        library = kernels()
+        if library is None:
+            return None
+        sizes = line([groups * 4 + 2 for groups in self._groups], np.int64)
+        found = np.zeros(len(columns) * int(sizes.sum()), dtype=np.int64)
+        library.fedaudit_count(
+            place_of(predictions),
+            place_of(columns),
+            *predictions.shape,
+            *(place_of(part) for part in (self._first, self._counts, self._places, self._bounds)),
+            self._places.shape[1],
+            len(sizes),
+            place_of(sizes),
+            place_of(found),
+        )
+        ends = np.cumsum(sizes) * len(columns)
+        parts = zip(self.attributes, self._groups, np.split(found, ends[:-1]), strict=True)
+        return {name: _given(part, len(columns), groups) for name, groups, part in parts}
+
+    def codes(self, place: NDArray[np.int64]) -> dict[str, tuple[int, NDArray[np.int64]]]:
+        """Attribute -> how many groups it has, and the group of each row that may be scored.
+
+        Groups int64 [rows] of the rows at `place` [rows]; -1 for the other rows.
+        """
+        found: dict[str, tuple[int, NDArray[np.int64]]] = {}
+        if not self.attributes:
+            return found
+        for position, (name, groups) in enumerate(zip(self.attributes, self._groups, strict=True)):
+            codes = self._places[position, place].astype(np.int64) // 4
+            found[name] = groups, np.where(codes < groups, codes, -1)
+        return found
+
+    def right(
+        self, predictions: NDArray[np.generic], place: NDArray[np.int64]
+    ) -> NDArray[np.bool_] | None:
+        """Where the predicted class [rows] is the true one; None for a number."""
+        if self._target is None:
+            return None
+        right: NDArray[np.bool_] = predictions == self._target[place]
+        return right
+
+    def _taken(self, columns: NDArray[np.int64], rows: int) -> "_Taken":
+        """The tables of the clients at columns; cached, because the next call often asks for
+        them."""
+        if len(columns) > 1 and (columns == columns[0]).all():
+            columns = columns[:1]
+        kept = self._kept
+        if kept is None or kept.rows != rows or not np.array_equal(kept.columns, columns):
+            number = np.arange(rows)[:, np.newaxis, np.newaxis]
+            index = np.where(number < self._counts[columns], self._first[columns] + number, -1)
+            # In the order in which predictions lie in memory, row by row: arithmetic between
+            # arrays that lie alike takes them from end to end.
+            taken = _Taken(
+                np.moveaxis(self._places.take(index, axis=1, mode="wrap"), 1, -1),
+                np.moveaxis(self._bounds.take(index, axis=1, mode="wrap"), 1, -1),
+            )
+            kept = self._kept = _Kept(columns.copy(), rows, taken)
+        return kept.taken
+
+    def _favourable(
+        self, predictions: NDArray[np.generic], bounds: NDArray[np.float64]
+    ) -> NDArray[np.bool_]:
+        factor, bound = bounds
+        if self._members is not None:
+            found: NDArray[np.bool_] = self._members[bound.astype(np.int64), predictions]
+            return found
+        above: NDArray[np.bool_] = predictions * factor >= bound
+        return above
+
+
+def _given(found: NDArray[np.int64], slots: int, groups: int) -> NDArray[np.int64]:
+    """The four counts of each group, [slots, groups, 4], out of those by place."""
+    of_groups = found.reshape(slots, -1)[:, : groups * 4]
+    # `take` rather than an index: its result is contiguous, as code that stores it requires.
+    return of_groups.reshape(slots, groups, 4).take(_GIVEN, axis=-1)
+
+
+class RowPlaces(NamedTuple):
+    """Some clients' rows, client after client."""
+
+    place: NDArray[np.int64]
+    """[rows]: where each lies in the stack's data, all clients' rows end to end."""
+    client: NDArray[np.int64]
+    """[rows], ascending: whose it is, as a place among these clients."""
+    clients: int
+
+    @property
+    def by_client(self) -> list[slice]:
+        """Which of these rows each client has."""
+        ends = np.searchsorted(self.client, np.arange(self.clients), side="right").tolist()
+        return [slice(first, end) for first, end in zip([0, *ends[:-1]], ends, strict=True)]
+
+
+class _Taken(NamedTuple):
+    """The tables of some rows: [rows], or [1 or cells, clients, rows] with padding."""
+
+    places: NDArray[np.int16]
+    """[attributes, ...]"""
+    bounds: NDArray[np.float64]
+    """[2, ...]"""
+
+
+class _Kept(NamedTuple):
+    """The tables of some clients, shared by all cells or separate for each."""
+
+    columns: NDArray[np.int64]
+    """[1 or cells, clients]"""
+    rows: int
+    taken: _Taken
+
+
+def _places(federation: Federation, rules: OutcomeRules, attribute: str) -> NDArray[np.int16]:
+    """Where each row is counted if predicted unfavourable: [rows].
+
+    Without rules every row of a group has a place, of which the group alone matters.
+    """
+    found = federation.attribute(attribute)
+    scored = found.codes >= 0
+    if rules.ops:
+        scored &= rules.rule_index >= 0
+    truth = rules.label(federation.raw_target)
+    places = np.where(scored, found.codes * 4 + truth * 2, len(found.values) * 4)
+    return places.astype(np.int16)
+
+
+def _bounds(federation: Federation, rules: OutcomeRules) -> NDArray[np.float64]:
+    """What each row's prediction is multiplied by, and the bound from which it is favourable: [2,
+    rows].
+
+    That is the target's scale and the rule's bound, both with their signs reversed where the
+    favourable side is below the bound. For a classifier: 0, and the rule's number.
+    """
+    rule = np.maximum(rules.rule_index, 0)
+    if federation.classes:
+        return np.stack([np.zeros(rule.shape), rule])
+    direction = np.array([_DIRECTIONS[op] for op in rules.ops])
+    bounds = np.asarray(rules.values, dtype=np.float64) * direction
+    return np.stack([federation.target_scale * direction[rule], bounds[rule]])
+
+
+def _members(rules: OutcomeRules, classes: int) -> NDArray[np.bool_] | None:
+    """Whether a class is favourable under a rule: [rules, classes]; None for regression."""
+    if classes == 0:
+        return None
+    members = np.zeros((len(rules.ops), classes), dtype=np.bool_)
+    for position, favourable in enumerate(rules.values):
+        members[position, list(favourable)] = True
+    return members
+
+
+@dataclass(frozen=True)
+class ScoredRows:
+    """The predictions for one cell's validation clients, client after client: [rows] each."""
+
+    predictions: NDArray[np.generic]
+    """The predicted target (scaled), or the predicted class."""
+    values: NDArray[np.float64]
+    """The training loss of each row, before any root."""
+    hypotheses: NDArray[np.int64] | None
+    """The hypothesis that made the prediction; None where there is only one."""
+    scored: NDArray[np.bool_] | None
+    """The rows that are scored; None for all of them."""
+
+
+@dataclass(frozen=True)
+class FinalGroups:
+    """By sensitive attribute; see `FinalResult`."""
+
+    scores: dict[str, GroupScores]
+    by_hypothesis: dict[str, NDArray[np.int64]]
+    rows: ScoredRows
+    """The rows from which all of it was added up."""
+
+
+def final_groups(
+    counter: GroupCounter, rows: ScoredRows, places: RowPlaces, *, k: int
+) -> FinalGroups:
+    """Scores of each client's groups, and counts of what each of k hypotheses predicted.
+
+    `places`: where the rows lie in the data of the counter.
+    """
+    right = counter.right(rows.predictions, places.place)
+    scores = {}
+    for name, (groups, codes) in counter.codes(places.place).items():
+        counted = codes >= 0 if rows.scored is None else (codes >= 0) & rows.scored
+        tally = _Tally(codes, counted, places, groups)
+        scores[name] = GroupScores(
+            rows=tally.count(),
+            correct=None if right is None else tally.count(right),
+            loss=tally.add(rows.values),
+        )
+    predicting = rows.hypotheses
+    if predicting is None:
+        predicting = np.zeros(len(places.place), dtype=np.int64)
+    by_hypothesis = counter.count_rows(
+        rows.predictions, places.place, predicting, slots=k, scored=rows.scored
+    )
+    return FinalGroups(scores, by_hypothesis, rows)
+
+
+class _Tally:
+    """Adds up rows by client and group."""
+
+    def __init__(
+        self, codes: NDArray[np.int64], counted: NDArray[np.bool_], places: RowPlaces, groups: int
+    ) -> None:
+        self._counted = counted
+        self._place = (places.client * groups + codes)[counted]
+        self._shape = places.clients, groups
+        self._size = places.clients * groups
+
+    def count(self, which: NDArray[np.bool_] | None = None) -> NDArray[np.int64]:
+        """How many rows, or how many of `which` [rows]: [clients, groups]."""
+        place = self._place if which is None else self._place[which[self._counted]]
+        return np.bincount(place, minlength=self._size).reshape(self._shape)
+
+    def add(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
+        """The sums of values [rows]: [clients, groups]."""
+        sums = np.bincount(self._place, weights=values[self._counted], minlength=self._size)
+        return np.asarray(sums, dtype=np.float64).reshape(self._shape)
+
+
+def predicted_rows(
+    federation: Federation, fairness: Fairness, rows: ScoredRows, place: NDArray[np.int64]
+) -> dict[str, PredictedRows]:
+    """Attribute -> truth, prediction and group of each scored row, straight from the data.
+
+    `rows` lie at `place` [rows] of the federation's arrays. Labels come from the label rules
+    themselves, in the target's own units, and groups from the attribute: `GroupCounter` with its
+    tables is not involved, so that its counts can be checked against these rows.
+    """
+    rules = _rules_of(federation, fairness, place)
+    truth = federation.raw_target[place]
+    predicted = rows.predictions.astype(np.float64) * federation.target_scale
+    counted = _counted(rules, rows)
+    found = {}
+    for name in fairness.attributes:
+        codes = federation.attribute(name).codes[place]
+        chosen = counted & (codes >= 0)
+        found[name] = PredictedRows(
+            groups=codes[chosen].astype(np.int64),
+            truth=rules.label(truth)[chosen] if rules.ops else None,
+            predicted=rules.label(predicted)[chosen] if rules.ops else None,
+            true_classes=truth[chosen].astype(np.int64) if federation.classes else None,
+            predicted_classes=predicted[chosen].astype(np.int64) if federation.classes else None,
+        )
+    return found
+
+
+def predicting_hypotheses(
+    federation: Federation, fairness: Fairness, rows: ScoredRows, place: NDArray[np.int64]
+) -> NDArray[np.int64] | None:
+    """The hypothesis that predicted each scored row, client after client: [rows]. Confidential.
+
+    Of all rows that `runs.held_out_groups` gives, in the same order. None where there is one only.
+    """
+    if rows.hypotheses is None:
+        return None
+    rules = _rules_of(federation, fairness, place)
+    found: NDArray[np.int64] = rows.hypotheses[_counted(rules, rows)]
+    return found
+
+
+def _rules_of(federation: Federation, fairness: Fairness, place: NDArray[np.int64]) -> OutcomeRules:
+    """The rules of the rows at `place`."""
+    rules = outcome_rules(federation, fairness)
+    return replace(rules, rule_index=rules.rule_index[place])
+
+
+def _counted(rules: OutcomeRules, rows: ScoredRows) -> NDArray[np.bool_]:
+    """The rows [rows] that are scored, and judged where there are rules."""
+    counted = np.ones(len(rows.values), dtype=np.bool_) if rows.scored is None else rows.scored
+    if rules.ops:
+        counted = counted & (rules.rule_index >= 0)
+    return counted
+
+
+def against_constant(
+    cell: Cell, rows: ScoredRows, place: NDArray[np.int64], *, by_client: bool
+) -> ConstantComparison:
+    """Compares a cell's model with the best constant on the same rows.
+
+    `rows` lie at `place` [rows] of the federation's arrays. `by_client`: whether the validation
+    loss is the mean over clients; over all rows alike otherwise.
+    """
+    federation = cell.federation
+    counted = np.ones(len(place), dtype=np.bool_) if rows.scored is None else rows.scored
+    # Clients without a scored row take no part in a loss over rows; numbered without gaps.
+    _, client = np.unique(federation.client_of[place[counted]], return_inverse=True)
+    outcome, true_outcome = _outcomes(cell, rows, place, counted)
+    hypothesis = np.zeros(len(client), dtype=np.int64)
+    if cell.spec.training.method.personalises:
+        hypothesis = client.astype(np.int64)  # each client's model may be a constant of its own
+    elif rows.hypotheses is not None:
+        hypothesis = rows.hypotheses[counted].astype(np.int64)
+    # As everywhere in the report, a row that no rule judges is in no group.
+    rules = outcome_rules(federation, cell.spec.fairness)
+    unjudged = (rules.rule_index[place] < 0) & bool(rules.ops)
+    measured = MeasuredRows(
+        client=client.astype(np.int64),
+        clients=int(client.max(initial=-1)) + 1,
+        target=federation.target[place][counted].astype(np.float64),
+        predicted=rows.predictions[counted].astype(np.float64),
+        values=rows.values[counted].astype(np.float64),
+        outcome=outcome,
+        true_outcome=true_outcome,
+        hypothesis=hypothesis,
+        groups={
+            one.name: (
+                len(one.values),
+                np.where(unjudged, -1, one.codes[place])[counted].astype(np.int64),
+            )
+            for one in federation.attributes
+        },
+    )
+    return compare_with_constant(measured, _loss_shape(cell, by_client=by_client))
+
+
+def _outcomes(
+    cell: Cell, rows: ScoredRows, place: NDArray[np.int64], counted: NDArray[np.bool_]
+) -> tuple[NDArray[np.int64] | None, NDArray[np.int64] | None]:
+    """Predicted and true outcome of the counted rows, -1 for those that no rule judges: whether it
+    is favourable where the spec says what is, otherwise the class."""
+    federation = cell.federation
+    rules = outcome_rules(federation, cell.spec.fairness)
+    if rules.ops:
+        rules = replace(rules, rule_index=rules.rule_index[place])
+        predicted = rules.label(rows.predictions.astype(np.float64) * federation.target_scale)
+        true = rules.label(federation.raw_target[place])
+        judged = rules.rule_index >= 0
+        return (
+            np.where(judged, predicted, -1)[counted].astype(np.int64),
+            np.where(judged, true, -1)[counted].astype(np.int64),
+        )
+    if not federation.classes:
+        return None, None
+    return (
+        rows.predictions[counted].astype(np.int64),
+        federation.raw_target[place][counted].astype(np.int64),
+    )
+
+
+def _loss_shape(cell: Cell, *, by_client: bool) -> LossShape:
+    kind = cell.spec.training.loss
+    row: RowLoss
+    match kind:
+        case "cross-entropy":
+            row = "log"
+        case "rmse" | "mse":
+            row = "squared"
+        case _:
+            assert_never(kind)
+    return LossShape(
+        row=row,
+        classes=len(cell.federation.classes),
+        root_mean=cell.spec.training.root_mean,
+        by_client=by_client,
+    )
+
+
+@dataclass(frozen=True)
+class RowFigures:
+    """See the fields of the same names of `FinalResult`."""
+
+    scores: Mapping[str, GroupScores]
+    by_hypothesis: Mapping[str, NDArray[np.int64]]
+    predicted: Mapping[str, PredictedRows]
+    predicting: NDArray[np.int64] | None
+    against_constant: ConstantComparison
+
+
+def row_figures(
+    cell: Cell, final: FinalGroups, place: NDArray[np.int64], *, by_client: bool
+) -> RowFigures:
+    """The figures of the rows at `place` [rows] of the cell's federation; `by_client` as in
+    `against_constant`."""
+    grouped = bool(cell.spec.fairness.attributes)
+    of_rows = cell.federation, cell.spec.fairness, final.rows, place
+    return RowFigures(
+        scores=final.scores,
+        by_hypothesis=final.by_hypothesis,
+        predicted=predicted_rows(*of_rows) if grouped else {},
+        predicting=predicting_hypotheses(*of_rows) if grouped else None,
+        against_constant=against_constant(cell, final.rows, place, by_client=by_client),
+    )

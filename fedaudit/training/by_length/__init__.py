@@ -1,1 +1,0 @@
-"""Rounds of one experiment whose clients have very different numbers of rows."""

@@ -1,0 +1,468 @@
+"""Rounds computed one client at a time: for images, whose rows are too wide to pad.
+
+A network of a million parameters leaves no room for copies of all clients' parameters, and on a
+processor one client's convolutions are fastest alone. There is one buffer of uploads, and noise is
+drawn for a client when it releases its upload, straight into that. Everything runs on one thread,
+so that a run does not depend on their number.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import assert_never
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from fedaudit.federations.federation import ClientRows, Federation
+from fedaudit.networks.client_network import ClientNetwork
+from fedaudit.networks.losses import Loss, predicted_class
+from fedaudit.randomness import Purpose, Source
+from fedaudit.reproducible import one_thread
+from fedaudit.spec.training import Local
+from fedaudit.training.base.cell import Cell, Splits, class_rows, cohort_clients
+from fedaudit.training.base.cohort import Block, rounds_ahead
+from fedaudit.training.base.planted import PlantedUpdates
+from fedaudit.training.base.scored_rows import ScoredRows
+from fedaudit.training.mechanisms.base import ClientProtection, TrustedServer
+from fedaudit.training.methods import PersonalSteps, training_method
+from fedaudit.training.stacked.clients import whole_data, without_nan
+from fedaudit.training.stacked.stack_round import (
+    Cohort,
+    Engine,
+    RoundResult,
+    Sent,
+    needed_clips,
+    planted_places,
+    show_sum,
+    show_uploads,
+)
+from fedaudit.training.stacked.validation import Figures, Scores, flat_figures, score
+
+Rows = slice | NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class ClientData:
+    """Features and targets by client; nothing is copied but the rows asked for."""
+
+    federation: Federation
+    device: torch.device
+
+    def rows(self, client: int) -> int:
+        """How many rows a client has."""
+        return int(self.federation.counts[client])
+
+    def features(self, client: int, rows: Rows) -> Tensor:
+        """float32 [rows, features]."""
+        kept = self.federation.features
+        assert isinstance(kept, ClientRows)
+        own = kept.values[self.federation.own(client)][rows]
+        values = np.divide(own, kept.divisor, dtype=np.float32)
+        return torch.from_numpy(values).to(self.device)
+
+    def target(self, client: int, rows: Rows) -> Tensor:
+        """float32 [rows]."""
+        own = self.federation.target[self.federation.own(client)][rows]
+        return torch.from_numpy(own).to(self.device)
+
+
+class ClientUpdate:
+    """Gradient descent on a client's rows, in the same order as in `LocalUpdate`."""
+
+    def __init__(self, network: ClientNetwork, loss: Loss, local: Local, data: ClientData) -> None:
+        self._network = network
+        self._loss = loss
+        self._local = local
+        self._data = data
+        self._rows_of_class = class_rows(data.federation.counts)
+
+    def __call__(self, client: int, *, source: Source, round_: int) -> None:
+        """Moves the network's parameters; `source` is that of a stack of one."""
+        for batch in self._batches(client, source, round_):
+            self._step(client, batch, step_size=self._local.step_size)
+
+    def tune(self, client: int, rows: NDArray[np.int64], personal: PersonalSteps) -> None:
+        """Makes the client's own model of the network's parameters, from these of its rows."""
+        common = self._network.theta.clone()
+        for _ in range(personal.steps if len(rows) else 0):
+            pull = personal.pull(self._network.theta, common)
+            self._step(client, rows, step_size=personal.step_size)
+            if pull is not None:
+                self._network.load(self._network.theta - pull)
+
+    def _step(self, client: int, batch: NDArray[np.int64], *, step_size: float) -> None:
+        """One step on the mean over the batch, whose gradient is added up part by part."""
+        total, gradient = torch.zeros((), device=self._data.device), None
+        for rows in parts(batch, self._network.rows_at_once):
+            features, target = self._data.features(client, rows), self._data.target(client, rows)
+            value, slopes = self._network.gradient(features, target, self._loss)
+            total += value
+            gradient = slopes if gradient is None else _added(gradient, slopes)
+        if gradient is not None:
+            factor = self._loss.client_slope(total / len(batch)).item()
+            self._network.descend(gradient, step_size * factor / len(batch))
+
+    def _batches(self, client: int, source: Source, round_: int) -> Iterator[NDArray[np.int64]]:
+        """The rows of each local step."""
+        local, rows = self._local, self._data.rows(client)
+        longest = int(self._rows_of_class[client])
+        if local.batch_size is None or whole_data(local, longest):
+            for _ in range(local.steps or local.epochs or 1):
+                yield np.arange(rows)
+            return
+        size = local.batch_size
+        # As many orders as the longest client of about this length needs.
+        per_epoch = -(-longest // size)
+        epochs = local.epochs or -(-(local.steps or 1) // per_epoch)
+        words = source.words(
+            purpose=Purpose.BATCHES, round_=round_, counters=client, count=epochs * longest
+        )
+        orders = words.reshape(epochs, longest)[:, :rows].argsort(-1, kind="stable")
+        batches = -(-rows // size)
+        # A client whose rows are used up starts over where every client takes as many steps.
+        for step in range(local.steps or epochs * batches):
+            first = step % batches * size
+            yield orders[step // batches % epochs, first : first + size]
+
+
+def parts(rows: NDArray[np.int64], size: int) -> Iterator[Rows]:
+    """The rows, at most `size` at a time."""
+    for start in range(0, len(rows), size):
+        yield rows[start : start + size]
+
+
+def _added(gradient: list[Tensor], slopes: list[Tensor]) -> list[Tensor]:
+    for total, part in zip(gradient, slopes, strict=True):
+        total.add_(part)
+    return gradient
+
+
+Tune = Callable[[int, NDArray[np.int64]], None]
+"""Makes a client's own model of the network's parameters, from these of its rows."""
+
+
+class ClientScorer:
+    """Measures hypotheses on clients' rows."""
+
+    def __init__(self, network: ClientNetwork, loss: Loss, data: ClientData) -> None:
+        self._network = network
+        self._loss = loss
+        self._data = data
+
+    def loss(self, theta: Tensor, client: int) -> Tensor:
+        """The loss of parameters [n] on a client's rows: float64 []."""
+        self._network.load(theta)
+        values, _ = self._table(client)
+        return self._loss.client_loss(values.mean()).to(theta.device)
+
+    def best(self, theta: Tensor, clients: Sequence[int]) -> list[int]:
+        """The hypothesis with the smallest loss on each client's rows, of theta [k, n]."""
+        if len(theta) == 1:
+            return [0] * len(clients)
+        sums = torch.zeros(len(theta), len(clients), dtype=torch.float64, device=theta.device)
+        for j, hypothesis in enumerate(theta):
+            self._network.load(hypothesis)
+            for place, client in enumerate(clients):
+                for outputs, target, _ in self._outputs(client):
+                    sums[j, place] += self._loss.values(outputs, target).double().sum()
+        chosen: list[int] = without_nan(sums).min(0).indices.tolist()
+        return chosen
+
+    def score(
+        self,
+        theta: Tensor,
+        clients: Sequence[int],
+        *,
+        largest: int,
+        scored: Sequence[NDArray[np.bool_]] | None,
+        tune: Tune | None,
+    ) -> tuple[ScoredRows, NDArray[np.float64], NDArray[np.float64]]:
+        """The rows of these clients as hypotheses theta [k, n] score them, and means over clients
+        of the selection loss and the validation loss, [1] each.
+
+        `largest`: the hypothesis for clients with one row; `scored`: by client, which of its rows
+        are [rows]. `tune`: where clients are scored by models of their own.
+        """
+        losses: list[list[float]] = []
+        predictions, of_rows, hypotheses = [], [], []
+        for place, (values, guesses) in enumerate(self._tables(theta, clients)):
+            own = None if scored is None else torch.from_numpy(scored[place])
+            scores = score(
+                self._loss,
+                values[..., None, None],
+                count=torch.full((1, 1), float(values.shape[1])),
+                scored=None if own is None else own[:, None, None],
+                largest=torch.tensor([largest]),
+            )
+            if tune is None or own is None:
+                guessed = scores.of_chosen(guesses[..., None, None]).flatten()
+                valued = scores.of_chosen(values[..., None, None]).flatten()
+            else:
+                chosen = 0 if scores.chosen is None else int(scores.chosen[0])
+                self._network.load(theta[chosen])
+                tune(clients[place], np.flatnonzero(~own.numpy()))
+                valued, guessed = self._table(clients[place])
+                scores = self._personal(scores, valued, own)
+            losses.append([scores.selection_loss.item(), scores.validation_loss.item()])
+            predictions.append(guessed.numpy())
+            of_rows.append(valued.numpy())
+            if scores.chosen is not None:
+                hypotheses.append(scores.chosen.flatten().numpy())
+        every = np.concatenate(of_rows)
+        rows = ScoredRows(
+            predictions=np.concatenate(predictions),
+            values=every,
+            hypotheses=np.concatenate(hypotheses or [np.zeros(len(every), dtype=np.int64)]),
+            scored=None if scored is None else np.concatenate(scored),
+        )
+        selection, validation = (
+            torch.tensor(column, dtype=torch.float64)[:, None].mean(0).numpy()
+            for column in zip(*losses, strict=True)
+        )
+        return rows, selection, validation
+
+    def _personal(self, scores: Scores, values: Tensor, scored: Tensor) -> Scores:
+        """The scores of a client's own model by its rows' values; `scored` bool, both [rows]."""
+        loss = self._loss.client_loss(values[scored].mean()).reshape(1, 1)
+        return replace(scores, selection_loss=loss, validation_loss=loss)
+
+    def _tables(self, theta: Tensor, clients: Sequence[int]) -> list[tuple[Tensor, Tensor]]:
+        """By client, on the host: values of its rows, float64 [k, rows], and their predictions."""
+        found = []
+        for client in clients:
+            shape = len(theta), self._data.rows(client)
+            values = torch.zeros(shape, dtype=torch.float64)
+            found.append((values, torch.from_numpy(np.zeros(shape, dtype=self._kind))))
+        for j, hypothesis in enumerate(theta):
+            self._network.load(hypothesis)
+            for (values, guesses), client in zip(found, clients, strict=True):
+                values[j], guesses[j] = self._table(client)
+        return found
+
+    def _table(self, client: int) -> tuple[Tensor, Tensor]:
+        """Values float64 [rows] and predictions [rows] of a client's rows, on the host, by the
+        network as it is."""
+        rows = self._data.rows(client)
+        values = torch.zeros(rows, dtype=torch.float64)
+        guesses = torch.from_numpy(np.zeros(rows, dtype=self._kind))
+        for outputs, target, part in self._outputs(client):
+            values[part] = self._loss.values(outputs, target).double().cpu()
+            guesses[part] = self._guess(outputs).cpu()
+        return values, guesses
+
+    @property
+    def _kind(self) -> type[np.int64] | type[np.float32]:
+        """What predictions are: class indices, or numbers."""
+        return np.int64 if self._loss.classes else np.float32
+
+    def _guess(self, outputs: Tensor) -> Tensor:
+        classes = self._loss.classes
+        return predicted_class(outputs, classes) if classes else outputs[0]
+
+    def _outputs(self, client: int) -> Iterator[tuple[Tensor, Tensor, slice]]:
+        """Outputs [out, rows] and targets of a client's rows, some rows at a time."""
+        count, step = self._data.rows(client), self._network.rows_at_once
+        for start in range(0, count, step):
+            rows = slice(start, min(start + step, count))
+            with torch.no_grad():
+                outputs = self._network.outputs(self._data.features(client, rows))
+            yield outputs, self._data.target(client, rows), rows
+
+
+class ClientByClient(Engine):
+    """Plays and scores the rounds of one cell, one round at a time."""
+
+    def __init__(self, cells: Sequence[Cell], splits: Splits, device: torch.device) -> None:
+        cell = cells[0]
+        data = ClientData(cell.federation, device)
+        self._network, self._k = ClientNetwork(cell.shape, device), cell.spec.training.hypotheses
+        self._weighting = training_method(cell.spec.training).weighting
+        super().__init__(cells, splits, device)
+        self._update = ClientUpdate(self._network, self._loss, cell.spec.training.local, data)
+        self._scorer = ClientScorer(self._network, self._loss, data)
+
+    def arrange(self, positions: Sequence[int]) -> None:
+        """Allocates the buffer for uploads: one vector each, or the sums of a trusted server."""
+        super().arrange(positions)
+        n, device = self._n, self._device
+        match self._protection:
+            case TrustedServer():
+                # As in `block_sums`: in single precision one client could move a sum too far.
+                self._sent = torch.zeros(1, self._k, n, dtype=torch.float64, device=device)
+            case ClientProtection():
+                width = n if self._weighting is None else n + 1
+                self._sent = torch.zeros(1, cohort_clients(self._cells[0]), width, device=device)
+            case _:
+                assert_never(self._protection)
+
+    def rounds_ahead(self, cells: int) -> int:
+        """Rounds worth drawing at once: only cohorts are drawn ahead."""
+        return rounds_ahead(cells=cells, elements=0)
+
+    def draw_noise(self, block: Block) -> None:
+        """Nothing: noise is drawn for a client when it releases its upload."""
+
+    def play(
+        self, theta: Tensor, cohorts: Sequence[Cohort], clips: NDArray[np.float64] | None
+    ) -> list[RoundResult]:
+        (cohort,) = cohorts
+        with one_thread():
+            match self._protection:
+                case ClientProtection() as protection:
+                    return [self._bring_together(protection, theta, cohort)]
+                case TrustedServer() as server:
+                    return [self._add_up(server, theta, cohort, needed_clips(clips))]
+                case _:
+                    assert_never(self._protection)
+
+    def _bring_together(
+        self, protection: ClientProtection, theta: Tensor, cohort: Cohort
+    ) -> RoundResult:
+        """Each client protects its own upload, and the server averages what it receives."""
+        clients, allowed = cohort.clients[0].tolist(), cohort.allowed[0].tolist()
+        uploads, round_ = self._sent, int(cohort.rounds[0])
+        picked = self._chosen(theta, clients)
+        present = torch.zeros(1, len(clients), dtype=torch.bool, device=self._device)
+        shape = (1, *protection.radii_shape(len(clients)))
+        radii = torch.full(shape, torch.nan, dtype=torch.float64)
+        sending = [place for place, may_send in enumerate(allowed) if may_send]
+        learned = self._learned(
+            theta, [clients[one] for one in sending], [picked[one] for one in sending], round_
+        )
+        for place, updated in zip(sending, learned, strict=True):
+            upload, client = uploads[0, place], clients[place]
+            upload.copy_(updated)
+            radii[0, place] = protection.protect_in_place(
+                upload,
+                theta[0, picked[place]],
+                source=self._draws.source(),
+                round_=round_,
+                client=client,
+            )
+            present[0, place] = torch.isfinite(upload.sum()) or torch.isfinite(upload).all()
+        # Nothing is sent by the others.
+        uploads[~present] = 0
+        chosen = torch.from_numpy(np.array(picked, dtype=np.int64)).to(self._device)
+        if self._planted is not None:
+            start = theta[0, chosen][None]
+            show_uploads(self._planted, cohort.clients, present, start, uploads)
+        clusters = self._server(theta, uploads, present, chosen[None])
+        return RoundResult(
+            before=theta,
+            hypotheses=clusters.hypotheses,
+            sizes=clusters.sizes,
+            sent=Sent(chosen[None], uploads, present, radii, clusters.assigned),
+        )
+
+    def _chosen(self, theta: Tensor, clients: Sequence[int]) -> list[int]:
+        """The hypothesis of theta [1, k, n] that each client chooses; the first, where planted."""
+        chosen = self._scorer.best(theta[0], clients)
+        if self._planted is not None:
+            own, _ = planted_places(self._planted, np.array(clients, dtype=np.int64))
+            for place in own.tolist():
+                chosen[place] = 0
+        return chosen
+
+    def _learned(
+        self, theta: Tensor, clients: Sequence[int], chosen: Sequence[int], round_: int
+    ) -> Iterator[Tensor]:
+        """What each client makes of the hypothesis it chose of theta [1, k, n], to send; of planted
+        clients what was planted. [n], or [n + 1] with a weighting; valid until the next."""
+        planted = self._planted
+        for client, hypothesis in zip(clients, chosen, strict=True):
+            start = theta[0, hypothesis]
+            if planted is not None and client in planted.clients:
+                at = np.searchsorted(planted.clients, [client])
+                yield start + torch.from_numpy(planted.updates(at)[0]).to(theta.device)
+                continue
+            self._network.load(start)
+            self._update(client, source=self._draws.source(), round_=round_)
+            updated = self._network.theta
+            if self._weighting is not None:
+                updated = updated.clone()
+                loss = self._scorer.loss(start, client)[None, None]
+                updated = self._weighting.weigh(start[None, None], updated[None, None], loss)[0, 0]
+            yield updated
+
+    def _add_up(
+        self, server: TrustedServer, theta: Tensor, cohort: Cohort, clips: NDArray[np.float64]
+    ) -> RoundResult:
+        """A trusted server adds up clipped updates, one after the other, and adds noise."""
+        clients, round_ = cohort.clients[0][cohort.allowed[0]].tolist(), int(cohort.rounds[0])
+        clip, sums = torch.from_numpy(clips).to(self._device), self._sent.zero_()
+        chosen = self._chosen(theta, clients)
+        within = taking_part = 0
+        shown: dict[int, Tensor] = {}
+        learned = self._learned(theta, clients, chosen, round_)
+        for client, hypothesis, updated in zip(clients, chosen, learned, strict=True):
+            update = updated - theta[0, hypothesis]
+            clipped, finite = server.clip(update, clip[0])
+            if self._planted is not None and hypothesis == 0 and bool(finite):
+                shown[client] = update.clone()
+            sums[0, hypothesis] += clipped
+            taking_part += int(finite)
+            if server.clip_moves:
+                within += int(finite & server.within(update, clip[0]))
+        noise = server.draw(self._draws, cohort.rounds)
+        if server.clip_moves:
+            clips = server.next_clips(
+                clips, within=[within], taking_part=[taking_part], noise=noise.counts
+            )
+        hypotheses = server.average(theta, sums, noise.sums, clips=clip[:, None])
+        if self._planted is not None:
+            self._show(self._planted, shown, before=theta, after=hypotheses)
+        return RoundResult(
+            before=theta,
+            hypotheses=hypotheses,
+            sizes=torch.zeros(1, self._k, dtype=torch.int64, device=self._device),
+            sent=None,
+            clips=clips,
+        )
+
+    def _show(
+        self, planted: PlantedUpdates, shown: dict[int, Tensor], *, before: Tensor, after: Tensor
+    ) -> None:
+        """Shows the updates [n] behind the sum of the first hypothesis, by client."""
+        updates = before.new_zeros(1, len(shown), before.shape[-1])
+        for place, update in enumerate(shown.values()):
+            updates[0, place] = update
+        clients = np.array([list(shown)], dtype=np.int64)
+        counted = torch.ones(clients.shape, dtype=torch.bool)
+        show_sum(planted, clients, counted, updates, before=before, after=after)
+
+    def score(
+        self,
+        theta: Tensor,
+        clients: NDArray[np.int64],
+        positions: Sequence[int],
+        sizes: Tensor,
+        *,
+        per_client: bool = False,
+        tuned: bool = True,
+    ) -> Figures:
+        places = self._counter.rows(clients[0])
+        scored = self._splits.scored_rows(clients[0], positions[0])
+        personal, tune = self._personal, None
+        if personal is not None:
+            steps = personal if tuned else replace(personal, steps=0)
+            tune = partial(self._update.tune, personal=steps)
+        with one_thread():
+            rows, selection_loss, validation_loss = self._scorer.score(
+                theta[0],
+                clients[0].tolist(),
+                largest=int(sizes[0].argmax()),
+                scored=None if scored is None else [scored[own] for own in places.by_client],
+                tune=tune,
+            )
+        return flat_figures(
+            self._counter,
+            rows,
+            places,
+            selection_loss=selection_loss,
+            validation_loss=validation_loss,
+            k=self._k,
+            per_client=per_client,
+        )

@@ -1,1 +1,0 @@
-"""Rounds computed one client at a time, for rows too wide to pad."""

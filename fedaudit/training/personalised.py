@@ -1,0 +1,593 @@
+"""Record-level personalised privacy (rPDP-FL, CCS 2024), trained round by round.
+
+Clients take part by coins and take private local steps; the server averages their models. Local
+steps start from the global model with an optimiser that remembers nothing, so that all that a
+client's records leave behind is in the model.
+
+The server divides by the number of clients whose coins fell. That keeps the two-stage bound: fix
+the coins of all other clients; a record's own client then adds itself to m others or does not. The
+round is the mixture (1 - lambda) P0 + lambda P1 with the record and (1 - lambda) P0 + lambda P1'
+without, P0 being the same in both. P1 and P1' both divide by m + 1 and differ by the client's own
+steps, at a divergence of at most tau rho(alpha). exp((alpha - 1) D_alpha) is jointly convex, so the
+divergence of the round is at most
+
+    log(1 - lambda + lambda exp((alpha - 1) tau rho(alpha))) / (alpha - 1),
+
+and so it stays when the other coins are drawn. Nothing here asks P0 to be like P1.
+
+The ledger's subjects are groups of records by budget, all of them in every round: a round in which
+no client was drawn, or a group had left, counts like any other. Without noise (the baseline
+`privacy-free`) there are no budgets to keep, and the subjects are the clients that took part.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import assert_never
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from fedaudit.ledger.entries import Outcome
+from fedaudit.networks.client_network import ClientNetwork
+from fedaudit.networks.losses import predicted_class
+from fedaudit.privacy.accounting.privacy_events import Observer
+from fedaudit.privacy.records.record_plans import RecordPlan
+from fedaudit.privacy.records.record_spending import record_spending
+from fedaudit.privacy.records.record_use import client_rate
+from fedaudit.randomness import (
+    CounterSource,
+    EntropySource,
+    Purpose,
+    Source,
+    sample_without_replacement,
+)
+from fedaudit.reproducible import fixed_order_sum, one_thread
+from fedaudit.training.base.cell import (
+    Cell,
+    counts_clients,
+    draws_in_secret,
+    first_hypotheses,
+    length_classes,
+)
+from fedaudit.training.base.cohort import drawn_clients
+from fedaudit.training.base.planted import of_records
+from fedaudit.training.base.record_steps import (
+    PlantedGradients,
+    SiloRecords,
+    flat_features,
+    flat_target,
+)
+from fedaudit.training.base.records import (
+    TrainingRecords,
+    ValidationRows,
+    record_table,
+    record_use_of,
+    training_records,
+    validation_rows,
+)
+from fedaudit.training.base.rounds import (
+    Checkpoints,
+    FinalResult,
+    PlannedRound,
+    PlayedRounds,
+    RoundColumns,
+)
+from fedaudit.training.base.scored_rows import GroupCounter, RowPlaces, ScoredRows, row_figures
+from fedaudit.training.base.stopping import NEVER, EarlyStopping, Progress, RunEnd
+from fedaudit.training.mechanisms.base import (
+    ClientMechanism,
+    RecordMechanism,
+    RecordProtection,
+    ServerMechanism,
+)
+from fedaudit.training.mechanisms.registry import training_mechanism
+from fedaudit.training.stacked.stack_round import build_loss
+from fedaudit.training.stacked.stack_state import packed, unpacked
+from fedaudit.training.stacked.validation import Figures, flat_figures
+
+
+@dataclass
+class PersonalisedState:
+    """The state of one experiment. Optimisers start anew in every round and leave nothing."""
+
+    progress: Progress
+    """Of this one run."""
+    lost: int
+    """Rounds that were charged and whose result was lost; they are composed like the others, and
+    count towards the rounds for which a record stays."""
+    theta: NDArray[np.float32]
+    """[n]."""
+    best_theta: NDArray[np.float32]
+    participations: NDArray[np.int32]
+    """[clients of the federation]: rounds that each took part in; of a lost round, all."""
+
+    @property
+    def round(self) -> int:
+        """Rounds done."""
+        return int(self.progress.round[0])
+
+    @property
+    def compositions(self) -> int:
+        """Rounds that were paid for."""
+        return self.round + self.lost
+
+    def encode(self) -> bytes:
+        """Bytes that `decode` reads back, the same for the same state."""
+        progress = {name: values[0] for name, values in vars(self.progress).items()}
+        others = {name: value for name, value in vars(self).items() if name != "progress"}
+        return packed({**progress, **others})
+
+    @classmethod
+    def decode(cls, checkpoint: bytes) -> "PersonalisedState":
+        """The state in a checkpoint."""
+        found = unpacked(checkpoint)
+        progress = Progress.at_the_start(1)
+        for name, of_run in vars(progress).items():
+            of_run[0] = found.pop(name)
+        return cls(progress=progress, **found)
+
+
+def first_personalised_state(cell: Cell) -> PersonalisedState:
+    """The state before the first round."""
+    theta = first_hypotheses(cell)[0]
+    return PersonalisedState(
+        progress=Progress.at_the_start(1),
+        lost=0,
+        theta=theta,
+        best_theta=theta.copy(),
+        participations=np.zeros(cell.federation.clients, dtype=np.int32),
+    )
+
+
+class RowValidator:
+    """Measures a model on the rows that are held out, a part of them at a time."""
+
+    def __init__(self, cell: Cell, held_out: ValidationRows, device: torch.device) -> None:
+        self._held_out = held_out
+        self._loss = build_loss(cell)
+        self._network = ClientNetwork(cell.shape, device)
+        self._classes = length_classes(cell.federation.counts)
+        self._counter = GroupCounter([cell.federation], cell.spec.fairness)
+        self._features = flat_features(cell.federation, held_out.place, device)
+        self._target = flat_target(cell.federation, held_out.place, device)
+
+    def score(
+        self, theta: Tensor, *, chosen: NDArray[np.int64] | None = None, per_client: bool = False
+    ) -> Figures:
+        """Figures of the model theta [n], as those of a stack of one.
+
+        `chosen`: places of some of the validation clients, ascending; all by default.
+        """
+        values, predictions = self._tables(theta)
+        held_out = self._held_out
+        if chosen is None:
+            chosen = np.arange(len(held_out.clients))
+        rows = np.flatnonzero(np.isin(held_out.client_of, chosen))
+        client = np.searchsorted(chosen, held_out.client_of[rows])
+        places = RowPlaces(held_out.place[rows], client, len(chosen))
+        values, scored = values[rows], held_out.scored[rows]
+        clients = held_out.clients[chosen]
+        every = np.ones(len(rows), dtype=np.bool_)
+        return flat_figures(
+            self._counter,
+            ScoredRows(predictions[rows], values, hypotheses=None, scored=scored),
+            places,
+            selection_loss=np.array([self._mean(values, every, places, clients=clients)]),
+            validation_loss=np.array([self._mean(values, scored, places, clients=clients)]),
+            k=1,
+            per_client=per_client,
+        )
+
+    def _mean(
+        self,
+        values: NDArray[np.float64],
+        counted: NDArray[np.bool_],
+        places: RowPlaces,
+        *,
+        clients: NDArray[np.int64],
+    ) -> float:
+        """The loss over the counted rows [rows]: of clients, or of all rows alike."""
+        if not self._held_out.by_client:
+            return float(values[counted].mean())
+        counts = np.bincount(places.client, minlength=places.clients)
+        values, first = np.where(counted, values, 0.0), np.cumsum(counts) - counts
+        sums = np.zeros(places.clients)
+        for one in self._classes:
+            own = np.flatnonzero(np.isin(clients, one.clients))
+            number = np.arange(one.rows)
+            index = np.minimum(first[own, None] + number, len(values) - 1)
+            sums[own] = np.where(number < counts[own, None], values[index], 0.0).sum(1)
+        return float((sums / np.bincount(places.client, weights=counted)).mean())
+
+    def _tables(self, theta: Tensor) -> tuple[NDArray[np.float64], NDArray[np.generic]]:
+        """Value and prediction of each held-out row, both [rows] on the host."""
+        values, predictions = [], []
+        with one_thread(), torch.no_grad():
+            self._network.load(theta)
+            for start in range(0, len(self._target), self._network.rows_at_once):
+                part = slice(start, start + self._network.rows_at_once)
+                outputs = self._network.outputs(self._features[part])
+                values.append(self._loss.values(outputs, self._target[part]).double())
+                predictions.append(
+                    predicted_class(outputs, self._loss.classes)
+                    if self._loss.classes
+                    else outputs[0]
+                )
+        return torch.cat(values).cpu().numpy(), torch.cat(predictions).cpu().numpy()
+
+
+_NUMBERS_TOGETHER = 1 << 23
+"""Parameters of the clients that are computed at once: an optimiser holds a few times as many."""
+
+
+@dataclass(frozen=True)
+class PersonalisedPlayed:
+    """The result of a round."""
+
+    theta: Tensor
+    """float32 [n]: the model after it."""
+    present: NDArray[np.bool_]
+    """[clients drawn]: whose models were averaged. One that is not finite is withheld; that follows
+    from output that noise has already protected, and costs nothing."""
+
+
+class PersonalisedRound:
+    """Runs rounds of one cell; the result does not depend on the number of threads."""
+
+    def __init__(
+        self, cell: Cell, records: TrainingRecords, plan: RecordPlan, device: torch.device
+    ) -> None:
+        self._plan = plan
+        self._records = records
+        self._features = flat_features(cell.federation, records.place, device)
+        self._target = flat_target(cell.federation, records.place, device)
+        self._counts = records.counts
+        self._first = np.cumsum(self._counts) - self._counts
+        self._classes = length_classes(self._counts)
+        protection = _protection(cell, plan, clients=len(self._counts))
+        self._planted = of_records(cell.planted)
+        self._noise, self._steps = protection.noise_multipliers, protection.steps
+
+    def play(
+        self, theta: Tensor, drawn: NDArray[np.int64], *, source: Source, round_: int, paid: int
+    ) -> PersonalisedPlayed:
+        """The round `round_` from the model theta [n], for the drawn clients of the federation.
+
+        `paid`: rounds that were charged before this one. A record whose rounds are used up takes no
+        further part.
+        """
+        places = np.searchsorted(self._records.clients, drawn)
+        if not len(places):
+            return PersonalisedPlayed(theta, np.zeros(0, dtype=np.bool_))
+        together = max(1, _NUMBERS_TOGETHER // len(theta))
+        models = theta.new_empty(len(places), len(theta))
+        with one_thread():
+            # A client's model is the same whoever is computed beside it, and however far padded.
+            for one in self._classes:
+                own = np.flatnonzero(np.isin(places, one.clients))
+                for start in range(0, len(own), together):
+                    part = own[start : start + together]
+                    inclusion = self._inclusion(places[part], paid, rows=one.rows)
+                    models[torch.from_numpy(part)] = self._models(
+                        theta, places[part], inclusion=inclusion, source=source, round_=round_
+                    )
+            present = torch.isfinite(models).all(-1)
+            if present.any():
+                # Unweighted: the number of a client's records is not disclosed.
+                kept = models[present]
+                theta = fixed_order_sum(kept, 0) / len(kept)
+        return PersonalisedPlayed(theta, present.cpu().numpy())
+
+    def _models(
+        self,
+        theta: Tensor,
+        places: NDArray[np.int64],
+        *,
+        inclusion: NDArray[np.float64],
+        source: Source,
+        round_: int,
+    ) -> Tensor:
+        """What the training clients at these places make of the model: [clients, n]."""
+        silos = SiloRecords(
+            features=self._features,
+            target=self._target,
+            first=self._first[places],
+            inclusion=inclusion,
+            noise_multipliers=self._noise[places],
+            silos=self._records.clients[places],
+            planted=None
+            if self._planted is None
+            else PlantedGradients.among(
+                self._planted, self._records.clients[places], rows=inclusion.shape[1]
+            ),
+        )
+        return self._steps(theta, silos, source=source, round_=round_)[0]
+
+    def _inclusion(self, places: NDArray[np.int64], paid: int, *, rows: int) -> NDArray[np.float64]:
+        """The chance of each record of the clients at `places` in each step of a round: [places,
+        rows], 0 beyond a client's own."""
+        number = np.arange(rows)
+        client, row = np.nonzero(number < self._counts[places, None])
+        index = self._first[places[client]] + row
+        inclusion = np.zeros((len(places), rows))
+        inclusion[client, row] = np.where(
+            paid < self._plan.rounds[index], self._plan.rates[index], 0.0
+        )
+        return inclusion
+
+
+def _protection(cell: Cell, plan: RecordPlan, *, clients: int) -> RecordProtection:
+    """The local steps of a cell. Raises ValueError for a mechanism that does not protect
+    records."""
+    mechanism = training_mechanism(cell.spec.privacy)
+    match mechanism:
+        case RecordMechanism():
+            return mechanism.protection(cell, build_loss(cell), plan, clients=clients)
+        case ClientMechanism() | ServerMechanism():
+            raise ValueError(f"{mechanism.name} takes no steps record by record")
+        case _:
+            assert_never(mechanism)
+
+
+class PersonalisedRun:
+    """A `Trainer` of one cell whose records have budgets; its methods are documented there."""
+
+    def __init__(
+        self, cells: Sequence[Cell], *, device: str = "cpu", checkpoints: Checkpoints | None = None
+    ) -> None:
+        """Starts the cell, or resumes it from its checkpoint.
+
+        Raises ValueError for several cells, and InvalidInputError where no noise is enough for the
+        cell's budgets, or none of its records can be used.
+        """
+        if len(cells) != 1:
+            raise ValueError("an experiment whose records have budgets is trained alone")
+        self._cell = cell = cells[0]
+        self._spec = spec = cell.spec
+        use = record_use_of(spec, cell.federation)
+        if use is None:
+            raise ValueError(f"{spec.privacy.mechanism} gives records no budgets")
+        self._use, self.n = use, cell.shape.n
+        self._rate = client_rate(spec.training.cohort)
+        self._spending = None
+        if use.plan.runs is not None:
+            self._spending = record_spending(
+                use, rounds=spec.training.rounds, delta=use.plan.runs[0].delta
+            )
+        self._groups = 0 if self._spending is None else len(self._spending.groups)
+        self._records = training_records(spec, cell.federation)
+        self._held_out = validation_rows(spec, cell.federation)
+        self._device = torch.device(device)
+        self._round = PersonalisedRound(cell, self._records, use.plan, self._device)
+        self._validator = RowValidator(cell, self._held_out, self._device)
+        self._public = CounterSource(spec.seed)
+        self._secret = draws_in_secret(cell)
+        self._source: Source = EntropySource() if self._secret else self._public
+        self._stopping = EarlyStopping.of_specs([spec])
+        self._audited = NEVER
+        self._drawn: dict[int, NDArray[np.int64]] = {}
+        self._planned_until = 0
+        checkpoint = None if checkpoints is None else checkpoints[0]
+        if checkpoint is None:
+            self.state = first_personalised_state(cell)
+        else:
+            self.state = PersonalisedState.decode(checkpoint)
+        self._theta = torch.from_numpy(self.state.theta).to(self._device)
+        last = int(self._stopping.rounds[0])
+        self._ended: RunEnd | None = self._stopping.stop_reason(
+            self.state.progress, 0, last_round=last
+        )
+
+    @property
+    def active(self) -> list[int]:
+        return [0] if self._ended is None else []
+
+    # -- rounds ---------------------------------------------------------------------------------
+
+    def plan(self, rounds: int) -> dict[int, list[PlannedRound]]:
+        """See `Trainer.plan`; client coins are drawn here where clients are the subjects."""
+        if self._ended is not None:
+            return {}
+        last = min(self.state.round + rounds, self._spec.training.rounds, self._audited)
+        self._planned_until = max(self._planned_until, last)
+        return {
+            0: [
+                PlannedRound(number, int(self._release(number)[0]), self._subjects(number))
+                for number in range(self.state.round + 1, last + 1)
+            ]
+        }
+
+    def _release(self, number: int) -> NDArray[np.int64]:
+        """The release number of a round: [1]."""
+        return self.state.progress.release_numbers(np.array([number]))
+
+    def advance(self, rounds: int) -> dict[int, PlayedRounds]:
+        if self._ended is not None:
+            return {}
+        played: list[RoundColumns] = []
+        with torch.no_grad():
+            while len(played) < rounds and self._ended is None:
+                if self._secret and self.state.round >= self._planned_until:
+                    if played:
+                        break
+                    raise RuntimeError("rounds with `release` noise must be planned first")
+                played.append(self._play())
+        return {0: PlayedRounds(tuple(played))}
+
+    def _play(self) -> RoundColumns:
+        """The next round."""
+        state = self.state
+        number = state.round + 1
+        drawn, subjects = self._coins(number), self._subjects(number)
+        played = self._round.play(
+            self._theta, drawn, source=self._source, round_=number, paid=state.compositions
+        )
+        self._theta = played.theta
+        self._drawn.pop(number, None)
+        state.theta = played.theta.cpu().numpy().copy()
+        state.participations[drawn] += 1
+        figures = self._validate(number)
+        self._observe(number, figures)
+        return self._columns(subjects, played, figures)
+
+    def _coins(self, number: int) -> NDArray[np.int64]:
+        """The clients that are drawn for a round; a second call gives the same."""
+        if number not in self._drawn:
+            self._drawn[number] = drawn_clients(
+                self._source, round_=number, clients=self._records.clients, rate=self._rate
+            )
+        return self._drawn[number]
+
+    def _subjects(self, number: int) -> NDArray[np.int32]:
+        """The charged subjects of a round: all groups; without noise, the clients drawn."""
+        if self._spending is None:
+            return self._coins(number).astype(np.int32)
+        return np.arange(self._groups, dtype=np.int32)
+
+    def _columns(
+        self, subjects: NDArray[np.int32], played: PersonalisedPlayed, figures: Figures | None
+    ) -> RoundColumns:
+        """The round that was played last."""
+        outcomes = np.full(len(subjects), Outcome.RELEASED, dtype=np.uint8)
+        clusters = np.full(len(subjects), -1, dtype=np.int16)
+        # The numbers of uploads and of withheld ones depend on the coins, which are secret.
+        sizes: list[int] = []
+        if self._spending is None:
+            outcomes[~played.present] = Outcome.WITHHELD
+            clusters[played.present] = 0
+            sizes = [int(played.present.sum())]
+        number, nothing = self.state.round, np.zeros(0)
+        return RoundColumns(
+            round=np.array([number]),
+            release=self._release(number),
+            subjects=subjects[np.newaxis],
+            outcomes=outcomes[np.newaxis],
+            radii=np.full((1, len(subjects)), np.nan),
+            releases=self.releases(0)[subjects][np.newaxis],
+            chosen=np.full((1, len(subjects)), -1 if self._spending else 0, dtype=np.int16),
+            clusters=clusters[np.newaxis],
+            cluster_sizes=np.array([sizes], dtype=np.int64),
+            separation=np.full(1, np.nan),
+            collapsed=np.zeros(1, dtype=np.bool_),
+            place=np.array([-1 if figures is None else 0]),
+            selection_losses=nothing if figures is None else figures.selection_loss,
+            validation_losses=nothing if figures is None else figures.validation_loss,
+            accuracies=None if figures is None else figures.accuracy,
+            counts={} if figures is None else figures.counts,
+            compositions={
+                name: counts[np.newaxis] for name, counts in self._compositions().items()
+            },
+        )
+
+    # -- what is charged ------------------------------------------------------------------------
+
+    def releases(self, position: int) -> NDArray[np.int32]:
+        """What the ledger's subjects were charged: rounds of [groups], or uploads of [clients]."""
+        if self._spending is None:
+            return self.state.participations.copy()
+        return self._repeat_by_group(self.state.compositions)
+
+    def _compositions(self) -> Mapping[Observer, NDArray[np.int32]]:
+        if self._spending is None:
+            return {}
+        return {
+            "final_model": self._repeat_by_group(self.state.compositions),
+            "server": self._repeat_by_group(int(self.state.participations.max())),
+        }
+
+    def _repeat_by_group(self, count: int) -> NDArray[np.int32]:
+        return np.full(self._groups, count, dtype=np.int32)
+
+    def set_release(self, position: int, release: int, *, until: int) -> None:
+        progress = self.state.progress
+        progress.release[0], progress.release_until[0] = release, until
+
+    def charge(self, position: int, subjects: NDArray[np.int32]) -> None:
+        """See `Trainer.charge`. The outcome of the coins is lost too, so every client is
+        charged."""
+        if self._spending is None:
+            self.state.participations[subjects] += 1
+            return
+        self.state.lost += 1
+        self.state.participations[self._records.clients] += 1
+
+    # -- validation and the end -----------------------------------------------------------------
+
+    def _validate(self, number: int) -> Figures | None:
+        """The figures of a round; None where it is not validated."""
+        last = np.minimum(self._stopping.rounds, self._audited)
+        if not self._stopping.validates(np.array([number]), last_round=last)[0]:
+            return None
+        size = self._spec.training.stopping.validation_clients
+        chosen, clients = None, len(self._held_out.clients)
+        if size is not None and size < clients:
+            chosen = sample_without_replacement(
+                self._public,
+                purpose=Purpose.VALIDATION,
+                round_=number,
+                population=clients,
+                count=size,
+            )
+        return self._validator.score(
+            self._theta, chosen=chosen, per_client=counts_clients(self._spec)
+        )
+
+    def _observe(self, number: int, figures: Figures | None) -> None:
+        """Counts the round in, keeps the model with the smallest selection loss, and may end."""
+        followed = self._stopping.follow(
+            self.state.progress,
+            np.array([[number]]),
+            np.full((1, 1), np.nan) if figures is None else figures.selection_loss[np.newaxis],
+            np.array([[figures is not None]]),
+            last_round=np.minimum(self._stopping.rounds, self._audited),
+            playing=np.ones(1, dtype=np.bool_),
+            audited=np.array([self._audited]),
+        )
+        if followed.improved[0] >= 0:
+            self.state.best_theta = self.state.theta.copy()
+        self._ended = followed.ends.get(0)
+
+    def checkpoint(self, position: int) -> bytes:
+        return self.state.encode()
+
+    def stop(self, position: int) -> None:
+        self._ended = self._ended or "cancelled"
+
+    def end_after(self, position: int, round_: int) -> None:
+        self._audited = round_
+        if self._ended is None and self.state.round >= round_:
+            self._ended = "audit"
+
+    def result(self, position: int) -> FinalResult:
+        state, held_out = self.state, self._held_out
+        figures = self._validator.score(
+            torch.from_numpy(state.best_theta).to(self._device), per_client=True
+        )
+        if figures.final is None:
+            raise RuntimeError("the last evaluation is made client by client")
+        start = torch.from_numpy(first_personalised_state(self._cell).theta).to(self._device)
+        return FinalResult(
+            stopped_by=self._ended or "running",
+            rounds=state.round,
+            best_round=int(state.progress.best_round[0]),
+            hypotheses=state.best_theta[None].copy(),
+            selection_loss=float(figures.selection_loss[0]),
+            validation_loss=float(figures.validation_loss[0]),
+            accuracy=None if figures.accuracy is None else float(figures.accuracy[0]),
+            fairness={name: counts[0] for name, counts in figures.counts.items()},
+            single_row_clients=0,
+            collapsed_rounds=0,
+            start_loss=float(self._validator.score(start).selection_loss[0]),
+            **vars(
+                row_figures(self._cell, figures.final, held_out.place, by_client=held_out.by_client)
+            ),
+            records=record_table(
+                self._records,
+                self._use,
+                self._spending,
+                rounds=state.compositions,
+                participations=state.participations[self._records.clients],
+            ),
+        )

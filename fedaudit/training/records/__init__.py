@@ -1,1 +1,0 @@
-"""Training under record-level privacy: rPDP-FL, round by round."""

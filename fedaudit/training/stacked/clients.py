@@ -1,0 +1,389 @@
+"""What the clients of all cells compute on their own rows (Algorithm 1, lines 5 and 6)."""
+
+from collections.abc import Iterator, Sequence
+from ctypes import CDLL
+from dataclasses import dataclass, replace
+from typing import assert_never
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from fedaudit.federations.federation import Federation
+from fedaudit.native.library import done, kernels, line, place_of
+from fedaudit.native.tensors import address
+from fedaudit.networks.losses import Loss
+from fedaudit.networks.stacked_network import BatchedNetwork, Network, SmallDenseNetwork
+from fedaudit.randomness import Purpose, Source
+from fedaudit.reproducible import fixed_order_sum
+from fedaudit.spec.training import Local
+from fedaudit.training.base.cell import Cell
+
+
+@dataclass(frozen=True)
+class Lanes:
+    """Some clients of each cell: the last two axes are [cells, clients]."""
+
+    features: Tensor
+    """float32 [features, rows, cells, clients]."""
+    target: Tensor
+    """float32 [rows, cells, clients]; the class index for classification."""
+    mask: Tensor
+    """float32 [rows, cells, clients]: 1 for a row, 0 for padding."""
+    count: Tensor
+    """float32 [cells, clients]: rows of a client."""
+    scored: Tensor | None = None
+    """bool [rows, cells, clients]: the rows that are scored, where others choose for them."""
+
+    @property
+    def weight(self) -> Tensor:
+        """float32 [rows, cells, clients]: each of a client's rows counts the same."""
+        return self.mask / self.count
+
+
+class StackData:
+    """The federations behind a stack; cells that share one share its tensors."""
+
+    def __init__(self, cells: Sequence[Cell], device: torch.device, *, trims: bool) -> None:
+        """With `trims`, lanes are cut to the rows that their longest client needs."""
+        federations: list[Federation] = []
+        offsets: dict[int, int] = {}
+        total = 0
+        for cell in cells:
+            if id(cell.federation) not in offsets:
+                offsets[id(cell.federation)] = total
+                federations.append(cell.federation)
+                total += cell.federation.clients
+        self.federations = federations
+        self.offsets = np.array([offsets[id(cell.federation)] for cell in cells], dtype=np.int64)
+        self._rows_of = np.concatenate([part.counts for part in federations])
+        # Of clients that all need as many rows none has to be looked at.
+        ends = (self._rows_of.min(), self._rows_of.max())
+        shortest, longest = (lane_rows(int(rows), trims=True) for rows in ends)
+        self._trims = trims and shortest < longest
+        self._columns = torch.from_numpy(_packed(federations, trims)).to(device)
+        self._count = torch.from_numpy(self._rows_of.astype(np.float32)).to(device)
+        self.device = device
+        self.elements = self._columns.shape[0] * self._columns.shape[1]
+        """Numbers held for one client."""
+
+    def columns(self, clients: NDArray[np.int64], positions: Sequence[int]) -> NDArray[np.int64]:
+        """Columns of the tensors for clients [..., cells, clients] of the cells at `positions`."""
+        return clients + self.offsets[positions, None]
+
+    def rows_needed(self, columns: NDArray[np.int64]) -> int:
+        """The rows to compute for the clients at columns, padding included."""
+        if not self._trims:
+            return self._columns.shape[1]
+        return lane_rows(int(self._rows_of[columns].max()), trims=True)
+
+    def by_client(self) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+        """Features, target and mask, client by client, [clients, features + 2, rows], and each
+        client's rows [clients]: on the host, in one piece."""
+        packed = self._columns.cpu().numpy().transpose(2, 0, 1)
+        return np.ascontiguousarray(packed), self._count.cpu().numpy()
+
+    def lanes(self, columns: NDArray[np.int64]) -> Lanes:
+        """The data of the clients at columns [cells, clients]."""
+        packed = self._columns[:, : self.rows_needed(columns)]
+        index = torch.from_numpy(columns.ravel()).to(self.device)
+        taken = torch.unflatten(packed.index_select(-1, index), -1, columns.shape)
+        count = torch.unflatten(self._count.index_select(0, index), 0, columns.shape)
+        return Lanes(features=taken[:-2], target=taken[-2], mask=taken[-1], count=count)
+
+
+def with_scored(lanes: Lanes, scored: NDArray[np.bool_] | None) -> Lanes:
+    """The lanes with their scored rows [cells, clients, rows], however far the lanes are padded."""
+    if scored is None:
+        return lanes
+    rows = min(scored.shape[-1], len(lanes.mask))
+    padded = torch.zeros_like(lanes.mask, dtype=torch.bool)
+    padded[:rows] = torch.from_numpy(scored[..., :rows]).to(padded.device).permute(2, 0, 1)
+    return replace(lanes, scored=padded)
+
+
+def _packed(federations: Sequence[Federation], trims: bool) -> NDArray[np.float32]:
+    """Features, target and mask of all clients, [features + 2, rows, clients].
+
+    One array, so that a cohort is taken out in one go. Where lanes are trimmed, rows are padded
+    to a power of two: sums by halves (`fold`) are then the same with and without the padding.
+    """
+    clients = sum(part.clients for part in federations)
+    rows, features = federations[0].longest, federations[0].width
+    padded = lane_rows(rows, trims=trims)
+    packed = np.zeros((features + 2, padded, clients), dtype=np.float32)
+    start = 0
+    for part in federations:
+        own = slice(start, start + part.clients)
+        packed[:features, :rows, own] = part.padded(part.side_by_side).transpose(2, 1, 0)
+        packed[features, :rows, own] = part.padded(part.target).T
+        packed[features + 1, :rows, own] = np.arange(rows)[:, np.newaxis] < part.counts
+        start += part.clients
+    return packed
+
+
+def lane_rows(longest: int, *, trims: bool) -> int:
+    """To how many rows clients are padded of whom the longest has so many: with `trims` to the
+    smallest power of two that is not below it."""
+    return 1 << (longest - 1).bit_length() if trims else longest
+
+
+def choose_hypotheses(network: Network, theta: Tensor, lanes: Lanes, loss: Loss) -> Tensor:
+    """The hypothesis with the smallest loss on each client's data: int64 [cells, clients].
+
+    `theta`: [cells, k, n].
+    """
+    if theta.shape[1] == 1:
+        return torch.zeros(lanes.count.shape, dtype=torch.int64, device=theta.device)
+    values = loss.values(network.forward(theta, lanes.features), lanes.target)
+    # The indices of `min`, because `argmin` over a leading axis is many times slower.
+    return (totals(real_rows(values, lanes)) / lanes.count).min(0).indices
+
+
+def client_losses(network: Network, theta: Tensor, lanes: Lanes, loss: Loss) -> Tensor:
+    """Each client's loss under each hypothesis theta [cells, k, n]: [k, cells, clients]."""
+    values = loss.values(network.forward(theta, lanes.features), lanes.target)
+    return loss.client_loss(totals(real_rows(values, lanes)) / lanes.count)
+
+
+def real_rows(values: Tensor, lanes: Lanes) -> Tensor:
+    """Rows' values [k, rows, cells, clients] with 0 on padding, whatever was computed there."""
+    return torch.where(lanes.mask > 0, values, 0.0)
+
+
+def totals(values: Tensor) -> Tensor:
+    """The sum over rows, [k, cells, clients]; infinite where a hypothesis has overflowed."""
+    return without_nan(fixed_order_sum(values, 1))
+
+
+def without_nan(losses: Tensor) -> Tensor:
+    """Infinity, in place, for NaN, which `min` would take for the smallest loss."""
+    return losses.nan_to_num_(nan=torch.inf, posinf=torch.inf)
+
+
+def own_hypotheses(theta: Tensor, chosen: Tensor) -> Tensor:
+    """The chosen parameters: [cells, clients, n]."""
+    return theta.gather(1, chosen[..., None].expand(-1, -1, theta.shape[2]))
+
+
+class LocalUpdate:
+    """Gradient descent on every client's own rows, all clients at once."""
+
+    def __init__(self, network: Network, loss: Loss, local: Local, *, rows: int) -> None:
+        self._network = network
+        self._loss = loss
+        self._local = local
+        self._rows = rows
+
+    @property
+    def steps(self) -> int:
+        """Steps of clients who see all of their rows in each."""
+        return self._local.steps or self._local.epochs or 1
+
+    @property
+    def step_size(self) -> float:
+        """What a step multiplies the gradient by."""
+        return self._local.step_size
+
+    def __call__(
+        self,
+        start: Tensor,
+        lanes: Lanes,
+        *,
+        source: Source,
+        rounds: NDArray[np.int64],
+        clients: NDArray[np.int64],
+    ) -> Tensor:
+        """Updated parameters [cells, clients, n] from start [cells, clients, n].
+
+        `rounds` [cells] and `clients` [cells, clients] key the order of the batches.
+        """
+        theta = start.permute(2, 0, 1).contiguous()
+        for batch in self._batches(lanes, source, rounds, clients):
+            gradient = self._network.gradient(
+                theta, batch.features, batch.target, batch.weight, self._loss
+            )
+            theta = theta - self._local.step_size * gradient
+        return theta.permute(1, 2, 0).contiguous()
+
+    def _batches(
+        self, lanes: Lanes, source: Source, rounds: NDArray[np.int64], clients: NDArray[np.int64]
+    ) -> Iterator[Lanes]:
+        size = self._local.batch_size
+        if size is None or whole_data(self._local, self._rows):
+            for _ in range(self.steps):
+                yield lanes
+            return
+        per_epoch = -(-self._rows // size)
+        steps = self._local.steps or (self._local.epochs or 1) * per_epoch
+        epochs = -(-steps // per_epoch)
+        words = source.words(
+            purpose=Purpose.BATCHES,
+            round_=rounds[:, None],
+            counters=clients,
+            count=epochs * self._rows,
+        )
+        words = words.reshape(*clients.shape, epochs, self._rows)
+        batches = np.full(clients.shape, per_epoch)
+        if self._local.steps is not None:
+            # A client whose rows are used up starts over, so that all take as many steps.
+            batches = -(-lanes.count.cpu().numpy().astype(np.int64) // size)
+        drawn: NDArray[np.int64] | None = None
+        for step in range(steps):
+            epoch = step // batches % epochs
+            if drawn is None or not np.array_equal(epoch, drawn):
+                drawn = epoch
+                keys = np.take_along_axis(words, epoch[..., None, None], axis=2)[:, :, 0]
+                order = _order(lanes, keys)
+            yield _rows_of_batch(lanes, order, first=step % batches * size, size=size)
+
+
+def whole_data(local: Local, rows: int) -> bool:
+    """Whether every local step sees all of a client's rows (at most `rows`)."""
+    return local.batch_size is None or local.batch_size >= rows
+
+
+def _order(lanes: Lanes, keys: NDArray[np.uint32]) -> Tensor:
+    """Each client's rows by their keys [cells, clients, rows], padding last: int64 of that
+    shape."""
+    padding = ((1 - lanes.mask.permute(1, 2, 0)) * 2**33).long()
+    drawn = torch.from_numpy(keys.astype(np.int64)).to(padding.device)
+    return (drawn + padding).argsort(dim=-1, stable=True)
+
+
+def _rows_of_batch(lanes: Lanes, order: Tensor, *, first: NDArray[np.int64], size: int) -> Lanes:
+    """`size` rows of each client's order [cells, clients, rows], from place `first` [cells,
+    clients] on.
+
+    A client whose rows are used up has an empty batch: weights 0 and no step.
+    """
+    device = lanes.mask.device
+    places = torch.from_numpy(first).to(device)[..., None] + torch.arange(size, device=device)
+    rows = order.gather(-1, places.clamp_max(order.shape[-1] - 1)).permute(2, 0, 1)
+    mask = (places < lanes.count[..., None]).permute(2, 0, 1).to(lanes.mask.dtype)
+    return Lanes(
+        features=lanes.features.gather(1, rows.expand(lanes.features.shape[0], *rows.shape)),
+        target=lanes.target.gather(0, rows),
+        mask=mask,
+        count=mask.sum(0).clamp_min(1),
+    )
+
+
+@dataclass(frozen=True)
+class CompiledEvaluation:
+    """Figures of each cell on its validation clients, as of `Evaluation`."""
+
+    selection_loss: NDArray[np.float64]
+    validation_loss: NDArray[np.float64]
+    predictions: NDArray[np.float32] | None
+    """[cells, clients, rows]."""
+
+
+class CompiledClients:
+    """The rows of a stack's clients as the kernels take them; see `compiled_clients`."""
+
+    def __init__(
+        self, library: CDLL, network: SmallDenseNetwork, loss: Loss, data: StackData
+    ) -> None:
+        self._library = library
+        self._data = data
+        self._root_mean = loss.root_mean
+        # Kept, because the kernels are given only where they lie.
+        self._arrays = packed, count, sizes = (
+            *data.by_client(),
+            line(network.shape.sizes, np.int64),
+        )
+        self._fixed = (
+            len(network.shape.layers),
+            place_of(sizes),
+            network.shape.intercept,
+            network.n,
+            place_of(packed),
+            place_of(count),
+            packed.shape[2],
+        )
+
+    def learn(
+        self, theta: Tensor, columns: NDArray[np.int64], *, steps: int, step_size: float
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """The hypotheses that clients choose, int64 [cells, clients], their parameters, and what
+        the clients make of them, both [cells, clients, n].
+
+        `theta` [cells, k, n]; `columns` [cells, clients] of the stack's data.
+        """
+        theta, columns = theta.contiguous(), line(columns, np.int64)
+        chosen = torch.empty(columns.shape, dtype=torch.int64)
+        start = torch.empty((*columns.shape, theta.shape[2]))
+        updated = torch.empty_like(start)
+        done(
+            self._library.fedaudit_learn(
+                *self._fixed,
+                self._data.rows_needed(columns),
+                address(theta),
+                theta.shape[1],
+                place_of(columns),
+                *columns.shape,
+                self._root_mean,
+                steps,
+                step_size,
+                address(chosen),
+                address(start),
+                address(updated),
+            )
+        )
+        return chosen, start, updated
+
+    def evaluate(
+        self, theta: Tensor, columns: NDArray[np.int64], largest: Tensor, *, predicts: bool
+    ) -> CompiledEvaluation:
+        """As `evaluation.evaluate`; `theta` and `columns` as for `learn`, `largest` [cells].
+
+        Without `predicts` there are no predictions.
+        """
+        theta, columns = theta.contiguous(), line(columns, np.int64)
+        largest = largest.contiguous()
+        cells, clients = columns.shape
+        rows = self._data.rows_needed(columns)
+        of_clients = np.empty((2, cells, clients))
+        losses = np.empty((2, cells))
+        predictions = None
+        if predicts:
+            predictions = np.empty((cells, clients, rows), dtype=np.float32)
+        done(
+            self._library.fedaudit_evaluate(
+                *self._fixed,
+                rows,
+                address(theta),
+                theta.shape[1],
+                place_of(columns),
+                cells,
+                clients,
+                self._root_mean,
+                address(largest),
+                place_of(of_clients[0]),
+                place_of(of_clients[1]),
+                place_of(losses[0]),
+                place_of(losses[1]),
+                None if predictions is None else place_of(predictions),
+            )
+        )
+        return CompiledEvaluation(losses[0], losses[1], predictions)
+
+
+def compiled_clients(network: Network, loss: Loss, data: StackData) -> CompiledClients | None:
+    """The clients of a stack; None where there are no kernels, or none for this model.
+
+    Exponentials and logarithms, which classification needs, have no result that all libraries
+    agree on.
+    """
+    library = kernels()
+    if library is None or data.device.type != "cpu" or loss.classes:
+        return None
+    match network:
+        case SmallDenseNetwork():
+            return CompiledClients(library, network, loss, data)
+        case BatchedNetwork():
+            return None
+        case _:
+            assert_never(network)

@@ -1,0 +1,311 @@
+"""Counts that are published with noise or rounded, in rounds and in the report."""
+
+import json
+from dataclasses import replace
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from fedaudit.cli.local_run import LocalRun, run_locally
+from fedaudit.fairness.published_counts import NoisedCounts, Rounder
+from fedaudit.federations.load import load_federation
+from fedaudit.privacy.count_release import count_release
+from fedaudit.randomness import CounterSource
+from fedaudit.reports.page.html import render
+from fedaudit.runs import blocks
+from fedaudit.runs.blocks import noised_counts
+from fedaudit.runs.held_out_groups import build_rounder
+from fedaudit.spec.parse import parse_spec
+from fedaudit.training.base.cell import Cell
+from tests.training.specs import groups_spec, train
+
+NOISE = {
+    "mechanism": "gaussian",
+    "epsilon": 2.0,
+    "delta": 1e-5,
+    "unit": "client",
+    "max_rows_per_client": 6,
+}
+
+
+def noised(**changes: Any) -> dict[str, Any]:
+    base = {"training__rounds": 8, "training__stopping": {}, "fairness__noise": NOISE}
+    return groups_spec(**{**base, **changes})
+
+
+def run(spec: dict[str, Any]) -> LocalRun:
+    return run_locally(parse_spec(spec), sources_dir=None, device="cpu", progress=lambda _: None)
+
+
+@pytest.fixture(scope="module")
+def done() -> LocalRun:
+    return run(noised())
+
+
+def test_the_last_round_is_kept_whatever_its_loss(done: LocalRun) -> None:
+    utility = done.report["utility"]
+    assert (utility["best_round"], utility["rounds"]) == (8, 8)
+    stopping = {"validate_every": 3}
+    _, result = train(noised(training__stopping=stopping))
+    assert result.best_round == 8
+
+
+def test_a_model_that_diverges_ends_no_run() -> None:
+    """Whether a loss is finite would say something of the rows that it was computed from."""
+    diverging = {
+        "training__loss": "mse",
+        "training__local": {"step_size": 1e6, "epochs": 3},
+        "privacy": {"mechanism": "none"},
+        "training__rounds": 30,
+        "training__stopping": {},
+    }
+    _, ended = train(groups_spec(**diverging))
+    assert ended.stopped_by == "diverged"
+    report = run(noised(**diverging)).report
+    assert report["utility"]["stopped_by"] == "rounds"
+    assert report["utility"]["rounds"] == 30
+    json.dumps(report, allow_nan=False)
+
+
+def test_the_ledger_ends_with_the_charge(done: LocalRun) -> None:
+    *_, last = done.ledger.lines()
+    assert (last["round"], last["observer"]) == (9, "report")
+    assert last["subject"] == "every validation client"
+    assert last["epsilon"] == pytest.approx(2.0)
+    assert (last["delta"], last["adjacency"]) == (1e-5, "add-or-remove-one")
+    assert done.report["integrity"]["entries"] == 9
+
+
+def test_page_and_series_have_nothing_without_noise(done: LocalRun) -> None:
+    page = render(done.report, done.series)
+    assert "Rows, with noise" in page
+    assert done.report["fairness_privacy"]["statement"][:30] in page
+    for one in done.ledger.rounds:
+        assert one.validation_loss is one.selection_loss is one.accuracy is None
+    for figures in done.ledger.fairness:
+        assert all(figure["value"] is None for figure in figures.figures)
+
+
+def test_leaving_a_client_out_moves_what_is_noised_by_no_more_than_the_sensitivity() -> None:
+    """The attack on the sensitivity: whole clients are dropped from the counts before noise."""
+    spec = parse_spec(noised())
+    release = count_release(spec)
+    assert release is not None
+    _, result = train(noised())
+    moved = []
+    for client in range(5):
+        smaller = {name: counts.copy() for name, counts in result.fairness.items()}
+        for counts in smaller.values():
+            counts[client] = 0
+        pair: list[NoisedCounts] = []
+        for fairness in (result.fairness, smaller):
+            found = type(result)(**{**vars(result), "fairness": fairness})
+            pair.append(noised_counts(release, found.fairness, CounterSource(5), round_=0))
+        one, other = pair
+        totals = [int(one.counts[name].sum() - other.counts[name].sum()) for name in one.counts]
+        moved.append(sum(map(abs, totals)))
+    # The draws of other clients' rows move with the one that is left out; their numbers do not.
+    assert 0 < max(moved) <= release.l1
+
+
+def test_noise_of_two_runs_differs_where_it_is_secret() -> None:
+    found = []
+    for _ in range(2):
+        report = run(noised(privacy__noise="release")).report
+        found.append([group["rows"] for group in report["fairness"][0]["groups"]])
+        assert report["fairness_privacy"]["in_force"] is True
+    assert not np.array_equal(*found)
+
+
+ROUNDS = {**NOISE, "rounds": True}
+
+
+@pytest.fixture(scope="module")
+def with_rounds() -> LocalRun:
+    return run(noised(fairness__noise=ROUNDS, training__stopping={"validate_every": 3}))
+
+
+def test_validated_rounds_are_charged_one_by_one_before_the_report(with_rounds: LocalRun) -> None:
+    charged = [line for line in with_rounds.ledger.lines() if line["observer"] == "report"]
+    assert [line["round"] for line in charged] == [3, 6, 8, 9]
+    release = count_release(parse_spec(noised(fairness__noise=ROUNDS)))
+    assert release is not None
+    epsilons = [release.epsilon(count) for count in range(1, 5)]
+    assert [line["epsilon"] for line in charged] == pytest.approx(epsilons)
+    stated = with_rounds.report["fairness_privacy"]
+    assert (stated["releases"], stated["epsilon"]) == (4, pytest.approx(epsilons[-1]))
+    assert "validated rounds (3)" in stated["statement"]
+
+
+def test_rounds_show_gaps_with_noise_and_nothing_else(
+    done: LocalRun, with_rounds: LocalRun
+) -> None:
+    shown = {one.round: one for one in with_rounds.ledger.rounds if one.validation_loss is None}
+    assert len(shown) == 8  # no loss of any round
+    for figures in with_rounds.ledger.fairness:
+        assert figures.round in (3, 6, 8)
+        assert shown[figures.round].demographic_parity_difference is not None
+    exact = {one.round: one.counts for one in done.ledger.fairness}
+    for figures in with_rounds.ledger.fairness:
+        assert np.array_equal(figures.counts, exact[figures.round])  # training is the same
+    assert done.report["integrity"]["ledger_hash"] != with_rounds.report["integrity"]["ledger_hash"]
+
+
+def test_every_release_has_noise_of_its_own() -> None:
+    release = count_release(parse_spec(noised(fairness__noise=ROUNDS)))
+    assert release is not None
+    nobody = {"group": np.zeros((3, 2, 4), dtype=np.int64)}
+    drawn = [
+        tuple(noised_counts(release, nobody, CounterSource(5), round_=one).counts["group"].flat)
+        for one in range(4)
+    ]
+    assert len(set(drawn)) == len(drawn)
+
+
+def test_a_client_with_many_rows_counts_with_as_many_as_the_noise_covers_in_rounds_too(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Without the bound, one client of 200 rows would move a round's counts by all of them."""
+    monkeypatch.setattr(blocks, "drawn_integers", _no_noise)
+    bounded = {**ROUNDS, "max_rows_per_client": 2}
+    spec = parse_spec(noised(fairness__noise=bounded))
+    records, _ = train(noised(fairness__noise=bounded))
+    release = count_release(spec)
+    assert release is not None
+    for record in records:
+        clients = len(record.by_client["group"])
+        found = noised_counts(release, record.by_client, CounterSource(1), round_=record.round)
+        assert found.counts["group"].sum() == 2 * clients
+        assert record.fairness["group"].sum() > 2 * clients
+        assert np.array_equal(record.by_client["group"].sum(0), record.fairness["group"])
+
+
+def _no_noise(_: object, *, shape: tuple[int, ...], **__: object) -> NDArray[np.int64]:
+    return np.zeros(shape, dtype=np.int64)
+
+
+def test_a_run_without_rounds_is_charged_for_its_report() -> None:
+    spec = noised(
+        training__method={"kind": "local-only"},
+        training__hypotheses=1,
+        training__clustering={"method": "reported"},
+        federation__scoring={"method": "split"},
+        privacy={"mechanism": "none"},
+    )
+    done = run(spec)
+    assert [line["observer"] for line in done.ledger.lines()] == ["report"]
+    assert done.report["fairness_privacy"]["releases"] == 1
+
+
+def published(**changes: Any) -> dict[str, Any]:
+    spec = parse_spec(groups_spec(training__rounds=6, training__stopping={}, **changes))
+    return run_locally(spec, sources_dir=None, device="cpu", progress=lambda _: None).report
+
+
+@pytest.fixture(scope="module")
+def exact() -> dict[str, Any]:
+    return published()
+
+
+@pytest.fixture(scope="module")
+def rounded() -> dict[str, Any]:
+    return published(fairness__rounding={"base": 5})
+
+
+def sizes_behind(report: dict[str, Any]) -> list[int]:
+    """The denominators of the groups' selection rates, in lowest terms."""
+    [section] = report["fairness"]
+    rates = [group["selection_rate"] for group in section["groups"]]
+    return [Fraction(rate).limit_denominator(2000).denominator for rate in rates]
+
+
+def test_exact_rates_give_back_counts_and_rounded_ones_do_not(
+    exact: dict[str, Any], rounded: dict[str, Any]
+) -> None:
+    [truth], [shown] = exact["fairness"], rounded["fairness"]
+    before, after = truth["groups"], shown["groups"]
+    assert any(
+        one["selection_rate"] != two["selection_rate"]
+        for one, two in zip(before, after, strict=False)
+    )
+    # 500 held-out rows: multiples of 5 of multiples of 5 leave at most a fifth of the size.
+    assert all(one <= 500 // 5 + 1 for one in sizes_behind(rounded))
+    for one, two in zip(before, after, strict=True):
+        for name in ("selection_rate", "true_positive_rate", "false_positive_rate"):
+            assert two[name] == pytest.approx(one[name], abs=0.25)
+
+
+def test_derived_figures_are_in_steps(exact: dict[str, Any], rounded: dict[str, Any]) -> None:
+    [truth], [shown] = exact["fairness"], rounded["fairness"]
+    for group in shown["groups"]:
+        assert group["loss"] == float(f"{group['loss']:.2g}")
+    assert shown["cross_check"] is None
+    assert "rounded" in shown["cross_check_reason"]
+    for group in shown["client_averaged"]["groups"]:
+        assert group["clients"] % 5 == 0
+    for name, metric in shown["metrics"].items():
+        if metric["interval"] is not None:
+            before = truth["metrics"][name]["interval"]
+            assert metric["interval"]["low"] <= before["low"]
+            assert metric["interval"]["high"] >= min(1.0, before["high"]) - 1e-9
+            assert metric["interval"]["low"] <= metric["value"] <= metric["interval"]["high"]
+        if metric["null"] is not None:
+            assert round(metric["null"]["p_value"] * 100) == pytest.approx(
+                metric["null"]["p_value"] * 100
+            )
+    assert any("rounded at random to multiples of 5" in one for one in rounded["limits"])
+    assert not any("rounded at random" in one for one in exact["limits"])
+    assert rounded["integrity"]["ledger_hash"] == exact["integrity"]["ledger_hash"]
+
+
+def test_copies_of_a_file_round_the_same_people_alike(tmp_path: Path) -> None:
+    """The attack: twelve copies of a table with a newline more each, and the mean of their
+    counts; then copies with other rows' order and other features."""
+    lines = [f"c{row % 40},{row * 7 % 60 + 20},{row % 5},{row * 3 % 2}" for row in range(600)]
+    text = "\n".join(["town,age,x,y", *lines])
+    moved = "\n".join(["town,age,x,y", *(one.replace(",0,", ",0.001,") for one in lines[::-1])])
+    counts = np.arange(24).reshape(6, 2, 2)[:, :, [0, 0, 1, 1]]
+    found = []
+    for place, copy in enumerate([text + "\n" * more for more in range(12)] + [moved]):
+        (tmp_path / f"{place}.csv").write_text(copy)
+        spec = parse_spec(
+            {
+                "name": "ages",
+                "federation": {
+                    "source": "table",
+                    "path": f"{place}.csv",
+                    "client_key": "town",
+                    "target": "y",
+                    "features": ["x"],
+                },
+                "model": {"kind": "logistic"},
+                "training": {"loss": "cross-entropy", "rounds": 1, "cohort": {"clients": 4}},
+                "privacy": {"mechanism": "none"},
+                "fairness": {"sensitive": ["age"], "edges": {"age": [50]}},
+            }
+        )
+        cell = Cell(spec, load_federation(spec, sources_dir=tmp_path))
+        rounder = build_rounder(cell, base=5, key=b"secret")
+        found.append(rounder.counts("age", counts).tolist())
+    assert all(one == found[0] for one in found)
+
+
+def test_another_way_to_name_the_same_people_rounds_them_alike() -> None:
+    """The attack: fractions that hold the same clients out, and the mean of what they publish."""
+
+    def rounder(fraction: float) -> Rounder:
+        spec = parse_spec(groups_spec(federation__validation_fraction=fraction))
+        cell = Cell(spec, load_federation(spec, sources_dir=None))
+        found = build_rounder(cell, base=5, key=b"secret")
+        return replace(found, population=b"")  # generated data have another fingerprint each
+
+    counts = np.array([[7, 11, 23, 4], [1, 2, 3, 4]])
+    groups = {str(rounder(0.5 + place * 1e-4).groups) for place in range(4)}
+    assert len(groups) == 1
+    first = rounder(0.5).counts("group", counts)
+    assert (rounder(0.5001).counts("group", counts) == first).all()
+    assert str(rounder(0.3).groups) not in groups

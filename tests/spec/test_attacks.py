@@ -1,0 +1,111 @@
+"""What the attacks of a spec ask, and what contradicts them."""
+
+from typing import Any, get_args
+
+import pytest
+
+from fedaudit.spec.attacks.attack_part import AttackedSpec
+from fedaudit.spec.attacks.attack_spec import AttackKind, attack_titles
+from fedaudit.spec.attacks.gradient_leakage_spec import GradientLeakageSpec
+from fedaudit.spec.experiment import ExperimentSpec
+from fedaudit.spec.parse import parse_spec
+from tests.attacks.gradient_leakage.small_images import CONVOLUTIONAL, LAPLACE, small_cell
+from tests.spec.documents import IMAGES, changed
+from tests.training.specs import groups_spec
+
+
+def test_every_kind_asks_a_question_of_its_own() -> None:
+    titles = attack_titles()
+    assert set(titles) == set(get_args(AttackKind))
+    assert len(set(titles.values())) == len(titles)
+    assert all(title.endswith("?") for title in titles.values())
+
+
+MLP = {"kind": "mlp", "hidden": [4]}
+
+
+def refused(spec: ExperimentSpec, **asked: Any) -> dict[str, str]:
+    """Field and message of every fault."""
+    attacked = AttackedSpec(
+        federation=spec.federation, model=spec.model, training=spec.training, privacy=spec.privacy
+    )
+    found = GradientLeakageSpec(**asked).disagreements(attacked, pointer="/attacks/2")
+    return {(one.context or {})["pointer"]: one.message() for one in found}
+
+
+@pytest.mark.parametrize(
+    ("asked", "steps"),
+    [
+        ({}, 300),
+        ({"label": "optimised"}, 1_200),
+        ({"method": "adam-cosine"}, 24_000),
+        ({"method": "first-layer"}, 0),
+        ({"iterations": 7}, 7),
+    ],
+)
+def test_searches_take_the_steps_of_the_papers(asked: dict[str, Any], steps: int) -> None:
+    assert GradientLeakageSpec(**asked).searched_for == steps
+
+
+def test_what_fits_is_not_refused() -> None:
+    assert refused(small_cell().spec) == {}
+    assert refused(small_cell(privacy={"mechanism": "none"}).spec) == {}
+    assert refused(small_cell(model=MLP).spec, method="adam-cosine") == {}
+    assert refused(small_cell(model=MLP).spec, method="first-layer") == {}
+
+
+@pytest.mark.parametrize(
+    ("asked", "field"),
+    [
+        ({"images_per_update": 3, "label": "known"}, "images_per_update"),
+        ({"images_per_update": 2}, "label"),
+        ({"images_per_update": 2, "method": "first-layer"}, "images_per_update"),
+        ({"method": "first-layer", "iterations": 3}, "iterations"),
+        ({"method": "first-layer", "restarts": 3}, "restarts"),
+        ({"layer_weights": "by-noise"}, "layer_weights"),
+        ({"noise_multipliers": [1.0, 1.0]}, "noise_multipliers"),
+        ({"noise_multipliers": [1e-13]}, "noise_multipliers"),
+    ],
+)
+def test_an_attack_that_contradicts_itself_is_refused(asked: dict[str, Any], field: str) -> None:
+    assert list(refused(small_cell().spec, **asked)) == [f"/attacks/2/{field}"]
+
+
+def test_rows_that_are_no_images_are_refused() -> None:
+    found = refused(parse_spec(groups_spec()))
+    assert "rows of synthetic-groups are none" in found["/attacks/2/kind"]
+
+
+def test_gradients_of_another_loss_are_refused() -> None:
+    found = refused(parse_spec(changed(IMAGES, {"training.loss": "rmse"})))
+    assert "its failure would say nothing of rmse" in found["/training/loss"]
+
+
+def test_other_mechanisms_are_refused() -> None:
+    privacy = {"mechanism": "gaussian-local", "noise_multiplier": 1.0, "clip": 1.0, "delta": 1e-5}
+    found = refused(small_cell(privacy=privacy).spec)
+    assert "protected by gaussian-local" in found["/attacks/2/kind"]
+
+
+@pytest.mark.parametrize("method", ["q-ffl", "local-only"])
+def test_methods_whose_clients_send_no_plain_updates_are_refused(method: str) -> None:
+    plain = small_cell(privacy={"mechanism": "none"}).spec
+    training = plain.training.model_dump() | {"method": {"kind": method}}
+    other = plain.model_copy(update={"training": type(plain.training).model_validate(training)})
+    assert "`training.method`" in refused(other)["/attacks/2/kind"]
+
+
+def test_networks_that_a_method_cannot_take_are_refused_with_the_reason() -> None:
+    rough = refused(small_cell(model=MLP).spec)
+    assert "the ReLU of `mlp` has jumps" in rough["/attacks/2/method"]
+    pooled = {
+        **CONVOLUTIONAL,
+        "layers": [{"kind": "max-pooling", "size": 2}, *CONVOLUTIONAL["layers"]],
+    }
+    assert "`max-pooling` has jumps" in refused(small_cell(model=pooled).spec)["/attacks/2/method"]
+    found = refused(small_cell(model=CONVOLUTIONAL).spec, method="first-layer")
+    assert "begins with another" in found["/attacks/2/method"]
+    assert "use `first-layer`" in refused(small_cell().spec, method="features")["/attacks/2/method"]
+    assert refused(small_cell(model=CONVOLUTIONAL).spec, method="features") == {}
+    bare = small_cell(model={"kind": "logistic", "intercept": False}, privacy=LAPLACE)
+    assert "`model.intercept`" in refused(bare.spec)["/attacks/2/kind"]

@@ -1,0 +1,202 @@
+"""Noise and rounding of counts, and intersections of attributes."""
+
+from typing import Any
+
+import pytest
+
+from fedaudit.spec.errors import InvalidInputError
+from fedaudit.spec.experiment import ExperimentSpec, spec_hash
+from fedaudit.spec.parse import parse_spec
+from tests.training.specs import groups_spec
+
+RECORD = {"mechanism": "discrete-laplace", "epsilon": 1, "unit": "record"}
+CLIENT = {**RECORD, "unit": "client", "max_rows_per_client": 10}
+
+
+@pytest.mark.parametrize(
+    ("changes", "pointer"),
+    [
+        ({"fairness__noise": {**RECORD, "unit": "client"}}, "/fairness/noise/max_rows_per_client"),
+        (
+            {"fairness__noise": {**RECORD, "max_rows_per_client": 3}, "training__hypotheses": 1},
+            "/fairness/noise/max_rows_per_client",
+        ),
+        ({"fairness__noise": RECORD, "training__hypotheses": 2}, "/fairness/noise/unit"),
+        (
+            {"fairness__noise": CLIENT, "training__stopping": {"patience": 3}},
+            "/training/stopping/patience",
+        ),
+        ({"fairness__noise": {**CLIENT, "mechanism": "gaussian"}}, "/fairness/noise/delta"),
+        ({"fairness__noise": {**CLIENT, "delta": 1e-5}}, "/fairness/noise/delta"),
+        ({"fairness__noise": {**CLIENT, "epsilon": 0}}, "/fairness/noise/epsilon"),
+        ({"fairness__noise": {**CLIENT, "mechanism": "laplace"}}, "/fairness/noise/mechanism"),
+        ({"fairness__noise": CLIENT, "fairness__rounding": {"base": 5}}, "/fairness/rounding"),
+        (
+            {
+                "fairness__noise": {**CLIENT, "rounds": True},
+                "training__stopping": {"validation_clients": 3},
+            },
+            "/fairness/noise/rounds",
+        ),
+        ({"fairness__rounding": {"base": 0}}, "/fairness/rounding/base"),
+        ({"fairness": {"noise": CLIENT}}, "/fairness/sensitive"),
+        ({"fairness": {"sensitive": ["group"], "noise": CLIENT}}, "/fairness/favourable"),
+    ],
+)
+def test_a_combination_that_would_promise_too_much_is_refused_at_its_field(
+    changes: dict[str, Any], pointer: str
+) -> None:
+    with pytest.raises(InvalidInputError) as refused:
+        parse_spec(groups_spec(**changes))
+    assert pointer in {one.pointer for one in refused.value.errors}
+
+
+def test_counts_are_rounded_by_default_where_the_model_is_released() -> None:
+    released = groups_spec(privacy__noise="release")
+    found = parse_spec(released).fairness.rounding
+    assert found is not None
+    assert found.base == 5
+    assert parse_spec(groups_spec()).fairness.rounding is None
+    off = groups_spec(privacy__noise="release", fairness__rounding=None)
+    assert parse_spec(off).fairness.rounded_to is None
+    noised = groups_spec(privacy__noise="release", fairness__noise=CLIENT)
+    assert parse_spec(noised).fairness.rounding is None
+
+
+def test_a_spec_that_was_stored_before_there_was_rounding_stays_what_it_was() -> None:
+    stored = parse_spec(groups_spec(privacy__noise="release")).model_dump(mode="json")
+    del stored["fairness"]["rounding"]
+    spec = parse_spec(stored)
+    assert spec.fairness.rounded_to is None
+    assert spec.model_dump(mode="json") == stored
+    off = parse_spec(groups_spec(privacy__noise="release", fairness__rounding=None))
+    assert spec_hash(off) != spec_hash(spec), "what was chosen is told from what was not asked"
+    assert parse_spec(off.model_dump(mode="json")).fairness.rounded_to is None
+
+
+@pytest.mark.parametrize("noise", ["release", "simulation"])
+def test_the_form_with_every_default_has_the_same_hash(noise: str) -> None:
+    spec = parse_spec(groups_spec(privacy__noise=noise))
+    assert spec_hash(parse_spec(spec.model_dump(mode="json"))) == spec_hash(spec)
+
+
+def test_one_record_must_not_move_the_features_of_others() -> None:
+    table = {
+        "source": "table",
+        "path": "people.csv",
+        "client_key": "town",
+        "target": "y",
+        "standardise": "client",
+    }
+    noised = {
+        "federation": table,
+        "fairness__sensitive": ["sex"],
+        "fairness__favourable": {"op": "ge", "value": 1},
+        "training__hypotheses": 1,
+    }
+    with pytest.raises(InvalidInputError) as refused:
+        parse_spec(groups_spec(**noised, fairness__noise=RECORD))
+    [fault] = refused.value.errors
+    assert fault.pointer == "/fairness/noise/unit"
+    assert "constants under `scale`" in fault.message
+    parse_spec(groups_spec(**noised, fairness__noise=CLIENT))
+
+
+def test_a_spec_that_a_person_wrote_out_is_rounded_all_the_same() -> None:
+    written = groups_spec(
+        privacy__noise="release",
+        fairness__edges={},
+        fairness__intervals=None,
+        fairness__minimum_group_size=30,
+    )
+    assert parse_spec(written).fairness.rounded_to == 5
+
+
+def spec(fairness: dict[str, Any], **changes: Any) -> ExperimentSpec:
+    value = {
+        "name": "people",
+        "federation": {"source": "table", "path": "a.csv", "client_key": "who", "target": "y"},
+        "model": {"kind": "logistic"},
+        "training": {"loss": "cross-entropy", "rounds": 3, "cohort": {"clients": 2}},
+        "privacy": {"mechanism": "none"},
+        "fairness": fairness,
+        **changes,
+    }
+    return parse_spec(value)
+
+
+def fault(fairness: dict[str, Any], **changes: Any) -> tuple[str, str]:
+    with pytest.raises(InvalidInputError) as caught:
+        spec(fairness, **changes)
+    (error,) = caught.value.errors
+    return error.pointer, error.message
+
+
+def test_intersections_are_named_after_their_parts_and_come_last() -> None:
+    fairness = spec(
+        {"sensitive": ["sex", "race", "age"], "intersections": [["sex", "race"], ["age", "sex"]]}
+    ).fairness
+    assert fairness.attributes == ("sex", "race", "age", "sex_race", "age_sex")
+    assert fairness.combinations == {"sex_race": ("sex", "race"), "age_sex": ("age", "sex")}
+
+
+def test_without_intersections_the_sensitive_attributes_are_all() -> None:
+    assert spec({"sensitive": ["sex"]}).fairness.attributes == ("sex",)
+    assert spec({}).model_dump(mode="json")["fairness"]["intersections"] == []
+
+
+def test_a_name_that_is_taken_is_spelt_otherwise() -> None:
+    column = spec(
+        {"sensitive": ["sex", "race", "sex_race"], "intersections": [["sex", "race"]]}
+    ).fairness
+    assert column.attributes[-1] == "sex x race"
+    each_other = spec(
+        {"sensitive": ["a", "a_b", "b_c", "c"], "intersections": [["a_b", "c"], ["a", "b_c"]]}
+    ).fairness
+    assert each_other.attributes[-2:] == ("a_b x c", "a x b_c")
+
+
+@pytest.mark.parametrize(
+    ("intersections", "pointer", "says"),
+    [
+        ([["sex", "job"]], "/fairness/intersections/0", "'job' is not in `sensitive`"),
+        ([["sex", "race"], ["sex", "sex"]], "/fairness/intersections/1", "named twice"),
+        ([["sex", "race"], ["race", "sex"]], "/fairness/intersections/1", "combined above"),
+        ([["sex"]], "/fairness/intersections/0", "at least 2"),
+        ([["sex", "race", "age", "a", "b"]], "/fairness/intersections/0", "at most 4"),
+        ([["sex", "race"]] * 11, "/fairness/intersections", "at most 10"),
+    ],
+)
+def test_what_cannot_be_combined(intersections: Any, pointer: str, says: str) -> None:
+    sensitive = ["sex", "race", "age", "a", "b"]
+    found, message = fault({"sensitive": sensitive, "intersections": intersections})
+    assert found == pointer
+    assert says in message
+
+
+def test_names_that_stay_ambiguous_are_refused() -> None:
+    names = ["sex", "race", "sex_race", "sex x race"]
+    pointer, message = fault({"sensitive": names, "intersections": [["sex", "race"]]})
+    assert pointer == "/fairness/intersections/0"
+    assert "'sex x race'" in message
+
+
+def test_gates_may_speak_of_an_intersection_or_of_every_attribute() -> None:
+    fairness = {"sensitive": ["sex", "race"], "intersections": [["sex", "race"]]}
+    gate = {"figure": "loss_ratio", "op": "ge", "value": 0.8}
+    assert spec(fairness, gates=[{**gate, "attribute": "sex_race"}]).gates[0].compares_groups
+    assert spec(fairness, gates=[gate]).gates[0].attribute is None
+    pointer, message = fault(fairness, gates=[{**gate, "attribute": "race_sex"}])
+    assert pointer == "/gates/0/attribute"
+    assert "fairness.intersections" in message
+
+
+def test_an_outcome_is_declared_by_a_rule_or_by_classes() -> None:
+    regression = {
+        "model": {"kind": "linear"},
+        "training": {"loss": "rmse", "rounds": 3, "cohort": {"clients": 2}},
+    }
+    assert spec({"sensitive": ["sex"]}).declares_outcome
+    assert not spec({"sensitive": ["sex"]}, **regression).declares_outcome
+    rule = {"sensitive": ["sex"], "favourable": {"op": "ge", "value": 1}}
+    assert spec(rule, **regression).declares_outcome

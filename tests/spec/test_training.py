@@ -1,0 +1,82 @@
+"""Methods of training in a spec."""
+
+import json
+from typing import Any
+
+import pytest
+
+from fedaudit.spec.errors import InvalidInputError
+from fedaudit.spec.experiment import canonical_bytes, spec_hash
+from fedaudit.spec.parse import parse_spec
+from tests.training.gaussian import CENTRAL
+from tests.training.personalised import records_spec
+from tests.training.specs import groups_spec
+
+SPLIT = {"source": "synthetic-groups", "scoring": {"method": "split"}}
+NONE = {"mechanism": "none"}
+NOISE = {"mechanism": "gaussian", "epsilon": 1.0, "delta": 1e-5, "unit": "record"}
+ONE: dict[str, Any] = {"training__hypotheses": 1}
+
+
+def test_the_default_is_left_out_of_what_is_hashed() -> None:
+    plain = parse_spec(groups_spec())
+    for named in ("hypotheses", {"kind": "hypotheses"}):
+        assert spec_hash(parse_spec(groups_spec(training__method=named))) == spec_hash(plain)
+    other = parse_spec(groups_spec(federation=SPLIT, training__method="fine-tuning"))
+    assert b'"kind":"fine-tuning"' in canonical_bytes(other)
+    assert parse_spec(json.loads(canonical_bytes(other))) == other
+
+
+@pytest.mark.parametrize(
+    ("changes", "field", "words"),
+    [
+        ({"training__method": "fine-tuning"}, "/federation/scoring", "{method: split"),
+        ({**ONE, "training__method": "ditto"}, "/federation/scoring", "{method: split"),
+        ({"training__method": "ditto", "federation": SPLIT}, "/training/hypotheses", "use 1"),
+        ({"training__method": "q-ffl", "privacy": NONE}, "/training/hypotheses", "use 1"),
+        ({**ONE, "training__method": "q-ffl"}, "/training/method/kind", "mechanism: none"),
+        (
+            {**ONE, "training__method": "q-ffl", "privacy": CENTRAL},
+            "/training/method/kind",
+            "mechanism: none",
+        ),
+        (
+            {**ONE, "training__method": "local-only", "federation": SPLIT},
+            "/training/method/kind",
+            "mechanism: none",
+        ),
+        (
+            {**ONE, "training__method": "local-only", "privacy": NONE},
+            "/federation/scoring",
+            "{method: split",
+        ),
+        ({"training__method": "fedprox"}, "/training/method/kind", "'ditto'"),
+        (
+            {"training__method": {"kind": "ditto", "lambda": 1}},
+            "/training/method/lambda",
+            "unknown",
+        ),
+        (
+            {**ONE, "training__method": "ditto", "federation": SPLIT, "fairness__noise": NOISE},
+            "/fairness/noise/unit",
+            "use the unit `client`",
+        ),
+    ],
+)
+def test_what_does_not_fit_is_refused_at_its_field(
+    changes: dict[str, Any], field: str, words: str
+) -> None:
+    with pytest.raises(InvalidInputError) as refused:
+        parse_spec(groups_spec(**changes))
+    found = {error.pointer: error.message for error in refused.value.errors}
+    assert field in found
+    assert words in found[field]
+
+
+@pytest.mark.parametrize("kind", ["fine-tuning", "ditto", "local-only", "q-ffl"])
+def test_records_with_budgets_have_no_other_method(kind: str) -> None:
+    spec = records_spec()
+    spec["training"]["method"] = kind
+    with pytest.raises(InvalidInputError) as refused:
+        parse_spec(spec)
+    assert "/training/method/kind" in {error.pointer for error in refused.value.errors}

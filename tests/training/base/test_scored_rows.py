@@ -1,0 +1,321 @@
+"""The figures of a finished run's rows."""
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from fedaudit.federations.federation import Attribute, Federation
+from fedaudit.federations.groups import with_intersections
+from fedaudit.federations.split import split_clients
+from fedaudit.training.base.cell import Cell
+from fedaudit.training.base.rounds import FinalResult
+from fedaudit.training.stack import Stack, open_stack
+from tests.training.federations import (
+    TABLE,
+    federation,
+    image_cell,
+    image_federation,
+    one_by_one,
+    table_cell,
+)
+from tests.training.personalised import records_spec
+from tests.training.specs import cell
+
+BOTH: dict[str, Any] = {"sensitive": ["group", "site"], "intersections": [["group", "site"]]}
+RULE: dict[str, Any] = {**BOTH, "favourable": {"op": "ge", "value": 0.2}}
+CLASSES: dict[str, Any] = {
+    "model": {"kind": "logistic"},
+    "training__loss": "cross-entropy",
+    "fairness": {**BOTH, "favourable": {"op": "in", "value": ["class-1"]}},
+}
+SPLIT = {**TABLE, "validation_fraction": 0.4, "scoring": {"method": "split", "fraction": 0.4}}
+
+
+def people(*, classes: int = 0, seed: int = 3, least: int = 2) -> Federation:
+    """Clients with `least` to 7 rows, in two groups and at three sites, some in none."""
+    random = np.random.default_rng(seed)
+    counts = random.integers(least, 8, 30)
+    counts[0] = 7
+    features = [random.normal(size=(count, 3)) for count in counts]
+    slopes = random.normal(size=(2, 3))
+    target = [
+        inputs @ slopes[client % 2] + 0.3 * random.normal(size=len(inputs))
+        for client, inputs in enumerate(features)
+    ]
+    if classes:
+        target = [np.clip(np.floor(one) + 1, 0, classes - 1) for one in target]
+    data = federation(
+        features,
+        target,
+        classes=tuple(f"class-{index}" for index in range(classes)),
+        groups=[random.integers(-1, 2, count) for count in counts],
+    )
+    sites = random.integers(-1, 3, data.rows).astype(np.int16)
+    attributes = (*data.attributes, Attribute("site", ("n", "s", "w"), sites))
+    return with_intersections(
+        replace(data, attributes=attributes), {"group_site": ("group", "site")}
+    )
+
+
+def end_of(one: Cell) -> tuple[FinalResult, NDArray[np.int64]]:
+    """The result, and the validation clients."""
+    stack = open_stack([one])
+    while stack.active:
+        stack.advance(20)
+    split = split_clients(
+        one.federation.clients,
+        validation_fraction=one.spec.federation.validation_fraction,
+        seed=one.spec.seed,
+    )
+    return stack.result(0), split.validation
+
+
+def tallied(
+    codes: NDArray[np.int16], groups: int, weights: NDArray[np.generic]
+) -> NDArray[np.float64]:
+    """Sums by client and group, one row after the other."""
+    sums = np.zeros((len(codes), groups))
+    for client, row in zip(*np.nonzero(codes >= 0), strict=True):
+        sums[client, codes[client, row]] += weights[client, row]
+    return sums
+
+
+def check_consistent(result: FinalResult, *, declared: bool = True) -> None:
+    for name, scores in result.scores.items():
+        counts = result.fairness[name]
+        if declared:
+            assert (scores.rows == counts.sum(-1)).all()
+            assert (result.by_hypothesis[name].sum(0) == counts.sum(0)).all()
+        assert scores.rows.dtype == np.int64
+        assert (scores.loss[scores.rows == 0] == 0).all()
+        if scores.correct is not None:
+            assert (scores.correct <= scores.rows).all()
+        check_rows(result, name, declared=declared)
+
+
+def check_rows(result: FinalResult, name: str, *, declared: bool) -> None:
+    """The rows one by one add up to the counts, of which they know nothing."""
+    rows, scores, counts = result.predicted[name], result.scores[name], result.fairness[name]
+    groups = counts.shape[1]
+    assert (np.bincount(rows.groups, minlength=groups) == scores.rows.sum(0)).all()
+    assert (rows.truth is None) == (rows.predicted is None) == (not declared)
+    if rows.truth is not None and rows.predicted is not None:
+        kinds = np.select(
+            [rows.truth & rows.predicted, ~rows.truth & rows.predicted, ~rows.truth], [0, 1, 2], 3
+        )
+        found = np.bincount(rows.groups * 4 + kinds, minlength=groups * 4)
+        assert (found.reshape(groups, 4) == counts.sum(0)).all()
+    assert (rows.true_classes is None) == (scores.correct is None)
+    if scores.correct is not None:
+        right = rows.groups[rows.true_classes == rows.predicted_classes]
+        assert (np.bincount(right, minlength=groups) == scores.correct.sum(0)).all()
+
+
+@pytest.mark.parametrize("loss", ["rmse", "mse"])
+def test_a_regression_row_by_row(loss: str) -> None:
+    data = people()
+    one = table_cell(
+        data, fairness=RULE, training__loss=loss, training__hypotheses=2, training__rounds=4
+    )
+    result, clients = end_of(one)
+    check_consistent(result)
+    features, target, mask = (
+        data.padded(values)[clients]
+        for values in (data.side_by_side, data.target, np.ones(data.rows, np.bool_))
+    )
+    predictions = np.stack([features @ theta[:3] + theta[3] for theta in result.hypotheses])
+    values = ((predictions - target) ** 2).astype(np.float64) * mask
+    chosen = (values.sum(2, keepdims=True) - values).argmin(0)
+    assert len(np.unique(chosen[mask])) == 2
+    own = np.take_along_axis(values, chosen[None], 0)[0]
+    guessed = np.take_along_axis(predictions, chosen[None], 0)[0] >= 0.2
+    for attribute in data.attributes:
+        codes, scores = (
+            data.padded(attribute.codes, fill=-1)[clients],
+            result.scores[attribute.name],
+        )
+        groups = len(attribute.values)
+        assert scores.correct is None
+        assert (scores.rows == tallied(codes, groups, np.ones(codes.shape))).all()
+        np.testing.assert_allclose(scores.loss, tallied(codes, groups, own), rtol=1e-4)
+        for hypothesis, counts in enumerate(result.by_hypothesis[attribute.name]):
+            mine = np.where(chosen == hypothesis, codes, -1)
+            selected = tallied(mine, groups, guessed).sum(0)
+            assert (counts[:, :2].sum(1) == selected).all()
+            assert (counts.sum(1) == tallied(mine, groups, np.ones(codes.shape)).sum(0)).all()
+
+
+def test_losses_of_one_hypothesis_add_up_to_the_validation_loss() -> None:
+    data = people()
+    data = replace(data, attributes=(Attribute("group", ("g",), np.zeros(data.rows, np.int16)),))
+    fairness = {"sensitive": ["group"]}
+    result, _ = end_of(
+        table_cell(data, fairness=fairness, training__loss="mse", training__hypotheses=1)
+    )
+    scores = result.scores["group"]
+    of_clients = scores.loss[:, 0] / scores.rows[:, 0]
+    assert of_clients.mean() == pytest.approx(result.validation_loss, rel=1e-6)
+
+
+@pytest.mark.parametrize("changes", [{}, {"federation": SPLIT}], ids=["all rows", "split"])
+def test_of_a_classifier_the_right_rows_are_counted(changes: dict[str, Any]) -> None:
+    result, _ = end_of(table_cell(people(classes=2), **CLASSES, **changes))
+    check_consistent(result)
+    for name, scores in result.scores.items():
+        true_positives, _, true_negatives, _ = np.moveaxis(result.fairness[name], -1, 0)
+        assert scores.correct is not None
+        # Of two classes the favourable one is rightly told where it is and where it is not.
+        assert (scores.correct == true_positives + true_negatives).all()
+
+
+def test_of_several_classes_more_is_wrong_than_the_outcome() -> None:
+    result, _ = end_of(table_cell(people(classes=4), **CLASSES))
+    check_consistent(result)
+    scores, counts = result.scores["group"], result.fairness["group"].sum((0, 1))
+    assert scores.correct is not None
+    assert scores.correct.sum() < counts[0] + counts[2]
+
+
+def test_accuracy_by_group_adds_up_to_the_accuracy() -> None:
+    data = image_federation()  # every row is in a group
+    result, _ = end_of(image_cell(data, training__hypotheses=2))
+    check_consistent(result)
+    scores = result.scores["group"]
+    assert scores.correct is not None
+    assert scores.correct.sum() / scores.rows.sum() == pytest.approx(result.accuracy)
+
+
+@pytest.mark.parametrize("changes", [{}, {"federation": SPLIT}], ids=["all rows", "split"])
+@pytest.mark.parametrize("hypotheses", [1, 3])
+def test_client_by_client_gives_the_same(changes: dict[str, Any], hypotheses: int) -> None:
+    data = people(classes=3)
+    made = {**CLASSES, "training__hypotheses": hypotheses, "training__rounds": 3, **changes}
+    together, _ = end_of(table_cell(data, **made))
+    apart, _ = end_of(table_cell(one_by_one(data), **made))
+    for name, scores in together.scores.items():
+        other = apart.scores[name]
+        assert (scores.rows == other.rows).all()
+        assert (scores.correct == other.correct).all()
+        np.testing.assert_allclose(scores.loss, other.loss, rtol=1e-4)
+        assert (together.by_hypothesis[name] == apart.by_hypothesis[name]).all()
+
+
+@pytest.mark.parametrize("unit", ["client", "record"])
+def test_records_with_budgets_are_scored_alike(unit: str) -> None:
+    spec = records_spec()
+    spec["federation"]["validation_unit"] = unit
+    result, _ = end_of(cell(spec))
+    check_consistent(result)
+    scores = result.scores["group"]
+    assert scores.correct is None
+    assert result.by_hypothesis["group"].shape == (1, 2, 4)
+    if unit == "record":
+        pooled = scores.loss.sum() / scores.rows.sum()
+        assert pooled == pytest.approx(result.validation_loss, rel=1e-9)
+
+
+def test_without_a_favourable_outcome_losses_are_all_there_is() -> None:
+    data = people()
+    with_rule, _ = end_of(table_cell(data, fairness=RULE))
+    without, _ = end_of(table_cell(data, fairness=BOTH))
+    check_consistent(without, declared=False)
+    for name, scores in without.scores.items():
+        assert not without.fairness[name].any()
+        assert not without.by_hypothesis[name].any()
+        assert (scores.rows == with_rule.scores[name].rows).all()
+        assert (scores.loss == with_rule.scores[name].loss).all()
+
+
+def test_rows_of_which_no_rule_speaks_are_in_no_figure() -> None:
+    rules = [{"group": {"group": "g1"}, "op": "ge", "value": 0.0}]
+    data = people()
+    result, clients = end_of(table_cell(data, fairness={**BOTH, "favourable": rules}))
+    check_consistent(result)
+    assert not result.scores["group"].rows[:, 1].any()
+    spoken_of = (data.attribute("group").codes == 0) & (data.attribute("site").codes >= 0)
+    assert result.scores["site"].rows.sum() == spoken_of[data.rows_of(clients)].sum()
+
+
+def test_without_sensitive_attributes_there_is_nothing_by_group() -> None:
+    result, _ = end_of(table_cell(people()))
+    assert (result.scores, result.by_hypothesis) == ({}, {})
+
+
+def test_a_stack_gives_what_its_cells_give_alone() -> None:
+    data = people()
+    chosen = [table_cell(data, fairness=RULE, seed=seed, training__rounds=3) for seed in (1, 2)]
+    stack = Stack(chosen)
+    while stack.active:
+        stack.advance(5)
+    for position, one in enumerate(chosen):
+        alone, _ = end_of(one)
+        stacked = stack.result(position)
+        check_consistent(stacked)
+        for name, scores in alone.scores.items():
+            assert (stacked.scores[name].loss == scores.loss).all()
+            assert (stacked.by_hypothesis[name] == alone.by_hypothesis[name]).all()
+
+
+def test_the_rows_of_a_resumed_run_are_those_of_one_that_was_not() -> None:
+    one = table_cell(people(), fairness=RULE, training__rounds=6)
+    whole, _ = end_of(one)
+    first = open_stack([one])
+    first.advance(3)
+    resumed = open_stack([one], checkpoints=[first.checkpoint(0)])
+    while resumed.active:
+        resumed.advance(3)
+    result = resumed.result(0)
+    check_consistent(result)
+    for name, rows in whole.predicted.items():
+        again = result.predicted[name]
+        assert (again.groups == rows.groups).all()
+        assert (again.truth == rows.truth).all()
+        assert (again.predicted == rows.predicted).all()
+
+
+def cells() -> dict[str, Cell]:
+    numbers, classes = people(), people(classes=2)
+    several: dict[str, Any] = {"training__hypotheses": 2, "training__rounds": 4}
+    records = records_spec()
+    by_client = {**records["federation"], "validation_unit": "client"}
+    return {
+        "rmse": table_cell(numbers, fairness=RULE, training__loss="rmse", **several),
+        "mse": table_cell(numbers, fairness=RULE, training__loss="mse", training__rounds=4),
+        "no groups": table_cell(numbers, fairness={}, training__loss="mse", **several),
+        "classes": table_cell(classes, **{**CLASSES, **several}),
+        "split": table_cell(classes, federation=SPLIT, **{**CLASSES, **several}),
+        "one by one": table_cell(one_by_one(classes), **{**CLASSES, **several}),
+        "images": image_cell(image_federation(), training__rounds=2),
+        "records": cell(records),
+        "records of clients": cell({**records, "federation": by_client}),
+    }
+
+
+@pytest.mark.parametrize("name", list(cells()))
+def test_the_model_beside_the_constant_is_the_model_of_the_report(name):
+    one = cells()[name]
+    result, _ = end_of(one)
+    found = result.against_constant
+    assert found is not None
+    loss = np.average(found.loss, weights=found.weights)
+    assert loss == pytest.approx(result.validation_loss, rel=1e-9)
+    if result.accuracy is None:
+        assert found.correct is None
+    else:
+        assert found.correct.sum() / found.rows.sum() == pytest.approx(result.accuracy)
+        # No constant is right more often, and this one is not right less often.
+        target = one.federation.target
+        assert found.constant_correct.sum() <= found.rows.sum()
+        assert found.constant_correct.sum() >= found.rows.sum() / len(np.unique(target))
+    for attribute, scores in result.scores.items():
+        groups = found.by_group[attribute]
+        if one.spec.fairness.favourable is None or name in ("rmse", "mse", "classes"):
+            assert (groups.rows.sum(0) == scores.rows.sum(0)).all()
+        if scores.correct is not None:
+            assert (groups.correct.sum(0) == scores.correct.sum(0)).all()
+    assert np.isfinite(result.start_loss)
+    if one.spec.training.hypotheses == 1:
+        assert found.outcomes is None or len(found.outcomes) == 1

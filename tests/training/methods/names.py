@@ -1,8 +1,0 @@
-"""The methods that a spec may name."""
-
-from fedaudit.spec.methods.method_kinds import method_parts
-
-
-def method_names() -> set[str]:
-    """What a spec may give as `training.method.kind`."""
-    return {name for part in method_parts() for name in part.names()}

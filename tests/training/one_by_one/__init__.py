@@ -1,1 +1,0 @@
-"""Tests of one by one of training."""

@@ -1,0 +1,260 @@
+"""The compiled kernels: the bits of the numpy twins, and no access beyond their arrays."""
+
+import ast
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from fedaudit.native.library import fallback_only, kernels
+from fedaudit.privacy.noise.laplace import Sanitiser
+from fedaudit.randomness import CounterSource, Purpose, sample_without_replacement
+from fedaudit.training.stack import Stack
+from fedaudit.training.stacked.server import Server, separation
+from tests.training.specs import cell, groups_spec, linear_spec
+from tests.training.test_stack import NETWORKS, fingerprint, run_stacked
+
+compiled = pytest.mark.skipif(kernels() is None, reason="built without a C compiler")
+
+
+def both(compute: Callable[[], Any]) -> tuple[Any, Any]:
+    """What the kernels compute, and what the fallback does."""
+    assert kernels() is not None
+    by_kernels = compute()
+    with fallback_only():
+        assert kernels() is None
+        return by_kernels, compute()
+
+
+def bits(tensor: torch.Tensor) -> bytes:
+    return tensor.contiguous().numpy().tobytes()
+
+
+@st.composite
+def rounds(draw: st.DrawFn) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]:
+    """theta [cells, k, n], uploads [cells, clients, n], present and chosen [cells, clients].
+
+    Some uploads are not finite, and absent for it, and some cells have empty clusters.
+    """
+    random = np.random.default_rng(draw(st.integers(0, 2**31)))
+    cells, k, n = draw(st.integers(1, 3)), draw(st.integers(1, 6)), draw(st.integers(1, 40))
+    clients = draw(st.integers(1, 40))
+    theta = draw(st.sampled_from([0.1, 1.0, 30.0])) * random.normal(size=(cells, k, n))
+    uploads = random.normal(size=(cells, clients, n)).astype(np.float32)
+    present = random.random((cells, clients)) < draw(st.sampled_from([0.5, 1.0]))
+    uploads[~present & (random.random((cells, clients)) < 0.5)] = np.nan
+    chosen = random.integers(0, k, (cells, clients))
+    found = (theta.astype(np.float32), uploads, present, chosen)
+    theta_, uploads_, present_, chosen_ = (torch.from_numpy(part) for part in found)
+    return theta_, uploads_, present_, chosen_
+
+
+@compiled
+@settings(max_examples=80, deadline=None, derandomize=True)
+@given(rounds(), st.booleans(), st.booleans())
+def test_clusters_and_their_separation(
+    problem: tuple[torch.Tensor, ...], reported: bool, relocate: bool
+) -> None:
+    theta, uploads, present, chosen = problem
+    server = Server(reported=reported, relocate=relocate)
+    here, there = both(lambda: server(theta, uploads, present, chosen))
+    assert bits(here.hypotheses) == bits(there.hypotheses)
+    assert bits(here.assigned) == bits(there.assigned)
+    assert bits(here.sizes) == bits(there.sizes)
+    if theta.shape[1] > 1:
+        one, other = both(lambda: separation(theta, uploads, present, here.assigned))
+        assert np.array_equal(one.numpy(), other.numpy(), equal_nan=True)
+
+
+@compiled
+@settings(max_examples=60, deadline=None, derandomize=True)
+@given(
+    st.integers(0, 2**31),
+    st.integers(1, 40),
+    st.sampled_from([None, 0.5, np.inf]),
+    st.sampled_from([None, 0.2]),
+)
+def test_sanitised_updates(seed: int, n: int, clip: float | None, radius: float | None) -> None:
+    random = np.random.default_rng(seed)
+    cells, clients = 2, 7
+    start, step = (
+        torch.from_numpy(random.normal(size=(cells, clients, n)).astype(np.float32))
+        for _ in range(2)
+    )
+    updated = start + step
+    updated[0, 1, 0] = torch.inf
+    updated[1, 2] = start[1, 2]
+    noise = random.normal(size=(cells, clients, n + n % 2))[..., :n]
+
+    def column(*values: float) -> torch.Tensor:
+        return torch.tensor(values, dtype=torch.float64)[:, None]
+
+    sanitise = Sanitiser(
+        n=n,
+        noise_scale=column(0.5 / n, 3.0 / n),
+        fixed_radius=None if radius is None else column(radius, np.nan),
+        radius_floor=column(1e-3, 0.3),
+        clip=None if clip is None else column(clip, np.inf),
+    )
+    found = sanitise.compiled(start, updated, noise)
+    assert found is not None
+    uploads, radii = sanitise(start, updated, torch.from_numpy(noise))
+    finite = torch.isfinite(uploads).all(-1)
+    assert torch.equal(found[2], finite)
+    assert bits(found[0][finite]) == bits(uploads[finite])
+    assert bits(found[1][finite]) == bits(radii[finite])
+
+
+@compiled
+@settings(max_examples=60, deadline=None, derandomize=True)
+@given(st.integers(0, 2**64 - 1), st.integers(1, 3000), st.integers(0, 2**32 - 1), st.data())
+def test_words_and_samples(seed: int, population: int, round_: int, data: st.DataObject) -> None:
+    count = data.draw(st.integers(1, population))
+    source = CounterSource(np.array([[seed], [seed ^ 1]], dtype=np.uint64))
+    here, there = both(
+        lambda: source.words(
+            purpose=Purpose.COHORT, round_=round_, counters=np.arange(5), count=count % 50
+        )
+    )
+    assert np.array_equal(here, there)
+    here, there = both(
+        lambda: source.wide_words(
+            purpose=Purpose.GAUSSIAN, round_=round_, counters=np.arange(5), count=count % 50
+        )
+    )
+    assert np.array_equal(here, there)
+    here, there = both(
+        lambda: sample_without_replacement(
+            source, purpose=Purpose.COHORT, round_=round_, population=population, count=count
+        )
+    )
+    assert np.array_equal(here, there)
+
+
+RUNS: dict[str, dict[str, Any]] = {
+    **NETWORKS,
+    "deep": {"model": {"kind": "mlp", "hidden": [5, 3]}, "training__local__step_size": 0.01},
+    "mse": {"training__loss": "mse", "training__local__step_size": 0.01},
+}
+
+
+@compiled
+@pytest.mark.parametrize("changes", RUNS.values(), ids=RUNS)
+def test_whole_runs(changes: dict[str, Any]) -> None:
+    cells = [cell(groups_spec(**{"seed": seed, **changes})) for seed in range(2)]
+    here, there = both(lambda: run_stacked(cells, 11))
+    for position in range(len(cells)):
+        assert fingerprint(here[position]) == fingerprint(there[position])
+
+
+@compiled
+def test_a_run_may_go_on_where_there_are_no_kernels() -> None:
+    def checkpoint(first: int) -> bytes:
+        stack = Stack([cell(linear_spec())])
+        if first:
+            stack.advance(first)
+        with fallback_only():
+            resumed = Stack([cell(linear_spec())], checkpoints=[stack.checkpoint(0)])
+            resumed.advance(20 - first)
+            return resumed.checkpoint(0)
+
+    assert checkpoint(0) == checkpoint(9)
+
+
+ROOT = Path(__file__).parents[3]
+SANITIZERS = "address,undefined"
+NEEDED = ("libasan.so", "libubsan.so", "libstdc++.so.6")
+ROOMS = ("fedaudit", "models", "migrations", "workers", "api", "infrastructure")
+COPIED = (*ROOMS, "tests", "benchmarks", "examples", "clients", "pyproject.toml")
+TESTS = (
+    "tests/training/stacked/test_kernels.py",
+    "tests/training/test_stack.py",
+    "tests/fairness/test_compiled_draws.py",
+    "tests/runs/test_sampled_rounds.py",
+)
+OVERRUN = """
+import numpy as np
+from fedaudit.native.library import kernels, place_of
+rows = 1000
+counters = np.zeros(rows, dtype=np.uint64)
+too_short = np.zeros(rows * 4 - 1, dtype=np.uint32)
+read = [place_of(counters)] * 3
+kernels().fedaudit_philox(*read, 0, rows, 1, place_of(too_short))
+"""
+
+
+@pytest.fixture(scope="module")
+def sanitised(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, str]]:
+    """A copy of the tree whose kernels are compiled with sanitizers, and how to run within it."""
+    compiler = shutil.which("gcc")
+    if compiler is None:
+        pytest.skip("needs gcc")
+    found = [
+        subprocess.check_output([compiler, f"-print-file-name={name}"], text=True).strip()
+        for name in NEEDED
+    ]
+    if not all(Path(name).is_absolute() for name in found):
+        pytest.skip(f"gcc has not all of {', '.join(NEEDED)}")
+    tree = tmp_path_factory.mktemp("sanitised")
+    for name in COPIED:
+        copy = shutil.copytree if (ROOT / name).is_dir() else shutil.copy
+        copy(ROOT / name, tree / name)
+    native = tree / "fedaudit" / "native"
+    sources = sorted(map(str, native.glob("*.c")))
+    kept = [flag for flag in _flags_of_the_build() if flag != "-O3"]
+    made = ["-O1", "-g", f"-fsanitize={SANITIZERS}", "-fno-sanitize-recover=all"]
+    library = ["-shared", "-fPIC", "-o", str(native / "kernels.compiled")]
+    subprocess.run([compiler, *kept, *made, *library, *sources, "-lm"], check=True)
+    environment = os.environ | {
+        "LD_PRELOAD": ":".join(found),
+        # Python leaves objects behind on purpose.
+        "ASAN_OPTIONS": "detect_leaks=0",
+        # An allocator between Python and the sanitizer would hide what passes the end of an array.
+        "PYTHONMALLOC": "malloc",
+        "PYTHONPATH": f"{tree}:{tree / 'clients' / 'python'}",
+        "OMP_NUM_THREADS": "1",
+    }
+    return tree, environment
+
+
+def _flags_of_the_build() -> list[str]:
+    """Those of `setup.py`, which builds when it is imported."""
+    for statement in ast.parse((ROOT / "setup.py").read_text()).body:
+        match statement:
+            case ast.Assign(targets=[ast.Name(id="FLAGS")], value=value):
+                flags: list[str] = ast.literal_eval(value)
+                return flags
+    raise LookupError("setup.py names no FLAGS")
+
+
+def _run(
+    sanitised: tuple[Path, dict[str, str]], *arguments: str
+) -> subprocess.CompletedProcess[str]:
+    tree, environment = sanitised
+    command = [sys.executable, *arguments]
+    return subprocess.run(
+        command, cwd=tree, env=environment, capture_output=True, text=True, check=False
+    )
+
+
+@pytest.mark.slow
+def test_no_kernel_leaves_its_arrays(sanitised: tuple[Path, dict[str, str]]) -> None:
+    ended = _run(sanitised, "-m", "pytest", "-n", "0", "-p", "no:cacheprovider", *TESTS)
+    assert ended.returncode == 0, ended.stdout[-4000:] + ended.stderr[-4000:]
+    assert "skipped" not in ended.stdout.splitlines()[-1]
+
+
+@pytest.mark.slow
+def test_the_sanitizer_notices_a_kernel_that_does(sanitised: tuple[Path, dict[str, str]]) -> None:
+    ended = _run(sanitised, "-c", OVERRUN)
+    assert ended.returncode != 0
+    assert "heap-buffer-overflow" in ended.stderr

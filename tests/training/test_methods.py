@@ -1,0 +1,366 @@
+"""The methods of training against a plain loop, and their ledgers."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from numpy.typing import NDArray
+
+from fedaudit.cli.local_run import LocalRun, run_locally
+from fedaudit.federations.federation import Federation
+from fedaudit.reports.readings.reading_choice import reading
+from fedaudit.spec.parse import parse_spec
+from fedaudit.spec.training import method_parts
+from fedaudit.training.base.cell import Cell, first_hypotheses
+from fedaudit.training.base.rounds import FinalResult, RoundRecord
+from fedaudit.training.methods import LossWeighting, training_method
+from fedaudit.training.stack import Stack
+from tests.training.federations import TABLE, one_by_one, random_federation, table_cell
+from tests.training.gaussian import CENTRAL, LOCAL
+from tests.training.specs import cell, groups_spec
+from tests.training.test_stack import fingerprint, run_stacked
+from tests.training.test_uneven_clients import COUNTS, uneven
+
+
+def method_names() -> set[str]:
+    """What a spec may give as `training.method.kind`."""
+    return {name for part in method_parts() for name in part.names()}
+
+
+Vector = NDArray[np.float64]
+SPLIT = {**TABLE, "validation_fraction": 0.4, "scoring": {"method": "split", "fraction": 0.5}}
+RULE = {"sensitive": ["group"], "favourable": {"op": "ge", "value": 0.2}}
+STEP, EPOCHS, ROUNDS = 0.05, 2, 4
+ENGINES: dict[str, Callable[[], Federation]] = {
+    "side by side": lambda: random_federation(clients=40, max_rows=9),
+    "client by client": lambda: one_by_one(random_federation(clients=40, max_rows=9)),
+    "by length": lambda: uneven(COUNTS),
+}
+METHODS: dict[str, dict[str, Any]] = {
+    "fine-tuning": {"kind": "fine-tuning", "steps": 3, "step_size": 0.2},
+    "ditto": {"kind": "ditto", "proximal": 0.7, "steps": 5},
+    "local-only": {"kind": "local-only", "steps": 6, "step_size": 0.1},
+    "q-ffl": {"kind": "q-ffl", "q": 1.5},
+    "q-ffl, q below 1": {"kind": "q-ffl", "q": 0.5},
+}
+
+
+def method_cell(data: Federation, method: dict[str, Any], **changes: Any) -> Cell:
+    given = {
+        "federation": SPLIT,
+        "training__hypotheses": 1,
+        "training__loss": "mse",
+        "training__rounds": ROUNDS,
+        "training__local": {"epochs": EPOCHS, "step_size": STEP},
+        "training__method": method,
+        "fairness": RULE,
+        **changes,
+    }
+    return table_cell(data, **given)
+
+
+def played(cell: Cell) -> tuple[list[RoundRecord], FinalResult, Stack]:
+    stack = Stack([cell])
+    records: list[RoundRecord] = []
+    while stack.active:
+        records += stack.advance(ROUNDS)[0]
+    return records, stack.result(0), stack
+
+
+@dataclass(frozen=True)
+class Loop:
+    """A linear model with an intercept, client by client, in double precision."""
+
+    data: Federation
+    root: bool
+
+    def rows(self, client: int) -> tuple[Vector, Vector]:
+        features = self.data.features
+        values = features if isinstance(features, np.ndarray) else features.values
+        own = values[self.data.own(client)].astype(float)
+        return np.column_stack([own, np.ones(len(own))]), self.data.target[self.data.own(client)]
+
+    def loss(self, theta: Vector, x: Vector, y: Vector) -> float:
+        mean = float(np.mean((x @ theta - y) ** 2))
+        return mean**0.5 if self.root else mean
+
+    def gradient(self, theta: Vector, x: Vector, y: Vector) -> Vector:
+        slope: Vector = 2 * x.T @ (x @ theta - y) / len(y)
+        return slope / (2 * self.loss(theta, x, y)) if self.root else slope
+
+    def local(self, theta: Vector, client: int) -> Vector:
+        for _ in range(EPOCHS):
+            theta = theta - STEP * self.gradient(theta, *self.rows(client))
+        return theta
+
+    def average(self, theta: Vector, cohort: list[int]) -> Vector:
+        """FedAvg."""
+        return np.mean([self.local(theta, client) for client in cohort], axis=0)
+
+    def weighted(self, theta: Vector, cohort: list[int], q: float) -> Vector:
+        """q-FedAvg: Li et al. 2020, Algorithm 2, with L = 1 / step size."""
+        deltas, divisors = [], []
+        for client in cohort:
+            loss = self.loss(theta, *self.rows(client))
+            slope = (theta - self.local(theta, client)) / STEP
+            deltas.append(loss**q * slope)
+            divisors.append(q * loss ** (q - 1) * slope @ slope + loss**q / STEP)
+        return theta - np.sum(deltas, axis=0) / np.sum(divisors)
+
+    def personal(self, theta: Vector, client: int, tunes: Any, method: dict[str, Any]) -> Vector:
+        """Ditto's problem (Li et al. 2021, equation 1) from the common model; without lambda plain
+        descent."""
+        x, y = (part[tunes] for part in self.rows(client))
+        own = theta
+        for _ in range(method["steps"] if len(y) else 0):
+            slope = self.gradient(own, x, y) + method.get("proximal", 0) * (own - theta)
+            own = own - method.get("step_size", STEP) * slope
+        return own
+
+
+@pytest.mark.parametrize("loss", ["mse", "rmse"])
+@pytest.mark.parametrize("method", METHODS.values(), ids=list(METHODS))
+@pytest.mark.parametrize("engine", ENGINES.values(), ids=list(ENGINES))
+def test_a_plain_loop_gets_the_same(
+    engine: Callable[[], Federation], method: dict[str, Any], loss: str
+) -> None:
+    data = engine()
+    cell = method_cell(data, method, training__loss=loss)
+    records, result, stack = played(cell)
+    loop = Loop(data, root=loss == "rmse")
+    theta = first_hypotheses(cell)[0].astype(float)
+    assert len(records) == (0 if method["kind"] == "local-only" else ROUNDS)
+    for record in records[: result.best_round]:
+        cohort = record.subjects.tolist()
+        weighted = method["kind"] == "q-ffl"
+        theta = (
+            loop.weighted(theta, cohort, method["q"]) if weighted else loop.average(theta, cohort)
+        )
+    assert result.hypotheses[0] == pytest.approx(theta, rel=2e-4, abs=2e-5)
+    held_out = stack._splits.validation[0]
+    scored = stack._splits.scored_rows(held_out, 0)
+    assert scored is not None
+    first, losses, counts = 0, [], np.zeros((2, 4), dtype=int)
+    for client in held_out.tolist():
+        x, y = loop.rows(client)
+        own = scored[first : first + len(y)]
+        first += len(y)
+        model = loop.personal(theta, client, ~own, method) if "steps" in method else theta
+        losses.append(loop.loss(model, x[own], y[own]))
+        codes = data.attributes[0].codes[data.own(client)]
+        for said, true, code in zip(
+            (x @ model)[own] >= 0.2, y[own] >= 0.2, codes[own], strict=True
+        ):
+            if code >= 0:
+                counts[
+                    code, {(1, 1): 0, (1, 0): 1, (0, 0): 2, (0, 1): 3}[int(said), int(true)]
+                ] += 1
+    assert result.validation_loss == pytest.approx(np.mean(losses), rel=1e-3)
+    assert np.array_equal(result.fairness["group"].sum(0), counts)
+    if "steps" in method:
+        assert result.selection_loss == result.validation_loss
+
+
+@pytest.mark.parametrize("engine", ENGINES.values(), ids=list(ENGINES))
+@pytest.mark.parametrize("kind", ["fine-tuning", "ditto", "local-only"])
+def test_no_score_sees_what_it_was_tuned_on(kind: str, engine: Callable[[], Federation]) -> None:
+    """The targets of scored rows, were they looked at, would move predictions; those of the other
+    rows do."""
+    data = engine()
+    cell = method_cell(data, {"kind": kind, "steps": 3}, training__rounds=1)
+    splits = Stack([cell])._splits
+    place = data.rows_of(splits.validation[0])
+    scored = splits.scored_rows(splits.validation[0], 0)
+    assert scored is not None
+
+    def predictions(changed: Any) -> NDArray[np.generic]:
+        target = data.target.copy()
+        target[changed] += 100.0
+        stack = Stack([replace(cell, federation=replace(data, target=target))])
+        stack.advance(1)
+        final = stack._scored(0, stack._state.of_cell(0), per_client=True, tuned=True).final
+        assert final is not None
+        return final.rows.predictions
+
+    plain = predictions([])
+    assert np.array_equal(predictions(place[scored]), plain)
+    assert not np.array_equal(predictions(place[~scored]), plain)
+
+
+def test_each_client_tunes_the_hypothesis_that_it_chose() -> None:
+    data = random_federation(clients=40, max_rows=9)
+    method = {"kind": "fine-tuning", "steps": 4, "step_size": 0.01}
+    changes: dict[str, Any] = {
+        "training__hypotheses": 3,
+        "model": {"kind": "linear", "start": "normal"},
+    }
+    found = [played(method_cell(form, method, **changes)) for form in (data, one_by_one(data))]
+    _, result, stack = found[0]
+    loop, held_out = Loop(data, root=False), stack._splits.validation[0]
+    scored = stack._splits.scored_rows(held_out, 0)
+    assert scored is not None
+    first = 0
+    for place, client in enumerate(held_out.tolist()):
+        x, y = loop.rows(client)
+        own = scored[first : first + len(y)]
+        first += len(y)
+        if len(y) > 1:
+            fits = [loop.loss(one, x[~own], y[~own]) for one in result.hypotheses.astype(float)]
+            chosen = result.hypotheses[int(np.argmin(fits))].astype(float)
+            model = loop.personal(chosen, client, ~own, method)
+            codes = data.attributes[0].codes[data.own(client)][own] >= 0
+            right = ((x[own] @ model >= 0.2) == (y[own] >= 0.2))[codes].sum()
+            assert result.fairness["group"][place][:, [0, 2]].sum() == right
+    assert found[1][1].validation_loss == pytest.approx(result.validation_loss, rel=1e-4)
+    assert np.array_equal(found[1][1].fairness["group"], result.fairness["group"])
+    assert len(set(result.hypotheses[:, 0].tolist())) == 3
+
+
+def test_q_of_zero_is_plain_averaging() -> None:
+    data = random_federation(clients=40, max_rows=9)
+    weighted = played(method_cell(data, {"kind": "q-ffl", "q": 0}))[1]
+    plain = played(method_cell(data, {"kind": "hypotheses"}))[1]
+    assert weighted.hypotheses == pytest.approx(plain.hypotheses, rel=1e-4, abs=1e-6)
+
+
+def test_a_larger_q_helps_those_with_large_losses() -> None:
+    """What q-FFL is for: its model spreads losses less over the training clients."""
+    data = random_federation(clients=60, max_rows=9, seed=3)
+    spread = []
+    for q in (0.0, 5.0):
+        cell = method_cell(
+            data, {"kind": "q-ffl", "q": q}, training__rounds=60, training__cohort={"clients": 36}
+        )
+        _, _, stack = played(cell)
+        loop, theta = Loop(data, root=False), stack._state.hypotheses[0, 0].astype(float)
+        losses = [loop.loss(theta, *loop.rows(one)) for one in stack._splits.training[0].tolist()]
+        spread.append(max(losses))
+    assert spread[1] < spread[0]
+
+
+@pytest.mark.parametrize("scale", [1e-3, 1e3])
+def test_weights_beyond_floating_point_leave_nobody_out(scale: float) -> None:
+    """Losses of 1e6 to the power of 100 are no numbers; their ratios are."""
+    weighting = LossWeighting(100.0, lipschitz=10.0)
+    start, updated = torch.zeros(1, 3, 2), torch.tensor([[[1.0, 0], [0, 1], [1, 1]]])
+    losses = scale**2 * torch.tensor([[1.0, 1.5, 3.0]])
+    sent = weighting.weigh(start, updated, losses)
+    assert torch.isfinite(sent).all()
+    everyone = torch.ones(1, 3, dtype=torch.bool)
+    sums = weighting.weighted(sent, everyone).sum(1, keepdim=True)
+    moved = weighting.step(torch.zeros(1, 1, 2), sums)
+    # The client with the largest loss decides: its own step, as if it were alone.
+    alone = weighting.weighted(sent, torch.tensor([[False, False, True]]))[:, 2:]
+    assert torch.allclose(moved, weighting.step(torch.zeros(1, 1, 2), alone), rtol=1e-4)
+    assert moved.abs().sum() > 0
+
+
+SPLIT_LEDGERS = {
+    "source": "synthetic-groups",
+    "clients_per_group": [48, 12],
+    "scoring": {"method": "split"},
+}
+SPECS: dict[str, dict[str, Any]] = {
+    "fine-tuning": {"training__method": "fine-tuning"},
+    "fine-tuning of several": {"training__method": "fine-tuning", "training__hypotheses": 3},
+    "ditto": {"training__method": "ditto"},
+    "q-ffl": {"training__method": "q-ffl", "privacy": {"mechanism": "none"}},
+}
+
+
+def method_spec(**changes: Any) -> dict[str, Any]:
+    common = {"federation": SPLIT_LEDGERS, "training__hypotheses": 1, "training__rounds": 6}
+    return groups_spec(**{**common, **changes})
+
+
+def run(**changes: Any) -> LocalRun:
+    spec = parse_spec(method_spec(**changes))
+    return run_locally(spec, sources_dir=None, device="cpu", progress=lambda _: None)
+
+
+@pytest.mark.parametrize(
+    "privacy",
+    [{"mechanism": "laplace-l2", "noise_multiplier": 2.0}, LOCAL, CENTRAL],
+    ids=["laplace-l2", "gaussian-local", "gaussian-central"],
+)
+def test_models_of_their_own_cost_nothing_more(privacy: dict[str, Any]) -> None:
+    plain, *others = [
+        run(training__method=kind, privacy=privacy).report
+        for kind in ("hypotheses", "fine-tuning", "ditto")
+    ]
+    for other in others:
+        assert other["integrity"]["ledger_hash"] == plain["integrity"]["ledger_hash"]
+        assert other["privacy"] == plain["privacy"]
+        assert other["guarantee"] == plain["guarantee"]
+        assert other["utility"]["validation_loss"] != plain["utility"]["validation_loss"]
+        assert "its own" in other["utility"]["method"]["personalised"]
+        assert any("no count" in one for one in other["limits"])
+    assert "method" not in plain["utility"]
+
+
+def test_local_training_releases_nothing_and_claims_no_guarantee() -> None:
+    done = run(training__method="local-only", privacy={"mechanism": "none"})
+    report = done.report
+    assert list(done.ledger.lines()) == []
+    assert report["integrity"]["entries"] == report["utility"]["rounds"] == 0
+    assert report["privacy"]["participations_max"] == 0
+    assert report["guarantee"]["kind"] == "none"
+    assert not report["guarantee"]["in_force"]
+    assert "no update leaves a client" in report["guarantee"]["statement"]
+    assert "nothing here bounds what these figures disclose" in report["guarantee"]["statement"]
+    assert report["utility"]["method"]["sent"] is None
+    assert report["model"] is None
+    assert "each client's own stays" in report["verdict"]
+    registry = reading(report, "registry")
+    assert "no server is sent anything" in str(registry)
+    assert "Released parameters: none" in str(reading(report, "model-card"))
+
+
+def test_weighted_uploads_say_that_they_show_the_loss() -> None:
+    report = run(training__method="q-ffl", privacy={"mechanism": "none"}).report
+    assert "work out the loss" in report["guarantee"]["statement"]
+    assert report["utility"]["method"]["personalised"] is None
+
+
+@pytest.mark.parametrize("changes", SPECS.values(), ids=list(SPECS))
+def test_stacked_or_resumed_a_run_is_the_same(changes: dict[str, Any]) -> None:
+    cells = [cell(method_spec(seed=seed, **changes)) for seed in (0, 1)]
+    together = run_stacked(cells, 6)
+    for position, one in enumerate(cells):
+        assert fingerprint(_resumed(one)) == fingerprint(together[position])
+
+
+def _resumed(one: Cell) -> list[Any]:
+    records: list[Any] = []
+    checkpoint = None
+    while len(records) < 6:
+        stack = Stack([one], checkpoints=[checkpoint])
+        records += stack.advance(2)[0]
+        checkpoint = stack.checkpoint(0)
+    return records
+
+
+def test_methods_are_not_stacked_with_others() -> None:
+    cells = [cell(method_spec(training__method=kind)) for kind in ("fine-tuning", "ditto")]
+    with pytest.raises(ValueError, match="one shape"):
+        Stack(cells)
+
+
+SPLIT_METHOD_CHOICE = {"source": "synthetic-groups", "scoring": {"method": "split"}}
+
+
+@pytest.mark.parametrize("name", sorted(method_names()))
+def test_a_method_makes_personal_models_as_its_spec_says(name: str) -> None:
+    spec = parse_spec(
+        groups_spec(
+            federation=SPLIT_METHOD_CHOICE,
+            privacy={"mechanism": "none"},
+            training__hypotheses=1,
+            training__method=name,
+        )
+    )
+    found = training_method(spec.training)
+    assert (found.personal_steps is not None) == spec.training.method.personalises

@@ -1,0 +1,313 @@
+"""Clients computed one after the other."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from fedaudit.ledger.entries import Outcome
+from fedaudit.training.base.cell import Cell, first_hypotheses
+from fedaudit.training.base.rounds import RoundRecord
+from fedaudit.training.stack import Stack
+from fedaudit.training.stacked.stack_state import CellState
+from tests.training.federations import (
+    TABLE,
+    image_cell,
+    image_federation,
+    one_by_one,
+    random_federation,
+    table_cell,
+)
+from tests.training.gaussian import ALONE, COINS, MECHANISMS, MOVING, REPORTED, SERVER
+from tests.training.test_stack import fingerprint, run_stacked
+
+
+def classifying(**changes: Any) -> dict[str, Any]:
+    """Changes for a logistic model of three classes, with noise and two groups."""
+    return {
+        "federation": {**TABLE},
+        "model": {"kind": "logistic"},
+        "training__loss": "cross-entropy",
+        "privacy": {"mechanism": "laplace-l2", "noise_multiplier": 1.0},
+        "fairness": {"sensitive": ["group"], "favourable": {"op": "in", "value": ["class-0"]}},
+        **changes,
+    }
+
+
+DEEP = {"kind": "mlp", "hidden": [64, 32, 16]}
+NAMED = {
+    "kind": "layers",
+    "layers": [
+        {"kind": "dense", "units": 12},
+        {"kind": "tanh"},
+        {"kind": "dense", "units": 6},
+        {"kind": "gelu"},
+    ],
+}
+RULE = {"sensitive": ["group"], "favourable": {"op": "ge", "value": 0.2}}
+
+
+def scored(fraction: float) -> dict[str, Any]:
+    return {**TABLE, "scoring": {"method": "split", "fraction": fraction}}
+
+
+VARIANTS: dict[str, dict[str, Any]] = {
+    "logistic": {},
+    "deep": {"model": DEEP},
+    "named layers": {"model": NAMED},
+    "noise of named layers": {"model": NAMED, "privacy__per_layer": True},
+    "rmse": {"training__loss": "rmse"},
+    "batches": {"training__local": {"epochs": 3, "batch_size": 3, "step_size": 0.1}},
+    "steps": {"training__local": {"steps": 8, "batch_size": 2, "step_size": 0.1}},
+    "whole data": {"training__local": {"steps": 3, "batch_size": 50, "step_size": 0.1}},
+    "clipped": {"privacy__clip": 0.05, "privacy__radius": 0.1},
+    "layers": {"model": DEEP, "privacy__per_layer": True},
+    "clipped layers": {
+        "model": DEEP,
+        "privacy": {
+            "mechanism": "laplace-l2",
+            "noise_multiplier": 0.1,
+            "per_layer": True,
+            "clip": 0.05,
+        },
+    },
+    "no noise": {"privacy": {"mechanism": "none"}},
+    "reported": {"training__clustering": {"method": "reported"}},
+    "one hypothesis": {"training__hypotheses": 1},
+    "scored rows": {"federation": scored(0.4)},
+    "scored rows, one hypothesis": {"federation": scored(0.4), "training__hypotheses": 1},
+    "sampled validation": {"training__stopping": {"validation_clients": 5, "validate_every": 3}},
+    "budget": {"privacy__client_budget": 40.0},
+    "noise of clients": ALONE,
+    "noise of a server": SERVER,
+    "moving clip": {"privacy": MOVING, **REPORTED},
+    "coins": {"privacy": MOVING, "training__cohort": COINS, **REPORTED},
+}
+
+
+def assert_alike(one: RoundRecord, other: RoundRecord) -> None:
+    """The same decisions; figures agree up to rounding."""
+    for name in ("subjects", "outcomes", "releases", "chosen", "clusters"):
+        assert np.array_equal(getattr(one, name), getattr(other, name)), name
+    for name in ("selection_loss", "validation_loss", "accuracy", "separation"):
+        found, expected = getattr(one, name), getattr(other, name)
+        assert (found is None) == (expected is None), name
+        assert found is None or found == pytest.approx(expected, rel=1e-3), name
+    np.testing.assert_allclose(one.radii, other.radii, rtol=1e-3)
+    assert one.cluster_sizes == other.cluster_sizes
+    for name, counts in one.fairness.items():
+        assert np.array_equal(counts, other.fairness[name])
+
+
+@pytest.mark.parametrize("changes", VARIANTS.values(), ids=VARIANTS)
+def test_the_algorithm_is_that_of_clients_side_by_side(changes: dict[str, Any]) -> None:
+    data = random_federation(clients=24, classes=3)
+    results = []
+    for federation in (data, one_by_one(data)):
+        stack = Stack([table_cell(federation, **classifying(**changes))])
+        results.append((stack.advance(6)[0], stack.result(0), stack.releases(0)))
+    (one, result, releases), (other, expected, charged) = results
+    assert len(one) == len(other) == 6
+    for pair in zip(one, other, strict=True):
+        assert_alike(*pair)
+    np.testing.assert_allclose(result.hypotheses, expected.hypotheses, rtol=1e-3, atol=1e-4)
+    assert result.validation_loss == pytest.approx(expected.validation_loss, rel=1e-3)
+    assert result.accuracy == pytest.approx(expected.accuracy)
+    assert np.array_equal(result.fairness["group"], expected.fairness["group"])
+    assert np.array_equal(releases, charged)
+
+
+def test_numbers_are_predicted_as_well_as_classes() -> None:
+    data = random_federation(clients=24)
+    changes = {"model": DEEP, "fairness": RULE, "training__local": {"step_size": 0.01}}
+    records = [
+        Stack([table_cell(federation, **changes)]).advance(4)[0]
+        for federation in (data, one_by_one(data))
+    ]
+    for pair in zip(*records, strict=True):
+        assert_alike(*pair)
+        assert pair[0].accuracy is None
+
+
+CONVOLUTIONS = {
+    "kind": "layers",
+    "input": [28, 28, 1],
+    "layers": [
+        {"kind": "convolution", "filters": 4, "size": 5, "stride": 2},
+        {"kind": "relu"},
+        {"kind": "average-pooling", "size": 2},
+        {"kind": "flatten"},
+        {"kind": "dense", "units": 16},
+        {"kind": "tanh"},
+    ],
+}
+
+
+@pytest.mark.parametrize("model", [{"kind": "cnn-femnist"}, CONVOLUTIONS], ids=["cnn", "layers"])
+def test_images_are_learned(model: dict[str, Any]) -> None:
+    data = image_federation(clients=16, max_rows=14)
+    local = {"epochs": 3, "batch_size": 4, "step_size": 0.1}
+    cell = image_cell(
+        data,
+        model=model,
+        training__rounds=4 if model["kind"] == "cnn-femnist" else 20,
+        training__cohort={"clients": 5},
+        training__local=local,
+        privacy__noise_multiplier=0.1,
+    )
+    records = Stack([cell]).advance(cell.spec.training.rounds)[0]
+    accuracies = [record.accuracy or 0.0 for record in records]
+    assert accuracies[-1] > 0.9
+    assert records[-1].fairness["group"].sum() == sum(
+        data.counts[client] for client in Stack([cell])._splits.validation[0]
+    )
+
+
+# -- the same bits -------------------------------------------------------------------------------
+
+IMAGES = image_federation(clients=9, max_rows=6)
+
+
+@contextmanager
+def threads(number: int) -> Iterator[None]:
+    before = torch.get_num_threads()
+    torch.set_num_threads(number)
+    try:
+        yield
+        assert torch.get_num_threads() == number
+    finally:
+        torch.set_num_threads(before)
+
+
+def bits(stack: Stack, cuts: list[int]) -> tuple[object, ...]:
+    records = [record for cut in cuts for record in stack.advance(cut)[0]]
+    return fingerprint(records), stack.checkpoint(0), stack.result(0).hypotheses.tobytes()
+
+
+@pytest.mark.parametrize("name", ["laplace", "local", "coins"])
+def test_threads_cuts_and_interruptions_do_not_matter(name: str) -> None:
+    coins = {"sampling": "poisson", "rate": 0.5}
+    changes = {**MECHANISMS[name], **({"training__cohort": coins} if name == "coins" else {})}
+    cell = image_cell(IMAGES, **changes)
+    with threads(1):
+        whole = bits(Stack([cell]), [4])
+    with threads(2):
+        assert bits(Stack([cell]), [1, 2, 1]) == whole
+    checkpoint, records = None, []
+    for cut in (1, 1, 2):
+        stack = Stack([cell], checkpoints=[checkpoint])
+        records += stack.advance(cut)[0]
+        checkpoint = stack.checkpoint(0)
+    assert (fingerprint(records), checkpoint) == whole[:2]
+
+
+def test_seeds_differ() -> None:
+    one, other = (run_stacked([image_cell(IMAGES, seed=seed)], 4)[0] for seed in (0, 1))
+    assert fingerprint(one) != fingerprint(other)
+
+
+def test_an_error_leaves_the_threads_as_they_were(monkeypatch: pytest.MonkeyPatch) -> None:
+    stack = Stack([image_cell(IMAGES)])
+    monkeypatch.setattr(stack._engine, "_server", None)
+    with threads(2):
+        with pytest.raises(TypeError):
+            stack.advance(1)
+        assert torch.get_num_threads() == 2
+
+
+def test_a_cell_is_alone_in_its_stack() -> None:
+    with pytest.raises(ValueError, match="one shape"):
+        Stack([image_cell(IMAGES, seed=seed) for seed in range(2)])
+    cell = image_cell(IMAGES)
+    with pytest.raises(ValueError, match="stack of one"):
+        Stack([cell, cell])
+
+
+def test_a_convolutional_network_needs_images() -> None:
+    padded = random_federation(clients=9, width=784, classes=3)
+    with pytest.raises(ValueError, match="needs a federation of images"):
+        Stack([image_cell(padded)])
+
+
+# -- what leaves the clients ---------------------------------------------------------------------
+
+
+def test_a_checkpoint_holds_the_best_hypotheses_once_while_they_are_the_present_ones() -> None:
+    stack = Stack([image_cell(IMAGES, training__hypotheses=1)])
+    sizes = []
+    for _ in range(4):
+        (record,) = stack.advance(1)[0]
+        checkpoint = stack.checkpoint(0)
+        state = CellState.decode(checkpoint)
+        assert (state.best_round == record.round) == (state.best_loss == record.selection_loss)
+        if state.best_round == record.round:
+            assert state.best_hypotheses.tobytes() == state.hypotheses.tobytes()
+            assert state.best_hypotheses is not state.hypotheses
+        sizes.append((state.best_round == record.round, round(len(checkpoint) / (4 * stack.n))))
+    assert set(sizes) == {(True, 1), (False, 2)}
+
+
+def broken_cell(**changes: Any) -> tuple[Cell, int]:
+    """One training client's rows are so large that its update is not finite."""
+    data = one_by_one(random_federation(clients=20, classes=3))
+    cell = table_cell(data, **classifying(training__cohort={"clients": 14}, **changes))
+    broken = int(Stack([cell])._splits.training[0, 4])
+    rows = data.features
+    rows.values[data.own(broken)] = np.inf  # type: ignore[union-attr]
+    return cell, broken
+
+
+@pytest.mark.parametrize("clip", [None, 0.5])
+def test_an_update_that_is_not_finite_is_withheld(clip: float | None) -> None:
+    cell, broken = broken_cell(privacy__clip=clip)
+    stack = Stack([cell])
+    for record in stack.advance(4)[0]:
+        withheld = record.outcomes == Outcome.WITHHELD
+        assert record.subjects[withheld].tolist() == [broken]
+        assert np.isnan(record.radii[withheld]).all()
+        assert sum(record.cluster_sizes) == 13
+    assert stack.releases(0)[broken] == 0
+    assert np.isfinite(stack.result(0).hypotheses).all()
+
+
+def test_who_has_no_budget_left_releases_nothing() -> None:
+    data = one_by_one(random_federation(clients=20, classes=3))
+    # Twelve parameters at a noise multiplier of 1: room for two releases.
+    changes = {"privacy__client_budget": 24.0, "training__cohort": {"clients": 14}}
+    stack = Stack([table_cell(data, **classifying(**changes))])
+    records = stack.advance(4)[0]
+    assert stack.n == 12
+    refused = [record.outcomes == Outcome.REFUSED for record in records]
+    assert [bool(one.all()) for one in refused] == [False, False, True, True]
+    assert sum(records[2].cluster_sizes) == 0
+    assert stack.releases(0).max() == 2
+
+
+def test_secret_noise_is_planned_and_drawn_once_for_a_release() -> None:
+    changes = {"privacy__noise": "release", "training__cohort": {"clients": 14}}
+    data = one_by_one(random_federation(clients=20, classes=3))
+    found = []
+    for _ in range(2):
+        stack = Stack([table_cell(data, **classifying(**changes))])
+        with pytest.raises(RuntimeError, match="planned first"):
+            stack.advance(1)
+        planned = stack.plan(2)[0]
+        records = stack.advance(2)[0]
+        for plan, record in zip(planned, records, strict=True):
+            assert np.array_equal(plan.subjects, record.subjects)
+        found.append(records)
+    # With everyone in the cohort only the noise differs; radii in round 1 owe nothing to it.
+    assert np.array_equal(found[0][0].radii, found[1][0].radii)
+    assert not np.array_equal(found[0][1].radii, found[1][1].radii)
+
+
+def test_without_any_release_the_hypotheses_stay() -> None:
+    cell, _ = broken_cell()
+    cell.federation.features.values[:] = np.inf  # type: ignore[union-attr]
+    stack = Stack([cell])
+    stack.advance(1)
+    start = first_hypotheses(cell)
+    assert CellState.decode(stack.checkpoint(0)).hypotheses.tobytes() == start.tobytes()

@@ -1,0 +1,629 @@
+"""Training under record-level budgets, and its layout."""
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from scipy import stats
+
+from fedaudit.ledger.entries import Outcome
+from fedaudit.networks.losses import Loss
+from fedaudit.networks.record_gradients import clipped_gradients
+from fedaudit.privacy.records.record_plans import RecordPlan
+from fedaudit.randomness import CounterSource, EntropySource
+from fedaudit.spec.errors import InvalidInputError
+from fedaudit.spec.parse import parse_spec
+from fedaudit.training import personalised
+from fedaudit.training.base.cell import Cell
+from fedaudit.training.base.cohort import drawn_clients
+from fedaudit.training.base.record_steps import Adam, RecordSteps, SiloRecords
+from fedaudit.training.base.records import record_use_of, spending_of, training_records
+from fedaudit.training.base.rounds import RoundRecord
+from fedaudit.training.personalised import (
+    PersonalisedPlayed,
+    PersonalisedRound,
+    PersonalisedRun,
+    PersonalisedState,
+)
+from fedaudit.training.stack import Stack, open_stack
+from tests.training.federations import TABLE, federation, one_by_one, random_federation
+from tests.training.personalised import play, played, records_spec
+from tests.training.specs import cell, groups_spec, linear_spec
+
+FALSE_ALARM = 1e-6
+CPU = torch.device("cpu")
+NOBODY = {"training__cohort": {"sampling": "poisson", "rate": 1e-9}}
+EVERYBODY = {"training__cohort": {"sampling": "poisson", "rate": 1}}
+
+
+def state_of(stack: PersonalisedRun) -> PersonalisedState:
+    return PersonalisedState.decode(stack.checkpoint(0))
+
+
+def a_round(one: Cell, **changes: Any) -> tuple[PersonalisedRound, RecordPlan]:
+    """The rounds of a cell, whose plan may be changed."""
+    use = record_use_of(one.spec, one.federation)
+    assert use is not None
+    plan = replace(use.plan, **changes)
+    return PersonalisedRound(one, training_records(one.spec, one.federation), plan, CPU), plan
+
+
+def play_one(
+    rounds: PersonalisedRound, one: Cell, drawn: list[int], *, paid: int = 0
+) -> PersonalisedPlayed:
+    with torch.no_grad():
+        return rounds.play(
+            torch.zeros(one.shape.n),
+            np.array(drawn, dtype=np.int64),
+            source=CounterSource(one.spec.seed),
+            round_=1,
+            paid=paid,
+        )
+
+
+# -- who takes part -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("rate", [0.03, 0.5, 0.9])
+def test_coins_fall_as_often_as_the_rate_says(rate: float) -> None:
+    clients = np.arange(3, 503)
+    sizes = [
+        len(drawn_clients(CounterSource(7), round_=number, clients=clients, rate=rate))
+        for number in range(1, 201)
+    ]
+    tosses = 200 * len(clients)
+    assert stats.binomtest(sum(sizes), tosses, rate).pvalue > FALSE_ALARM / 3
+    # Coins are independent: sizes vary like a binomial's, whose variance has this spread.
+    spread = np.var(sizes) * len(sizes) / (len(clients) * rate * (1 - rate))
+    assert stats.chi2.sf(spread, len(sizes) - 1) > FALSE_ALARM / 6
+    assert stats.chi2.cdf(spread, len(sizes) - 1) > FALSE_ALARM / 6
+
+
+def test_everybody_takes_part_at_rate_1_and_coins_are_each_clients_own() -> None:
+    clients = np.array([2, 5, 11])
+    source = CounterSource(1)
+    assert drawn_clients(source, round_=1, clients=clients, rate=1.0).tolist() == [2, 5, 11]
+    assert drawn_clients(EntropySource(), round_=1, clients=clients, rate=1.0).tolist() == [
+        2,
+        5,
+        11,
+    ]
+    for number in range(20):
+        among_many = drawn_clients(source, round_=number, clients=np.arange(20), rate=0.5)
+        few = drawn_clients(source, round_=number, clients=clients, rate=0.5)
+        assert few.tolist() == [client for client in among_many if client in clients]
+
+
+def test_a_round_that_draws_nobody_keeps_the_model_and_counts() -> None:
+    stack = PersonalisedRun([cell(records_spec(**NOBODY))])
+    before = state_of(stack).theta
+    records = play(stack)
+    assert state_of(stack).theta.tobytes() == before.tobytes()
+    groups = len(records[0].subjects)
+    for number, record in enumerate(records, start=1):
+        assert (record.outcomes == Outcome.RELEASED).all()
+        assert record.compositions["final_model"].tolist() == [number] * groups
+        assert record.compositions["server"].tolist() == [0] * groups
+
+
+# -- what a round computes ------------------------------------------------------------------------
+
+
+def test_the_model_is_the_mean_of_what_the_drawn_clients_make_of_it() -> None:
+    one = cell(records_spec())
+    rounds, plan = a_round(one)
+    records = training_records(one.spec, one.federation)
+    assert plan.runs is not None
+    steps = RecordSteps(
+        gradients=clipped_gradients(one.shape, Loss("mse", 0)),
+        optimiser=Adam(0.05),
+        steps=5,
+        clip=1.0,
+        normaliser=4.0,
+    )
+    models = []
+    for client in (1, 4, 10):
+        own = records.client_of == client
+        alone = SiloRecords(
+            features=torch.from_numpy(one.federation.side_by_side[records.place[own]]),
+            target=torch.from_numpy(one.federation.target[records.place[own]]),
+            first=np.array([0]),
+            inclusion=plan.rates[own][None],
+            noise_multipliers=np.array([plan.runs[client].noise_multiplier]),
+            silos=np.array([client]),
+        )
+        models.append(
+            steps(torch.zeros(one.shape.n), alone, source=CounterSource(0), round_=1)[0][0]
+        )
+    found = play_one(rounds, one, [1, 4, 10])
+    expected = torch.stack(models).mean(0)
+    assert found.present.all()
+    assert torch.allclose(found.theta, expected, rtol=1e-5, atol=1e-7)
+    assert not torch.allclose(found.theta, models[0], rtol=1e-2)
+
+
+def test_how_many_clients_are_computed_at_once_does_not_matter(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    one = cell(records_spec())
+    rounds, _ = a_round(one)
+    whole = play_one(rounds, one, [0, 2, 3, 7, 8])
+    for numbers in (1, 2 * one.shape.n):
+        monkeypatch.setattr(personalised, "_NUMBERS_TOGETHER", numbers)
+        assert torch.equal(play_one(rounds, one, [0, 2, 3, 7, 8]).theta, whole.theta)
+
+
+def test_rows_that_are_held_out_do_not_train() -> None:
+    one = cell(records_spec(**EVERYBODY))
+    data = one.federation
+    held_out = np.ones(data.rows, np.bool_)
+    held_out[training_records(one.spec, data).place] = False
+    assert 0 < held_out.sum() < data.rows / 2
+    changed = replace(data, target=np.where(held_out, np.float32(1e3), data.target))
+    stacks = [PersonalisedRun([Cell(one.spec, part)]) for part in (data, changed)]
+    losses = [[record.validation_loss for record in play(stack)] for stack in stacks]
+    assert state_of(stacks[0]).theta.tobytes() == state_of(stacks[1]).theta.tobytes()
+    assert losses[0] != losses[1]
+
+
+def test_a_record_whose_rounds_are_used_up_takes_no_further_part() -> None:
+    one = cell(records_spec())
+    rounds, plan = a_round(one)
+    lasting, _ = a_round(one, rounds=np.where(plan.budgets < 1, 2, 6))
+    never, _ = a_round(one, rates=np.where(plan.budgets < 1, 0.0, plan.rates))
+    drawn = list(range(12))
+    early, late = (play_one(lasting, one, drawn, paid=paid).theta for paid in (1, 2))
+    assert torch.equal(early, play_one(rounds, one, drawn).theta)
+    assert torch.equal(late, play_one(never, one, drawn, paid=2).theta)
+    assert not torch.equal(early, late)
+
+
+def test_a_model_that_is_not_finite_is_withheld() -> None:
+    # Without clipping one client's steps overflow; the others' mean is what is left.
+    calm = [np.full((6, 1), 0.5)] * 3
+    data = federation([*calm, np.full((6, 1), 1e10)], [np.ones(6)] * 4)
+    spec = parse_spec(
+        records_spec(
+            federation={**TABLE, "validation_fraction": 0.3, "validation_unit": "record"},
+            fairness={},
+            training__local={"steps": 3, "batch_size": 4, "step_size": 1e6},
+            privacy__baseline="privacy-free",
+            **EVERYBODY,
+        )
+    )
+    one = Cell(spec, data)
+    rounds, _ = a_round(one)
+    found = play_one(rounds, one, [0, 1, 2, 3])
+    assert found.present.tolist() == [True, True, True, False]
+    assert torch.equal(found.theta, play_one(rounds, one, [0, 1, 2]).theta)
+    nobody = play_one(rounds, one, [3])
+    assert nobody.present.tolist() == [False]
+    assert not nobody.theta.any()
+
+
+def test_training_learns_where_budgets_are_large() -> None:
+    random = np.random.default_rng(1)
+    features = [random.normal(size=(60, 2)) for _ in range(4)]
+    data = federation(features, [own @ np.array([2.0, -3.0]) + 1 for own in features])
+    spec = parse_spec(
+        records_spec(
+            **EVERYBODY,
+            federation={**TABLE, "validation_fraction": 0.2, "validation_unit": "record"},
+            fairness={},
+            training__local={"steps": 30, "batch_size": 20, "step_size": 0.05, "optimiser": "adam"},
+            privacy__epsilon_min=100.0,
+            privacy__epsilon_max=100.0,
+        )
+    )
+    losses = [record.validation_loss for record in played(Cell(spec, data))]
+    assert losses[-1] is not None
+    assert losses[0] is not None
+    assert losses[-1] < 0.2 * losses[0]
+
+
+# -- what is charged ------------------------------------------------------------------------------
+
+
+def test_every_group_is_charged_every_round_and_the_server_counts_participations() -> None:
+    one = cell(records_spec(training__rounds=12))
+    plan = spending_of(one.spec, one.federation)
+    assert plan is not None
+    assert plan.records is not None
+    stack = PersonalisedRun([one])
+    records = play(stack)
+    for number, record in enumerate(records, start=1):
+        assert record.subjects.tolist() == list(range(len(plan.subjects)))
+        assert record.releases.tolist() == [number] * len(plan.subjects)
+        assert record.cluster_sizes == ()
+        assert (record.chosen == -1).all()
+        assert (record.clusters == -1).all()
+    taken = state_of(stack).participations
+    assert taken.min() > 0
+    assert taken.max() < 12
+    assert set(records[-1].compositions["server"].tolist()) == {int(taken.max())}
+    assert stack.releases(0).tolist() == records[-1].releases.tolist()
+
+
+@pytest.mark.parametrize("distribution", ["three-levels", "bounded-pareto", "bounded-mix-gauss"])
+def test_no_record_passes_its_budget_and_the_table_says_what_each_spent(distribution: str) -> None:
+    one = cell(records_spec(privacy__budgets={"distribution": distribution}))
+    stack = PersonalisedRun([one])
+    play(stack)
+    table = stack.result(0).records
+    use = record_use_of(one.spec, one.federation)
+    assert table is not None
+    assert use is not None
+    assert len(table.client) == len(training_records(one.spec, one.federation).row)
+    assert (table.spent["final_model"] <= table.budget).all()
+    assert table.spent["final_model"].tolist() == use.plan.spends.tolist()
+    taken = state_of(stack).participations
+    alike = table.rate == table.rate[0]
+    by_client = dict(zip(table.client[alike], table.spent["server"][alike], strict=True))
+    order = sorted(by_client, key=lambda client: int(taken[client]))
+    assert np.all(np.diff([by_client[client] for client in order]) >= 0)
+    lines = list(table.lines(one.federation.client_names))
+    assert (lines[0]["client"], lines[0]["row"]) == (
+        one.federation.client_names[table.client[0]],
+        table.row[0] + 1,
+    )
+
+
+def test_records_without_noise_have_no_epsilon_and_clients_are_the_subjects() -> None:
+    one = cell(records_spec(privacy__baseline="privacy-free"))
+    stack = PersonalisedRun([one])
+    records = play(stack)
+    assert spending_of(one.spec, one.federation) is None
+    total = sum(np.isin(np.arange(12), record.subjects).astype(int) for record in records)
+    assert stack.releases(0).tolist() == np.asarray(total).tolist()
+    assert [record.cluster_sizes for record in records] == [
+        (len(record.subjects),) for record in records
+    ]
+    table = stack.result(0).records
+    assert table is not None
+    assert np.isinf(table.spent["final_model"]).all()
+    assert next(table.lines(one.federation.client_names))["epsilon_server"] is None
+
+
+def test_a_lost_round_is_charged_to_everyone_and_shortens_a_records_stay() -> None:
+    spec = records_spec(privacy__baseline="filter", privacy__epsilon_min=3.0, **EVERYBODY)
+    one = cell(spec)
+    use = record_use_of(one.spec, one.federation)
+    assert use is not None
+    lasting = use.plan.rounds
+    assert 1 <= lasting.min() < 3 < lasting.max() == 6
+    stack = PersonalisedRun([one])
+    stack.advance(2)
+    subjects = np.arange(len(stack.releases(0)), dtype=np.int32)
+    stack.charge(0, subjects)
+    stack.set_release(0, 1, until=3)
+    assert set(stack.releases(0).tolist()) == {3}
+    records = play(stack)
+    assert [record.release for record in records] == [1, 0, 0, 0]
+    assert set(records[-1].compositions["final_model"].tolist()) == {7}
+    assert set(records[-1].compositions["server"].tolist()) == {7}
+    table = stack.result(0).records
+    assert table is not None
+    gone = lasting < 6
+    assert (table.spent["final_model"][gone] <= table.budget[gone]).all()
+
+
+@pytest.mark.parametrize("lost", [0, 1])
+def test_a_round_that_was_lost_uses_up_a_records_stay_too(lost: int) -> None:
+    one = cell(records_spec(privacy__baseline="filter", privacy__epsilon_min=3.0, **EVERYBODY))
+    use = record_use_of(one.spec, one.federation)
+    assert use is not None
+    place = training_records(one.spec, one.federation).place
+    short = use.plan.rounds == 3
+    target = one.federation.target.copy()
+    target[place[short]] += 5
+    other = Cell(one.spec, replace(one.federation, target=target))
+    stack = PersonalisedRun([one])
+    stack.advance(2)
+    for _ in range(lost):
+        stack.charge(0, np.arange(len(stack.releases(0)), dtype=np.int32))
+    # The third round, from here, with other targets of those who stay for three.
+    checkpoint, thetas = stack.checkpoint(0), []
+    for part in (one, other):
+        resumed = PersonalisedRun([part], checkpoints=[checkpoint])
+        resumed.advance(1)
+        thetas.append(state_of(resumed).theta)
+    assert np.array_equal(*thetas) == (lost == 1)
+
+
+# -- noise that nobody can draw again -------------------------------------------------------------
+
+
+def test_rounds_with_release_noise_are_planned_first_and_never_repeat() -> None:
+    spec = records_spec(privacy__noise="release", **EVERYBODY)
+    stacks = [PersonalisedRun([cell(spec)]) for _ in range(2)]
+    for stack in stacks:
+        with pytest.raises(RuntimeError, match="planned first"):
+            stack.advance(1)
+        planned = stack.plan(2)[0]
+        assert [(plan.round, plan.release) for plan in planned] == [(1, 0), (2, 0)]
+        records = stack.advance(5)[0]
+        assert len(records) == 2
+        assert records[0].subjects.tolist() == planned[0].subjects.tolist()
+    thetas = [state_of(stack).theta for stack in stacks]
+    assert not np.array_equal(*thetas)
+
+
+def test_a_plan_ends_with_the_run() -> None:
+    stack = PersonalisedRun([cell(records_spec(privacy__noise="release"))])
+    assert [plan.round for plan in stack.plan(100)[0]] == [1, 2, 3, 4, 5, 6]
+    assert len(stack.advance(100)[0]) == 6
+    assert stack.active == []
+
+
+def test_clients_that_a_plan_names_are_those_that_are_drawn() -> None:
+    spec = records_spec(privacy__noise="release", privacy__baseline="privacy-free")
+    stack = PersonalisedRun([cell(spec)])
+    planned = stack.plan(6)[0]
+    records = stack.advance(6)[0]
+    assert [record.subjects.tolist() for record in records] == [
+        plan.subjects.tolist() for plan in planned
+    ]
+
+
+# -- validation and the end -----------------------------------------------------------------------
+
+
+def test_rows_held_out_of_all_clients_are_scored_alike() -> None:
+    data = random_federation(clients=8, max_rows=9, classes=2)
+    spec = parse_spec(
+        records_spec(
+            federation={**TABLE, "validation_fraction": 0.4, "validation_unit": "record"},
+            model={"kind": "logistic"},
+            training__loss="cross-entropy",
+            fairness={"sensitive": ["group"]},
+        )
+    )
+    stack = PersonalisedRun([Cell(spec, data)])
+    records = play(stack)
+    result, last = stack.result(0), records[-1]
+    held_out = np.ones(data.rows, np.bool_)
+    held_out[training_records(spec, data).place] = False
+    theta = state_of(stack).theta.astype(np.float64)
+    logits = data.side_by_side @ theta[:-1] + theta[-1]
+    right = (logits > 0) == (data.target == 1)
+    loss = np.logaddexp(0, np.where(data.target == 1, -logits, logits))
+    assert last.accuracy == pytest.approx(right[held_out].mean())
+    assert last.validation_loss == pytest.approx(loss[held_out].mean(), rel=1e-5)
+    assert last.selection_loss == last.validation_loss
+    assert last.fairness["group"].sum() == held_out.sum()
+    with_rows = len(np.unique(data.client_of[held_out]))
+    assert result.fairness["group"].shape == (with_rows, 2, 4)
+
+
+def test_clients_that_are_held_out_are_scored_as_elsewhere() -> None:
+    """The same figures as a stack of the ordinary kind gives of the same model."""
+    changes: dict[str, Any] = {
+        "federation__validation_unit": "client",
+        "federation__scoring": {"method": "split", "fraction": 0.5},
+    }
+    one = cell(records_spec(**changes, **NOBODY))
+    spec = groups_spec(
+        federation={**records_spec(**changes)["federation"]},
+        training__hypotheses=1,
+        training__loss="mse",
+        training__rounds=1,
+        training__local={"epochs": 1, "step_size": 1e-12},
+        training__cohort={"clients": 1},
+        privacy={"mechanism": "none"},
+    )
+    record, expected = played(one)[0], Stack([cell(spec)]).advance(1)[0][0]
+    assert record.selection_loss == pytest.approx(expected.selection_loss, rel=1e-5)
+    assert record.validation_loss == pytest.approx(expected.validation_loss, rel=1e-5)
+    assert record.fairness["group"].tolist() == expected.fairness["group"].tolist()
+
+
+def test_early_stopping_keeps_the_best_model() -> None:
+    spec = records_spec(training__rounds=60, training__stopping={"patience": 3})
+    stack = PersonalisedRun([cell(spec)])
+    records = play(stack)
+    result = stack.result(0)
+    losses = [record.selection_loss for record in records]
+    assert (result.stopped_by, len(records)) == ("patience", result.best_round + 3)
+    assert result.selection_loss == min(loss for loss in losses if loss is not None)
+
+
+def test_a_run_that_is_stopped_stays_stopped() -> None:
+    stack = PersonalisedRun([cell(records_spec())])
+    stack.stop(0)
+    assert (stack.active, stack.advance(1), stack.plan(1)) == ([], {}, {})
+    assert stack.result(0).stopped_by == "cancelled"
+
+
+# -- what is refused, and who trains --------------------------------------------------------------
+
+
+def test_a_budget_that_no_noise_keeps_is_refused() -> None:
+    spec = records_spec(privacy__epsilon_min=1e-6, privacy__epsilon_max=1e-5, privacy__delta=1e-12)
+    with pytest.raises(InvalidInputError) as caught:
+        PersonalisedRun([cell(spec)])
+    assert caught.value.errors[0].pointer == "/privacy/epsilon_max"
+
+
+@pytest.mark.parametrize(
+    ("fraction", "problem"), [(1e-9, "no record is held out"), (1 - 1e-9, "every record is held")]
+)
+def test_a_split_that_leaves_nothing_is_refused_with_a_remedy(
+    fraction: float, problem: str
+) -> None:
+    data = federation([np.ones((1, 1))] * 3, [np.ones(1)] * 3)
+    spec = parse_spec(
+        records_spec(
+            federation={**TABLE, "validation_fraction": fraction, "validation_unit": "record"},
+            fairness={},
+        )
+    )
+    with pytest.raises(InvalidInputError, match=problem) as caught:
+        PersonalisedRun([Cell(spec, data)])
+    assert caught.value.errors[0].pointer == "/federation/validation_unit"
+    assert "validation_fraction" in str(caught.value)
+
+
+@pytest.mark.parametrize("baseline", [None, "uniform", "filter", "privacy-free"])
+def test_clients_without_a_training_record_take_part_and_add_their_noise(
+    baseline: str | None,
+) -> None:
+    random = np.random.default_rng(2)
+    data = federation(
+        [random.normal(size=(1, 2)) for _ in range(12)], [random.normal(size=1) for _ in range(12)]
+    )
+    spec = parse_spec(
+        records_spec(
+            federation={**TABLE, "validation_fraction": 0.5, "validation_unit": "record"},
+            fairness={},
+            privacy__baseline=baseline,
+            privacy__epsilon_min=9.0,
+            **({"privacy__uniform_epsilon": 5.0} if baseline == "uniform" else {}),
+            **EVERYBODY,
+        )
+    )
+    one = Cell(spec, data)
+    counts = training_records(spec, data).counts
+    assert counts[-1] == 0, "the last client is the one that a maximum of indices would overlook"
+    rounds, plan = a_round(one)
+    empty, full = int(np.flatnonzero(counts == 0)[0]), int(np.flatnonzero(counts)[0])
+    moved = play_one(rounds, one, [empty]).theta.any()
+    assert bool(moved) == (baseline != "privacy-free")
+    assert play_one(rounds, one, [full, empty]).present.tolist() == [True, True]
+    assert plan.runs is None or len(plan.runs) == 12
+    assert play(PersonalisedRun([one]))
+
+
+def test_the_door_opens_the_trainer_of_a_mechanism() -> None:
+    assert isinstance(open_stack([cell(records_spec())]), PersonalisedRun)
+    assert isinstance(open_stack([cell(linear_spec())]), Stack)
+
+
+def test_budgets_of_a_column_are_those_of_the_records_that_train() -> None:
+    data = random_federation(clients=5, max_rows=6)
+    given = np.arange(data.rows) / 10 + 0.5
+    spec = parse_spec(
+        records_spec(
+            federation={**TABLE, "validation_fraction": 0.3, "validation_unit": "record"},
+            fairness={},
+            privacy__budgets={"column": "epsilon"},
+            privacy__epsilon_max=2.0,
+        )
+    )
+    stack = PersonalisedRun([Cell(spec, replace(data, record_budgets=given))])
+    records: list[RoundRecord] = play(stack)
+    table = stack.result(0).records
+    assert table is not None
+    assert records
+    assert (
+        table.budget.tolist()
+        == np.minimum(given[data.first[table.client] + table.row], 2.0).tolist()
+    )
+    assert (table.spent["final_model"] <= table.budget).all()
+    with pytest.raises(ValueError, match="without its column"):
+        PersonalisedRun([Cell(spec, data)])
+
+
+Fingerprint = list[tuple[object, ...]]
+
+
+def fingerprint(records: list[RoundRecord]) -> Fingerprint:
+    """Everything in the records, bit for bit."""
+    return [
+        (
+            record.round,
+            record.subjects.tobytes(),
+            record.outcomes.tobytes(),
+            record.releases.tobytes(),
+            {observer: counts.tobytes() for observer, counts in record.compositions.items()},
+            record.cluster_sizes,
+            record.selection_loss,
+            record.validation_loss,
+            record.accuracy,
+            {name: counts.tobytes() for name, counts in record.fairness.items()},
+        )
+        for record in records
+    ]
+
+
+KINDS: dict[str, dict[str, Any]] = {
+    "personalised": {},
+    "curve-fit": {"privacy__inversion": "curve-fit"},
+    "sgd": {"training__local": {"steps": 5, "step_size": 0.05}},
+    "rmsprop": {
+        "training__local": {"steps": 5, "batch_size": 4, "step_size": 0.05, "optimiser": "rmsprop"}
+    },
+    "privacy-free": {"privacy__baseline": "privacy-free"},
+    "uniform": {"privacy__baseline": "uniform"},
+    "strong-for-all": {"privacy__baseline": "strong-for-all"},
+    "dropout": {"privacy__baseline": "dropout"},
+    "filter": {"privacy__baseline": "filter", "privacy__epsilon_min": 3.0},
+    "wide": {"model": {"kind": "mlp", "hidden": [40]}},
+    "clients": {"federation__validation_unit": "client"},
+    "stopping": {
+        "training__stopping": {"patience": 2, "validate_every": 2, "validation_clients": 3}
+    },
+}
+
+
+@pytest.mark.parametrize("changes", KINDS.values(), ids=KINDS)
+def test_threads_and_cuts_do_not_matter(changes: dict[str, Any]) -> None:
+    one = cell(records_spec(**changes))
+    before = torch.get_num_threads()
+    try:
+        torch.set_num_threads(1)
+        whole = fingerprint(played(one))
+        torch.set_num_threads(2)
+        cut = fingerprint(play(PersonalisedRun([one]), cuts=(1, 2)))
+    finally:
+        torch.set_num_threads(before)
+    assert whole == cut
+    assert all(np.isfinite(record[6]) for record in whole if record[6] is not None)
+
+
+@pytest.mark.parametrize("changes", [KINDS["personalised"], KINDS["filter"], KINDS["stopping"]])
+@pytest.mark.parametrize("interruptions", [(1,), (2, 5)])
+def test_a_resumed_run_equals_an_undisturbed_one(
+    changes: dict[str, Any], interruptions: tuple[int, ...]
+) -> None:
+    one = cell(records_spec(**changes))
+    undisturbed = PersonalisedRun([one])
+    whole = play(undisturbed)
+    records: list[RoundRecord] = []
+    checkpoint = None
+    for stop in [*interruptions, 100]:
+        stack = PersonalisedRun([one], checkpoints=[checkpoint])
+        if stack.active:
+            records += stack.advance(stop - len(records))[0]
+        checkpoint = stack.checkpoint(0)
+    assert fingerprint(records) == fingerprint(whole)
+    assert checkpoint == undisturbed.checkpoint(0)
+    resumed = PersonalisedRun([one], checkpoints=[checkpoint])
+    assert resumed.active == []
+    result, expected = resumed.result(0), undisturbed.result(0)
+    assert result.hypotheses.tobytes() == expected.hypotheses.tobytes()
+    assert (result.best_round, result.stopped_by) == (expected.best_round, expected.stopped_by)
+    assert result.records is not None
+    assert expected.records is not None
+    for observer, spent in expected.records.spent.items():
+        assert result.records.spent[observer].tolist() == spent.tolist()
+
+
+def test_several_cells_are_refused() -> None:
+    with pytest.raises(ValueError, match="alone"):
+        PersonalisedRun([cell(records_spec()), cell(records_spec(seed=1))])
+
+
+def test_rows_that_are_not_padded_give_the_same() -> None:
+    data = random_federation(clients=9, max_rows=15, classes=3)
+    spec = parse_spec(
+        records_spec(
+            federation={**TABLE, "validation_fraction": 0.3, "validation_unit": "record"},
+            model={"kind": "logistic"},
+            training__loss="cross-entropy",
+            fairness={"sensitive": ["group"], "favourable": {"op": "in", "value": ["class-1"]}},
+        )
+    )
+    plain = fingerprint(played(Cell(spec, data)))
+    assert fingerprint(played(Cell(spec, one_by_one(data)))) == plain

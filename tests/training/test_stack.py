@@ -1,0 +1,487 @@
+"""Layout, release noise and the end of stacked runs."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from fedaudit.federations.load import load_federation
+from fedaudit.ledger.entries import Outcome
+from fedaudit.spec.parse import parse_spec
+from fedaudit.training.base.cell import Cell, cells_at_once, stack_digest, stacks
+from fedaudit.training.base.rounds import RoundRecord
+from fedaudit.training.stack import Stack
+from tests.training.federations import random_federation, table_cell
+from tests.training.gaussian import LAYERS, MECHANISMS
+from tests.training.specs import cell, groups_spec, linear_spec, train
+from tests.workers.admission import spec_with
+
+
+def fingerprint(records: list[RoundRecord]) -> list[tuple[object, ...]]:
+    """Everything in the records, bit for bit."""
+    return [
+        (
+            record.round,
+            record.subjects.tobytes(),
+            record.outcomes.tobytes(),
+            record.radii.tobytes(),
+            record.releases.tobytes(),
+            record.chosen.tobytes(),
+            record.clusters.tobytes(),
+            record.selection_loss,
+            record.validation_loss,
+            record.accuracy,
+            record.cluster_sizes,
+            record.separation,
+            tuple((name, counts.tobytes()) for name, counts in record.fairness.items()),
+        )
+        for record in records
+    ]
+
+
+def run_stacked(cells: list[Cell], cut: int) -> dict[int, list[RoundRecord]]:
+    stack = Stack(cells)
+    records: dict[int, list[RoundRecord]] = {position: [] for position in range(len(cells))}
+    while stack.active:
+        for position, rounds in stack.advance(cut).items():
+            records[position] += rounds
+    return records
+
+
+NETWORKS: dict[str, dict[str, Any]] = {
+    "linear": {},
+    "mlp": {"model": {"kind": "mlp", "hidden": [3]}, "training__local__step_size": 0.01},
+    "wide": {"model": {"kind": "mlp", "hidden": [24]}, "training__local__step_size": 0.01},
+    "steps": {"training__local": {"steps": 7, "batch_size": 4, "step_size": 0.05}},
+    "crowded": {"training__hypotheses": 8, "training__cohort": {"clients": 10}},
+    "batches": {"training__local": {"epochs": 2, "batch_size": 4, "step_size": 0.05}},
+    "sampled-validation": {"training__stopping": {"validation_clients": 13, "patience": 4}},
+    "every-third": {"training__stopping": {"validate_every": 3, "patience": 2}},
+    "reported": {"training__clustering": {"method": "reported"}},
+    "no-noise": {"privacy": {"mechanism": "none"}},
+    "clipped": {"privacy__clip": 0.05, "privacy__radius": 0.1},
+    "layers": LAYERS,
+    "clipped-layers": {**LAYERS, "privacy__clip": 0.05, "privacy__radius": 0.1},
+    "local": MECHANISMS["local"],
+    "server": MECHANISMS["server"],
+    "moving-clip": MECHANISMS["moving-clip"],
+    "coins": MECHANISMS["coins"],
+    "coins-wide": {
+        **MECHANISMS["coins"],
+        "model": {"kind": "mlp", "hidden": [24]},
+        "training__local": {"epochs": 2, "batch_size": 4, "step_size": 0.01},
+    },
+    "rare-coins": {
+        **MECHANISMS["coins"],
+        "training__cohort": {"sampling": "poisson", "rate": 0.01},
+    },
+}
+
+
+@pytest.mark.parametrize("changes", NETWORKS.values(), ids=NETWORKS)
+@pytest.mark.parametrize("size", [2, 7])
+def test_alone_and_stacked_agree_bit_for_bit(changes: dict[str, object], size: int) -> None:
+    cells = [cell(groups_spec(**{"seed": seed, **changes})) for seed in range(size)]
+    together = run_stacked(cells, 30)
+    for position, one in enumerate(cells):
+        alone = run_stacked([one], 30)[0]
+        assert fingerprint(alone) == fingerprint(together[position])
+
+
+def test_cells_of_one_stack_may_differ_in_noise_rounds_and_patience() -> None:
+    specs = [
+        groups_spec(privacy__noise_multiplier=0.5, training__rounds=9),
+        groups_spec(privacy__noise_multiplier=3.0, training__stopping={"patience": 2}),
+        groups_spec(privacy__radius=0.2, privacy__clip=0.1, seed=4),
+        groups_spec(privacy__client_budget=6.0),
+    ]
+    together = run_stacked([cell(spec) for spec in specs], 30)
+    for position, spec in enumerate(specs):
+        assert fingerprint(train(spec)[0]) == fingerprint(together[position])
+    assert len(together[0]) == 9
+
+
+def test_trusted_servers_of_one_stack_may_differ_in_noise_clip_and_budget() -> None:
+    reported = {"training__clustering": {"method": "reported"}}
+    central = {"mechanism": "gaussian-central", "noise_multiplier": 2.0, "clip": 1.0, "delta": 1e-3}
+    specs = [
+        groups_spec(privacy=central, seed=5, **reported),
+        groups_spec(privacy={**central, "clip": 0.01, "delta": 1e-5}, **reported),
+        groups_spec(privacy={**central, "epsilon_budget": 6.0}, **reported),
+        groups_spec(privacy={**central, "noise_multiplier": 0.1}, training__rounds=11, **reported),
+    ]
+    together = run_stacked([cell(spec) for spec in specs], 30)
+    for position, spec in enumerate(specs):
+        assert fingerprint(train(spec)[0]) == fingerprint(together[position])
+    assert 1 < len(together[2]) < 30
+
+
+@pytest.mark.parametrize("changes", MECHANISMS.values(), ids=MECHANISMS)
+@pytest.mark.parametrize("cut", [1, 2, 5, 17])
+def test_the_cut_into_calls_does_not_matter(cut: int, changes: dict[str, Any]) -> None:
+    spec = groups_spec(training__stopping={"patience": 5, "validation_clients": 20}, **changes)
+    whole = train(spec)[0]
+    assert fingerprint(run_stacked([cell(spec)], cut)[0]) == fingerprint(whole)
+
+
+@pytest.mark.parametrize("name", ["linear", "wide", "batches", "coins-wide"])
+def test_threads_do_not_matter(name: str) -> None:
+    spec = groups_spec(**NETWORKS[name])
+    before = torch.get_num_threads()
+    try:
+        torch.set_num_threads(1)
+        one = fingerprint(train(spec)[0])
+        torch.set_num_threads(2)
+        two = fingerprint(train(spec)[0])
+    finally:
+        torch.set_num_threads(before)
+    assert one == two
+
+
+@pytest.mark.parametrize("name", MECHANISMS)
+@pytest.mark.parametrize("interruptions", [(1,), (3, 4), (7, 19, 20)])
+def test_a_resumed_run_equals_an_undisturbed_one(interruptions: tuple[int, ...], name: str) -> None:
+    budgets = {"laplace": {"privacy__client_budget": 12.0}}
+    stopping = {"patience": 6, "validation_clients": 20}
+    spec = groups_spec(training__stopping=stopping, **MECHANISMS[name], **budgets.get(name, {}))
+    whole, result = train(spec)
+    records: list[RoundRecord] = []
+    checkpoint = None
+    for stop in [*interruptions, 30]:
+        stack = Stack([cell(spec)], checkpoints=[checkpoint])
+        if stack.active:
+            records += stack.advance(stop - len(records))[0]
+        checkpoint = stack.checkpoint(0)
+    assert fingerprint(records) == fingerprint(whole)
+    resumed = Stack([cell(spec)], checkpoints=[checkpoint]).result(0)
+    assert resumed.hypotheses.tobytes() == result.hypotheses.tobytes()
+    assert (resumed.best_round, resumed.stopped_by) == (result.best_round, result.stopped_by)
+
+
+@pytest.mark.parametrize("changes", MECHANISMS.values(), ids=MECHANISMS)
+def test_checkpoints_of_the_same_state_are_the_same_bytes(changes: dict[str, Any]) -> None:
+    checkpoints = []
+    for cuts in ([12], [5, 7]):
+        stack = Stack([cell(groups_spec(**changes))])
+        for cut in cuts:
+            stack.advance(cut)
+        checkpoints.append(stack.checkpoint(0))
+    assert checkpoints[0] == checkpoints[1]
+
+
+@pytest.mark.parametrize("name", ["laplace", "moving-clip", "coins"])
+def test_the_checkpoint_of_a_run_that_ended_does_not_depend_on_the_cuts(name: str) -> None:
+    stopping = {"validation_clients": 5}
+    cells = [
+        cell(groups_spec(training__stopping={**stopping, "patience": patience}, **MECHANISMS[name]))
+        for patience in (2, None)
+    ]
+    checkpoints = []
+    for cut in (1, 7, 100):
+        stack = Stack(cells)
+        while 0 in stack.active:
+            stack.advance(cut)
+        checkpoints.append(stack.checkpoint(0))
+    assert len(set(checkpoints)) == 1
+    assert Stack(cells[:1], checkpoints=checkpoints[:1]).result(0).stopped_by == "patience"
+
+
+def test_seed_zero_is_a_seed() -> None:
+    zero, again, one = (train(linear_spec(seed=seed))[0] for seed in (0, 0, 1))
+    assert fingerprint(zero) == fingerprint(again)
+    assert fingerprint(zero) != fingerprint(one)
+
+
+def test_cells_of_different_shapes_are_refused() -> None:
+    with pytest.raises(ValueError, match="one shape"):
+        Stack([cell(groups_spec()), cell(linear_spec())])
+
+
+def small_cell(**changes: object) -> Cell:
+    spec = parse_spec(spec_with(**changes))
+    return Cell(spec, load_federation(spec, sources_dir=None))
+
+
+def test_neighbours_of_one_shape_are_together_and_others_are_not() -> None:
+    cells = [
+        small_cell(seed=1),
+        small_cell(seed=2, privacy__noise_multiplier=0.5, training__rounds=3),
+        small_cell(seed=3, federation__rows_per_client=6),
+        small_cell(seed=4),
+    ]
+    assert stacks(cells) == [[0, 1], [2], [3]]
+    assert stacks([]) == []
+
+
+def test_secret_noise_is_another_shape() -> None:
+    assert stack_digest(small_cell()) != stack_digest(small_cell(privacy__noise="release"))
+
+
+def test_as_many_as_fit_and_at_least_one() -> None:
+    one = small_cell()
+    assert cells_at_once(one, memory_bytes=1) == 1
+    assert cells_at_once(one, memory_bytes=2**30) > 100 * cells_at_once(one, memory_bytes=2**20)
+
+
+def test_clients_that_no_round_looks_at_take_no_memory() -> None:
+    def fitting(**changes: object) -> int:
+        return cells_at_once(small_cell(federation__validation_fraction=0.5, **changes))
+
+    # Of 40 clients 20 are held out, and 7 train in a round.
+    sampled = fitting(training__stopping={"validation_clients": 2})
+    assert sampled > 2 * fitting() > 0
+    assert sampled == fitting(training__stopping={"validation_clients": 7})
+
+
+def release_stack(**changes: Any) -> Stack:
+    return Stack([cell(groups_spec(privacy__noise="release", **changes))])
+
+
+def play(stack: Stack, rounds: int) -> list[RoundRecord]:
+    stack.plan(rounds)
+    return stack.advance(rounds)[0]
+
+
+def test_rounds_must_be_planned_before_their_noise_is_drawn() -> None:
+    stack = release_stack()
+    with pytest.raises(RuntimeError, match="planned first"):
+        stack.advance(1)
+    assert len(play(stack, 3)) == 3
+    with pytest.raises(RuntimeError, match="planned first"):
+        stack.advance(1)
+
+
+def test_advance_stops_where_the_plan_ends() -> None:
+    stack = release_stack()
+    (planned,) = stack.plan(4).values()
+    assert [plan.round for plan in planned] == [1, 2, 3, 4]
+    assert [record.round for record in stack.advance(100)[0]] == [1, 2, 3, 4]
+
+
+@pytest.mark.parametrize("budget", [None, 6.0])
+def test_the_plan_names_those_who_are_charged(budget: float | None) -> None:
+    stack = release_stack(privacy__client_budget=budget)
+    while stack.active:
+        planned = stack.plan(7)[0]
+        records = stack.advance(7)[0]
+        assert len(planned) == len(records)
+        for plan, record in zip(planned, records, strict=True):
+            assert (plan.round, plan.release) == (record.round, record.release)
+            charged = record.subjects[record.outcomes != Outcome.REFUSED]
+            assert np.array_equal(plan.subjects, charged)
+            assert plan.subjects.dtype == np.int32
+    assert budget is None or stack.releases(0).max() == 2
+
+
+def test_planning_twice_changes_nothing() -> None:
+    stack = release_stack(privacy__client_budget=6.0)
+    first, again = stack.plan(5)[0], stack.plan(5)[0]
+    for one, other in zip(first, again, strict=True):
+        assert np.array_equal(one.subjects, other.subjects)
+    assert len(stack.advance(5)[0]) == 5
+
+
+def test_a_plan_ends_with_the_last_round() -> None:
+    stack = release_stack(training__rounds=3)
+    assert [plan.round for plan in stack.plan(10)[0]] == [1, 2, 3]
+    assert len(stack.advance(10)[0]) == 3
+    assert stack.active == []
+
+
+def test_neither_sampling_nor_noise_follows_from_the_seed() -> None:
+    one, other = play(release_stack(), 10), play(release_stack(), 10)
+    simulated = Stack([cell(groups_spec())]).advance(10)[0]
+    for first, second in ((one, other), (one, simulated)):
+        # The same 20 of 50 clients ten times over: a chance far below 1e-100.
+        assert any(
+            not np.array_equal(a.subjects, b.subjects) for a, b in zip(first, second, strict=True)
+        )
+    # With everyone in the cohort only the noise differs; radii in round 1 owe nothing to it.
+    everyone = {"training__cohort": {"clients": 50}}
+    first, second = (play(release_stack(**everyone), 2) for _ in range(2))
+    assert np.array_equal(first[0].subjects, second[0].subjects)
+    assert np.array_equal(first[0].radii, second[0].radii)
+    assert not np.array_equal(first[1].radii, second[1].radii)
+
+
+def test_who_trains_and_who_validates_does_follow_from_the_seed() -> None:
+    """Validation protects nobody, and who can be drawn is part of the experiment."""
+    stacks = [release_stack(training__stopping={"validation_clients": 10}) for _ in range(2)]
+    drawn = [
+        {client for record in play(stack, 30) for client in record.subjects.tolist()}
+        for stack in stacks
+    ]
+    assert drawn[0] == drawn[1]
+
+
+def test_lost_rounds_stay_charged_and_are_repeated_under_a_new_release() -> None:
+    changes = {"privacy__client_budget": 6.0, "training__cohort": {"clients": 50}}
+    lost = release_stack(**changes)
+    play(lost, 1)
+    checkpoint = lost.checkpoint(0)
+    (plan,) = lost.plan(1)[0]  # its worker dies before the round is stored
+
+    spec = groups_spec(privacy__noise="release", **changes)
+    stack = Stack([cell(spec)], checkpoints=[checkpoint])
+    stack.charge(0, plan.subjects)
+    stack.set_release(0, 1, until=plan.round)
+    assert stack.releases(0).max() == 2
+    (repeated,) = stack.plan(1)[0]
+    assert (repeated.round, repeated.release) == (2, 1)
+    # One release, one lost: a budget of two has no room for the repetition.
+    assert len(repeated.subjects) == 0
+    records = stack.advance(1)[0] + play(stack, 1)
+    assert [(record.round, record.release) for record in records] == [(2, 1), (3, 0)]
+    assert set(records[0].outcomes.tolist()) == {Outcome.REFUSED}
+
+
+def test_release_numbers_survive_an_interruption() -> None:
+    stack = release_stack()
+    stack.set_release(0, 2, until=3)
+    first = play(stack, 2)
+    resumed = Stack(
+        [cell(groups_spec(privacy__noise="release"))], checkpoints=[stack.checkpoint(0)]
+    )
+    rest = play(resumed, 2)
+    assert [record.release for record in first + rest] == [2, 2, 2, 0]
+    assert [record.round for record in first + rest] == [1, 2, 3, 4]
+
+
+def test_runs_of_different_noises_are_not_stacked() -> None:
+    with pytest.raises(ValueError, match="one shape"):
+        Stack([cell(groups_spec()), cell(groups_spec(privacy__noise="release"))])
+
+
+def losses(records: list[RoundRecord]) -> dict[int, float]:
+    """Selection losses of the rounds that were validated."""
+    return {
+        record.round: record.selection_loss
+        for record in records
+        if record.selection_loss is not None
+    }
+
+
+def stopping_round(found: dict[int, float], patience: int) -> int | None:
+    """The round of the validation that is the `patience`-th in a row without a lower loss."""
+    best, waited = np.inf, 0
+    for number, loss in found.items():
+        best, waited = (loss, 0) if loss < best else (best, waited + 1)
+        if waited == patience:
+            return number
+    return None
+
+
+@pytest.mark.parametrize("every", [1, 3])
+@pytest.mark.parametrize("patience", [1, 2, 5])
+@pytest.mark.parametrize("validation_clients", [None, 9])
+def test_patience_ends_training_after_that_many_validations(
+    patience: int, every: int, validation_clients: int | None
+) -> None:
+    stopping = {"validate_every": every, "validation_clients": validation_clients}
+    changes = {"training__rounds": 200, "privacy__noise_multiplier": 5.0}
+    endless, _ = train(groups_spec(training__stopping=stopping, **changes))
+    found = losses(endless)
+    expected = stopping_round(found, patience)
+    assert expected is not None
+    records, result = train(
+        groups_spec(training__stopping={**stopping, "patience": patience}, **changes)
+    )
+    assert (result.stopped_by, result.rounds) == ("patience", expected)
+    assert [record.round for record in records] == list(range(1, expected + 1))
+    best = min((loss, number) for number, loss in found.items() if number <= expected)
+    assert result.best_round == best[1]
+
+
+def test_the_best_hypotheses_are_scored_on_all_held_out_clients() -> None:
+    records, result = train(groups_spec(training__stopping={"patience": None}))
+    assert (result.stopped_by, result.rounds) == ("rounds", 30)
+    found = losses(records)
+    assert result.best_round == min(found, key=found.__getitem__)
+    best = records[result.best_round - 1]
+    assert result.selection_loss == best.selection_loss
+    assert result.validation_loss == best.validation_loss
+    assert result.hypotheses.shape == (2, 3)
+    assert result.collapsed_rounds == sum(record.collapsed for record in records)
+
+
+@pytest.mark.parametrize(("every", "rounds"), [(4, 10), (50, 10), (5, 10)])
+def test_the_last_round_is_always_validated(every: int, rounds: int) -> None:
+    records, result = train(
+        groups_spec(training__stopping={"validate_every": every}, training__rounds=rounds)
+    )
+    validated = [record.round for record in records if record.validation_loss is not None]
+    assert validated == sorted({*range(every, rounds + 1, every), rounds})
+    assert result.best_round in validated
+    for record in records:
+        assert bool(record.fairness) == (record.round in validated)
+
+
+def test_a_run_whose_loss_is_not_finite_has_diverged() -> None:
+    changes = {
+        "training__loss": "mse",
+        "training__local": {"step_size": 1e6},
+        "privacy": {"mechanism": "none"},
+        "training__rounds": 50,
+    }
+    stack = Stack([table_cell(random_federation(), **changes)])
+    records = stack.advance(50)[0]
+    assert stack.active == []
+    result = stack.result(0)
+    assert result.stopped_by == "diverged"
+    assert len(records) < 50
+    assert not np.isfinite(records[-1].selection_loss or 0.0)
+    # What it had before is kept.
+    assert np.isfinite(result.hypotheses).all()
+    assert np.isfinite(result.selection_loss)
+
+
+def test_other_cells_go_on_where_one_diverges_or_is_stopped() -> None:
+    data = random_federation()
+    specs = [
+        {"seed": seed, "training__rounds": rounds, "training__loss": "mse"}
+        for seed, rounds in ((1, 40), (2, 3), (3, 40))
+    ]
+    cells = [table_cell(data, **changes) for changes in specs]
+    stack = Stack(cells)
+    first = stack.advance(10)
+    assert [len(first[position]) for position in range(3)] == [10, 3, 10]
+    stack.stop(0)
+    assert stack.active == [2]
+    rest = stack.advance(100)
+    assert list(rest) == [2]
+    assert stack.active == []
+    alone = Stack([cells[2]])
+    expected = alone.advance(100)[0]
+    found = first[2] + rest[2]
+    assert [record.selection_loss for record in found] == [
+        record.selection_loss for record in expected
+    ]
+    assert stack.result(0).stopped_by == "cancelled"
+    assert stack.result(2).hypotheses.tobytes() == alone.result(0).hypotheses.tobytes()
+
+
+def test_a_collapse_is_flagged() -> None:
+    """Far hypotheses that attract nobody are kept, so one cluster takes everything."""
+    spec = groups_spec(
+        training__clustering={"method": "k-means", "empty_cluster": "keep"},
+        privacy__noise_multiplier=0.01,
+        training__rounds=30,
+        training__hypotheses=8,
+    )
+    records, result = train(spec)
+    for record in records:
+        assert record.collapsed == (sum(size > 0 for size in record.cluster_sizes) == 1)
+    single, _ = train(groups_spec(training__hypotheses=1, training__rounds=3))
+    assert not any(record.collapsed for record in single)
+    assert all(record.separation is None for record in single)
+    assert result.collapsed_rounds == sum(record.collapsed for record in records)
+
+
+def test_nothing_is_left_to_play_after_the_end() -> None:
+    stack = Stack([cell(groups_spec(training__rounds=2))])
+    assert len(stack.advance(10)[0]) == 2
+    assert stack.advance(10) == {}
+    resumed = Stack([cell(groups_spec(training__rounds=2))], checkpoints=[stack.checkpoint(0)])
+    assert resumed.active == []
+    assert resumed.result(0).hypotheses.tobytes() == stack.result(0).hypotheses.tobytes()
