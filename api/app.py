@@ -24,7 +24,6 @@ from api.routers import (
     federations,
     gates,
     keys,
-    ledger_reports,
     ledgers,
     reports,
     service,
@@ -52,7 +51,6 @@ _VERSIONED = (
     artifacts.router,
     gates.router,
     ledgers.router,
-    ledger_reports.router,
     keys.router,
     webhooks.router,
 )

@@ -24,8 +24,8 @@ from api.shared.resources import Resources
 from fedaudit.privacy.accounting.rdp import composed_epsilon
 from fedaudit.version import __version__
 from models.repositories import ServiceStateRepository
-from models.repositories.operations.all_budgets import budgets_of_all
 from models.repositories.service import ServiceState
+from models.repositories.shown_budgets import budgets_of_all
 from models.schema import SchemaState, schema_state
 
 log = structlog.get_logger()

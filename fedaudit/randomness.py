@@ -9,7 +9,7 @@ Noise takes words of 64 bits, from AES-128 over the same counters: the same pape
 generator, and many times as fast here, since processors have instructions for it.
 
 `EntropySource` answers the same calls from the operating system's entropy, for runs whose model
-is meant to be released: there nobody may be able to draw the noise again.
+is meant to be released: there it must be impossible to draw the noise again.
 """
 
 import os

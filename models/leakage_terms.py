@@ -35,7 +35,7 @@ class LeakageTerms:
 
     @classmethod
     def read(cls, key: str) -> Self | None:
-        """The inverse of `key`; None for '', which stands for a radius and a clip that nobody
+        """The inverse of `key`; None for '', of a radius and a clip that were not
         recorded. Raises ValueError for anything else."""
         if not key:
             return None

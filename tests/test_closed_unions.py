@@ -15,7 +15,7 @@ import pytest
 import fedaudit_client.events
 import models.repositories.experiments
 from api.schemas.experiments import Status
-from fedaudit.ledger.entries import OUTCOMES, Outcome, OutcomeName
+from fedaudit.ledger.rows import OUTCOMES, Outcome, OutcomeName
 from fedaudit.privacy.accounting.privacy_events import Event, known_event
 from fedaudit.spec.sources import FileSource
 from tests.sabotage import PACKAGES, Sabotaged, dispatches, sabotage

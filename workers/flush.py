@@ -8,8 +8,7 @@ import structlog
 from sqlalchemy.orm import Session
 
 from fedaudit.ledger.chain import Row, salt_hash
-from fedaudit.ledger.entries import LedgerEntry
-from fedaudit.ledger.rows import entry_of
+from fedaudit.ledger.rows import LedgerEntry, entry_of, stored_fields
 from fedaudit.ledger.statements import Checkpoint
 from fedaudit.runs.blocks import Block, FairnessFigures, RoundFigures, values_by_metric
 from fedaudit.runs.ledger_writer import LedgerWriter, WrittenEntry
@@ -124,23 +123,8 @@ def round_events(block: Block) -> list[tuple[str, dict[str, Any]]]:
 
 def ledger_row(written: WrittenEntry) -> LedgerRow:
     """The row that holds an entry."""
-    entry = written.entry
-    return LedgerRow(
-        round=entry.round,
-        release=entry.release,
-        subject_kind=entry.subject_kind,
-        observer=entry.observer,
-        subjects=entry.subjects,
-        outcomes=entry.outcomes,
-        radii=entry.radii.ravel(),
-        releases=entry.releases,
-        clusters=entry.clusters,
-        epsilons=entry.epsilons,
-        inputs=entry.inputs.as_dict(),
-        digest=written.digest,
-        link=written.link,
-        interrupted=entry.interrupted,
-    )
+    fields = stored_fields(written.entry)
+    return LedgerRow(**fields, digest=written.digest, link=written.link)
 
 
 def _round_row(figures: RoundFigures) -> RoundRow:

@@ -14,12 +14,12 @@ from fedaudit.federations.reading.source_files import Files
 from fedaudit.ledger.audit import LedgerAudit
 from fedaudit.ledger.chain import genesis
 from fedaudit.ledger.columns import batches
-from fedaudit.ledger.entries import charges_report
 from fedaudit.ledger.ledger_context import (
     LedgerContext,
     build_metric_context,
     rebuild_ledger_context,
 )
+from fedaudit.ledger.rows import charges_report
 from fedaudit.ledger.signatures import PublicKey
 from fedaudit.ledger.statements import subjects_hash
 from fedaudit.privacy.accounting.mechanism_parameters import MechanismParameters

@@ -23,13 +23,8 @@ from fedaudit.training.base.stopping import has_diverged
 from fedaudit.training.engine import backend
 from fedaudit.training.stack import open_stack
 from infrastructure.telemetry import span
-from models.repositories import (
-    BudgetRepository,
-    EpsilonBudgetRepository,
-    ExperimentRepository,
-    LedgerRepository,
-    LowBudgetRepository,
-)
+from models.repositories import Budgets, ExperimentRepository, LedgerRepository
+from models.repositories.webhooks import announcing_low
 from workers.attacks.attack_watch import AttacksCancelledError, AttacksStoppedError, LeasedAttacks
 from workers.attacks.followed_runs import FollowedRuns
 from workers.claim import DETAIL_CHARACTERS, FencedWriter, Lease
@@ -174,17 +169,18 @@ class RunLoop:
     def _draw_and_tell(
         self, session: Session, experiment: RunningExperiment, rounds: Sequence[PlannedRound]
     ) -> bool:
-        """`_draw`, with notification of budgets that it takes low. Only a resumed run with charged
-        lost rounds can cost more than was reserved."""
+        """`_draw`, announcing the budgets that run low by it.
+
+        Only a run that was taken up again, whose lost rounds were charged, can cost more than was
+        reserved.
+        """
         if experiment.id not in self._taken_up:
             return self._draw(session, experiment, rounds)
-        settings = self._context.settings
-        budgets = LowBudgetRepository(
-            session, experiment.project_id, across=settings.budgets_across
-        )
-        share = settings.webhooks_low_budget_share
-        federation_id = budgets.federation_of(experiment.id)
-        with budgets.notifying_on_low(federation_id, price=composed_epsilon, share=share):
+        budgets = self._budgets(session, experiment)
+        stored = ExperimentRepository(session, experiment.project_id).get(experiment.id)
+        assert stored is not None
+        share = self._context.settings.webhooks_low_budget_share
+        with announcing_low(budgets, stored.federation_id, share=share):
             return self._draw(session, experiment, rounds)
 
     def _draw(
@@ -192,17 +188,19 @@ class RunLoop:
     ) -> bool:
         """Whether the budgets have room for these rounds, in the worst case; if so, books them."""
         run, ledger = experiment.run, experiment.run.ledger
-        inputs, across = ledger.inputs, self._context.settings.budgets_across
+        inputs, budgets = ledger.inputs, self._budgets(session, experiment)
         most = ledger.largest_charges([*run.interrupted_rounds, *rounds])
         if inputs.counts_epsilon:
             counts: dict[str, int] = dict(zip(ledger.ledger_context.observers, most, strict=True))
-            epsilons = EpsilonBudgetRepository(session, experiment.project_id, across=across)
-            return epsilons.draw(experiment.id, counts, price=composed_epsilon)
+            return budgets.draw_epsilon(experiment.id, counts)
         if inputs.noise_multiplier is None:
             return True
         spent = leakage(most[0], n=inputs.n, noise_multiplier=inputs.noise_multiplier)
-        budgets = BudgetRepository(session, experiment.project_id, across=across)
         return budgets.draw(experiment.id, spent=spent, releases=most[0])
+
+    def _budgets(self, session: Session, experiment: RunningExperiment) -> Budgets:
+        across = self._context.settings.budgets_across
+        return Budgets(session, experiment.project_id, across=across, price=composed_epsilon)
 
     # -- storing ----------------------------------------------------------------------------------
 

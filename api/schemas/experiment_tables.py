@@ -6,7 +6,7 @@ from pydantic import BaseModel, Field
 
 from api.http.answers import SmallInteger
 from api.schemas.base import Page, PageParameters, Parameters, Reasons
-from fedaudit.ledger.entries import OutcomeName
+from fedaudit.ledger.rows import OutcomeName
 from fedaudit.privacy.accounting.mechanism_parameters import GuaranteeKind
 from fedaudit.reports.document.rate_fields import computed_rate, with_rates
 from fedaudit.spec.base import Text

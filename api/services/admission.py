@@ -36,7 +36,7 @@ from fedaudit.spec.sources import FileSource
 from fedaudit.training.base.cell import Cell
 from infrastructure.storage import stored_artifact
 from models.identifiers import is_id, new_id
-from models.repositories import DisclosureRepository, FederationRepository
+from models.repositories import Budgets, DisclosureRepository, FederationRepository
 from models.tables.federations import Federation
 from models.values import BudgetsAcross
 
@@ -186,11 +186,8 @@ def try_admission(
                     f"{1 + len(others)} seeds are asked for: each is a run that costs what the "
                     "projection says, and budgets must have room for all of them"
                 )
-            federations = FederationRepository(session, project_id, across=across)
-            is_bounded = any(
-                one.book == noise and one.total is not None
-                for one in federations.budgets(federation_id)
-            )
+            budgets = Budgets(session, project_id, across=across).budgets(federation_id)
+            is_bounded = any(one.book == noise and one.total is not None for one in budgets)
             for one in (planned, *others):
                 reserve(
                     session,
@@ -219,20 +216,24 @@ def store_federation(
     where the spec names one by an id that cannot be used.
     """
     source = planned.spec.federation
-    federations = FederationRepository(session, project_id, across=across)
+    budgets = Budgets(session, project_id, across=across)
     uploaded = getattr(source, "id", None)
     if uploaded is not None:
-        return usable(federations.hold(uploaded) if is_id(uploaded) else None).id
+        return usable(budgets.hold(uploaded) if is_id(uploaded) else None).id
     fingerprint = planned.federation.fingerprint
-    known = federations.hold_data(fingerprint)
+    known = budgets.hold_data(fingerprint)
     if known is None:
-        return federations.get_or_create(
-            fingerprint=fingerprint,
-            name=getattr(source, "path", source.source),
-            source=source.source,
-            profile=_first_profile(session, planned),
-            made_up=source.traits.made_up,
-        ).id
+        return (
+            FederationRepository(session, project_id)
+            .get_or_create(
+                fingerprint=fingerprint,
+                name=getattr(source, "path", source.source),
+                source=source.source,
+                profile=_first_profile(session, planned),
+                made_up=source.traits.made_up,
+            )
+            .id
+        )
     if known.status == "erased":
         raise conflict(
             "these data were erased from this project; to use them again, with permission, "

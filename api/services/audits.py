@@ -1,7 +1,7 @@
 """Audits of predictions: requested, found, bundled and verified."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from sqlalchemy.orm import Session
@@ -24,7 +24,7 @@ from api.shared.data_faults import reads_data
 from api.shared.federation_data import ready_federation
 from api.shared.resources import Resources
 from api.shared.security import Caller
-from fedaudit.ledger.bundle import BundleParts, Evidence, Fault, bundle_chunks
+from fedaudit.ledger.bundle import Evidence, Fault, bundle_chunks
 from fedaudit.reports.document.checks import Check as Found
 from fedaudit.reports.document.checks import canonical_hash, check, value_at
 from fedaudit.reports.verification.audit_checks import NOT_VERIFIED
@@ -166,15 +166,7 @@ def _refuse(faults: Sequence[FieldError]) -> None:
 def audit_bundle(session: Session, caller: Caller, audit_id: str) -> Iterator[bytes]:
     """The bytes of an audit's bundle. Raises ProblemError where there is no such report."""
     evidence = _evidence(session, find_audited(session, caller, audit_id))
-    parts = BundleParts(
-        experiment_id=evidence.experiment_id,
-        spec=evidence.spec,
-        names=(),
-        report=evidence.report,
-        checkpoints=(),
-        keys=evidence.keys,
-    )
-    return bundle_chunks(parts, ())
+    return bundle_chunks(replace(evidence, compromised={}), ())
 
 
 def verify_audit(session: Session, caller: Caller, audit_id: str) -> AuditVerification:

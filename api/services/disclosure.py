@@ -32,7 +32,7 @@ from fedaudit.spec.experiment import ExperimentSpec
 from fedaudit.spec.fairness import Groups
 from fedaudit.spec.registration import Registration, parse_registration
 from infrastructure.settings import Settings
-from models.repositories import FederationRepository, NearCopyRepository
+from models.repositories import Budgets, FederationRepository, NearCopyRepository
 from models.tables.federations import Federation
 from models.values import BudgetsAcross
 
@@ -128,11 +128,12 @@ def refuse_departures(
     Where another project owns the content, the project's own binds as well. Raises
     InvalidInputError where the spec departs from either.
     """
-    federations = FederationRepository(session, project_id, across=across)
-    found = federations.hold(federation_id)
+    budgets = Budgets(session, project_id, across=across)
+    found = budgets.hold(federation_id)
     if found is None:
         raise LookupError(f"federation {federation_id}: this project has no such federation")
-    is_owner = federations.is_owner(federation_id)
+    federations = FederationRepository(session, project_id, across=across)
+    is_owner = budgets.is_owner(federation_id)
     owners = None if is_owner else federations.of_owner(found.fingerprint)
     for row in (found, owners):
         if row is not None and row.disclosure is not None:
@@ -193,9 +194,9 @@ def refuse_what_is_not_secret(
     """Raises ProblemError where the federation, or with budgets across the service the owner of
     its content, forbids simulation and the plan's noise is not secret, there is none, or an attack
     publishes what no noise protects; in the caller's write transaction."""
-    federations = FederationRepository(session, project_id, across=across)
-    federations.hold(federation_id)
-    if not federations.forbids_simulation(federation_id):
+    budgets = Budgets(session, project_id, across=across)
+    budgets.hold(federation_id)
+    if not budgets.forbids_simulation(federation_id):
         return
     if planned.ledger_context.inputs.cost_kind == "unbounded":
         raise _forbidden(
@@ -221,9 +222,8 @@ def refuse_attacks_that_tell(
     across: BudgetsAcross,
 ) -> None:
     """The same of attacks that are asked for after a run; in the caller's write transaction."""
-    federations = FederationRepository(session, project_id, across=across)
-    federations.lock(federation_id)
-    if federations.forbids_simulation(federation_id):
+    FederationRepository(session, project_id).lock(federation_id)
+    if Budgets(session, project_id, across=across).forbids_simulation(federation_id):
         _refuse_disclosing(federation_id, attacks)
 
 
@@ -256,8 +256,7 @@ def warnings_of(
     A run without noise is admitted where the totals are for readers of the report and its counts
     have noise, and where the totals were set later.
     """
-    federations = FederationRepository(session, project_id, across=across)
-    budgets = federations.budgets(federation_id, shown=False)
+    budgets = Budgets(session, project_id, across=across).budgets(federation_id, shown=False)
     alike = near_copy_warnings(session, project_id, [federation_id]).get(federation_id, [])
     if not any(one.book == "release" and one.total is not None for one in budgets):
         return alike

@@ -14,7 +14,7 @@ from api.http.problems import conflict
 from api.schemas.experiment_tables import Check, Verification
 from api.services.lookups import find_experiment, find_report, names_of
 from api.shared.security import Caller
-from fedaudit.ledger.bundle import BundleParts, Evidence, Fault, bundle_chunks
+from fedaudit.ledger.bundle import Evidence, Fault, bundle_chunks
 from fedaudit.ledger.rows import StoredRow, UnreadableRow
 from fedaudit.ledger.signatures import Envelope, PublicKey
 from fedaudit.ledger.statements import ChainedSignOff
@@ -195,10 +195,7 @@ def bundle_of(database: Database, session: Session, experiment: Experiment) -> I
         raise conflict(f"the experiment has not ended: it is {experiment.status}")
     report = ReportRepository(session, experiment.project_id).get(experiment.id)
     stored = evidence_of(database, experiment, None if report is None else report.document)
-    parts = BundleParts(
-        **{name: getattr(stored, name) for name in BundleParts.__dataclass_fields__}
-    )
-    return bundle_chunks(parts, stored_rows(database, RowSource.of(experiment)))
+    return bundle_chunks(stored, stored_rows(database, RowSource.of(experiment)))
 
 
 class HistoryCheck:

@@ -52,15 +52,15 @@ from models.identifiers import new_id
 from models.person import Actor
 from models.repositories import (
     AuditLogRepository,
+    Budgets,
     ExperimentRepository,
-    LowBudgetRepository,
     SubjectSetRepository,
     SweepRepository,
     gathered_writes,
 )
 from models.repositories.audit_log import Deed
 from models.repositories.experiments import ENDED
-from models.repositories.webhooks import LOW_SHARE
+from models.repositories.webhooks import LOW_SHARE, announcing_low
 from models.tables.experiments import Experiment
 from models.values import BudgetsAcross, NewExperiment, StackPlace
 from models.vocabulary import AuditAction
@@ -135,10 +135,8 @@ class Admitting:
         if federation_id not in self._federations:
             # Listeners are notified at the end which budgets on this content run low.
             self._federations.add(federation_id)
-            budgets = LowBudgetRepository(session, project_id, across=across)
-            notices = budgets.notifying_on_low(
-                federation_id, price=composed_epsilon, share=self.low_share
-            )
+            budgets = Budgets(session, project_id, across=across, price=composed_epsilon)
+            notices = announcing_low(budgets, federation_id, share=self.low_share)
             self._notices.enter_context(notices)
         reserve(
             session,

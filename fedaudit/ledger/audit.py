@@ -13,8 +13,18 @@ from numpy.typing import NDArray
 from fedaudit.ledger.chain import CLUSTER_BYTES, LedgerHash, genesis, link_of_bytes, placed_bytes
 from fedaudit.ledger.columns import EntryColumns, alike
 from fedaudit.ledger.encoding import EntryEncoder
-from fedaudit.ledger.entries import charges_report, names_of_subjects, stands_for_held_out
-from fedaudit.ledger.rows import InputsReader, StoredRow, UnreadableRow, place_of, place_of_key
+from fedaudit.ledger.rows import (
+    InputsReader,
+    Key,
+    StoredRow,
+    UnreadableRow,
+    charges_report,
+    key_of,
+    names_of_subjects,
+    place_of,
+    place_of_key,
+    stands_for_held_out,
+)
 from fedaudit.ledger.statements import ErasedNames, subjects_hash
 from fedaudit.privacy.accounting.mechanism_parameters import MechanismParameters
 
@@ -68,7 +78,7 @@ class LedgerAudit:
         self._reader = InputsReader()
         self._watch = watch
         self._hash = LedgerHash()
-        self._before: tuple[int, int, str, str] | None = None
+        self._before: Key | None = None
         self._names = names
         self._counts: dict[str, NDArray[np.int64]] = {}
         self.entries = 0
@@ -170,8 +180,7 @@ class LedgerAudit:
         """The digest of the row as it was with its real names; `computed` is that without them."""
         assert self._erased is not None
         try:
-            key = (row.round, row.release, row.subject_kind, row.observer)
-            self._erased.add((*key, computed))
+            self._erased.add((*key_of(row), computed))
         except _NOT_AN_ENTRY:
             self.altered.add(place_of(row))
         if computed == _NO_DIGEST or len(row.digest) != len(_NO_DIGEST):
@@ -186,7 +195,7 @@ class LedgerAudit:
         self.head = _NO_DIGEST
 
     def _place(self, row: StoredRow, digest: bytes) -> None:
-        key = (row.round, row.release, row.subject_kind, row.observer)
+        key = key_of(row)
         try:
             if self._before is not None and not self._before < key:
                 self.disordered.add(place_of(row))
@@ -214,7 +223,7 @@ class LedgerAudit:
 
 
 def _declares_otherwise(row: StoredRow) -> bool:
-    """Whether a declaration is no hash, so that the row is none of a round."""
+    """Whether a declaration is not a hash, so the row belongs to no round."""
     return row.declaration is not None and len(row.declaration) != len(_NO_DIGEST)
 
 

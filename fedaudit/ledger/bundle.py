@@ -1,4 +1,10 @@
-"""The evidence for a verification: everything that one experiment left, wherever it was kept."""
+"""The evidence that one experiment or audit left, and bundles: a zip file with all of it.
+
+Members are stored, not compressed: the same content has the same bytes with every library, and a
+file cannot expand beyond its size. The ledger is written and read row by row. A bundle consists of
+its members and nothing else: readers of zip files differ in where they look, and a file with bytes
+before, between or behind its members may show different content to each.
+"""
 
 import io
 import json
@@ -29,7 +35,7 @@ class Fault:
 
 @dataclass(frozen=True)
 class Evidence:
-    """The parts as they were found; none of them is trusted."""
+    """The parts as they were found, wherever they were kept; none of them is trusted."""
 
     experiment_id: str
     spec: Any
@@ -42,7 +48,7 @@ class Evidence:
     """DSSE envelopes, oldest first."""
     keys: Sequence[PublicKey]
     """Keys that came with the evidence and prove nothing about the signer."""
-    rows: Iterable[StoredRow | UnreadableRow]
+    rows: Iterable[StoredRow | UnreadableRow] = ()
     """The ledger in its order; read once."""
     sign_offs: Sequence[Any] = ()
     """DSSE envelopes, oldest first."""
@@ -76,7 +82,7 @@ _UNKNOWN = 0xFFFFFFFF
 
 
 def layout_fault(file: BinaryIO, archive: zipfile.ZipFile) -> str | None:
-    """What the file contains besides its members; None where it contains nothing else.
+    """What the file contains beside its members; None where it contains nothing else.
 
     `archive` was opened on the same file.
     """
@@ -92,7 +98,9 @@ def layout_fault(file: BinaryIO, archive: zipfile.ZipFile) -> str | None:
             return f"says two things about {info.filename}"
         if follower not in ends:
             return f"has bytes outside its members, behind {info.filename}"
-    place = archive.start_dir + sum(_directory_bytes(info) for info in archive.infolist())
+    place = archive.start_dir + sum(
+        _DIRECTORY_ENTRY_BYTES + len(info.orig_filename) + len(info.extra) for info in infos
+    )
     return None if _ends(file, place, len(archive.infolist())) else "has bytes behind its members"
 
 
@@ -143,17 +151,12 @@ def _only_sizes(extra: bytes) -> bool:
     return kind == _ZIP64_ID and length in (8, 16, 24) and len(extra) == _ZIP64.size + length
 
 
-def _directory_bytes(info: zipfile.ZipInfo) -> int:
-    name = info.orig_filename.encode("ascii", "replace")
-    return _DIRECTORY_ENTRY_BYTES + len(name) + len(info.extra)
-
-
 def _ends(file: BinaryIO, place: int, members: int) -> bool:
     """Whether the end of the directory is at this place, and is the last thing in the file."""
     start = place
-    if _starts_with(file, place, _END64_MAGIC):
-        record = _unpacked(file, place, _END64)
-        if record is None or record[1] != _END64.size - 12 or record[6:8] != (members, members):
+    record = _unpacked(file, place, _END64)
+    if record is not None and record[0] == _END64_MAGIC:
+        if record[1] != _END64.size - 12 or record[6:8] != (members, members):
             return False
         locator = _unpacked(file, place + _END64.size, _LOCATOR)
         if locator != (_LOCATOR_MAGIC, 0, start, 1):
@@ -163,11 +166,6 @@ def _ends(file: BinaryIO, place: int, members: int) -> bool:
     if end is None or end[0] != _END_MAGIC or end[3:5] != (members, members) or end[7] != 0:
         return False
     return file.seek(0, 2) == place + _END.size
-
-
-def _starts_with(file: BinaryIO, place: int, magic: bytes) -> bool:
-    file.seek(place)
-    return file.read(len(magic)) == magic
 
 
 def _unpacked(file: BinaryIO, place: int, form: struct.Struct) -> tuple[Any, ...] | None:
@@ -283,33 +281,14 @@ class NotABundleError(Exception):
     """The file is not a bundle of a version known here."""
 
 
-@dataclass(frozen=True)
-class BundleParts:
-    """The contents of a bundle besides the ledger."""
-
-    experiment_id: str
-    spec: Mapping[str, Any]
-    names: Sequence[str]
-    report: Mapping[str, Any] | None
-    checkpoints: Sequence[Mapping[str, Any]]
-    keys: Sequence[PublicKey]
-    sign_offs: Sequence[Mapping[str, Any]] = ()
-    later_attacks: Sequence[Mapping[str, Any]] = ()
-    erased: Mapping[str, Any] | None = None
-    salt: bytes | None = None
-    """Of a ledger whose digests are keyed."""
-    compromised: Mapping[str, str] = field(default_factory=dict)
-    """By key id, since when a key may have been somebody else's too."""
-
-
-def bundle_chunks(parts: BundleParts, rows: Iterable[StoredRow]) -> Iterator[bytes]:
+def bundle_chunks(evidence: Evidence, rows: Iterable[StoredRow]) -> Iterator[bytes]:
     """The bytes of a bundle, made while the rows are read: memory use does not grow with them.
 
     Raises ValueError for a part that has no canonical JSON.
     """
     sink = _Sink()
     with zipfile.ZipFile(sink, "w", zipfile.ZIP_STORED) as archive:
-        for name, content in _members(parts):
+        for name, content in _members(evidence):
             archive.writestr(_info(name), content)
         yield sink.take()
         with archive.open(_info(LEDGER), "w", force_zip64=True) as member:
@@ -341,30 +320,30 @@ def opened_bundle(path: Path) -> Iterator[Evidence]:
         yield _evidence(archive)
 
 
-def _members(parts: BundleParts) -> Iterator[tuple[str, bytes]]:
-    yield _README, _readme(parts)
+def _members(evidence: Evidence) -> Iterator[tuple[str, bytes]]:
+    yield _README, _readme(evidence)
     contents: dict[str, Any] = {
-        "bundle.json": {"bundle_version": VERSION, "experiment_id": parts.experiment_id},
-        "report.json": parts.report,
-        "spec.json": parts.spec,
-        "subjects.json": list(parts.names),
-        "checkpoints.json": list(parts.checkpoints),
-        _SIGN_OFFS: list(parts.sign_offs) or None,
-        _LATER_ATTACKS: list(parts.later_attacks) or None,
-        _ERASED: parts.erased,
-        _SALT: None if parts.salt is None else {"salt": parts.salt.hex()},
-        "keys.json": [_key_fields(key, parts.compromised) for key in parts.keys],
+        "bundle.json": {"bundle_version": VERSION, "experiment_id": evidence.experiment_id},
+        "report.json": evidence.report,
+        "spec.json": evidence.spec,
+        "subjects.json": list(evidence.names),
+        "checkpoints.json": list(evidence.checkpoints),
+        _SIGN_OFFS: list(evidence.sign_offs) or None,
+        _LATER_ATTACKS: list(evidence.later_attacks) or None,
+        _ERASED: evidence.erased,
+        _SALT: None if evidence.salt is None else {"salt": evidence.salt.hex()},
+        "keys.json": [_key_fields(key, evidence.compromised) for key in evidence.keys],
     }
     for name, value in contents.items():
         if value is not None:
             yield name, rfc8785.dumps(value)
 
 
-def _readme(parts: BundleParts) -> bytes:
-    if is_audit(parts.spec):
+def _readme(evidence: Evidence) -> bytes:
+    if is_audit(evidence.spec):
         return _README_OF_AUDIT.encode("ascii")
-    certain = (parts.erased is not None, parts.salt is not None)
-    has = (bool(parts.sign_offs), bool(parts.later_attacks), *certain)
+    certain = (evidence.erased is not None, evidence.salt is not None)
+    has = (bool(evidence.sign_offs), bool(evidence.later_attacks), *certain)
     return _readme_with([name for name, is_there in zip(_LINES, has, strict=True) if is_there])
 
 
@@ -438,8 +417,8 @@ def _evidence(archive: zipfile.ZipFile) -> Evidence:
         names=_names(_list(archive, "subjects.json", faults), faults),
         report=_report(archive, faults),
         checkpoints=_list(archive, "checkpoints.json", faults),
-        sign_offs=_optional_list(archive, _SIGN_OFFS, faults),
-        later_attacks=_optional_list(archive, _LATER_ATTACKS, faults),
+        sign_offs=_list(archive, _SIGN_OFFS, faults),
+        later_attacks=_list(archive, _LATER_ATTACKS, faults),
         erased=_read_json(archive, _ERASED, faults) if _ERASED in archive.namelist() else None,
         salt=_salt(archive, faults),
         keys=keys,
@@ -493,11 +472,10 @@ def _salt(archive: zipfile.ZipFile, faults: list[Fault]) -> bytes | None:
     return None
 
 
-def _optional_list(archive: zipfile.ZipFile, name: str, faults: list[Fault]) -> list[Any]:
-    return _list(archive, name, faults) if name in archive.namelist() else []
-
-
 def _list(archive: zipfile.ZipFile, name: str, faults: list[Fault]) -> list[Any]:
+    """That of a member, which need not be there unless every bundle has it."""
+    if name in _OPTIONAL and name not in archive.namelist():
+        return []
     value = _read_json(archive, name, faults)
     if isinstance(value, list):
         return value
@@ -513,7 +491,7 @@ def _names(names: list[Any], faults: list[Fault]) -> list[str]:
 
 
 def _keys(values: list[Any], faults: list[Fault]) -> tuple[list[PublicKey], dict[str, str]]:
-    """The keys, and since when those of them have leaked of which that is said."""
+    """The keys, and by id since when a key is said to have leaked."""
     found: list[PublicKey] = []
     compromised: dict[str, str] = {}
     for fields in values:

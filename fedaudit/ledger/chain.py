@@ -78,8 +78,8 @@ def link(
 ) -> bytes:
     """The link of an entry: the previous link, its digest and its clusters, hashed together.
 
-    `clusters`: [subjects], in the order in which the row holds them. They are no part of the
-    digest, since they cost nothing, but stand in the row and must not change there either.
+    `clusters`: [subjects], in the order in which the row holds them. They are not part of
+    the digest, since they cost nothing, but must not change in the row either.
     `declaration`: of a declared round, the keyed hash of what it declared beside its entries
     (`fedaudit.ledger.declared`); None where there is none, as in every run and in rounds that
     were declared before it was introduced. Raises ValueError where `previous`, `digest` or
@@ -96,7 +96,7 @@ def placed_bytes(clusters: NDArray[np.integer]) -> bytes:
 def link_of_bytes(
     previous: bytes, digest: bytes, placed: bytes, *, declaration: bytes | None = None
 ) -> bytes:
-    """As `link`, of clusters that `placed_bytes` gave: those of many entries at once, say."""
+    """As `link`, of clusters as `placed_bytes` gives them, for many entries at once."""
     version = _LINK if declaration is None else _LINK_OF_DECLARED
     hashed = {"previous": previous, "digest": digest}
     if declaration is not None:

@@ -1,6 +1,6 @@
-"""Many ledger entries side by side, so that they are read, hashed and counted in one piece.
+"""Many ledger entries side by side: read, hashed, counted, and shown line by line, in one piece.
 
-An entry of a hundred subjects costs half as much so as it does by itself.
+An entry of a hundred subjects costs half as much this way as by itself.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -12,23 +12,25 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from fedaudit.ledger.entries import (
+from fedaudit.ledger.rows import (
     OUTCOMES,
+    InputsReader,
+    Key,
     LedgerEntry,
     Outcome,
     OutcomeName,
+    StoredRow,
+    UnreadableRow,
     charges_report,
+    key_of,
     names_of_subjects,
 )
-from fedaudit.ledger.rows import InputsReader, StoredRow, UnreadableRow
 from fedaudit.privacy.accounting.mechanism_parameters import Component, MechanismParameters
 from fedaudit.privacy.mechanisms.registry import why_unbounded
 from fedaudit.privacy.planning.cost_projection import NO_LEAKAGE
 
-Key = tuple[int, int, str, str]
-"""Round, release, subject kind and observer of an entry."""
-_OF_KEYS = (int, int, str, str)
 _RELEASED = int(Outcome.RELEASED)
+_COLUMNS = ("subjects", "outcomes", "radii", "releases", "clusters")
 _ROWS_AT_ONCE = 256
 _SUBJECTS_AT_ONCE = 1 << 15
 _AnyRow = TypeVar("_AnyRow", bound=StoredRow | UnreadableRow)
@@ -50,7 +52,7 @@ class EntryColumns:
     sizes: NDArray[np.int64]
     """[entries], how many subjects each charges."""
     subjects: NDArray[np.int32]
-    """[charged], the subjects of one entry behind those of the one before."""
+    """[charged], the subjects of one entry after the subjects of the one before."""
     outcomes: NDArray[np.uint8]
     """[charged]."""
     radii: NDArray[np.float64]
@@ -60,29 +62,12 @@ class EntryColumns:
     clusters: NDArray[np.int16]
     """[charged]."""
     epsilons: NDArray[np.float64] | None
-    """[charged]; None for a cost that is no epsilon."""
+    """[charged]; None unless the cost is an epsilon."""
 
     @classmethod
     def of_entries(cls, entries: Sequence[LedgerEntry]) -> "EntryColumns":
         """Entries that share mechanism, kind of subject and whom they charge; at least one."""
-        first = entries[0]
-
-        def joined(name: str) -> NDArray[Any]:
-            return np.concatenate([getattr(one, name) for one in entries])
-
-        return cls(
-            inputs=first.inputs,
-            subject_kind=first.subject_kind,
-            keys=[(one.round, one.release, one.subject_kind, one.observer) for one in entries],
-            interrupted=[one.interrupted for one in entries],
-            sizes=np.array([len(one.subjects) for one in entries], np.int64),
-            subjects=joined("subjects"),
-            outcomes=joined("outcomes"),
-            radii=joined("radii"),
-            releases=joined("releases"),
-            clusters=joined("clusters"),
-            epsilons=None if first.epsilons is None else joined("epsilons"),
-        )
+        return cls._joined(entries, entries[0].inputs)
 
     @classmethod
     def of_rows(cls, rows: Sequence[StoredRow], inputs: MechanismParameters) -> "EntryColumns":
@@ -90,33 +75,39 @@ class EntryColumns:
 
         Raises ValueError or TypeError where some row does not form an entry.
         """
-        sizes = [len(row.subjects) for row in rows]
         parts = 1 if inputs.components is None else len(inputs.components)
+        for row in rows:
+            _check_types(row)
+            if (row.epsilons is not None) != inputs.counts_epsilon:
+                raise ValueError("epsilons go with an event and a delta, and only with them")
+            subjects = len(row.subjects)
+            for name in (*_COLUMNS, *(("epsilons",) if inputs.counts_epsilon else ())):
+                expected = (subjects * parts if name == "radii" else subjects,)
+                if np.shape(getattr(row, name)) != expected:
+                    raise ValueError(f"{name} has not {expected[0]} values side by side")
+        return cls._joined(rows, inputs)
 
-        def joined(name: str, each: int = 1) -> NDArray[Any]:
-            columns = [getattr(row, name) for row in rows]
-            if [len(column) for column in columns] != [each * size for size in sizes]:
-                raise ValueError(f"{name} are not {each} for each subject")
-            found: NDArray[Any] = np.concatenate(columns)
-            if found.ndim != 1:
-                raise ValueError(f"{name} has more than one dimension")
-            return found
+    @classmethod
+    def _joined(
+        cls, rows: Sequence[LedgerEntry] | Sequence[StoredRow], inputs: MechanismParameters
+    ) -> "EntryColumns":
+        def joined(name: str) -> NDArray[Any]:
+            return np.concatenate([getattr(one, name) for one in rows])
 
-        outcomes = joined("outcomes")
+        outcomes, radii = joined("outcomes"), joined("radii")
         if outcomes.size and not 0 <= outcomes.min() <= outcomes.max() < len(OUTCOMES):
             raise ValueError(f"outcomes must lie between 0 and {len(OUTCOMES) - 1}")
-        if any((row.epsilons is not None) != inputs.counts_epsilon for row in rows):
-            raise ValueError("epsilons go with an event and a delta, and only with them")
-        radii = joined("radii", parts)
+        if inputs.components is not None:
+            radii = radii.reshape(-1, len(inputs.components))
         return cls(
             inputs=inputs,
             subject_kind=rows[0].subject_kind,
-            keys=[_key(row) for row in rows],
-            interrupted=[_truth(row.interrupted) for row in rows],
-            sizes=np.array(sizes, np.int64),
+            keys=[key_of(one) for one in rows],
+            interrupted=[one.interrupted for one in rows],
+            sizes=np.array([len(one.subjects) for one in rows], np.int64),
             subjects=joined("subjects"),
             outcomes=outcomes.astype(np.uint8),
-            radii=radii if inputs.components is None else radii.reshape(-1, parts),
+            radii=radii,
             releases=joined("releases"),
             clusters=joined("clusters"),
             epsilons=joined("epsilons") if inputs.counts_epsilon else None,
@@ -133,7 +124,7 @@ class EntryColumns:
 
     @cached_property
     def spans(self) -> Sequence[slice]:
-        """[entries], where the subjects of each lie."""
+        """[entries], the places of the subjects of each."""
         ends = [0, *np.cumsum(self.sizes).tolist()]
         return [slice(begin, end) for begin, end in pairwise(ends)]
 
@@ -207,7 +198,7 @@ def alike(
     for row in rows:
         known = reader.known(row)
         # The same object: a number of another type may equal one, and has other bytes.
-        if together and not (known is inputs and _same_people(row, together[0])):
+        if together and not (known is inputs and _people(row) == _people(together[0])):
             yield inputs, together
             together = []
         inputs = known
@@ -225,24 +216,16 @@ def columns_of_rows(rows: Iterable[StoredRow]) -> Iterator[EntryColumns]:
         yield EntryColumns.of_rows(same, inputs)
 
 
-def _same_people(one: StoredRow, other: StoredRow) -> bool:
-    return one.subject_kind == other.subject_kind and (
-        charges_report(one.observer) == charges_report(other.observer)
-    )
+def _people(row: StoredRow) -> tuple[str, bool]:
+    return row.subject_kind, charges_report(row.observer)
 
 
-def _key(row: StoredRow) -> Key:
+def _check_types(row: StoredRow) -> None:
     """Raises TypeError where a column of SQLite holds a value of another type."""
-    key = (row.round, row.release, row.subject_kind, row.observer)
-    if tuple(map(type, key)) != _OF_KEYS:
-        raise TypeError("round, release, kind and observer are two numbers and two texts")
-    return key
-
-
-def _truth(value: object) -> bool:
-    if not isinstance(value, bool):
-        raise TypeError("interrupted is a truth")
-    return value
+    if tuple(map(type, key_of(row))) != (int, int, str, str):
+        raise TypeError("round, release, kind and observer must be (int, int, str, str)")
+    if not isinstance(row.interrupted, bool):
+        raise TypeError("interrupted must be a bool")
 
 
 _ROUNDING = 1e-9
@@ -282,7 +265,7 @@ _REASONS: dict[OutcomeName, str | None] = {
     "refused": "refused before the release, which would have passed the client's budget",
     "withheld": "the update was not finite, so nothing was released",
 }
-"""Why a line lacks figures, by what became of its subject."""
+"""Why a line lacks figures, by the outcome of its subject."""
 _INTERRUPTED = "charged, and lost with its worker before the radius was stored"
 _WITHOUT_NOISE = "something was declared without noise, so nothing bounds what was spent in all"
 _RELEASED = int(Outcome.RELEASED)
@@ -401,7 +384,7 @@ class _Part:
         return self.entries.inputs
 
     def columns(self) -> dict[str, Column]:
-        """The fields of a line, in the order in which they are told."""
+        """The fields of a line, in their order."""
         components, inputs = _components(self.inputs), self.inputs
         parts, lines = len(components), len(self.places) * len(components)
         costs = self._costs(np.array([part.n for part in components]))
@@ -462,7 +445,8 @@ class _Part:
             return Words(np.zeros(len(missing), np.int64), (None,))
         by_outcome = np.repeat(self.outcomes, parts)
         if self.inputs.counts_epsilon:
-            texts = [_and(_REASONS[name], NO_LEAKAGE) for name in OUTCOMES]
+            happened = [_REASONS[name] for name in OUTCOMES]
+            texts = [f"{one}; {NO_LEAKAGE}" if one else NO_LEAKAGE for one in happened]
             codes = np.where(np.isnan(figures[1]), len(OUTCOMES), by_outcome)
             return Words(codes, (*texts, _WITHOUT_NOISE))
         if self.inputs.cost_kind == "unbounded":
@@ -477,12 +461,8 @@ def _components(inputs: MechanismParameters) -> Sequence[Component]:
     return inputs.components or (Component(_WHOLE, inputs.n),)
 
 
-def _and(happened: str | None, otherwise: str) -> str:
-    return otherwise if happened is None else f"{happened}; {otherwise}"
-
-
 def _joined(columns: Sequence[Column]) -> Column:
-    """One column of those of several parts, in their order."""
+    """The columns of several parts as one, in their order."""
     words = [column for column in columns if isinstance(column, Words)]
     if len(words) < len(columns):
         numbers: NDArray[Any] = np.concatenate(

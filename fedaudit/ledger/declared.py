@@ -1,9 +1,9 @@
 """Ledger entries of rounds that ran elsewhere, as their trainer declared them.
 
-They have the form of any other entry. `guarantee` and `noise` are `declared`: nobody here saw the
-noise. A round whose participants are secret is charged to the one subject that stands for all, of
-the kind `population`; any other one to whoever was asked. Those who failed stand in an entry of
-their own, release 1 and `interrupted`: charged, and without a result.
+They have the form of any other entry. `guarantee` and `noise` are `declared`: the noise was
+not observed here. A round whose participants are secret is charged to the one subject that
+represents all, of the kind `population`; any other to the clients that were asked. Clients that
+failed have a separate entry, release 1 and `interrupted`: charged, and without a result.
 """
 
 import hashlib
@@ -20,8 +20,7 @@ from numpy.typing import NDArray
 
 from fedaudit.ledger.chain import LedgerHash, Row, link
 from fedaudit.ledger.encoding import EntryEncoder
-from fedaudit.ledger.entries import LedgerEntry, Outcome
-from fedaudit.ledger.rows import StoredRow, entry_of, place_of
+from fedaudit.ledger.rows import LedgerEntry, Outcome, StoredRow, entry_of, place_of
 from fedaudit.privacy.accounting.mechanism_parameters import DECLARED, MechanismParameters
 from fedaudit.privacy.accounting.privacy_events import (
     Composed,
@@ -206,7 +205,7 @@ def drawn_hash(drawn: Drawn, secret: bytes) -> str:
 
 def reservations_hash(reserved: Sequence[Reserved], secret: bytes) -> str:
     """What was reserved, for whom it was granted and to whom it was refused, in hexadecimal. Of
-    rounds that nobody can reserve any more. Raises ValueError as above."""
+    rounds that can no longer be reserved. Raises ValueError as above."""
     return _keyed(
         secret,
         {

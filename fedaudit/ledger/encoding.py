@@ -52,7 +52,7 @@ from numpy.typing import NDArray
 
 from fedaudit.ledger.chain import digest_of
 from fedaudit.ledger.columns import EntryColumns
-from fedaudit.ledger.entries import OUTCOMES, LedgerEntry, names_of_subjects
+from fedaudit.ledger.rows import LedgerEntry, names_of_subjects
 from fedaudit.privacy.accounting.mechanism_parameters import MechanismParameters
 from fedaudit.privacy.leakage import leakage, release_epsilons
 
@@ -140,10 +140,8 @@ class EntryEncoder:
         return self._inputs[1]
 
     def _subjects(self, entries: EntryColumns) -> NDArray[np.void]:
-        """The subjects, those of each entry in the order of their names: [charged]."""
+        """The subjects, within each entry in the order of their names: [charged]."""
         inputs, outcomes, released = entries.inputs, entries.outcomes, entries.released
-        if outcomes.size and outcomes.max() >= len(OUTCOMES):
-            raise ValueError(f"outcome {outcomes.max()} is unknown; use 0 to {len(OUTCOMES) - 1}")
         table = np.empty(len(outcomes), dtype=_subject_type(inputs))
         order = self._order(entries)
         table["key"] = self._keys[entries.subjects]
@@ -160,8 +158,8 @@ class EntryEncoder:
         return table if order is None else table[order]
 
     def _order(self, entries: EntryColumns) -> NDArray[np.int64] | None:
-        """Where the subjects of each entry stand in the order of their names; None where they stand
-        in it already, as they mostly do."""
+        """The places of each entry's subjects in the order of their names; None where they have
+        that order already, as they mostly do."""
         subjects = entries.subjects
         if subjects.size and not 0 <= subjects.min() <= subjects.max() < len(self._rank):
             raise ValueError(f"subjects must lie between 0 and {len(self._rank) - 1}")
@@ -217,16 +215,6 @@ def _or_absent(values: NDArray[np.float64]) -> NDArray[np.float64]:
     """The values, with every NaN replaced by a single one."""
     absent = np.isnan(values)
     return np.where(absent, _ABSENT, values) if absent.any() else values
-
-
-def encode(entry: LedgerEntry, names: Sequence[str]) -> bytes:
-    """The bytes of one entry; for many, keep an EntryEncoder."""
-    return EntryEncoder(names).encode(entry)
-
-
-def digest(entry: LedgerEntry, names: Sequence[str]) -> bytes:
-    """SHA-256 of the bytes of one entry; for many, keep an EntryEncoder."""
-    return EntryEncoder(names).digest(entry)
 
 
 @lru_cache(maxsize=2)

@@ -12,7 +12,7 @@ from typing import Any, get_args
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from fedaudit.ledger.entries import LedgerEntry, report_inputs
+from fedaudit.ledger.rows import LedgerEntry, report_inputs
 from fedaudit.privacy.accounting.epsilon_tables import (
     EpsilonCurve,
     RepeatedEvent,
@@ -27,8 +27,6 @@ from fedaudit.privacy.mechanisms.registry import mechanism_facts, mechanism_of
 from fedaudit.privacy.planning.plan import PlanAccountant, SpendingPlan, SubjectKind
 from fedaudit.spec.experiment import ExperimentSpec
 from fedaudit.spec.metrics import COUNTS
-
-_METRIC_OBSERVERS: tuple[Observer, ...] = ("server",)
 
 
 @dataclass(frozen=True, eq=False)
@@ -111,7 +109,7 @@ def build_ledger_context(
     plan: SpendingPlan | None,
     groups: int = 0,
 ) -> LedgerContext:
-    """The ledger context of a new run; `plan` is that of its spec and data, if any.
+    """The ledger context of a new run; `plan`: of its spec and data, if any.
 
     `layers`: parameters of each layer of its network; `groups`: of all attributes by which fairness
     is measured. Raises ValueError for a spec that needs a plan, and InvalidInputError where no
@@ -122,22 +120,17 @@ def build_ledger_context(
         context = build_metric_context(inputs, client_names)
     else:
         context = LedgerContext(inputs, plan.subject_kind, plan.subjects, plan.observers, plan)
-    return replace(context, held_out=held_out_context(spec, groups=groups))
-
-
-def held_out_context(spec: ExperimentSpec, *, groups: int) -> HeldOutContext | None:
-    """How a run charges the held-out people; None where their counts get no noise."""
     release = count_release(spec)
     if release is None:
-        return None
+        return context
     counts = len(COUNTS) * groups
-    inputs = report_inputs(release, counts=counts, noise=spec.privacy.noise)
-    return HeldOutContext(release, inputs)
+    charged = report_inputs(release, counts=counts, noise=spec.privacy.noise)
+    return replace(context, held_out=HeldOutContext(release, charged))
 
 
 def build_metric_context(inputs: MechanismParameters, client_names: Sequence[str]) -> LedgerContext:
     """The context of a run without an (epsilon, delta) cost: clients, against the server."""
-    return LedgerContext(inputs, "client", tuple(client_names), _METRIC_OBSERVERS)
+    return LedgerContext(inputs, "client", tuple(client_names), ("server",))
 
 
 def rebuild_ledger_context(

@@ -1,19 +1,178 @@
-"""A stored ledger row: an entry's columns, its digest and its link.
+"""Entries of the ledger, what every subject of one round spent, and the rows that store them.
 
-A row may have been tampered with, so its columns need not form a valid entry.
+A stored row may have been tampered with, so its columns need not form a valid entry. Entries that
+charge the held-out people for what is published of them are in the chain beside entries that charge
+training, against a separate observer, `report`. Their one subject represents every held-out client,
+or record, alike: noise covers each of them, and each spends the same. Its name follows from
+the kind of subject and not from the run's list of subjects.
 """
 
 import json
-from collections.abc import Mapping
+import re
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from enum import IntEnum
+from typing import Any, Literal, Protocol
 
 import numpy as np
 import orjson
 from numpy.typing import NDArray
 
-from fedaudit.ledger.entries import OUTCOMES, LedgerEntry
 from fedaudit.privacy.accounting.mechanism_parameters import MechanismParameters
+from fedaudit.privacy.accounting.privacy_events import REPORT
+from fedaudit.privacy.count_release import CountRelease
+from fedaudit.spec.fairness import HeldOutUnit
+
+OutcomeName = Literal["released", "refused", "withheld"]
+
+
+class Outcome(IntEnum):
+    """What became of a subject that a round was to charge: the code that entries hold."""
+
+    RELEASED = 0
+    REFUSED = 1
+    """Its budget had no room; it took no part."""
+    WITHHELD = 2
+    """Its update was not finite; nothing left it."""
+
+
+OUTCOMES: tuple[OutcomeName, ...] = ("released", "refused", "withheld")
+"""The name of each outcome code."""
+
+_RELEASED = int(Outcome.RELEASED)
+_COLUMNS = ("outcomes", "radii", "releases", "clusters", "epsilons")
+
+
+@dataclass(frozen=True)
+class LedgerEntry:
+    """What one round (and one release of it) cost its subjects against one observer.
+
+    The columns run along the subjects, in any order. Raises ValueError where their lengths differ,
+    or the radii are not one for each component.
+    """
+
+    round: int
+    """From 1."""
+    release: int
+    """0 unless the round was repeated by a run with `release` noise."""
+    subject_kind: str
+    observer: str
+    inputs: MechanismParameters
+    subjects: NDArray[np.int32]
+    """Indices of the charged subjects: the clients asked to take part, or the subjects that
+    represent records or the population (`fedaudit.privacy.planning.plan`)."""
+    outcomes: NDArray[np.uint8]
+    """Codes into OUTCOMES."""
+    radii: NDArray[np.float64]
+    """The radius of the noise; NaN where nothing was released or there is no mechanism. Where the
+    mechanism has components [subjects, components]."""
+    releases: NDArray[np.int32]
+    """The subject's releases up to and including this one."""
+    clusters: NDArray[np.int16]
+    """The cluster of the upload, as the server assigned it; -1 for none. Not part of the
+    encoding."""
+    interrupted: bool = False
+    """Charged, but lost before its results were stored."""
+    epsilons: NDArray[np.float64] | None = None
+    """What the subject has spent up to and including this entry, as an epsilon at the delta of the
+    parameters; None for a mechanism whose cost is not an epsilon."""
+
+    def __post_init__(self) -> None:
+        if self.inputs.counts_epsilon != (self.epsilons is not None):
+            raise ValueError("epsilons go with an event and a delta, and only with them")
+        for column in _COLUMNS:
+            values = getattr(self, column)
+            if values is not None and len(values) != len(self.subjects):
+                raise ValueError(
+                    f"{column} has {len(values)} values for "
+                    f"{len(self.subjects)} subjects; give one each"
+                )
+        if np.shape(self.radii) != self.inputs.radii_shape(len(self.subjects)):
+            raise ValueError("radii go with the components of the mechanism, one each")
+
+    @property
+    def released(self) -> NDArray[np.bool_]:
+        """Of each subject, whether something of it was released."""
+        released: NDArray[np.bool_] = self.outcomes == _RELEASED
+        return released
+
+
+SUBJECT_KINDS: Mapping[HeldOutUnit, str] = {
+    "client": "validation_client",
+    "record": "validation_record",
+}
+"""By the unit that the noise covers."""
+_NAMES = {
+    "validation_client": ("every validation client",),
+    "validation_record": ("every held-out record",),
+}
+
+
+def names_of_subjects(subject_kind: str, names: Sequence[str]) -> Sequence[str]:
+    """The names that an entry's indices refer to; `names`: of the run's subjects."""
+    return _NAMES.get(subject_kind, names)
+
+
+def stands_for_held_out(subject_kind: str) -> bool:
+    """Whether a subject of the kind is none of the run's; only such entries have it."""
+    return subject_kind in _NAMES
+
+
+def charges_report(observer: str) -> bool:
+    """Whether an entry charges the held-out people, and not those who train."""
+    return observer == REPORT
+
+
+def report_inputs(release: CountRelease, *, counts: int, noise: str) -> MechanismParameters:
+    """The parameters of such an entry. `counts`: how many counts of all attributes get noise.
+
+    `clip` is how far one unit moves them: the sum for discrete Laplace noise, the Euclidean length
+    for Gaussian noise.
+    """
+    gaussian = release.mechanism == "gaussian"
+    return MechanismParameters(
+        mechanism=f"counts-{release.mechanism}",
+        n=counts,
+        noise_multiplier=release.noise_multiplier,
+        radius=None,
+        radius_floor=None,
+        clip=release.l2 if gaussian else release.l1,
+        noise=noise,
+        guarantee="formal",
+        event=release.event_json,
+        delta=release.delta,
+        adjacency=release.adjacency,
+        accountant=release.accountant,
+    )
+
+
+def report_entry(
+    count_release: CountRelease,
+    inputs: MechanismParameters,
+    *,
+    round_: int,
+    release: int,
+    releases: int,
+) -> LedgerEntry:
+    """What the held-out people have spent after so many releases of their counts.
+
+    `round_` and `release`: of the round whose counts were published; of the report, the round after
+    the last. It follows the round's other entries, whose kinds of subjects come before it in the
+    alphabet.
+    """
+    return LedgerEntry(
+        round=round_,
+        release=release,
+        subject_kind=SUBJECT_KINDS[count_release.unit],
+        observer=REPORT,
+        inputs=inputs,
+        subjects=np.zeros(1, dtype=np.int32),
+        outcomes=np.array([Outcome.RELEASED], dtype=np.uint8),
+        radii=np.full(1, np.nan),
+        releases=np.array([releases], dtype=np.int32),
+        clusters=np.full(1, -1, dtype=np.int16),
+        epsilons=np.array([count_release.epsilon(releases)]),
+    )
 
 
 class StoredRow(Protocol):
@@ -99,6 +258,7 @@ _DECLARATION = _FIELDS[-1]
 _HASHES = ("digest", "link", _DECLARATION)
 _INPUTS = tuple(MechanismParameters.__dataclass_fields__)
 _COMPONENTS = _INPUTS[-1]
+_HEXADECIMAL = re.compile(r"(?:[0-9a-f]{2})*")
 _AS_LINE = orjson.OPT_SERIALIZE_NUMPY | orjson.OPT_APPEND_NEWLINE
 _LEAST, _MOST = 1e-4, 1e16
 """Between these Python writes a float without an exponent."""
@@ -107,13 +267,22 @@ _OTHER_FORM = "is not in the form in which ledger lines are written"
 _NO_INPUTS = (ValueError, TypeError, ArithmeticError, AttributeError)
 
 
+Key = tuple[int, int, str, str]
+"""Round, release, subject kind and observer of an entry."""
+
+
+def key_of(row: StoredRow | LedgerEntry) -> Key:
+    """The key of a row; its parts may have other types than they should."""
+    return row.round, row.release, row.subject_kind, row.observer
+
+
 def place_of(row: StoredRow) -> str:
     """The position of a row, for messages."""
-    return place_of_key((row.round, row.release, row.subject_kind, row.observer))
+    return place_of_key(key_of(row))
 
 
-def place_of_key(key: tuple[int, int, str, str]) -> str:
-    """The same of round, release, subject kind and observer."""
+def place_of_key(key: Key) -> str:
+    """The same of a key."""
     round_, release, subject_kind, observer = key
     return f"round {round_}, release {release} ({_plain(subject_kind)} against {_plain(observer)})"
 
@@ -147,6 +316,14 @@ def entry_of(row: StoredRow) -> LedgerEntry:
         epsilons=row.epsilons,
         interrupted=row.interrupted,
     )
+
+
+def stored_fields(entry: LedgerEntry) -> dict[str, Any]:
+    """The inverse of `entry_of`: what a row holds of an entry, beside its place in the chain."""
+    names = ("round", "release", "subject_kind", "observer", "subjects", "outcomes", "releases")
+    more = ("clusters", "epsilons", "interrupted")
+    fields = {name: getattr(entry, name) for name in (*names, *more)}
+    return {**fields, "radii": entry.radii.ravel(), "inputs": entry.inputs.as_dict()}
 
 
 class InputsReader:
@@ -294,37 +471,23 @@ def _as_json(value: object) -> bytes:
 
 
 def _well_typed(value: dict[str, Any]) -> bool:
-    """Whether every field has its type; only epsilons may be missing."""
+    """Whether every field has its type; only epsilons, and components of inputs, may be missing."""
     inputs = value["inputs"]
+    hashes = [value[name] for name in _HASHES if name in value]
     return (
         all(type(value[name]) is int for name in ("round", "release"))
         and all(isinstance(value[name], str) for name in ("subject_kind", "observer"))
         and type(value["interrupted"]) is bool
-        and _are_inputs(inputs)
-        and all(_is_hash(value[name]) for name in _HASHES if name in value)
+        and isinstance(inputs, dict)
+        and (tuple(inputs) == _INPUTS[: len(inputs)] and inputs.get(_COMPONENTS, 0) is not None)
+        and len(inputs) >= len(_INPUTS) - 1
+        and all(isinstance(one, str) and _HEXADECIMAL.fullmatch(one) for one in hashes)
         and all(
             _is_column(value[name], floats=name in _FLOATS)
             or (name == "epsilons" and value[name] is None)
             for name in _ARRAYS
         )
     )
-
-
-def _are_inputs(inputs: Any) -> bool:
-    """Whether every field is present, and components only where there are some."""
-    if not isinstance(inputs, dict):
-        return False
-    return tuple(inputs) == _INPUTS[:-1] or (
-        tuple(inputs) == _INPUTS and inputs[_COMPONENTS] is not None
-    )
-
-
-def _is_hash(value: Any) -> bool:
-    return isinstance(value, str) and value == value.lower() and not len(value) % 2 and _hex(value)
-
-
-def _hex(value: str) -> bool:
-    return all(character in "0123456789abcdef" for character in value)
 
 
 def _is_column(value: Any, *, floats: bool) -> bool:

@@ -91,7 +91,7 @@ class SigningKey:
     def from_pem(cls, pem: bytes) -> "SigningKey":
         """Raises ValueError where the text is not the unencrypted PEM of an Ed25519 private key.
 
-        Behind it may stand the secrets that were derived from the key before it.
+        Secrets that were derived from the key before it may follow it.
         """
         found = _PRIVATE_BLOCK.search(pem)
         try:
@@ -107,7 +107,7 @@ class SigningKey:
 
     def derived_secret(self, purpose: bytes) -> bytes:
         """32 bytes that follow from the private key, or from the first one of those that were
-        exchanged for another, and tell nothing of it, one for each purpose."""
+        exchanged for another, and reveal nothing of it, one for each purpose."""
         if purpose in self._derived:
             return self._derived[purpose]
         return hmac.new(self._private.private_bytes_raw(), purpose, hashlib.sha256).digest()

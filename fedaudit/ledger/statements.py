@@ -3,7 +3,7 @@
 A *checkpoint* says how many entries a ledger had and where its chain stood: a hash chain does not
 show that its newest entries were deleted, a checkpoint that counts them does. A *sign-off* is what
 a person stated of one report, bound to it by its hash; each names the one before it, so only the
-newest can be left out unseen. An *erased-names* statement stands for the names of a ledger's
+newest can be left out unseen. An *erased-names* statement replaces the names of a ledger's
 clients (`fedaudit.ledger.audit.ErasingLedger`). An *erasure receipt* says what an erasure removed,
 what remains and why. The head of an audit log says how many entries it had at least.
 """
@@ -307,7 +307,7 @@ _AUDIT_CONTENT = (
 
 @dataclass
 class AuditChain:
-    """Where a project's audit log stands after the entries that were read so far.
+    """The state of a project's audit log after the entries that were read so far.
 
     The chain shows that no entry was altered, removed from the middle, put in between or moved
     after its link was written. It cannot show that the newest entries were cut off, nor that the

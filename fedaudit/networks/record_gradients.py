@@ -57,7 +57,7 @@ def exact_product(rows: Tensor, columns: Tensor) -> Tensor:
 
 
 def _integers(values: Tensor, largest: Tensor, bits: int) -> tuple[Tensor, Tensor]:
-    """Integers of at most 2^bits in size, and the power of two that each stands for."""
+    """Integers of at most 2^bits in size, and the power of two that multiplies each."""
     exponent = torch.frexp(largest)[1] - bits
     one = torch.ones_like(largest, dtype=torch.float64)
     step = torch.ldexp(one, exponent)

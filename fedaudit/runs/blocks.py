@@ -276,7 +276,7 @@ def figures_of_rounds(
         }
         values |= _gaps_of_round(groups, of_attribute.get(round_), reasons)
         if noised and place >= 0:
-            # Whoever was validated is protected, whatever was measured of them.
+            # Everyone who was validated is protected, whatever was measured.
             values |= dict.fromkeys(_OF_HELD_OUT)
             reasons |= dict.fromkeys(_OF_HELD_OUT, WITHHELD)
         if by_cluster is None:
@@ -385,7 +385,10 @@ def record_block(run: Run, played: PlayedRounds, *, last: bool, reported: bool =
             found, entries = _noised(run, part)
             ledger += entries
         else:
-            found = _exact(run, part)
+            validated, found = part.validated, []
+            if part.counts and len(validated):
+                shown = run.disclosures_of(part.round[validated].tolist())
+                found = fairness_of_rounds(run.spec, shown, part, rounder=run.rounder)
         fairness += found
         rounds += figures_of_rounds(
             run, part, recorded, found, by_cluster=_follow_clusters(run, part.subjects, recorded)
@@ -410,14 +413,6 @@ def _parts(run: Run, played: PlayedRounds) -> Iterator[RoundColumns]:
                 end = min(end, int(np.searchsorted(span.round, lost[0])))
             yield span.part(begin, end)
             begin = end
-
-
-def _exact(run: Run, part: RoundColumns) -> list[FairnessFigures]:
-    validated = part.validated
-    if not part.counts or not len(validated):
-        return []
-    shown = run.disclosures_of(part.round[validated].tolist())
-    return fairness_of_rounds(run.spec, shown, part, rounder=run.rounder)
 
 
 def _noised(run: Run, part: RoundColumns) -> tuple[list[FairnessFigures], list[WrittenEntry]]:

@@ -3,6 +3,7 @@
 import hashlib
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, assert_never
 from weakref import WeakKeyDictionary
 
@@ -43,47 +44,44 @@ class PlanLimits:
 
 def check_limits(cell: Cell, limits: PlanLimits) -> None:
     """Raises InvalidInputError where a spec exceeds the limits; takes no time itself."""
-    faults = [*_model_faults(cell, limits), *_record_faults(cell, limits)]
+    faults = []
+    hypotheses, n = cell.spec.training.hypotheses, cell.shape.n
+    needed = hypotheses * n * _BYTES_OF_A_PARAMETER
+    if needed > limits.model_bytes:
+        message = (
+            f"{hypotheses} hypotheses of {n} parameters take {needed} bytes, and "
+            f"{limits.model_bytes} are allowed (FEDAUDIT_MAX_MODEL_BYTES); ask for fewer, or for a "
+            "smaller model"
+        )
+        faults.append(FieldError("/training/hypotheses", message, of_spec=True))
+    role = mechanism_of(cell.spec).facts.applied_by
+    match role:
+        case "clients" | "server":
+            pass
+        case "local-steps":
+            faults += _record_faults(cell.federation, limits)
+        case _:
+            assert_never(role)
     if faults:
         raise InvalidInputError(faults)
 
 
-def _model_faults(cell: Cell, limits: PlanLimits) -> list[FieldError]:
-    hypotheses, n = cell.spec.training.hypotheses, cell.shape.n
-    needed = hypotheses * n * _BYTES_OF_A_PARAMETER
-    if needed <= limits.model_bytes:
-        return []
-    message = (
-        f"{hypotheses} hypotheses of {n} parameters take {needed} bytes, and {limits.model_bytes} "
-        "are allowed (FEDAUDIT_MAX_MODEL_BYTES); ask for fewer, or for a smaller model"
-    )
-    return [FieldError("/training/hypotheses", message, of_spec=True)]
-
-
-def _record_faults(cell: Cell, limits: PlanLimits) -> list[FieldError]:
-    role = mechanism_of(cell.spec).facts.applied_by
-    match role:
-        case "clients" | "server":
-            return []
-        case "local-steps":
-            rows = cell.federation.rows
-        case _:
-            assert_never(role)
-    needed = bytes_in_memory(cell.federation)
-    if rows <= limits.planned_records and needed <= limits.data_bytes:
-        return []
-    if rows <= limits.planned_records:
+def _record_faults(federation: Federation, limits: PlanLimits) -> list[FieldError]:
+    needed = bytes_in_memory(federation)
+    if federation.rows > limits.planned_records:
         message = (
-            f"the rows of all clients train in every round, and their features take {needed} bytes "
-            f"of memory, of which {limits.data_bytes} are allowed (FEDAUDIT_MAX_DATA_MEMORY_BYTES);"
-            " take fewer features or another mechanism"
+            "every record is planned by itself, and the data have more than the "
+            f"{limits.planned_records} that are allowed (FEDAUDIT_MAX_PLANNED_RECORDS); take fewer "
+            "rows or another mechanism"
         )
-        return [FieldError("/privacy/mechanism", message, of_spec=True)]
-    message = (
-        f"every record is planned by itself, and the data have more than the "
-        f"{limits.planned_records} that are allowed (FEDAUDIT_MAX_PLANNED_RECORDS); take fewer "
-        "rows or another mechanism"
-    )
+    elif needed > limits.data_bytes:
+        message = (
+            "the rows of all clients train in every round, and their features take "
+            f"{needed} bytes of memory, of which {limits.data_bytes} are allowed "
+            "(FEDAUDIT_MAX_DATA_MEMORY_BYTES); take fewer features or another mechanism"
+        )
+    else:
+        return []
     return [FieldError("/privacy/mechanism", message, of_spec=True)]
 
 
@@ -270,25 +268,26 @@ class RunCost:
 def booked_costs(run: Run) -> list[RunCost]:
     """The worst case of every round that the spec plans; nothing for training without noise."""
     mechanism, context = mechanism_of(run.spec), run.ledger.ledger_context
-    unit, plan = mechanism.facts.unit, context.plan
-    whose = unit_key(run.spec, unit)
+    unit, plan, inputs = mechanism.facts.unit, context.plan, context.inputs
+    cost = partial(
+        RunCost,
+        experiment_id=run.experiment_id,
+        federation_id=run.federation.fingerprint,
+        unit=unit,
+        unit_key=unit_key(run.spec, unit),
+    )
     if plan is not None:
         return [
-            RunCost(
-                experiment_id=run.experiment_id,
-                federation_id=run.federation.fingerprint,
+            cost(
                 figure="epsilon",
                 observer=observer,
                 terms=plan.adjacency,
-                unit=unit,
-                unit_key=whose,
                 delta=plan.delta,
                 amount=plan.largest(observer, plan.steps),
                 curve=plan.curve(observer, plan.steps),
             )
             for observer in plan.observers
         ]
-    inputs = context.inputs
     projection = mechanism.project_cost(
         n=inputs.n, training_clients=run.training_clients, plan=None, layers=inputs.component_sizes
     )
@@ -296,16 +295,9 @@ def booked_costs(run: Run) -> list[RunCost]:
         "leakage": projection.leakage_worst_case,
         "log_ratio": projection.log_ratio_worst_case,
     }
+    terms = f"radius {inputs.radius}, clip {inputs.clip}"
     return [
-        RunCost(
-            experiment_id=run.experiment_id,
-            federation_id=run.federation.fingerprint,
-            figure=figure,
-            terms=f"radius {inputs.radius}, clip {inputs.clip}",
-            unit=unit,
-            unit_key=whose,
-            amount=amount,
-        )
+        cost(figure=figure, terms=terms, amount=amount)
         for figure, amount in amounts.items()
         if amount is not None
     ]

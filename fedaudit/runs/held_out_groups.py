@@ -139,16 +139,6 @@ def _scored(cell: Cell) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
     return place, rules.label(federation.raw_target)[place]
 
 
-def scored_places(cell: Cell) -> NDArray[np.int64]:
-    """Where these rows lie in the federation's arrays: [rows]."""
-    return _scored(cell)[0]
-
-
-def scored_outcomes(cell: Cell) -> NDArray[np.bool_]:
-    """Whether the true outcome of each of these rows is favourable: [rows]; without rules, none."""
-    return _scored(cell)[1]
-
-
 def decide_disclosures(cell: Cell, *, withheld: Collection[str] = ()) -> dict[str, Disclosure]:
     """Which groups of each attribute a run may report, in its rounds and at its end.
 
@@ -175,7 +165,7 @@ def scored_groups(cell: Cell) -> ScoredGroups:
         spec=cell.spec,
         groups={one.name: one.values for one in cell.federation.attributes},
         population=held_out_groups(cell),
-        favourable=scored_outcomes(cell),
+        favourable=_scored(cell)[1],
     )
 
 
@@ -226,11 +216,8 @@ _OF_RUNS = b"client and target"
 
 def build_rounder(cell: Cell, *, base: int, key: bytes) -> Rounder:
     """The rounder of a run's held-out people; `key` is secret."""
-    people = contribution_keys(cell.federation)[scored_places(cell)]
+    places, outcomes = _scored(cell)
+    people = contribution_keys(cell.federation)[places]
     return rounder_of(
-        replace(held_out_groups(cell), row_ids=people),
-        scored_outcomes(cell),
-        base=base,
-        key=key,
-        data=_OF_RUNS,
+        replace(held_out_groups(cell), row_ids=people), outcomes, base=base, key=key, data=_OF_RUNS
     )

@@ -9,8 +9,8 @@ from numpy.typing import NDArray
 from fedaudit.ledger.chain import Row, genesis, link
 from fedaudit.ledger.columns import EntryColumns
 from fedaudit.ledger.encoding import EntryEncoder
-from fedaudit.ledger.entries import LedgerEntry, Outcome, report_entry
 from fedaudit.ledger.ledger_context import LedgerContext
+from fedaudit.ledger.rows import LedgerEntry, Outcome, report_entry
 from fedaudit.privacy.accounting.mechanism_parameters import MechanismParameters
 from fedaudit.privacy.accounting.privacy_events import Observer
 from fedaudit.training.base.rounds import PlannedRound, RoundColumns
@@ -124,12 +124,12 @@ class WrittenEntry:
 
 @dataclass(frozen=True, eq=False)
 class RecordedRounds:
-    """The entries of rounds, and where everybody stands after each of them."""
+    """The entries of rounds, and the totals after each of them."""
 
     written: Sequence[Sequence[WrittenEntry]]
     """By round, an entry against each observer."""
     most: NDArray[np.int64]
-    """[rounds]: releases of whoever released most often, against any observer."""
+    """[rounds]: the most releases of any subject, against any observer."""
     median: NDArray[np.float64]
     """[rounds]: median releases of those that train, against the first observer."""
     releases: NDArray[np.int32]
@@ -217,8 +217,8 @@ class LedgerWriter:
         }
 
     def largest_epsilon(self, most: int) -> float | None:
-        """The largest epsilon that anyone can have spent by so many releases of whoever released
-        most often; None without an epsilon.
+        """The largest epsilon that any subject can have spent, whose most releases are `most`; None
+        without an epsilon.
 
         Every round counts against every observer: how often the busiest client really took part
         would disclose, round by round, when it was drawn.
@@ -287,7 +287,7 @@ class LedgerWriter:
         """
         held_out = self.ledger_context.held_out
         if held_out is None:
-            raise ValueError("counts without noise are charged to nobody")
+            raise ValueError("counts without noise are not charged")
         self.report_charges += 1
         entry = report_entry(
             held_out.release,
@@ -374,13 +374,9 @@ class LedgerWriter:
             ],
             most=np.max([of_observer.most for of_observer in counted], axis=0),
             median=counted[0].median,
-            releases=counted[0].releases if not compositions else self._of_first(subjects),
+            releases=counted[0].releases if not compositions else self.spending.releases[subjects],
             clusters=newest,
         )
-
-    def _of_first(self, subjects: NDArray[np.int32]) -> NDArray[np.int32]:
-        releases: NDArray[np.int32] = self.spending.releases[subjects]
-        return releases
 
     def _chained(self, entry: LedgerEntry, digest: bytes) -> WrittenEntry:
         self.head = link(self.head, digest, entry.clusters)

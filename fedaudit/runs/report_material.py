@@ -16,7 +16,7 @@ from fedaudit.federations.hospital import FEATURES
 from fedaudit.federations.packing import EVERY_NUMBER, Scales
 from fedaudit.federations.split import training_group_rows
 from fedaudit.ledger.chain import ledger_hash
-from fedaudit.ledger.entries import Outcome, charges_report
+from fedaudit.ledger.rows import Outcome, charges_report
 from fedaudit.networks.parameter_files import encode_hypotheses, tensor_sizes
 from fedaudit.privacy.mechanisms.registry import mechanism_of, why_model_stays
 from fedaudit.reports.assemble import assemble
@@ -99,23 +99,11 @@ def model_layout(source: FederationSpec, federation: Federation) -> Layout:
 def declared_layout(layout: Layout, source: FederationSpec) -> Layout:
     """What of a layout follows from the spec alone; the rest is null, with a reason."""
     reasons = {}
-    if layout["classes"] is not None and not _declares_classes(source):
+    if layout["classes"] is not None and source.traits.finds_classes:
         reasons["classes"] = _CLASSES
     if isinstance(source, Table) and source.features == "all":
         reasons["features"] = _FEATURES
     return {**layout, **dict.fromkeys(reasons), "reasons": reasons}
-
-
-def _declares_classes(source: FederationSpec) -> bool:
-    match source:
-        case Images():
-            return source.classes is not None
-        case Femnist():
-            return True
-        case Table() | HospitalCharges() | SyntheticLinear() | SyntheticGroups():
-            return False
-        case _:
-            assert_never(source)
 
 
 def _features(source: FederationSpec, names: tuple[str, ...]) -> Iterator[Layout]:
@@ -234,14 +222,9 @@ def _card(
     }
 
 
-def hypotheses_facts(run: Run, result: FinalResult, sink: RunSink) -> HypothesesFacts:
-    """The hypotheses, and the radii of the round that they came of."""
-    return HypothesesFacts(hypotheses=result.hypotheses, radii=_radii(run, sink, result.best_round))
-
-
 def parameter_plot_of_run(run: Run, result: FinalResult, sink: RunSink) -> Plane | str:
     """The plane of the run's two parameters, or why there is none."""
-    cell, best = run.cell, result.best_round
+    best = result.best_round
     if run.plot_unavailable_reason is not None:
         return run.plot_unavailable_reason
     if best == 0:
@@ -252,9 +235,9 @@ def parameter_plot_of_run(run: Run, result: FinalResult, sink: RunSink) -> Plane
     return build_parameter_plot(
         sink.planes(rounds),
         best_round=best,
-        start=first_hypotheses(cell),
-        truth=truth_points(cell),
-        parameters=axis_names(cell),
+        start=first_hypotheses(run.cell),
+        truth=truth_points(run.cell),
+        parameters=axis_names(run.cell),
     )
 
 
@@ -292,7 +275,7 @@ def report_material(
     `budgets_apart`: whether the service counts each project's spending apart. Raises ValueError for
     a run that was cancelled or has not ended.
     """
-    ledger = run.ledger
+    ledger, federation = run.ledger, run.federation
     figures = {field.name: getattr(result, field.name) for field in fields(FinalFigures)}
     figures["stopped_by"] = reported_end(result.stopped_by)
     material = ReportMaterial(
@@ -301,7 +284,16 @@ def report_material(
         status="failed" if has_diverged(result.stopped_by) else "succeeded",
         spec=run.spec,
         inputs=ledger.inputs,
-        federation=_federation_facts(run),
+        federation=FederationFacts(
+            fingerprint=federation.fingerprint,
+            clients=federation.clients,
+            training_clients=run.training_clients,
+            rows=federation.rows,
+            notes=federation.notes,
+            positive_class=federation.classes[1] if len(federation.classes) == 2 else None,
+            attributes=run.groups,
+            training_rows=training_group_rows(federation, run.spec),
+        ),
         releases=ledger.spending.releases,
         refusals=ledger.spending.refusals,
         withheld=ledger.spending.withheld,
@@ -322,24 +314,12 @@ def report_material(
         clusters=ledger.clusters,
         plan=ledger.ledger_context.plan,
         compositions=ledger.compositions,
-        hypotheses=hypotheses_facts(run, result, sink),
+        hypotheses=HypothesesFacts(
+            hypotheses=result.hypotheses, radii=_radii(run, sink, result.best_round)
+        ),
         plane=parameter_plot_of_run(run, result, sink),
     )
     return replace(material, model=trained_model(run, result, material))
-
-
-def _federation_facts(run: Run) -> FederationFacts:
-    federation = run.federation
-    return FederationFacts(
-        fingerprint=federation.fingerprint,
-        clients=federation.clients,
-        training_clients=run.training_clients,
-        rows=federation.rows,
-        notes=federation.notes,
-        positive_class=federation.classes[1] if len(federation.classes) == 2 else None,
-        attributes=run.groups,
-        training_rows=training_group_rows(federation, run.spec),
-    )
 
 
 def _hypothesis_disclosures(run: Run, result: FinalResult) -> Mapping[str, Disclosure]:

@@ -59,7 +59,7 @@ _KEY_BYTES = 32
 
 @dataclass
 class Run:
-    """An experiment, its data, and where its ledger stands."""
+    """An experiment, its data, and its ledger so far."""
 
     experiment_id: str
     name: str
@@ -73,7 +73,7 @@ class Run:
     withheld: frozenset[str] = frozenset()
     """Attributes of which nothing is reported, because of what earlier reports disclosed."""
     rounding_key: bytes = field(default_factory=lambda: os.urandom(_KEY_BYTES), repr=False)
-    """Secret: whoever has it knows how counts were rounded. Another one rounds otherwise."""
+    """Secret: with it, the rounding of the counts can be computed. Another key rounds otherwise."""
     by_cluster: ClusterCounts | None = field(init=False)
     """Moved on with the ledger; None where the cost is no leakage."""
 

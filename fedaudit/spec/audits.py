@@ -74,7 +74,7 @@ class AuditSpec(SpecPart):
     favourable: Annotated[Favourable, BeforeValidator(_as_rule, json_schema_input_type=_Favourable)]
     """A value of the truth, a list of them, or a rule as in specs."""
     client_key: Text | None = None
-    """The column that says whose a row is; without it every row counts as somebody else's."""
+    """The column that says whose a row is; without it every row counts as a different client's."""
     minimum_group_size: Annotated[int, Field(ge=1, le=1_000_000)] = 30
     minimum_group_clients: Annotated[int, Field(ge=1, le=1_000_000)] = DEFAULT_GROUP_CLIENTS
     """Counted where `client_key` is given."""
@@ -284,7 +284,7 @@ def policy_faults(
 ) -> list[FieldError]:
     """Every field by which an audit departs from a federation's policy.
 
-    `registration`: the federation's own, None where nobody registered it.
+    `registration`: the federation's own, None where it is not registered.
     """
     groups = policy.model_copy(update={"split": None, "source": None})
     found = in_audit(spec_faults(groups, measuring_spec(audit), registration=registration))
@@ -331,7 +331,7 @@ def clients_faults(least: int, audit: AuditSpec, *, who: str) -> list[FieldError
             _fault(
                 "/client_key",
                 f"is required: {who} shows groups of {least} clients or more, and without the "
-                "column that names clients nobody can count them",
+                "column that names clients they cannot be counted",
             )
         ]
     if audit.minimum_group_clients < least:

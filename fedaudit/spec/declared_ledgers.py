@@ -76,14 +76,10 @@ class UnprotectedRelease(SpecPart):
     kind: Literal["none"]
 
 
-GaussianEvent = GaussianRelease | PoissonRelease | FixedSizeRelease
-DeclaredEvent = Annotated[
-    GaussianRelease | PoissonRelease | FixedSizeRelease | LaplaceRelease | UnprotectedRelease,
-    Field(discriminator="kind"),
-]
 AnyRelease = (
     GaussianRelease | PoissonRelease | FixedSizeRelease | LaplaceRelease | UnprotectedRelease
 )
+DeclaredEvent = Annotated[AnyRelease, Field(discriminator="kind")]
 
 
 DeclaredMechanism = Literal["gaussian", "gaussian-central", "gaussian-local", "laplace-l2", "none"]
@@ -177,7 +173,7 @@ class LedgerTerms(SpecPart):
 
     @property
     def hides_participants(self) -> bool:
-        """Whether an observer is not told who took part, so that sampling may amplify."""
+        """Whether an observer does not see who took part, so that sampling may amplify."""
         return self.unit == "client" and self.observer == "final_model"
 
 

@@ -36,7 +36,7 @@ class FixedSplit(SpecPart):
 
 
 class DisclosurePolicy(SpecPart):
-    """What binds every submission and profile; null leaves a field to whoever asks."""
+    """What binds every submission and profile; null leaves a field to the request."""
 
     minimum_group_size: Annotated[int | None, Field(ge=1, le=1_000_000)] = None
     """A spec's has to be at least this."""
@@ -86,7 +86,7 @@ class DisclosurePolicy(SpecPart):
 
     @property
     def is_empty(self) -> bool:
-        """Whether it leaves everything to whoever asks."""
+        """Whether it leaves everything to the request."""
         return self == DisclosurePolicy()
 
     def _named(self) -> list[tuple[str, str]]:
@@ -152,7 +152,7 @@ def spec_faults(
 ) -> list[FieldError]:
     """Every field by which a spec departs from a federation's policy.
 
-    `registration`: the federation's own, None where nobody registered it.
+    `registration`: the federation's own, None where it is not registered.
     """
     return [
         *_of_groups(policy, spec.fairness),
@@ -212,7 +212,7 @@ def _of_edges(policy: DisclosurePolicy, groups: Groups) -> Iterator[FieldError]:
             continue
         where = pointer("fairness", "edges", name)
         if demanded is None:
-            yield _fault(where, f"{_POLICY} lets nobody cut {name!r}; leave its edges out")
+            yield _fault(where, f"{_POLICY} does not let {name!r} be cut; leave its edges out")
         else:
             yield _fault(where, f"differs from the edges of {_POLICY}; set it to {_json(demanded)}")
 

@@ -17,7 +17,7 @@ class FieldError:
     of_spec: bool = field(default=False, compare=False, kw_only=True)
     """Whether the fault follows from what was sent and from sizes that any valid answer shows. Any
     other that data were loaded for may quote them, and readers who may not read data get no word of
-    it: a fault that nobody has marked is taken for one of the data."""
+    it: an unmarked fault is taken for one of the data."""
 
 
 class InvalidInputError(Exception):

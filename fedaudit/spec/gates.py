@@ -39,7 +39,7 @@ Proof = Literal["fixed radius", "exact rates"]
 
 @dataclass(frozen=True, kw_only=True)
 class GateFigure:
-    """Where a figure stands in the report, and what it is worth as evidence."""
+    """The place of a figure in the report, and its worth as evidence."""
 
     section: FigureSection
     rests_on_guarantee: bool = True
@@ -98,7 +98,7 @@ class Gate(SpecPart):
     which nothing keeps the uploads."""
     allow_simulation: bool = False
     """Whether a guarantee is evidence that is not in force, because the noise was simulated: for
-    research. Such a run protects nobody."""
+    research. Such a run gives no protection."""
     allow_degenerate: Annotated[bool, Field(exclude_if=lambda allowed: not allowed)] = False
     """Whether rates, gaps, accuracy and loss are evidence of a model that decides nothing, or that
     is not shown to be better than a constant prediction."""
@@ -121,7 +121,7 @@ class Gate(SpecPart):
 
     @property
     def plain_figure(self) -> GateFigure | None:
-        """Where the figure stands and what it rests on; None for one of a sensitive attribute.
+        """The place of the figure and what it rests on; None for one of a sensitive attribute.
 
         Raises KeyError for a figure that is neither: it has no row in PLAIN_FIGURES.
         """
@@ -138,18 +138,18 @@ class Gate(SpecPart):
 
     @property
     def measures_predictions(self) -> bool:
-        """Whether the figure is of what somebody's model predicts."""
+        """Whether the figure is of a model's predictions."""
         figure = self.plain_figure
         return figure is None or figure.section == "utility"
 
     @property
     def compares_groups(self) -> bool:
-        """Whether the figure is that of a sensitive attribute."""
+        """Whether the figure is of a sensitive attribute."""
         return self.plain_figure is None
 
 
 PolicyName = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$")]
-"""A name that stands in an address as it is."""
+"""A name that needs no escaping in a URL."""
 Description = Annotated[str, Field(max_length=2000, pattern=r"^[^\x00-\x08\x0b-\x1f\x7f]*$")]
 PolicyGates = Annotated[list[Gate], Field(min_length=1, max_length=100)]
 """At least one: a policy that asks for nothing would let everything pass."""

@@ -149,9 +149,9 @@ def _distinct(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def first_repeated(pairs: Sequence[tuple[str, Any]]) -> str:
-    """The first name of an object that stands in it more than once, in linear time.
+    """The first repeated name of an object, in linear time.
 
-    Raises StopIteration where every name stands in it once.
+    Raises StopIteration where no name is repeated.
     """
     times = Counter(name for name, _ in pairs)
     return next(name for name, _ in pairs if times[name] > 1)
@@ -165,7 +165,7 @@ _MAX_DIGITS = 1000
 
 
 class _Loader(yaml.SafeLoader):
-    """Safe YAML in which a name is given once and nothing stands for something else.
+    """Safe YAML without repeated names or aliases.
 
     Aliases are refused because a text of a few lines can stand for gigabytes by them.
     """
@@ -199,7 +199,7 @@ class _Loader(yaml.SafeLoader):
 
 _Loader.add_constructor("tag:yaml.org,2002:int", _Loader.construct_yaml_int)
 
-# YAML 1.1 takes 1e-6 for a text; JSON and YAML 1.2, rightly, for a number.
+# YAML 1.1 takes 1e-6 for a text; JSON and YAML 1.2 for a number.
 _Loader.add_implicit_resolver(
     "tag:yaml.org,2002:float",
     re.compile(r"[-+]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)[eE][-+]?[0-9]+$"),

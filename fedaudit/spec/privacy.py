@@ -244,7 +244,7 @@ def _number_or_adaptive(clip: object) -> str:
 class GaussianCentral(UpdateMechanism):
     """Clipped updates are added up by a trusted server, which adds Gaussian noise to the sum.
 
-    Protects clients against whoever sees models, not against the server. A Poisson cohort is
+    Protects clients against those who see models, not against the server. A Poisson cohort is
     accounted for under add-or-remove-one, by `rdp` or `pld`; a fixed one under replace-one, by
     `rdp`.
     """

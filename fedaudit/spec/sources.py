@@ -42,7 +42,7 @@ class SourceTraits:
     client_key: str | None
     """The column or array that says whose a row is; None where the data name no client."""
     made_up: bool
-    """Whether the data are drawn from a distribution, and so are nobody's."""
+    """Whether the data are drawn from a distribution, and describe no real person."""
     target_name: str
     """What the target is called."""
     target: TargetKind

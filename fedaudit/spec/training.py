@@ -79,7 +79,7 @@ class FineTuning(MethodPart):
     steps: Annotated[PersonalStepCount, PERSONAL_STEPS] = 10
     """Steps of gradient descent, each over all rows that the client tunes on."""
     step_size: Annotated[StepSize | None, PERSONAL_STEP_SIZE] = None
-    """Null is that of `local`."""
+    """Null takes the step size of `local`."""
 
     def uncovered(self, mechanism: str) -> str | None:
         return _trained_by_record(self.kind, mechanism)
@@ -102,7 +102,7 @@ class Ditto(MethodPart):
     steps: Annotated[PersonalStepCount, PERSONAL_STEPS] = 10
     """As in `fine-tuning`."""
     step_size: Annotated[StepSize | None, PERSONAL_STEP_SIZE] = None
-    """Null is that of `local`."""
+    """Null takes the step size of `local`."""
 
     def uncovered(self, mechanism: str) -> str | None:
         return _trained_by_record(self.kind, mechanism)
@@ -142,7 +142,7 @@ class LocalOnly(MethodPart):
     """Steps of gradient descent from `model.start`, each over all rows that the client trains
     on."""
     step_size: Annotated[StepSize | None, PERSONAL_STEP_SIZE] = None
-    """Null is that of `local`."""
+    """Null takes the step size of `local`."""
 
     def uncovered(self, mechanism: str) -> str | None:
         if mechanism == "none":
@@ -191,7 +191,7 @@ class FixedCohort(SpecPart):
 
 
 class PoissonCohort(SpecPart):
-    """Every training client takes part in a round by a coin of its own; nobody may come."""
+    """Every training client takes part in a round by its own coin; a round may be empty."""
 
     sampling: Literal["poisson"]
     rate: Annotated[float, Field(gt=0, le=1)]
@@ -314,7 +314,7 @@ class Training(SpecPart):
 
     @property
     def compares_classes(self) -> bool:
-        """Whether the loss is that of classes, and not of numbers."""
+        """Whether the loss compares classes, and not numbers."""
         match self.loss:
             case "cross-entropy":
                 return True

@@ -29,7 +29,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from fedaudit.ledger.entries import Outcome
+from fedaudit.ledger.rows import Outcome
 from fedaudit.networks.client_network import ClientNetwork
 from fedaudit.networks.losses import predicted_class
 from fedaudit.privacy.accounting.privacy_events import Observer
@@ -264,7 +264,7 @@ class PersonalisedRound:
         together = max(1, _NUMBERS_TOGETHER // len(theta))
         models = theta.new_empty(len(places), len(theta))
         with one_thread():
-            # A client's model is the same whoever is computed beside it, and however far padded.
+            # A client's model does not depend on the clients beside it, nor on the padding.
             for one in self._classes:
                 own = np.flatnonzero(np.isin(places, one.clients))
                 for start in range(0, len(own), together):

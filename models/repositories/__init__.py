@@ -15,16 +15,13 @@ from models.repositories.audit_log import (
 )
 from models.repositories.audits import AuditRepository, LaterAttacksRepository
 from models.repositories.base import gathered_writes
-from models.repositories.budget_gaps import BudgetGapRepository
-from models.repositories.budgets import BudgetRepository
-from models.repositories.contents.disclosures import DisclosureRepository
-from models.repositories.contents.near_copies import NearCopyRepository
+from models.repositories.budgets.budgets import Budgets
 from models.repositories.declared_ledgers import (
     DeclaredEntryRepository,
     DeclaredLedgerRepository,
     DeclaredPartRepository,
 )
-from models.repositories.epsilon_budgets import EpsilonBudgetRepository
+from models.repositories.disclosures import DisclosureRepository
 from models.repositories.erasures import ErasingRepository, ErasureRepository
 from models.repositories.experiment_parts import (
     CheckpointRepository,
@@ -44,6 +41,7 @@ from models.repositories.files import (
     PendingUploadRepository,
 )
 from models.repositories.ledger import LedgerRepository
+from models.repositories.near_copies import NearCopyRepository
 from models.repositories.reports import ReportListRepository, ReportRepository
 from models.repositories.service import (
     OutboxRepository,
@@ -60,7 +58,6 @@ from models.repositories.sweeps import SweepRepository
 from models.repositories.units import UnitRepository, UnitStackRepository
 from models.repositories.webhooks import (
     AnnouncementRepository,
-    LowBudgetRepository,
     WebhookDeliveryRepository,
     WebhookEndpointRepository,
     WebhookQueueRepository,

@@ -51,7 +51,7 @@ class DeclaredLedgerRepository(ScopedRepository):
         return self._one(self._select(DeclaredLedger).where(DeclaredLedger.id == ledger_id))
 
     def lock(self, ledger_id: str, *, later: bool = False) -> DeclaredLedger | None:
-        """One ledger, to which nobody else adds a round until the transaction ends.
+        """One ledger, to which no other transaction adds a round until this one ends.
 
         `later`: what is large of it, or never changes, is read once it is asked for, which must be
         within the transaction. For those that mostly have it in memory already.
@@ -66,7 +66,7 @@ class DeclaredLedgerRepository(ScopedRepository):
         return None if found is None else (found[0], bytes(found[1]))
 
     def change(self, ledger_id: str, values: Mapping[str, Any]) -> None:
-        """Overwrites where a ledger stands."""
+        """Overwrites the state of a ledger."""
         mine = {"changed_id": ledger_id, "changed_project_id": self.project_id}
         self._execute(_change(tuple(values)), {**values, **mine})
 
@@ -212,7 +212,7 @@ class DeclaredPartRepository(PartRepository):
         return self._all(_BETWEEN, **self._mine(ledger_id), after=after, upto=upto)
 
     def _mine(self, ledger_id: str) -> dict[str, str]:
-        """Whose reservations these are; whoever asks for those that hold asks for one project."""
+        """Whose reservations these are: always of one project."""
         assert self.project_id is not None
         return {"ledger_id": ledger_id, "project_id": self.project_id}
 

@@ -11,8 +11,8 @@ from models.clock import utc_now
 from models.person import Actor
 from models.prepared import Prepared, PreparedRows
 from models.repositories.base import RowRepository, ordered, page_of, table_of
-from models.repositories.budgets import BudgetRepository
-from models.repositories.epsilon_budgets import REPORT, EpsilonBudgetRepository, counts_report
+from models.repositories.budgets.budgets import SUMS, Budgets
+from models.repositories.budgets.counting import REPORT, counts_report
 from models.repositories.experiment_parts import EventRepository
 from models.repositories.ledger import LedgerRepository
 from models.repositories.reports import has_epsilon
@@ -205,18 +205,16 @@ class ExperimentRepository(RowRepository[Experiment]):
         return True
 
     def _settle(self, experiment: Experiment, price: LeakagePrice) -> None:
-        ledger = LedgerRepository(self.session)
-        budgets = BudgetRepository(self.session, self.project_id)
-        if budgets.held(experiment.id):
+        ledger, budgets = LedgerRepository(self.session), Budgets(self.session, self.project_id)
+        if budgets.held(experiment.id, *SUMS):
             nu = experiment.noise_multiplier
             if nu is None:
-                budgets.settle_in_full(experiment.id)
+                budgets.settle(experiment.id)
             else:
                 [releases] = ledger.charged_releases(experiment.id)
                 spent = price(releases, n=experiment.parameters, noise_multiplier=nu)
                 budgets.settle(experiment.id, spent=spent, releases=releases)
-        epsilons = EpsilonBudgetRepository(self.session, self.project_id)
-        held = sorted(one.observer for one in epsilons.held(experiment.id))
+        held = sorted(one.observer for one in budgets.held(experiment.id, "epsilon"))
         observers = [observer for observer in held if not counts_report(observer)]
         counted: dict[str, int] = {}
         if observers:
@@ -225,7 +223,7 @@ class ExperimentRepository(RowRepository[Experiment]):
         if len(observers) < len(held):
             counted[REPORT] = ledger.count(experiment.id, observer=REPORT)
         if counted:
-            epsilons.settle(experiment.id, counted)
+            budgets.settle_epsilon(experiment.id, counted)
 
     def _change(self, id: str, expected: tuple[str, ...], **values: Any) -> bool:
         """A change of status from one of the expected ones, with its event."""

@@ -4,27 +4,35 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from sqlalchemy import Select, delete, select
+from sqlalchemy.orm import Session
 
 from models.clock import utc_now
 from models.identifiers import new_id
 from models.repositories.audits import attacked_experiments
 from models.repositories.base import RowRepository
-from models.repositories.budgets import BudgetRepository
-from models.repositories.contents.budget_rows import counts_together
+from models.repositories.budgets.budgets import Budgets
+from models.repositories.budgets.counting import counts_together
 from models.repositories.units import UnitRepository
 from models.tables.experiments import Experiment
 from models.tables.federations import Content, Federation, RowSketch
-from models.values import Cursor, NewFile, Page, Simulation
+from models.values import BudgetsAcross, Cursor, NewFile, Page, Simulation
 
 _OPEN = ("queued", "running", "cancelling")
 _IN_GOOD_ORDER = ("profiling", "ready")
 
 
-class FederationRepository(BudgetRepository, RowRepository[Federation]):
-    """A project's federations and their budgets. The same content is one federation, named by path,
-    registered or uploaded, even after deletion: its spending stays with it."""
+class FederationRepository(RowRepository[Federation]):
+    """A project's federations. The same content is one federation, named by path, registered or
+    uploaded, even after deletion: its spending stays with it."""
 
     _table = Federation
+
+    def __init__(
+        self, session: Session, project_id: str, *, across: BudgetsAcross = "service"
+    ) -> None:
+        """`across`: whether the project that owns a content sets its policies for all."""
+        super().__init__(session, project_id)
+        self._across = across
 
     def get_or_create(
         self,
@@ -85,7 +93,7 @@ class FederationRepository(BudgetRepository, RowRepository[Federation]):
         named = {"fingerprint": file.fingerprint, "name": file.name, "source": file.source}
         self._add_absent({**named, "profile": {}, "status": "profiling"})
         before = self.session.scalars(_locked(self._has(file.fingerprint))).one()
-        self._claim(before.id)
+        Budgets(self.session, self.project_id).claim(before.id)
         if before.unit_id is not None:
             UnitRepository(self.session).withdraw(before.unit_id)
         values: dict[str, Any] = {

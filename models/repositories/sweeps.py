@@ -11,7 +11,7 @@ from sqlalchemy import func, select, update
 from models.clock import utc_now
 from models.person import Actor
 from models.repositories.base import RowRepository
-from models.repositories.contents.budget_rows import SETTLED
+from models.repositories.budgets.budgets import SETTLED
 from models.tables.experiments import Experiment, Sweep, SweepCell
 from models.tables.reports import ReportSummary
 from models.tables.reservations import Reservation

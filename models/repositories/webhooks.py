@@ -17,8 +17,7 @@ from models.person import Actor
 from models.prepared import Prepared
 from models.repositories.accounts import ProjectRepository
 from models.repositories.base import Repository, RowRepository, ScopedRepository, table_of
-from models.repositories.epsilon_budgets import EpsilonBudgetRepository, Price
-from models.tables.experiments import Experiment
+from models.repositories.budgets.budgets import Budgets
 from models.tables.federations import Federation
 from models.tables.operations import WebhookDelivery, WebhookEndpoint
 from models.values import Budget, Cursor, Page
@@ -412,8 +411,6 @@ def _repeated_failure_reason(since: datetime, attempted: Attempted) -> str:
 LOW_SHARE = 0.1
 
 _LOW: WebhookEvent = "budget.low"
-
-_Key = tuple[object, ...]
 _ENABLED = Prepared(
     select(Federation.project_id, Federation.id, WebhookEndpoint.events)
     .join(WebhookEndpoint, WebhookEndpoint.project_id == Federation.project_id)
@@ -425,56 +422,39 @@ _ENABLED = Prepared(
 )
 
 
-class LowBudgetRepository(EpsilonBudgetRepository):
-    """Compares what is left of the budgets on a content before and after it was drawn on."""
+@contextmanager
+def announcing_low(
+    budgets: Budgets, federation_id: str, *, share: float = LOW_SHARE
+) -> Iterator[None]:
+    """Announces each budget with no more than `share` of its total left after the block, and more
+    before: once for each crossing.
 
-    @contextmanager
-    def notifying_on_low(
-        self, federation_id: str, *, price: Price, share: float = LOW_SHARE
-    ) -> Iterator[None]:
-        """Enqueues `budget.low` for each budget that the block takes to at most `share` of its
-        total, once per crossing, to every project whose spending counts. Without subscribers
-        nothing is read; otherwise the content is locked, so that only one of two transactions
-        crosses."""
-        listening = self._listening(federation_id)
-        if listening:
-            self._lock(federation_id)
-        before = {one: self._low(*one, price=price, share=share) for one in listening}
-        yield
-        for (project_id, id_), known in before.items():
-            announcements = AnnouncementRepository(self.session, project_id)
-            for key, budget in self._low(project_id, id_, price=price, share=share).items():
-                if key not in known:
-                    announcements.budget_low(id_, budget)
-
-    def federation_of(self, experiment_id: str) -> str:
-        """The federation that an experiment of this project draws on."""
-        mine = (Experiment.id == experiment_id, Experiment.project_id == self.project_id)
-        return self.session.scalars(select(Experiment.federation_id).where(*mine)).one()
-
-    def _listening(self, federation_id: str) -> list[tuple[str, str]]:
-        """Project and federation of the subscribers."""
-        sharing = self._sharing(federation_id)
-        ids = () if sharing is None else sharing.ids
-        found = _ENABLED.rows(self.session, federation_ids=ids)
-        return list(dict.fromkeys((own, id_) for own, id_, events in found if _LOW in events))
-
-    def _low(
-        self, project_id: str, federation_id: str, *, price: Price, share: float
-    ) -> dict[_Key, Budget]:
-        seen = EpsilonBudgetRepository(self.session, project_id, across=self._across)
-        low = {}
-        for budget in seen.budgets(federation_id, shown=False):
-            if budget.total is None:
-                continue
-            is_epsilon = budget.figure == "epsilon"
-            counted = seen.composed(federation_id, budget, price) if is_epsilon else budget
-            if (counted.remaining or 0.0) <= share * budget.total:
-                low[_key(budget)] = counted
-        return low
+    Every project whose spending counts is notified, under its own federation's id, and without a
+    webhook that subscribes to it no budget is read. Else the content is locked, so that of two
+    transactions that draw at once only one crosses.
+    """
+    sharing = budgets.sharing_ids(federation_id)
+    enabled = _ENABLED.rows(budgets.session, federation_ids=sharing)
+    notified = dict.fromkeys((own, id_) for own, id_, events in enabled if _LOW in events)
+    if notified:
+        budgets.hold(federation_id)
+    before = {one: _low(budgets, *one, share=share) for one in notified}
+    yield
+    for (project_id, id_), known in before.items():
+        announcements = AnnouncementRepository(budgets.session, project_id)
+        for key, budget in _low(budgets, project_id, id_, share=share).items():
+            if key not in known:
+                announcements.budget_low(id_, budget)
 
 
-def _key(budget: Budget) -> _Key:
-    terms = None if budget.terms is None else budget.terms.key
-    whose = (budget.adjacency, budget.observer, budget.for_clients)
-    return (budget.book, budget.figure, budget.delta, *whose, terms)
+def _low(
+    budgets: Budgets, project_id: str, federation_id: str, *, share: float
+) -> dict[tuple[object, ...], Budget]:
+    seen = budgets.of_project(project_id)
+    low: dict[tuple[object, ...], Budget] = {}
+    for budget in seen.composed_budgets(federation_id, shown=False):
+        if budget.total is not None and (budget.remaining or 0.0) <= share * budget.total:
+            terms = None if budget.terms is None else budget.terms.key
+            whose = (budget.adjacency, budget.observer, budget.for_clients)
+            low[budget.book, budget.figure, budget.delta, *whose, terms] = budget
+    return low

@@ -1,4 +1,4 @@
-"""Ledgers of trainings that run elsewhere: their terms, and where each stands."""
+"""Ledgers of trainings that run elsewhere: their terms, and the state of each."""
 
 from datetime import datetime
 from typing import Any
@@ -46,7 +46,7 @@ class DeclaredLedger(Base):
     """32 random bytes, the key of its rounds' declarations: nobody who is shown those may guess
     counts by trying. Null before the first."""
     names: Mapped[list[Any]]
-    """The subjects by index; the first stands for all."""
+    """The subjects by index; the first represents all."""
     releases: Mapped[Packed] = mapped_column(PackedArray("int32"))
     """[subjects]: the entries that charged each."""
     drawn_names: Mapped[list[Any] | None] = mapped_column(JSON(none_as_null=True))

@@ -17,7 +17,7 @@ class FederationBudget(Base):
 
     `delta`, `adjacency` and `observer` are part of the key, and a key holds no nulls: 0 and ''
     stand for a figure that has none. Leakage, which has no adjacency, has its radius and clip in
-    its place (`LeakageTerms.key`); '' there is a total whose radius and clip nobody recorded,
+    its place (`LeakageTerms.key`); '' there is a total whose radius and clip were not recorded,
     which no run matches. `unit_key` says whose clients are counted; '' is a total that names
     nobody's, and what was spent before it was recorded.
     """
@@ -35,7 +35,7 @@ class FederationBudget(Base):
     )
     project_id: Mapped[str] = mapped_column(ForeignKey("projects.id"))
     total: Mapped[float | None] = mapped_column(Double)
-    """Null: no bound is set; spending is recorded all the same."""
+    """Null: no bound was set; spending is charged all the same."""
     reserved: Mapped[float] = mapped_column(Double)
     spent: Mapped[float] = mapped_column(Double)
 
@@ -81,4 +81,4 @@ class Reservation(Base):
     planned: Mapped[int | None] = mapped_column(Integer)
     """How many compositions `curve` was reserved for."""
     compositions: Mapped[int | None] = mapped_column(Integer)
-    """How many are recorded as spent."""
+    """How many are charged as spent."""

@@ -17,7 +17,7 @@ from benchmarks.served_api import make_key
 from fedaudit.fairness.gaps import gaps
 from fedaudit.ledger.chain import genesis, ledger_hash, link, salt_hash
 from fedaudit.ledger.encoding import EntryEncoder
-from fedaudit.ledger.entries import LedgerEntry
+from fedaudit.ledger.rows import LedgerEntry
 from fedaudit.ledger.signatures import ALGORITHM, SigningKey
 from fedaudit.ledger.statements import Checkpoint
 from fedaudit.privacy.leakage import leakage

@@ -15,7 +15,7 @@ from sqlalchemy import delete, text, update
 
 from fedaudit.cli.failures import CommandError, ExitCode
 from fedaudit.cli.verify import verify_command
-from fedaudit.ledger.bundle import BundleParts, Evidence, bundle_chunks, opened_bundle
+from fedaudit.ledger.bundle import Evidence, bundle_chunks, opened_bundle
 from fedaudit.ledger.signatures import SigningKey
 from fedaudit.reports.verification.report_signature import sign_report
 from fedaudit.reports.verification.verification import ALTERED, UNTRUSTED, VALID, verify
@@ -179,7 +179,7 @@ def test_what_no_check_recomputes_is_found_by_the_signature(api: Api, evidence: 
 
 
 def test_a_ledger_that_came_with_an_audit_is_refused(evidence: Evidence, tmp_path: Path) -> None:
-    parts = BundleParts(
+    parts = Evidence(
         experiment_id=evidence.experiment_id,
         spec=evidence.spec,
         names=["somebody"],

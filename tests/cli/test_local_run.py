@@ -8,7 +8,7 @@ import yaml
 from fedaudit.cli.failures import CommandError
 from fedaudit.cli.local_run import run_locally
 from fedaudit.cli.main import main
-from fedaudit.ledger.entries import Outcome
+from fedaudit.ledger.rows import Outcome
 from fedaudit.reports.document.document import Report
 from fedaudit.reports.page.html import render
 from fedaudit.reports.sections.parameter_plot_section import rounds_to_draw

@@ -4,6 +4,7 @@ import hashlib
 import json
 import math
 import struct
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -13,10 +14,23 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from fedaudit.ledger.audit import LedgerAudit
+from fedaudit.ledger.chain import genesis, link
 from fedaudit.ledger.columns import ledger_lines
-from fedaudit.ledger.encoding import EntryEncoder, digest, encode
-from fedaudit.ledger.entries import LedgerEntry, MechanismParameters
-from fedaudit.ledger.rows import BundledRow, LineReader, entry_of, to_line
+from fedaudit.ledger.encoding import EntryEncoder
+from fedaudit.ledger.rows import (
+    BundledRow,
+    LedgerEntry,
+    LineReader,
+    entry_of,
+    stored_fields,
+    to_line,
+)
+from fedaudit.privacy.accounting.mechanism_parameters import (
+    Component,
+    MechanismParameters,
+    layer_components,
+)
 
 NAMES = ("10001", "ä", "b", "a", "")
 INPUTS = MechanismParameters(
@@ -29,7 +43,25 @@ INPUTS = MechanismParameters(
     noise="simulation",
     guarantee="heuristic",
 )
+LAYERED_INPUTS = replace(INPUTS, components=layer_components((8, 3)))
+EPSILON_INPUTS = MechanismParameters(
+    mechanism="gaussian-local",
+    n=11,
+    noise_multiplier=2.0,
+    radius=None,
+    radius_floor=None,
+    clip=0.5,
+    noise="release",
+    guarantee="formal",
+    event='{"kind":"gaussian","noise_multiplier":2.0}',
+    delta=1e-5,
+    adjacency="replace-one",
+    accountant="rdp",
+)
 NAN = float("nan")
+ABSENT = bytes.fromhex("000000000000f87f")
+"""The quiet NaN of the specification, whatever NaN Python holds."""
+RADII = np.array([[0.5, 0.25], [NAN, NAN], [NAN, NAN]])
 
 
 def an_entry(**changes: Any) -> LedgerEntry:
@@ -48,141 +80,165 @@ def an_entry(**changes: Any) -> LedgerEntry:
     return LedgerEntry(**{**fields, **changes})
 
 
+def an_epsilon_entry(**changes: Any) -> LedgerEntry:
+    fields = {"radii": np.full(3, NAN), "epsilons": np.array([5.5, 7.25, 0.0])}
+    return an_entry(**{"inputs": EPSILON_INPUTS, **fields, **changes})
+
+
+def a_layered_entry(**changes: Any) -> LedgerEntry:
+    return an_entry(**{"inputs": LAYERED_INPUTS, "radii": RADII, **changes})
+
+
+def encode(entry: LedgerEntry, names: Sequence[str]) -> bytes:
+    return EntryEncoder(names).encode(entry)
+
+
+def digest(entry: LedgerEntry, names: Sequence[str]) -> bytes:
+    return EntryEncoder(names).digest(entry)
+
+
+def a_row(entry: LedgerEntry) -> BundledRow:
+    own = digest(entry, NAMES)
+    return BundledRow(
+        **stored_fields(entry), digest=own, link=link(genesis("x"), own, entry.clusters)
+    )
+
+
 def text(value: str) -> bytes:
     return struct.pack("<I", len(value.encode())) + value.encode()
 
 
-def subject(name: str, outcome: int, *numbers: float, releases: int) -> bytes:
-    key = hashlib.sha256(name.encode()).digest()
-    # The quiet NaN of the specification, whatever NaN Python holds.
-    floats = b"".join(
-        bytes.fromhex("000000000000f87f") if math.isnan(number) else struct.pack("<d", number)
-        for number in numbers
-    )
-    return key + bytes([outcome]) + floats + struct.pack("<I", releases)
+def floats(*numbers: float) -> bytes:
+    return b"".join(ABSENT if math.isnan(one) else struct.pack("<d", one) for one in numbers)
 
 
-def test_the_bytes_are_those_of_the_specification():
-    absent = bytes.fromhex("000000000000f87f")
-    expected = b"".join(
-        (
-            b"fedaudit-ledger",
-            struct.pack("<HQQ", 1, 7, 0),
-            text("client"),
-            text("server"),
-            b"\x00",
-            text("laplace-l2"),
-            struct.pack("<Qd", 11, 3.0),
-            absent,
-            struct.pack("<d", 1e-6),
-            absent,
-            text("simulation"),
-            text("heuristic"),
-            struct.pack("<I", 3),
-            subject("10001", 0, 0.5, 11 / (3.0 * 0.5), 11 / 3, releases=2),
-            subject("a", 2, NAN, NAN, 0.0, releases=0),
-            subject("ä", 1, NAN, NAN, 0.0, releases=4),
-        )
-    )
-    assert encode(an_entry(), NAMES) == expected
-    assert digest(an_entry(), NAMES).hex() == PINNED
+def subject(name: str, outcome: int, *figures: bytes) -> bytes:
+    return hashlib.sha256(name.encode()).digest() + bytes([outcome]) + b"".join(figures)
 
 
-PINNED = "d355533bf95c9623fb385c2cd7010ed59ead5cde43ab24edc55f19aea97a8acf"
-"""The digest of `an_entry`; another value means another encoding, hence another version."""
+def counted(releases: int) -> bytes:
+    return struct.pack("<I", releases)
+
+
+METRIC = (
+    *(text("laplace-l2"), struct.pack("<Qd", 11, 3.0), floats(NAN, 1e-6, NAN)),
+    *(text("simulation"), text("heuristic")),
+)
+ENTRIES = {
+    "d355533bf95c9623fb385c2cd7010ed59ead5cde43ab24edc55f19aea97a8acf": (
+        *(an_entry(), 1, *METRIC, counted(3)),
+        subject("10001", 0, floats(0.5, 11 / (3.0 * 0.5), 11 / 3), counted(2)),
+        subject("a", 2, floats(NAN, NAN, 0.0), counted(0)),
+        subject("ä", 1, floats(NAN, NAN, 0.0), counted(4)),
+    ),
+    "afbb580cf6bab943b22a1deb9ce5d1d5adb2e5194fb669be8f2e68108ed68d0b": (
+        *(an_epsilon_entry(), 2, text("gaussian-local"), struct.pack("<Qdd", 11, 2.0, 0.5)),
+        *(text("release"), text("formal"), text('{"kind":"gaussian","noise_multiplier":2.0}')),
+        *(floats(1e-5), text("replace-one"), text("rdp"), counted(3)),
+        subject("10001", 0, floats(5.5), counted(2)),
+        subject("a", 2, floats(0.0), counted(0)),
+        subject("ä", 1, floats(7.25), counted(4)),
+    ),
+    "08aa4717da49e2affef4019009d5fc5c2e1e55feed857112af375aeffd3649ef": (
+        *(a_layered_entry(), 3, *METRIC, counted(2)),
+        *(text("layer-1"), struct.pack("<Q", 8), text("layer-2"), struct.pack("<Q", 3)),
+        counted(3),
+        subject("10001", 0, counted(2), floats(0.5, 8 / 1.5, 8 / 3, 0.25, 3 / 0.75, 3 / 3)),
+        subject("a", 2, counted(0), floats(NAN, NAN, 0.0, NAN, NAN, 0.0)),
+        subject("ä", 1, counted(4), floats(NAN, NAN, 0.0, NAN, NAN, 0.0)),
+    ),
+}
+"""By its digest an entry of each version, and its parts. Another digest means another encoding,
+hence another version."""
+
+
+@pytest.mark.parametrize("pinned", ENTRIES)
+def test_the_bytes_are_those_of_the_specification(pinned: str):
+    entry, version, *parts = ENTRIES[pinned]
+    begin = (b"fedaudit-ledger", struct.pack("<HQQ", version, 7, 0), text("client"))
+    assert encode(entry, NAMES) == b"".join((*begin, text("server"), b"\x00", *parts))
+    assert digest(entry, NAMES).hex() == pinned
 
 
 def test_without_a_mechanism_nothing_bounds_what_leaked():
     inputs = MechanismParameters("none", 2, None, None, None, None, "simulation", "none")
     entry = an_entry(inputs=inputs, radii=np.full(3, NAN))
-    assert encode(entry, NAMES).endswith(subject("ä", 1, NAN, NAN, NAN, releases=4))
+    assert encode(entry, NAMES).endswith(subject("ä", 1, floats(NAN, NAN, NAN), counted(4)))
 
 
-EPSILON_INPUTS = MechanismParameters(
-    mechanism="gaussian-local",
-    n=11,
-    noise_multiplier=2.0,
-    radius=None,
-    radius_floor=None,
-    clip=0.5,
-    noise="release",
-    guarantee="formal",
-    event='{"kind":"gaussian","noise_multiplier":2.0}',
-    delta=1e-5,
-    adjacency="replace-one",
-    accountant="rdp",
-)
+def test_a_whole_vector_is_no_single_component():
+    """The same figures, but a mechanism that was asked for differently."""
+    single = replace(INPUTS, components=layer_components((11,)))
+    assert encode(an_entry(), NAMES)[15:17] == b"\x01\x00"
+    assert encode(an_entry(inputs=single, radii=RADII[:, :1]), NAMES)[15:17] == b"\x03\x00"
 
 
-def an_epsilon_entry(**changes: Any) -> LedgerEntry:
-    fields = {
-        "inputs": EPSILON_INPUTS,
-        "radii": np.full(3, NAN),
-        "epsilons": np.array([5.5, 7.25, 0.0]),
-    }
-    return an_entry(**{**fields, **changes})
+def _inputs(before: MechanismParameters, **changes: Any) -> list[dict[str, Any]]:
+    return [{"inputs": replace(before, **{name: value})} for name, value in changes.items()]
 
 
-def test_epsilons_with_a_delta_have_a_version_of_their_own():
-    expected = b"".join(
-        (
-            b"fedaudit-ledger",
-            struct.pack("<HQQ", 2, 7, 0),
-            text("client"),
-            text("server"),
-            b"\x00",
-            text("gaussian-local"),
-            struct.pack("<Qdd", 11, 2.0, 0.5),
-            text("release"),
-            text("formal"),
-            text('{"kind":"gaussian","noise_multiplier":2.0}'),
-            struct.pack("<d", 1e-5),
-            text("replace-one"),
-            text("rdp"),
-            struct.pack("<I", 3),
-            subject("10001", 0, 5.5, releases=2),
-            subject("a", 2, 0.0, releases=0),
-            subject("ä", 1, 7.25, releases=4),
+COUNTS: list[dict[str, Any]] = [
+    {"interrupted": True},
+    {"outcomes": np.array([0, 2, 2], dtype=np.uint8)},
+    {"releases": np.array([3, 4, 0], dtype=np.int32)},
+]
+CHANGES = [
+    *(
+        (an_entry, change)
+        for change in (
+            {"round": 8},
+            {"release": 1},
+            {"subject_kind": "population"},
+            {"observer": "final_model"},
+            {"subjects": np.array([0, 1, 2], dtype=np.int32)},
+            {"radii": np.array([np.nextafter(0.5, 1), NAN, NAN])},
+            *COUNTS,
+            *_inputs(INPUTS, mechanism="gaussian-local", n=12, noise_multiplier=3.5, radius=1.0),
+            *_inputs(INPUTS, radius_floor=1e-5, clip=1.0, noise="release", guarantee="formal"),
         )
-    )
-    assert encode(an_epsilon_entry(), NAMES) == expected
-    assert digest(an_epsilon_entry(), NAMES).hex() == PINNED_EPSILON
+    ),
+    *(
+        (an_epsilon_entry, change)
+        for change in (
+            {"epsilons": np.array([5.5, np.nextafter(7.25, 8), 0.0])},
+            *COUNTS,
+            *_inputs(EPSILON_INPUTS, noise_multiplier=2.5, clip=None, delta=1e-6),
+            *_inputs(EPSILON_INPUTS, adjacency="add-or-remove-one", accountant="pld"),
+            *_inputs(EPSILON_INPUTS, event='{"kind":"gaussian","noise_multiplier":2.5}'),
+        )
+    ),
+    *(
+        (a_layered_entry, change)
+        for change in (
+            {"radii": RADII[:, ::-1].copy()},
+            {"radii": np.nextafter(RADII, 1)},
+            *COUNTS,
+            *_inputs(INPUTS, components=(Component("a", 8), Component("layer-2", 3))),
+            *_inputs(INPUTS, components=layer_components((7, 4))),
+            *_inputs(LAYERED_INPUTS, clip=1.0),
+        )
+    ),
+]
 
 
-PINNED_EPSILON = "afbb580cf6bab943b22a1deb9ce5d1d5adb2e5194fb669be8f2e68108ed68d0b"
-"""The digest of `an_epsilon_entry`, as PINNED."""
+@pytest.mark.parametrize(("entry", "change"), CHANGES)
+def test_every_change_of_a_figure_changes_the_digest(entry, change):
+    assert digest(entry(**change), NAMES) != digest(entry(), NAMES)
 
 
-@pytest.mark.parametrize(
-    "change",
-    [
-        {"epsilons": np.array([5.5, np.nextafter(7.25, 8), 0.0])},
-        {"releases": np.array([3, 4, 0], dtype=np.int32)},
-        *(
-            {"inputs": replace(EPSILON_INPUTS, **{name: value})}
-            for name, value in {
-                "noise_multiplier": 2.5,
-                "clip": None,
-                "event": '{"kind":"gaussian","noise_multiplier":2.5}',
-                "delta": 1e-6,
-                "adjacency": "add-or-remove-one",
-                "accountant": "pld",
-            }.items()
-        ),
-    ],
-    ids=", ".join,
-)
-def test_every_change_of_an_epsilon_changes_the_digest(change):
-    assert digest(an_epsilon_entry(**change), NAMES) != digest(an_epsilon_entry(), NAMES)
-
-
-def test_epsilons_go_with_an_event_and_only_with_one():
-    with pytest.raises(ValueError, match="epsilons go with an event"):
-        an_entry(epsilons=np.zeros(3))
-    with pytest.raises(ValueError, match="epsilons go with an event"):
-        an_epsilon_entry(epsilons=None)
-    with pytest.raises(ValueError, match="epsilons has 2 values for 3 subjects"):
-        an_epsilon_entry(epsilons=np.zeros(2))
+def test_figures_go_with_the_parameters_that_they_are_figures_of():
+    for made, match in (
+        (lambda: an_entry(epsilons=np.zeros(3)), "epsilons go with an event"),
+        (lambda: an_epsilon_entry(epsilons=None), "epsilons go with an event"),
+        (lambda: an_epsilon_entry(epsilons=np.zeros(2)), "epsilons has 2 values for 3 subjects"),
+        (lambda: an_entry(radii=np.array([0.5])), "radii has 1 values for 3 subjects"),
+        (lambda: a_layered_entry(radii=RADII[:, :1]), "radii go with the components"),
+        (lambda: a_layered_entry(inputs=INPUTS), "radii go with the components"),
+        (lambda: replace(INPUTS, components=layer_components((8, 4))), "do not add up to 11"),
+        (lambda: replace(EPSILON_INPUTS, components=layer_components((8, 3))), "only metric"),
+    ):
+        with pytest.raises(ValueError, match=match):
+            made()
 
 
 def test_the_lines_of_an_epsilon_entry():
@@ -199,18 +255,94 @@ def test_the_lines_of_an_epsilon_entry():
     assert only == refused
 
 
-def test_a_line_of_a_bundle_gives_the_same_row_again():
-    for entry in (an_entry(), an_epsilon_entry()):
-        columns = {
-            name: getattr(entry, name)
-            for name in BundledRow.__dataclass_fields__
-            if name not in ("inputs", "digest", "link", "declaration")
-        }
-        inputs = entry.inputs.as_dict()
-        row = BundledRow(**columns, inputs=inputs, digest=digest(entry, NAMES), link=bytes(32))
-        read = LineReader().row(to_line(row))
-        assert digest(entry_of(read), NAMES) == row.digest
-        assert to_line(read) == to_line(row)
+def test_a_line_for_each_subject_and_component():
+    lines = ledger_lines(a_layered_entry(), NAMES)
+    assert [(line["subject"], line["component"], line["outcome"]) for line in lines] == [
+        (name, f"layer-{layer}", outcome)
+        for name, outcome in (("10001", "released"), ("ä", "refused"), ("a", "withheld"))
+        for layer in (1, 2)
+    ]
+    first, second, *others = lines
+    figures = ("radius", "epsilon", "leakage", "leakage_total")
+    assert [first[name] for name in figures] == [0.5, 8 / 1.5, 8 / 3, 2 * 8 / 3]
+    assert [second[name] for name in figures] == [0.25, 3 / 0.75, 1.0, 2.0]
+    for line in others:
+        assert line["radius"] is line["epsilon"] is line["leakage"] is None
+        assert line["reason"]
+    assert [line["leakage_total"] for line in others] == [4 * 8 / 3, 4 * 3 / 3, 0.0, 0.0]
+    assert ledger_lines(a_layered_entry(), NAMES, subject=1) == others[:2]
+    assert ledger_lines(a_layered_entry(), NAMES, subject=2) == []
+
+
+def test_an_interrupted_release_has_no_radii_and_costs_all_the_same():
+    lost = {"outcomes": np.zeros(3, np.uint8), "radii": np.full((3, 2), NAN), "interrupted": True}
+    for line in ledger_lines(a_layered_entry(**lost), NAMES):
+        assert line["radius"] is None
+        assert line["leakage"] > 0
+        assert "lost with its worker" in line["reason"]
+
+
+@pytest.mark.parametrize("entry", [an_entry(), an_epsilon_entry(), a_layered_entry()])
+def test_a_line_of_a_bundle_gives_the_same_row_again(entry):
+    row = a_row(entry)
+    read = LineReader().row(to_line(row))
+    assert digest(entry_of(read), NAMES) == row.digest
+    assert to_line(read) == to_line(row)
+
+
+def test_lines_without_components_are_written_as_they_always_were():
+    line = json.loads(to_line(a_row(an_entry())))
+    assert list(line["inputs"])[-1] == "accountant"
+    line["inputs"]["components"] = None
+    with pytest.raises(ValueError, match="not in the form"):
+        LineReader().row(json.dumps(line, separators=(",", ":")).encode() + b"\n")
+
+
+@pytest.mark.parametrize("inputs", [INPUTS, LAYERED_INPUTS])
+def test_inputs_are_kept_as_values_of_json(inputs):
+    kept = json.loads(json.dumps(inputs.as_dict()))
+    assert kept == inputs.as_dict()
+    assert MechanismParameters.from_dict(kept) == inputs
+    # As versions before components stored them.
+    kept.pop("components", None)
+    assert MechanismParameters.from_dict(kept) == INPUTS
+
+
+def altered(row: BundledRow) -> bool:
+    audit = LedgerAudit("x", NAMES, watch=())
+    audit.read([row])
+    return bool(audit.altered.count)
+
+
+SIZED = [{"name": "layer-1", "n": 8}, {"name": "layer-2", "n": 3}]
+
+
+@pytest.mark.parametrize(
+    "components",
+    [
+        *(None, [], {}, "layer-1", SIZED[:1], SIZED[::-1]),
+        [*SIZED, {"name": "layer-3", "n": 0}],
+        [SIZED[0], {"name": "layer-1", "n": 3}],
+        [SIZED[0], {"name": "layer-2", "n": 3.0}],
+        [SIZED[0], {"name": "layer-2", "n": True}],
+        [SIZED[0], {"name": 2, "n": 3}],
+        [SIZED[0], {"name": "layer-2"}],
+        [SIZED[0], {"name": "layer-2", "n": 3, "m": 1}],
+        [SIZED[0], 3],
+        [{"name": "layer-1", "n": 14}, {"name": "layer-2", "n": -3}],
+    ],
+    ids=str,
+)
+def test_altered_components_are_found_and_stop_nothing(components):
+    row = a_row(a_layered_entry())
+    assert not altered(row)
+    assert altered(replace(row, inputs={**row.inputs, "components": components}))
+
+
+def test_altered_radii_are_found():
+    row = a_row(a_layered_entry())
+    for radii in (row.radii[:-1], row.radii[::-1], row.radii[:3], np.append(row.radii, NAN)):
+        assert altered(replace(row, radii=radii))
 
 
 @pytest.mark.parametrize("mechanism", ["laplace", "café", "\x7f", 'a "quoted"\n\\'])
@@ -218,26 +350,12 @@ def test_a_line_of_a_bundle_gives_the_same_row_again():
     "number", [0.0, -0.0, 0.1, 100.0, 1e-4, 9.9e-5, 1e-7, 1e15, 9.9e15, 1e16, 1e22, np.inf, np.nan]
 )
 def test_lines_are_what_python_writes_whoever_writes_them(number: float, mechanism: str):
-    row = BundledRow(
-        round=1,
-        release=0,
-        subject_kind="client",
-        observer="server",
-        interrupted=False,
-        inputs={**an_entry().inputs.as_dict(), "mechanism": mechanism, "radius_floor": 1e-6},
-        subjects=np.arange(2, dtype=np.int32),
-        outcomes=np.zeros(2, np.int16),
-        radii=np.array([number, 0.5]),
-        releases=np.ones(2, np.int32),
-        clusters=np.full(2, -1, np.int16),
-        epsilons=None,
-        digest=bytes(32),
-        link=bytes(32),
-    )
+    row = a_row(an_entry(radii=np.array([number, 0.5, NAN])))
+    row = replace(row, inputs={**row.inputs, "mechanism": mechanism})
     line = to_line(row)
     value = json.loads(line)
     assert json.dumps(value, separators=(",", ":")).encode() + b"\n" == line
-    assert value["radii"] == [number if np.isfinite(number) else None, 0.5]
+    assert value["radii"] == [number if np.isfinite(number) else None, 0.5, None]
     assert to_line(LineReader().row(line)) == line
     # The shortest digits in another form are another line.
     other = orjson.dumps(value) + b"\n"
@@ -252,37 +370,6 @@ def test_an_encoder_takes_no_inputs_for_others_that_are_equal():
     encoder = EntryEncoder(NAMES)
     assert [encoder.encode(one) for one in zeros] == [encode(one, NAMES) for one in zeros]
     assert encoder.encode(zeros[0]) != encoder.encode(zeros[1])
-
-
-CHANGES: list[dict[str, Any]] = [
-    {"round": 8},
-    {"release": 1},
-    {"subject_kind": "population"},
-    {"observer": "final_model"},
-    {"interrupted": True},
-    {"subjects": np.array([0, 1, 2], dtype=np.int32)},
-    {"outcomes": np.array([0, 2, 2], dtype=np.uint8)},
-    {"radii": np.array([np.nextafter(0.5, 1), NAN, NAN])},
-    {"releases": np.array([3, 4, 0], dtype=np.int32)},
-    *(
-        {"inputs": replace(INPUTS, **{name: value})}
-        for name, value in {
-            "mechanism": "gaussian-local",
-            "n": 12,
-            "noise_multiplier": 3.5,
-            "radius": 1.0,
-            "radius_floor": 1e-5,
-            "clip": 1.0,
-            "noise": "release",
-            "guarantee": "formal",
-        }.items()
-    ),
-]
-
-
-@pytest.mark.parametrize("change", CHANGES, ids=", ".join)
-def test_every_change_of_a_figure_changes_the_digest(change):
-    assert digest(an_entry(**change), NAMES) != digest(an_entry(), NAMES)
 
 
 def test_the_clusters_of_the_server_are_not_part_of_the_figures():
@@ -355,7 +442,5 @@ def test_what_cannot_be_encoded_is_refused():
     for beyond in (5, 6, 1000, -1):
         with pytest.raises(ValueError, match="between 0 and 4"):
             encode(an_entry(subjects=np.array([0, 1, beyond], dtype=np.int32)), NAMES)
-    with pytest.raises(ValueError, match="outcome 3 is unknown"):
+    with pytest.raises(ValueError, match="outcomes must lie between 0 and 2"):
         encode(an_entry(outcomes=np.array([0, 1, 3], dtype=np.uint8)), NAMES)
-    with pytest.raises(ValueError, match="radii has 1 values for 3 subjects"):
-        an_entry(radii=np.array([0.5]))

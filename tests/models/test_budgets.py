@@ -1,6 +1,10 @@
 """Budgets: reserved at once or not at all, and booked as they were spent."""
 
 import math
+from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -8,10 +12,10 @@ from hypothesis import strategies as st
 
 from models.database import Database
 from models.leakage_terms import LeakageTerms
-from models.repositories import FederationRepository
+from models.repositories import Budgets, FederationRepository
 from models.tables.reservations import FederationBudget
 from models.values import Budget
-from tests.models.rows import add_federation, add_project, at_once
+from tests.models.rows import add_federation, add_project
 
 _TERMS = LeakageTerms("adaptive", None)
 _LEAKAGE = {"book": "simulation", "figure": "leakage", "terms": _TERMS}
@@ -22,21 +26,28 @@ def _federation(database: Database, *, total: float | None) -> tuple[str, str]:
         project_id = add_project(session)
         federation_id = add_federation(session, project_id)
         if total is not None:
-            federations = FederationRepository(session, project_id)
-            federations.set_budget(federation_id, **_LEAKAGE, total=total)
+            budgets = Budgets(session, project_id)
+            budgets.set_budget(federation_id, **_LEAKAGE, total=total)
     return project_id, federation_id
 
 
 def _reserve(database: Database, owner: tuple[str, str], experiment_id: str, amount: float) -> bool:
     with database.write() as session:
-        return FederationRepository(session, owner[0]).reserve(
+        refusal = Budgets(session, owner[0]).reserve(
             owner[1], experiment_id=experiment_id, book="simulation", amount=amount, terms=_TERMS
         )
+        return refusal is None
+
+
+def at_once(calls: Iterable[Callable[[], Any]]) -> list[Any]:
+    """The answers to calls that are made in threads of their own, in any order."""
+    with ThreadPoolExecutor(16) as pool:
+        return [one.result() for one in [pool.submit(call) for call in calls]]
 
 
 def _budget(database: Database, owner: tuple[str, str]) -> Budget:
     with database.read() as session:
-        (budget,) = FederationRepository(session, owner[0]).budgets(owner[1])
+        (budget,) = Budgets(session, owner[0]).budgets(owner[1])
     return budget
 
 
@@ -62,21 +73,19 @@ def test_without_a_bound_everything_is_booked(database: Database) -> None:
     assert (budget.total, budget.remaining, budget.reserved) == (None, None, 1e9)
 
 
-def test_the_last_room_is_given_once(database: Database) -> None:
+@pytest.mark.parametrize("projects", [1, 6])
+def test_the_last_room_is_given_once_whichever_project_asks(
+    database: Database, projects: int
+) -> None:
     owner = _federation(database, total=1.0)
-    answers = at_once(lambda i: _reserve(database, owner, f"e{i}", 0.6), 6)
-    assert sorted(answers) == [False] * 5 + [True]
-    assert _budget(database, owner).reserved == 0.6
-
-
-def test_the_last_room_is_given_once_whichever_project_asks(database: Database) -> None:
-    owner = _federation(database, total=1.0)
-    owners = [owner]
-    for number in range(5):
+    owners = [owner] * (7 - projects)
+    for number in range(projects - 1):
         with database.write() as session:
             project_id = add_project(session, f"project-{number}")
             owners.append((project_id, add_federation(session, project_id)))
-    answers = at_once(lambda i: _reserve(database, owners[i], f"e{i}", 0.6), len(owners))
+    answers = at_once(
+        partial(_reserve, database, one, f"e{i}", 0.6) for i, one in enumerate(owners)
+    )
     assert sorted(answers) == [False] * 5 + [True]
     budget = _budget(database, owner)
     assert (budget.reserved, budget.total) == (0.6, 1.0)
@@ -91,12 +100,12 @@ def test_a_draw_beyond_the_reservation_finds_what_other_projects_hold(database: 
     assert _reserve(database, other, "e2", 4.0)
     for one, spent, room in ((other, 5.0, True), (owner, 5.5, False), (other, 5.5, False)):
         with database.write() as session:
-            repository = FederationRepository(session, one[0])
+            repository = Budgets(session, one[0])
             experiment_id = "e1" if one == owner else "e2"
             assert repository.draw(experiment_id, spent=spent, releases=1) is room
     with database.write() as session:
-        assert FederationRepository(session, other[0]).settle("e2", spent=5.0, releases=1)
-        assert FederationRepository(session, owner[0]).settle("e1", spent=1.0, releases=1)
+        assert Budgets(session, other[0]).settle("e2", spent=5.0, releases=1)
+        assert Budgets(session, owner[0]).settle("e1", spent=1.0, releases=1)
     assert (_budget(database, owner).spent, _budget(database, owner).remaining) == (6.0, 4.0)
     assert _budget(database, owner).others_spent == 5.0
 
@@ -105,9 +114,9 @@ def test_settling_returns_what_was_not_spent_once(database: Database) -> None:
     owner = _federation(database, total=10.0)
     assert _reserve(database, owner, "e1", 8.0)
     with database.write() as session:
-        assert FederationRepository(session, owner[0]).settle("e1", spent=3.0, releases=3)
+        assert Budgets(session, owner[0]).settle("e1", spent=3.0, releases=3)
     with database.write() as session:
-        assert not FederationRepository(session, owner[0]).settle("e1", spent=5.0, releases=5)
+        assert not Budgets(session, owner[0]).settle("e1", spent=5.0, releases=5)
     budget = _budget(database, owner)
     assert (budget.reserved, budget.spent, budget.remaining) == (0.0, 3.0, 7.0)
 
@@ -117,16 +126,16 @@ def test_drawing_books_before_the_release_and_stops_at_the_bound(database: Datab
     assert _reserve(database, owner, "e1", 6.0)
     assert _reserve(database, owner, "e2", 2.0)
     with database.write() as session:
-        federations = FederationRepository(session, owner[0])
-        assert federations.draw("e1", spent=4.0, releases=4)
-        assert federations.draw("e1", spent=4.0, releases=4)
+        budgets = Budgets(session, owner[0])
+        assert budgets.draw("e1", spent=4.0, releases=4)
+        assert budgets.draw("e1", spent=4.0, releases=4)
     budget = _budget(database, owner)
     assert (budget.reserved, budget.spent) == (4.0, 4.0)
     with database.write() as session:
-        federations = FederationRepository(session, owner[0])
-        assert federations.draw("e1", spent=8.0, releases=8)
-        assert not federations.draw("e1", spent=8.5, releases=9)
-        assert federations.settle("e1", spent=5.0, releases=5)
+        budgets = Budgets(session, owner[0])
+        assert budgets.draw("e1", spent=8.0, releases=8)
+        assert not budgets.draw("e1", spent=8.5, releases=9)
+        assert budgets.settle("e1", spent=5.0, releases=5)
     budget = _budget(database, owner)
     assert (budget.reserved, budget.spent) == (2.0, 8.0)
 
@@ -134,13 +143,12 @@ def test_drawing_books_before_the_release_and_stops_at_the_bound(database: Datab
 def test_books_and_figures_are_apart(database: Database) -> None:
     owner = _federation(database, total=1.0)
     with database.write() as session:
-        federations = FederationRepository(session, owner[0])
+        budgets = Budgets(session, owner[0])
         epsilon = {"figure": "epsilon", "delta": 1e-5, "adjacency": "replace-one"}
-        federations.set_budget(owner[1], book="release", **epsilon, observer="server", total=2.0)
-        assert federations.reserve(
-            owner[1], experiment_id="e1", book="release", amount=2.0, terms=_TERMS
-        )
-        books = {(one.book, one.figure): one for one in federations.budgets(owner[1])}
+        budgets.set_budget(owner[1], book="release", **epsilon, observer="server", total=2.0)
+        mine = {"experiment_id": "e1", "book": "release", "terms": _TERMS}
+        assert budgets.reserve(owner[1], **mine, amount=2.0) is None
+        books = {(one.book, one.figure): one for one in budgets.budgets(owner[1])}
     assert books["simulation", "leakage"].total == 1.0
     assert books["simulation", "leakage"].reserved == 0.0
     assert books["release", "leakage"].reserved == 2.0
@@ -152,11 +160,11 @@ def test_leakages_of_different_radii_are_different_budgets(database: Database) -
     owner = _federation(database, total=1.0)
     fixed = LeakageTerms(0.5, 0.25)
     with database.write() as session:
-        federations = FederationRepository(session, owner[0])
+        budgets = Budgets(session, owner[0])
         one = {"book": "simulation", "amount": 9.0}
-        assert federations.reserve(owner[1], experiment_id="e1", **one, terms=fixed)
-        assert not federations.reserve(owner[1], experiment_id="e2", **one, terms=_TERMS)
-        found = {budget.terms: budget for budget in federations.budgets(owner[1])}
+        assert budgets.reserve(owner[1], experiment_id="e1", **one, terms=fixed) is None
+        assert budgets.reserve(owner[1], experiment_id="e2", **one, terms=_TERMS)
+        found = {budget.terms: budget for budget in budgets.budgets(owner[1])}
     assert (found[fixed].total, found[fixed].reserved) == (None, 9.0)
     assert (found[_TERMS].total, found[_TERMS].reserved) == (1.0, 0.0)
 
@@ -164,18 +172,20 @@ def test_leakages_of_different_radii_are_different_budgets(database: Database) -
 def _hold_both(database: Database, owner: tuple[str, str], *, log_ratio: float | None) -> None:
     """Six releases, each of leakage 1 and a sum of 2; `log_ratio`: the total for that."""
     with database.write() as session:
-        federations = FederationRepository(session, owner[0])
+        budgets = Budgets(session, owner[0])
         mine = {"experiment_id": "e1", "book": "simulation"}
-        assert federations.reserve(owner[1], **mine, amount=6.0, terms=LeakageTerms(0.5, 0.25))
+        fixed = LeakageTerms(0.5, 0.25)
+        assert budgets.reserve(owner[1], **mine, amount=6.0, terms=fixed) is None
         if log_ratio is not None:
             bound = {"book": "simulation", "figure": "log_ratio", "total": log_ratio}
-            federations.set_budget(owner[1], **bound)
-        assert federations.reserve_log_ratio(owner[1], **mine, amount=12.0, of_one_release=2.0)
+            budgets.set_budget(owner[1], **bound)
+        sums = {"amount": 12.0, "of_one_release": 2.0}
+        assert budgets.reserve(owner[1], **mine, **sums, terms=None) is None
 
 
 def _sums(database: Database, owner: tuple[str, str]) -> dict[str, tuple[float, float]]:
     with database.read() as session:
-        budgets = FederationRepository(session, owner[0]).budgets(owner[1])
+        budgets = Budgets(session, owner[0]).budgets(owner[1])
     return {one.figure: (one.reserved, one.spent) for one in budgets}
 
 
@@ -183,10 +193,10 @@ def test_the_theorems_sum_is_drawn_and_settled_by_releases(database: Database) -
     owner = _federation(database, total=None)
     _hold_both(database, owner, log_ratio=None)
     with database.write() as session:
-        assert FederationRepository(session, owner[0]).draw("e1", spent=2.0, releases=2)
+        assert Budgets(session, owner[0]).draw("e1", spent=2.0, releases=2)
     assert _sums(database, owner) == {"leakage": (4.0, 2.0), "log_ratio": (8.0, 4.0)}
     with database.write() as session:
-        assert FederationRepository(session, owner[0]).settle("e1", spent=3.0, releases=3)
+        assert Budgets(session, owner[0]).settle("e1", spent=3.0, releases=3)
     assert _sums(database, owner) == {"leakage": (0.0, 3.0), "log_ratio": (0.0, 6.0)}
 
 
@@ -194,9 +204,9 @@ def test_a_settlement_in_full_spends_all_that_was_held(database: Database) -> No
     owner = _federation(database, total=None)
     _hold_both(database, owner, log_ratio=None)
     with database.write() as session:
-        assert FederationRepository(session, owner[0]).settle_in_full("e1")
+        assert Budgets(session, owner[0]).settle("e1")
     with database.write() as session:
-        assert not FederationRepository(session, owner[0]).settle_in_full("e1")
+        assert not Budgets(session, owner[0]).settle("e1")
     assert _sums(database, owner) == {"leakage": (0.0, 6.0), "log_ratio": (0.0, 12.0)}
 
 
@@ -207,7 +217,7 @@ def test_a_draw_that_one_of_two_budgets_refuses_takes_nothing_from_the_other(
     _hold_both(database, owner, log_ratio=13.0)
     before = _sums(database, owner)
     with database.write() as session:
-        assert not FederationRepository(session, owner[0]).draw("e1", spent=7.0, releases=7)
+        assert not Budgets(session, owner[0]).draw("e1", spent=7.0, releases=7)
     assert _sums(database, owner) == before
 
 
@@ -218,11 +228,11 @@ def test_a_total_of_unknown_radius_ends_with_the_next_one_that_is_set(database: 
     with database.write() as session:
         session.add(FederationBudget(**old, total=5.0, reserved=0.0, spent=3.0))
         session.flush()
-        federations = FederationRepository(session, owner[0])
-        [budget] = federations.budgets(owner[1])
+        budgets = Budgets(session, owner[0])
+        [budget] = budgets.budgets(owner[1])
         assert (budget.terms, budget.total) == (None, 5.0)
-        federations.set_budget(owner[1], **_LEAKAGE, total=2.0)
-        found = {one.terms: (one.total, one.spent) for one in federations.budgets(owner[1])}
+        budgets.set_budget(owner[1], **_LEAKAGE, total=2.0)
+        found = {one.terms: (one.total, one.spent) for one in budgets.budgets(owner[1])}
     assert found == {None: (None, 3.0), _TERMS: (2.0, 0.0)}
 
 
@@ -230,18 +240,18 @@ def test_leakage_and_nothing_else_has_a_radius_and_a_clip(database: Database) ->
     owner = _federation(database, total=None)
     for setting in ({"figure": "leakage"}, {"figure": "log_ratio", "terms": _TERMS}):
         with database.write() as session, pytest.raises(ValueError, match="terms"):
-            FederationRepository(session, owner[0]).set_budget(
-                owner[1], book="release", total=1.0, **setting
-            )
+            Budgets(session, owner[0]).set_budget(owner[1], book="release", total=1.0, **setting)
 
 
 def test_a_federation_belongs_to_its_project(database: Database) -> None:
     owner = _federation(database, total=1.0)
     with database.write() as session:
-        stranger = FederationRepository(session, add_project(session, "another"))
-        assert stranger.get(owner[1]) is None
+        project_id = add_project(session, "another")
+        federations = FederationRepository(session, project_id)
+        assert federations.get(owner[1]) is None
+        assert federations.list().items == []
+        stranger = Budgets(session, project_id)
         assert stranger.budgets(owner[1]) == []
-        assert stranger.list().items == []
         with pytest.raises(LookupError, match=owner[1]):
             stranger.reserve(
                 owner[1], experiment_id="e", book="simulation", amount=0.1, terms=_TERMS

@@ -9,7 +9,7 @@ from sqlalchemy import text
 import migrations
 from models.database import Database
 from models.leakage_terms import LeakageTerms
-from models.repositories import FederationRepository
+from models.repositories import Budgets
 from models.schema import HEAD
 from models.values import Budget
 from tests.models.rows import add_federation, add_project, queued
@@ -34,10 +34,10 @@ class Stored:
         self.project_id, new = queued(self.database, spec={"federation": federation})
         self.federation_id = new.federation_id
         with self.database.write() as session:
-            federations = FederationRepository(session, self.project_id)
+            budgets = Budgets(session, self.project_id)
             mine = {"experiment_id": new.id, "book": "simulation", "unit_key": federation["source"]}
-            assert federations.reserve(self.federation_id, **mine, amount=amount, terms=TERMS)
-            assert federations.draw(new.id, spent=spent, releases=1)
+            assert budgets.reserve(self.federation_id, **mine, amount=amount, terms=TERMS) is None
+            assert budgets.draw(new.id, spent=spent, releases=1)
 
     def before(self, *, total: float | None) -> tuple[float, float]:
         """Goes back, and sets the total of what is then one row; what that holds."""
@@ -59,7 +59,7 @@ class Stored:
     def budgets(self) -> list[Budget]:
         """As a reader sees them."""
         with self.database.read() as session:
-            return FederationRepository(session, self.project_id).budgets(self.federation_id)
+            return Budgets(session, self.project_id).budgets(self.federation_id)
 
 
 @pytest.fixture
@@ -94,10 +94,10 @@ def test_without_a_total_nothing_is_left_of_the_one_row(stored: Stored) -> None:
 def test_the_way_back_adds_up_and_keeps_the_smallest_total(stored: Stored) -> None:
     stored.hold(TOWN, amount=2.0, spent=0.5)
     with stored.database.write() as session:
-        federations = FederationRepository(session, stored.project_id)
+        budgets = Budgets(session, stored.project_id)
         for total, whose in ((9.0, None), (4.0, "client_key=town")):
             key = {"book": "simulation", "figure": "leakage", "terms": TERMS, "unit_key": whose}
-            federations.set_budget(stored.federation_id, **key, total=total)
+            budgets.set_budget(stored.federation_id, **key, total=total)
     migrations.downgrade(stored.url, BEFORE)
     with stored.database.read() as session:
         [row] = session.execute(text("SELECT total, reserved, spent FROM federation_budgets")).all()
@@ -111,7 +111,7 @@ def test_the_first_project_with_a_registration_or_a_total_owns_a_content(stored:
             id_ = add_federation(session, project_id)
             if name != "first":
                 budget = {"book": "release", "figure": "leakage", "terms": TERMS}
-                FederationRepository(session, project_id).set_budget(id_, **budget, total=1.0)
+                Budgets(session, project_id).set_budget(id_, **budget, total=1.0)
             if name == "second":
                 owner = project_id
     migrations.downgrade(stored.url, BEFORE)

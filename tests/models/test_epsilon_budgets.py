@@ -1,5 +1,6 @@
 """Budgets of epsilons: composed, never passed, and only of what can be composed."""
 
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -7,10 +8,11 @@ import pytest
 from numpy.typing import NDArray
 
 from models.database import Database
-from models.epsilon_costs import EpsilonCost, EpsilonRefusal
-from models.repositories import EpsilonBudgetRepository
+from models.repositories import Budgets
+from models.repositories.budgets.counting import EpsilonCost, EpsilonRefusal
 from models.values import Budget
-from tests.models.rows import add_federation, add_project, at_once
+from tests.models.rows import add_federation, add_project
+from tests.models.test_budgets import at_once
 
 ORDERS = np.array([2.0, 8.0, 64.0])
 ONE = np.array([1.0, 4.0, np.inf])
@@ -46,7 +48,7 @@ def owner(database: Database) -> tuple[str, str]:
 def set_total(database: Database, owner: tuple[str, str], total: float, **changes: Any) -> None:
     key = {"delta": 1e-5, "adjacency": "add-or-remove-one", "observer": "final_model", **changes}
     with database.write() as session:
-        EpsilonBudgetRepository(session, owner[0]).set_budget(
+        Budgets(session, owner[0], price=price).set_budget(
             owner[1], book="simulation", figure="epsilon", total=total, **key
         )
 
@@ -55,20 +57,16 @@ def reserve(
     database: Database, owner: tuple[str, str], experiment_id: str, *costs: EpsilonCost
 ) -> EpsilonRefusal | None:
     with database.write() as session:
-        return EpsilonBudgetRepository(session, owner[0]).reserve(
-            owner[1],
-            experiment_id=experiment_id,
-            book="simulation",
-            costs=costs or [cost()],
-            price=price,
+        return Budgets(session, owner[0], price=price).reserve_epsilon(
+            owner[1], experiment_id=experiment_id, book="simulation", costs=costs or [cost()]
         )
 
 
 def bounded(database: Database, owner: tuple[str, str]) -> Budget:
     with database.read() as session:
-        epsilons = EpsilonBudgetRepository(session, owner[0])
+        epsilons = Budgets(session, owner[0], price=price)
         (found,) = (one for one in epsilons.budgets(owner[1]) if one.total is not None)
-        return epsilons.composed(owner[1], found, price)
+        return epsilons.composed(owner[1], found)
 
 
 def test_epsilons_are_composed_at_the_delta_of_the_budget(
@@ -93,8 +91,7 @@ def test_epsilons_are_composed_at_the_delta_of_the_budget(
 
 def test_the_last_room_is_given_once(database: Database, owner: tuple[str, str]) -> None:
     set_total(database, owner, price(8 * ONE, 1e-5))
-    answers = at_once(lambda i: reserve(database, owner, f"e{i}"), 8)
-    assert len(answers) == 8
+    answers = at_once(partial(reserve, database, owner, f"e{i}") for i in range(8))
     assert answers.count(None) == 2
 
 
@@ -104,9 +101,9 @@ def test_settling_returns_what_was_not_spent_once(
     set_total(database, owner, price(4 * ONE, 1e-5))
     assert reserve(database, owner, "e1") is None
     with database.write() as session:
-        epsilons = EpsilonBudgetRepository(session, owner[0])
-        assert epsilons.settle("e1", {"final_model": 1})
-        assert not epsilons.settle("e1", {"final_model": 4})
+        epsilons = Budgets(session, owner[0], price=price)
+        assert epsilons.settle_epsilon("e1", {"final_model": 1})
+        assert not epsilons.settle_epsilon("e1", {"final_model": 4})
     found = bounded(database, owner)
     assert (found.reserved, found.spent) == (0.0, price(ONE, 1e-5))
     assert reserve(database, owner, "e2", cost(3)) is None
@@ -121,8 +118,8 @@ def test_drawing_books_before_the_release_and_stops_at_the_bound(
 
     def draw(count: int) -> bool:
         with database.write() as session:
-            epsilons = EpsilonBudgetRepository(session, owner[0])
-            return epsilons.draw("e1", {"final_model": count}, price=price)
+            epsilons = Budgets(session, owner[0], price=price)
+            return epsilons.draw_epsilon("e1", {"final_model": count})
 
     assert draw(3)
     assert bounded(database, owner).spent == price(3 * ONE, 1e-5)
@@ -130,7 +127,7 @@ def test_drawing_books_before_the_release_and_stops_at_the_bound(
     assert not draw(7)
     assert reserve(database, owner, "e2", cost(1)) is not None
     with database.write() as session:
-        assert EpsilonBudgetRepository(session, owner[0]).settle("e1", {"final_model": 2})
+        assert Budgets(session, owner[0], price=price).settle_epsilon("e1", {"final_model": 2})
     found = bounded(database, owner)
     assert (found.spent, found.reserved) == (price(6 * ONE, 1e-5), 0.0)
 
@@ -143,28 +140,6 @@ def test_before_who_sees_less_the_server_counts(database: Database, owner: tuple
     assert bounded(database, owner).remaining == 0.0
 
 
-@pytest.mark.parametrize(
-    ("total", "asked", "shortage"),
-    [
-        ({}, {"adjacency": "replace-one"}, "other-adjacency"),
-        ({"observer": "server"}, {}, "other-observer"),
-        ({}, {"unit": "record"}, "other-unit"),
-    ],
-)
-def test_what_cannot_be_composed_is_refused(
-    database: Database,
-    owner: tuple[str, str],
-    total: dict[str, Any],
-    asked: dict[str, Any],
-    shortage: str,
-) -> None:
-    assert reserve(database, owner, "first") is None
-    set_total(database, owner, 1e6, **total)
-    refusal = reserve(database, owner, "second", cost(**asked))
-    assert refusal is not None
-    assert (refusal.shortage, refusal.requested, refusal.composed_total) == (shortage, None, None)
-
-
 def test_clients_and_records_are_composed_apart(database: Database, owner: tuple[str, str]) -> None:
     reserve(database, owner, "clients", cost(6))
     reserve(database, owner, "records", cost(2, unit="record"))
@@ -172,8 +147,8 @@ def test_clients_and_records_are_composed_apart(database: Database, owner: tuple
     found = bounded(database, owner)
     assert (found.unit, found.reserved) == ("client", price(6 * ONE, 1e-5))
     with database.write() as session:
-        epsilons = EpsilonBudgetRepository(session, owner[0])
-        epsilons.settle("clients", {"final_model": 1})
+        epsilons = Budgets(session, owner[0], price=price)
+        epsilons.settle_epsilon("clients", {"final_model": 1})
     found = bounded(database, owner)
     assert (found.unit, found.reserved) == ("record", price(2 * ONE, 1e-5))
 
@@ -181,8 +156,8 @@ def test_clients_and_records_are_composed_apart(database: Database, owner: tuple
 def test_books_are_apart(database: Database, owner: tuple[str, str]) -> None:
     set_total(database, owner, 0.0)
     with database.write() as session:
-        epsilons = EpsilonBudgetRepository(session, owner[0])
-        refusal = epsilons.reserve(
-            owner[1], experiment_id="e", book="release", costs=[cost()], price=price
+        epsilons = Budgets(session, owner[0], price=price)
+        refusal = epsilons.reserve_epsilon(
+            owner[1], experiment_id="e", book="release", costs=[cost()]
         )
     assert refusal is None

@@ -8,9 +8,9 @@ from fedaudit.privacy.leakage import leakage
 from models.database import Database
 from models.leakage_terms import LeakageTerms
 from models.repositories import (
+    Budgets,
     EventRepository,
     ExperimentRepository,
-    FederationRepository,
     LedgerRepository,
     UnitRepository,
     fail_unit,
@@ -96,7 +96,7 @@ def test_cancelling_without_a_worker_is_immediate_and_returns_the_budget(
 ) -> None:
     project_id, new = queued(database)
     with database.write() as session:
-        FederationRepository(session, project_id).reserve(
+        Budgets(session, project_id).reserve(
             new.federation_id,
             experiment_id=new.id,
             book="simulation",
@@ -111,7 +111,7 @@ def test_cancelling_without_a_worker_is_immediate_and_returns_the_budget(
     with database.write() as session:
         units = UnitRepository(session)
         assert units.claim(new.unit_id, worker="w", devices={"auto"}, lease_seconds=30) is None
-        (budget,) = FederationRepository(session, project_id).budgets(new.federation_id)
+        (budget,) = Budgets(session, project_id).budgets(new.federation_id)
     assert (budget.reserved, budget.spent) == (0.0, 0.0)
 
 
@@ -162,7 +162,7 @@ def lost(database: Database) -> tuple[Database, str, str, str]:
         project_id = add_project(session)
         unit_id = UnitRepository(session).create(project_id, "auto", max_attempts=1).id
         new = add_experiment(session, project_id, unit_id=unit_id)
-        FederationRepository(session, project_id).reserve(
+        Budgets(session, project_id).reserve(
             new.federation_id,
             experiment_id=new.id,
             book="simulation",
@@ -202,7 +202,7 @@ def test_a_lost_experiment_fails_and_keeps_what_it_spent(
         "status_reason": "worker-lost",
     }
     with database.read() as session:
-        (budget,) = FederationRepository(session, project_id).budgets(federation_id)
+        (budget,) = Budgets(session, project_id).budgets(federation_id)
     # Three releases of client 2 and the open intent of round 2; n/nu = 27/3.
     assert (budget.reserved, budget.spent) == (0.0, 4 * 27 / 3.0)
 

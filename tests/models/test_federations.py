@@ -7,7 +7,7 @@ import pytest
 from fedaudit.privacy.leakage import leakage
 from models.database import Database
 from models.leakage_terms import LeakageTerms
-from models.repositories import FederationRepository, UnitRepository, fail_unit
+from models.repositories import Budgets, FederationRepository, UnitRepository, fail_unit
 from models.tables.federations import Federation
 from models.values import NewFile, ReclaimedUnit
 from tests.models.rows import add_experiment, add_project
@@ -91,11 +91,9 @@ def test_registering_anew_keeps_row_file_and_budget_and_withdraws_the_unit(
 ) -> None:
     project_id, first = _register(database)
     with database.write() as session:
-        federations = FederationRepository(session, project_id)
+        budgets = Budgets(session, project_id)
         terms = LeakageTerms("adaptive", None)
-        federations.set_budget(
-            first.id, book="simulation", figure="leakage", total=5.0, terms=terms
-        )
+        budgets.set_budget(first.id, book="simulation", figure="leakage", total=5.0, terms=terms)
     _, second = _register(database, name="renamed", storage_key="federations/p/second")
     assert (second.id, second.name) == (first.id, "renamed")
     assert second.storage_key == "federations/p/first"
@@ -103,7 +101,7 @@ def test_registering_anew_keeps_row_file_and_budget_and_withdraws_the_unit(
     assert not _ready(database, project_id, first)
     assert _ready(database, project_id, second)
     with database.read() as session:
-        [budget] = FederationRepository(session, project_id).budgets(first.id)
+        [budget] = Budgets(session, project_id).budgets(first.id)
     assert budget.total == 5.0
 
 

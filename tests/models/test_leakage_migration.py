@@ -10,7 +10,7 @@ from sqlalchemy import text
 import migrations
 from models.database import Database
 from models.leakage_terms import LeakageTerms
-from models.repositories import FederationRepository
+from models.repositories import Budgets
 from models.schema import HEAD
 from models.values import Budget
 from tests.models.rows import queued
@@ -38,10 +38,10 @@ class Book:
         self.project_id, new = queued(self.database, spec={"privacy": SPECS[terms]})
         self.federation_id = new.federation_id
         with self.database.write() as session:
-            federations = FederationRepository(session, self.project_id)
+            budgets = Budgets(session, self.project_id)
             mine = {"experiment_id": new.id, "book": "simulation"}
-            assert federations.reserve(self.federation_id, **mine, amount=amount, terms=terms)
-            assert federations.draw(new.id, spent=spent, releases=1)
+            assert budgets.reserve(self.federation_id, **mine, amount=amount, terms=terms) is None
+            assert budgets.draw(new.id, spent=spent, releases=1)
         return new.id
 
     def before(self, *, total: float | None) -> tuple[float, float]:
@@ -59,7 +59,7 @@ class Book:
         """Goes to the newest revision again; the budgets by their terms."""
         migrations.upgrade(self.url)
         with self.database.read() as session:
-            budgets = FederationRepository(session, self.project_id).budgets(self.federation_id)
+            budgets = Budgets(session, self.project_id).budgets(self.federation_id)
         return {one.terms: one for one in budgets}
 
 
@@ -136,10 +136,10 @@ def test_a_held_reservation_goes_on_after_the_move(book: Book) -> None:
     book.before(total=2.5)
     book.after()
     with book.database.write() as session:
-        federations = FederationRepository(session, book.project_id)
-        assert federations.draw(id_, spent=2.0, releases=4)
-        assert not federations.draw(id_, spent=3.0, releases=6)
-        assert federations.settle(id_, spent=2.0, releases=4)
+        budgets = Budgets(session, book.project_id)
+        assert budgets.draw(id_, spent=2.0, releases=4)
+        assert not budgets.draw(id_, spent=3.0, releases=6)
+        assert budgets.settle(id_, spent=2.0, releases=4)
     assert _sums(book.after()[FIXED]) == pytest.approx((0.0, 2.0))
 
 
@@ -147,12 +147,17 @@ def test_the_way_back_keeps_the_smallest_total_and_forgets_the_theorems_sum(book
     for terms, total in ((FIXED, 9.0), (ADAPTIVE, 4.0)):
         id_ = book.hold(terms, amount=2.0, spent=0.5)
         with book.database.write() as session:
-            federations = FederationRepository(session, book.project_id)
+            budgets = Budgets(session, book.project_id)
             key = {"book": "simulation", "figure": "leakage", "terms": terms}
-            federations.set_budget(book.federation_id, **key, total=total)
+            budgets.set_budget(book.federation_id, **key, total=total)
     with book.database.write() as session:
-        FederationRepository(session, book.project_id).reserve_log_ratio(
-            book.federation_id, experiment_id=id_, book="simulation", amount=5.0, of_one_release=1.0
+        Budgets(session, book.project_id).reserve(
+            book.federation_id,
+            experiment_id=id_,
+            book="simulation",
+            amount=5.0,
+            terms=None,
+            of_one_release=1.0,
         )
     migrations.downgrade(book.url, BEFORE)
     with book.database.read() as session:

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from fedaudit.ledger.bundle import BundleParts, bundle_chunks
+from fedaudit.ledger.bundle import Evidence, bundle_chunks
 from fedaudit.ledger.chain import genesis, ledger_hash, link
 from fedaudit.ledger.encoding import EntryEncoder
 from fedaudit.ledger.rows import BundledRow, entry_of
@@ -62,7 +62,7 @@ class SignedRun:
 
     def write(self, path: Path) -> Path:
         """The run as a bundle."""
-        parts = BundleParts(
+        parts = Evidence(
             experiment_id=ID,
             spec=SPEC.model_dump(mode="json"),
             names=self.names,

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fedaudit.federations.federation import Federation
-from fedaudit.ledger.entries import Outcome
+from fedaudit.ledger.rows import Outcome
 from fedaudit.privacy.leakage import leakage
 from fedaudit.training.base.cell import first_hypotheses
 from fedaudit.training.base.rounds import RoundRecord

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from fedaudit.ledger.entries import Outcome
+from fedaudit.ledger.rows import Outcome
 from fedaudit.privacy.mechanisms.registry import mechanism_of
 from fedaudit.privacy.noise.adaptive_clipping import update_noise_multiplier
 from fedaudit.training.base.cell import Cell, first_hypotheses

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from fedaudit.ledger.entries import Outcome
+from fedaudit.ledger.rows import Outcome
 from fedaudit.networks.shape import layer_sizes
 from fedaudit.privacy.noise.laplace import layer_slices
 from fedaudit.training.stack import Stack

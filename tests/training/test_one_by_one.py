@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from fedaudit.ledger.entries import Outcome
+from fedaudit.ledger.rows import Outcome
 from fedaudit.training.base.cell import Cell, first_hypotheses
 from fedaudit.training.base.rounds import RoundRecord
 from fedaudit.training.stack import Stack

@@ -8,7 +8,7 @@ import pytest
 import torch
 from scipy import stats
 
-from fedaudit.ledger.entries import Outcome
+from fedaudit.ledger.rows import Outcome
 from fedaudit.networks.losses import Loss
 from fedaudit.networks.record_gradients import clipped_gradients
 from fedaudit.privacy.records.record_plans import RecordPlan

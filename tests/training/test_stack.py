@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from fedaudit.federations.load import load_federation
-from fedaudit.ledger.entries import Outcome
+from fedaudit.ledger.rows import Outcome
 from fedaudit.spec.parse import parse_spec
 from fedaudit.training.base.cell import Cell, cells_at_once, stack_digest, stacks
 from fedaudit.training.base.rounds import RoundRecord

@@ -20,9 +20,9 @@ from models.database import Database
 from models.identifiers import new_id
 from models.leakage_terms import LeakageTerms
 from models.repositories import (
+    Budgets,
     EventRepository,
     ExperimentRepository,
-    FederationRepository,
     LedgerRepository,
     ProjectRepository,
     ReportRepository,
@@ -159,14 +159,14 @@ def stop_worker() -> None:
 def _set_budget(
     session: Session, project_id: str, federation_id: str, planned: ExperimentPlan, *, total: float
 ) -> None:
-    federations = FederationRepository(session, project_id)
+    budgets = Budgets(session, project_id)
     book, plan = planned.spec.privacy.noise, planned.ledger_context.plan
     if plan is None:
         inputs = planned.ledger_context.inputs
         terms = LeakageTerms.of(radius=inputs.radius, clip=inputs.clip)
-        federations.set_budget(federation_id, book=book, figure="leakage", total=total, terms=terms)
+        budgets.set_budget(federation_id, book=book, figure="leakage", total=total, terms=terms)
         return
-    federations.set_budget(
+    budgets.set_budget(
         federation_id,
         book=book,
         figure="epsilon",

@@ -10,12 +10,7 @@ from fedaudit.ledger.ledger_context import rebuild_ledger_context
 from fedaudit.privacy.accounting.mechanism_parameters import MechanismParameters
 from fedaudit.privacy.accounting.rdp import composed_epsilon
 from models.database import Database
-from models.repositories import (
-    EpsilonBudgetRepository,
-    ExperimentRepository,
-    RoundRepository,
-    SubjectSetRepository,
-)
+from models.repositories import Budgets, ExperimentRepository, RoundRepository, SubjectSetRepository
 from models.values import Budget
 from tests.workers.admission import (
     Submitted,
@@ -40,11 +35,9 @@ def names_of(database: Database, submitted: Submitted) -> tuple[str, ...]:
 def budgets_of(database: Database, submitted: Submitted) -> dict[str, Budget]:
     """By observer."""
     with database.read() as session:
-        epsilons = EpsilonBudgetRepository(session, submitted.project_id)
-        return {
-            str(one.observer): epsilons.composed(submitted.federation_id, one, composed_epsilon)
-            for one in epsilons.budgets(submitted.federation_id)
-        }
+        budgets = Budgets(session, submitted.project_id, price=composed_epsilon)
+        found = budgets.composed_budgets(submitted.federation_id)
+        return {str(one.observer): one for one in found}
 
 
 def audited(database: Database, submitted: Submitted) -> LedgerAudit:

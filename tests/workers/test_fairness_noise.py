@@ -14,12 +14,7 @@ from fedaudit.privacy.leakage import leakage
 from fedaudit.reports.verification.verification import verify
 from fedaudit.runs.blocks import Block
 from models.database import Database
-from models.repositories import (
-    ExperimentRepository,
-    FairnessRepository,
-    FederationRepository,
-    RoundRepository,
-)
+from models.repositories import Budgets, ExperimentRepository, FairnessRepository, RoundRepository
 from tests.workers.admission import (
     Submitted,
     document_of,
@@ -197,7 +192,7 @@ def test_a_cancelled_run_is_not_charged(database: Database) -> None:
 
 def set_total(database: Database, submitted: Submitted, total: float) -> None:
     with database.write() as session:
-        FederationRepository(session, submitted.project_id).set_budget(
+        Budgets(session, submitted.project_id).set_budget(
             submitted.federation_id,
             book="simulation",
             figure="epsilon",

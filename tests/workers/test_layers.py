@@ -7,7 +7,7 @@ import pytest
 from sqlalchemy import text
 
 from api.services.report_evidence import evidence_of
-from fedaudit.ledger.bundle import BundleParts, bundle_chunks, opened_bundle
+from fedaudit.ledger.bundle import Evidence, bundle_chunks, opened_bundle
 from fedaudit.ledger.columns import ledger_lines
 from fedaudit.ledger.rows import entry_of
 from fedaudit.reports.document.document import Report
@@ -152,7 +152,7 @@ def test_a_bundle_is_verified_far_from_the_database(
     run_unit(context, submitted.unit_id)
     experiment = experiment_of(database, submitted)
     with database.read() as session:
-        parts = BundleParts(
+        parts = Evidence(
             experiment_id=submitted.id,
             spec=experiment.spec,
             names=SubjectSetRepository(session).names(experiment.subject_set_id),

@@ -6,6 +6,7 @@ import hmac
 import json
 import struct
 import zipfile
+from dataclasses import replace
 from itertools import combinations
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,7 @@ import pytest
 from sqlalchemy import update
 
 from fedaudit.federations.load import load_federation
-from fedaudit.ledger.bundle import BundleParts, bundle_chunks, opened_bundle
+from fedaudit.ledger.bundle import bundle_chunks, opened_bundle
 from fedaudit.ledger.chain import SALT_BYTES, genesis, ledger_hash, link, new_salt, salt_hash
 from fedaudit.ledger.encoding import EntryEncoder
 from fedaudit.ledger.rows import UnreadableRow
@@ -164,14 +165,9 @@ def test_a_bundle_verifies_with_its_own_salt_alone(
         == api.get(f"/v1/experiments/{id_}/report.json").json()["integrity"]["ledger_hash"]
     )
     with opened_bundle(path) as evidence:
-        parts = {
-            name: getattr(evidence, name)
-            for name in BundleParts.__dataclass_fields__
-            if name != "salt"
-        }
         salt = None if changed == "missing" else new_salt("release")
         rows = [row for row in evidence.rows if not isinstance(row, UnreadableRow)]
-        altered = b"".join(bundle_chunks(BundleParts(**parts, salt=salt), rows))
+        altered = b"".join(bundle_chunks(replace(evidence, salt=salt), rows))
     path.write_bytes(altered)
     found = judged(path, served)
     failed = {one.name: one.detail for one in found.checks if one.outcome == "fail"}

@@ -21,7 +21,7 @@ from infrastructure.queue import Queue
 from infrastructure.settings import Settings
 from infrastructure.signing_keys import create_key_file
 from models.database import Database
-from models.repositories import BudgetRepository, LedgerRepository, ReportRepository, UnitRepository
+from models.repositories import Budgets, LedgerRepository, ReportRepository, UnitRepository
 from models.tables.experiments import Unit
 from models.tables.operations import SweeperLease
 from tests.ledger.whole_chain import first_broken_link
@@ -244,7 +244,7 @@ def test_when_every_worker_is_lost_the_sweeper_fails_the_experiment(
     assert experiment.status_reason == "worker-lost"
     assert unit_of(database, submitted).state == "failed"
     with database.read() as session:
-        (budget,) = BudgetRepository(session, submitted.project_id).budgets(submitted.federation_id)
+        (budget,) = Budgets(session, submitted.project_id).budgets(submitted.federation_id)
         rows = LedgerRepository(session).rows_after(submitted.id, limit=100_000)
     assert budget.reserved == pytest.approx(0, abs=1e-9)
     spent = max(int(row.releases.max()) for row in rows) * 2 / 3

@@ -10,7 +10,7 @@ import workers.run_loop
 from fedaudit.privacy.leakage import leakage
 from models.database import Database
 from models.repositories import (
-    BudgetRepository,
+    Budgets,
     ExperimentRepository,
     LedgerRepository,
     ReportRepository,
@@ -34,7 +34,7 @@ def _blocks_of_three(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def spent_of(database: Database, submitted: Submitted) -> float:
     with database.read() as session:
-        budgets = BudgetRepository(session, submitted.project_id)
+        budgets = Budgets(session, submitted.project_id)
         (budget,) = budgets.budgets(submitted.federation_id)
     # Sums of floats: the ledger's counts are exact, a budget's balance is not.
     assert budget.reserved == pytest.approx(0, abs=1e-9)
@@ -77,7 +77,7 @@ def test_the_theorems_sum_is_spent_beside_the_leakage(
         run_unit(context, submitted.unit_id)
     with database.read() as session:
         document = ReportRepository(session).get(submitted.id).document
-        budgets = BudgetRepository(session, submitted.project_id).budgets(submitted.federation_id)
+        budgets = Budgets(session, submitted.project_id).budgets(submitted.federation_id)
     bounded = document["privacy"]["log_ratio_max"]
     assert bounded == pytest.approx(8 * document["privacy"]["leakage_max"])
     found = {one.figure: one.spent for one in budgets}

@@ -15,7 +15,7 @@ from fedaudit.reports.document.document import Report
 from fedaudit.spec.metrics import METRICS
 from models.database import Database
 from models.repositories import (
-    BudgetRepository,
+    Budgets,
     CheckpointRepository,
     ExperimentRepository,
     FairnessRepository,
@@ -65,7 +65,7 @@ def ledger_hash_of(database: Database, submitted: Submitted) -> str:
 
 def budget_of(database: Database, submitted: Submitted) -> Budget:
     with database.read() as session:
-        budgets = BudgetRepository(session, submitted.project_id)
+        budgets = Budgets(session, submitted.project_id)
         (budget,) = budgets.budgets(submitted.federation_id)
     return budget
 

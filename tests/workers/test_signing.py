@@ -29,7 +29,7 @@ from models.tables.ledger import Ledger, LedgerCheckpoint
 from models.tables.reports import Report
 from tests.workers.admission import Submitted, crash, experiment_of, spec_with, stop_worker, submit
 from workers.context import WorkerContext
-from workers.proof.signing import CheckpointClock, load_signing_key
+from workers.proof.signing import CheckpointClock, SigningKeyFile
 from workers.run_unit import run_unit
 from workers.sweeper import Sweeper
 
@@ -295,4 +295,4 @@ def test_checkpoints_are_due_after_a_while() -> None:
 def test_a_worker_without_a_key_says_how_to_make_one(context: WorkerContext) -> None:
     settings = context.settings.model_copy(update={"signing_key_file": None})
     with pytest.raises(SystemExit, match="fedaudit keys signing --out FILE"):
-        load_signing_key(settings)
+        SigningKeyFile(settings)

@@ -1,7 +1,7 @@
 """Whether a declared ledger is what was signed of it before, and more: what its signer asks first.
 
 The heavy part, hashing entries and charging them anew, begins at the newest checkpoint that this
-process's own key signed. What lies before it is compared by hashes.
+process's own key signed. What was signed before is compared by hashes.
 """
 
 from bisect import bisect_right
@@ -11,8 +11,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import structlog
-from sqlalchemy.exc import InterfaceError, OperationalError
-from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 from sqlalchemy.orm import Session
 
 from fedaudit.ledger.chain import genesis
@@ -23,7 +21,6 @@ from fedaudit.ledger.statements import DATABASE, TRAINER, Checkpoint, growing_ha
 from fedaudit.privacy.declared.figures import Drawn
 from fedaudit.privacy.declared.histories import Histories
 from fedaudit.reports.assemble import report_hash
-from fedaudit.reports.declared.declared_material import DeclaredMaterial
 from fedaudit.reports.declared.declared_report import declared_report
 from fedaudit.reports.declared.stored_material import (
     stored_drawn,
@@ -46,7 +43,7 @@ from models.repositories.declared_ledgers import unsigned_ledgers
 from models.repositories.packed_rows import Digest
 from models.tables.declared_ledgers import DeclaredLedger, DeclaredReservation, DeclaredRoundRow
 from models.values import BudgetsAcross, LedgerRow
-from workers.proof.signing import CHECKPOINT_SECONDS, use_key
+from workers.proof.signing import CHECKPOINT_SECONDS, WaitingSigner, use_key
 
 _NO_SECRET = bytes(32)
 """Of ledgers whose rounds were all declared before they had one."""
@@ -106,14 +103,14 @@ def start_of(stored: StoredLedger, key: PublicKey, *, remembered: int) -> Start:
     """Where to begin. `remembered`: the entries that this process knows to be signed; -1 of none.
 
     TRAINER only where nothing was ever signed, or the own key signed the newest checkpoint there
-    is, and nothing tells of a later one. Raises ValueError where one that names the own key was
+    is, and nothing indicates a later one. Raises ValueError where one that names the own key was
     altered, or is not of this ledger.
     """
-    told = max(stored.row.signed_entries, stored.reported_entries, remembered)
+    known = max(stored.row.signed_entries, stored.reported_entries, remembered)
     envelopes = [Envelope.from_dict(one) for one in stored.envelopes]
     mine = [place for place, one in enumerate(envelopes) if one.key_id == key.key_id]
     if not mine:
-        return Start(None, DATABASE if envelopes or told >= 0 else TRAINER)
+        return Start(None, DATABASE if envelopes or known >= 0 else TRAINER)
     newest = envelopes[mine[-1]]
     if not key.verifies(newest.signature, newest.message):
         raise ValueError("the newest checkpoint has a wrong signature: it was altered")
@@ -122,7 +119,7 @@ def start_of(stored: StoredLedger, key: PublicKey, *, remembered: int) -> Start:
     later = mine[-1] < len(envelopes) - 1
     # Before checkpoints had a state, one was made over another key's as it stood.
     doubtful = checkpoint.state_hash is None and len(mine) < len(envelopes)
-    behind = told > checkpoint.entries
+    behind = known > checkpoint.entries
     sound = checkpoint.witness == TRAINER and not (later or doubtful or behind)
     return Start(checkpoint, TRAINER if sound else DATABASE)
 
@@ -140,9 +137,11 @@ def check_ledger(
         raise ValueError("the terms are not those that were stated")
     replay = _replayed(stored, start, entries)
     before = replay.before(stored.histories)
-    rounds = RoundsSoFar(row.secret or _NO_SECRET)
+    secret = row.secret or _NO_SECRET
+    rounds = RoundsSoFar(secret)
     last = 0 if covered is None else covered.last_round
-    known, behind = _split(inserted.rounds, last), _split_digests(inserted.digests, last)
+    known = bisect_right(inserted.rounds, last, key=lambda one: one.round)
+    behind = bisect_right(inserted.digests, last, key=lambda one: one[0])
     for one in inserted.rounds[:known]:
         rounds.add_round(one)
     for digest in inserted.digests[:behind]:
@@ -154,8 +153,7 @@ def check_ledger(
     _check_rounds(inserted.rounds[known:], rounds, replay)
     for digest in inserted.digests[behind:]:
         rounds.add_entry(digest)
-    _check_drawn(stored, inserted)
-    _check_reservations(stored, inserted)
+    _check_beside(stored, inserted, secret)
     state = None if row.secret is None else rounds.state_hash(stored.histories.tallies.values())
     return Found(start.witness, rounds.ledger_hash, state)
 
@@ -191,15 +189,6 @@ def _replayed(stored: StoredLedger, start: Start, entries: Iterable[StoredRow]) 
     return replay
 
 
-def _split(rounds: Sequence[DeclaredRoundRow], last: int) -> int:
-    """How many of these come no later than a round."""
-    return bisect_right(rounds, last, key=lambda one: one.round)
-
-
-def _split_digests(digests: Sequence[Digest], last: int) -> int:
-    return bisect_right(digests, last, key=lambda one: one[0])
-
-
 def _check_rounds(
     declared: Sequence[DeclaredRoundRow], rounds: RoundsSoFar, replay: Replay
 ) -> None:
@@ -219,15 +208,12 @@ def _check_rounds(
             raise ValueError(f"round {one.round} does not have the head of its newest entry")
 
 
-def _check_drawn(stored: StoredLedger, inserted: Inserted) -> None:
-    """Whether the newest round that says who was drawn so far says what is stored."""
+def _check_beside(stored: StoredLedger, inserted: Inserted, secret: bytes) -> None:
+    """Whether the newest round that says who was drawn so far says what is stored, and the chain
+    holds what was reserved."""
     said = next((one.drawn for one in reversed(inserted.rounds) if one.drawn is not None), None)
-    if said is not None and said != drawn_hash(stored.drawn, stored.row.secret or _NO_SECRET):
+    if said is not None and said != drawn_hash(stored.drawn, secret):
         raise ValueError("those who were drawn are not those that were declared")
-
-
-def _check_reservations(stored: StoredLedger, inserted: Inserted) -> None:
-    secret = stored.row.secret or _NO_SECRET
     changed = changed_reservations(inserted.rounds, stored.reservations, secret)
     if (number := next(changed, None)) is not None:
         raise ValueError(f"what was reserved before round {number} is not what the chain holds")
@@ -237,26 +223,19 @@ log = structlog.get_logger()
 
 _ROWS = 500
 _REMEMBERED = 10_000
-_AWAY = (OperationalError, InterfaceError, PoolTimeoutError)
-"""The database does not respond: no ledger was refused, and the next tick tries again."""
 
 
-@dataclass(frozen=True, eq=False)
-class _Seen:
-    """A ledger as it stood, and what its report is made of besides."""
-
-    ledger: StoredLedger
-    least_group_size: int
-
-
-class DeclaredLedgerSigner:
+class DeclaredLedgerSigner(WaitingSigner):
     """Signs ledgers with rounds that no signature covers, each at most every ten seconds.
 
-    It signs what the database holds, if that follows from what its own key signed before: whoever
-    can change a round within these seconds chooses what is signed, and the trainer, who was told
-    the chain's head behind the round, can show it. The ledger is locked while it is read and while
-    signatures are stored, and not while they are made.
+    It signs what follows from what its own key signed before. Within these seconds anyone able to
+    change a round chooses what is signed, and the trainer, who has the chain's head behind the
+    round, can show it. The ledger is locked while it is read and while signatures are stored, and
+    not while they are made. A ledger that cannot be signed, for whatever reason, is left out.
     """
+
+    what = "ledger"
+    refused_for = Exception
 
     def __init__(
         self,
@@ -268,89 +247,70 @@ class DeclaredLedgerSigner:
         across: BudgetsAcross = "service",
     ) -> None:
         """`floor`: of groups that reports show; `across`: whose policies bind, as in settings."""
-        self._database = database
-        self._key = key
+        super().__init__(database, key)
         self._seconds = seconds
         self._floor = floor or DisclosureFloor()
         self._across = across
-        self._refused: set[str] = set()
         self._signed: OrderedDict[str, int] = OrderedDict()
         """Entries that this process knows to be signed, of the ledgers signed last: a database that
         was set back is noticed."""
 
-    def sign_waiting(self, limit: int) -> int:
-        """Sign up to so many; returns how many were. Raises SQLAlchemyError where the database is
-        away.
-
-        A ledger that cannot be signed, for whatever reason, is logged and left out until this
-        process ends: it holds up no other.
-        """
-        with self._database.read() as session:
-            waiting = [
-                (row.id, row.project_id)
-                for row in unsigned_ledgers(
-                    session, seconds=self._seconds, limit=limit + len(self._refused)
-                )
-                if row.id not in self._refused
-            ]
-        signed = 0
-        for ledger_id, project_id in waiting:
-            try:
-                signed += self._sign(ledger_id, project_id)
-            except _AWAY:
-                raise
-            except Exception as error:
-                self._refused.add(ledger_id)
-                why = f"{type(error).__name__}: {error}"[:200]
-                log.exception("ledger not signed", ledger_id=ledger_id, why=why)
-        return signed
+    def _waiting(self, session: Session, limit: int) -> Sequence[tuple[str, str]]:
+        found = unsigned_ledgers(session, seconds=self._seconds, limit=limit)
+        return [(row.id, row.project_id) for row in found]
 
     def _sign(self, ledger_id: str, project_id: str) -> bool:
-        """Raises ValueError where what is stored does not follow from what was signed before."""
+        """False where all of it is signed, or another process signed it meanwhile."""
         with self._database.write() as session:
-            seen = self._read(session, ledger_id, project_id)
-        if seen is None:
-            return False
-        stored = seen.ledger
+            # Locked, so that nothing comes in between its parts.
+            row = DeclaredLedgerRepository(session, project_id).lock(ledger_id)
+            if row is None or row.entries == row.signed_entries:
+                return False
+            stored = _stored(session, row)
+            policies = []
+            if row.federation_id is not None:
+                federations = FederationRepository(session, project_id, across=self._across)
+                policies = federations.disclosures(row.federation_id)
         start = start_of(stored, self._key.public, remembered=self._signed.get(ledger_id, -1))
         if start.witness != TRAINER:
             log.warning("signatures of a ledger are missing or foreign", ledger_id=ledger_id)
-        covered = start.covered
-        entries = self._entries(stored, behind=0 if covered is None else covered.last_round)
-        inserted = self._inserted(stored)
-        found = check_ledger(stored, start, inserted, entries=entries)
-        material = self._material(seen, inserted, found)
-        document = sign_report(declared_report(material), self._key)
-        with self._database.write() as session:
-            return self._store(session, stored, self._checkpoint(stored, found), document)
-
-    def _read(self, session: Session, ledger_id: str, project_id: str) -> _Seen | None:
-        """What is stored; None where all of it is signed. Locked, so that nothing comes in between
-        its parts."""
-        row = DeclaredLedgerRepository(session, project_id).lock(ledger_id)
-        if row is None or row.entries == row.signed_entries:
-            return None
-        parts = DeclaredPartRepository(session, project_id)
-        report = parts.report(ledger_id)
-        policies = []
-        if row.federation_id is not None:
-            federations = FederationRepository(session, project_id, across=self._across)
-            policies = federations.disclosures(row.federation_id)
-        return _Seen(
-            ledger=StoredLedger(
-                row=row,
-                histories=stored_histories(row.names, parts.tallies(ledger_id)),
-                drawn=stored_drawn(row.drawn_names, row.drawn_counts),
-                reservations=parts.reservations(ledger_id),
-                envelopes=parts.envelopes(ledger_id),
-                reported_entries=-1 if report is None else report.entries,
-            ),
+        behind = 0 if start.covered is None else start.covered.last_round
+        inserted = self._inserted(row)
+        found = check_ledger(stored, start, inserted, entries=self._entries(row, behind=behind))
+        material = stored_material(
+            row.id,
+            row.terms,
+            histories=stored.histories,
+            drawn=stored.drawn,
+            rounds=inserted.rounds,
+            reservations=stored.reservations,
+            first_declaration=inserted.first_declaration,
             least_group_size=least_group_size(self._floor, policies),
+            entries=row.entries,
+            ledger_hash=found.ledger_hash,
+            chain_head=bytes(row.head),
+            now=utc_now(),
+            key_id=self._key.key_id,
+            witness=found.witness,
         )
+        document = sign_report(declared_report(material), self._key)
+        checkpoint = Checkpoint(
+            experiment_id=row.id,
+            status="running",
+            entries=row.entries,
+            last_round=row.last_round,
+            chain_head=bytes(row.head).hex(),
+            spec_hash=row.terms_hash,
+            subjects_hash=subjects_hash(row.names),
+            witness=found.witness,
+            state_hash=found.state_hash,
+        )
+        with self._database.write() as session:
+            return self._store(session, row, checkpoint, document)
 
-    def _entries(self, stored: StoredLedger, *, behind: int) -> Iterator[LedgerRow]:
+    def _entries(self, row: DeclaredLedger, *, behind: int) -> Iterator[LedgerRow]:
         """Those of the rounds behind one, in short transactions: entries are only ever inserted."""
-        row, after = stored.row, None
+        after = None
         while True:
             with self._database.read() as session:
                 rows = DeclaredEntryRepository(session).rows_after(
@@ -362,8 +322,7 @@ class DeclaredLedgerSigner:
             last = rows[-1]
             after = (last.round, last.release, last.subject_kind, last.observer)
 
-    def _inserted(self, stored: StoredLedger) -> Inserted:
-        row = stored.row
+    def _inserted(self, row: DeclaredLedger) -> Inserted:
         with self._database.read() as session:
             entries = DeclaredEntryRepository(session)
             return Inserted(
@@ -372,68 +331,42 @@ class DeclaredLedgerSigner:
                 first_declaration=entries.first_declaration(row.id),
             )
 
-    def _material(self, seen: _Seen, inserted: Inserted, found: Found) -> DeclaredMaterial:
-        stored = seen.ledger
-        return stored_material(
-            stored.row.id,
-            stored.row.terms,
-            histories=stored.histories,
-            drawn=stored.drawn,
-            rounds=inserted.rounds,
-            reservations=stored.reservations,
-            first_declaration=inserted.first_declaration,
-            least_group_size=seen.least_group_size,
-            entries=stored.row.entries,
-            ledger_hash=found.ledger_hash,
-            chain_head=bytes(stored.row.head),
-            now=utc_now(),
-            key_id=self._key.key_id,
-            witness=found.witness,
-        )
-
-    def _checkpoint(self, stored: StoredLedger, found: Found) -> Checkpoint:
-        row = stored.row
-        return Checkpoint(
-            experiment_id=row.id,
-            status="running",
-            entries=row.entries,
-            last_round=row.last_round,
-            chain_head=bytes(row.head).hex(),
-            spec_hash=row.terms_hash,
-            subjects_hash=subjects_hash(row.names),
-            witness=found.witness,
-            state_hash=found.state_hash,
-        )
-
     def _store(
         self,
         session: Session,
-        stored: StoredLedger,
+        row: DeclaredLedger,
         checkpoint: Checkpoint,
         document: dict[str, Any],
     ) -> bool:
         """False, and nothing stored, where another process signed meanwhile. Rounds that came in
         are signed next."""
-        ledger_id, project_id = stored.row.id, stored.row.project_id
-        ledgers = DeclaredLedgerRepository(session, project_id)
-        now = ledgers.lock(ledger_id)
-        if now is None or now.signed_entries != stored.row.signed_entries:
+        ledgers = DeclaredLedgerRepository(session, row.project_id)
+        now = ledgers.lock(row.id)
+        if now is None or now.signed_entries != row.signed_entries:
             return False
         use_key(session, self._key)
-        parts = DeclaredPartRepository(session, project_id)
+        parts, owner = DeclaredPartRepository(session, row.project_id), (row.id, row.project_id)
         envelope = checkpoint.sign(self._key).as_dict()
         entries = checkpoint.entries
-        parts.add_checkpoint(ledger_id, project_id, entries=entries, envelope=envelope)
-        parts.put_report(
-            ledger_id,
-            project_id,
-            entries=entries,
-            document=document,
-            report_hash=report_hash(document),
-        )
-        ledgers.change(ledger_id, {"signed_entries": entries, "signed_at": utc_now()})
-        self._signed[ledger_id] = entries
-        self._signed.move_to_end(ledger_id)
+        parts.add_checkpoint(*owner, entries=entries, envelope=envelope)
+        hashed = report_hash(document)
+        parts.put_report(*owner, entries=entries, document=document, report_hash=hashed)
+        ledgers.change(row.id, {"signed_entries": entries, "signed_at": utc_now()})
+        self._signed[row.id] = entries
+        self._signed.move_to_end(row.id)
         while len(self._signed) > _REMEMBERED:
             self._signed.popitem(last=False)
         return True
+
+
+def _stored(session: Session, row: DeclaredLedger) -> StoredLedger:
+    parts = DeclaredPartRepository(session, row.project_id)
+    report = parts.report(row.id)
+    return StoredLedger(
+        row=row,
+        histories=stored_histories(row.names, parts.tallies(row.id)),
+        drawn=stored_drawn(row.drawn_names, row.drawn_counts),
+        reservations=parts.reservations(row.id),
+        envelopes=parts.envelopes(row.id),
+        reported_entries=-1 if report is None else report.entries,
+    )

@@ -1,10 +1,18 @@
-"""Sign the state of ledgers: the process that writes ledger rows signs how many there are."""
+"""Sign the state of ledgers, and what the API stores without a key.
 
-from pathlib import Path
+The process that writes ledger rows signs how many there are. A worker signs the ledger that it has
+in memory; the memory of a resumed run begins with stored rows, which anyone able to change the
+database could have altered while no worker held them.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from time import monotonic
+from typing import Any, ClassVar
 
 import structlog
-from sqlalchemy.exc import SQLAlchemyError
+from sqlalchemy.exc import InterfaceError, OperationalError, SQLAlchemyError
+from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 from sqlalchemy.orm import Session
 
 from fedaudit.ledger.audit import LedgerAudit
@@ -43,31 +51,26 @@ from models.tables.reports import SignOff
 
 log = structlog.get_logger()
 
+_AWAY = (OperationalError, InterfaceError, PoolTimeoutError)
+"""The database does not respond: nothing was refused, and the next tick tries again."""
+_ENTRIES_AT_ONCE = 2_000
 CHECKPOINT_SECONDS = 10.0
 """During a run, a checkpoint is signed with the first flush after this interval."""
 
 
-def load_signing_key(settings: Settings) -> SigningKey:
-    """The key named in the settings; the embedded service creates one where there is none.
-
-    Exits with a message where there is no usable key.
-    """
-    try:
-        path = key_file_of(settings)
-        if settings.signing_key_file is None:
-            ensure_key_file(path)
-        return SigningKey.from_pem(read_key_file(path))
-    except SigningKeyError as error:
-        raise SystemExit(str(error)) from None
-
-
 class SigningKeyFile:
-    """The key in a file that may be exchanged while this process runs."""
+    """The key in a file that may be exchanged while this process runs; the embedded service creates
+    one where there is none."""
 
     def __init__(self, settings: Settings) -> None:
-        """Exits with a message where there is no usable key."""
-        self._path = key_file_of_or_exit(settings)
-        self._key = load_signing_key(settings)
+        """Exits with a message where there is no usable key, or production names none."""
+        try:
+            self._path = key_file_of(settings)
+            if settings.signing_key_file is None:
+                ensure_key_file(self._path)
+            self._key = SigningKey.from_pem(read_key_file(self._path))
+        except SigningKeyError as error:
+            raise SystemExit(str(error)) from None
         self._seen = self._look()
 
     def current(self) -> SigningKey:
@@ -92,14 +95,6 @@ class SigningKeyFile:
         except OSError:
             return None
         return found.st_mtime_ns, found.st_ino, found.st_size
-
-
-def key_file_of_or_exit(settings: Settings) -> Path:
-    """Where the key is; exits with a message where production names none."""
-    try:
-        return key_file_of(settings)
-    except SigningKeyError as error:
-        raise SystemExit(str(error)) from None
 
 
 def announce_key(database: Database, key: SigningKey) -> None:
@@ -131,6 +126,31 @@ def sign_checkpoint(
     )
 
 
+def run_checkpoint(
+    experiment: Experiment,
+    *,
+    status: str,
+    entries: int,
+    last_round: int,
+    head: bytes,
+    salt: bytes | None,
+    witness: str,
+) -> Checkpoint:
+    """The state of a run's ledger, to be signed."""
+    return Checkpoint(
+        experiment_id=experiment.id,
+        status=status,
+        entries=entries,
+        last_round=last_round,
+        chain_head=head.hex(),
+        spec_hash=experiment.spec_hash,
+        # A set of names is stored under exactly this hash of them.
+        subjects_hash=experiment.subject_set_id,
+        witness=witness,
+        salt_hash=None if salt is None else salt_hash(salt),
+    )
+
+
 def sign_as_stored(
     session: Session, experiment_id: str, project_id: str, *, key: SigningKey
 ) -> None:
@@ -143,19 +163,15 @@ def sign_as_stored(
     if experiment is None:
         raise LookupError(f"no experiment {experiment_id}")
     ledger = LedgerRepository(session)
-    newest = ledger.last_row(experiment_id)
-    ended = experiment.finished_at is not None
-    checkpoint = Checkpoint(
-        experiment_id=experiment_id,
-        status=experiment.status if ended else "running",
+    last_round, head = ledger.last_row(experiment_id) or (0, genesis(experiment_id))
+    checkpoint = run_checkpoint(
+        experiment,
+        status="running" if experiment.finished_at is None else experiment.status,
         entries=ledger.count(experiment_id),
-        last_round=0 if newest is None else newest[0],
-        chain_head=(genesis(experiment_id) if newest is None else newest[1]).hex(),
-        spec_hash=experiment.spec_hash,
-        # A set of names is stored under exactly this hash of them.
-        subjects_hash=experiment.subject_set_id,
+        last_round=last_round,
+        head=head,
+        salt=experiment.ledger_salt,
         witness=DATABASE,
-        salt_hash=None if experiment.ledger_salt is None else salt_hash(experiment.ledger_salt),
     )
     sign_checkpoint(session, checkpoint, project_id=project_id, key=key)
 
@@ -180,9 +196,6 @@ class CheckpointClock:
 def use_key(session: Session, key: SigningKey) -> None:
     """List the key as the one in use, in the transaction of what it signs."""
     SigningKeyRepository(session).use(key.key_id, algorithm=ALGORITHM, public_key=key.public.pem)
-
-
-log = structlog.get_logger()
 
 
 def witness_of_resumed(
@@ -211,17 +224,14 @@ def witness_of_resumed(
     if not (begun or interrupted or ledger.entries):
         return WORKER
     same_rows = audit.consistent and audit.head == ledger.head and audit.entries == ledger.entries
-    expected = Checkpoint(
-        experiment_id=experiment.id,
+    expected = run_checkpoint(
+        experiment,
         status="running",
         entries=ledger.entries,
         last_round=ledger.last_round,
-        chain_head=ledger.head.hex(),
-        spec_hash=experiment.spec_hash,
-        # A set of names is stored under exactly this hash of them.
-        subjects_hash=experiment.subject_set_id,
+        head=ledger.head,
+        salt=ledger.salt,
         witness=WORKER,
-        salt_hash=None if ledger.salt is None else salt_hash(ledger.salt),
     )
     signed = any(_states(value, expected, key) for value in envelopes)
     if same_rows and signed and not interrupted:
@@ -248,55 +258,78 @@ def _states(value: object, expected: Checkpoint, key: PublicKey) -> bool:
         return False
 
 
-log = structlog.get_logger()
+class WaitingSigner(ABC):
+    """Signs what waits in the database, and was stored by the API, which has no key.
 
-
-class SignOffSigner:
-    """Signs what waits; what does not fit its report or its chain is refused, and stays unsigned.
-
-    It signs what the database holds: whoever can change a sign-off before then chooses what is
-    signed.
+    What does not fit what was signed before is refused, logged, and stays unsigned as long as this
+    process runs: it holds up nothing else. The database decides what is signed, and so does anyone
+    able to change a row before then.
     """
+
+    what: ClassVar[str]
+    refused_for: ClassVar[type[Exception]] = ValueError
 
     def __init__(self, database: Database, key: SigningKey) -> None:
         self._database = database
         self._key = key
-        self._refused: set[tuple[str, int]] = set()
+        self._refused: set[tuple[Any, ...]] = set()
 
     def sign_waiting(self, limit: int) -> int:
-        """Sign up to so many; returns how many were. Raises SQLAlchemyError."""
+        """Sign up to so many; returns how many were. Raises SQLAlchemyError where the database is
+        away."""
         with self._database.read() as session:
-            waiting = SignOffRepository(session).unsigned(limit + len(self._refused))
+            waiting = self._waiting(session, limit + len(self._refused))
         signed = 0
-        for experiment_id, number in waiting:
-            if (experiment_id, number) in self._refused:
+        for one in waiting:
+            if one in self._refused:
                 continue
             try:
-                with self._database.write() as session:
-                    signed += self._sign(session, experiment_id, number)
-            except ValueError as error:
-                self._refused.add((experiment_id, number))
-                log.error(
-                    "sign-off not signed",
-                    experiment_id=experiment_id,
-                    number=number,
-                    why=str(error)[:200],
-                )
+                signed += self._sign(*one)
+            except _AWAY:
+                raise
+            except self.refused_for as error:
+                self._refused.add(one)
+                why = f"{type(error).__name__}: {error}"[:200]
+                log.exception(f"{self.what} not signed", of=one, why=why)
         return signed
 
-    def _sign(self, session: Session, experiment_id: str, number: int) -> bool:
-        """Raises ValueError where the row cannot be read, or does not fit what is signed."""
-        row = SignOffRepository(session).get(experiment_id, number)
-        if row is None:
-            return False
-        sign_off = Statement.of_fields(row.statement)
-        stated = (sign_off.experiment_id, sign_off.number, sign_off.report_hash, sign_off.decision)
-        if stated != (row.experiment_id, row.number, row.report_hash, row.decision):
-            raise ValueError("the row and its statement differ")
-        self._check_report(session, row)
-        envelope = ChainedSignOff(sign_off, self._previous(session, row)).sign(self._key)
-        use_key(session, self._key)
-        return SignOffRepository(session).put_envelope(row, envelope.as_dict())
+    @abstractmethod
+    def _waiting(self, session: Session, limit: int) -> Sequence[tuple[Any, ...]]:
+        """The keys of what has no signature."""
+
+    @abstractmethod
+    def _sign(self, *key: Any) -> bool:
+        """Whether it was signed. Raises `refused_for` where it does not fit."""
+
+    def _check_own(self, envelope: Envelope, what: str) -> None:
+        """Raises ValueError where the own key is named and did not sign it. Of what another key
+        signed nothing is known here: verification judges that."""
+        mine = envelope.key_id == self._key.key_id
+        if mine and not self._key.public.verifies(envelope.signature, envelope.message):
+            raise ValueError(f"{what} has a wrong signature: it was altered")
+
+
+class SignOffSigner(WaitingSigner):
+    """Signs what people stated of reports, each in its chain."""
+
+    what = "sign-off"
+
+    def _waiting(self, session: Session, limit: int) -> Sequence[tuple[str, int]]:
+        return SignOffRepository(session).unsigned(limit)
+
+    def _sign(self, experiment_id: str, number: int) -> bool:
+        with self._database.write() as session:
+            row = SignOffRepository(session).get(experiment_id, number)
+            if row is None:
+                return False
+            sign_off = Statement.of_fields(row.statement)
+            names = ("experiment_id", "number", "report_hash", "decision")
+            if any(getattr(sign_off, name) != getattr(row, name) for name in names):
+                raise ValueError("the row and its statement differ")
+            self._check_report(session, row)
+            envelope = ChainedSignOff(sign_off, self._previous(session, row)).sign(self._key)
+            use_key(session, self._key)
+            return SignOffRepository(session).put_envelope(row, envelope.as_dict())
 
     def _check_report(self, session: Session, row: SignOff) -> None:
         report = ReportRepository(session).get(row.experiment_id)
@@ -304,7 +337,7 @@ class SignOffSigner:
             raise ValueError("the stored report is not the one that was signed off")
         envelope = report_envelope(report.document)
         if envelope is not None:
-            self._check_signature(envelope, "the report")
+            self._check_own(envelope, "the report")
 
     def _previous(self, session: Session, row: SignOff) -> str:
         if row.number == 1:
@@ -313,87 +346,51 @@ class SignOffSigner:
         if before is None or before.envelope is None:
             raise ValueError("the sign-off before it is missing, or has no signature")
         envelope = Envelope.from_dict(before.envelope)
-        self._check_signature(envelope, "the sign-off before it")
+        self._check_own(envelope, "the sign-off before it")
         chained = ChainedSignOff.of(envelope).sign_off
         if (chained.experiment_id, chained.number) != (before.experiment_id, before.number):
             raise ValueError("the sign-off before it is not the one that was signed there")
         return link_of(envelope)
 
-    def _check_signature(self, envelope: Envelope, what: str) -> None:
-        """Of what another key signed nothing is known here: whoever verifies judges that."""
-        mine = envelope.key_id == self._key.key_id
-        if mine and not self._key.public.verifies(envelope.signature, envelope.message):
-            raise ValueError(f"{what} has a wrong signature: it was altered")
 
+class AuditLogSigner(WaitingSigner):
+    """Signs how far audit logs reach, where that follows from the head that was signed before."""
 
-log = structlog.get_logger()
+    what = "audit log"
 
-_ENTRIES = 2_000
-"""Read of one log in a turn."""
+    def _waiting(self, session: Session, limit: int) -> Sequence[tuple[str]]:
+        return [(one,) for one in UnsignedAuditRepository(session).projects(limit)]
 
-
-class AuditLogSigner:
-    """Signs what follows from the head that it signed before, and refuses what does not.
-
-    It signs what the database holds: whoever can change an entry before then chooses what is
-    signed.
-    """
-
-    def __init__(self, database: Database, key: SigningKey) -> None:
-        self._database = database
-        self._key = key
-        self._refused: set[str] = set()
-
-    def sign_waiting(self, limit: int) -> int:
-        """Sign the logs of up to so many projects; returns how many. Raises SQLAlchemyError."""
-        with self._database.read() as session:
-            waiting = UnsignedAuditRepository(session).projects(limit + len(self._refused))
-        signed = 0
-        for project_id in waiting:
-            if project_id in self._refused:
-                continue
-            try:
-                with self._database.write() as session:
-                    self._sign(session, project_id)
-            except ValueError as error:
-                self._refused.add(project_id)
-                log.error("audit log not signed", project_id=project_id, why=str(error)[:200])
-            else:
-                signed += 1
-        return signed
-
-    def _sign(self, session: Session, project_id: str) -> None:
-        """Raises ValueError where the log does not follow from what was signed."""
-        entries = AuditLogRepository(session, project_id)
-        head = entries.head()
-        if head is None:
-            return
-        chain = self._signed_so_far(project_id, head.envelope)
-        if chain.entries != head.signed_entries:
-            raise ValueError("the signed head is not the one that the database counts on from")
-        for entry in entries.block(chain.entries, limit=_ENTRIES):
-            chain.read({**entry.content(), "link": entry.link})
-        if chain.entries == head.signed_entries:
-            raise ValueError(f"entry {chain.entries + 1} is missing")
-        if chain.entries == head.entries and chain.link != head.link:
-            raise ValueError("the newest entry is not the one that was written last")
-        signed = SignedHead(
-            project_id=project_id,
-            entries=chain.entries,
-            link=chain.link,
-            signed_at=written_time(utc_now()),
-        )
-        use_key(session, self._key)
-        entries.put_signature(chain.entries, signed.sign(self._key).as_dict())
+    def _sign(self, project_id: str) -> bool:
+        with self._database.write() as session:
+            entries = AuditLogRepository(session, project_id)
+            head = entries.head()
+            if head is None:
+                return True
+            chain = self._signed_so_far(project_id, head.envelope)
+            if chain.entries != head.signed_entries:
+                raise ValueError("the signed head is not the one that the database counts on from")
+            for entry in entries.block(chain.entries, limit=_ENTRIES_AT_ONCE):
+                chain.read({**entry.content(), "link": entry.link})
+            if chain.entries == head.signed_entries:
+                raise ValueError(f"entry {chain.entries + 1} is missing")
+            if chain.entries == head.entries and chain.link != head.link:
+                raise ValueError("the newest entry is not the one that was written last")
+            signed = SignedHead(
+                project_id=project_id,
+                entries=chain.entries,
+                link=chain.link,
+                signed_at=written_time(utc_now()),
+            )
+            use_key(session, self._key)
+            entries.put_signature(chain.entries, signed.sign(self._key).as_dict())
+        return True
 
     def _signed_so_far(self, project_id: str, stored: object) -> AuditChain:
         if stored is None:
             return AuditChain(project_id)
         envelope = Envelope.from_dict(stored)
-        mine = envelope.key_id == self._key.key_id
-        # Of what another key signed nothing is known here: whoever verifies judges that.
-        if mine and not self._key.public.verifies(envelope.signature, envelope.message):
-            raise ValueError("the signed head has a wrong signature: it was altered")
+        self._check_own(envelope, "the signed head")
         head = SignedHead.of(envelope)
         if head.project_id != project_id:
             raise ValueError("the signed head is another project's")

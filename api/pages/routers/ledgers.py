@@ -10,9 +10,14 @@ from api.http.answers import decode_cursor, encode_cursor
 from api.pages.session import ExperimentsVisitor, LedgerVisitor, ReportsVisitor
 from api.pages.templates import page
 from api.services.audit_log import note_export
-from api.services.ledgers.ledger_evidence import ledger_bundle, report_of, verify_ledger
-from api.services.ledgers.ledger_rounds import ledger_rounds
-from api.services.ledgers.ledger_shown import shown_ledger, summary
+from api.services.ledgers.stored_ledgers import (
+    ledger_bundle,
+    ledger_rounds,
+    report_of,
+    shown_ledger,
+    summary,
+    verify_ledger,
+)
 from api.services.report_pages import page_response
 from api.shared.resources import Shared
 from fedaudit.reports.page.html import Link, render_declared

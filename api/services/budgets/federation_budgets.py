@@ -1,17 +1,18 @@
-"""Set a budget on a federation's data."""
+"""Set a budget on a federation's data, and show what is left of each."""
 
 from sqlalchemy.orm import Session
 
 from api.http.conditional import Preconditions
 from api.http.problems import ProblemError
 from api.schemas.federations import BudgetBody, BudgetList, BudgetSetting
-from api.services.budgets.reservation import composed_budgets
 from api.services.lookups import find_federation
 from api.shared.resources import Resources
 from api.shared.security import Caller
 from fedaudit.privacy.accounting.rdp import composed_epsilon
-from models.repositories import FederationRepository, LowBudgetRepository, SettingChangeRepository
-from models.values import Budget, BudgetsAcross
+from models.repositories import Budgets, FederationRepository, SettingChangeRepository
+from models.repositories.shown_budgets import with_gaps
+from models.repositories.webhooks import announcing_low
+from models.values import Budget
 
 
 def set_budget(
@@ -28,18 +29,16 @@ def set_budget(
     the caller's project has no such federation, another project owns the content and has set
     less, or the totals are not as `stated`.
     """
-    across = resources.settings.budgets_across
     with resources.database.write() as session:
         found = find_federation(session, caller, federation_id)
-        federations = FederationRepository(session, caller.project_id, across=across)
+        budgets = _budgets(resources, session, caller)
         if stated is not None and stated.given:
-            federations.lock(found.id)
-            now = BudgetList(items=_bodies(session, caller, found.id, across))
+            FederationRepository(session, caller.project_id).lock(found.id)
+            now = BudgetList(items=_bodies(budgets, found.id))
             stated.demand(now, settings=now.settings())
-        watched = LowBudgetRepository(session, caller.project_id, across=across)
         share = resources.settings.webhooks_low_budget_share
-        with watched.notifying_on_low(found.id, price=composed_epsilon, share=share):
-            budget = federations.set_budget(found.id, **setting.stored_fields())
+        with announcing_low(budgets, found.id, share=share):
+            budget = budgets.set_budget(found.id, **setting.stored_fields())
         _check_owner(budget, found.id)
         SettingChangeRepository(session, caller.project_id).add(
             "federation",
@@ -48,25 +47,30 @@ def set_budget(
             value=setting.model_dump(mode="json", exclude_none=True) | {"total": setting.total},
             changed_by=caller.actor,
         )
-        return _bodies(session, caller, found.id, across)
+        return _bodies(budgets, found.id)
 
 
 def budgets_of(resources: Resources, caller: Caller, federation_id: str) -> list[BudgetBody]:
     """Every budget that was set or spent from. Raises ProblemError as `set_budget` does."""
     with resources.database.read() as session:
         found = find_federation(session, caller, federation_id)
-        return _bodies(session, caller, found.id, resources.settings.budgets_across)
+        return _bodies(_budgets(resources, session, caller), found.id)
 
 
-def _bodies(
-    session: Session, caller: Caller, federation_id: str, across: BudgetsAcross
-) -> list[BudgetBody]:
-    budgets = composed_budgets(session, caller.project_id, federation_id, across=across)
-    return [BudgetBody.of(budget) for budget in budgets]
+def _budgets(resources: Resources, session: Session, caller: Caller) -> Budgets:
+    across = resources.settings.budgets_across
+    return Budgets(session, caller.project_id, across=across, price=composed_epsilon)
+
+
+def _bodies(budgets: Budgets, federation_id: str) -> list[BudgetBody]:
+    """With the runs that each budget does not count."""
+    counted, ids = budgets.composed_budgets(federation_id), budgets.sharing_ids(federation_id)
+    return [BudgetBody.of(one) for one in with_gaps(budgets.session, counted, federation_ids=ids)]
 
 
 def _check_owner(budget: Budget, federation_id: str) -> None:
-    """Raises ProblemError, to be followed by a roll-back, where a stranger would raise a total."""
+    """Raises ProblemError, to be followed by a roll-back, where a project that does not own the
+    content would raise a total."""
     own, owners = budget.own_total, budget.owner_total
     if budget.is_owner or own is None or owners is None or own <= owners:
         return

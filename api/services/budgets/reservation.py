@@ -1,34 +1,255 @@
-"""Reserve the worst case of an experiment on the budgets of its data, or refuse it."""
+"""Why a budget refuses an experiment, as a problem that names the remedy."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
-from typing import assert_never
+from typing import Any, assert_never
 
 from sqlalchemy.orm import Session
 
-from api.services.budgets.budget_refusals import (
-    exhausted,
-    not_composable,
-    other_clients,
-    other_terms,
-    unbounded,
-    unlike,
-    without_fairness_noise,
-    without_theorem,
-)
+from api.http.problems import ProblemError
+from fedaudit.privacy.accounting.privacy_events import REPORT, observer_words
 from fedaudit.privacy.accounting.rdp import composed_epsilon
-from fedaudit.privacy.count_release import CountRelease
-from fedaudit.privacy.mechanisms.base import PrivacyMechanism
+from fedaudit.privacy.mechanisms.base import PrivacyMechanism, PrivacyUnit
 from fedaudit.privacy.mechanisms.registry import mechanism_of
 from fedaudit.privacy.planning.cost_projection import theorem_sum
 from fedaudit.privacy.planning.plan import SpendingPlan
-from fedaudit.privacy.unit_key import unit_key
+from fedaudit.privacy.unit_key import unit_key, unit_key_words
 from fedaudit.runs.experiment_plan import ExperimentPlan, planned_releases
-from models.epsilon_costs import EpsilonCost, Shortage
+from fedaudit.spec.experiment import ExperimentSpec
 from models.leakage_terms import LeakageTerms
-from models.repositories import BudgetGapRepository, EpsilonBudgetRepository, FederationRepository
-from models.repositories.epsilon_budgets import counts_report
-from models.values import Budget, BudgetsAcross
+from models.repositories import Budgets
+from models.repositories.budgets.counting import (
+    EpsilonCost,
+    EpsilonRefusal,
+    Shortage,
+    counts_report,
+)
+from models.values import Budget, BudgetFigure, BudgetsAcross
+
+_FIGURES: dict[BudgetFigure, str] = {
+    "leakage": "a leakage",
+    "log_ratio": "a log-ratio by the theorem",
+    "epsilon": "an epsilon",
+}
+_MAX_NAMED = 3
+_EITHER = (
+    "the book has totals for an epsilon and for metric privacy, no mechanism is counted by both, "
+    "and so every run is refused until one of them is gone: "
+)
+
+
+def not_composable(
+    refusal: EpsilonRefusal,
+    federation_id: str,
+    *,
+    adjacency: str,
+    unit: PrivacyUnit,
+    spec: ExperimentSpec,
+) -> ProblemError:
+    """An epsilon that a budget has no room for, or cannot compose with what it counts."""
+    budget = refusal.budget
+    if refusal.requested is not None and refusal.composed_total is not None:
+        return _no_room(budget, federation_id, refusal.requested, refusal.composed_total)
+    if refusal.shortage == "other-clients":
+        return other_clients(budget, federation_id, unit_key(spec, unit))
+    why = {
+        "other-adjacency": f"of adjacency {budget.adjacency}, and the experiment's figures are of "
+        f"adjacency {adjacency}",
+        "other-observer": f"against {observer_words(budget.observer or '')}, whom the "
+        "experiment's guarantee does not cover",
+        "other-unit": "with figures of another unit in it, and the experiment's figures are for "
+        f"a {unit}",
+    }
+    return _problem(
+        budget,
+        federation_id,
+        f"{_name(budget)} has a total for an epsilon {why.get(refusal.shortage, '')}: the two "
+        f"cannot be composed; use a mechanism that fits, or {_take_back(budget, federation_id)}",
+    )
+
+
+def _no_room(
+    budget: Budget, federation_id: str, requested: float, composed_total: float
+) -> ProblemError:
+    return _problem(
+        budget,
+        federation_id,
+        f"in the worst case the experiment by itself spends an epsilon of {requested:.6g}, and "
+        f"composed with all that {_name(budget)} counts it would be {composed_total:.6g} of "
+        f"{budget.total:.6g}, with {budget.remaining:.6g} left; {_remedy(budget)}, or "
+        f"{_raise(budget)}",
+        requested=requested,
+        composed_total=composed_total,
+    )
+
+
+def _remedy(budget: Budget) -> str:
+    if budget.observer == REPORT:
+        return "ask for a smaller fairness.noise.epsilon"
+    return "ask for fewer rounds or more noise, set privacy.epsilon_budget"
+
+
+def exhausted(budget: Budget, federation_id: str, requested: float) -> ProblemError:
+    """A sum that a budget has no room for."""
+    return _problem(
+        budget,
+        federation_id,
+        f"in the worst case the experiment costs {_FIGURES[budget.figure]} of {requested:.6g}, and "
+        f"{_name(budget)} has {budget.remaining:.6g} left; ask for fewer rounds or more noise, "
+        f"set privacy.client_budget, or {_raise(budget)}",
+        requested=requested,
+        composed_total=budget.reserved + budget.spent + requested,
+    )
+
+
+def other_clients(budget: Budget, federation_id: str, whose: str) -> ProblemError:
+    """A run whose clients are identified by another key than the clients that a budget counts."""
+    counted = unit_key_words(budget.unit_key or budget.for_clients)
+    return _problem(
+        budget,
+        federation_id,
+        f"{_name(budget)} has a total for {counted}, and the experiment's figures are about "
+        f"{unit_key_words(whose)}: one person's rows may lie with several of these, so the two "
+        f"cannot be composed; tell clients apart in the same way, or set totals whose `unit_key` "
+        f"names them, {whose!r} being the experiment's",
+    )
+
+
+def unbounded(budget: Budget, federation_id: str) -> ProblemError:
+    """A run without noise."""
+    return _problem(
+        budget,
+        federation_id,
+        f"{_name(budget)} has a total, and the experiment is without noise, whatever "
+        "privacy.noise says, so nothing bounds what it reveals, and it is in both books; give "
+        "privacy.mechanism a mechanism, or "
+        f"{_take_back(budget, federation_id)}",
+    )
+
+
+def without_fairness_noise(budget: Budget, federation_id: str) -> ProblemError:
+    """A run whose fairness figures have no noise, where a budget bounds what reports reveal."""
+    return _problem(
+        budget,
+        federation_id,
+        f"{_name(budget)} has a total against {observer_words(budget.observer or '')}, and without "
+        "fairness.noise nothing bounds what the experiment's report reveals of the people held "
+        f"out; set fairness.noise, or {_take_back(budget, federation_id)}",
+    )
+
+
+def unlike(
+    budget: Budget, federation_id: str, counted: str, *, totals: Sequence[Budget]
+) -> ProblemError:
+    """A run whose cost is counted as another figure than the budget's.
+
+    `totals`: all of the run's book, which may be of figures that no mechanism has both of.
+    """
+    figures = {one.figure for one in totals}
+    locked = "epsilon" in figures and len(figures) > 1
+    return _problem(
+        budget,
+        federation_id,
+        f"{_name(budget)} has a total of {budget.total:.6g} for {_FIGURES[budget.figure]}, and the "
+        f"experiment's cost is counted as {counted}: another figure, which cannot be charged "
+        f"there or added to it; {_EITHER if locked else 'use a mechanism that fits, or '}"
+        f"{_take_back(budget, federation_id)}",
+    )
+
+
+def without_theorem(budget: Budget, federation_id: str, why: str) -> ProblemError:
+    """A run of metric privacy for which the theorem has no sum."""
+    return _problem(
+        budget,
+        federation_id,
+        f"{_name(budget)} has a total for {_FIGURES[budget.figure]}, and the experiment has none: "
+        f"{why}; give privacy.radius a number and privacy.clip a bound, or "
+        f"{_take_back(budget, federation_id)}",
+    )
+
+
+def other_terms(budgets: Sequence[Budget], federation_id: str, terms: LeakageTerms) -> ProblemError:
+    """A leakage under another radius or clip than those that have a total."""
+    known = [str(one.terms) for one in budgets if one.terms is not None]
+    if known:
+        counted = f"a leakage with {', or with '.join(known[:_MAX_NAMED])}"
+        remedy = "use a radius and a clip that are counted"
+    else:
+        counted = "a leakage whose radius and clip nobody recorded, which counts no run"
+        remedy = "set the total anew, for a radius and a clip"
+    return _problem(
+        budgets[0],
+        federation_id,
+        f"{_name(budgets[0])} has a total for {counted}, and the experiment's is one with {terms}: "
+        "n/nu holds between uploads within the radius, so leakages of different radii cannot be "
+        f"added; {remedy}, or set a total for those of the experiment",
+    )
+
+
+def _name(budget: Budget) -> str:
+    return f"the {budget.book} book of this federation"
+
+
+def _take_back(budget: Budget, federation_id: str) -> str:
+    """How a total is removed, and by whom."""
+    who = "" if _may_raise(budget) else "have the project that owns this content "
+    options = {
+        "noise": budget.book,
+        "delta": budget.delta,
+        "adjacency": budget.adjacency,
+        "observer": budget.observer,
+        "radius": None if budget.terms is None else budget.terms.radius,
+        "clip": None if budget.terms is None else budget.terms.clip,
+        "unit-key": budget.for_clients or None,
+    }
+    stated = "".join(f" --{name} {value}" for name, value in options.items() if value is not None)
+    return (
+        f"{who}take this total back (`fedaudit budget {federation_id} --set "
+        f"{budget.figure}=none{stated}`, or `total: null` in PUT .../budget); what was spent stays "
+        "booked, and the history has who did so"
+    )
+
+
+def _may_raise(budget: Budget) -> bool:
+    """Whether the caller's own total is what bounds it."""
+    own, owners = budget.own_total, budget.owner_total
+    return budget.is_owner or owners is None or (own is not None and own < owners)
+
+
+def _raise(budget: Budget) -> str:
+    """Who could give more room."""
+    if _may_raise(budget):
+        return "raise the budget"
+    return "have the budget raised by the project that owns this content"
+
+
+def _problem(
+    budget: Budget,
+    federation_id: str,
+    detail: str,
+    *,
+    requested: float | None = None,
+    composed_total: float | None = None,
+) -> ProblemError:
+    """`requested`: what this run would spend by itself; `composed_total`: together with all others.
+
+    Both None where the budget cannot count the run, which `detail` explains.
+    """
+    members: dict[str, Any] = {
+        name: getattr(budget, name)
+        for name in ("book", "figure", "delta", "adjacency", "observer", "remaining", "total")
+    }
+    if budget.terms is not None:
+        members |= {"radius": budget.terms.radius, "clip": budget.terms.clip}
+    return ProblemError(
+        409,
+        "budget-exhausted",
+        detail,
+        federation_id=federation_id,
+        requested=requested,
+        composed_total=composed_total,
+        **members,
+    )
 
 
 def reserve(
@@ -47,47 +268,72 @@ def reserve(
     no room for it or cannot count it. A run without a mechanism has no noise that could be of
     either mode, so it is in both books.
     """
-    federations = FederationRepository(session, project_id, across=across)
-    epsilons = EpsilonBudgetRepository(session, project_id, across=across)
-    federations.hold(federation_id)
+    budgets = Budgets(session, project_id, across=across, price=composed_epsilon)
+    budgets.hold(federation_id)
     book, cost_kind = planned.spec.privacy.noise, planned.ledger_context.inputs.cost_kind
     bounded = [
         one
-        for one in federations.budgets(federation_id, shown=False)
+        for one in budgets.budgets(federation_id, shown=False)
         if one.total is not None and (cost_kind == "unbounded" or one.book == book)
     ]
-    reserve_report(
-        epsilons,
-        federation_id,
-        experiment_id=experiment_id,
-        planned=planned,
-        totals=[one for one in bounded if counts_report(one.observer)],
-    )
+    of_report = [one for one in bounded if counts_report(one.observer)]
     totals = [one for one in bounded if not counts_report(one.observer)]
+    place = federation_id, experiment_id
+    _reserve_report(budgets, place, planned, of_report)
     match cost_kind:
         case "unbounded":
             if totals:
                 # Nothing bounds what an update without noise reveals, so no budget can have room
                 # for one.
-                raise unbounded(_composed(epsilons, federation_id, totals[0]), federation_id)
+                raise unbounded(budgets.composed(federation_id, totals[0]), federation_id)
         case "epsilon":
-            _reserve_epsilon(epsilons, federation_id, experiment_id, planned, totals)
+            _reserve_epsilon(budgets, place, planned, totals)
         case "leakage":
-            composed = partial(_composed, epsilons, federation_id)
-            _reserve_leakage(
-                federations, federation_id, experiment_id, planned, totals, composed=composed
-            )
+            _reserve_leakage(budgets, place, planned, totals)
         case other:
             assert_never(other)
 
 
-def _reserve_epsilon(
-    epsilons: EpsilonBudgetRepository,
-    federation_id: str,
-    experiment_id: str,
-    planned: ExperimentPlan,
-    totals: Sequence[Budget],
+def _reserve_report(
+    budgets: Budgets, place: tuple[str, str], planned: ExperimentPlan, totals: Sequence[Budget]
 ) -> None:
+    """The epsilon of the fairness counts, against the people held out of training.
+
+    `totals`: the budgets of the experiment's book that have a total against readers of the report.
+    """
+    federation_id, experiment_id = place
+    held_out = planned.ledger_context.held_out
+    if held_out is None:
+        if totals:
+            # Exact or rounded figures: nothing bounds what they reveal.
+            budget = budgets.composed(federation_id, totals[0])
+            raise without_fairness_noise(budget, federation_id)
+        return
+    release, releases = held_out.release, planned_releases(planned.spec)
+    cost = EpsilonCost(
+        observer=release.observer,
+        adjacency=release.adjacency,
+        unit=release.unit,
+        unit_key=unit_key(planned.spec, release.unit),
+        delta=release.booked_delta,
+        epsilon=release.epsilon(releases),
+        curve=releases * release.curve,
+        step=release.curve,
+        compositions=releases,
+    )
+    book, spec = planned.spec.privacy.noise, planned.spec
+    refusal = budgets.reserve_epsilon(
+        federation_id, experiment_id=experiment_id, book=book, costs=[cost]
+    )
+    if refusal is not None:
+        adjacency, unit = release.adjacency, release.unit
+        raise not_composable(refusal, federation_id, adjacency=adjacency, unit=unit, spec=spec)
+
+
+def _reserve_epsilon(
+    budgets: Budgets, place: tuple[str, str], planned: ExperimentPlan, totals: Sequence[Budget]
+) -> None:
+    federation_id, experiment_id = place
     plan, mechanism = planned.ledger_context.plan, mechanism_of(planned.spec)
     if plan is None:
         raise ValueError(f"{mechanism.facts.name} counts an epsilon and has no spending plan")
@@ -99,45 +345,34 @@ def _reserve_epsilon(
                 pass
             case _:
                 assert_never(budget.figure)
-    refusal = epsilons.reserve(
+    unit, spec = mechanism.facts.unit, planned.spec
+    refusal = budgets.reserve_epsilon(
         federation_id,
         experiment_id=experiment_id,
-        book=planned.spec.privacy.noise,
-        costs=epsilon_costs(mechanism, plan, unit_key=unit_key(planned.spec, mechanism.facts.unit)),
-        price=composed_epsilon,
+        book=spec.privacy.noise,
+        costs=epsilon_costs(mechanism, plan, unit_key=unit_key(spec, unit)),
     )
     if refusal is not None:
-        raise not_composable(
-            refusal,
-            federation_id,
-            adjacency=plan.adjacency,
-            unit=mechanism.facts.unit,
-            spec=planned.spec,
-        )
+        adjacency = plan.adjacency
+        raise not_composable(refusal, federation_id, adjacency=adjacency, unit=unit, spec=spec)
 
 
 def _reserve_leakage(
-    federations: FederationRepository,
-    federation_id: str,
-    experiment_id: str,
-    planned: ExperimentPlan,
-    totals: Sequence[Budget],
-    *,
-    composed: Callable[[Budget], Budget],
+    budgets: Budgets, place: tuple[str, str], planned: ExperimentPlan, totals: Sequence[Budget]
 ) -> None:
     """Leakage under its radius and clip; and, where there is one, the theorem's own sum."""
+    federation_id, experiment_id = place
     inputs, projection = planned.ledger_context.inputs, planned.projection
     leakage, log_ratio = projection.leakage_worst_case, projection.log_ratio_worst_case
     of_one_release = theorem_sum(inputs, 1)
     if leakage is None:
         raise ValueError(f"{inputs.mechanism} counts leakage, and none was projected")
     terms = LeakageTerms.of(radius=inputs.radius, clip=inputs.clip)
-    whose = unit_key(planned.spec, mechanism_of(planned.spec).facts.unit)
-    mine = {"book": planned.spec.privacy.noise, "unit_key": whose}
     for budget in totals:
         match budget.figure:
             case "epsilon":
-                raise unlike(composed(budget), federation_id, "leakage", totals=totals)
+                composed = budgets.composed(federation_id, budget)
+                raise unlike(composed, federation_id, "leakage", totals=totals)
             case "log_ratio":
                 if isinstance(of_one_release, str):
                     raise without_theorem(budget, federation_id, of_one_release)
@@ -148,30 +383,19 @@ def _reserve_leakage(
     of_leakage = [one for one in totals if one.figure == "leakage"]
     if of_leakage and not any(one.terms == terms for one in of_leakage):
         raise other_terms(of_leakage, federation_id, terms)
-    _check_room(
-        federations.shortage(federation_id, amount=leakage, terms=terms, **mine),
-        federation_id,
-        leakage,
-        whose,
-    )
-    federations.reserve(
-        federation_id, experiment_id=experiment_id, amount=leakage, terms=terms, **mine
-    )
-    if log_ratio is None or isinstance(of_one_release, str):
-        return
-    _check_room(
-        federations.shortage(federation_id, amount=log_ratio, terms=None, **mine),
-        federation_id,
-        log_ratio,
-        whose,
-    )
-    federations.reserve_log_ratio(
+    whose = unit_key(planned.spec, mechanism_of(planned.spec).facts.unit)
+    reserve_sum = partial(
+        budgets.reserve,
         federation_id,
         experiment_id=experiment_id,
-        amount=log_ratio,
-        of_one_release=of_one_release,
-        **mine,
+        book=planned.spec.privacy.noise,
+        unit_key=whose,
     )
+    _check_room(reserve_sum(amount=leakage, terms=terms), federation_id, leakage, whose)
+    if log_ratio is None or isinstance(of_one_release, str):
+        return
+    short = reserve_sum(amount=log_ratio, terms=None, of_one_release=of_one_release)
+    _check_room(short, federation_id, log_ratio, whose)
 
 
 def _check_room(
@@ -184,25 +408,6 @@ def _check_room(
     if shortage == "other-clients":
         raise other_clients(budget, federation_id, whose)
     raise exhausted(budget, federation_id, requested)
-
-
-def composed_budgets(
-    session: Session, project_id: str, federation_id: str, *, across: BudgetsAcross
-) -> list[Budget]:
-    """Every budget of a federation, with its reserved and spent amounts, and the runs it does not
-    count."""
-    counted = counted_budgets(session, project_id, federation_id, across=across)
-    gaps = BudgetGapRepository(session, project_id, across=across)
-    return gaps.uncounted(federation_id, counted)
-
-
-def counted_budgets(
-    session: Session, project_id: str, federation_id: str, *, across: BudgetsAcross
-) -> list[Budget]:
-    """Every budget of a federation, with its reserved and spent amounts alone."""
-    epsilons = EpsilonBudgetRepository(session, project_id, across=across)
-    budgets = epsilons.budgets(federation_id)
-    return [_composed(epsilons, federation_id, budget) for budget in budgets]
 
 
 def epsilon_costs(
@@ -227,66 +432,3 @@ def epsilon_costs(
             )
         )
     return costs
-
-
-def _composed(epsilons: EpsilonBudgetRepository, federation_id: str, budget: Budget) -> Budget:
-    match budget.figure:
-        case "leakage" | "log_ratio":
-            return budget
-        case "epsilon":
-            return epsilons.composed(federation_id, budget, composed_epsilon)
-        case _:
-            assert_never(budget.figure)
-
-
-def reserve_report(
-    epsilons: EpsilonBudgetRepository,
-    federation_id: str,
-    *,
-    experiment_id: str,
-    planned: ExperimentPlan,
-    totals: Sequence[Budget],
-) -> None:
-    """Reserve the epsilon of the fairness counts, in the caller's transaction.
-
-    `totals`: the budgets of the experiment's book that have a total against readers of the report.
-    Raises ProblemError where one of them has no room, or cannot count the experiment.
-    """
-    held_out = planned.ledger_context.held_out
-    if held_out is None:
-        if totals:
-            # Exact or rounded figures: nothing bounds what they reveal.
-            composed = epsilons.composed(federation_id, totals[0], composed_epsilon)
-            raise without_fairness_noise(composed, federation_id)
-        return
-    release = held_out.release
-    refusal = epsilons.reserve(
-        federation_id,
-        experiment_id=experiment_id,
-        book=planned.spec.privacy.noise,
-        costs=[_cost(release, planned)],
-        price=composed_epsilon,
-    )
-    if refusal is not None:
-        raise not_composable(
-            refusal,
-            federation_id,
-            adjacency=release.adjacency,
-            unit=release.unit,
-            spec=planned.spec,
-        )
-
-
-def _cost(release: CountRelease, planned: ExperimentPlan) -> EpsilonCost:
-    releases = planned_releases(planned.spec)
-    return EpsilonCost(
-        observer=release.observer,
-        adjacency=release.adjacency,
-        unit=release.unit,
-        unit_key=unit_key(planned.spec, release.unit),
-        delta=release.booked_delta,
-        epsilon=release.epsilon(releases),
-        curve=releases * release.curve,
-        step=release.curve,
-        compositions=releases,
-    )

@@ -1,12 +1,16 @@
-"""Whether the totals of a federation can count what a declared training costs.
+"""Charge the budget of the federation that a declared training used.
 
-A total that cannot count a cost has to refuse it, or a change of mechanism, radius or observer
-would be the way around it. It is asked when a ledger is opened, and again for every reservation:
-totals may be set later, and a ledger has no end.
+A ledger holds reservations on it from the day it is opened: what was spent, and what open
+reservations of rounds may still spend. Epsilons are composed. Leakages add up under the radius and
+clip of the terms, and beside them, where there is one, the theorem's own sum. A total that cannot
+count a cost has to refuse it, or a change of mechanism, radius or observer would be the way around
+it: that is checked when a ledger is opened, and again for every reservation, since totals may be
+set later.
 """
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from typing import assert_never
 
 import numpy as np
@@ -22,94 +26,24 @@ from fedaudit.privacy.declared.histories import (
     renyi_curve,
 )
 from fedaudit.spec.declared_ledgers import LedgerTerms
-from models.epsilon_costs import EpsilonCost, Shortage
 from models.leakage_terms import LeakageTerms
-from models.repositories import FederationRepository, LowBudgetRepository
-from models.repositories.epsilon_budgets import counts_for, counts_report
+from models.repositories import Budgets
+from models.repositories.budgets.counting import EpsilonCost, Shortage, counts_for, counts_report
+from models.repositories.webhooks import announcing_low
 from models.tables.declared_ledgers import DeclaredLedger
 from models.values import Budget, BudgetFigure
 
 BOOK = "release"
 """A trainer that wants no budget charged names no federation."""
-_FIGURES = {"epsilon": "an epsilon", "leakage": "a leakage", "log_ratio": "a sum by the theorem"}
-
-
-def why_uncounted(terms: LedgerTerms, budgets: Sequence[Budget]) -> str | None:
-    """Why some total of the federation cannot count the ledger; None where all can."""
-    totals = [
-        one
-        for one in budgets
-        if one.book == BOOK and one.total is not None and not counts_report(one.observer)
-    ]
-    found = (_why(terms, one) for one in totals)
-    return next((why for why in found if why is not None), None) or _other_radius(terms, totals)
-
-
-def leakage_terms(terms: LedgerTerms) -> LeakageTerms | None:
-    """What its leakages are counted under; None of other costs."""
-    if terms.metric is None:
-        return None
-    return LeakageTerms.of(radius=terms.metric.radius, clip=terms.metric.clip)
-
-
-def _why(terms: LedgerTerms, budget: Budget) -> str | None:
-    match budget.figure:
-        case "epsilon":
-            return _why_no_epsilon(terms, budget)
-        case "leakage":
-            return _unlike(budget, "an epsilon") if terms.counts_epsilon else None
-        case "log_ratio":
-            if terms.counts_epsilon:
-                return _unlike(budget, "an epsilon")
-            if terms.metric is None or not terms.metric.has_theorem:
-                return (
-                    "has a total for a sum by the theorem, and the ledger has none: that needs a "
-                    "fixed radius and a clip"
-                )
-            return None
-        case _:
-            assert_never(budget.figure)
-
-
-def _why_no_epsilon(terms: LedgerTerms, budget: Budget) -> str | None:
-    if not terms.counts_epsilon:
-        return _unlike(budget, "leakage")
-    if budget.adjacency != terms.adjacency:
-        return (
-            f"has a total of adjacency {budget.adjacency}, and the ledger's figures are of "
-            f"{terms.adjacency}"
-        )
-    if terms.observer not in counts_for(budget):
-        return f"has a total against {budget.observer}, whom the ledger's figures do not cover"
-    return None
-
-
-def _unlike(budget: Budget, counted: str) -> str:
-    return (
-        f"has a total for {_FIGURES[budget.figure]}, and the ledger's cost is counted as "
-        f"{counted}, which cannot be added to it"
-    )
-
-
-def _other_radius(terms: LedgerTerms, totals: Sequence[Budget]) -> str | None:
-    """Once a book has a total for some radius and clip, others are refused."""
-    mine, known = leakage_terms(terms), [one for one in totals if one.figure == "leakage"]
-    if mine is None or not known or any(one.terms == mine for one in known):
-        return None
-    return (
-        f"has a total for a leakage of another radius or clip than the ledger's {mine}: n/nu holds "
-        "between uploads within the radius, so leakages of different ones cannot be added"
-    )
-
-
 _NO_ROOM = "the budget of the ledger's federation has no room for the round"
 _SHORTAGES: dict[Shortage, str] = {
     "no-room": "has no room left",
     "other-adjacency": "has a total of another adjacency than the ledger's figures",
-    "other-observer": "has a total against somebody whom the ledger's figures do not cover",
-    "other-unit": "counts another unit than that of the ledger's figures",
-    "other-clients": "counts clients that are told apart otherwise",
+    "other-observer": "has a total against an observer whom the ledger's figures do not cover",
+    "other-unit": "counts another unit than the ledger's figures",
+    "other-clients": "counts clients that are identified by another key",
 }
+_FIGURES = {"epsilon": "an epsilon", "leakage": "a leakage", "log_ratio": "a sum by the theorem"}
 
 
 def hold_budget(
@@ -119,15 +53,10 @@ def hold_budget(
     roll-back, where a budget of the federation cannot count such costs or is used up."""
     if row.federation_id is None:
         return
-    with _told(resources, session, row, row.federation_id) as (sums, epsilons):
-        why = why_uncounted(terms, sums.budgets(row.federation_id))
+    with _announcing(resources, session, row, row.federation_id) as budgets:
+        why = why_uncounted(terms, budgets.budgets(row.federation_id))
         if why is None:
-            stated = leakage_terms(terms)
-            short = (
-                _hold_epsilon(epsilons, row, row.federation_id, terms)
-                if stated is None
-                else _hold_leakage(sums, row, row.federation_id, terms, stated)
-            )
+            short = _hold_nothing(budgets, row.id, row.federation_id, terms)
             why = None if short is None else _SHORTAGES[short]
     if why is not None:
         raise ProblemError(
@@ -145,32 +74,14 @@ def charge_federation(
     row: DeclaredLedger,
     terms: LedgerTerms,
     *,
-    spent: Histories,
     held: Histories,
+    spent: Histories | None = None,
 ) -> None:
-    """Book what rounds have spent, room or not, and what reservations beside them hold."""
-    if row.federation_id is None:
-        return
-    with _told(resources, session, row, row.federation_id) as (sums, epsilons):
-        if terms.counts_epsilon:
-            curves = _curve(terms, held), _curve(terms, spent)
-            epsilons.rebook(row.id, held=curves[0], spent=curves[1], price=None)
-        else:
-            most, paid = _sums(held), _sums(spent)
-            sums.rebook(row.id, held=most, spent=paid, within_totals=False)
-
-
-def give_back(
-    resources: Resources, session: Session, row: DeclaredLedger, terms: LedgerTerms, held: Histories
-) -> None:
-    """Hold no more than this, whatever totals there are by now."""
-    if row.federation_id is None:
-        return
-    with _told(resources, session, row, row.federation_id) as (sums, epsilons):
-        if terms.counts_epsilon:
-            epsilons.rebook(row.id, held=_curve(terms, held), spent=None, price=None)
-        else:
-            sums.rebook(row.id, held=_sums(held), spent=None, within_totals=False)
+    """Book what rounds have spent in all, None for no more than before, and what reservations hold
+    beside them: whether there is room or not."""
+    if row.federation_id is not None:
+        with _announcing(resources, session, row, row.federation_id) as budgets:
+            _rebook(budgets, row.id, terms, held=held, spent=spent, within_totals=False)
 
 
 def hold_more(
@@ -180,75 +91,144 @@ def hold_more(
     or a total of it cannot count the ledger."""
     if row.federation_id is None:
         return None
-    with _told(resources, session, row, row.federation_id) as (sums, epsilons):
-        why = why_uncounted(terms, sums.budgets(row.federation_id))
+    with _announcing(resources, session, row, row.federation_id) as budgets:
+        why = why_uncounted(terms, budgets.budgets(row.federation_id))
         if why is not None:
             return f"the {BOOK} book of the ledger's federation {why}"
-        if terms.counts_epsilon:
-            curve = _curve(terms, held)
-            has_room = epsilons.rebook(row.id, held=curve, spent=None, price=composed_epsilon)
-        else:
-            has_room = sums.rebook(row.id, held=_sums(held), spent=None, within_totals=True)
+        has_room = _rebook(budgets, row.id, terms, held=held, spent=None, within_totals=True)
     return None if has_room else _NO_ROOM
 
 
-@contextmanager
-def _told(
-    resources: Resources, session: Session, row: DeclaredLedger, federation_id: str
-) -> Iterator[tuple[FederationRepository, LowBudgetRepository]]:
-    """The budgets of sums and of epsilons; those that run low within the block are told."""
-    settings = resources.settings
-    across, share = settings.budgets_across, settings.webhooks_low_budget_share
-    epsilons = LowBudgetRepository(session, row.project_id, across=across)
-    with epsilons.notifying_on_low(federation_id, price=composed_epsilon, share=share):
-        yield FederationRepository(session, row.project_id, across=across), epsilons
-
-
-def _hold_epsilon(
-    epsilons: LowBudgetRepository, row: DeclaredLedger, federation_id: str, terms: LedgerTerms
-) -> Shortage | None:
-    assert terms.adjacency is not None
-    assert terms.delta is not None
-    nothing = np.zeros(len(RDP_ORDERS))
-    cost = EpsilonCost(
-        observer=terms.observer,
-        adjacency=terms.adjacency,
-        unit=terms.unit,
-        delta=terms.delta,
-        epsilon=0.0,
-        curve=nothing,
-        step=nothing,
-        compositions=1,
+def why_uncounted(terms: LedgerTerms, budgets: Sequence[Budget]) -> str | None:
+    """Why some total of the federation cannot count the ledger; None where all can."""
+    totals = [
+        one
+        for one in budgets
+        if one.book == BOOK and one.total is not None and not counts_report(one.observer)
+    ]
+    for budget in totals:
+        why = _why(terms, budget)
+        if why is not None:
+            return why
+    # Once a book has a total for some radius and clip, others are refused.
+    mine, known = _leakage_terms(terms), [one for one in totals if one.figure == "leakage"]
+    if mine is None or not known or any(one.terms == mine for one in known):
+        return None
+    return (
+        f"has a total for a leakage of another radius or clip than the ledger's {mine}: n/nu holds "
+        "between uploads within the radius, so leakages of different ones cannot be added"
     )
-    refusal = epsilons.reserve(
-        federation_id, experiment_id=row.id, book=BOOK, costs=[cost], price=composed_epsilon
+
+
+def _why(terms: LedgerTerms, budget: Budget) -> str | None:
+    counted = "an epsilon" if terms.counts_epsilon else "leakage"
+    unlike = (
+        f"has a total for {_FIGURES[budget.figure]}, and the ledger's cost is counted as "
+        f"{counted}, which cannot be added to it"
     )
-    return None if refusal is None else refusal.shortage
+    match budget.figure:
+        case "epsilon":
+            return _why_no_epsilon(terms, budget) if terms.counts_epsilon else unlike
+        case "leakage" | "log_ratio" if terms.counts_epsilon:
+            return unlike
+        case "leakage":
+            return None
+        case "log_ratio":
+            if terms.metric is not None and terms.metric.has_theorem:
+                return None
+            return (
+                "has a total for a sum by the theorem, and the ledger has none: that needs a fixed "
+                "radius and a clip"
+            )
+        case _:
+            assert_never(budget.figure)
 
 
-def _hold_leakage(
-    sums: FederationRepository,
-    row: DeclaredLedger,
-    federation_id: str,
-    terms: LedgerTerms,
-    stated: LeakageTerms,
-) -> Shortage | None:
-    has_theorem = terms.metric is not None and terms.metric.has_theorem
-    for counted in (stated, None) if has_theorem else (stated,):
-        short = sums.shortage(federation_id, book=BOOK, amount=0.0, terms=counted)
-        if short is not None:
-            return short[1]
-    sums.reserve(federation_id, experiment_id=row.id, book=BOOK, amount=0.0, terms=stated)
-    if has_theorem:
-        sums.reserve_log_ratio(
-            federation_id, experiment_id=row.id, book=BOOK, amount=0.0, of_one_release=0.0
+def _why_no_epsilon(terms: LedgerTerms, budget: Budget) -> str | None:
+    if budget.adjacency != terms.adjacency:
+        return (
+            f"has a total of adjacency {budget.adjacency}, and the ledger's figures are of "
+            f"{terms.adjacency}"
         )
+    if terms.observer not in counts_for(budget):
+        return f"has a total against {budget.observer}, whom the ledger's figures do not cover"
     return None
 
 
-def _curve(terms: LedgerTerms, histories: Histories) -> np.ndarray:
-    assert terms.adjacency is not None
-    return renyi_curve(histories.distinct(), histories.charges, adjacency=terms.adjacency)
+def _leakage_terms(terms: LedgerTerms) -> LeakageTerms | None:
+    """What its leakages are counted under; None of other costs."""
+    if terms.metric is None:
+        return None
+    return LeakageTerms.of(radius=terms.metric.radius, clip=terms.metric.clip)
+
+
+@contextmanager
+def _announcing(
+    resources: Resources, session: Session, row: DeclaredLedger, federation_id: str
+) -> Iterator[Budgets]:
+    """The project's budgets; those that run low within the block are announced."""
+    settings = resources.settings
+    across, share = settings.budgets_across, settings.webhooks_low_budget_share
+    budgets = Budgets(session, row.project_id, across=across, price=composed_epsilon)
+    with announcing_low(budgets, federation_id, share=share):
+        yield budgets
+
+
+def _hold_nothing(
+    budgets: Budgets, ledger_id: str, federation_id: str, terms: LedgerTerms
+) -> Shortage | None:
+    stated = _leakage_terms(terms)
+    if stated is None:
+        assert terms.adjacency is not None
+        assert terms.delta is not None
+        nothing = np.zeros(len(RDP_ORDERS))
+        cost = EpsilonCost(
+            observer=terms.observer,
+            adjacency=terms.adjacency,
+            unit=terms.unit,
+            delta=terms.delta,
+            epsilon=0.0,
+            curve=nothing,
+            step=nothing,
+            compositions=1,
+        )
+        refusal = budgets.reserve_epsilon(
+            federation_id, experiment_id=ledger_id, book=BOOK, costs=[cost]
+        )
+        return None if refusal is None else refusal.shortage
+    reserve = partial(
+        budgets.reserve, federation_id, experiment_id=ledger_id, book=BOOK, amount=0.0
+    )
+    short = reserve(terms=stated)
+    if short is None and terms.metric is not None and terms.metric.has_theorem:
+        short = reserve(terms=None, of_one_release=0.0)
+    return None if short is None else short[1]
+
+
+def _rebook(
+    budgets: Budgets,
+    ledger_id: str,
+    terms: LedgerTerms,
+    *,
+    held: Histories,
+    spent: Histories | None,
+    within_totals: bool,
+) -> bool:
+    if terms.adjacency is not None and terms.counts_epsilon:
+        most, paid = (
+            None
+            if one is None
+            else renyi_curve(one.distinct(), one.charges, adjacency=terms.adjacency)
+            for one in (held, spent)
+        )
+        assert most is not None
+        return budgets.rebook_epsilon(ledger_id, held=most, spent=paid, within_totals=within_totals)
+    return budgets.rebook(
+        ledger_id,
+        held=_sums(held),
+        spent=None if spent is None else _sums(spent),
+        within_totals=within_totals,
+    )
 
 
 def _sums(histories: Histories) -> dict[BudgetFigure, float]:

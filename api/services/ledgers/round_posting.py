@@ -1,31 +1,56 @@
-"""Enter declared rounds into a ledger: all of a request, or none.
+"""Enter declared rounds into a ledger, all of a request or none, and compute what they cost.
 
-Whoever reserves waits while a ledger is locked for a round. So rounds are charged, and their
-entries encoded and hashed, before that, for the ledger as this process saw it last; under the lock
-they are chained and written. Where another round came in between, they are charged anew.
+A ledger that is locked for a round makes reservations wait, so all that can be is computed before.
+
+Curves of new events take up to a second, loss distributions several. Both are computed before the
+ledger is locked, and are found kept under the lock. Where another round or reservation came in
+between, so that other figures are needed, the lock is released and they are computed anew: a few
+times, because a busy ledger may never rest. Nothing is decided beforehand, and a body with
+faults is refused under the lock.
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+import hashlib
+import json
+import secrets
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import Any
+from typing import Any, TypeVar
 
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import TypeAdapter
 from sqlalchemy.orm import Session
 
 from api.http.problems import ProblemError, not_found
-from api.services.ledgers.beforehand import TRIES, Prepared, seen
-from api.services.ledgers.charged_rounds import ChargedRound, ChargedRounds, content_hash
 from api.services.ledgers.federation_charges import charge_federation
-from api.services.ledgers.round_reservation import charges_of, held_by, open_beside
 from api.services.lookups import refuse_erased
 from api.shared.ledger_states import LedgerState
 from api.shared.resources import Resources
 from api.shared.security import Caller
 from fedaudit.ledger.chain import link
-from fedaudit.ledger.declared import declaration_of, reservations_hash
-from fedaudit.privacy.declared.histories import charge_of
-from fedaudit.privacy.declared.round_faults import read_rounds
-from fedaudit.spec.declared_ledgers import DeclaredRound, LedgerTerms
+from fedaudit.ledger.declared import (
+    SECRET_BYTES,
+    declaration_of,
+    declared_entries,
+    drawn_hash,
+    reservations_hash,
+)
+from fedaudit.ledger.encoding import EntryEncoder
+from fedaudit.ledger.rows import LedgerEntry, stored_fields
+from fedaudit.privacy.declared.figures import clients_over, read_rounds
+from fedaudit.privacy.declared.histories import (
+    Charge,
+    Histories,
+    charge_of,
+    distinct,
+    keep_curves,
+    leakages,
+    over_budget,
+    renyi_epsilons,
+    steps_of,
+)
+from fedaudit.spec.declared_ledgers import AnyRelease, DeclaredEvent, DeclaredRound, LedgerTerms
 from fedaudit.spec.errors import InvalidInputError
 from models.clock import utc_now
 from models.identifiers import is_id
@@ -38,27 +63,242 @@ from models.repositories.declared_ledgers import OPEN, REFUSED, USED
 from models.tables.declared_ledgers import DeclaredLedger, DeclaredReservation, DeclaredRoundRow
 from models.values import LedgerRow
 
-NO_RESERVATION, AS_RESERVED, OTHERWISE, ALL_THE_SAME = "none", "reserved", "other", "refused"
+_TRIES = 4
+"""The last one goes on whatever has to be computed under the lock."""
+_EVENT: TypeAdapter[AnyRelease] = TypeAdapter(DeclaredEvent)
+_Before = TypeVar("_Before")
+_Answer = TypeVar("_Answer")
 
 
-def post_rounds(
-    resources: Resources, caller: Caller, ledger_id: str, value: Any
-) -> tuple[LedgerTerms, list[DeclaredRoundRow]]:
-    """The ledger's terms, and the rounds of a body as they are stored, in its order.
+def answered(
+    resources: Resources,
+    caller: Caller,
+    ledger_id: str,
+    *,
+    compute: Callable[[LedgerState, bool], _Before | None],
+    answer: Callable[[_Before | None, bool], _Answer | None],
+) -> _Answer:
+    """What `answer` decides under the lock, given what was computed beforehand, and whether this is
+    the last try; None where that does not serve the ledger as it is by then.
 
-    A round that was declared before, with the same content, stays as it is. Raises ProblemError
-    without such a ledger, for a round that was declared with another content and for one that
-    comes after later ones; InvalidInputError for a body with faults.
+    `compute`: for the ledger as this process remembers it; from the second try on (its second
+    argument) as it is stored.
     """
-    for left in reversed(range(TRIES)):
-        state = seen(resources, caller, ledger_id, again=left < TRIES - 1)
-        beforehand = None
-        if state is not None:
-            beforehand = _compute_beforehand(resources, caller, ledger_id, state, value)
-        found = _enter(resources, caller, ledger_id, value, beforehand, last=not left)
+    for left in reversed(range(_TRIES)):
+        again = left < _TRIES - 1
+        state = None
+        if is_id(ledger_id):
+            if not again:
+                state = resources.ledgers.remembered(caller.project_id, ledger_id)
+            if state is None:
+                with resources.database.read() as session:
+                    state = resources.ledgers.get(session, caller.project_id, ledger_id)
+        found = answer(None if state is None else compute(state, again), not left)
         if found is not None:
             return found
-    raise AssertionError("the last try enters the rounds")
+    raise AssertionError("the last try answers")
+
+
+def locked(session: Session, caller: Caller, ledger_id: str) -> DeclaredLedger:
+    """The ledger, locked. Raises ProblemError where the project has none, or its names were
+    erased."""
+    row = None
+    if is_id(ledger_id):
+        row = DeclaredLedgerRepository(session, caller.project_id).lock(ledger_id, later=True)
+    if row is None:
+        raise not_found("ledger")
+    refuse_erased(session, caller.project_id, row)
+    return row
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """The events whose curves are kept, and the ledger whose loss distributions are."""
+
+    version: tuple[int, bytes, tuple[tuple[int, datetime], ...]]
+    charges: frozenset[Charge]
+
+    @classmethod
+    def of(
+        cls, state: LedgerState, held: Sequence[DeclaredReservation], charges: Iterable[Charge]
+    ) -> "Prepared":
+        """Computes the curves of these charges."""
+        found = frozenset(charges)
+        if state.terms.adjacency is not None:
+            keep_curves(found, state.terms.adjacency)
+        return cls(_version_of(state, held), found)
+
+    def serves(
+        self, state: LedgerState, held: Sequence[DeclaredReservation], charges: Iterable[Charge]
+    ) -> bool:
+        """Whether the ledger in this state, and these charges, ask for nothing new."""
+        if not state.terms.counts_epsilon:
+            return True
+        if composes_losses(state.terms) and self.version != _version_of(state, held):
+            return False
+        return self.charges.issuperset(charges)
+
+
+def _version_of(
+    state: LedgerState, held: Sequence[DeclaredReservation]
+) -> tuple[int, bytes, tuple[tuple[int, datetime], ...]]:
+    """Changes with every round, and with every one of these reservations."""
+    return state.entries, state.head, tuple((one.round, one.reserved_at) for one in held)
+
+
+def composes_losses(terms: LedgerTerms) -> bool:
+    """Whether loss distributions decide who has room."""
+    return terms.accountant == "pld" and terms.budget is not None
+
+
+def read_event(value: dict[str, Any]) -> AnyRelease:
+    """A stored event."""
+    found: AnyRelease = _EVENT.validate_python(value)
+    return found
+
+
+def charges_of(
+    state: LedgerState, held: Sequence[DeclaredReservation], events: Sequence[AnyRelease]
+) -> set[Charge]:
+    """What a ledger charges with these reservations and events."""
+    released = [*(read_event(one.event) for one in held), *events]
+    return {*state.histories.charges, *(charge_of(state.terms, one) for one in released)}
+
+
+def charge_event(
+    terms: LedgerTerms, histories: Histories, event: AnyRelease, names: Sequence[str]
+) -> NDArray[np.int32]:
+    """Charge a round to these clients, or to everyone; returns the places of the clients."""
+    charge = charge_of(terms, event)
+    places = histories.enter(() if charge.everyone else names)
+    histories.charge(charge, places, steps=steps_of(event))
+    return places
+
+
+def held_by(
+    terms: LedgerTerms, histories: Histories, reservations: Sequence[DeclaredReservation]
+) -> Histories:
+    """What was spent together with what these reservations hold."""
+    found = histories.copy()
+    for one in reservations:
+        charge_event(terms, found, read_event(one.event), one.admitted)
+    return found
+
+
+def open_beside(
+    session: Session, caller: Caller, ledger_id: str, numbers: Sequence[int]
+) -> list[DeclaredReservation]:
+    """The open reservations of other rounds than these."""
+    parts = DeclaredPartRepository(session, caller.project_id)
+    return [
+        one for one in parts.open_reservations(ledger_id, utc_now()) if one.round not in numbers
+    ]
+
+
+def largest_costs(terms: LedgerTerms, histories: Histories) -> dict[str, float | None]:
+    """The largest epsilon by Renyi orders, whatever the accountant, and the largest leakage; None
+    of another cost, and where nothing bounds it."""
+    rows, charges = histories.distinct(), histories.charges
+    epsilon = leakage = np.inf
+    if terms.counts_epsilon and terms.adjacency is not None and terms.delta is not None:
+        found = renyi_epsilons(rows, charges, adjacency=terms.adjacency, delta=terms.delta)
+        epsilon = float(found.max(initial=0.0))
+    elif terms.mechanism == "laplace-l2":
+        leakage = float(leakages(rows, charges).max(initial=0.0))
+    figures = {"epsilon_max": epsilon, "leakage_max": leakage}
+    return {name: value if np.isfinite(value) else None for name, value in figures.items()}
+
+
+@dataclass(frozen=True, eq=False)
+class ChargedRound:
+    """One round, and its entries with their digests."""
+
+    declared: DeclaredRound
+    content_hash: str
+    over_budget: int
+    """Clients whom it charged beyond their budgets."""
+    drawn: str | None
+    """The keyed hash of who was drawn so far, in the last round of a request that drew clients in
+    secret."""
+    entries: Sequence[tuple[LedgerEntry, bytes]]
+
+
+class ChargedRounds:
+    """New rounds of one request, one after the other, and what the ledger comes to with them."""
+
+    def __init__(self, before: LedgerState, fresh: Sequence[DeclaredRound]) -> None:
+        self.before, self.terms = before, before.terms
+        self.histories = before.histories.copy()
+        self.drawn = before.drawn.copy()
+        self.releases = before.releases.copy()
+        self.encoder = before.encoder
+        self.secret = before.secret or secrets.token_bytes(SECRET_BYTES)
+        self.changed: set[Charge] = set()
+        """The charges that these rounds made."""
+        self.rounds = [self._add(one, last=one is fresh[-1]) for one in fresh]
+        self.costs = largest_costs(self.terms, self.histories)
+
+    @property
+    def has_drawn(self) -> bool:
+        """Whether one of the rounds drew clients in secret."""
+        return any(charge.everyone for charge in self.changed)
+
+    def _add(self, one: DeclaredRound, *, last: bool) -> ChargedRound:
+        """The `last` of a request says who was drawn so far, so that a long request hashes them
+        once."""
+        charge, steps = charge_of(self.terms, one.event), steps_of(one.event)
+        if charge.everyone:
+            # The subjects must not show who was drawn.
+            self.drawn.add([*one.participants, *one.failures])
+        participants = self._enter(() if charge.everyone else one.participants)
+        failures = self._enter(() if charge.everyone else one.failures)
+        asked = np.concatenate([participants, failures])
+        self.histories.charge(charge, asked, steps=steps)
+        self.changed.add(charge)
+        if charge.everyone:
+            over = clients_over(self.terms, self.histories)
+        else:
+            rows, which = distinct(self.histories.of(asked))
+            over = int(over_budget(rows, self.histories.charges, self.terms)[which].sum())
+        entries = declared_entries(
+            self.terms,
+            self.histories,
+            charge,
+            round_=one.round,
+            steps=steps,
+            participants=participants,
+            failures=failures,
+            releases=self.releases,
+        )
+        return ChargedRound(
+            declared=one,
+            content_hash=content_hash(one),
+            over_budget=over,
+            drawn=drawn_hash(self.drawn, self.secret) if last and self.has_drawn else None,
+            entries=[(entry, self.encoder.digest(entry)) for entry in entries],
+        )
+
+    def _enter(self, names: Sequence[str]) -> NDArray[np.int32]:
+        """The places of these subjects; there are digests and counts of new ones from now on."""
+        known = len(self.histories.names)
+        places = self.histories.enter(names)
+        if (more := len(self.histories.names) - known) > 0:
+            self.encoder = EntryEncoder(self.histories.names)
+            self.releases = np.concatenate([self.releases, np.zeros(more, dtype=np.int32)])
+        return places
+
+
+def content_hash(one: DeclaredRound) -> str:
+    """SHA-256 of all that a round declares; the order of names and groups does not matter."""
+    value = one.model_dump(mode="json")
+    value["participants"] = sorted(value["participants"])
+    value["failures"] = sorted(value["failures"])
+    text = json.dumps(value, sort_keys=True, separators=(",", ":"))
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+NO_RESERVATION, AS_RESERVED, MISMATCH, DESPITE_REFUSAL = "none", "reserved", "other", "refused"
+Posted = tuple[LedgerTerms, list[DeclaredRoundRow]]
 
 
 @dataclass(frozen=True, eq=False)
@@ -71,58 +311,20 @@ class _Beforehand:
     """The new ones of the rounds. It serves the very state that it was computed for."""
 
 
-def _enter(
-    resources: Resources,
-    caller: Caller,
-    ledger_id: str,
-    value: Any,
-    beforehand: _Beforehand | None,
-    *,
-    last: bool,
-) -> tuple[LedgerTerms, list[DeclaredRoundRow]] | None:
-    """The terms, and the rounds as they are stored; None, and nothing entered, where what was
-    computed `beforehand` does not serve the ledger as it stands by now and this is not the `last`
-    try."""
-    with resources.database.write() as session:
-        row = _locked(session, caller, ledger_id)
-        state = resources.ledgers.locked(session, row)
-        same = beforehand if beforehand and beforehand.charged.before is state else None
-        rounds = (
-            same.rounds if same else read_rounds(value, state.terms, state.histories, state.drawn)
-        )
-        parts = DeclaredPartRepository(session, caller.project_id)
-        repeated = [one.round for one in rounds if one.round <= state.last_round]
-        known = parts.rounds_of(ledger_id, repeated) if repeated else {}
-        fresh = [one for one in rounds if _is_fresh(one, known, state)]
-        if not fresh:
-            return state.terms, [known[one.round] for one in rounds]
-        others = _held_beside(session, caller, ledger_id, state, fresh)
-        charges = charges_of(state, others, [one.event for one in fresh])
-        if beforehand and not last and not beforehand.prepared.serves(state, (), charges):
-            return None
-        charged = same.charged if same else ChargedRounds(state, fresh)
-        after, stored = _Posting(session, row, charged).store()
-        if row.federation_id is not None:
-            held = held_by(after.terms, after.histories, others)
-            charge_federation(
-                resources, session, row, after.terms, spent=after.histories, held=held
-            )
-    resources.ledgers.keep(ledger_id, after)
-    found = {**known, **stored}
-    return after.terms, [found[one.round] for one in rounds]
+def post_rounds(resources: Resources, caller: Caller, ledger_id: str, value: Any) -> Posted:
+    """The ledger's terms, and the rounds of a body as they are stored, in its order.
 
-
-def _held_beside(
-    session: Session,
-    caller: Caller,
-    ledger_id: str,
-    state: LedgerState,
-    fresh: Sequence[DeclaredRound],
-) -> list[DeclaredReservation]:
-    """Reservations of other rounds, which a federation's budget counts."""
-    if state.terms.federation_id is None:
-        return []
-    return open_beside(session, caller.project_id, ledger_id, [one.round for one in fresh])
+    A round that was declared before, with the same content, stays as it is. Raises ProblemError
+    without such a ledger, for a round that was declared with another content and for one that
+    comes after later ones; InvalidInputError for a body with faults.
+    """
+    return answered(
+        resources,
+        caller,
+        ledger_id,
+        compute=lambda state, _: _compute_beforehand(resources, caller, ledger_id, state, value),
+        answer=lambda before, last: _enter(resources, caller, ledger_id, value, before, last=last),
+    )
 
 
 def _compute_beforehand(
@@ -137,194 +339,177 @@ def _compute_beforehand(
     others = []
     if state.terms.federation_id is not None:
         with resources.database.read() as session:
-            others = _held_beside(session, caller, ledger_id, state, rounds)
+            others = open_beside(session, caller, ledger_id, [one.round for one in rounds])
     fresh = [one for one in rounds if one.round > state.last_round]
-    charges = charges_of(state, others, [one.event for one in fresh])
-    prepared = Prepared.of(state, (), charges)
+    prepared = Prepared.of(state, (), charges_of(state, others, [one.event for one in fresh]))
     return _Beforehand(rounds, prepared, ChargedRounds(state, fresh))
 
 
-def _locked(session: Session, caller: Caller, ledger_id: str) -> DeclaredLedger:
-    row = None
-    if is_id(ledger_id):
-        row = DeclaredLedgerRepository(session, caller.project_id).lock(ledger_id, later=True)
-    if row is None:
-        raise not_found("ledger")
-    refuse_erased(session, caller.project_id, row)
-    return row
+def _enter(
+    resources: Resources,
+    caller: Caller,
+    ledger_id: str,
+    value: Any,
+    beforehand: _Beforehand | None,
+    *,
+    last: bool,
+) -> Posted | None:
+    """The terms, and the rounds as they are stored; None, and nothing entered, where what was
+    computed `beforehand` does not serve the ledger as it is by now and this is not the `last`
+    try."""
+    with resources.database.write() as session:
+        row = locked(session, caller, ledger_id)
+        state = resources.ledgers.locked(session, row)
+        same = beforehand if beforehand and beforehand.charged.before is state else None
+        rounds = (
+            same.rounds if same else read_rounds(value, state.terms, state.histories, state.drawn)
+        )
+        repeated = [one.round for one in rounds if one.round <= state.last_round]
+        parts = DeclaredPartRepository(session, caller.project_id)
+        known = parts.rounds_of(ledger_id, repeated) if repeated else {}
+        fresh = [one for one in rounds if _is_fresh(one, known, state)]
+        if not fresh:
+            return state.terms, [known[one.round] for one in rounds]
+        others = []
+        if row.federation_id is not None:
+            others = open_beside(session, caller, ledger_id, [one.round for one in fresh])
+        charges = charges_of(state, others, [one.event for one in fresh])
+        if beforehand and not last and not beforehand.prepared.serves(state, (), charges):
+            return None
+        charged = same.charged if same else ChargedRounds(state, fresh)
+        after, stored = _append(session, row, charged)
+        if row.federation_id is not None:
+            spent = after.histories
+            held = held_by(after.terms, spent, others)
+            charge_federation(resources, session, row, after.terms, held=held, spent=spent)
+    resources.ledgers.keep(ledger_id, after)
+    found = {**known, **stored}
+    return after.terms, [found[one.round] for one in rounds]
 
 
 def _is_fresh(one: DeclaredRound, known: dict[int, DeclaredRoundRow], state: LedgerState) -> bool:
     stored = known.get(one.round)
+    if stored is not None and stored.content_hash == content_hash(one):
+        return False
+    if one.round > state.last_round:
+        return True
     if stored is not None:
-        if stored.content_hash == content_hash(one):
-            return False
-        raise ProblemError(
-            409,
-            "conflict",
+        why = (
             f"round {one.round} was declared before with another content, and a ledger is never "
-            "rewritten; declare what was left out under a number of its own",
-            round=one.round,
+            "rewritten; declare what was left out under a number of its own"
         )
-    if one.round <= state.last_round:
-        raise ProblemError(
-            409,
-            "conflict",
+    else:
+        why = (
             f"round {one.round} comes after round {state.last_round}, which is in the chain; "
             f"declare it as round {state.last_round + 1} or later: what a round costs does not "
-            "depend on its number, and the gap stays on record",
-            round=one.round,
+            "depend on its number, and the gap stays on record"
         )
-    return True
+    raise ProblemError(409, "conflict", why, round=one.round)
 
 
-@dataclass
-class _Posting:
-    """Rounds that were charged to the ledger as it stands, being chained and written."""
-
-    session: Session
-    row: DeclaredLedger
-    charged: ChargedRounds
-
-    def __post_init__(self) -> None:
-        self.head = self.charged.before.head
-        self.now = utc_now()
-        self._written: list[LedgerRow] = []
-        self._rounds: list[dict[str, Any]] = []
-        self._parts = DeclaredPartRepository(self.session, self.row.project_id)
-        numbers = [one.declared.round for one in self.charged.rounds]
-        after = self._before = self.charged.before.last_round
-        reserved = self._parts.reservations_between(self.row.id, after=after, upto=numbers[-1])
-        self._reservations = {one.round: one for one in reserved}
-        for one in self.charged.rounds:
-            self._chain(one)
-            self._before = one.declared.round
-
-    def store(self) -> tuple[LedgerState, dict[int, DeclaredRoundRow]]:
-        """Write them; the state afterwards, and the rows of the rounds."""
-        charged = self.charged
-        before, histories = charged.before, charged.histories
-        owner = self.row.id, self.row.project_id
-        DeclaredEntryRepository(self.session).insert(*owner, self._written)
-        self._parts.add_rounds(self._rounds)
-        numbers = [one["round"] for one in self._rounds]
-        used = [one for one in numbers if _holds(self._reservations.get(one), self.now)]
-        if used:
-            self._parts.end_reservations(self.row.id, used, USED)
-        for place, (charge, tally) in enumerate(histories.tallies.items()):
-            if charge in charged.changed:
-                self._parts.put_tally(
-                    {
-                        "ledger_id": self.row.id,
-                        "place": place,
-                        "project_id": self.row.project_id,
-                        "charge": charge.as_dict(),
-                        "rounds": tally.rounds,
-                        "counts": tally.counts,
-                    }
-                )
-        after = LedgerState(
-            project_id=self.row.project_id,
-            terms=charged.terms,
-            histories=histories,
-            drawn=charged.drawn,
-            releases=charged.releases,
-            entries=before.entries + len(self._written),
-            head=self.head,
-            last_round=numbers[-1],
-            rounds=before.rounds + len(numbers),
-            encoder=charged.encoder,
-            secret=charged.secret,
-        )
-        changes: dict[str, Any] = {
-            "rounds": after.rounds,
-            "last_round": after.last_round,
-            "entries": after.entries,
-            "head": after.head,
-            "releases": after.releases,
-            "declared_at": self.now,
-            "secret": after.secret,
-            **charged.costs,
+def _append(
+    session: Session, row: DeclaredLedger, charged: ChargedRounds
+) -> tuple[LedgerState, dict[int, DeclaredRoundRow]]:
+    """Chain and store rounds that were charged to the ledger as it is; the state afterwards, and
+    the rows of the rounds."""
+    now, before, histories = utc_now(), charged.before, charged.histories
+    owner = {"ledger_id": row.id, "project_id": row.project_id}
+    parts = DeclaredPartRepository(session, row.project_id)
+    newest = charged.rounds[-1].declared.round
+    between = parts.reservations_between(row.id, after=before.last_round, upto=newest)
+    reserved = {one.round: one for one in between}
+    written: list[LedgerRow] = []
+    rounds: list[dict[str, Any]] = []
+    head, last_round = before.head, before.last_round
+    for one in charged.rounds:
+        number = one.declared.round
+        covered = [held for at, held in reserved.items() if last_round < at <= number]
+        stored = {
+            **owner,
+            **_round_fields(one, charged.terms, reserved.get(number), now=now),
+            "reservations": reservations_hash(covered, charged.secret),
         }
-        if len(histories.names) > len(before.histories.names):
-            changes["names"] = histories.names
-        if any(charge.everyone for charge in charged.changed):
-            changes |= {"drawn_names": after.drawn.names, "drawn_counts": after.drawn.counts}
-        DeclaredLedgerRepository(self.session, self.row.project_id).change(self.row.id, changes)
-        return after, {one["round"]: DeclaredRoundRow(**one) for one in self._rounds}
-
-    def _chain(self, one: ChargedRound) -> None:
-        stored = self._row(one)
-        declaration = declaration_of(DeclaredRoundRow(**stored), self.charged.secret)
+        declaration = declaration_of(DeclaredRoundRow(**stored), charged.secret)
         for entry, digest in one.entries:
-            self.head = link(self.head, digest, entry.clusters, declaration=declaration)
-            self._written.append(
-                LedgerRow(
-                    round=entry.round,
-                    release=entry.release,
-                    subject_kind=entry.subject_kind,
-                    observer=entry.observer,
-                    subjects=entry.subjects,
-                    outcomes=entry.outcomes,
-                    radii=entry.radii,
-                    releases=entry.releases,
-                    clusters=entry.clusters,
-                    inputs=entry.inputs.as_dict(),
-                    digest=digest,
-                    link=self.head,
-                    interrupted=entry.interrupted,
-                    epsilons=entry.epsilons,
-                    declaration=declaration,
-                )
-            )
-        self._rounds.append({**stored, "head": self.head.hex()})
-
-    def _row(self, one: ChargedRound) -> dict[str, Any]:
-        """The stored round, but for the head behind it."""
-        declared = one.declared
-        return {
-            "ledger_id": self.row.id,
-            "round": declared.round,
-            "project_id": self.row.project_id,
-            "content_hash": one.content_hash,
-            "event": declared.event.model_dump(mode="json"),
-            "participants": len(declared.participants),
-            "failures": len(declared.failures),
-            "over_budget": one.over_budget,
-            "reserved": self._as_reserved(declared),
-            "reservations": reservations_hash(
-                [
-                    reserved
-                    for number, reserved in self._reservations.items()
-                    if self._before < number <= declared.round
-                ],
-                self.charged.secret,
-            ),
-            "groups": declared.model_dump(mode="json", include={"groups"})["groups"] or None,
-            "drawn": one.drawn,
-            "declared_at": self.now,
-        }
-
-    def _as_reserved(self, one: DeclaredRound) -> str:
-        """Whether a round is what was reserved: the same event, and nobody who was not admitted;
-        or whether it asked those who had been refused."""
-        reservation = self._reservations.get(one.round)
-        if reservation is None:
-            return NO_RESERVATION
-        asked = {*one.participants, *one.failures}
-        if _refused(reservation, asked, everyone=charge_of(self.charged.terms, one.event).everyone):
-            return ALL_THE_SAME
-        if not _holds(reservation, self.now):
-            return NO_RESERVATION
-        same = reservation.event == one.event.model_dump(mode="json")
-        return AS_RESERVED if same and asked <= set(reservation.admitted) else OTHERWISE
+            head = link(head, digest, entry.clusters, declaration=declaration)
+            fields = {**stored_fields(entry), "declaration": declaration}
+            written.append(LedgerRow(**fields, digest=digest, link=head))
+        rounds.append({**stored, "head": head.hex()})
+        last_round = number
+    DeclaredEntryRepository(session).insert(row.id, row.project_id, written)
+    parts.add_rounds(rounds)
+    used = [one["round"] for one in rounds if _holds(reserved.get(one["round"]), now)]
+    if used:
+        parts.end_reservations(row.id, used, USED)
+    for place, (charge, tally) in enumerate(histories.tallies.items()):
+        if charge in charged.changed:
+            counted = {"rounds": tally.rounds, "counts": tally.counts}
+            parts.put_tally({**owner, "place": place, "charge": charge.as_dict(), **counted})
+    after = replace(
+        before,
+        histories=histories,
+        drawn=charged.drawn,
+        releases=charged.releases,
+        entries=before.entries + len(written),
+        head=head,
+        last_round=last_round,
+        rounds=before.rounds + len(rounds),
+        encoder=charged.encoder,
+        secret=charged.secret,
+    )
+    moved = ("rounds", "last_round", "entries", "head", "releases", "secret")
+    changes: dict[str, Any] = {name: getattr(after, name) for name in moved}
+    changes |= {"declared_at": now, **charged.costs}
+    if len(histories.names) > len(before.histories.names):
+        changes["names"] = histories.names
+    if charged.has_drawn:
+        changes |= {"drawn_names": after.drawn.names, "drawn_counts": after.drawn.counts}
+    DeclaredLedgerRepository(session, row.project_id).change(row.id, changes)
+    return after, {one["round"]: DeclaredRoundRow(**one) for one in rounds}
 
 
-def _refused(reservation: DeclaredReservation, asked: set[str], *, everyone: bool) -> bool:
-    if reservation.denied is None or everyone:
-        # A round that everyone pays for is refused whoever is drawn.
-        return reservation.state == REFUSED
-    return not asked.isdisjoint(reservation.denied)
+def _round_fields(
+    one: ChargedRound, terms: LedgerTerms, reservation: DeclaredReservation | None, *, now: datetime
+) -> dict[str, Any]:
+    """The stored round, but for its reservations' hash and the head behind it."""
+    declared = one.declared
+    return {
+        "round": declared.round,
+        "content_hash": one.content_hash,
+        "event": declared.event.model_dump(mode="json"),
+        "participants": len(declared.participants),
+        "failures": len(declared.failures),
+        "over_budget": one.over_budget,
+        "reserved": _as_reserved(declared, terms, reservation, now=now),
+        "groups": declared.model_dump(mode="json", include={"groups"})["groups"] or None,
+        "drawn": one.drawn,
+        "declared_at": now,
+    }
+
+
+def _as_reserved(
+    one: DeclaredRound,
+    terms: LedgerTerms,
+    reservation: DeclaredReservation | None,
+    *,
+    now: datetime,
+) -> str:
+    """Whether a round is what was reserved: the same event, and no client that was not admitted;
+    or whether it asked clients who had been refused."""
+    if reservation is None:
+        return NO_RESERVATION
+    asked = {*one.participants, *one.failures}
+    if reservation.denied is None or charge_of(terms, one.event).everyone:
+        # A round that everyone pays for is refused for any draw.
+        refused = reservation.state == REFUSED
+    else:
+        refused = not asked.isdisjoint(reservation.denied)
+    if refused:
+        return DESPITE_REFUSAL
+    if not _holds(reservation, now):
+        return NO_RESERVATION
+    same = reservation.event == one.event.model_dump(mode="json")
+    return AS_RESERVED if same and asked <= set(reservation.admitted) else MISMATCH
 
 
 def _holds(reservation: DeclaredReservation | None, now: datetime) -> bool:

@@ -14,7 +14,7 @@ from fedaudit.attacks.replay.record_accounting import check_record_epsilons
 from fedaudit.attacks.replay.replay_finding import Findings
 from fedaudit.attacks.replay.replayed import Replayed
 from fedaudit.attacks.replay.second_computation import expect_epsilon, sampled_epsilon
-from fedaudit.ledger.entries import Outcome
+from fedaudit.ledger.rows import Outcome
 from fedaudit.privacy.accounting.accountant import Accountant
 from fedaudit.privacy.accounting.pld import PldAccountant
 from fedaudit.privacy.accounting.privacy_events import (

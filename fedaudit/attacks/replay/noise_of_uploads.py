@@ -8,7 +8,7 @@ from fedaudit.attacks.replay.passed_through import Floats, UploadsPassed
 from fedaudit.attacks.replay.probed_noise import drawn_noise
 from fedaudit.attacks.replay.replay_finding import Findings
 from fedaudit.attacks.replay.replayed import Replayed
-from fedaudit.ledger.entries import Outcome
+from fedaudit.ledger.rows import Outcome
 from fedaudit.privacy.noise.laplace import layer_slices
 
 _CLOSE = 1e-6

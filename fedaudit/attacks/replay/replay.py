@@ -23,7 +23,7 @@ from fedaudit.attacks.replay.replayed import Replayed
 from fedaudit.attacks.replay.sampling_replay import check_sampling
 from fedaudit.attacks.replay.watched_run import WatchedRun, play
 from fedaudit.federations.load import load_federation
-from fedaudit.ledger.entries import Outcome
+from fedaudit.ledger.rows import Outcome
 from fedaudit.runs.experiment_plan import OpenArtifact, no_artifacts, with_start
 from fedaudit.runs.run import cell_ledger_context
 from fedaudit.spec.experiment import ExperimentSpec

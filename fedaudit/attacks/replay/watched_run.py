@@ -12,8 +12,8 @@ from fedaudit.attacks.replay.passed_through import PassedThrough
 from fedaudit.attacks.replay.watched_server import WatchedServer
 from fedaudit.attacks.replay.watched_steps import WatchedRecords
 from fedaudit.attacks.replay.watched_uploads import WatchedClients
-from fedaudit.ledger.entries import LedgerEntry
 from fedaudit.ledger.ledger_context import LedgerContext
+from fedaudit.ledger.rows import LedgerEntry
 from fedaudit.privacy.mechanisms.registry import mechanism_of
 from fedaudit.runs.blocks import record_block
 from fedaudit.runs.run import new_run

@@ -1,23 +1,43 @@
-"""What a declared ledger comes to, for whoever shows it."""
+"""What a declared ledger comes to, whether its names fit the declared sampling, and every fault of
+new rounds at once, by JSON pointer."""
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence, Set
 from dataclasses import dataclass, field
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
+from pydantic import BaseModel, ValidationError
 
-from fedaudit.privacy.accounting.privacy_events import FixedSizeSampled, NonPrivate, PoissonSampled
+from fedaudit.privacy.accounting.privacy_events import (
+    FixedSizeSampled,
+    LaplaceL2,
+    NonPrivate,
+    PoissonSampled,
+)
 from fedaudit.privacy.declared.histories import (
     Histories,
     Tally,
+    charge_of,
     distinct,
     largest_epsilon,
     leakages,
     log_ratio,
     over_budget,
+    refusal,
 )
-from fedaudit.spec.declared_ledgers import LedgerTerms
+from fedaudit.spec.declared_ledgers import (
+    EVERYONE,
+    MAX_ROUNDS_A_REQUEST,
+    AnyRelease,
+    DeclaredRound,
+    FixedSizeRelease,
+    LaplaceRelease,
+    LedgerTerms,
+    ReservationRequest,
+)
+from fedaudit.spec.errors import FieldError, InvalidInputError, field_errors, pointer
 
 UNBOUNDED = "some rounds were declared without noise, so nothing bounds what they reveal"
 OVERFLOW = "exceeds what floating-point numbers hold, so it bounds nothing"
@@ -33,7 +53,7 @@ class LedgerFigures:
 
     epsilon_max: float | None
     accountant: str | None
-    """Of the epsilon; where it is not that of the terms, `reasons` says why."""
+    """Of the epsilon; where it differs from the terms, `reasons` says why."""
     leakage_max: float | None
     leakage_median: float | None
     log_ratio_max: float | None
@@ -47,34 +67,34 @@ def ledger_figures(terms: LedgerTerms, histories: Histories) -> LedgerFigures:
     """The figures after all rounds so far."""
     rows, charges = histories.distinct(), histories.charges
     reasons: dict[str, str] = {}
+    values: dict[str, float | None] = dict.fromkeys(
+        ("epsilon_max", "leakage_max", "leakage_median", "log_ratio_max")
+    )
     largest = largest_epsilon(histories, terms)
-    epsilon = _bounded("epsilon_max", largest.value if largest else None, reasons)
-    if largest is not None and largest.reason is not None:
-        reasons["accountant"] = largest.reason
+    if largest is not None:
+        values["epsilon_max"] = largest.value
+        if largest.reason is not None:
+            reasons["accountant"] = largest.reason
     if not terms.counts_epsilon:
         reasons["epsilon_max"] = NO_EPSILON.format(terms.mechanism)
-    leakage = median = bound = None
     if terms.mechanism == "laplace-l2":
         own = leakages(histories.of(np.arange(1, len(histories.names))), charges)
-        leakage = _bounded("leakage_max", float(own.max(initial=0.0)), reasons)
-        middle = float(np.median(_population(own, terms))) if terms.population else 0.0
-        median = _bounded("leakage_median", middle, reasons)
+        values["leakage_max"] = float(own.max(initial=0.0))
+        values["leakage_median"] = float(np.median(_population(own, terms)))
         worst = log_ratio(rows[int(leakages(rows, charges).argmax())], charges) if charges else 0.0
+        values["log_ratio_max"] = worst
         if worst is None:
             reasons["log_ratio_max"] = NO_THEOREM
-        bound = _bounded("log_ratio_max", worst, reasons)
     else:
         why = NO_LEAKAGE if terms.counts_epsilon else NO_MECHANISM
         reasons |= dict.fromkeys(("leakage_max", "leakage_median", "log_ratio_max"), why)
-    if has_unprotected(histories):
-        overflown = [name for name, why in reasons.items() if why == OVERFLOW]
-        reasons |= dict.fromkeys(overflown, UNBOUNDED)
+    for name, value in values.items():
+        if value is not None and not np.isfinite(value):
+            values[name] = None
+            reasons[name] = UNBOUNDED if has_unprotected(histories) else OVERFLOW
     return LedgerFigures(
-        epsilon_max=epsilon,
+        **values,
         accountant=largest.accountant if largest else None,
-        leakage_max=leakage,
-        leakage_median=median,
-        log_ratio_max=bound,
         participations_max=int(rows.sum(axis=1).max(initial=0)),
         over_budget=clients_over(terms, histories),
         reasons=reasons,
@@ -106,15 +126,12 @@ def clients_over(terms: LedgerTerms, histories: Histories) -> int:
     return int(over[1:].sum()) + (unnamed if over[0] else 0)
 
 
-def _bounded(name: str, value: float | None, reasons: dict[str, str]) -> float | None:
-    if value is not None and not np.isfinite(value):
-        reasons[name] = OVERFLOW
-        return None
-    return value
-
-
 class Drawn:
-    """In how many rounds that charge everyone each client was named."""
+    """In how many rounds that charge everyone each client was named.
+
+    Kept apart from the subjects of a ledger, which bundles show: the cost of such rounds assumes
+    that who was drawn is secret. The names are compared with the declared sampling, and not shown.
+    """
 
     def __init__(self, names: Sequence[str] | None = None, counts: Iterable[int] = ()) -> None:
         self.is_recorded = names is not None
@@ -155,7 +172,22 @@ _UNNAMED = (
 
 
 def contradictions(terms: LedgerTerms, histories: Histories, drawn: Drawn) -> list[str]:
-    """What the names contradict of the declared sampling; empty where nothing is shown."""
+    """What the names contradict of the declared sampling; empty where nothing is shown.
+
+    A sample that was larger than declared makes every epsilon too small. Who took part shows it:
+    too many clients in all, or the same one too often, over all amplified rounds together, whatever
+    rate and noise each of them declares. Too few in all show that the names are not those of the
+    sample, so that the first two tests saw nothing: naming nobody would pass them both. A trainer
+    that cannot name participants, as under secure aggregation, states so in its terms; nothing
+    tests its sampling then, and its figures are conditional.
+
+    Each count is compared by its Chernoff bound, averaged over fixed exponents: if all is as
+    declared, exp(t * count) over its declared mean is a martingale from round to round, and so is
+    the average over t; for too few in all it is exp(-t * count). By Ville's inequality it ever
+    exceeds 1 / alpha with a chance of at most alpha, however often a report is made and however
+    rates are chosen from round to round. Alpha is 1e-9 over the number of tests: one for each
+    client of the population, and two of the total.
+    """
     tallies = [one for one in histories.tallies.values() if one.charge.everyone]
     return list(_contradictions(terms, tallies, drawn)) if tallies else []
 
@@ -237,3 +269,194 @@ def _evidence(count: int, growth: np.ndarray) -> float:
     count below 0, of exp(-t * count)."""
     logs = _EXPONENTS * count - growth
     return float(np.logaddexp.reduce(logs) - math.log(len(logs)))
+
+
+Read = TypeVar("Read", bound=BaseModel)
+
+_NOBODY = (
+    "names nobody, and only rounds that are charged to everyone may: name whoever was asked, here "
+    "or under failures; a round that nothing left is not declared"
+)
+
+
+MAX_EVENTS = 256
+"""Distinct ones of a ledger: each has a curve of its own to compute, a count for every subject to
+store, and a column in every history that is compared."""
+
+
+def read_rounds(
+    value: Any, terms: LedgerTerms, histories: Histories, drawn: Drawn
+) -> list[DeclaredRound]:
+    """The rounds in a body, in ascending order. Raises InvalidInputError with every fault."""
+    items = _items(value)
+    found: list[DeclaredRound] = []
+    faults: list[FieldError] = []
+    names = _Names(terms, {*histories.places, *drawn.names})
+    events = _Events(terms, histories)
+    for place, item in enumerate(items):
+        at = pointer("rounds", place)
+        one = _read(DeclaredRound, item, at, faults)
+        if one is None:
+            continue
+        if found and one.round <= found[-1].round:
+            message = f"stands behind round {found[-1].round}; order rounds, each of them once"
+            faults.append(FieldError(f"{at}/round", message))
+        found.append(one)
+        faults += names.faults({"participants": one.participants, "failures": one.failures}, at)
+        asked = len(one.participants) + len(one.failures)
+        faults += events.faults(one.event, asked, at)
+        if not asked and not charge_of(terms, one.event).everyone:
+            faults.append(FieldError(f"{at}/participants", _NOBODY))
+    if faults:
+        raise InvalidInputError(faults)
+    return found
+
+
+class SentReservation:
+    """What a body asks to reserve. A ledger may be looked at again, under its lock or after another
+    round came in; what depends on nothing new is found once."""
+
+    def __init__(self, value: Any) -> None:
+        self._faults: list[FieldError] = []
+        self._one = _read(ReservationRequest, value, "", self._faults)
+        self._seen: tuple[Histories, Drawn] | None = None
+        self._names: list[FieldError] = []
+
+    def read(
+        self, terms: LedgerTerms, histories: Histories, drawn: Drawn, *, held: Histories
+    ) -> ReservationRequest:
+        """The request, of a ledger with these `histories`, beside what is `held` already: neither
+        is changed afterwards. Raises InvalidInputError with every fault."""
+        one = self._one
+        if one is None:
+            raise InvalidInputError(self._faults)
+        if self._seen is None or self._seen[0] is not histories or self._seen[1] is not drawn:
+            names = _Names(terms, {*histories.places, *drawn.names})
+            self._names = list(names.faults({"participants": one.participants}, ""))
+            self._seen = histories, drawn
+        faults = [*self._names, *_Events(terms, held).faults(one.event, len(one.participants), "")]
+        if faults:
+            raise InvalidInputError(faults)
+        return one
+
+
+def _items(value: Any) -> Sequence[Any]:
+    if not isinstance(value, dict):
+        raise InvalidInputError([FieldError("", "must be an object with named fields")])
+    faults = [FieldError(pointer(name), "unknown field") for name in value if name != "rounds"]
+    items = value.get("rounds")
+    if "rounds" not in value:
+        faults.append(FieldError("/rounds", "is required"))
+    elif not isinstance(items, list):
+        faults.append(FieldError("/rounds", "must be a list"))
+    elif not 1 <= len(items) <= MAX_ROUNDS_A_REQUEST:
+        faults.append(FieldError("/rounds", f"must name 1 to {MAX_ROUNDS_A_REQUEST} rounds"))
+    if faults:
+        raise InvalidInputError(faults)
+    assert isinstance(items, list)
+    return items
+
+
+def _read(model: type[Read], value: Any, at: str, faults: list[FieldError]) -> Read | None:
+    try:
+        return model.model_validate(value)
+    except ValidationError as error:
+        found = field_errors(error, value)
+        faults += [FieldError(at + one.pointer, one.message) for one in found]
+        return None
+
+
+class _Names:
+    """Who may be named, and whom rounds have named already."""
+
+    def __init__(self, terms: LedgerTerms, known: Set[str]) -> None:
+        self._terms = terms
+        self._listed = None if terms.subjects is None else frozenset(terms.subjects)
+        self._known = known
+        self._fresh: set[str] = set()
+        self._room = terms.population - (len(known) - 1)
+
+    def faults(self, lists: dict[str, list[str]], at: str) -> Iterator[FieldError]:
+        """Of one round's lists."""
+        named = {name for values in lists.values() for name in values}
+        size = sum(map(len, lists.values()))
+        if len(named) == size and EVERYONE not in named and named <= self._known:
+            return
+        seen: set[str] = set()
+        for listed, values in lists.items():
+            for place, name in enumerate(values):
+                message = self._fault(name, seen)
+                if message is not None:
+                    yield FieldError(at + pointer(listed, place), message)
+                seen.add(name)
+
+    def _fault(self, name: str, seen: set[str]) -> str | None:
+        if name in seen:
+            return f"{name!r} is named twice in the round; name it once"
+        if name in self._known and name != EVERYONE:
+            return None
+        if name == EVERYONE:
+            return f"{EVERYONE!r} stands for the whole population; name clients"
+        if self._listed is not None and name not in self._listed:
+            return f"{name!r} is none of the ledger's subjects"
+        if self._terms.unit == "client":
+            self._fresh.add(name)
+            if len(self._fresh) > self._room:
+                population = self._terms.population
+                return f"is one client more than the ledger's population of {population}"
+        return None
+
+
+def _leakage_terms(terms: LedgerTerms, histories: Histories) -> list[object] | None:
+    """The radius and clip that a ledger counts, None before its first round. Leakages of one radius
+    and one clip add up, and no others."""
+    if terms.metric is not None:
+        return [terms.metric.radius, terms.metric.clip]
+    for one in histories.charges:
+        if isinstance(one.event, LaplaceL2):
+            return [one.event.radius, one.clip]
+    return None
+
+
+class _Events:
+    """The events of a ledger, and of the rounds in a body: what they may be, and how many."""
+
+    def __init__(self, terms: LedgerTerms, histories: Histories) -> None:
+        self._terms = terms
+        self._known = set(histories.charges)
+        self._leakage_terms = _leakage_terms(terms, histories)
+
+    def faults(self, event: AnyRelease, asked: int, at: str) -> Iterator[FieldError]:
+        """Of the event of one round, which asked so many clients."""
+        charge, refused = charge_of(self._terms, event), refusal(self._terms, event)
+        if refused is not None:
+            yield FieldError(f"{at}/event/{refused[0]}", refused[1])
+        elif isinstance(event, FixedSizeRelease) and charge.everyone:
+            # Each step draws anew.
+            drawn = event.clients * event.steps
+            if asked > drawn:
+                message = f"{asked} clients were asked, more than the {drawn} that were drawn"
+                yield FieldError(f"{at}/participants", message)
+        if charge not in self._known and len(self._known) >= MAX_EVENTS:
+            message = (
+                f"is one distinct event more than the {MAX_EVENTS} that a ledger may have; declare "
+                "fewer different values (with noise multipliers rounded down, and rates or clients "
+                "rounded up, figures stay upper bounds), or open another ledger"
+            )
+            yield FieldError(f"{at}/event", message)
+        else:
+            self._known.add(charge)
+        if isinstance(event, LaplaceRelease):
+            yield from self._other_terms(event, at)
+
+    def _other_terms(self, event: LaplaceRelease, at: str) -> Iterator[FieldError]:
+        mine = {"radius": event.radius, "clip": event.clip}
+        self._leakage_terms = self._leakage_terms or list(mine.values())
+        whose = "earlier rounds have" if self._terms.metric is None else "the ledger's terms have"
+        for (name, own), known in zip(mine.items(), self._leakage_terms, strict=True):
+            if own != known:
+                message = (
+                    f"{whose} {known}; n/nu holds between uploads within the radius, "
+                    "so leakages of different ones cannot be added; open another ledger"
+                )
+                yield FieldError(f"{at}/event/{name}", message)

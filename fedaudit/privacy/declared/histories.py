@@ -1,9 +1,9 @@
 """What a declared round charges, and to whom; or why its ledger cannot count it.
 
-Sampling amplifies only where nobody who is guarded against knows who was drawn. Such a round is
+Sampling amplifies only where no observer knows who was drawn. Such a round is
 therefore charged to the whole population, drawn or not: a client's epsilon by an amplified event
 holds over all rounds, and not over those in which it happened to be drawn. Rounds without
-amplification are charged to whoever was asked to take part.
+amplification are charged to the clients that were asked to take part.
 """
 
 from collections.abc import Iterable, Sequence
@@ -30,7 +30,6 @@ from fedaudit.privacy.leakage import leakage, worst_log_ratio
 from fedaudit.spec.declared_ledgers import (
     EVERYONE,
     AnyRelease,
-    ClientBudget,
     EpsilonBudget,
     FixedSizeRelease,
     GaussianRelease,
@@ -105,57 +104,34 @@ def steps_of(release: AnyRelease) -> int:
 
 def refusal(terms: LedgerTerms, release: AnyRelease) -> tuple[str, str] | None:
     """The field of an event that its ledger cannot count, and why; None where it can."""
+    other = "kind", f"the ledger's mechanism is {terms.mechanism}; open another ledger"
     match release:
         case UnprotectedRelease():
             return None
         case LaplaceRelease():
-            if terms.mechanism == "laplace-l2":
-                return None
-            return "kind", f"the ledger's mechanism is {terms.mechanism}; open another ledger"
+            return None if terms.mechanism == "laplace-l2" else other
         case GaussianRelease():
-            return _not_gaussian(terms)
+            return None if terms.counts_epsilon else other
         case PoissonRelease() | FixedSizeRelease():
-            return (
-                _not_gaussian(terms)
-                or _not_secret(terms)
-                or _population(terms, release)
-                or _unsupported(terms, release)
-            )
+            return _not_amplified(terms, release) if terms.counts_epsilon else other
         case _:
             assert_never(release)
 
 
-def _not_gaussian(terms: LedgerTerms) -> tuple[str, str] | None:
-    if terms.counts_epsilon:
-        return None
-    return "kind", f"the ledger's mechanism is {terms.mechanism}; open another ledger"
-
-
-def _not_secret(terms: LedgerTerms) -> tuple[str, str] | None:
-    if terms.unit == "record" or terms.hides_participants:
-        return None
-    return (
-        "kind",
-        "the server sees who takes part, so sampling clients amplifies nothing; declare the kind "
-        "gaussian, or a ledger against final_model",
-    )
-
-
-def _population(
+def _not_amplified(
     terms: LedgerTerms, release: PoissonRelease | FixedSizeRelease
 ) -> tuple[str, str] | None:
-    if isinstance(release, PoissonRelease):
-        return None
-    if terms.unit == "client" and release.population != terms.population:
-        return "population", f"the ledger's population is {terms.population}; state the same"
-    if release.population > terms.population:
-        return "population", f"exceeds the ledger's population of {terms.population}"
-    return None
-
-
-def _unsupported(
-    terms: LedgerTerms, release: PoissonRelease | FixedSizeRelease
-) -> tuple[str, str] | None:
+    if terms.unit == "client" and not terms.hides_participants:
+        return (
+            "kind",
+            "the server sees who takes part, so sampling clients amplifies nothing; declare the "
+            "kind gaussian, or a ledger against final_model",
+        )
+    if isinstance(release, FixedSizeRelease):
+        if terms.unit == "client" and release.population != terms.population:
+            return "population", f"the ledger's population is {terms.population}; state the same"
+        if release.population > terms.population:
+            return "population", f"exceeds the ledger's population of {terms.population}"
     if terms.adjacency is None:
         return None
     make = PldAccountant if terms.accountant == "pld" else RdpAccountant
@@ -164,7 +140,7 @@ def _unsupported(
 
 
 MAX_CELLS = 4e6
-"""Of all arrays that one figure makes: seconds, and some hundred MiB."""
+"""Of all arrays that loss distributions make for one figure: seconds, and some hundred MiB."""
 _CUT = 50.0
 _BEYOND_ONE = np.array(RDP_ORDERS) - 1
 
@@ -172,7 +148,13 @@ _BEYOND_ONE = np.array(RDP_ORDERS) - 1
 def loss_cells(
     history: NDArray[np.int64], charges: Sequence[Charge], *, adjacency: Adjacency
 ) -> float:
-    """Cells of all arrays on the way to one history's loss distribution; 0 without any event."""
+    """Cells of all arrays on the way to one history's loss distribution; 0 without any event.
+
+    The moments of a privacy loss are its Renyi divergences, so by Chernoff's bound it lies within
+    min over orders of (divergence + 50 / (order - 1)) of zero but for a mass of exp(-50) on either
+    side, which is where the library cuts its grid. Its arrays grow with that width over the step of
+    the grid, whatever noise and steps a trainer declares.
+    """
     cells = composed = 0.0
     for charge, count in zip(charges, history.tolist(), strict=True):
         if not count or isinstance(charge.event, NonPrivate):
@@ -192,7 +174,7 @@ def _width(curve: NDArray[np.float64]) -> float:
 Counts = NDArray[np.int64]
 _ORDERS = np.array(RDP_ORDERS)
 _ROUNDING = 1 + 1e-12
-"""A budget such as 1.2 has room for three times 0.4, whose sum in floating point lies above."""
+"""A budget such as 1.2 has room for three times 0.4, which as floats add up to more."""
 _MAX_EXACT = 16
 """Histories of which none bounds another, for each of which loss distributions are composed."""
 
@@ -205,12 +187,12 @@ class Tally:
     rounds: int
     """Rounds that declared it."""
     counts: Counts
-    """[subjects]: compositions charged to each. Where everyone pays, the first subject stands for
+    """[subjects]: compositions charged to each. Where everyone pays, the first subject represents
     all and its count is the only one; who was named is counted in `Drawn`."""
 
 
 class Histories:
-    """The charges of a ledger so far. Its first subject stands for the whole population."""
+    """The charges of a ledger so far. Its first subject represents the whole population."""
 
     def __init__(self, names: Sequence[str] = (EVERYONE,), tallies: Iterable[Tally] = ()) -> None:
         self.names = list(names)
@@ -233,7 +215,7 @@ class Histories:
         return np.array([self.places[name] for name in wanted], dtype=np.int32)
 
     def charge(self, charge: Charge, named: NDArray[np.int32], *, steps: int) -> Tally:
-        """Charge a round of so many steps; `named`: whoever was asked to take part, which does not
+        """Charge a round of so many steps; `named`: the clients asked to take part, which do not
         matter where everyone pays."""
         before = self.tallies.get(charge)
         if before is not None:
@@ -256,7 +238,7 @@ class Histories:
         return list(self.tallies)
 
     def of(self, places: NDArray[np.integer]) -> Counts:
-        """The histories of some subjects: [subjects, charges]. A place beyond all stands for a
+        """The histories of some subjects: [subjects, charges]. A place beyond all represents a
         subject that was never named."""
         found = np.zeros((len(places), len(self.tallies)), dtype=np.int64)
         for column, tally in enumerate(self.tallies.values()):
@@ -268,7 +250,7 @@ class Histories:
         return found
 
     def distinct(self) -> Counts:
-        """The distinct histories of all subjects, of the one without any charge of its own too."""
+        """The distinct histories of all subjects, including one without any charge."""
         return distinct(self.of(np.arange(len(self.names))))[0]
 
 
@@ -315,18 +297,14 @@ def renyi_curve(
 ) -> NDArray[np.float64]:
     """Renyi divergences at RDP_ORDERS that no history exceeds; infinite where nothing bounds
     one."""
-    most = np.zeros(len(RDP_ORDERS))
-    for column, charge in enumerate(charges):
-        if isinstance(charge.event, NonPrivate) and histories[:, column].any():
-            most += np.inf
-    if np.isinf(most).any():
-        return most
     curves = np.zeros((len(histories), len(RDP_ORDERS)))
     for column, charge in enumerate(charges):
+        counts = histories[:, column]
         if not isinstance(charge.event, NonPrivate):
-            curve = charge.curve(adjacency)
-            curves += _composed(histories[:, column], curve)
-    found: NDArray[np.float64] = curves.max(axis=0) if len(curves) else most
+            curves += _composed(counts, charge.curve(adjacency))
+        elif counts.any():
+            return np.full(len(RDP_ORDERS), np.inf)
+    found: NDArray[np.float64] = curves.max(axis=0) if len(curves) else curves.sum(axis=0)
     return found
 
 
@@ -342,7 +320,7 @@ def _composed(counts: NDArray[np.int64], curve: NDArray[np.float64]) -> NDArray[
 def exact_epsilon(
     composed: tuple[tuple[Event, int], ...], *, accountant: str, adjacency: Adjacency, delta: float
 ) -> float:
-    """The accountant's own figure for one history."""
+    """The accountant's own figure for one history: events with their counts."""
     made = PldAccountant if accountant == "pld" else RdpAccountant
     counted = made(adjacency=adjacency)
     for event, count in composed:
@@ -350,10 +328,9 @@ def exact_epsilon(
     return counted.epsilon(delta)
 
 
-def composed_of(
+def _composed_of(
     history: NDArray[np.int64], charges: Sequence[Charge]
 ) -> tuple[tuple[Event, int], ...]:
-    """A history as events with their counts."""
     pairs = zip(charges, history.tolist(), strict=True)
     return tuple((charge.event, count) for charge, count in pairs if count)
 
@@ -372,7 +349,7 @@ class LargestEpsilon:
     accountant: str
     """Whose figure it is."""
     reason: str | None = None
-    """Why it is not that of the ledger's accountant."""
+    """Why it is not the figure of the ledger's accountant."""
 
 
 def largest_epsilon(histories: Histories, terms: LedgerTerms) -> LargestEpsilon | None:
@@ -396,7 +373,7 @@ def largest_epsilon(histories: Histories, terms: LedgerTerms) -> LargestEpsilon 
             return LargestEpsilon(largest, "rdp", TOO_LARGE)
     value = max(
         exact_epsilon(
-            composed_of(row, charges),
+            _composed_of(row, charges),
             accountant=accountant,
             adjacency=terms.adjacency,
             delta=terms.delta,
@@ -455,22 +432,16 @@ def log_ratio(history: NDArray[np.int64], charges: Sequence[Charge]) -> float | 
 
 def over_budget(rows: Counts, charges: Sequence[Charge], terms: LedgerTerms) -> NDArray[np.bool_]:
     """Which of some distinct histories exceed the budget of a client; none without one."""
-    if terms.budget is None:
-        return np.zeros(len(rows), dtype=np.bool_)
-    return _over(rows, charges, terms, terms.budget)
-
-
-def _over(
-    rows: Counts, charges: Sequence[Charge], terms: LedgerTerms, budget: ClientBudget
-) -> NDArray[np.bool_]:
-    match budget:
+    match terms.budget:
+        case None:
+            return np.zeros(len(rows), dtype=np.bool_)
         case LeakageBudget():
-            found: NDArray[np.bool_] = leakages(rows, charges) > budget.leakage * _ROUNDING
+            found: NDArray[np.bool_] = leakages(rows, charges) > terms.budget.leakage * _ROUNDING
             return found
         case EpsilonBudget():
-            return _over_epsilon(rows, charges, terms, budget.epsilon * _ROUNDING)
+            return _over_epsilon(rows, charges, terms, terms.budget.epsilon * _ROUNDING)
         case _:
-            assert_never(budget)
+            assert_never(terms.budget)
 
 
 def _over_epsilon(
@@ -488,7 +459,7 @@ def _over_epsilon(
             left -= loss_cells(rows[place], charges, adjacency=terms.adjacency)
             if left < 0:
                 break
-            composed = composed_of(rows[place], charges)
+            composed = _composed_of(rows[place], charges)
             exact = exact_epsilon(
                 composed, accountant="pld", adjacency=terms.adjacency, delta=terms.delta
             )

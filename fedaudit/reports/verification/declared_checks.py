@@ -8,7 +8,7 @@ import numpy as np
 from fedaudit.ledger.audit import LedgerAudit, Places
 from fedaudit.ledger.bundle import Evidence
 from fedaudit.ledger.declared import charge_of_entry, declared_inputs
-from fedaudit.ledger.entries import LedgerEntry
+from fedaudit.ledger.rows import LedgerEntry
 from fedaudit.privacy.declared.figures import ledger_figures
 from fedaudit.privacy.declared.histories import Histories, renyi_epsilons
 from fedaudit.reports.declared.declared_report import privacy_section

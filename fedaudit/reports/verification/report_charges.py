@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from fedaudit.ledger.columns import EntryColumns
-from fedaudit.ledger.entries import SUBJECT_KINDS, LedgerEntry, report_inputs
+from fedaudit.ledger.rows import SUBJECT_KINDS, LedgerEntry, report_inputs
 from fedaudit.privacy.accounting.mechanism_parameters import MechanismParameters
 from fedaudit.privacy.count_release import CountRelease, count_release
 from fedaudit.reports.document.checks import Check, check, same, shown, value_at

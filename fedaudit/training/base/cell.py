@@ -22,7 +22,7 @@ from fedaudit.spec.training import FixedCohort, PoissonCohort
 from fedaudit.training.base.planted import Planted
 
 _SHORT_ROWS = 64
-"""Clients with at most so many rows are not told apart: each class costs some small operations."""
+"""Clients with at most so many rows are one class: each class costs some small operations."""
 
 
 @dataclass(frozen=True, eq=False)

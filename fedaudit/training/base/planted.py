@@ -2,8 +2,8 @@
 
 A cell without a plant is trained as if there were none of this: nothing is computed, drawn or
 copied for it. With one, the chosen clients (or records) take part by the same coins as everybody;
-only what they contribute is another's, from before it is clipped. Whoever plants sees what an
-adversary of the guarantee sees, who knows everything but a coin.
+only their contribution is replaced, before it is clipped. The audit sees what an adversary of the
+guarantee sees, who knows everything but a coin.
 """
 
 from abc import ABC, abstractmethod

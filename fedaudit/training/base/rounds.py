@@ -380,7 +380,7 @@ def truth_points(cell: Cell) -> NDArray[np.float64]:
     data."""
     truth = cell.federation.truth
     if truth is None:
-        raise ValueError("nobody knows what generated real data")
+        raise ValueError("the parameters that generated real data are unknown")
     if truth.thetas.shape[1] == PARAMETERS:
         return truth.thetas
     return np.column_stack([truth.thetas, truth.intercepts])

@@ -13,9 +13,9 @@ from fedaudit.spec.training import StoppedBy
 NEVER = 1 << 62
 """A round that none is beyond."""
 StopReason = Literal["patience", "rounds", "budget", "audit"]
-"""Why a run ends where it stands, of a loss that is finite."""
+"""Why a run ends whose loss is finite."""
 RunEnd = Literal["patience", "rounds", "budget", "audit", "diverged", "cancelled", "running"]
-"""How a run stands: ended for one of the reasons that a report may name (`StoppedBy`), taken out by
+"""The state of a run: ended for one of the reasons that a report may name (`StoppedBy`), stopped by
 its caller, or not ended."""
 
 

@@ -6,12 +6,9 @@ cells is a `ClientProtection` or a `TrustedServer`; an engine matches on that pa
 mechanism. These are base classes, not structural protocols, so that nothing is taken for a
 protection because of its attributes alone.
 
-Somebody who looks on while a mechanism is applied; ordinarily there is nobody.
-
-An onlooker takes a mechanism's place by a wrapper of its own, of the same kind, which hands every
-call on to the mechanism and sees what goes in and what comes out. Engines build their protections
-from what stands here, so that what is looked at is the path that every run takes, and a run that
-nobody looks at takes it without a step more.
+An observer (`watching`, used by replay) wraps a mechanism in one of the same kind, which passes
+every call on and sees inputs and outputs. Engines build their protections through `watched`, so an
+observed run takes the path of every other run.
 
 `none`: updates are sent unchanged, as the spec explicitly asks.
 """
@@ -320,7 +317,7 @@ def watching(wrap: Wrap) -> Iterator[None]:
 
 
 def watched(mechanism: TrainingMechanism) -> TrainingMechanism:
-    """The mechanism as it is trained with: itself, where nobody looks on."""
+    """The mechanism as it is trained with: itself, unless a wrapper is set."""
     wrap = _onlooker.get()
     return mechanism if wrap is None else wrap(mechanism)
 

@@ -270,16 +270,6 @@ def _rows_of_batch(lanes: Lanes, order: Tensor, *, first: NDArray[np.int64], siz
     )
 
 
-@dataclass(frozen=True)
-class CompiledEvaluation:
-    """Figures of each cell on its validation clients, as of `Evaluation`."""
-
-    selection_loss: NDArray[np.float64]
-    validation_loss: NDArray[np.float64]
-    predictions: NDArray[np.float32] | None
-    """[cells, clients, rows]."""
-
-
 class CompiledClients:
     """The rows of a stack's clients as the kernels take them; see `compiled_clients`."""
 
@@ -336,10 +326,11 @@ class CompiledClients:
 
     def evaluate(
         self, theta: Tensor, columns: NDArray[np.int64], largest: Tensor, *, predicts: bool
-    ) -> CompiledEvaluation:
-        """As `evaluation.evaluate`; `theta` and `columns` as for `learn`, `largest` [cells].
+    ) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float32] | None]:
+        """Selection losses and validation losses, [cells] each, and predictions [cells, clients,
+        rows], None without `predicts`; as of `Evaluation`.
 
-        Without `predicts` there are no predictions.
+        `theta` and `columns` as for `learn`; `largest` [cells].
         """
         theta, columns = theta.contiguous(), line(columns, np.int64)
         largest = largest.contiguous()
@@ -368,7 +359,7 @@ class CompiledClients:
                 None if predictions is None else place_of(predictions),
             )
         )
-        return CompiledEvaluation(losses[0], losses[1], predictions)
+        return losses[0], losses[1], predictions
 
 
 def compiled_clients(network: Network, loss: Loss, data: StackData) -> CompiledClients | None:

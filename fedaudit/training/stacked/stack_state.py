@@ -10,7 +10,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from fedaudit.ledger.entries import Outcome
+from fedaudit.ledger.rows import Outcome
 from fedaudit.privacy.mechanisms.registry import mechanism_of
 from fedaudit.training.base.cell import Cell, first_hypotheses, ledger_subjects
 from fedaudit.training.base.records import spending_of
@@ -157,7 +157,7 @@ class Gathered:
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class Booked:
+class Counted:
     """What the states of a stack's cells make of these rounds; arrays are [rounds, cells]."""
 
     release: NDArray[np.int64]
@@ -176,13 +176,13 @@ class Stretch:
     """Of all cells of the stack, whether they are shown in the plane of their parameters."""
     _kept: list[NDArray[np.int64]] = field(default_factory=list)
     _gathered: list[Gathered] = field(default_factory=list)
-    _booked: list[Booked] = field(default_factory=list)
+    _counted: list[Counted] = field(default_factory=list)
     _figures: list[Figures] = field(default_factory=list)
 
     def add(
         self,
         gathered: Gathered,
-        booked: Booked,
+        counted: Counted,
         figures: Figures | None,
         *,
         kept: NDArray[np.int64],
@@ -191,14 +191,14 @@ class Stretch:
         rounds that any cell validated, cell after cell."""
         self._kept.append(kept)
         self._gathered.append(gathered)
-        self._booked.append(booked)
+        self._counted.append(counted)
         if figures is not None:
             self._figures.append(figures)
 
     def columns(self) -> dict[int, RoundColumns]:
         """The rounds of each cell that has played any, by its position in the stack."""
         cells = len(self.positions)
-        stacked: dict[str, Any] = _joined(self._gathered) | _joined(self._booked)
+        stacked: dict[str, Any] = _joined(self._gathered) | _joined(self._counted)
         stacked["collapsed"] = np.concatenate([part.collapsed for part in self._gathered])
         validated = stacked.pop("validated")
         place = np.cumsum(validated.any(axis=1)) - 1
@@ -221,7 +221,7 @@ class Stretch:
         return found
 
 
-def _joined(parts: Sequence[Gathered] | Sequence[Booked]) -> dict[str, NDArray[Any]]:
+def _joined(parts: Sequence[Gathered] | Sequence[Counted]) -> dict[str, NDArray[Any]]:
     """Every field that the parts have, one part after the other."""
     names = [one.name for one in fields(parts[0]) if getattr(parts[0], one.name) is not None]
     return {name: np.concatenate([getattr(part, name) for part in parts]) for name in names}
@@ -373,12 +373,12 @@ class StackState:
         )
 
     def store(self, position: int, hypotheses: Tensor, clip: float | None) -> None:
-        """The hypotheses [k, n] where a cell stands, and what a trusted server clips to."""
+        """The hypotheses [k, n] of a cell, and the norm to which a trusted server clips."""
         self.hypotheses[position] = hypotheses.cpu().numpy()
         if self.clips is not None and clip is not None:
             self.clips[position] = clip
 
-    def book(
+    def count_in(
         self, cells: NDArray[np.int64], gathered: Gathered, *, kept: NDArray[np.int64]
     ) -> NDArray[np.int32]:
         """Counts in the first `kept` [cells] rounds of some of the cells.
@@ -387,18 +387,18 @@ class StackState:
         """
         rounds = np.arange(len(gathered.round))[:, np.newaxis]
         self.collapsed_rounds[cells] += (gathered.collapsed & (rounds < kept)).sum(axis=0)
-        # Where each subject stands in the arrays when these are taken as one line.
+        # The place of each subject in the flattened arrays.
         places = gathered.subjects + (cells * self.releases.shape[1])[:, np.newaxis]
         totals, uses = self.releases.reshape(-1), self.budget_uses.reshape(-1)
         released, used = gathered.outcomes == _RELEASED, gathered.outcomes != _REFUSED
-        booked = np.zeros(places.shape, dtype=np.int32)
+        counted = np.zeros(places.shape, dtype=np.int32)
         for step in range(len(places)):
             playing = slice(None) if step < kept.min() else kept > step
             own = places[step, playing]
-            booked[step, playing] = now = totals[own] + released[step, playing]
+            counted[step, playing] = now = totals[own] + released[step, playing]
             totals[own] = now
             uses[own] += used[step, playing]
-        return booked
+        return counted
 
     def keep_best(
         self, cells: NDArray[np.int64], played: Sequence[RoundResult], improved: NDArray[np.int64]

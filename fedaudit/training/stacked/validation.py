@@ -51,7 +51,7 @@ class Evaluation:
     validation_loss: Tensor
     """float64 [cells]: mean over clients of the loss under hypotheses chosen without the row."""
     accuracy: Tensor | None
-    """float64 [cells]: share of all rows classified rightly; None for regression."""
+    """float64 [cells]: share of all rows classified correctly; None for regression."""
     predictions: Tensor
     """[rows, cells, clients]: the predicted target (scaled), or the predicted class."""
     scores: "Scores"
@@ -341,17 +341,14 @@ class Validator:
     ) -> Figures:
         """The same by the compiled kernels, which keep to the cache by themselves."""
         counter = self._counter
-        found = clients.evaluate(theta, columns, sizes.argmax(-1), predicts=counter.counts_rows)
-        if found.predictions is None:
+        selection_loss, validation_loss, predictions = clients.evaluate(
+            theta, columns, sizes.argmax(-1), predicts=counter.counts_rows
+        )
+        if predictions is None:
             counts = counter.nothing(len(columns))
         else:
-            counts = counter.count(found.predictions, columns)
-        return Figures(
-            selection_loss=found.selection_loss,
-            validation_loss=found.validation_loss,
-            accuracy=None,
-            counts=counts,
-        )
+            counts = counter.count(predictions, columns)
+        return Figures(selection_loss, validation_loss, None, counts)
 
     def _score(
         self,

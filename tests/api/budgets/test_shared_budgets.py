@@ -1,7 +1,7 @@
 """One budget per content: whoever registers it, and whichever clients its rows are dealt to."""
 
-import threading
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +11,7 @@ from tests.api.budgets.test_epsilon_budgets import DELTA, LOCAL
 from tests.api.pages.browser import signed_in
 from tests.api.service import Api, running_api, settings_for
 from tests.api.uploads import make_ready, parts, spec_of, upload
+from tests.models.test_budgets import at_once
 
 EPSILON = {
     "book": "release",
@@ -224,16 +225,8 @@ def test_two_projects_do_not_both_take_the_last_room(api_on_both: Api) -> None:
     owner = Project(api, "owner").register()
     projects = [owner, *(Project(api, f"project-{number}") for number in range(3))]
     assert owner.put(**LEAKAGE, total=1.5 * leaked(metric(), api)).status_code == 200
-    answers: list[int] = []
-    threads = [
-        threading.Thread(target=lambda one=one: answers.append(one.submit(metric()).status_code))
-        for one in projects
-    ]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert sorted(answers) == [202, 409, 409, 409]
+    answers = at_once(partial(one.submit, metric()) for one in projects)
+    assert sorted(one.status_code for one in answers) == [202, 409, 409, 409]
 
 
 def test_projects_that_are_counted_apart_say_so(counted_apart: Api) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 import httpx
 
-from models.repositories import FederationRepository
+from models.repositories import Budgets
 from tests.api.experiments.test_loads import wait_until
 from tests.api.experiments.test_statements import counted
 from tests.api.service import SPEC, Api, spec
@@ -20,7 +20,7 @@ WORST_CASE = 4.0
 def held_up(api: Api, federation_id: str) -> Iterator[str]:
     """Nothing is queued on a federation meanwhile; gives its fingerprint."""
     with api.database.write() as session:
-        held = FederationRepository(session, api.project_id).hold(federation_id)
+        held = Budgets(session, api.project_id).hold(federation_id)
         assert held is not None
         yield held.fingerprint
 

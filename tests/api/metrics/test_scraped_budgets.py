@@ -1,9 +1,9 @@
 """The budgets that a scrape reads all at once are those that each federation has by itself."""
 
-from api.services.budgets.reservation import counted_budgets
 from fedaudit.privacy.accounting.rdp import composed_epsilon
-from models.repositories.operations.all_budgets import budgets_of_all
+from models.repositories import Budgets
 from models.repositories.service import ServiceStateRepository
+from models.repositories.shown_budgets import budgets_of_all
 from models.values import Budget
 from tests.api.budgets.test_shared_budgets import (
     BY_CLIENT,
@@ -41,10 +41,13 @@ def test_read_at_once_they_are_as_each_by_itself(api_on_both: Api) -> None:
         together: list[tuple[str, Budget]] = list(
             budgets_of_all(session, found, across="service", price=composed_epsilon)
         )
+    with api.database.read() as session:
         apart = [
             (federation_id, budget)
             for project_id, federation_id in found
-            for budget in counted_budgets(session, project_id, federation_id, across="service")
+            for budget in Budgets(session, project_id, price=composed_epsilon).composed_budgets(
+                federation_id
+            )
         ]
     assert together == apart
     assert {one.figure for _, one in apart} == {"epsilon", "leakage", "log_ratio"}

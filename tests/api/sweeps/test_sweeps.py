@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from fedaudit.privacy.accounting.rdp import composed_epsilon
-from models.repositories import EpsilonBudgetRepository
+from models.repositories import Budgets
 from models.tables.experiments import Experiment
 from models.tables.reports import Report
 from tests.api.budgets.test_epsilon_budgets import DELTA, central, plan_of, set_total
@@ -221,9 +221,10 @@ def test_a_run_that_losses_ended_counts_with_all_planned_rounds(api: Api) -> Non
     early, cancelled = (cell["experiment_id"] for cell in made["cells"][:2])
     before = api.get(path).json()["costs"]
     with api.database.write() as session:
-        epsilons = EpsilonBudgetRepository(session, api.project_id)
+        budgets = Budgets(session, api.project_id)
         for id_ in (early, cancelled):
-            assert epsilons.settle(id_, {one.observer: 1 for one in epsilons.held(id_)})
+            held = {one.observer: 1 for one in budgets.held(id_, "epsilon")}
+            assert budgets.settle_epsilon(id_, held)
         for id_, status in ((early, "succeeded"), (cancelled, "cancelled")):
             row = session.get(Experiment, id_)
             assert row is not None

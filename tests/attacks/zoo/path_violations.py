@@ -11,7 +11,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from fedaudit.ledger.entries import Outcome
+from fedaudit.ledger.rows import Outcome
 from fedaudit.networks.record_gradients import SmallDenseClippedGradients
 from fedaudit.privacy.accounting import epsilon_tables, rdp
 from fedaudit.privacy.accounting.privacy_events import PoissonSampled

@@ -6,7 +6,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from fedaudit.ledger.bundle import BundleParts, bundle_chunks, opened_bundle
+from fedaudit.ledger.bundle import Evidence, bundle_chunks, opened_bundle
 from fedaudit.ledger.chain import genesis, link
 from fedaudit.ledger.columns import EntryColumns
 from fedaudit.ledger.encoding import EntryEncoder
@@ -42,7 +42,7 @@ def verified(found, plan, path, change=lambda entry: entry):
         head = link(head, digest, entry.clusters)
         fields = {**vars(entry), "inputs": entry.inputs.as_dict(), "digest": digest, "link": head}
         rows.append(BundledRow(**fields))
-    parts = BundleParts(
+    parts = Evidence(
         experiment_id=ID,
         spec=stored_spec(found),
         names=plan.subjects,

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from fedaudit.ledger.columns import EntryColumns
-from fedaudit.ledger.entries import LedgerEntry
+from fedaudit.ledger.rows import LedgerEntry
 from fedaudit.privacy.mechanisms.registry import mechanism_of
 from fedaudit.reports.assemble import assemble
 from fedaudit.reports.verification.epsilon_checks import epsilon_checks

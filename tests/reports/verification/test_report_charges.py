@@ -7,7 +7,7 @@ import pytest
 
 from fedaudit.cli.local_run import LocalRun, run_locally
 from fedaudit.ledger.columns import EntryColumns
-from fedaudit.ledger.entries import LedgerEntry, charges_report
+from fedaudit.ledger.rows import LedgerEntry, charges_report
 from fedaudit.reports.verification.report_charges import ReportCharges
 from fedaudit.spec.parse import parse_spec
 from tests.runs.test_blocks import NOISE

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from fedaudit.ledger.entries import Outcome
+from fedaudit.ledger.rows import Outcome
 from fedaudit.training.base.rounds import (
     axis_names,
     plot_unavailable_reason,

@@ -1,4 +1,4 @@
-"""What was disclosed of data: across projects, because rows are the same whoever reads them."""
+"""What was disclosed of data: across projects, because rows are the same for every reader."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
@@ -15,7 +15,7 @@ class DisclosureRepository(Repository):
     """Sets of rows by the fingerprint of the data. Confidential."""
 
     def lock(self, fingerprint: str) -> None:
-        """Until the end of the transaction nobody else adds to what was disclosed of the data."""
+        """Until the end of the transaction no other adds to what was disclosed of the data."""
         self._locked(fingerprint)
 
     def profile_cuts(self, fingerprint: str) -> dict[str, Any]:

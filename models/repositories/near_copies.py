@@ -10,7 +10,7 @@ from models.repositories.base import Repository
 from models.row_sketches import NEAR, Sketch, shared_rows
 from models.tables.federations import Federation, NearCopy, RowSketch
 
-# Any constant of its own: two tables that are registered at once must not miss each other.
+# An arbitrary constant: two tables that are registered at once must not miss each other.
 _ADVISORY_LOCK = 4_216_990_387_015_529
 
 
@@ -24,7 +24,7 @@ _NEAR = Prepared(
 
 @dataclass(frozen=True)
 class NearCopyOf:
-    """Another federation that has most rows of one, or whose rows are mostly those of it."""
+    """Another federation that has most rows of one, or most of whose rows the one has."""
 
     federation_id: str
     other_id: str
@@ -34,7 +34,7 @@ class NearCopyOf:
 
 
 class NearCopyRepository(Repository):
-    """Compares tables across projects; whoever reads it decides what may be told of others."""
+    """Compares tables across projects; its readers decide what may be shown of others."""
 
     def add(self, federation_id: str, sketch: Sketch) -> None:
         """Keeps a federation's sketch, and notes the near-copies among all others.

@@ -1,0 +1,517 @@
+"""Ledgers of trainings that run elsewhere: opened, shown with their rounds, reported, verified."""
+
+import hashlib
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+from itertools import islice
+from typing import Any, Literal
+
+import numpy as np
+import rfc8785
+from sqlalchemy.orm import Session
+
+from api.http.problems import ProblemError, invalid, not_found
+from api.schemas.experiment_tables import Check, Verification
+from api.schemas.ledger_bodies import LedgerBody, LedgerEpsilon, LedgerSummary, PostedRound
+from api.services.disclosure import floor_of
+from api.services.dispatch import IdempotentRequest
+from api.services.ledgers.federation_charges import hold_budget
+from api.services.ledgers.round_posting import read_event
+from api.services.lookups import find_federation, refuse_while_erasing
+from api.services.report_evidence import (
+    RowSource,
+    distinct_names,
+    leaked_keys,
+    readable_keys,
+    readable_rows,
+    stored_rows,
+)
+from api.shared.resources import Resources
+from api.shared.security import Caller
+from fedaudit.ledger.audit import Places
+from fedaudit.ledger.bundle import Evidence, Fault, bundle_chunks
+from fedaudit.ledger.chain import genesis, ledger_hash
+from fedaudit.ledger.declared import changed_reservations, declaration_of, drawn_hash
+from fedaudit.privacy.declared.figures import UNBOUNDED, contradictions, ledger_figures
+from fedaudit.privacy.declared.histories import charge_of
+from fedaudit.reports.assemble import report_hash
+from fedaudit.reports.declared.declared_material import gaps_of
+from fedaudit.reports.declared.declared_report import declared_report
+from fedaudit.reports.declared.stored_material import (
+    stored_drawn,
+    stored_histories,
+    stored_material,
+)
+from fedaudit.reports.document.checks import Check as Found
+from fedaudit.reports.document.checks import check, unchecked, value_at
+from fedaudit.reports.verification.verification import ALTERED, verify
+from fedaudit.spec.declared_ledgers import EVERYONE, LedgerTerms
+from fedaudit.spec.disclosure import least_group_size
+from models.clock import utc_now
+from models.identifiers import is_id, new_id
+from models.repositories import (
+    AuditLogRepository,
+    DeclaredEntryRepository,
+    DeclaredLedgerRepository,
+    DeclaredPartRepository,
+    ErasureRepository,
+    FederationRepository,
+    SigningKeyRepository,
+)
+from models.repositories.declared_ledgers import OPEN, REFUSED, RELEASED
+from models.tables.declared_ledgers import DeclaredLedger, DeclaredReservation, DeclaredRoundRow
+
+_MAX_GAPS = 100
+_OF_ROW = ("id", "name", "federation_id", "created_at", "declared_at")
+_OF_COST = ("mechanism", "unit", "observer", "delta", "adjacency")
+
+
+def open_ledger(
+    resources: Resources, caller: Caller, terms: LedgerTerms, idempotency: IdempotentRequest | None
+) -> DeclaredLedger:
+    """A new ledger without rounds, or the one that the same request made before.
+
+    Raises InvalidInputError or ProblemError where the terms name a federation that the caller's
+    project does not have.
+    """
+    with resources.database.write() as session:
+        ledgers = DeclaredLedgerRepository(session, caller.project_id)
+        known = None if idempotency is None else idempotency.lookup(session, caller)
+        if known is not None:
+            found = ledgers.get(known.resource_id or "")
+            if found is not None:
+                return found
+        _check_federation(session, caller, terms)
+        least = shown_group_size(resources, session, caller.project_id, terms.federation_id)
+        if terms.minimum_group_size < least:
+            raise invalid(
+                "/minimum_group_size",
+                f"is below {least}, the least that this service or the federation's disclosure "
+                "policy allows; raise it",
+            )
+        made = _row(caller, terms)
+        ledgers.add(made)
+        hold_budget(resources, session, made, terms)
+        if idempotency is not None and not idempotency.claim(
+            session, caller, made.id, status_code=201
+        ):
+            raise ProblemError(
+                409, "conflict", "the same request is being answered; send it again for its answer"
+            )
+        AuditLogRepository(session, caller.project_id).enter(
+            "ledger.opened",
+            made.id,
+            by=caller.actor,
+            name=made.name,
+            federation_id=made.federation_id,
+            terms_hash=made.terms_hash,
+        )
+        return made
+
+
+def find_ledger(session: Session, caller: Caller, ledger_id: str) -> DeclaredLedger:
+    """Raises ProblemError where the caller's project has no such ledger."""
+    found = None
+    if is_id(ledger_id):
+        found = DeclaredLedgerRepository(session, caller.project_id).get(ledger_id)
+    if found is None:
+        raise not_found("ledger")
+    return found
+
+
+def shown_group_size(
+    resources: Resources, session: Session, project_id: str, federation_id: str | None
+) -> int:
+    """The least rows of a declared group that is shown: what the service, and the policies of the
+    federation and of its content's owner, allow at this moment."""
+    across = resources.settings.budgets_across
+    federations = FederationRepository(session, project_id, across=across)
+    policies = [] if federation_id is None else federations.disclosures(federation_id)
+    return least_group_size(floor_of(resources.settings), policies)
+
+
+def _row(caller: Caller, terms: LedgerTerms) -> DeclaredLedger:
+    ledger_id, stated = new_id(), terms.model_dump(mode="json")
+    names = [EVERYONE, *(terms.subjects or ())]
+    return DeclaredLedger(
+        id=ledger_id,
+        project_id=caller.project_id,
+        name=terms.name,
+        terms=stated,
+        terms_hash=hashlib.sha256(rfc8785.dumps(stated)).hexdigest(),
+        federation_id=terms.federation_id,
+        created_at=utc_now(),
+        created_by=caller.actor.as_dict(),
+        rounds=0,
+        last_round=0,
+        entries=0,
+        head=genesis(ledger_id),
+        names=names,
+        releases=np.zeros(len(names), dtype=np.int32),
+        epsilon_max=0.0 if terms.counts_epsilon else None,
+        leakage_max=0.0 if terms.mechanism == "laplace-l2" else None,
+        declared_at=None,
+        signed_entries=-1,
+        signed_at=None,
+    )
+
+
+def _check_federation(session: Session, caller: Caller, terms: LedgerTerms) -> None:
+    if terms.federation_id is None:
+        return
+    try:
+        found = find_federation(session, caller, terms.federation_id)
+    except ProblemError:
+        raise invalid("/federation_id", "there is no such federation in this project") from None
+    # Locked, so that it is not erased before the ledger is stored.
+    locked = FederationRepository(session, caller.project_id).lock(found.id)
+    if locked is not None and locked.status == "erased":
+        raise invalid("/federation_id", "was erased; register the data anew to use them again")
+
+
+def shown_ledger(resources: Resources, caller: Caller, ledger_id: str) -> LedgerBody:
+    """One ledger. Raises ProblemError where the caller's project has none of this id."""
+    with resources.database.read() as session:
+        row = find_ledger(session, caller, ledger_id)
+        state = resources.ledgers.get(session, caller.project_id, ledger_id)
+        numbers = DeclaredPartRepository(session, row.project_id).numbers(row.id)
+    assert state is not None
+    gaps, missing = gaps_of(numbers)
+    terms, figures = state.terms, ledger_figures(state.terms, state.histories)
+    reasons = {
+        name: why
+        for name, why in figures.reasons.items()
+        if name in ("leakage_max", "log_ratio_max")
+    }
+    if not terms.counts_epsilon:
+        reasons["epsilon"] = figures.reasons["epsilon_max"]
+    of_row = (*_OF_ROW, "terms_hash", "created_by")
+    of_terms = (*_OF_COST, "population", "accountant", "metric")
+    return LedgerBody.model_validate(
+        {
+            **{name: getattr(row, name) for name in of_row},
+            **{name: getattr(terms, name) for name in of_terms},
+            **{name: getattr(state, name) for name in ("rounds", "last_round", "entries")},
+            "guarantee": _guarantee_of(terms),
+            "subjects": len({*state.histories.names, *state.drawn.names}) - 1,
+            "budget": None if terms.budget is None else terms.budget.model_dump(),
+            "gaps": gaps[:_MAX_GAPS],
+            "missing_rounds": missing,
+            "epsilon": epsilon_bodies(
+                terms,
+                figures.epsilon_max,
+                accountant=figures.accountant or "rdp",
+                reason=figures.reasons.get("epsilon_max") or figures.reasons.get("accountant"),
+            ),
+            "leakage_max": figures.leakage_max,
+            "log_ratio_max": figures.log_ratio_max,
+            "over_budget": figures.over_budget,
+            "chain_head": state.head.hex(),
+            "signed_entries": max(0, row.signed_entries),
+            "reasons": reasons,
+        }
+    )
+
+
+def summary(row: DeclaredLedger) -> LedgerSummary:
+    """A ledger in a list."""
+    terms = LedgerTerms.model_validate(row.terms)
+    of_row = (*_OF_ROW, "rounds", "last_round", "epsilon_max", "leakage_max")
+    fields: dict[str, Any] = {name: getattr(terms, name) for name in _OF_COST}
+    fields |= {name: getattr(row, name) for name in of_row}
+    return LedgerSummary.model_validate({**fields, "guarantee": _guarantee_of(terms)})
+
+
+def _guarantee_of(terms: LedgerTerms) -> Literal["declared", "none"]:
+    return "none" if terms.mechanism == "none" else "declared"
+
+
+def epsilon_bodies(
+    terms: LedgerTerms, value: float | None, *, accountant: str, reason: str | None = None
+) -> list[LedgerEpsilon]:
+    """The figure as a list, and whose it is; empty where the cost is not an epsilon."""
+    if terms.delta is None or terms.adjacency is None or not terms.counts_epsilon:
+        return []
+    return [
+        LedgerEpsilon(
+            observer=terms.observer,
+            delta=terms.delta,
+            adjacency=terms.adjacency,
+            accountant=accountant,
+            value=value,
+            reason=reason or (UNBOUNDED if value is None else None),
+        )
+    ]
+
+
+def posted_round(terms: LedgerTerms, row: DeclaredRoundRow) -> PostedRound:
+    """A stored round."""
+    everyone = charge_of(terms, read_event(row.event)).everyone
+    stored = ("round", "participants", "failures", "over_budget")
+    return PostedRound.model_validate(
+        {
+            **{name: getattr(row, name) for name in stored},
+            "charged": "population" if everyone else "participants",
+            "reservation": row.reserved,
+            "chain_head": row.head,
+        }
+    )
+
+
+@dataclass(frozen=True)
+class ShownRound:
+    """A declared round, and how many clients its reservation refused."""
+
+    row: DeclaredRoundRow
+    refused: int
+
+
+@dataclass(frozen=True)
+class ShownReservation:
+    """A reservation without a round, and what became of it; `unanswered`: the round may have
+    run."""
+
+    row: DeclaredReservation
+    became: Literal["held", "unanswered", "given-back", "refused"]
+
+
+@dataclass(frozen=True)
+class LedgerRounds:
+    """Some of a ledger's rounds, and its reservations, newest first."""
+
+    rounds: Sequence[ShownRound]
+    older: int | None
+    """Below which round the next ones are; None where these are the last."""
+    reservations: Sequence[ShownReservation]
+    more_reservations: int
+    """How many older ones are left out."""
+    contradictions: Sequence[str]
+    """Where what was declared contradicts itself."""
+
+
+def ledger_rounds(
+    resources: Resources, caller: Caller, ledger_id: str, *, below: int | None, limit: int
+) -> LedgerRounds:
+    """The newest rounds with numbers `below` one. Raises ProblemError without such a ledger."""
+    with resources.database.read() as session:
+        row = find_ledger(session, caller, ledger_id)
+        state = resources.ledgers.get(session, caller.project_id, ledger_id)
+        parts = DeclaredPartRepository(session, caller.project_id)
+        rows = parts.newest_rounds(row.id, below=below, limit=limit + 1)
+        reservations = parts.reservations(row.id)
+    refused = {one.round: one.refused for one in reservations}
+    now = utc_now()
+    unanswered = [
+        _shown(one, now=now, last_round=row.last_round)
+        for one in reversed(reservations)
+        if one.state in (OPEN, RELEASED, REFUSED)
+    ]
+    return LedgerRounds(
+        rounds=[ShownRound(one, refused.get(one.round, 0)) for one in rows[:limit]],
+        older=rows[limit - 1].round if len(rows) > limit else None,
+        reservations=unanswered[:limit],
+        more_reservations=max(0, len(unanswered) - limit),
+        contradictions=()
+        if state is None
+        else contradictions(state.terms, state.histories, state.drawn),
+    )
+
+
+def _shown(one: DeclaredReservation, *, now: datetime, last_round: int) -> ShownReservation:
+    if one.state == REFUSED:
+        return ShownReservation(one, "refused")
+    if one.state == RELEASED:
+        return ShownReservation(one, "given-back")
+    is_over = one.expires_at <= now or one.round < last_round
+    return ShownReservation(one, "unanswered" if is_over else "held")
+
+
+@dataclass(frozen=True)
+class LedgerReport:
+    """A report and what it covers."""
+
+    document: dict[str, Any]
+    report_hash: str
+    entries: int
+    ledger: DeclaredLedger
+
+    @property
+    def source(self) -> RowSource:
+        """Where its entries are."""
+        return RowSource(DeclaredEntryRepository, self.ledger.id, self.ledger.project_id)
+
+
+def report_of(resources: Resources, caller: Caller, ledger_id: str) -> LedgerReport:
+    """The signed report where it covers all rounds, or one made now, without a signature.
+
+    One that shows smaller groups than are allowed by now is not shown again. Raises ProblemError
+    where the caller's project has no such ledger.
+    """
+    with resources.database.read() as session:
+        row = find_ledger(session, caller, ledger_id)
+        signed = _signed(session, row)
+        whole = signed is not None and signed.entries == row.entries
+        if signed is not None and whole and _may_be_shown(resources, session, signed):
+            return signed
+    return _made_now(resources, caller, ledger_id)
+
+
+def ledger_bundle(resources: Resources, caller: Caller, ledger_id: str) -> Iterator[bytes]:
+    """The bytes of a ledger's bundle: what the newest signed report covers, or else all of it.
+
+    Without that report, if it shows smaller groups than are allowed by now. Raises ProblemError
+    where the caller's project has no such ledger.
+    """
+    found = _newest(resources, caller, ledger_id)
+    evidence = _evidence(resources, found)
+    with resources.database.read() as session:
+        if not _may_be_shown(resources, session, found):
+            evidence = replace(evidence, report=None)
+    return bundle_chunks(
+        evidence, islice(stored_rows(resources.database, found.source), found.entries)
+    )
+
+
+def verify_ledger(resources: Resources, caller: Caller, ledger_id: str) -> Verification:
+    """The stored ledger, checked anew. Raises ProblemError as above."""
+    found = _newest(resources, caller, ledger_id)
+    more = [
+        check(
+            "report.hash",
+            report_hash(found.document) == found.report_hash,
+            good="the report is the one that was stored",
+            bad="the report was altered after it was stored",
+        ),
+        _declarations(resources, found.ledger),
+    ]
+    waiting = found.ledger.entries - found.entries
+    if waiting:
+        more.append(unchecked("ledger.waiting", f"{waiting} entries wait for their signature"))
+    result = verify(_evidence(resources, found), more=more)
+    integrity = value_at(found.document, "integrity") or {}
+    return Verification(
+        experiment_id=ledger_id,
+        valid=result.verdict != ALTERED,
+        verdict=result.verdict,
+        checks=[
+            Check(name=one.name, outcome=one.outcome, detail=one.detail) for one in result.checks
+        ],
+        entries=result.entries,
+        ledger_hash=result.ledger_hash,
+        chain_head=result.chain_head,
+        signature=integrity.get("signature"),
+        key_id=integrity.get("key_id"),
+        reasons=integrity.get("reasons") or {},
+    )
+
+
+def _declarations(resources: Resources, ledger: DeclaredLedger) -> Found:
+    """Whether each stored round up to the ledger's last is what the declaration of its entries
+    says, what was reserved is what the round behind it says, and who was drawn is what the newest
+    round says. Other checks cover that entries are as they were chained."""
+    with resources.database.read() as session:
+        if ErasureRepository(session, ledger.project_id).statement(ledger.id) is not None:
+            why = "counts of groups and who took part were erased with the clients' names"
+            return unchecked("ledger.declarations", why)
+        chained = DeclaredEntryRepository(session, ledger.project_id).declarations(ledger.id)
+        parts = DeclaredPartRepository(session, ledger.project_id)
+        declared = parts.rounds(ledger.id, upto=ledger.last_round)
+        reserved = parts.reservations(ledger.id)
+    secret, wrong = ledger.secret or bytes(32), Places()
+    for one in declared:
+        stated = chained.get(one.round)
+        if stated is not None and stated != declaration_of(one, secret):
+            wrong.add(f"round {one.round}")
+    missing = chained.keys() - {one.round for one in declared}
+    for number in sorted(one for one in missing if one <= ledger.last_round):
+        wrong.add(f"round {number}, which is missing")
+    for number in changed_reservations(declared, reserved, secret):
+        wrong.add(f"what was reserved before round {number}")
+    said = next((one.drawn for one in reversed(declared) if one.drawn is not None), None)
+    drawn = stored_drawn(ledger.drawn_names, ledger.drawn_counts)
+    if said is not None and said != drawn_hash(drawn, secret):
+        wrong.add("those who were drawn")
+    return check(
+        "ledger.declarations",
+        not wrong.count,
+        good="counts of groups, and what else rounds declared, are what the chain holds",
+        bad=f"not what was declared: {wrong}",
+    )
+
+
+def _newest(resources: Resources, caller: Caller, ledger_id: str) -> LedgerReport:
+    """The newest signed report, or one made now where there is none."""
+    with resources.database.read() as session:
+        signed = _signed(session, find_ledger(session, caller, ledger_id))
+    return signed or _made_now(resources, caller, ledger_id)
+
+
+def _signed(session: Session, row: DeclaredLedger) -> LedgerReport | None:
+    stored = DeclaredPartRepository(session, row.project_id).report(row.id)
+    if stored is None:
+        return None
+    return LedgerReport(stored.document, stored.report_hash, stored.entries, row)
+
+
+def _may_be_shown(resources: Resources, session: Session, report: LedgerReport) -> bool:
+    """Not where a floor or a policy has become stricter than what the report was made by."""
+    row = report.ledger
+    by = value_at(report.document, "ledger", "minimum_group_size")
+    applied = by if isinstance(by, int) else int(row.terms["minimum_group_size"])
+    return applied >= shown_group_size(resources, session, row.project_id, row.federation_id)
+
+
+def _made_now(resources: Resources, caller: Caller, ledger_id: str) -> LedgerReport:
+    """Of a ledger as it is; its lock keeps rounds out while what they overwrite is read."""
+    with resources.database.write() as session:
+        row = DeclaredLedgerRepository(session, caller.project_id).lock(ledger_id)
+        if row is None:
+            raise not_found("ledger")
+        parts = DeclaredPartRepository(session, row.project_id)
+        tallies, reservations = parts.tallies(row.id), parts.reservations(row.id)
+        least = shown_group_size(resources, session, row.project_id, row.federation_id)
+    with resources.database.read() as session:
+        entries = DeclaredEntryRepository(session, row.project_id)
+        digests = [one for one in entries.digests(row.id) if one[0] <= row.last_round]
+        parts = DeclaredPartRepository(session, row.project_id)
+        material = stored_material(
+            row.id,
+            row.terms,
+            histories=stored_histories(row.names, tallies),
+            drawn=stored_drawn(row.drawn_names, row.drawn_counts),
+            rounds=parts.rounds(row.id, upto=row.last_round),
+            reservations=reservations,
+            first_declaration=entries.first_declaration(row.id),
+            least_group_size=least,
+            entries=row.entries,
+            ledger_hash=ledger_hash(digests),
+            chain_head=bytes(row.head),
+            now=utc_now(),
+            key_id=None,
+            witness=None,
+        )
+    # Outside of any transaction: figures may take seconds.
+    document = declared_report(material)
+    return LedgerReport(document, report_hash(document), row.entries, row)
+
+
+def _evidence(resources: Resources, found: LedgerReport) -> Evidence:
+    row, faults = found.ledger, list[Fault]()
+    with resources.database.read() as session:
+        refuse_while_erasing(session, row.project_id, row.id, federation_id=row.federation_id)
+        erased = ErasureRepository(session, row.project_id).statement(row.id)
+        keys = SigningKeyRepository(session).list()
+        envelopes = DeclaredPartRepository(session, row.project_id).envelopes(row.id)
+    return Evidence(
+        experiment_id=row.id,
+        spec=row.terms,
+        names=distinct_names(row.names, faults),
+        report=found.document,
+        checkpoints=envelopes,
+        erased=erased,
+        keys=readable_keys([key.public_key for key in keys], faults),
+        compromised=leaked_keys(keys),
+        rows=islice(readable_rows(resources.database, found.source), found.entries),
+        faults=faults,
+    )

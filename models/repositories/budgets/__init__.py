@@ -1,0 +1,1 @@
+"""Budgets on the content of federations, and what is reserved and spent of them."""

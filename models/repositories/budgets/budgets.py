@@ -1,0 +1,598 @@
+"""Budgets on the content of a project's federations: set, reserved, drawn on and settled.
+
+A budget belongs to the data and not to a run: ten runs on one federation spend ten times. Leakage
+of one radius and clip adds up, and so does the theorem's own sum. Epsilons are composed: each
+reservation keeps a curve of Renyi divergences, which do add up whatever the deltas of the
+experiments, and only their sum is turned into an epsilon, at the delta of the budget, by the
+caller's `Price`. A held reservation counts with the worst case of its whole run, a settled one with
+what was spent.
+"""
+
+import math
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+
+import numpy as np
+from sqlalchemy import ColumnElement, Double, and_, bindparam, case, func, literal, select, update
+from sqlalchemy.orm import Session
+
+from models.leakage_terms import LeakageTerms
+from models.repositories.base import ScopedRepository, table_of
+from models.repositories.budgets.counting import (
+    POOL,
+    UNBOUNDED,
+    BookedBudget,
+    BookedEpsilon,
+    CountedEpsilons,
+    Counts,
+    Curve,
+    EpsilonCost,
+    EpsilonRefusal,
+    Pool,
+    Sharing,
+    Shortage,
+    after,
+    after_releases,
+    agree,
+    amounts,
+    comparable,
+    counts_for,
+    counts_report,
+    curve_of,
+    enlarged,
+    fits,
+)
+from models.repositories.budgets.reading import BudgetReader
+from models.tables.federations import Content, Federation
+from models.tables.reservations import BUDGET_KEY, FederationBudget, Reservation
+from models.values import Budget, BudgetFigure, BudgetsAcross
+
+Price = Callable[[Curve, float], float]
+"""From a sum of curves and a delta to an epsilon."""
+HELD, SETTLED = "held", "settled"
+SUMS: tuple[BudgetFigure, ...] = ("leakage", "log_ratio")
+_BUDGET = table_of(FederationBudget)
+_ENLARGE = (
+    update(_BUDGET)
+    .where(*(_BUDGET.c[name] == bindparam(f"of_{name}") for name in BUDGET_KEY))
+    .values(reserved=_BUDGET.c.reserved + bindparam("more", type_=Double))
+)
+
+
+def unpriced(_curve: Curve, _delta: float) -> float:
+    """For a caller that composes no epsilon."""
+    raise ValueError("an epsilon is composed by a price; give one")
+
+
+class Budgets(ScopedRepository):
+    """The budgets of a project's federations, and the reservations on them."""
+
+    def __init__(
+        self,
+        session: Session,
+        project_id: str,
+        *,
+        across: BudgetsAcross = "service",
+        price: Price = unpriced,
+    ) -> None:
+        """`across`: whether the spending of all projects on one content counts together."""
+        super().__init__(session, project_id)
+        self.across = across
+        self._price = price
+        self._reader = BudgetReader.of(session)
+
+    def budgets(self, federation_id: str, *, shown: bool = True) -> list[Budget]:
+        """Every budget that was set or spent from; none of another project's federation.
+
+        Not `shown`: without what trainers elsewhere declare, on which nothing depends. Of an
+        epsilon without what is reserved and spent, which `composed` adds.
+        """
+        sharing = self._sharing(federation_id)
+        if sharing is None:
+            return []
+        pools: dict[tuple[object, ...], list[BookedBudget]] = defaultdict(list)
+        for row in self._reader.rows(sharing):
+            pools[row.pool].append(row)
+        declared = self._reader.declared(sharing.ids) if shown else []
+        return [
+            replace(
+                budget,
+                declared=sum(
+                    one.spent
+                    for one in declared
+                    if one.pool == pool and one.unit_key in (budget.unit_key or "", "")
+                ),
+            )
+            for pool, rows in pools.items()
+            for budget in Pool(rows, sharing).budgets()
+        ]
+
+    def composed_budgets(self, federation_id: str, *, shown: bool = True) -> Iterator[Budget]:
+        """The same, with what is reserved and spent of each."""
+        for one in self.budgets(federation_id, shown=shown):
+            yield self.composed(federation_id, one)
+
+    def composed(self, federation_id: str, budget: Budget) -> Budget:
+        """A budget with what is reserved and spent of it; a sum as it is.
+
+        `spent` is composed of what was spent; `reserved` is what all that is held adds to it.
+        Figures of clients and of records are composed apart, and so are figures of clients with
+        different keys; the largest one is shown: no theorem covers them together.
+        """
+        if budget.figure != "epsilon":
+            return budget
+        shown = replace(budget, spent=0.0, reserved=0.0, declared=0.0)
+        counted = self._counted(federation_id, budget)
+        declared = self._reader.declared(self.sharing_ids(federation_id)) if counted.rows else ()
+        ledgers = {one.ledger_id for one in declared}
+        for unit, unit_key in counted.groups():
+            mine = counted.about(unit, unit_key)
+            spent, reserved = self._amounts(mine, budget)
+            if shown.unit is None or spent + reserved > shown.spent + shown.reserved:
+                others = [one for one in mine if one.federation_id != federation_id]
+                others_spent, others_reserved = self._amounts(others, budget)
+                of_ledgers = [one for one in mine if one.experiment_id in ledgers]
+                shown = replace(
+                    shown,
+                    spent=spent,
+                    reserved=reserved,
+                    unit=unit,
+                    unit_key=unit_key or None,
+                    others_spent=others_spent,
+                    others_reserved=others_reserved,
+                    declared=self._amounts(of_ledgers, budget)[0],
+                )
+        return shown
+
+    def of_project(self, project_id: str) -> "Budgets":
+        """The same of another project."""
+        return Budgets(self.session, project_id, across=self.across, price=self._price)
+
+    def sharing_ids(self, federation_id: str) -> tuple[str, ...]:
+        """The federations whose spending counts together with this one's."""
+        sharing = self._sharing(federation_id)
+        return () if sharing is None else sharing.ids
+
+    def forbids_simulation(self, federation_id: str) -> bool:
+        """Whether this project, or the one whose totals hold for it, admits secret noise alone."""
+        sharing = self._sharing(federation_id)
+        return sharing is not None and sharing.forbids_simulation
+
+    def is_owner(self, federation_id: str) -> bool:
+        """Whether no other project's totals and policy hold for this one's federation."""
+        sharing = self._sharing(federation_id)
+        return sharing is None or sharing.is_owner
+
+    def hold(self, federation_id: str) -> Federation | None:
+        """Locks a federation and its content until the transaction ends: meanwhile no other
+        transaction reserves of it, sets a budget on it, deletes or erases it. None where this
+        project has no such federation."""
+        return self._reader.hold(self.project_id, self.across, id=federation_id)
+
+    def hold_data(self, fingerprint: str) -> Federation | None:
+        """Like `hold`, of the federation with these data."""
+        return self._reader.hold(self.project_id, self.across, fingerprint=fingerprint)
+
+    def claim(self, federation_id: str) -> None:
+        """A content that no project owns is this project's from now on."""
+        mine = self._select(Federation).where(Federation.id == federation_id)
+        fingerprint = mine.with_only_columns(Federation.fingerprint).scalar_subquery()
+        unowned = (Content.fingerprint == fingerprint, Content.owner_project_id.is_(None))
+        self._execute(update(Content).where(*unowned).values(owner_project_id=self.project_id))
+        self._reader.forget(sharings=True)
+
+    def set_budget(
+        self,
+        federation_id: str,
+        *,
+        book: str,
+        figure: BudgetFigure,
+        total: float | None,
+        delta: float | None = None,
+        adjacency: str | None = None,
+        observer: str | None = None,
+        terms: LeakageTerms | None = None,
+        unit_key: str | None = None,
+    ) -> Budget:
+        """Sets this project's bound; one below what is spent only stops what is still to come.
+
+        A content that no project owns belongs to this one from now on. `terms`: of leakage, and
+        then needed. A total of leakage in the same book that was set before radius and clip were
+        recorded, and so refuses every run, is replaced by it. `unit_key`: whose clients it is for.
+        Raises LookupError where the project has no such federation, ValueError where the total is
+        negative or not finite, or leakage has no terms.
+        """
+        if (figure == "leakage") != (terms is not None):
+            raise ValueError("terms: leakage, and nothing else, has a radius and a clip")
+        if total is not None:
+            _check_amount("total", total)
+        self.hold(federation_id)
+        key = self._key(
+            federation_id,
+            book=book,
+            figure=figure,
+            delta=delta or 0.0,
+            adjacency=(adjacency or "") if terms is None else terms.key,
+            observer=observer or "",
+            unit_key=unit_key or "",
+        )
+        if total is not None:
+            self.claim(federation_id)
+        if terms is not None:
+            unknown = {name: value for name, value in key.items() if name != "unit_key"}
+            unknown["adjacency"] = ""
+            self._execute(update(FederationBudget).where(_is_budget(unknown)).values(total=None))
+        self._execute(update(FederationBudget).where(_is_budget(key)).values(total=total))
+        self._reader.forget(sharings=True)
+        return self._pool(key).budget(unit_key or "")
+
+    def held(self, experiment_id: str, *figures: BudgetFigure) -> list[Reservation]:
+        """An experiment's reservations of these figures that are not settled, locked for this
+        (write) transaction."""
+        mine = self._select(Federation).with_only_columns(Federation.id)
+        return self._all(
+            select(Reservation)
+            .where(
+                Reservation.experiment_id == experiment_id,
+                Reservation.figure.in_(figures),
+                Reservation.state == HELD,
+                Reservation.federation_id.in_(mine),
+            )
+            # The order in which budgets are locked, the same for all.
+            .order_by(Reservation.figure, Reservation.observer)
+            .with_for_update()
+        )
+
+    def reserve(
+        self,
+        federation_id: str,
+        *,
+        experiment_id: str,
+        book: str,
+        amount: float,
+        terms: LeakageTerms | None,
+        of_one_release: float | None = None,
+        unit_key: str = "",
+    ) -> tuple[Budget, Shortage] | None:
+        """Reserves for an experiment; the first total that cannot bear it and why, and nothing
+        reserved, where one cannot.
+
+        `terms`: of leakage; None for the theorem's sum, of which each release spends
+        `of_one_release`. The content is locked, so that two experiments cannot both take the last
+        room. Without a bound the amount is reserved all the same. `unit_key`: how its clients are
+        identified; '' counts as the same as any. Raises LookupError where the project has no such
+        federation, ValueError for an amount that is negative or infinite.
+        """
+        _check_amount("amount", amount)
+        if of_one_release is not None:
+            _check_amount("of_one_release", of_one_release)
+        self.hold(federation_id)
+        key = self._key(
+            federation_id,
+            book=book,
+            figure="log_ratio" if terms is None else "leakage",
+            delta=0.0,
+            adjacency="" if terms is None else terms.key,
+            observer="",
+            unit_key=unit_key,
+        )
+        short = self._pool(key).shortage(unit_key, amount)
+        if short is not None:
+            return short
+        self._write(
+            _ENLARGE, [{"more": amount, **{f"of_{name}": value for name, value in key.items()}}]
+        )
+        step = None if of_one_release is None else np.array([of_one_release])
+        values = {"experiment_id": experiment_id, "amount": amount, "spent": 0.0, "state": HELD}
+        self._insert(Reservation, [{"step": step, **key, **values}])
+        row = self._reader.known(key)
+        if row is not None:
+            row.reserved += amount
+            row.busy = True
+        return None
+
+    def draw(self, experiment_id: str, *, spent: float, releases: int) -> bool:
+        """Books that the experiment has leaked `spent` in all by so many releases of one client,
+        before the noise is drawn.
+
+        Absolute, so that a repeat changes nothing. More than was reserved is taken from what is
+        left of the budgets; False, and nothing changed, where one has no room for it: nothing may
+        then be released. True where the experiment has nothing reserved.
+        """
+        _check_amount("spent", spent)
+        drawn = [
+            (one, max(one.spent, after_releases(one, leakage=spent, releases=releases)))
+            for one in self.held(experiment_id, *SUMS)
+        ]
+        if not all(self._bears(one, amount) for one, amount in drawn if amount > one.amount):
+            return False
+        for one, amount in drawn:
+            more = amount - one.spent
+            if more > 0:
+                missing = max(0.0, amount - one.amount)
+                self._book(one, enlarge=missing, unreserve=more, spend=more)
+                self._change(one, spent=amount, amount=max(one.amount, amount))
+        return True
+
+    def rebook(
+        self,
+        experiment_id: str,
+        *,
+        held: Mapping[BudgetFigure, float],
+        spent: Mapping[BudgetFigure, float] | None,
+        within_totals: bool,
+    ) -> bool:
+        """Books other sums for what is held: `held` in all, of which `spent` is spent.
+
+        Of what is charged by histories and not by equal releases. `spent`: None leaves it as it is;
+        it never falls. Without `within_totals` it is booked whether there is room or not, as what
+        has happened is; with it False, and nothing changed, where a total has no room. True where
+        nothing is held.
+        """
+        mine = self.held(experiment_id, *SUMS)
+        most = {figure: min(amount, UNBOUNDED) for figure, amount in held.items()}
+        if within_totals and not all(self._bears(one, most[one.figure]) for one in mine):
+            return False
+        for one in mine:
+            paid = one.spent
+            if spent is not None:
+                paid = max(paid, min(spent[one.figure], UNBOUNDED))
+            self._change(one, spent=paid, amount=max(most[one.figure], paid))
+            self._book_anew(_key_of(one), spend=paid - one.spent)
+        return True
+
+    def settle(self, experiment_id: str, *, spent: float | None = None, releases: int = 0) -> bool:
+        """Ends the reservations of sums: what was not spent returns to the budgets; all that was
+        reserved counts as spent where it is not known how much was.
+
+        Never less than was drawn already. False where nothing was held, so that a second call
+        changes nothing.
+        """
+        if spent is not None:
+            _check_amount("spent", spent)
+        held = self.held(experiment_id, *SUMS)
+        for one in held:
+            paid = one.amount
+            if spent is not None:
+                paid = max(one.spent, after_releases(one, leakage=spent, releases=releases))
+            self._book(one, unreserve=one.amount - one.spent, spend=paid - one.spent)
+            self._change(one, state=SETTLED, spent=paid)
+        return bool(held)
+
+    def reserve_epsilon(
+        self, federation_id: str, *, experiment_id: str, book: str, costs: Sequence[EpsilonCost]
+    ) -> EpsilonRefusal | None:
+        """Reserves the worst case against every observer; a refusal, and nothing changed,
+        otherwise.
+
+        `costs`: of training, or those against readers of the report. Every budget of the book with
+        a total for such costs must be able to count the experiment, and have room for it. The
+        content is locked for the rest of the transaction, so that two experiments cannot both take
+        the last room. Raises LookupError where the project has no such federation.
+        """
+        self.hold(federation_id)
+        of_report = any(counts_report(cost.observer) for cost in costs)
+        for budget in self._bounded(federation_id, book):
+            if counts_report(budget.observer) == of_report:
+                refusal = self._refusal(federation_id, budget, costs)
+                if refusal is not None:
+                    return refusal
+        made = []
+        for cost in costs:
+            key = self._key(
+                federation_id,
+                book=book,
+                figure="epsilon",
+                delta=cost.delta,
+                adjacency=cost.adjacency,
+                observer=cost.observer,
+                unit_key=cost.unit_key,
+            )
+            booked = BookedEpsilon(
+                experiment_id=experiment_id,
+                federation_id=federation_id,
+                book=book,
+                adjacency=cost.adjacency,
+                observer=cost.observer,
+                unit_key=cost.unit_key,
+                unit=cost.unit,
+                curve=np.minimum(cost.curve, UNBOUNDED),
+                step=np.minimum(cost.step, UNBOUNDED),
+                compositions=0,
+            )
+            values = {"amount": cost.epsilon, "spent": 0.0, "planned": cost.compositions}
+            self._insert(Reservation, [{**key, **vars(booked), **values, "state": HELD}])
+            made.append(booked)
+            if (known := self._reader.known(key)) is not None:
+                known.busy = True
+        self._reader.reserved(made)
+        return None
+
+    def draw_epsilon(self, experiment_id: str, compositions: Mapping[str, int]) -> bool:
+        """Books that so many compositions are spent against each observer, before noise is drawn.
+
+        As `draw` otherwise. What is held against other observers stays as it is.
+        """
+        held = self.held(experiment_id, "epsilon")
+        drawn = [(one, compositions[one.observer]) for one in held if one.observer in compositions]
+        for one, count in drawn:
+            more = enlarged(one, count)
+            if not np.array_equal(more, curve_of(one)) and not self._bears_epsilon(one, more):
+                return False
+        for one, count in drawn:
+            if count > (one.compositions or 0):
+                self._change(one, compositions=count, curve=enlarged(one, count))
+        return True
+
+    def rebook_epsilon(
+        self, experiment_id: str, *, held: Curve, spent: Curve | None, within_totals: bool
+    ) -> bool:
+        """Books other divergences for what is held, as `rebook` does sums."""
+        mine = self.held(experiment_id, "epsilon")
+        most = np.minimum(held, UNBOUNDED)
+        if within_totals and not all(self._bears_epsilon(one, most) for one in mine):
+            return False
+        values: dict[str, object] = {"curve": most}
+        if spent is not None:
+            values |= {"step": np.minimum(spent, UNBOUNDED), "compositions": 1}
+        for one in mine:
+            self._change(one, **values)
+        return True
+
+    def settle_epsilon(self, experiment_id: str, compositions: Mapping[str, int]) -> bool:
+        """Ends the reservations of epsilons, as `settle` does those of sums."""
+        held = self.held(experiment_id, "epsilon")
+        for one in held:
+            count = max(compositions[one.observer], one.compositions or 0)
+            self._change(one, state=SETTLED, compositions=count, curve=after(one, count))
+        return bool(held)
+
+    def _sharing(self, federation_id: str) -> Sharing | None:
+        return self._reader.sharing(self.project_id, self.across, federation_id)
+
+    def _pool(self, key: Mapping[str, object]) -> Pool:
+        """All that counts together with a budget of this project."""
+        sharing = self._sharing(str(key["federation_id"]))
+        if sharing is None:
+            raise LookupError(f"federation {key['federation_id']}: not of this project")
+        wanted = tuple(key[name] for name in POOL)
+        return Pool([row for row in self._reader.rows(sharing) if row.pool == wanted], sharing)
+
+    def _key(self, federation_id: str, **rest: str | float) -> dict[str, object]:
+        """The key of a budget, which exists from now on."""
+        key: dict[str, object] = {"federation_id": federation_id, **rest}
+        if self._reader.known(key) is not None:
+            return key
+        mine = self._select(Federation).where(Federation.id == federation_id)
+        if not self._reader.holds(federation_id) and self._one(mine) is None:
+            raise LookupError(f"federation {federation_id}: this project has no such federation")
+        empty = {"project_id": self.project_id, "total": None, "reserved": 0.0, "spent": 0.0}
+        self._insert_absent(FederationBudget, {**key, **empty})
+        self._reader.added(key)
+        return key
+
+    def _bears(self, reservation: Reservation, amount: float) -> bool:
+        """Whether every total has room if this held reservation has another amount."""
+        self.hold(reservation.federation_id)
+        more = amount - reservation.amount
+        return not self._pool(_key_of(reservation)).without_room(reservation.unit_key, more)
+
+    def _bears_epsilon(self, mine: Reservation, curve: Curve) -> bool:
+        """The same of a reservation with another curve."""
+        self.hold(mine.federation_id)
+        for budget in self._bounded(mine.federation_id, mine.book):
+            counted = self._counted(mine.federation_id, budget)
+            curves, is_counted = [], False
+            for one in counted.about(mine.unit or "", mine.unit_key):
+                is_mine = (one.experiment_id, one.observer) == (mine.experiment_id, mine.observer)
+                curves.append(curve if is_mine else curve_of(one))
+                is_counted |= is_mine
+            if is_counted and not fits(
+                self._price(np.sum(curves, axis=0), budget.delta or 0.0), budget
+            ):
+                return False
+        return True
+
+    def _bounded(self, federation_id: str, book: str) -> list[Budget]:
+        return [
+            one
+            for one in self.budgets(federation_id, shown=False)
+            if (one.book, one.figure) == (book, "epsilon") and one.total is not None
+        ]
+
+    def _counted(self, federation_id: str, budget: Budget) -> CountedEpsilons:
+        ids, observers = self.sharing_ids(federation_id), counts_for(budget)
+        return self._reader.counted(
+            Counts(ids, budget.book, budget.adjacency, observers, budget.for_clients)
+        )
+
+    def _refusal(
+        self, federation_id: str, budget: Budget, costs: Sequence[EpsilonCost]
+    ) -> EpsilonRefusal | None:
+        seen = comparable(budget, costs)
+        if isinstance(seen, str):
+            return EpsilonRefusal(self.composed(federation_id, budget), seen)
+        if not agree(budget.for_clients, seen.unit_key):
+            # It is counted under the total that names its clients, or none's, where there is one.
+            if any(
+                (one.delta, one.adjacency, one.observer)
+                == (budget.delta, budget.adjacency, budget.observer)
+                and one.for_clients in ("", seen.unit_key)
+                for one in self._bounded(federation_id, budget.book)
+            ):
+                return None
+            return EpsilonRefusal(self.composed(federation_id, budget), "other-clients")
+        counted = self._counted(federation_id, budget)
+        shortage = counted.why_not_with(seen)
+        if shortage is not None:
+            return EpsilonRefusal(self.composed(federation_id, budget), shortage)
+        in_all = seen.curve if counted.curve is None else seen.curve + counted.curve
+        if fits(self._price(in_all, budget.delta or 0.0), budget):
+            return None
+        together = np.sum([seen.curve, *map(curve_of, counted.rows)], axis=0)
+        return EpsilonRefusal(
+            self.composed(federation_id, budget),
+            "no-room",
+            requested=self._price(seen.curve, budget.delta or 0.0),
+            composed_total=self._price(together, budget.delta or 0.0),
+        )
+
+    def _amounts(self, rows: Sequence[BookedEpsilon], budget: Budget) -> tuple[float, float]:
+        """What they have spent, and what they may spend beside it."""
+        if not rows:
+            return 0.0, 0.0
+        spent, in_all = (self._price(curve, budget.delta or 0.0) for curve in amounts(rows))
+        return spent, max(0.0, in_all - spent)
+
+    def _change(self, reservation: Reservation, **values: object) -> None:
+        key = {**_key_of(reservation), "experiment_id": reservation.experiment_id}
+        is_it = (table_of(Reservation).c[name] == value for name, value in key.items())
+        self._execute(update(Reservation).where(*is_it).values(values))
+        self._reader.forget()
+
+    def _book(
+        self, reservation: Reservation, *, unreserve: float, spend: float, enlarge: float = 0.0
+    ) -> None:
+        held = FederationBudget.reserved + literal(enlarge, Double)
+        rest = held - literal(unreserve, Double)
+        self._execute(
+            update(FederationBudget)
+            .where(_is_budget(_key_of(reservation)))
+            # Sums of floats may end a rounding below zero.
+            .values(
+                reserved=case((rest < 0, 0.0), else_=rest), spent=FederationBudget.spent + spend
+            )
+        )
+
+    def _book_anew(self, key: Mapping[str, object], *, spend: float) -> None:
+        """Adds to what is spent, and adds up anew what is reserved: a ledger may hold any amount
+        and give it back, and taken off a sum it would take along what the sum had lost of smaller
+        ones."""
+        # Every other transaction that books changes this row before reservations. Held, it lets
+        # the next statement see all that they did, and none of them come in between.
+        self._one(select(FederationBudget).where(_is_budget(key)).with_for_update())
+        columns = table_of(Reservation).c
+        left = select(func.coalesce(func.sum(Reservation.amount - Reservation.spent), 0.0)).where(
+            Reservation.state == HELD, *(columns[name] == value for name, value in key.items())
+        )
+        self._execute(
+            update(FederationBudget)
+            .where(_is_budget(key))
+            .values(reserved=left.scalar_subquery(), spent=FederationBudget.spent + spend)
+        )
+        self._reader.forget()
+
+
+def _check_amount(field: str, amount: float) -> None:
+    if not (math.isfinite(amount) and amount >= 0):
+        raise ValueError(f"{field}: {amount} is not a finite number of at least 0")
+
+
+def _is_budget(key: Mapping[str, object]) -> ColumnElement[bool]:
+    """The condition that a row has these values."""
+    return and_(*(_BUDGET.c[name] == value for name, value in key.items()))
+
+
+def _key_of(reservation: Reservation) -> dict[str, object]:
+    return {name: getattr(reservation, name) for name in BUDGET_KEY}

@@ -1,0 +1,407 @@
+"""What a budget counts, without SQL: sums by whose clients they are about, and epsilons by curves.
+
+Figures of clients that are identified by different keys do not add up (`unit_key`): each key has a
+separate amount. What was charged before keys were recorded has the key '' and counts with all.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, fields
+from functools import cached_property
+from typing import Literal, Self, assert_never
+
+import numpy as np
+from numpy.typing import NDArray
+
+from models.leakage_terms import LeakageTerms
+from models.tables.reservations import Reservation
+from models.values import Budget, BudgetFigure, BudgetsAcross
+
+Curve = NDArray[np.float64]
+POOL = ("book", "figure", "delta", "adjacency", "observer")
+UNBOUNDED = 1e300
+"""An amount, or the divergence at an order, that nothing bounds: JSON has no infinity, no total has
+room for it, and an order that is so large is never the best."""
+REPORT = "report"
+"""Counts what is published of the people held out of training, whatever training costs."""
+_ROUNDING = 1.0 + 1e-12
+"""A total such as 1.2 must have room for three times 0.4, which as floats add up to more."""
+_SERVER, _FINAL_MODEL = "server", "final_model"
+
+Shortage = Literal["no-room", "other-adjacency", "other-observer", "other-unit", "other-clients"]
+
+
+@dataclass(frozen=True)
+class Sharing:
+    """The federations whose spending counts together, as one project sees them.
+
+    With budgets across the service the spending of every project on one content counts together.
+    The project that registered the content first, or was the first to set a budget on it, owns it:
+    its totals hold for all, and another project's hold for itself alone, so that no stranger can
+    stop the owner and none can raise what the owner has set.
+    """
+
+    own_id: str
+    owner_id: str | None
+    """The federation whose totals hold for all; None where no project owns the content."""
+    ids: tuple[str, ...]
+    """Of every project that has the content, the own one included."""
+    across: BudgetsAcross
+    forbids_simulation: bool = False
+    """Whether this project, or the one whose totals hold for it, admits secret noise alone."""
+
+    @classmethod
+    def among(cls, own_id: str, owner: str | None, alike: Iterable[Sequence[str]]) -> Self:
+        """`alike`: id, project and policy on simulation of each federation of the content;
+        `owner`: the project that owns it."""
+        rows = list(alike)
+        owner_id = next((id_ for id_, project, *_ in rows if project == owner), None)
+        forbidding = {id_ for id_, _, simulation, *_ in rows if simulation == "forbidden"}
+        forbids = not forbidding.isdisjoint({own_id, owner_id})
+        return cls(own_id, owner_id, tuple(sorted(row[0] for row in rows)), "service", forbids)
+
+    @property
+    def is_owner(self) -> bool:
+        """Whether no other project's totals hold for this one."""
+        return self.owner_id in (None, self.own_id)
+
+
+def counts_together(across: BudgetsAcross) -> bool:
+    """Whether the spending of several projects on one content counts together."""
+    match across:
+        case "service":
+            return True
+        case "project":
+            return False
+        case _:
+            assert_never(across)
+
+
+@dataclass
+class BookedBudget:
+    """A row of the budgets, as it was read and with what was reserved since."""
+
+    federation_id: str
+    book: str
+    figure: BudgetFigure
+    delta: float
+    adjacency: str
+    observer: str
+    unit_key: str
+    total: float | None
+    reserved: float
+    spent: float
+    busy: bool
+    """Whether there are reservations."""
+
+    @property
+    def pool(self) -> tuple[object, ...]:
+        """What rows have in common that count together, for any clients."""
+        return (self.book, self.figure, self.delta, self.adjacency, self.observer)
+
+
+@dataclass(frozen=True)
+class Pool:
+    """The rows of one book, figure, delta, adjacency and observer, of all that share."""
+
+    rows: Sequence[BookedBudget]
+    sharing: Sharing
+
+    @cached_property
+    def totals(self) -> dict[str, float]:
+        """The totals that hold for this project, by the clients that they name; '' names none."""
+        found: dict[str, float] = {}
+        for row in self.rows:
+            holds = row.federation_id in (self.sharing.own_id, self.sharing.owner_id)
+            if holds and row.total is not None:
+                found[row.unit_key] = min(row.total, found.get(row.unit_key, row.total))
+        return found
+
+    @cached_property
+    def _keys(self) -> list[str]:
+        """The keys under which something is reserved or spent."""
+        return sorted({row.unit_key for row in self.rows if row.reserved + row.spent > 0} - {""})
+
+    def _counted(self, unit_key: str) -> list[BookedBudget]:
+        return [row for row in self.rows if row.unit_key in (unit_key, "")]
+
+    def _in_all(self, unit_key: str) -> float:
+        mine = self._counted(unit_key)
+        return sum(row.reserved for row in mine) + sum(row.spent for row in mine)
+
+    def _shown_key(self, named: str) -> str:
+        """Whose clients a budget counts: those it names, or else those that cost most."""
+        return named or max(self._keys, key=self._in_all, default=named)
+
+    def budget(self, named: str, *, counted: str | None = None) -> Budget:
+        """The budget of a row's key; `counted`: for other clients than those that cost most."""
+        row, leakage = self.rows[0], self.rows[0].figure == "leakage"
+        key = self._shown_key(named) if counted is None else counted
+        mine = self._counted(key)
+        others = [one for one in mine if one.federation_id != self.sharing.own_id]
+        return Budget(
+            book=row.book,
+            figure=row.figure,
+            delta=row.delta or None,
+            adjacency=None if leakage else row.adjacency or None,
+            observer=row.observer or None,
+            total=self.totals.get(named),
+            reserved=sum(one.reserved for one in mine),
+            spent=sum(one.spent for one in mine),
+            terms=LeakageTerms.read(row.adjacency) if leakage else None,
+            unit_key=key or None,
+            for_clients=named,
+            own_total=self._total_of(named, self.sharing.own_id),
+            owner_total=self._total_of(named, self.sharing.owner_id),
+            across=self.sharing.across,
+            is_owner=self.sharing.is_owner,
+            others_reserved=sum(one.reserved for one in others),
+            others_spent=sum(one.spent for one in others),
+        )
+
+    def budgets(self) -> list[Budget]:
+        """Each that was spent from or that this project has set, and those that hold for it.
+
+        A total that names no clients covers the rows without one.
+        """
+        busy = {row.unit_key for row in self.rows if row.busy}
+        own = {row.unit_key for row in self.rows if row.federation_id == self.sharing.own_id}
+        if "" in self.totals:
+            return [self.budget(key) for key in sorted({"", *self.totals})]
+        named = own | busy | set(self.totals)
+        unnamed_rest = any(row.reserved + row.spent > 0 for row in self.rows if not row.unit_key)
+        if "" not in busy and not unnamed_rest and len(named) > 1:
+            named.discard("")
+        return [self.budget(key) for key in sorted(named)]
+
+    def shortage(self, unit_key: str, amount: float) -> tuple[Budget, Shortage] | None:
+        """The first total that a new run of these clients cannot be counted under, and why."""
+        named = [key for key in self.totals if key]
+        if unit_key and "" in self.totals:
+            if any(key != unit_key for key in self._keys):
+                return self.budget(""), "other-clients"
+        elif unit_key and named and unit_key not in named:
+            return self.budget(named[0]), "other-clients"
+        return self.without_room(unit_key, amount)
+
+    def without_room(self, unit_key: str, amount: float) -> tuple[Budget, Shortage] | None:
+        """The first total that has no room for more by these clients."""
+        for key, total in self.totals.items():
+            if key and unit_key and key != unit_key:
+                continue
+            # A run whose clients are unknown counts under every key.
+            counted = unit_key or self._shown_key(key)
+            if self._in_all(counted) + amount > total * _ROUNDING:
+                return self.budget(key, counted=counted), "no-room"
+        return None
+
+    def _total_of(self, unit_key: str, federation_id: str | None) -> float | None:
+        for row in self.rows:
+            if (row.federation_id, row.unit_key) == (federation_id, unit_key):
+                return row.total
+        return None
+
+
+def after_releases(reservation: Reservation, *, leakage: float, releases: int) -> float:
+    """What a reservation of a sum spends by so many releases that leak this much in all."""
+    match reservation.figure:
+        case "leakage":
+            return leakage
+        case "log_ratio":
+            assert reservation.step is not None
+            # The product of a whole number and a float is rounded once, as is the theorem's sum.
+            return releases * float(reservation.step[0])
+        case "epsilon":
+            raise ValueError("an epsilon is composed and not added up")
+        case _:
+            assert_never(reservation.figure)
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class EpsilonCost:
+    """What an experiment may spend, at most, against one observer."""
+
+    observer: str
+    adjacency: str
+    unit: str
+    """`client` or `record`, whom the adjacency is about."""
+    delta: float
+    unit_key: str = ""
+    """How these units are identified; '' counts as the same as any."""
+    epsilon: float
+    """Of the experiment by itself, at its own delta."""
+    curve: Curve
+    """Renyi divergences of the whole run, at orders that are the same for all experiments."""
+    step: Curve
+    """The same of one composition, at most."""
+    compositions: int
+    """Of the whole run, if nothing is repeated."""
+
+
+@dataclass(frozen=True)
+class EpsilonRefusal:
+    """Why a budget has no place for an experiment."""
+
+    budget: Budget
+    shortage: Shortage
+    requested: float | None = None
+    """Its own epsilon at the budget's delta; None where it cannot be counted, as below."""
+    composed_total: float | None = None
+    """The epsilon that all would come to with it."""
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class BookedEpsilon:
+    """A reservation of an epsilon as it was read, or as it is being made."""
+
+    experiment_id: str
+    federation_id: str
+    book: str
+    adjacency: str
+    observer: str
+    unit_key: str
+    unit: str | None
+    curve: Curve | None
+    step: Curve | None
+    compositions: int | None
+
+    @property
+    def key(self) -> tuple[str, ...]:
+        """What no two of them have in common."""
+        place = (self.experiment_id, self.federation_id, self.book)
+        return (*place, self.adjacency, self.observer, self.unit_key)
+
+
+BOOKED_COLUMNS = tuple(one.name for one in fields(BookedEpsilon))
+Booked = Reservation | BookedEpsilon
+
+
+def curve_of(one: Booked) -> Curve:
+    """All that is booked."""
+    assert one.curve is not None
+    return one.curve
+
+
+def _steps(one: Booked, count: int) -> Curve:
+    assert one.step is not None
+    many: Curve = count * np.minimum(one.step, UNBOUNDED / max(count, 1))
+    return many
+
+
+def after(one: Booked, count: int) -> Curve:
+    """What so many compositions come to, which is no more than all that is booked."""
+    return np.minimum(curve_of(one), _steps(one, count))
+
+
+def enlarged(one: Reservation, count: int) -> Curve:
+    """What must be booked for so many compositions: more only where more than planned is spent."""
+    if count <= (one.planned or 0):
+        return curve_of(one)
+    return np.maximum(curve_of(one), _steps(one, count))
+
+
+def amounts(rows: Sequence[Booked]) -> tuple[Curve, Curve]:
+    """The sums of what was spent, and of all that is booked."""
+    spent = [after(one, one.compositions or 0) for one in rows]
+    return np.sum(spent, axis=0), np.sum([curve_of(one) for one in rows], axis=0)
+
+
+@dataclass(frozen=True)
+class Counts:
+    """Which reservations of epsilons a budget counts."""
+
+    federation_ids: tuple[str, ...]
+    book: str
+    adjacency: str | None
+    observers: tuple[str, ...]
+    """Whose figures bound the budget's, the best first."""
+    for_clients: str
+
+    def chosen(self, rows: Iterable[BookedEpsilon]) -> list[BookedEpsilon]:
+        """One of each experiment that can be counted, by experiment."""
+        mine = [one for one in rows if self._has(one)]
+        # The observer that the budget names comes last, and so takes the other one's place.
+        mine.sort(key=lambda one: (one.experiment_id, -self.observers.index(one.observer)))
+        return list({one.experiment_id: one for one in mine}.values())
+
+    def _has(self, one: BookedEpsilon) -> bool:
+        return (
+            one.federation_id in self.federation_ids
+            and (one.book, one.adjacency) == (self.book, self.adjacency)
+            and one.observer in self.observers
+            and agree(self.for_clients, one.unit_key)
+        )
+
+
+@dataclass
+class CountedEpsilons:
+    """The reservations that a budget counts, and the sum of their divergences."""
+
+    rows: list[BookedEpsilon] = field(default_factory=list)
+    kinds: set[tuple[str | None, str]] = field(default_factory=set)
+    """Units, and keys, that they are about."""
+    curve: Curve | None = None
+    """None where there are none."""
+
+    def add(self, rows: Iterable[BookedEpsilon]) -> Self:
+        """Counts more, of experiments that are not counted yet."""
+        for one in rows:
+            self.rows.append(one)
+            self.kinds.add((one.unit, one.unit_key))
+            if one.curve is not None:
+                self.curve = one.curve if self.curve is None else self.curve + one.curve
+        return self
+
+    def about(self, unit: str, unit_key: str) -> list[BookedEpsilon]:
+        """Those that count for a unit and its key."""
+        return [one for one in self.rows if one.unit == unit and agree(one.unit_key, unit_key)]
+
+    def groups(self) -> list[tuple[str, str]]:
+        """The units and keys that are composed apart."""
+        found = {(unit, key) for unit, key in self.kinds if unit is not None}
+        known = {unit for unit, key in found if key}
+        return sorted((unit, key) for unit, key in found if key or unit not in known)
+
+    def why_not_with(self, cost: EpsilonCost) -> Shortage | None:
+        """Why a cost cannot be composed with what is counted, if it cannot."""
+        if any(unit != cost.unit for unit, _ in self.kinds):
+            return "other-unit"
+        alike = all(agree(unit_key, cost.unit_key) for _, unit_key in self.kinds)
+        return None if alike else "other-clients"
+
+
+def agree(one: str, other: str) -> bool:
+    """Whether two keys may be of the same clients: '' was not recorded, and counts with all."""
+    return one == other or "" in (one, other)
+
+
+def counts_report(observer: str | None) -> bool:
+    """Whether a budget or cost is about people held out of training, and not about those who
+    train."""
+    return observer == REPORT
+
+
+def counts_for(budget: Budget) -> tuple[str, ...]:
+    """The observers whose figures bound the budget's, the best first.
+
+    Whatever holds against the server holds for those who see less.
+    """
+    if budget.observer == _FINAL_MODEL:
+        return (_FINAL_MODEL, _SERVER)
+    return (budget.observer or "",)
+
+
+def comparable(budget: Budget, costs: Sequence[EpsilonCost]) -> EpsilonCost | Shortage:
+    """The cost that a budget can compare with what it counts, or why there is none."""
+    fitting = [cost for cost in costs if cost.adjacency == budget.adjacency]
+    if not fitting:
+        return "other-adjacency"
+    observers = counts_for(budget)
+    seen = [cost for cost in fitting if cost.observer in observers]
+    if not seen:
+        return "other-observer"
+    return min(seen, key=lambda one: observers.index(one.observer))
+
+
+def fits(in_all: float, budget: Budget) -> bool:
+    """Whether a budget has room for all that it would count."""
+    return budget.total is None or in_all <= budget.total * _ROUNDING

@@ -1,0 +1,274 @@
+"""What one transaction reads of budgets, and what it has reserved since.
+
+The holder of a content's lock is the only one who reserves of the content, or sets a budget on it,
+so its rows are read once however many experiments are reserved. Workers meanwhile book what they
+have reserved as spent and return the rest, without the lock: that leaves as much room as was read,
+or more. A reader lasts as long as the session, which is one transaction.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol, TypeVar
+
+from sqlalchemy import BindParameter, bindparam, exists, select
+from sqlalchemy.orm import Session
+
+from models.arrays import BINARY_RESULTS
+from models.prepared import Prepared, PreparedRows
+from models.repositories.base import table_of
+from models.repositories.budgets.counting import (
+    BOOKED_COLUMNS,
+    POOL,
+    BookedBudget,
+    BookedEpsilon,
+    CountedEpsilons,
+    Counts,
+    Sharing,
+    counts_together,
+)
+from models.tables.declared_ledgers import DeclaredLedger
+from models.tables.federations import Content, Federation
+from models.tables.reservations import BUDGET_KEY, FederationBudget, Reservation
+from models.values import BudgetsAcross
+
+_SESSION_KEY = "fedaudit.budget_reader"
+_BUDGET, _RESERVED = table_of(FederationBudget).c, table_of(Reservation).c
+_IDS: BindParameter[Any] = bindparam("federation_ids", expanding=True)
+_BUSY = exists().where(*(_RESERVED[name] == _BUDGET[name] for name in BUDGET_KEY))
+_ROWS = select(*(_BUDGET[name] for name in (*BUDGET_KEY, "total", "reserved", "spent")), _BUSY)
+_ROWS_OF = Prepared(_ROWS.where(_BUDGET.federation_id.in_(_IDS)))
+_EPSILONS = select(*(_RESERVED[name] for name in BOOKED_COLUMNS)).where(
+    _RESERVED.figure == "epsilon"
+)
+_DECLARED = Prepared(
+    select(
+        *(_RESERVED[name] for name in ("federation_id", "experiment_id", *POOL)),
+        *(_RESERVED.unit_key, _RESERVED.spent),
+    )
+    .join(DeclaredLedger, DeclaredLedger.id == _RESERVED.experiment_id)
+    .where(_RESERVED.federation_id.in_(_IDS))
+)
+# The weaker lock: it does not stop rows from being added that refer to this one.
+_HELD_FEDERATION = (
+    select(Federation)
+    .where(Federation.project_id == bindparam("project_id"))
+    .with_for_update(key_share=True)
+)
+_HELD = {
+    name: PreparedRows(_HELD_FEDERATION.where(table_of(Federation).c[name] == bindparam(name)))
+    for name in ("id", "fingerprint")
+}
+_OF_DATA = select(Content).where(Content.fingerprint == bindparam("fingerprint"))
+_CONTENT, _HELD_CONTENT = PreparedRows(_OF_DATA), PreparedRows(_OF_DATA.with_for_update())
+_ALIKE = Prepared(
+    select(
+        Federation.id, Federation.project_id, Federation.simulation, Federation.fingerprint
+    ).where(Federation.fingerprint.in_(bindparam("fingerprints", expanding=True)))
+)
+
+
+class _OfFederation(Protocol):
+    @property
+    def federation_id(self) -> str: ...
+
+
+_Read = TypeVar("_Read", bound=_OfFederation)
+
+
+@dataclass(frozen=True)
+class DeclaredSum:
+    """What a training elsewhere has reserved of one budget; of an epsilon `spent` says nothing."""
+
+    federation_id: str
+    ledger_id: str
+    pool: tuple[object, ...]
+    unit_key: str
+    spent: float
+
+
+class BudgetReader:
+    """Reads budgets, and remembers what it read of contents whose lock is held."""
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+        self._federations: dict[str, Federation] = {}
+        self._known: set[str] = set()
+        """The federations, of other projects as well, of which nothing changes meanwhile."""
+        self._sharings: dict[tuple[str, BudgetsAcross, str], Sharing] = {}
+        self._rows: dict[str, list[BookedBudget]] = {}
+        self._made: list[BookedEpsilon] = []
+        """Reserved in this transaction; they may not be in the database yet."""
+        self._counted: dict[Counts, CountedEpsilons] = {}
+        self._loaded: tuple[dict[str, list[BookedEpsilon]], dict[str, list[DeclaredSum]]] | None
+        self._loaded = None
+
+    @classmethod
+    def of(cls, session: Session) -> "BudgetReader":
+        """That of a session's transaction."""
+        found: BudgetReader = session.info.setdefault(_SESSION_KEY, cls(session))
+        return found
+
+    def hold(self, project_id: str, across: BudgetsAcross, **by: str) -> Federation | None:
+        """Locks the federation of this `id` or `fingerprint`, and its content, until the
+        transaction ends; None where the project has none.
+
+        The federation before the content, everywhere, so that no two wait for each other. The row
+        is as it was when the lock was granted.
+        """
+        [(name, value)] = by.items()
+        for one in self._federations.values():
+            if one.project_id == project_id and getattr(one, name) == value:
+                return one
+        found = _HELD[name].one(self._session, project_id=project_id, **by)
+        if found is None:
+            return None
+        content = _HELD_CONTENT.one(self._session, fingerprint=found.fingerprint)
+        sharing = self._sharing_of(found, content, across)
+        self._federations[found.id] = found
+        self._known.update((found.id, *sharing.ids))
+        self._sharings[project_id, across, found.id] = sharing
+        return found
+
+    def holds(self, federation_id: str) -> bool:
+        """Whether the federation is locked."""
+        return federation_id in self._federations
+
+    def load(self, federation_ids: Sequence[str], across: BudgetsAcross) -> None:
+        """Reads all that counts on these federations by a handful of statements, however many there
+        are; for a session that reads only."""
+        own = self._session.scalars(select(Federation).where(Federation.id.in_(federation_ids)))
+        rows = own.all()
+        prints = sorted({one.fingerprint for one in rows})
+        contents = self._session.scalars(select(Content).where(Content.fingerprint.in_(prints)))
+        content_of = {one.fingerprint: one for one in contents}
+        alike = defaultdict(list)
+        for row in _ALIKE.rows(self._session, fingerprints=prints):
+            alike[row[-1]].append(row)
+        for one in rows:
+            self._sharings[one.project_id, across, one.id] = self._sharing_of(
+                one, content_of.get(one.fingerprint), across, alike=alike
+            )
+        every = sorted({id_ for one in self._sharings.values() for id_ in one.ids})
+        self._known.update(every)
+        self._rows = _by_federation(every, self._read_rows(every))
+        self._loaded = (
+            _by_federation(every, self._read_epsilons(_RESERVED.federation_id.in_(every))),
+            _by_federation(every, self.declared(every)),
+        )
+
+    def sharing(self, project_id: str, across: BudgetsAcross, federation_id: str) -> Sharing | None:
+        """The federations that count together with one of a project; None without such a one."""
+        asked = (project_id, across, federation_id)
+        if asked in self._sharings:
+            return self._sharings[asked]
+        mine = (Federation.id == federation_id, Federation.project_id == project_id)
+        own = self._session.scalars(
+            select(Federation).where(*mine), execution_options={"populate_existing": True}
+        ).one_or_none()
+        if own is None:
+            return None
+        content = _CONTENT.one(self._session, fingerprint=own.fingerprint)
+        sharing = self._sharing_of(own, content, across)
+        if federation_id in self._known:
+            self._sharings[asked] = sharing
+        return sharing
+
+    def rows(self, sharing: Sharing) -> list[BookedBudget]:
+        """The budgets of all that share, sorted as they are listed."""
+        if self._known.issuperset(sharing.ids):
+            if missing := [one for one in sharing.ids if one not in self._rows]:
+                self._rows |= _by_federation(missing, self._read_rows(missing))
+            found = [row for one in sharing.ids for row in self._rows[one]]
+        else:
+            found = self._read_rows(sharing.ids)
+        return sorted(found, key=lambda row: (*row.pool, row.unit_key, row.federation_id))
+
+    def known(self, key: Mapping[str, object]) -> BookedBudget | None:
+        """The row of a key, where it was read under the lock."""
+        for row in self._rows.get(str(key["federation_id"]), ()):
+            if all(getattr(row, name) == value for name, value in key.items()):
+                return row
+        return None
+
+    def counted(self, counts: Counts) -> CountedEpsilons:
+        """The reservations that a budget counts, one of each experiment that it can count."""
+        if not self._known.issuperset(counts.federation_ids):
+            return CountedEpsilons().add(counts.chosen(self._epsilons(counts)))
+        if counts not in self._counted:
+            stored = {one.key: one for one in self._epsilons(counts)}
+            made = {one.key: one for one in self._made}
+            self._counted[counts] = CountedEpsilons().add(counts.chosen((made | stored).values()))
+        return self._counted[counts]
+
+    def declared(self, federation_ids: Sequence[str]) -> list[DeclaredSum]:
+        """The reservations of trainings elsewhere."""
+        if self._loaded is not None:
+            return [row for one in federation_ids for row in self._loaded[1][one]]
+        found = _DECLARED.rows(self._session, federation_ids=federation_ids)
+        return [
+            DeclaredSum(federation_id, ledger_id, tuple(pool), unit_key, spent)
+            for federation_id, ledger_id, *pool, unit_key, spent in found
+        ]
+
+    def added(self, key: Mapping[str, object]) -> None:
+        """A budget was added."""
+        mine = self._rows.get(str(key["federation_id"]))
+        if mine is not None:
+            where = (_BUDGET[name] == value for name, value in key.items())
+            mine += [BookedBudget(*row) for row in self._session.execute(_ROWS.where(*where))]
+
+    def reserved(self, of_experiment: Sequence[BookedEpsilon]) -> None:
+        """Counts what was reserved for one experiment."""
+        self._made.extend(of_experiment)
+        for counts, counted in self._counted.items():
+            counted.add(counts.chosen(of_experiment))
+
+    def forget(self, *, sharings: bool = False) -> None:
+        """Amounts may have changed, and `sharings` too: they are read again. The locks stay."""
+        self._rows.clear()
+        self._counted.clear()
+        if sharings:
+            self._sharings.clear()
+
+    def _sharing_of(
+        self,
+        own: Federation,
+        content: Content | None,
+        across: BudgetsAcross,
+        *,
+        alike: Mapping[str, Sequence[tuple[Any, ...]]] | None = None,
+    ) -> Sharing:
+        """`content`: None of data that were made up, which are each project's own."""
+        if content is None or not counts_together(across):
+            return Sharing(own.id, own.id, (own.id,), "project", own.simulation == "forbidden")
+        if alike is None:
+            rows = _ALIKE.rows(self._session, fingerprints=[own.fingerprint])
+        else:
+            rows = alike[own.fingerprint]
+        return Sharing.among(own.id, content.owner_project_id, rows)
+
+    def _read_rows(self, federation_ids: Sequence[str]) -> list[BookedBudget]:
+        rows = _ROWS_OF.rows(self._session, federation_ids=federation_ids)
+        return [BookedBudget(*row) for row in rows]
+
+    def _epsilons(self, counts: Counts) -> list[BookedEpsilon]:
+        if self._loaded is not None:
+            return [row for one in counts.federation_ids for row in self._loaded[0][one]]
+        return self._read_epsilons(
+            _RESERVED.federation_id.in_(counts.federation_ids),
+            _RESERVED.book == counts.book,
+            _RESERVED.adjacency == counts.adjacency,
+            _RESERVED.observer.in_(counts.observers),
+        )
+
+    def _read_epsilons(self, *conditions: Any) -> list[BookedEpsilon]:
+        rows = self._session.execute(_EPSILONS.where(*conditions), execution_options=BINARY_RESULTS)
+        return [BookedEpsilon(**row) for row in rows.mappings()]
+
+
+def _by_federation(ids: Iterable[str], rows: Iterable[_Read]) -> dict[str, list[_Read]]:
+    found: dict[str, list[_Read]] = {one: [] for one in ids}
+    for row in rows:
+        found[row.federation_id].append(row)
+    return found

@@ -1,1 +1,0 @@
-"""What projects share that hold the same content, or nearly the same."""
