@@ -20,10 +20,10 @@ from api.schemas.federations import (
 )
 from api.schemas.people import KeyRequest, SignOffRequest, WebhookChange, WebhookRequest
 from api.schemas.reports import GatesRequest, PolicyRequest
-from fedaudit.audits.audit_document import AuditReport
+from fedaudit.reports.audit_report import AuditReport
 from fedaudit.reports.declared.declared_document import DeclaredReport
-from fedaudit.reports.document.document import Report
 from fedaudit.reports.readings.reading_choice import READINGS
+from fedaudit.reports.report import Report
 from fedaudit.spec.audits import AuditSpec
 from fedaudit.spec.declared_ledgers import LedgerTerms, ReservationRequest, RoundsRequest
 from fedaudit.spec.disclosure import DisclosurePolicy

@@ -28,7 +28,7 @@ from fedaudit.attacks.canaries.canary_claim import claim_of
 from fedaudit.attacks.canaries.canary_pool import draw_pool
 from fedaudit.attacks.canaries.canary_set import draw_canaries
 from fedaudit.attacks.canaries.companion import companion_of, source_of
-from fedaudit.reports.document.attacks.canaries_section import BoundName, CanariesSection
+from fedaudit.reports.sections.attacks import BoundName, CanariesSection
 from fedaudit.spec.attacks.canaries_spec import CanariesSpec
 
 _LADDER = (40, 60, 80, 110, 150, 200, 270, 350, 500, 700, 900, 1250, 1700, 2300, 3200, 4500)

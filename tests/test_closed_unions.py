@@ -178,15 +178,15 @@ def test_mappings_by_a_literal_have_all_of_its_values() -> None:
     assert not lacking
     names = {name for name, _, _ in found}
     assert "fedaudit.spec.gates.PLAIN_FIGURES" in names
-    assert "fedaudit.reports.document.endings.SENTENCES" in names
+    assert "fedaudit.reports.sections.utility.SENTENCES" in names
     assert "fedaudit.ledger.columns._REASONS" in names
 
 
 def test_a_mapping_that_lacks_a_value_would_be_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    from fedaudit.reports.document import endings
+    from fedaudit.reports.sections import utility
 
-    fewer = {key: value for key, value in endings.SENTENCES.items() if key != "budget"}
-    monkeypatch.setattr(endings, "SENTENCES", fewer)
+    fewer = {key: value for key, value in utility.SENTENCES.items() if key != "budget"}
+    monkeypatch.setattr(utility, "SENTENCES", fewer)
     with pytest.raises(AssertionError):
         test_mappings_by_a_literal_have_all_of_its_values()
 

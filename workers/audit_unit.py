@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING, Any
 import structlog
 from sqlalchemy.orm import Session
 
-from fedaudit.audits.audit_report import AuditRequest, audit_report
+from fedaudit.audits.audit_material import AuditRequest, audit_report
 from fedaudit.ledger.signatures import SigningKey
-from fedaudit.reports.assemble import report_hash
-from fedaudit.reports.sections.disagreement import FiguresDisagreeError
-from fedaudit.reports.verification.report_signature import sign_report
+from fedaudit.reports.report import report_hash
+from fedaudit.reports.sections.fairness import FiguresDisagreeError
+from fedaudit.reports.sections.integrity import sign_report
 from fedaudit.spec.audits import parse_audit
 from fedaudit.spec.errors import FieldError, InvalidInputError
 from infrastructure.signing_keys import ROUNDING

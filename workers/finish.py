@@ -11,15 +11,14 @@ from fedaudit.attacks.attack_files import packed
 from fedaudit.ledger.signatures import SigningKey
 from fedaudit.ledger.statements import Checkpoint
 from fedaudit.privacy.leakage import leakage
-from fedaudit.reports.assemble import report_hash
-from fedaudit.reports.document.attacks.attack_section import AttackSection
-from fedaudit.reports.document.attacks.raised_alarms import raised_alarms
-from fedaudit.reports.document.endings import known_ending
-from fedaudit.reports.document.material import ModelFile
-from fedaudit.reports.document.report_figures import ReportFigure, figures_of, parsed
-from fedaudit.reports.document.sweep_document import RepeatsSection, SweepSection
+from fedaudit.reports.figures import ReportFigure, figures_of, parsed
+from fedaudit.reports.report import report_hash
 from fedaudit.reports.report_progress import Progressed, unfollowed
-from fedaudit.reports.verification.report_signature import sign_report
+from fedaudit.reports.sections.attacks import AttackSection, raised_alarms
+from fedaudit.reports.sections.integrity import sign_report
+from fedaudit.reports.sections.material import ModelFile
+from fedaudit.reports.sections.other_runs import RepeatsSection, SweepSection
+from fedaudit.reports.sections.utility import known_ending
 from fedaudit.runs.report_material import checked_report, report_material
 from fedaudit.spec.disclosure import parse_disclosure_policy
 from fedaudit.spec.metrics import ROUND_METRICS

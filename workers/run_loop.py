@@ -13,8 +13,8 @@ from fedaudit.attacks.attack import AttackedRun, AttackOutcome
 from fedaudit.attacks.carried_out import carry_out
 from fedaudit.privacy.accounting.rdp import composed_epsilon
 from fedaudit.privacy.leakage import leakage
-from fedaudit.reports.document.material import ModelFile
-from fedaudit.reports.sections.disagreement import FiguresDisagreeError
+from fedaudit.reports.sections.fairness import FiguresDisagreeError
+from fedaudit.reports.sections.material import ModelFile
 from fedaudit.runs.blocks import record_block
 from fedaudit.runs.run import Run
 from fedaudit.training.base.cell import draws_in_secret, expected_cohort

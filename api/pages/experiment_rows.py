@@ -11,7 +11,7 @@ from fedaudit.privacy.accounting.mechanism_parameters import GuaranteeKind
 from fedaudit.privacy.guarantees.cost_sentences import level_words
 from fedaudit.privacy.mechanisms.base import PrivacyMechanism
 from fedaudit.privacy.mechanisms.registry import mechanism_of
-from fedaudit.reports.document.largest_gap import LargestGap
+from fedaudit.reports.figures import LargestGap
 from fedaudit.spec.metrics import METRICS
 from fedaudit.spec.parse import parse_admitted
 from models.repositories.experiments import ENDED

@@ -7,7 +7,7 @@ from typing import Any, assert_never
 from api.pages.wording import figure
 from api.schemas.federations import BudgetBody, DisclosureBody
 from fedaudit.privacy.accounting.privacy_events import adjacency_words, observer_words
-from fedaudit.reports.document.outcome_words import labels_of_spec
+from fedaudit.reports.sections.outcome_words import labels_of_spec
 from fedaudit.spec.fairness import GroupRule, Rule
 from fedaudit.spec.labels import label_of
 

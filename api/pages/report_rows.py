@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from api.pages.experiment_rows import Shown, shown_gap
 from api.schemas.reports import ReportBody
 from fedaudit.reports.comparison.parts import ComparedGuarantee
-from fedaudit.reports.document.guarantee_facts import guarantee_words
+from fedaudit.reports.sections.guarantee import guarantee_words
 
 _END = re.compile(r"(?<=[.!?])\s+(?=[A-Z])")
 _UNREADABLE = "cannot be read"

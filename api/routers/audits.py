@@ -19,10 +19,10 @@ from api.services.report_pages import page_response
 from api.shared.data_faults import shown_faults
 from api.shared.resources import Resources, Shared
 from api.shared.security import Caller, ExperimentsReader, ExperimentsWriter, ReportsReader
-from fedaudit.audits.audit_document import AuditReport
-from fedaudit.audits.audit_view import as_report_of_run
+from fedaudit.reports.audit_report import AuditReport
 from fedaudit.reports.readings.reading_choice import reading
-from fedaudit.spec.audits import AuditSpec
+from fedaudit.reports.sections.predictions import as_report_of_run
+from fedaudit.spec.audits import AuditSpec, parse_audit
 from models.repositories import AuditRepository
 from models.tables.reports import PredictionAudit
 
@@ -105,7 +105,9 @@ def get_audit_report(
     """
     row = _audited(resources, caller, audit_id)
     if name is not None:
-        return JSONResponse(reading(as_report_of_run(row.report or {}), name))
+        report = row.report or {}
+        as_of_run = as_report_of_run(report, parse_audit(report["spec"]))
+        return JSONResponse(reading(as_of_run, name))
     return _page(row) if preferred(accept, (JSON, _HTML)) == _HTML else _document(row)
 
 

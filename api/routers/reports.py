@@ -23,8 +23,8 @@ from api.services.result_files import SAFETENSORS, model_file, stored_layout
 from api.shared.resources import Shared
 from api.shared.security import FederationsReader, LedgerReader, ReportsReader, ReportsSigner
 from fedaudit.reports.comparison.compared_reports import Comparison
-from fedaudit.reports.document.document import Report as ReportDocument
 from fedaudit.reports.readings.reading_choice import READINGS, ReadingName, reading
+from fedaudit.reports.report import Report as ReportDocument
 
 router = APIRouter(tags=["reports"])
 

@@ -8,7 +8,7 @@ from api.http.answers import SmallInteger
 from api.schemas.base import Page, PageParameters, Parameters, Reasons
 from fedaudit.ledger.rows import OutcomeName
 from fedaudit.privacy.accounting.mechanism_parameters import GuaranteeKind
-from fedaudit.reports.document.rate_fields import computed_rate, with_rates
+from fedaudit.reports.sections.part import computed_rate, with_rates
 from fedaudit.spec.base import Text
 
 

@@ -21,8 +21,8 @@ from api.schemas.base import (
     sorts_of,
 )
 from api.schemas.people import ActorBody
-from fedaudit.reports.document.attacks.reported_attack import ReportedAttack
-from fedaudit.reports.later.later_statement import Basis
+from fedaudit.reports.later import Basis
+from fedaudit.reports.sections.attacks import ReportedAttack
 from fedaudit.spec.attacks.attack_spec import AttackSpec
 from fedaudit.spec.base import Text
 from fedaudit.spec.metrics import ROUND_METRICS

@@ -29,8 +29,9 @@ from fedaudit.privacy.accounting.mechanism_parameters import GuaranteeKind
 from fedaudit.privacy.accounting.privacy_events import Observer
 from fedaudit.privacy.guarantees.guarantee import GuaranteeLabel
 from fedaudit.reports.comparison.parts import ComparedGuarantee
-from fedaudit.reports.document.document import GateSection, Outcome
-from fedaudit.reports.document.report_figures import FIGURES
+from fedaudit.reports.figures import FIGURES
+from fedaudit.reports.report import GateSection
+from fedaudit.reports.sections.part import GateOutcome
 from fedaudit.spec.base import Text
 from fedaudit.spec.errors import refuse_at
 from fedaudit.spec.gates import Description, FairnessFigure, Gate, PolicyGates, PolicyName
@@ -133,7 +134,7 @@ class ReportFilters(PageParameters):
         SignOffFilter | None,
         Field(description="The decision of the newest sign-off; `none`: there is none."),
     ] = None
-    gate_outcome: Outcome | None = None
+    gate_outcome: GateOutcome | None = None
     attribute: Annotated[
         Text | None, Field(description="Only reports that measure this sensitive attribute.")
     ] = None
@@ -243,7 +244,7 @@ class GatesEvaluation(BaseModel):
     ledger_id: str | None = None
     policy: str | None
     """Null where the gates were given, or are those of the spec."""
-    outcome: Outcome | None
+    outcome: GateOutcome | None
     reason: str | None
     """Why `outcome` is null."""
     gates: list[GateSection]

@@ -25,9 +25,9 @@ from api.shared.federation_data import ready_federation
 from api.shared.resources import Resources
 from api.shared.security import Caller
 from fedaudit.ledger.bundle import Evidence, Fault, bundle_chunks
-from fedaudit.reports.document.checks import Check as Found
-from fedaudit.reports.document.checks import canonical_hash, check, value_at
-from fedaudit.reports.verification.audit_checks import NOT_VERIFIED
+from fedaudit.reports.audit_report import NOT_VERIFIED
+from fedaudit.reports.checks import Check as Found
+from fedaudit.reports.checks import canonical_hash, check, value_at
 from fedaudit.reports.verification.verification import ALTERED, verify
 from fedaudit.spec.audits import (
     AuditSpec,

@@ -19,11 +19,11 @@ from fedaudit.ledger.rows import StoredRow, UnreadableRow
 from fedaudit.ledger.signatures import Envelope, PublicKey
 from fedaudit.ledger.statements import ChainedSignOff
 from fedaudit.ledger.statements import SignOff as Statement
-from fedaudit.reports.assemble import report_hash
-from fedaudit.reports.document.attacks.raised_alarms import raised_alarms
-from fedaudit.reports.document.checks import Check as Found
-from fedaudit.reports.document.checks import canonical_hash, check, unchecked, value_at
-from fedaudit.reports.later.later_statement import statement_in, statement_of
+from fedaudit.reports.checks import Check as Found
+from fedaudit.reports.checks import canonical_hash, check, unchecked, value_at
+from fedaudit.reports.later import statement_in, statement_of
+from fedaudit.reports.report import report_hash
+from fedaudit.reports.sections.attacks import raised_alarms
 from fedaudit.reports.verification.verification import ALTERED
 from fedaudit.reports.verification.verification import Verification as Verified
 from fedaudit.reports.verification.verification import verify as verify_evidence

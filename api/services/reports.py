@@ -20,8 +20,7 @@ from api.shared.security import Caller
 from fedaudit.ledger.statements import Concern
 from fedaudit.ledger.statements import SignOff as Statement
 from fedaudit.reports.comparison.compared_reports import Comparison, compare_reports
-from fedaudit.reports.document.largest_gap import LargestGap, largest_gap
-from fedaudit.reports.document.report_figures import FAIRNESS, parsed
+from fedaudit.reports.figures import FAIRNESS, LargestGap, largest_gap, parsed
 from fedaudit.reports.verdict.concerns import CONCERN_WORDS, concerns_of
 from fedaudit.spec.errors import FieldError, InvalidInputError
 from models.clock import utc_now

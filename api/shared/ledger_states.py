@@ -11,7 +11,7 @@ from sqlalchemy.orm import Session
 from fedaudit.ledger.encoding import EntryEncoder
 from fedaudit.privacy.declared.figures import Drawn
 from fedaudit.privacy.declared.histories import Histories
-from fedaudit.reports.declared.stored_material import stored_drawn, stored_histories
+from fedaudit.reports.declared.ledger_material import stored_drawn, stored_histories
 from fedaudit.spec.declared_ledgers import LedgerTerms
 from models.repositories import DeclaredLedgerRepository, DeclaredPartRepository
 from models.tables.declared_ledgers import DeclaredLedger

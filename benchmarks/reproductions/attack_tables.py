@@ -21,8 +21,7 @@ from fedaudit.attacks.attack import AttackedRun
 from fedaudit.attacks.cluster_membership.cluster_membership_attack import ClusterMembershipAttack
 from fedaudit.attacks.membership.membership_attack import MembershipAttack
 from fedaudit.federations.load import load_federation
-from fedaudit.reports.document.attacks.cluster_membership_section import ClusterMembershipSection
-from fedaudit.reports.document.attacks.membership_section import MembershipSection, RateAtFpr
+from fedaudit.reports.sections.attacks import ClusterMembershipSection, MembershipSection, RateAtFpr
 from fedaudit.runs.blocks import record_block
 from fedaudit.runs.run import new_run
 from fedaudit.spec.attacks.cluster_membership_spec import ClusterMembershipSpec

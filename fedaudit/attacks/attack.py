@@ -13,7 +13,7 @@ from fedaudit.privacy.lower_bounds.e_values import (
     is_alarm,
     run_evidence,
 )
-from fedaudit.reports.document.attacks.attack_section import Alarm, AttackSection
+from fedaudit.reports.sections.attacks import Alarm, AttackSection
 from fedaudit.runs.run import Run
 from fedaudit.training.base.cell import draws_in_secret
 from fedaudit.training.base.rounds import FinalResult

@@ -8,8 +8,7 @@ from fedaudit.attacks.attack import AttackedRun, AttackOutcome, Progress
 from fedaudit.attacks.attack_files import check_names
 from fedaudit.attacks.registry import attack_of
 from fedaudit.privacy.lower_bounds.e_values import e_values_of
-from fedaudit.reports.document.attacks.attack_section import AttackSection
-from fedaudit.reports.document.attacks.not_done_section import NotDoneSection
+from fedaudit.reports.sections.attacks import AttackSection, NotDoneSection
 from fedaudit.spec.attacks.attack_spec import AttackSpec
 from fedaudit.training.base.stopping import has_diverged
 

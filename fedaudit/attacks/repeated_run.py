@@ -12,7 +12,7 @@ from typing import Any
 
 from fedaudit.attacks.attack import AttackedRun
 from fedaudit.ledger.chain import Row, ledger_hash
-from fedaudit.reports.document.endings import known_ending
+from fedaudit.reports.sections.utility import known_ending
 from fedaudit.runs.blocks import record_block
 from fedaudit.runs.run import Run
 from fedaudit.training.base.rounds import FinalResult, PlayedRounds

@@ -1,22 +1,40 @@
-"""What the figures of an audit are made from: counts by client and group."""
+"""What the report of an audit is assembled from: counts by client and group, and gaps at other
+thresholds."""
 
-from collections.abc import Collection
-from dataclasses import replace
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, fields, replace
+from datetime import datetime
+from typing import Any, assert_never
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fedaudit.audits.audited_rows import AuditedRows
-from fedaudit.fairness.gaps import GroupScores
+from fedaudit.audits.audited_rows import AuditedRows, predicted_from
+from fedaudit.fairness.disclosure import Disclosure
+from fedaudit.fairness.gaps import GroupScores, gaps
 from fedaudit.fairness.population import PredictedRows
 from fedaudit.fairness.published_counts import (
     ExactCounts,
+    NoisedCounts,
     PublishedCounts,
     RoundedCounts,
+    digit_step,
+    nearest,
     rounder_of,
 )
-from fedaudit.reports.document.material import FederationFacts, FinalFigures, ScoredMaterial
-from fedaudit.spec.metrics import COUNTS
+from fedaudit.reports.audit_report import assemble_audit
+from fedaudit.reports.sections.fairness import FairnessSection, MetricSection
+from fedaudit.reports.sections.material import FederationFacts, FinalFigures, ScoredMaterial
+from fedaudit.reports.sections.predictions import (
+    NO_LOSS,
+    NO_ROUNDS,
+    AuditMaterial,
+    ThresholdGaps,
+    ThresholdSection,
+    drawn_by_rows,
+)
+from fedaudit.reports.sections.published_fairness import exact_sections, fairness_sections
+from fedaudit.spec.metrics import COUNTS, METRICS, is_ratio
 from fedaudit.utility.constant import (
     ConstantComparison,
     LossShape,
@@ -27,14 +45,138 @@ from fedaudit.utility.constant import (
 _TP, _FP, _TN, _FN = range(len(COUNTS))
 
 
-def audit_material(
+_OF_GROUPS = {"loss": NO_LOSS, "rows": "how many rows a group has is confidential"}
+_ONE_MODEL = "predictions do not say of several models which one made them"
+_NO_CLIENTS = "without a client key there are no clients to average over"
+_LOSSES = ("loss_difference", "loss_ratio")
+_PROVENANCE = ("code_version", "libraries", "device", "backend", "started_at", "finished_at")
+_GUARANTEE = ("label", "mechanism", "unit", "adjacency", "delta")
+_SPENT = (
+    "leakage_median",
+    "leakage_max",
+    "leakage_by_cluster",
+    "leakage_quantiles",
+    "leakage_per_release",
+    "log_ratio_max",
+    "participations_max",
+    "refusals",
+    "withheld",
+    "epsilon_max",
+)
+_TENTHS = tuple(tenth / 10 for tenth in range(1, 10))
+_ROUNDED = "counts are rounded, and so many figures of the same groups would narrow them down"
+
+
+@dataclass(frozen=True, kw_only=True)
+class AuditRequest:
+    """Which audit a report is of, and who will sign it."""
+
+    audit_id: str
+    started_at: datetime
+    key_id: str | None = None
+    withheld: Collection[str] = ()
+    """Attributes of which nothing may be said, because of earlier reports."""
+    rounding_key: bytes = b""
+    """Secret; used where counts are rounded."""
+    earlier_audits: int | None = None
+    """How many audits there were of the same scores at other thresholds; None where nobody counts
+    them."""
+
+
+def audit_report(rows: AuditedRows, asked: AuditRequest) -> dict[str, Any]:
+    """The report of an audit as JSON values, not yet signed.
+
+    Raises FiguresDisagreeError where the figures do not follow from the rows a second time.
+    """
+    scored = _scored_material(rows, withheld=asked.withheld, rounding_key=asked.rounding_key)
+    threshold = threshold_section(
+        rows, scored.disclosures, scored.published, earlier_audits=asked.earlier_audits
+    )
+    return assemble_audit(
+        AuditMaterial(
+            **{one.name: getattr(scored, one.name) for one in fields(scored)},
+            audit=rows.audit,
+            audit_id=asked.audit_id,
+            started_at=asked.started_at,
+            key_id=asked.key_id,
+            client_count=rows.client_count,
+            left_out=rows.left_out,
+            all_right=rows.all_right,
+            threshold=threshold,
+            fairness=_fairness(rows, scored),
+        )
+    )
+
+
+def _fairness(rows: AuditedRows, material: ScoredMaterial) -> list[FairnessSection]:
+    """The sections, after the exact figures were computed a second time."""
+    # Only now: it imports pandas and scikit-learn, which nothing else in this room needs.
+    from fedaudit.reports.sections.cross_check import cross_checked
+
+    exact = {"fairness": [one.model_dump(mode="json") for one in exact_sections(material)]}
+    checked = cross_checked(exact, predicted_rows(rows), counts=material.result.fairness)
+    match material.published:
+        case ExactCounts():
+            found = [FairnessSection.model_validate(one) for one in checked["fairness"]]
+        case RoundedCounts():
+            found = fairness_sections(material)
+        case NoisedCounts():
+            raise TypeError("an audit adds no noise to counts")
+        case _:
+            assert_never(material.published)
+    return [_of_predictions(one, rows) for one in found]
+
+
+def _of_predictions(section: FairnessSection, rows: AuditedRows) -> FairnessSection:
+    """Without what predictions alone do not have, each with its reason."""
+    by_rows = rows.client_count is None
+    update: dict[str, Any] = {
+        "groups": [
+            one.model_copy(update={"loss": None, "reasons": {**one.reasons, **_OF_GROUPS}})
+            for one in section.groups
+        ],
+        "metrics": {
+            name: _metric(name, one, by_rows=by_rows) for name, one in section.metrics.items()
+        },
+        "by_hypothesis_reason": _ONE_MODEL,
+    }
+    if by_rows:
+        update |= {"client_averaged": None, "client_averaged_reason": _NO_CLIENTS}
+        update["groups"] = [
+            one.model_copy(
+                update={
+                    "accuracy_over_baseline_interval": drawn_by_rows(
+                        one.accuracy_over_baseline_interval
+                    )
+                }
+            )
+            for one in update["groups"]
+        ]
+    return section.model_copy(update=update)
+
+
+def _metric(name: str, metric: MetricSection, *, by_rows: bool) -> MetricSection:
+    if name in _LOSSES:
+        return MetricSection(
+            value=None,
+            reason=NO_LOSS,
+            interval=None,
+            interval_reason=NO_LOSS,
+            null_reason=NO_LOSS,
+            last_rounds_reason=NO_ROUNDS,
+        )
+    update: dict[str, Any] = {"last_rounds": None, "last_rounds_reason": NO_ROUNDS}
+    if by_rows:
+        update["interval"] = drawn_by_rows(metric.interval)
+        if metric.null is not None:
+            update["null"] = metric.null.model_copy(update={"unit": "record"})
+    return metric.model_copy(update=update)
+
+
+def _scored_material(
     rows: AuditedRows, *, withheld: Collection[str], rounding_key: bytes
 ) -> ScoredMaterial:
-    """The counts of an audit, and which groups are disclosed.
-
-    `withheld`: attributes of which nothing may be said, because of earlier reports.
-    `rounding_key`: secret, used where the audit asks for rounding.
-    """
+    """The counts of an audit, and which groups are disclosed."""
     scored = rows.scored
     right = (rows.predicted == rows.truth)[rows.judged]
     clients, count = np.unique(scored.population.clients, return_inverse=True)
@@ -165,4 +307,68 @@ def _published(rows: AuditedRows, key: bytes) -> PublishedCounts:
         data = rows.contents[0].columns
     return RoundedCounts(
         rounder_of(people, rows.scored.favourable, base=base, key=key, data=data.encode())
+    )
+
+
+def threshold_section(
+    rows: AuditedRows,
+    disclosures: Mapping[str, Disclosure],
+    published: PublishedCounts,
+    *,
+    earlier_audits: int | None,
+) -> ThresholdSection | None:
+    """The section; None where the table has predictions and no score.
+
+    `earlier_audits` as in the section; None where nobody counts them.
+    """
+    threshold = rows.audit.threshold
+    if rows.scores is None or threshold is None:
+        return None
+    exact = isinstance(published, ExactCounts)
+    return ThresholdSection(
+        value=threshold,
+        others=[
+            _at(rows, rows.scores, disclosures, other)
+            for other in _grid(rows.scores)
+            if exact and other != threshold
+        ],
+        others_reason=None if exact else _ROUNDED,
+        earlier_audits=earlier_audits,
+        earlier_audits_reason=(
+            None
+            if earlier_audits is not None
+            else "without a service nobody counts how often the same scores were audited"
+        ),
+    )
+
+
+def _grid(scores: NDArray[np.float64]) -> list[float]:
+    """Tenths of probabilities; of other scores their deciles to two digits, since a decile as it is
+    would be somebody's score."""
+    if scores.min() >= 0 and scores.max() <= 1:
+        return list(_TENTHS)
+    deciles = np.quantile(scores, _TENTHS).tolist()
+    return sorted({nearest(one, digit_step(one)) if one else 0.0 for one in deciles})
+
+
+def _at(
+    rows: AuditedRows,
+    scores: NDArray[np.float64],
+    disclosures: Mapping[str, Disclosure],
+    threshold: float,
+) -> ThresholdGaps:
+    predicted = predicted_from(rows.rules, scores, threshold=threshold)
+    other = replace(rows, predicted=predicted)
+    judged = rows.judged
+    return ThresholdGaps(
+        threshold=threshold,
+        accuracy=float((predicted == rows.truth)[judged].mean()),
+        metrics={
+            name: {
+                figure.metric: figure.value
+                for figure in gaps(group_counts(other, name), disclosure)[0]
+                if figure.metric in METRICS and not is_ratio(figure.metric)
+            }
+            for name, disclosure in disclosures.items()
+        },
     )

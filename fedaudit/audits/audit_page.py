@@ -4,12 +4,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from fedaudit.audits.audit_view import as_report_of_run
 from fedaudit.reports.charts.chart import Chart
 from fedaudit.reports.charts.final_charts import rates_chart
-from fedaudit.reports.document.outcome_words import for_readers
 from fedaudit.reports.page.fairness_tables import fairness_tables
 from fedaudit.reports.page.html import Link, page_environment
+from fedaudit.reports.sections.outcome_words import for_readers
+from fedaudit.reports.sections.predictions import as_report_of_run
+from fedaudit.spec.audits import parse_audit
 
 
 @dataclass(frozen=True)
@@ -23,7 +24,7 @@ def render_audit(document: Mapping[str, Any], *, links: Sequence[Link] = ()) -> 
 
     `links` are shown above the report; a page for download has none.
     """
-    shown = for_readers(as_report_of_run(document))
+    shown = for_readers(as_report_of_run(document, parse_audit(document["spec"])))
     charts = [
         [chart] if (chart := rates_chart(section, name=f"fairness-{place}")) else []
         for place, section in enumerate(shown["fairness"], start=1)

@@ -9,8 +9,8 @@ from typing import Annotated, Any
 import typer
 import uuid_utils
 
+from fedaudit.audits.audit_material import AuditRequest, audit_report
 from fedaudit.audits.audit_page import render_audit
-from fedaudit.audits.audit_report import AuditRequest, audit_report
 from fedaudit.audits.audit_table import read_audit
 from fedaudit.cli.display.output import json_text, say, writable_folder, write_json
 from fedaudit.cli.display.summary import show_audit
@@ -18,7 +18,7 @@ from fedaudit.cli.failures import CommandError, ExitCode, gate_exit, usage_error
 from fedaudit.cli.options import AsJson
 from fedaudit.cli.specs import explain, read_value
 from fedaudit.federations.reading.source_files import Files
-from fedaudit.reports.sections.disagreement import FiguresDisagreeError
+from fedaudit.reports.sections.fairness import FiguresDisagreeError
 from fedaudit.spec.audits import parse_audit
 from fedaudit.spec.errors import InvalidInputError
 from fedaudit.spec.gates import parse_policies

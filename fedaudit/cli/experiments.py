@@ -38,7 +38,7 @@ from fedaudit_client.pages import experiment_page, report_page
 from fedaudit_client.result_types import Experiment
 
 if TYPE_CHECKING:
-    from fedaudit.reports.document.outcomes import GateOutcome
+    from fedaudit.reports.sections.part import GateOutcome
 
 Json = Mapping[str, Any]
 
@@ -271,7 +271,7 @@ def _show_end(client: Client, experiment: Json, *, as_json: bool) -> None:
         # A key that only runs experiments is good enough to have run this one.
         say("the key may not read reports, so the verdict is not shown here")
     else:
-        from fedaudit.reports.document.verdict_parts import verdict_lines
+        from fedaudit.reports.sections.part import verdict_lines
 
         for title, text in verdict_lines(report):
             write_line(title)
@@ -353,7 +353,7 @@ def _progress(experiment: Json) -> str:
 def _cost(experiment: Json) -> str:
     """Costs are rounded up. What has a report and no figure is bounded by nothing."""
     from fedaudit.privacy.guarantees.guarantee import at_most
-    from fedaudit.reports.document.privacy_costs import UNBOUNDED
+    from fedaudit.reports.sections.guarantee import UNBOUNDED
 
     figures = experiment["figures"]
     if figures["epsilon_max"] is not None:

@@ -4,7 +4,7 @@ from enum import IntEnum
 from typing import TYPE_CHECKING, cast
 
 if TYPE_CHECKING:
-    from fedaudit.reports.document.outcomes import GateOutcome
+    from fedaudit.reports.sections.part import GateOutcome
 
 
 class ExitCode(IntEnum):

@@ -14,9 +14,9 @@ from fedaudit.cli.failures import CommandError, usage_error
 from fedaudit.federations.load import load_federation
 from fedaudit.federations.reading.source_files import DataRoom
 from fedaudit.reports.charts.series import Series
-from fedaudit.reports.document.material import ModelFile, ReportMaterial
-from fedaudit.reports.document.sweep_document import SweepSection
-from fedaudit.reports.sections.disagreement import FiguresDisagreeError
+from fedaudit.reports.sections.fairness import FiguresDisagreeError
+from fedaudit.reports.sections.material import ModelFile, ReportMaterial
+from fedaudit.reports.sections.other_runs import SweepSection
 from fedaudit.runs.blocks import record_block
 from fedaudit.runs.experiment_plan import OpenArtifact, booked_costs, no_artifacts, with_start
 from fedaudit.runs.report_material import checked_report, report_material

@@ -15,7 +15,7 @@ from fedaudit.cli.failures import CommandError, ExitCode, usage_error
 from fedaudit.cli.options import AsJson
 from fedaudit.ledger.bundle import NotABundleError, opened_bundle
 from fedaudit.ledger.signatures import PublicKey, public_keys_in
-from fedaudit.reports.document.checks import Outcome as CheckOutcome
+from fedaudit.reports.checks import Outcome as CheckOutcome
 from fedaudit.reports.verification.verification import (
     ALTERED,
     UNTRUSTED,

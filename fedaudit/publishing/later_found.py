@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from fedaudit.reports.later.judged_later import judged_later
+from fedaudit.reports.later import judged_later
 from fedaudit_client.client import Client
 from fedaudit_client.errors import NotFoundError
 

@@ -12,8 +12,8 @@ from fedaudit.publishing.publication import (
     read_document,
     report_facts,
 )
-from fedaudit.reports.document.outcomes import PASS
 from fedaudit.reports.gates.gate_results import condition
+from fedaudit.reports.sections.part import PASS
 from fedaudit.version import __version__
 from fedaudit_client.client import Client
 from fedaudit_client.pages import report_page

@@ -17,14 +17,13 @@ from fedaudit.publishing.published_figures import (
     add_rounds,
     report_figures,
 )
-from fedaudit.reports.assemble import report_hash
-from fedaudit.reports.document.document import Report
-from fedaudit.reports.document.guarantee_facts import guarantee_words
-from fedaudit.reports.document.report_figures import parsed
-from fedaudit.reports.document.usefulness import why_not_useful
+from fedaudit.reports.figures import parsed
 from fedaudit.reports.page.html import render
 from fedaudit.reports.readings import facts
 from fedaudit.reports.readings.reading_choice import READINGS, reading
+from fedaudit.reports.report import Report, report_hash
+from fedaudit.reports.sections.guarantee import guarantee_words
+from fedaudit.reports.sections.utility import why_not_useful
 from fedaudit_client.client import Client
 from fedaudit_client.errors import ProblemError
 from fedaudit_client.pages import report_page

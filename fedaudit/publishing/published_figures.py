@@ -13,11 +13,11 @@ from typing import Any, NamedTuple, assert_never
 
 from fedaudit.privacy.accounting.mechanism_parameters import GuaranteeKind
 from fedaudit.reports.charts.series import FIGURES as BY_ROUND
-from fedaudit.reports.document.attacks.raised_alarms import raised_alarms
-from fedaudit.reports.document.document import Report
-from fedaudit.reports.document.guarantee_facts import condition_of, is_in_force
-from fedaudit.reports.document.report_figures import COUNTED, PRIVACY, ReportFigure, figures_of
-from fedaudit.reports.document.usefulness import why_not_useful
+from fedaudit.reports.figures import COUNTED, PRIVACY, ReportFigure, figures_of
+from fedaudit.reports.report import Report
+from fedaudit.reports.sections.attacks import raised_alarms
+from fedaudit.reports.sections.guarantee import condition_of, is_in_force
+from fedaudit.reports.sections.utility import why_not_useful
 
 NOT_FINITE = "the value is not finite"
 NOT_IN_FILE = "a report file has no figures by round; publish by the experiment's id for them"

@@ -26,8 +26,8 @@ from fedaudit.privacy.mechanisms.registry import why_unbounded
 from fedaudit.privacy.noise.exact_integers import IntegerDraws, drawn_integers
 from fedaudit.privacy.planning.cost_projection import NO_EPSILON, NO_LEAKAGE
 from fedaudit.randomness import CounterSource, EntropySource, Purpose, Source
-from fedaudit.reports.sections.fairness_privacy import is_secret
-from fedaudit.reports.sections.noised_fairness import WITHHELD, noised_gaps
+from fedaudit.reports.sections.held_out_privacy import is_secret
+from fedaudit.reports.sections.noised_counts import WITHHELD, noised_gaps
 from fedaudit.runs.ledger_writer import RecordedRounds, WrittenEntry
 from fedaudit.runs.run import Run
 from fedaudit.spec.experiment import ExperimentSpec

@@ -17,7 +17,7 @@ from fedaudit.networks.parameter_files import ParameterFileError, decode_tensors
 from fedaudit.privacy.mechanisms.registry import mechanism_of
 from fedaudit.privacy.planning.cost_projection import Projection
 from fedaudit.privacy.unit_key import unit_key
-from fedaudit.reports.sections.fairness_privacy import NO_NOISE
+from fedaudit.reports.sections.held_out_privacy import NO_NOISE
 from fedaudit.runs.run import Run, cell_ledger_context
 from fedaudit.spec.errors import FieldError, InvalidInputError
 from fedaudit.spec.experiment import ExperimentSpec, document_hash

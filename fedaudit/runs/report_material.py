@@ -19,29 +19,27 @@ from fedaudit.ledger.chain import ledger_hash
 from fedaudit.ledger.rows import Outcome, charges_report
 from fedaudit.networks.parameter_files import encode_hypotheses, tensor_sizes
 from fedaudit.privacy.mechanisms.registry import mechanism_of, why_model_stays
-from fedaudit.reports.assemble import assemble
-from fedaudit.reports.document.hypotheses_document import Plane
-from fedaudit.reports.document.material import (
+from fedaudit.reports.report import assemble
+from fedaudit.reports.report_progress import Progressed, unfollowed
+from fedaudit.reports.sections.fairness import FiguresDisagreeError
+from fedaudit.reports.sections.guarantee import guarantee_of
+from fedaudit.reports.sections.material import (
     FederationFacts,
     FinalFigures,
     HypothesesFacts,
     ModelFile,
     ReportMaterial,
 )
-from fedaudit.reports.document.model_document import ModelSection, TensorSection
-from fedaudit.reports.report_progress import Progressed, unfollowed
-from fedaudit.reports.sections.disagreement import FiguresDisagreeError
-from fedaudit.reports.sections.fairness_section import exact_sections
-from fedaudit.reports.sections.last_rounds import LAST_ROUNDS
-from fedaudit.reports.sections.limitations.model_limits import model_limits
-from fedaudit.reports.sections.parameter_plot_section import (
+from fedaudit.reports.sections.model import ModelSection, TensorSection, model_limits
+from fedaudit.reports.sections.parameter_plot import (
     NOT_KEPT,
     NOT_VALIDATED,
+    Plane,
     build_parameter_plot,
     rounds_to_draw,
 )
-from fedaudit.reports.sections.privacy_section import guarantee_of
 from fedaudit.reports.sections.provenance import provenance
+from fedaudit.reports.sections.published_fairness import LAST_ROUNDS, exact_sections
 from fedaudit.runs.blocks import publish_counts
 from fedaudit.runs.held_out_groups import held_out_groups
 from fedaudit.runs.run import Run
@@ -343,30 +341,29 @@ def checked_report(
     `progressed` is called between its parts. Raises FiguresDisagreeError where the fairness figures
     do not follow from the rows that were scored.
     """
+    material = replace(material, progressed=progressed)
     # Only now: it imports pandas and scikit-learn, which nothing else in this room needs.
     from fedaudit.reports.sections.cross_check import cross_checked
 
     match material.published:
         case ExactCounts():
-            report = assemble(material, progressed=progressed)
+            report = assemble(material)
             return cross_checked(report, result.predicted, counts=result.fairness)
         case RoundedCounts() | NoisedCounts():
-            _check_unpublished(material, result, progressed)
-            return assemble(material, progressed=progressed)
+            _check_unpublished(material, result)
+            return assemble(material)
         case _:
             assert_never(material.published)
 
 
-def _check_unpublished(
-    material: ReportMaterial, result: FinalResult, progressed: Progressed
-) -> None:
+def _check_unpublished(material: ReportMaterial, result: FinalResult) -> None:
     """That exact figures follow from the rows, where other figures are published.
 
     Raises FiguresDisagreeError without the figures: the reason why a run failed is published.
     """
     from fedaudit.reports.sections.cross_check import cross_checked
 
-    sections = exact_sections(material, progressed=progressed)
+    sections = exact_sections(material)
     exact = {"fairness": [one.model_dump(mode="json") for one in sections]}
     try:
         cross_checked(exact, result.predicted, counts=result.fairness)

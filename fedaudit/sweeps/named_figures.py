@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from typing import Protocol
 
-from fedaudit.reports.document.report_figures import COUNTED, FIGURES
+from fedaudit.reports.figures import COUNTED, FIGURES
 
 _PLACES = {name: place for place, name in enumerate(FIGURES) if name not in COUNTED}
 

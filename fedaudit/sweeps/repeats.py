@@ -4,9 +4,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from fedaudit.reports.document.privacy_costs import PRIVACY_COSTS
-from fedaudit.reports.document.report_figures import figures_of, parsed
-from fedaudit.reports.document.sweep_document import RepeatsSection, SpreadSection
+from fedaudit.reports.figures import figures_of, parsed
+from fedaudit.reports.sections.guarantee import PRIVACY_COSTS
+from fedaudit.reports.sections.other_runs import RepeatsSection, SpreadSection
 from fedaudit.reports.verdict.verdict import verdict, verdict_parts
 from fedaudit.spec.experiment import ExperimentSpec
 from fedaudit.sweeps.named_figures import named_figures

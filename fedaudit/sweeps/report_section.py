@@ -6,7 +6,7 @@ from functools import partial
 from typing import Any
 
 from fedaudit.privacy.accounting.privacy_events import REPORT
-from fedaudit.reports.document.sweep_document import SweepEpsilonSection, SweepSection
+from fedaudit.reports.sections.other_runs import SweepEpsilonSection, SweepSection
 from fedaudit.sweeps.sweep_costs import SweepCosts
 
 SUMS = ("sweep_epsilon_max", "sweep_log_ratio_max", "sweep_leakage")

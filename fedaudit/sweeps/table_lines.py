@@ -5,8 +5,8 @@ import io
 from collections.abc import Iterator
 from typing import Any
 
-from fedaudit.reports.document.privacy_costs import PRIVACY_COSTS, UNBOUNDED
 from fedaudit.reports.readings.markdown import plain, table
+from fedaudit.reports.sections.guarantee import PRIVACY_COSTS, UNBOUNDED
 from fedaudit.spreadsheet import plain_text
 from fedaudit.sweeps.seed_spread import Spread
 from fedaudit.sweeps.sweep_table import SweepRow, SweepTable

@@ -22,9 +22,9 @@ from fedaudit.ledger.signatures import ALGORITHM, SigningKey
 from fedaudit.ledger.statements import Checkpoint
 from fedaudit.privacy.leakage import leakage
 from fedaudit.privacy.mechanisms.registry import mechanism_of
-from fedaudit.reports.assemble import assemble, report_hash
-from fedaudit.reports.document.material import FederationFacts, FinalFigures, ReportMaterial
-from fedaudit.reports.verification.report_signature import sign_report
+from fedaudit.reports.report import assemble, report_hash
+from fedaudit.reports.sections.integrity import sign_report
+from fedaudit.reports.sections.material import FederationFacts, FinalFigures, ReportMaterial
 from fedaudit.spec.parse import parse_spec
 from infrastructure.settings import Settings
 from models.database import Database

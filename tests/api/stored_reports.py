@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from fedaudit.privacy.leakage import leakage
-from fedaudit.reports.assemble import report_hash
+from fedaudit.reports.report import report_hash
 from models.repositories import ExperimentRepository, ReportRepository
 from models.values import FinalFigures
 from tests.api.service import Api, finish, spec

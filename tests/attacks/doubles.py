@@ -8,7 +8,7 @@ import pytest
 import fedaudit.attacks.carried_out
 import fedaudit.attacks.feasibility
 from fedaudit.attacks.attack import Attack, AttackedRun, AttackOutcome, Progress
-from fedaudit.reports.document.attacks.attack_section import Alarm, AttackSection
+from fedaudit.reports.sections.attacks import Alarm, AttackSection
 from fedaudit.spec.attacks.attack_spec import AttackSpec
 
 ATTACK = {"kind": "cluster-membership"}

@@ -10,9 +10,9 @@ from typer.testing import CliRunner
 from fedaudit.attacks.attack_files import file_in, files_in, packed
 from fedaudit.cli.local_run import LocalRun, run_locally
 from fedaudit.cli.main import app
-from fedaudit.reports.document.attacks.attack_section import Alarm
 from fedaudit.reports.page.html import render
 from fedaudit.reports.readings.reading_choice import reading
+from fedaudit.reports.sections.attacks import Alarm
 from fedaudit.reports.verdict.concerns import concerns_of
 from fedaudit.spec.experiment import spec_hash
 from fedaudit.spec.parse import parse_spec

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from fedaudit.audits.audit_report import AuditRequest, audit_report
+from fedaudit.audits.audit_material import AuditRequest, audit_report
 from fedaudit.audits.audit_table import read_audit
 from fedaudit.federations.reading.source_files import Files
 from fedaudit.spec.audits import parse_audit

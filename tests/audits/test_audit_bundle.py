@@ -17,7 +17,7 @@ from fedaudit.cli.failures import CommandError, ExitCode
 from fedaudit.cli.verify import verify_command
 from fedaudit.ledger.bundle import Evidence, bundle_chunks, opened_bundle
 from fedaudit.ledger.signatures import SigningKey
-from fedaudit.reports.verification.report_signature import sign_report
+from fedaudit.reports.sections.integrity import sign_report
 from fedaudit.reports.verification.verification import ALTERED, UNTRUSTED, VALID, verify
 from models.tables.reports import PredictionAudit
 from tests.api.pages.browser import signed_in

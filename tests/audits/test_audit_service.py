@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from fedaudit.privacy.leakage import leakage
-from fedaudit.reports.verification.report_signature import report_envelope
+from fedaudit.reports.sections.integrity import report_envelope
 from models.repositories import UnitRepository, fail_unit
 from models.values import ReclaimedUnit
 from tests.api.service import Api

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from fedaudit.audits.audit_document import AuditReport
+from fedaudit.reports.audit_report import AuditReport
 from tests.audits.tables import people, write
 
 COLUMNS = ("--truth", "hired", "--prediction", "predicted", "--sensitive", "sex")

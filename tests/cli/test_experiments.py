@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from fedaudit.reports.document.verdict_parts import PART_TITLES
+from fedaudit.reports.sections.part import PART_TITLES
 
 
 @pytest.fixture

@@ -9,9 +9,9 @@ from fedaudit.cli.failures import CommandError
 from fedaudit.cli.local_run import run_locally
 from fedaudit.cli.main import main
 from fedaudit.ledger.rows import Outcome
-from fedaudit.reports.document.document import Report
 from fedaudit.reports.page.html import render
-from fedaudit.reports.sections.parameter_plot_section import rounds_to_draw
+from fedaudit.reports.report import Report
+from fedaudit.reports.sections.parameter_plot import rounds_to_draw
 from fedaudit.spec.parse import parse_spec
 from fedaudit.training.base.scored_rows import GroupCounter
 

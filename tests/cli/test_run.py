@@ -9,7 +9,7 @@ import pytest
 import typer
 import yaml
 
-from fedaudit.reports.document.document import Report
+from fedaudit.reports.report import Report
 
 
 @pytest.fixture

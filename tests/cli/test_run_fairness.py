@@ -6,7 +6,7 @@ import random
 import pytest
 import yaml
 
-from fedaudit.reports.document.document import Report
+from fedaudit.reports.report import Report
 
 
 @pytest.fixture

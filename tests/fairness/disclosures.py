@@ -7,7 +7,7 @@ import numpy as np
 from fedaudit.fairness.disclosure import Disclosure, DisclosureRule, attribute_rule
 from fedaudit.fairness.metrics import scored_rows
 from fedaudit.fairness.suppression import IntersectionTable
-from fedaudit.reports.document.material import ReportMaterial
+from fedaudit.reports.sections.material import ReportMaterial
 
 
 def disclosed(

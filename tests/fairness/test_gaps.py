@@ -37,7 +37,7 @@ from fedaudit.fairness.metrics import (
 )
 from fedaudit.fairness.noised_intervals import rate_bounds
 from fedaudit.fairness.published_counts import NoisedCounts
-from fedaudit.reports.document.rate_fields import stored_rate
+from fedaudit.reports.sections.part import stored_rate
 from fedaudit.spec.gates import FairnessFigure, Gate
 from fedaudit.spec.metrics import (
     COUNTS,

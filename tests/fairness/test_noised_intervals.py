@@ -17,7 +17,7 @@ from fedaudit.fairness.published_counts import NoisedCounts, bounded_counts
 from fedaudit.privacy.count_release import CountRelease, count_release
 from fedaudit.privacy.noise.exact_integers import IntegerDraws, drawn_integers
 from fedaudit.randomness import CounterSource, Purpose
-from fedaudit.reports.sections.noised_gain import noised_gain
+from fedaudit.reports.sections.noised_counts import noised_gain
 from fedaudit.spec.metrics import METRICS
 from fedaudit.spec.parse import parse_spec
 from tests.training.specs import groups_spec

@@ -7,7 +7,7 @@ import pytest
 from fedaudit.publishing.openlineage_events import Lineage
 from fedaudit.publishing.publication import PublishingError, from_file, publication
 from fedaudit.publishing.published_figures import add_rounds, fairness_section, privacy_section
-from fedaudit.reports.assemble import assemble, report_hash
+from fedaudit.reports.report import assemble, report_hash
 from tests.reports.reading_documents import FIXED, NOTHING, gaussian
 
 

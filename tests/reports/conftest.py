@@ -10,7 +10,7 @@ import pytest
 from fedaudit.privacy.accounting.mechanism_parameters import MechanismParameters, unbounded_inputs
 from fedaudit.privacy.mechanisms.registry import mechanism_of
 from fedaudit.privacy.planning.plan import SpendingPlan
-from fedaudit.reports.document.material import FederationFacts, FinalFigures, ReportMaterial
+from fedaudit.reports.sections.material import FederationFacts, FinalFigures, ReportMaterial
 from fedaudit.spec.experiment import ExperimentSpec
 from fedaudit.spec.parse import parse_admitted
 from fedaudit.utility.constant import ConstantByGroup

@@ -4,8 +4,8 @@ from collections.abc import Callable
 from typing import Any
 
 from fedaudit.privacy.mechanisms.registry import mechanism_of
-from fedaudit.reports.assemble import assemble
-from fedaudit.reports.document.material import ReportMaterial
+from fedaudit.reports.report import assemble
+from fedaudit.reports.sections.material import ReportMaterial
 from tests.reports.conftest import SPEC
 
 Material = Callable[..., ReportMaterial]

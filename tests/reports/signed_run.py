@@ -13,9 +13,9 @@ from fedaudit.ledger.rows import BundledRow, entry_of
 from fedaudit.ledger.signatures import SigningKey
 from fedaudit.ledger.statements import Checkpoint, subjects_hash
 from fedaudit.privacy.mechanisms.registry import mechanism_of
-from fedaudit.reports.assemble import assemble
-from fedaudit.reports.document.material import FederationFacts, FinalFigures, ReportMaterial
-from fedaudit.reports.verification.report_signature import sign_report
+from fedaudit.reports.report import assemble
+from fedaudit.reports.sections.integrity import sign_report
+from fedaudit.reports.sections.material import FederationFacts, FinalFigures, ReportMaterial
 from fedaudit.spec.experiment import spec_hash
 from fedaudit.spec.parse import parse_spec
 

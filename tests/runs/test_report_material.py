@@ -17,7 +17,7 @@ from fedaudit.cli.local_run import LocalRun, run_locally
 from fedaudit.federations.federation import ClientRows, Federation
 from fedaudit.federations.load import load_federation
 from fedaudit.networks.parameter_files import METADATA_KEY, encode_hypotheses
-from fedaudit.reports.document.material import ModelFile
+from fedaudit.reports.sections.material import ModelFile
 from fedaudit.runs.experiment_plan import with_start
 from fedaudit.runs.report_material import declared_layout, model_layout
 from fedaudit.spec.errors import InvalidInputError

@@ -8,7 +8,7 @@ import pytest
 
 from fedaudit.cli.local_run import run_locally
 from fedaudit.privacy.planning.cost_projection import DROWNED, drowning_words, noise_ratio
-from fedaudit.reports.verification.report_checks import check_gates
+from fedaudit.reports.report import check_gates
 from fedaudit.spec.experiment import ExperimentSpec
 from fedaudit.spec.parse import parse_spec
 

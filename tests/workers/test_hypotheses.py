@@ -9,8 +9,9 @@ from celery.worker import state as celery_state
 from fedaudit.cli.local_run import run_locally
 from fedaudit.ledger.columns import EntryColumns
 from fedaudit.ledger.rows import entry_of
-from fedaudit.reports.verification.hypotheses_checks import hypotheses_checks
-from fedaudit.reports.verification.recompute import LedgerTotals
+from fedaudit.reports.ledger_totals import LedgerTotals
+from fedaudit.reports.sections.between_hypotheses import between_checks
+from fedaudit.reports.sections.parameter_plot import plane_checks
 from fedaudit.spec.parse import parse_spec
 from models.database import Database
 from models.repositories import LedgerRepository
@@ -66,7 +67,10 @@ def test_the_report_is_held_against_the_stored_ledger(
             entry = entry_of(row)
             totals.add(EntryColumns.of_entries([entry]))
     spec = parse_spec(report["spec"])
-    found = hypotheses_checks(spec, report, totals, entry.inputs)
+    found = [
+        *between_checks(spec, report, totals, entry.inputs),
+        *plane_checks(spec, report, totals),
+    ]
     assert {one.name: one.outcome for one in found} == {
         "report.privacy.between_hypotheses": "pass",
         "report.plane": "pass",

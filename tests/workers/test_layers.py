@@ -10,7 +10,7 @@ from api.services.report_evidence import evidence_of
 from fedaudit.ledger.bundle import Evidence, bundle_chunks, opened_bundle
 from fedaudit.ledger.columns import ledger_lines
 from fedaudit.ledger.rows import entry_of
-from fedaudit.reports.document.document import Report
+from fedaudit.reports.report import Report
 from fedaudit.reports.verification.verification import verify
 from models.database import Database
 from models.repositories import LedgerCheckpointRepository, SubjectSetRepository

@@ -11,7 +11,7 @@ from sqlalchemy import update
 import workers.run_loop
 from fedaudit.fairness.gaps import NO_OUTCOME
 from fedaudit.privacy.leakage import leakage
-from fedaudit.reports.document.document import Report
+from fedaudit.reports.report import Report
 from fedaudit.spec.metrics import METRICS
 from models.database import Database
 from models.repositories import (

@@ -7,7 +7,7 @@ import structlog
 from sqlalchemy.orm import Session
 
 from fedaudit.attacks.carried_out import AttackWatch
-from fedaudit.reports.document.attacks.attack_section import AttackSection
+from fedaudit.reports.sections.attacks import AttackSection
 from fedaudit.spec.attacks.attack_spec import AttackSpec
 from models.repositories import EventRepository
 from workers.claim import FencedWriter, Lease

@@ -16,8 +16,8 @@ from fedaudit.attacks.repeated_run import NotRepeatedError, RecordedRun, repeat_
 from fedaudit.ledger.chain import ledger_hash
 from fedaudit.networks.parameter_files import ParameterFileError, decode_tensors, hypotheses_of
 from fedaudit.privacy.lower_bounds.e_values import e_values_of
-from fedaudit.reports.document.endings import known_ending
-from fedaudit.reports.later.later_statement import Basis
+from fedaudit.reports.later import Basis
+from fedaudit.reports.sections.utility import known_ending
 from fedaudit.runs.held_out_groups import is_remembered
 from fedaudit.runs.run import Run, cell_ledger_context, new_run, training_subjects
 from fedaudit.training.base.cell import Cell, draws_in_secret

@@ -9,7 +9,7 @@ from pydantic import TypeAdapter
 from sqlalchemy.orm import Session
 
 from fedaudit.attacks.feasibility import check_attacks
-from fedaudit.reports.later.later_statement import LaterStatement
+from fedaudit.reports.later import LaterStatement
 from fedaudit.spec.attacks.attack_spec import AttackSpec
 from fedaudit.spec.errors import InvalidInputError
 from fedaudit.spec.parse import parse_admitted

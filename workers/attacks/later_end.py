@@ -3,9 +3,8 @@
 from sqlalchemy.orm import Session
 
 from fedaudit.ledger.signatures import Envelope, SigningKey
-from fedaudit.reports.document.attacks.raised_alarms import raised_alarms
-from fedaudit.reports.later.judged_later import judged_later
-from fedaudit.reports.later.later_statement import LaterStatement
+from fedaudit.reports.later import LaterStatement, judged_later
+from fedaudit.reports.sections.attacks import raised_alarms
 from models.repositories import (
     EventRepository,
     ExperimentRepository,

@@ -20,15 +20,15 @@ from fedaudit.ledger.signatures import Envelope, PublicKey, SigningKey
 from fedaudit.ledger.statements import DATABASE, TRAINER, Checkpoint, growing_hashes, subjects_hash
 from fedaudit.privacy.declared.figures import Drawn
 from fedaudit.privacy.declared.histories import Histories
-from fedaudit.reports.assemble import report_hash
+from fedaudit.reports.checks import canonical_hash
 from fedaudit.reports.declared.declared_report import declared_report
-from fedaudit.reports.declared.stored_material import (
+from fedaudit.reports.declared.ledger_material import (
     stored_drawn,
     stored_histories,
     stored_material,
 )
-from fedaudit.reports.document.checks import canonical_hash
-from fedaudit.reports.verification.report_signature import sign_report
+from fedaudit.reports.report import report_hash
+from fedaudit.reports.sections.integrity import sign_report
 from fedaudit.spec.declared_ledgers import LedgerTerms
 from fedaudit.spec.disclosure import DisclosureFloor, least_group_size
 from models.clock import utc_now

@@ -28,8 +28,8 @@ from fedaudit.ledger.statements import (
     link_of,
 )
 from fedaudit.ledger.statements import SignOff as Statement
-from fedaudit.reports.document.checks import canonical_hash
-from fedaudit.reports.verification.report_signature import report_envelope
+from fedaudit.reports.checks import canonical_hash
+from fedaudit.reports.sections.integrity import report_envelope
 from fedaudit.runs.ledger_writer import LedgerWriter
 from infrastructure.settings import Settings
 from infrastructure.signing_keys import SigningKeyError, ensure_key_file, key_file_of, read_key_file

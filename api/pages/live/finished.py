@@ -9,8 +9,8 @@ from typing import Any
 
 from api.pages.live.readings import GapReadings, Reading
 from api.pages.wording import NONE, figure, whole
-from fedaudit.reports.document.earlier_versions import metric_of
-from fedaudit.reports.document.endings import ON_PAGES
+from fedaudit.reports.sections.fairness import metric_of
+from fedaudit.reports.sections.utility import ON_PAGES
 from fedaudit.spec.metrics import ROUND_METRICS
 
 Report = Mapping[str, Any]

@@ -21,7 +21,7 @@ from api.services.disclosure import get_disclosure
 from api.services.lookups import change_page, find_federation
 from api.services.registrations import federation_bodies, federation_body
 from api.shared.resources import Resources, Shared
-from fedaudit.reports.document.outcome_words import outcome_of_profile
+from fedaudit.reports.sections.outcome_words import outcome_of_profile
 from fedaudit.spec.base import Text
 from fedaudit.spec.errors import InvalidInputError
 from models.repositories import ErasureRepository, FederationRepository

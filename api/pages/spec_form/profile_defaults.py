@@ -8,7 +8,7 @@ from api.pages.spec_form import fields
 from api.pages.wording import plural
 from fedaudit.fairness.permutation import MIN_CLIENTS
 from fedaudit.federations.split import validation_clients
-from fedaudit.reports.document.outcome_words import outcome_of_profile
+from fedaudit.reports.sections.outcome_words import outcome_of_profile
 from fedaudit.spec.disclosure import DisclosurePolicy
 from fedaudit.spec.sources import Source
 from models.tables.federations import Federation

@@ -6,7 +6,7 @@ from sqlalchemy.orm import Session
 
 from api.services.lookups import find_report
 from api.shared.security import Caller
-from fedaudit.reports.later.judged_later import judged_later
+from fedaudit.reports.later import judged_later
 from models.repositories import LaterAttacksRepository
 from models.tables.reports import Report
 

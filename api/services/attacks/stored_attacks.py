@@ -10,7 +10,7 @@ from api.services.lookups import find_later_attacks, find_report, gone_words, re
 from api.shared.resources import Resources
 from api.shared.security import Caller
 from fedaudit.attacks.attack_files import AttackFile, file_in, files_in
-from fedaudit.reports.document.attacks.reported_attack import ReportedAttack
+from fedaudit.reports.sections.attacks import ReportedAttack
 from infrastructure.storage import Storage, StorageError, attack_files_key
 
 FILE_TYPE = "application/octet-stream"

@@ -35,16 +35,16 @@ from fedaudit.ledger.chain import genesis, ledger_hash
 from fedaudit.ledger.declared import changed_reservations, declaration_of, drawn_hash
 from fedaudit.privacy.declared.figures import UNBOUNDED, contradictions, ledger_figures
 from fedaudit.privacy.declared.histories import charge_of
-from fedaudit.reports.assemble import report_hash
-from fedaudit.reports.declared.declared_material import gaps_of
+from fedaudit.reports.checks import Check as Found
+from fedaudit.reports.checks import check, unchecked, value_at
 from fedaudit.reports.declared.declared_report import declared_report
-from fedaudit.reports.declared.stored_material import (
+from fedaudit.reports.declared.ledger_material import (
+    gaps_of,
     stored_drawn,
     stored_histories,
     stored_material,
 )
-from fedaudit.reports.document.checks import Check as Found
-from fedaudit.reports.document.checks import check, unchecked, value_at
+from fedaudit.reports.report import report_hash
 from fedaudit.reports.verification.verification import ALTERED, verify
 from fedaudit.spec.declared_ledgers import EVERYONE, LedgerTerms
 from fedaudit.spec.disclosure import least_group_size

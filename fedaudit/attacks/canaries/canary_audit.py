@@ -22,7 +22,7 @@ from fedaudit.attacks.canaries.companion import ROUNDS_AT_ONCE, companion_of, so
 from fedaudit.attacks.canaries.evidence_of_releases import ReleaseEvidence
 from fedaudit.attacks.canaries.score_table import score_table
 from fedaudit.privacy.lower_bounds.e_values import ENOUGH_ALONE, EvidenceBasis, known_noise_e_value
-from fedaudit.reports.document.attacks.canaries_section import CanariesSection
+from fedaudit.reports.sections.attacks import CanariesSection
 from fedaudit.spec.attacks.canaries_spec import CanariesSpec
 from fedaudit.training.base.cell import Cell, expected_cohort
 from fedaudit.training.stack import open_stack

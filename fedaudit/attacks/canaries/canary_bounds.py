@@ -39,11 +39,7 @@ from fedaudit.privacy.lower_bounds.epsilon_bounds import (
     summed_power,
 )
 from fedaudit.privacy.lower_bounds.release_law import ReleaseLaw, simulated
-from fedaudit.reports.document.attacks.canaries_section import (
-    SUFFICIENT_POWER,
-    BoundName,
-    CanaryBound,
-)
+from fedaudit.reports.sections.attacks import SUFFICIENT_POWER, BoundName, CanaryBound
 
 _SHARES_WITH_SUMS: Mapping[BoundName, float] = {
     "known-noise": 0.7,

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from fedaudit.privacy.accounting.privacy_events import Observer, observer_words
-from fedaudit.reports.document.attacks.canaries_section import CanaryBound
+from fedaudit.reports.sections.attacks import CanaryBound
 from fedaudit.spec.attacks.canaries_spec import CanariesSpec
 
 HALVED_ALONE = (

@@ -22,8 +22,7 @@ from fedaudit.privacy.lower_bounds.e_values import (
     one_look_level,
     plan_metric_test,
 )
-from fedaudit.reports.document.attacks.attack_section import Alarm
-from fedaudit.reports.document.attacks.canaries_section import CanariesSection, MetricAudit
+from fedaudit.reports.sections.attacks import Alarm, CanariesSection, MetricAudit
 from fedaudit.spec.attacks.canaries_spec import CanariesSpec
 from fedaudit.spec.privacy import LaplaceL2
 from fedaudit.training.base.cell import Cell, expected_cohort

@@ -12,7 +12,7 @@ from fedaudit.attacks.canaries.evidence_of_releases import ReleaseEvidence
 from fedaudit.attacks.canaries.score_table import score_table
 from fedaudit.privacy.lower_bounds.epsilon_bounds import GuessPlan, by_score, one_run_epsilon
 from fedaudit.privacy.lower_bounds.release_law import ReleaseLaw
-from fedaudit.reports.document.attacks.canaries_section import CanariesSection, CanaryBound
+from fedaudit.reports.sections.attacks import CanariesSection, CanaryBound
 from fedaudit.spec.attacks.canaries_spec import CanariesSpec
 from fedaudit.training.base.cell import Cell
 

@@ -16,14 +16,14 @@ from fedaudit.federations.federation import Federation
 from fedaudit.privacy.accounting.mechanism_parameters import MechanismParameters
 from fedaudit.privacy.leakage import MIN_RELEASES, part_distances
 from fedaudit.randomness import CounterSource, EntropySource, Purpose, Source
-from fedaudit.reports.document.attacks.cluster_membership_section import (
+from fedaudit.reports.sections.attacks import (
     ClusterMembershipResult,
     ClusterMembershipSection,
+    ConfidenceLimits,
     HypothesisNamed,
     NamedShare,
 )
-from fedaudit.reports.document.attacks.confidence_limits import ConfidenceLimits
-from fedaudit.reports.sections.between_hypotheses_section import pair_figures, rates_of
+from fedaudit.reports.sections.between_hypotheses import pair_figures, rates_of
 from fedaudit.spec.attacks.cluster_membership_spec import ClusterMembershipSpec
 from fedaudit.spec.privacy import LaplaceL2
 from fedaudit.spreadsheet import plain_text

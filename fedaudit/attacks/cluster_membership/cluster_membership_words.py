@@ -1,6 +1,6 @@
 """What hypothesis membership says in plain language."""
 
-from fedaudit.reports.document.attacks.cluster_membership_section import ClusterMembershipResult
+from fedaudit.reports.sections.attacks import ClusterMembershipResult
 from fedaudit.spec.experiment import ExperimentSpec
 
 CAPABILITIES = [

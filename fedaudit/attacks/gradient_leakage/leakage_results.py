@@ -17,7 +17,7 @@ from fedaudit.attacks.gradient_leakage.recovered_images import (
     quality,
     share_interval,
 )
-from fedaudit.reports.document.attacks.gradient_leakage_section import (
+from fedaudit.reports.sections.attacks import (
     GradientLeakageSection,
     LeakageBaseline,
     LeakageResult,

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import assert_never
 
 from fedaudit.attacks.gradient_leakage.recovered_images import RECOVERED_BELOW
-from fedaudit.reports.document.attacks.gradient_leakage_section import LeakageResult
+from fedaudit.reports.sections.attacks import LeakageResult
 from fedaudit.spec.attacks.gradient_leakage_spec import GradientLeakageSpec
 from fedaudit.spec.experiment import ExperimentSpec
 from fedaudit.spec.privacy import LaplaceL2

@@ -13,7 +13,7 @@ from fedaudit.attacks.gradient_leakage.image_quality import (
     mean_squared_error,
     structural_similarity,
 )
-from fedaudit.reports.document.attacks.gradient_leakage_section import ShareInterval
+from fedaudit.reports.sections.attacks import ShareInterval
 
 RECOVERED_BELOW = 0.5
 """An image counts as recovered at this share of the smaller baseline's error."""

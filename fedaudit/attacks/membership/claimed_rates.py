@@ -20,7 +20,7 @@ from fedaudit.privacy.accounting.privacy_events import Adjacency, adjacency_word
 from fedaudit.privacy.mechanisms.base import PrivacyUnit
 from fedaudit.privacy.mechanisms.registry import mechanism_of, why_unbounded
 from fedaudit.privacy.planning.plan import ObserverEpsilon
-from fedaudit.reports.sections.privacy_section import planned_epsilons
+from fedaudit.reports.sections.epsilon import planned_epsilons
 from fedaudit.spec.models import ArtifactStart
 from fedaudit.training.base.stopping import reported_end
 

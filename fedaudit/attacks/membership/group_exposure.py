@@ -15,9 +15,9 @@ from fedaudit.attacks.membership.attacked_rows import AttackedRows
 from fedaudit.attacks.membership.found_members import FoundMembers, area_under_curve
 from fedaudit.fairness.joint_disclosure import decide_together
 from fedaudit.fairness.population import Population
-from fedaudit.reports.document.attacks.confidence_limits import ConfidenceLimits
-from fedaudit.reports.document.attacks.membership_section import (
+from fedaudit.reports.sections.attacks import (
     AttributeMembership,
+    ConfidenceLimits,
     GroupMembership,
     RateAtFpr,
 )

@@ -29,10 +29,10 @@ from fedaudit.attacks.membership.row_observations import Observations, RowObserv
 from fedaudit.attacks.membership.shadow_design import draw_shadows
 from fedaudit.attacks.membership.shadow_runs import ShadowObservations, observe_shadows
 from fedaudit.randomness import CounterSource, EntropySource, Source
-from fedaudit.reports.document.attacks.confidence_limits import ConfidenceLimits
-from fedaudit.reports.document.attacks.membership_section import (
+from fedaudit.reports.sections.attacks import (
     ClaimedRate,
     ClaimSection,
+    ConfidenceLimits,
     MembershipRates,
     MembershipSection,
     RateAtFpr,

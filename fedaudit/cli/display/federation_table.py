@@ -8,7 +8,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from fedaudit.cli.display.output import standard_output
-from fedaudit.reports.document.outcome_words import labels_of_spec, outcome_of_profile
+from fedaudit.reports.sections.outcome_words import labels_of_spec, outcome_of_profile
 from fedaudit.spec.labels import label_of
 
 Json = Mapping[str, Any]

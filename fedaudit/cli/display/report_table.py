@@ -11,8 +11,12 @@ from fedaudit.cli.display.output import print_records, standard_output
 from fedaudit.privacy.accounting.privacy_events import adjacency_words, observer_words
 from fedaudit.privacy.guarantees.guarantee import at_most
 from fedaudit.reports.comparison.difference_rows import DifferenceRow, difference_rows
-from fedaudit.reports.document.guarantee_facts import guarantee_words
-from fedaudit.reports.document.privacy_costs import PRIVACY_COSTS, UNBOUNDED, is_unbounded
+from fedaudit.reports.sections.guarantee import (
+    PRIVACY_COSTS,
+    UNBOUNDED,
+    guarantee_words,
+    is_unbounded,
+)
 
 Json = Mapping[str, Any]
 

@@ -11,13 +11,15 @@ from fedaudit.cli.display.output import standard_output
 from fedaudit.privacy.accounting.privacy_events import observer_words
 from fedaudit.privacy.guarantees.cost_sentences import level_words
 from fedaudit.privacy.guarantees.guarantee import at_most
-from fedaudit.reports.document.endings import IN_TABLES
-from fedaudit.reports.document.guarantee_facts import guarantee_words
-from fedaudit.reports.document.outcomes import GateOutcome
-from fedaudit.reports.document.participation import participation_label
-from fedaudit.reports.document.privacy_costs import UNBOUNDED, is_unbounded
-from fedaudit.reports.document.verdict_parts import verdict_lines
 from fedaudit.reports.gates.gate_results import OUTCOME_WORDS, GateResults, condition
+from fedaudit.reports.sections.guarantee import (
+    UNBOUNDED,
+    guarantee_words,
+    is_unbounded,
+    participation_label,
+)
+from fedaudit.reports.sections.part import GateOutcome, verdict_lines
+from fedaudit.reports.sections.utility import IN_TABLES
 from fedaudit.spec.metrics import RATES
 
 Report = Mapping[str, Any]

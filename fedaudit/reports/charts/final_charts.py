@@ -6,8 +6,8 @@ from typing import Any
 from fedaudit.reports.charts.chart import Chart, FigureTable, joined
 from fedaudit.reports.charts.number_text import bound_text, figure_text
 from fedaudit.reports.charts.ranges import Row, range_chart
-from fedaudit.reports.document.earlier_versions import rate_of, why_no_rate
-from fedaudit.reports.document.suppressed_counts import number_or_some
+from fedaudit.reports.sections.fairness import rate_of, why_no_rate
+from fedaudit.reports.sections.part import number_or_some
 from fedaudit.spec.metrics import RATES
 
 _MAX_GROUPS = 40

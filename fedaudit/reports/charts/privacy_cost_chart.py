@@ -6,7 +6,7 @@ from typing import Any
 from fedaudit.reports.charts.chart import Chart, FigureTable
 from fedaudit.reports.charts.number_text import bound_text, figure_text
 from fedaudit.reports.charts.ranges import Row, range_chart
-from fedaudit.reports.document.earlier_versions import privacy_cost_of
+from fedaudit.reports.sections.fairness import privacy_cost_of
 
 _MAX_GROUPS = 40
 _TEXTS = {"mean": figure_text, "largest": bound_text}

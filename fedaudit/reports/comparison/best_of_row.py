@@ -13,7 +13,7 @@ from typing import assert_never
 
 from fedaudit.reports.comparison.parts import Caution, Cell, FigureRow
 from fedaudit.reports.comparison.warnings import warnings
-from fedaudit.reports.document.document import Report
+from fedaudit.reports.report import Report
 from fedaudit.spec.metrics import is_ratio
 
 _TOTALS = ("leakage_max", "log_ratio_max", "epsilon_max")

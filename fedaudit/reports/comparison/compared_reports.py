@@ -9,8 +9,8 @@ from fedaudit.reports.comparison.fronts import fronts
 from fedaudit.reports.comparison.parts import ComparedExperiment, ComparedGuarantee, Comparison
 from fedaudit.reports.comparison.spec_differences import spec_differences
 from fedaudit.reports.comparison.warnings import warnings
-from fedaudit.reports.document.document import Report
-from fedaudit.reports.document.report_figures import parsed
+from fedaudit.reports.figures import parsed
+from fedaudit.reports.report import Report
 
 __all__ = ["Comparison", "compare", "compare_reports"]
 

@@ -6,10 +6,10 @@ from typing import NamedTuple
 from fedaudit.privacy.accounting.mechanism_parameters import GuaranteeKind
 from fedaudit.privacy.accounting.privacy_events import observer_words
 from fedaudit.reports.comparison.parts import Cell, FigureRow
-from fedaudit.reports.document.document import Report
-from fedaudit.reports.document.privacy_costs import is_unbounded
-from fedaudit.reports.document.report_figures import COUNTED, ReportFigure, Section, figures_of
+from fedaudit.reports.figures import COUNTED, ReportFigure, Section, figures_of
 from fedaudit.reports.readings.document_fields import text_at
+from fedaudit.reports.report import Report
+from fedaudit.reports.sections.guarantee import is_unbounded
 
 _SECTIONS = ("privacy", "utility", "fairness")
 _Name = tuple[Section, str, str | None]

@@ -8,12 +8,12 @@ from collections.abc import Iterator, Sequence
 from typing import Literal, NamedTuple
 
 from fedaudit.privacy.accounting.mechanism_parameters import GuaranteeKind
+from fedaudit.reports.checks import value_at
 from fedaudit.reports.comparison.pareto import dominated_by
 from fedaudit.reports.comparison.parts import Axis, Family, Front, FrontPoint, LeftOut
 from fedaudit.reports.comparison.warnings import EARLY_END, ended_early
-from fedaudit.reports.document.checks import value_at
-from fedaudit.reports.document.document import Report
 from fedaudit.reports.readings.document_fields import text_at
+from fedaudit.reports.report import Report
 from fedaudit.spec.metrics import is_ratio
 
 # The fairness figure of a front by default: the first that any of its experiments has.

@@ -8,9 +8,7 @@ from typing import Any, Literal
 
 from fedaudit.privacy.accounting.mechanism_parameters import GuaranteeKind
 from fedaudit.privacy.guarantees.guarantee import GuaranteeLabel
-from fedaudit.reports.document.document import Outcome, Reasons
-from fedaudit.reports.document.held_out_document import IntervalSection
-from fedaudit.reports.document.part import Part
+from fedaudit.reports.sections.part import GateOutcome, IntervalSection, Part, Reasons
 
 Section = Literal["privacy", "utility", "fairness"]
 Family = Literal["leakage", "epsilon"]
@@ -56,7 +54,7 @@ class ComparedExperiment(Part):
     degenerate: bool | None = None
     """Whether the model decides nothing; None where that is not known."""
     guarantee: ComparedGuarantee
-    gate_outcome: Outcome | None
+    gate_outcome: GateOutcome | None
     gate_outcome_reason: str | None
     data_fingerprint: str
     """Of the federation's data."""

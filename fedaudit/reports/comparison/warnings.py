@@ -3,10 +3,10 @@
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
+from fedaudit.reports.checks import value_at
 from fedaudit.reports.comparison.parts import Caution, Warned
-from fedaudit.reports.document.checks import value_at
-from fedaudit.reports.document.document import Report
-from fedaudit.reports.document.endings import chosen_by_losses
+from fedaudit.reports.report import Report
+from fedaudit.reports.sections.utility import chosen_by_losses
 
 _UNPROTECTED = "none"
 

@@ -6,17 +6,14 @@ reason beside it.
 
 from typing import Any, Literal
 
-from fedaudit.reports.document.document import (
-    EpsilonSection,
-    FairnessSection,
-    GuaranteeSection,
-    Integrity,
-    Reasons,
-)
-from fedaudit.reports.document.part import Part as _Part
+from fedaudit.reports.sections.epsilon import EpsilonSection
+from fedaudit.reports.sections.fairness import FairnessSection
+from fedaudit.reports.sections.guarantee import GuaranteeSection
+from fedaudit.reports.sections.integrity import Integrity
+from fedaudit.reports.sections.part import Part, Reasons
 
 
-class LedgerSection(_Part):
+class LedgerSection(Part):
     """Which ledger the report is about, and what was declared to it."""
 
     id: str
@@ -47,7 +44,7 @@ class LedgerSection(_Part):
     were signed as the database held them. Null without a signature."""
 
 
-class DeclaredPrivacy(_Part):
+class DeclaredPrivacy(Part):
     """What the rounds spent, if all is as declared."""
 
     epsilon_max: float | None
@@ -64,7 +61,7 @@ class DeclaredPrivacy(_Part):
     reasons: Reasons
 
 
-class DeclaredUtility(_Part):
+class DeclaredUtility(Part):
     """No figure of the model but whether the declared counts show one that decides something."""
 
     degenerate: bool | None
@@ -73,7 +70,7 @@ class DeclaredUtility(_Part):
     reasons: Reasons
 
 
-class DeclaredReport(_Part):
+class DeclaredReport(Part):
     """The report of one declared ledger."""
 
     report_version: Literal[1] = 1

@@ -8,9 +8,8 @@ from numpy.typing import NDArray
 from fedaudit.fairness.disclosure import DisclosureRule
 from fedaudit.fairness.gaps import gaps
 from fedaudit.fairness.metrics import scored_rows
-from fedaudit.reports.document.document import FairnessSection, GroupSection, MetricSection
-from fedaudit.reports.sections.fairness_groups import group_sections
-from fedaudit.reports.sections.group_gains import no_gain
+from fedaudit.reports.sections.exact_fairness import group_sections, no_gain
+from fedaudit.reports.sections.fairness import FairnessSection, GroupSection, MetricSection
 from fedaudit.spec.metrics import COUNTS, SCORE_METRICS
 
 Tallies = Mapping[str, Mapping[str, Mapping[str, int]]]

@@ -8,6 +8,7 @@ from fedaudit.privacy.declared.figures import (
     contradictions,
     ledger_figures,
 )
+from fedaudit.reports.checks import canonical_hash
 from fedaudit.reports.declared.declared_document import (
     DeclaredPrivacy,
     DeclaredReport,
@@ -15,14 +16,11 @@ from fedaudit.reports.declared.declared_document import (
     LedgerSection,
 )
 from fedaudit.reports.declared.declared_fairness import decides_nothing, declared_fairness
-from fedaudit.reports.declared.declared_material import (
-    DeclaredMaterial,
-    gaps_of,
-    minimum_group_size,
-)
 from fedaudit.reports.declared.declared_words import limits, observers_of, statement, verdict
-from fedaudit.reports.document.checks import canonical_hash
-from fedaudit.reports.document.document import EpsilonSection, GuaranteeSection, Integrity
+from fedaudit.reports.declared.ledger_material import DeclaredMaterial, gaps_of, minimum_group_size
+from fedaudit.reports.sections.epsilon import EpsilonSection
+from fedaudit.reports.sections.guarantee import GuaranteeSection
+from fedaudit.reports.sections.integrity import Integrity
 from fedaudit.spec.declared_ledgers import LedgerTerms
 from fedaudit.spec.gates import PLAIN_FIGURES
 

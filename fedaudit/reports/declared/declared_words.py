@@ -9,7 +9,7 @@ from fedaudit.privacy.declared.figures import conditions, has_unprotected
 from fedaudit.privacy.guarantees.cost_sentences import cost_words
 from fedaudit.privacy.guarantees.guarantee import at_most
 from fedaudit.privacy.mechanisms.gaussian import LOOSE_FIXED_SIZE
-from fedaudit.reports.declared.declared_material import DeclaredMaterial
+from fedaudit.reports.declared.ledger_material import DeclaredMaterial
 
 _GAP = "demographic_parity_difference"
 

@@ -7,9 +7,6 @@ a bundle is verified.
 from collections.abc import Mapping, Sequence
 from typing import Any, assert_never, cast
 
-from fedaudit.reports.document.earlier_versions import metric_of
-from fedaudit.reports.document.endings import chosen_by_losses, known_ending
-from fedaudit.reports.document.outcomes import FAIL, INSUFFICIENT, PASS, GateOutcome
 from fedaudit.reports.gates.attack_gates import attack_doubt, attack_evidence
 from fedaudit.reports.gates.gate_evidence import (
     alarm_doubt,
@@ -22,6 +19,9 @@ from fedaudit.reports.gates.gate_evidence import (
     sweep_doubt,
 )
 from fedaudit.reports.gates.noised_gates import noise_doubt, sections_of
+from fedaudit.reports.sections.fairness import metric_of
+from fedaudit.reports.sections.part import FAIL, INSUFFICIENT, PASS, GateOutcome
+from fedaudit.reports.sections.utility import chosen_by_losses, known_ending
 from fedaudit.spec.gates import AttackFigure, Gate, GateOp
 from fedaudit.spec.metrics import NOT_IN_REPORT
 

@@ -11,15 +11,15 @@ from collections.abc import Mapping
 from typing import Any, assert_never
 
 from fedaudit.privacy.accounting.mechanism_parameters import DECLARED, known_guarantee_kind
-from fedaudit.reports.document.attacks.raised_alarms import alarm_words, raised_alarms
-from fedaudit.reports.document.checks import value_at
-from fedaudit.reports.document.guarantee_facts import (
+from fedaudit.reports.checks import value_at
+from fedaudit.reports.sections.attacks import alarm_words, raised_alarms
+from fedaudit.reports.sections.guarantee import (
     beyond_radius,
     condition_of,
     delta_gives_data_away,
     is_in_force,
 )
-from fedaudit.reports.document.usefulness import is_compared, why_not_useful
+from fedaudit.reports.sections.utility import is_compared, why_not_useful
 from fedaudit.spec.gates import Gate, GateFigure, Proof
 
 _PROVEN: dict[Proof, str] = {

@@ -10,8 +10,8 @@ from typing import Any
 from xml.etree import ElementTree
 from xml.etree.ElementTree import Element, SubElement
 
-from fedaudit.reports.document.outcomes import FAIL, INSUFFICIENT, GateOutcome
 from fedaudit.reports.gates.gate_results import Evaluation, GateResults, condition
+from fedaudit.reports.sections.part import FAIL, INSUFFICIENT, GateOutcome
 
 # Characters that XML 1.0 does not allow, even escaped.
 _NO_CHARACTERS = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")

@@ -3,9 +3,9 @@
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from fedaudit.reports.document.outcomes import INSUFFICIENT, PASS, GateOutcome
 from fedaudit.reports.gates.gate_results import OUTCOME_WORDS, GateResults, condition
 from fedaudit.reports.readings.markdown import plain, table
+from fedaudit.reports.sections.part import INSUFFICIENT, PASS, GateOutcome
 
 _TITLES: dict[GateOutcome, str] = {
     "pass": "The gates passed",

@@ -4,8 +4,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from fedaudit.reports.document.outcomes import GateOutcome
 from fedaudit.reports.gates.gate_evaluation import overall
+from fedaudit.reports.sections.part import GateOutcome
 from fedaudit.spec.gates import GateOp
 
 OUTCOME_WORDS: dict[GateOutcome, str] = {

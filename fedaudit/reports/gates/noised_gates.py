@@ -7,7 +7,7 @@ missed where none does; where the interval reaches across the bound nothing is d
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from fedaudit.reports.document.earlier_versions import metric_of
+from fedaudit.reports.sections.fairness import metric_of
 from fedaudit.spec.gates import Gate
 
 LEAST_LEVEL = 0.95

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from fedaudit.reports.charts.number_text import figure_text
-from fedaudit.reports.document.attacks.attack_section import AttackSection
+from fedaudit.reports.sections.attacks import AttackSection
 from fedaudit.spec.attacks.attack_spec import attack_titles
 
 _LABELS = {

@@ -18,17 +18,15 @@ from fedaudit.privacy.mechanisms.registry import unbounded_release
 from fedaudit.reports.charts.chart_choice import charts_of
 from fedaudit.reports.charts.number_text import bound_text, exact_text, figure_text, whole_text
 from fedaudit.reports.charts.series import Series
-from fedaudit.reports.document.earlier_versions import metric_of, why_no_privacy_cost
-from fedaudit.reports.document.endings import ON_PAGES
-from fedaudit.reports.document.guarantee_facts import guarantee_words
-from fedaudit.reports.document.outcome_words import favourable_words, for_readers
-from fedaudit.reports.document.outcomes import GateOutcome
-from fedaudit.reports.document.participation import participation_label
-from fedaudit.reports.document.verdict_parts import PART_TITLES
 from fedaudit.reports.page.attack_tables import attack_tables, false_alarm_chance
 from fedaudit.reports.page.fairness_tables import fairness_tables
 from fedaudit.reports.page.later_attempts import BASIS_WORDS, LaterAttempts
 from fedaudit.reports.page.style_sheets import screen_style
+from fedaudit.reports.sections.fairness import metric_of, why_no_privacy_cost
+from fedaudit.reports.sections.guarantee import guarantee_words, participation_label
+from fedaudit.reports.sections.outcome_words import favourable_words, for_readers
+from fedaudit.reports.sections.part import PART_TITLES, GateOutcome
+from fedaudit.reports.sections.utility import ON_PAGES
 from fedaudit.reports.verdict.worst_off import headline_metric
 
 _HERE = Path(__file__).parent

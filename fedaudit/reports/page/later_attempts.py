@@ -4,8 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from fedaudit.reports.later.judged_later import judged_later
-from fedaudit.reports.later.later_statement import Basis
+from fedaudit.reports.later import Basis, judged_later
 from fedaudit.reports.page.attack_tables import ShownAttack, attack_tables, false_alarm_chance
 
 BASIS_WORDS: dict[Basis, str] = {

@@ -8,7 +8,7 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict
 
 from fedaudit.privacy.guarantees.guarantee import number as shown
-from fedaudit.reports.document.checks import value_at
+from fedaudit.reports.checks import value_at
 
 Document = Mapping[str, Any]
 

@@ -7,7 +7,6 @@ from fedaudit.privacy.accounting.privacy_events import adjacency_words, observer
 from fedaudit.privacy.mechanisms.base import MechanismFacts, NoiseOrigin
 from fedaudit.privacy.mechanisms.no_mechanism import NoPrivacyMechanism
 from fedaudit.privacy.mechanisms.registry import known_facts
-from fedaudit.reports.document.outcome_words import derived_outcome
 from fedaudit.reports.readings.document_fields import (
     Document,
     figure,
@@ -17,6 +16,7 @@ from fedaudit.reports.readings.document_fields import (
     settings,
     text_at,
 )
+from fedaudit.reports.sections.outcome_words import derived_outcome
 
 NOT_FOR_RELEASE = (
     "The noise was simulated from the experiment's seed, so the guarantee is not in force: the "

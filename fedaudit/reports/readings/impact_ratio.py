@@ -11,8 +11,7 @@ from itertools import permutations
 from typing import Literal
 
 from fedaudit.fairness.metrics import is_below_four_fifths
-from fedaudit.reports.document.checks import value_at
-from fedaudit.reports.document.document import Share
+from fedaudit.reports.checks import value_at
 from fedaudit.reports.readings import facts
 from fedaudit.reports.readings.document_fields import (
     Document,
@@ -25,6 +24,7 @@ from fedaudit.reports.readings.document_fields import (
     texts_at,
 )
 from fedaudit.reports.readings.reading import ReportReading
+from fedaudit.reports.sections.part import Share
 
 NOTICE = (
     "A table of figures, not legal advice and no bias audit: the law asks for an independent "

@@ -7,8 +7,7 @@ needs a public data set as well. Our own statements are below `fedaudit`.
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from fedaudit.reports.document.checks import value_at
-from fedaudit.reports.document.guarantee_facts import guarantee_words
+from fedaudit.reports.checks import value_at
 from fedaudit.reports.readings import facts
 from fedaudit.reports.readings.document_fields import (
     NOT_STATED,
@@ -19,6 +18,7 @@ from fedaudit.reports.readings.document_fields import (
     text_at,
 )
 from fedaudit.reports.readings.reading import ReportReading, rendered
+from fedaudit.reports.sections.guarantee import guarantee_words
 from fedaudit.spec.metrics import RATES
 
 Value = str | Sequence[str] | Mapping[str, str]

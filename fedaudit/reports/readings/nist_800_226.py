@@ -7,7 +7,6 @@ follow it and the hazards it names; the questions are this project's words.
 
 from typing import Any, Final, Literal
 
-from fedaudit.reports.document.participation import charges_everyone
 from fedaudit.reports.readings.document_fields import (
     Document,
     ReadingPart,
@@ -21,6 +20,7 @@ from fedaudit.reports.readings.document_fields import (
     texts_at,
 )
 from fedaudit.reports.readings.reading import ReportReading, rendered
+from fedaudit.reports.sections.guarantee import charges_everyone
 
 Status = Literal["answered", "answered in part", "not shown by this run"]
 ANSWERED: Final = "answered"

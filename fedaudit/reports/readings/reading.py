@@ -10,7 +10,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from pydantic import BaseModel
 
 from fedaudit.privacy.accounting.privacy_events import adjacency_words
-from fedaudit.reports.document.checks import value_at
+from fedaudit.reports.checks import value_at
 from fedaudit.reports.readings import facts
 from fedaudit.reports.readings.document_fields import (
     NOT_STATED,

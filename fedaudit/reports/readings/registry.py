@@ -9,11 +9,11 @@ import re
 from typing import Any
 
 from fedaudit.privacy.accounting.privacy_events import adjacency_words
-from fedaudit.reports.document.participation import charges_everyone
 from fedaudit.reports.readings import facts
 from fedaudit.reports.readings.document_fields import Document, number_at, text_at, texts_at
 from fedaudit.reports.readings.markdown import bullets, plain
 from fedaudit.reports.readings.reading import ReportReading, rendered
+from fedaudit.reports.sections.guarantee import charges_everyone
 
 _PREPARATION = "/deployment/implementation/preprocessing_and_hyperparameter_tuning"
 _FOR_A_PERSON = {

@@ -34,13 +34,11 @@ from sklearn.metrics import accuracy_score
 
 from fedaudit.fairness.gaps import NO_OUTCOME
 from fedaudit.fairness.population import PredictedRows
-from fedaudit.reports.document.document import CrossCheck
-from fedaudit.reports.sections.disagreement import FiguresDisagreeError
+from fedaudit.reports.sections.fairness import CrossCheck, FiguresDisagreeError
 
 TOLERANCE = 1e-12
 """Both sides divide the same integers, so that a rate agrees up to one rounding (1e-16) and a gap
 up to a few. One row counted wrongly among 1e11 would still show."""
-
 _RATES = {
     "selection_rate": selection_rate,
     "true_positive_rate": true_positive_rate,
@@ -53,7 +51,6 @@ _GAPS = {
     "equal_opportunity": ("true_positive_rate",),
 }
 """By family: the rates over which its worst gap is taken."""
-
 Labels = tuple[NDArray[Any], NDArray[Any]]
 """True and predicted, [rows] each."""
 

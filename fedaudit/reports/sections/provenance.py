@@ -1,12 +1,59 @@
-"""Which code computed a run, on what hardware, and when."""
+"""The sections `experiment`, `data` and `provenance`: what was run, on what, and by which code."""
 
 import platform
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
-from typing import Any
+from typing import Annotated, Any
 
+from fedaudit.ledger.bundle import Evidence
+from fedaudit.reports.checks import Check, agrees, canonical_hash, check, value_at
+from fedaudit.reports.ledger_totals import RunEvidence
+from fedaudit.reports.sections.material import ReportMaterial
+from fedaudit.reports.sections.part import WHERE_GIVEN, Part, Reasons
+from fedaudit.reports.sections.section import Section, no_limits
+from fedaudit.spec.disclosure import DisclosurePolicy
+from fedaudit.spec.experiment import ExperimentSpec, spec_hash
 from fedaudit.version import __version__
+
+
+class Experiment(Part):
+    """Which experiment the report is about."""
+
+    id: str
+    name: str
+    spec_hash: str
+    status: str
+
+
+class Data(Part):
+    """The federation, in numbers."""
+
+    source: str
+    clients: int
+    training_clients: int
+    validation_clients: int
+    rows: int
+    parameters: int
+    positive_class: Annotated[str | None, WHERE_GIVEN] = None
+    """Of a target with two classes the one that is favourable without a rule; absent otherwise."""
+    notes: list[str]
+
+
+class Provenance(Part):
+    """Where the figures come from."""
+
+    spec_hash: str
+    data_fingerprint: str
+    code_version: str | None
+    libraries: dict[str, str] | None
+    device: str | None
+    backend: dict[str, str] | None
+    seed: int
+    started_at: str | None
+    finished_at: str | None
+    reasons: Reasons
+
 
 _LIBRARIES = ("numpy", "pyarrow", "torch")
 
@@ -31,3 +78,155 @@ def _versions() -> dict[str, str]:
         except PackageNotFoundError:
             continue
     return found
+
+
+_FIXED = {
+    "edges": "edges",
+    "favourable": "the favourable outcome",
+    "sensitive": "the sensitive attributes",
+    "intersections": "their combinations",
+    "split": "who is held out and scored",
+    "source": "the columns and clients as registered",
+}
+
+
+def disclosure_limits(policy: DisclosurePolicy | None, spec: ExperimentSpec) -> list[str]:
+    """What was fixed when the experiment was admitted, and what was left to whoever asked.
+
+    `policy`: None where no service admitted it. Data that a spec makes up have no people.
+    """
+    made_up = spec.federation.traits.draws_data
+    if policy is None or made_up or not spec.fairness.sensitive:
+        return []
+    left = [words for name, words in _FIXED.items() if getattr(policy, name) is None]
+    set_by_owner = [
+        *_minima(policy),
+        *(words for name, words in _FIXED.items() if getattr(policy, name) is not None),
+    ]
+    if not set_by_owner:
+        return [
+            "The federation's owner had set no disclosure policy: group sizes, edges, the "
+            "favourable outcome and the split are those of whoever asked. Reports on the same "
+            "data that differ in one of them can give single people away."
+        ]
+    sentence = f"Set by the federation's owner: {', '.join(set_by_owner)}."
+    if left:
+        sentence += (
+            f" Left to whoever asked: {', '.join(left)}; reports on the same data that differ "
+            "there, or that were made before the policy, can give single people away."
+        )
+    return [sentence]
+
+
+def _minima(policy: DisclosurePolicy) -> list[str]:
+    found = []
+    if policy.minimum_group_size is not None:
+        found.append(f"groups of {policy.minimum_group_size} scored rows or more")
+    if policy.minimum_group_clients is not None:
+        found.append(f"of {policy.minimum_group_clients} clients or more")
+    return found
+
+
+def spec_hash_check(evidence: Evidence, report: Mapping[str, Any]) -> Check:
+    """Whether the report is about the spec that came with it."""
+    hashes = {
+        "provenance.spec_hash of the report": value_at(report, "provenance", "spec_hash"),
+        "experiment.spec_hash of the report": value_at(report, "experiment", "spec_hash"),
+        "the hash of the report's spec": canonical_hash(value_at(report, "spec")),
+    }
+    stored = canonical_hash(evidence.spec)
+    wrong = [name for name, value in hashes.items() if value is None or value != stored]
+    return check(
+        "report.spec_hash",
+        not wrong,
+        good="the report is about the stored spec",
+        bad=f"not that of the stored spec: {', '.join(wrong)}",
+    )
+
+
+def _experiment(material: ReportMaterial) -> Experiment:
+    return Experiment(
+        id=material.experiment_id,
+        name=material.name,
+        spec_hash=spec_hash(material.spec),
+        status=material.status,
+    )
+
+
+def _experiment_checks(found: RunEvidence) -> Iterator[Check]:
+    given = found.evidence.experiment_id
+    yield agrees(found.report, "experiment.id", given, name="report.experiment")
+
+
+EXPERIMENT = Section[ReportMaterial, RunEvidence](
+    name="experiment",
+    part=Experiment,
+    in_every_report=True,
+    made=_experiment,
+    checked=_experiment_checks,
+    limits=no_limits,
+)
+
+
+def _data(material: ReportMaterial) -> Data:
+    facts = material.federation
+    return Data(
+        source=material.spec.federation.source,
+        clients=facts.clients,
+        training_clients=facts.training_clients,
+        validation_clients=facts.clients - facts.training_clients,
+        rows=facts.rows,
+        parameters=material.inputs.n,
+        positive_class=facts.positive_class,
+        # A note may count rows, those of held-out people among them, whom noise protects.
+        notes=[] if material.spec.fairness.noise is not None else list(facts.notes),
+    )
+
+
+_FOUND_CLASSES = (
+    "Which classes there are was found in the data and is taken as known: a record of a class that "
+    "no other one has would change the size of the model, which no figure covers."
+)
+
+
+def _data_limits(material: ReportMaterial) -> list[str]:
+    traits = material.spec.federation.traits
+    finds_classes = material.spec.classifies and traits.finds_classes
+    return [
+        "The numbers of clients and rows and a hash of the data are disclosed without noise: "
+        "anyone who guesses the whole data set can confirm the guess.",
+        *traits.data_limits,
+        *([_FOUND_CLASSES] if finds_classes else []),
+    ]
+
+
+DATA = Section[ReportMaterial, RunEvidence](
+    name="data",
+    part=Data,
+    in_every_report=True,
+    made=_data,
+    checked="the data stay where they are; `training_clients` is checked with the privacy figures",
+    limits=_data_limits,
+)
+
+
+def _provenance(material: ReportMaterial) -> Provenance:
+    known = {name: material.provenance.get(name) for name in RECORDED}
+    return Provenance(
+        spec_hash=spec_hash(material.spec),
+        data_fingerprint=material.federation.fingerprint,
+        seed=material.spec.seed,
+        reasons={name: "was not recorded" for name, value in known.items() if value is None},
+        **known,
+    )
+
+
+RECORDED = ("code_version", "libraries", "device", "backend", "started_at", "finished_at")
+PROVENANCE = Section[ReportMaterial, RunEvidence](
+    name="provenance",
+    part=Provenance,
+    in_every_report=True,
+    made=_provenance,
+    checked=lambda found: iter([spec_hash_check(found.evidence, found.report)]),
+    limits=no_limits,
+)

@@ -4,9 +4,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from fedaudit.ledger.statements import Concern
-from fedaudit.reports.document.attacks.raised_alarms import raised_alarms
-from fedaudit.reports.document.guarantee_facts import is_in_force
-from fedaudit.reports.document.usefulness import why_not_useful
+from fedaudit.reports.sections.attacks import raised_alarms
+from fedaudit.reports.sections.guarantee import is_in_force
+from fedaudit.reports.sections.utility import why_not_useful
 from fedaudit.reports.verdict.release import excludes_nothing, is_proven
 
 CONCERN_WORDS: dict[Concern, str] = {

@@ -12,8 +12,8 @@ from fedaudit.privacy.guarantees.cost_sentences import (
 )
 from fedaudit.privacy.guarantees.guarantee import at_most, number
 from fedaudit.privacy.mechanisms.registry import known_facts, unbounded_release
-from fedaudit.reports.document.endings import chosen_by_losses, known_ending
-from fedaudit.reports.document.guarantee_facts import delta_gives_data_away
+from fedaudit.reports.sections.guarantee import delta_gives_data_away
+from fedaudit.reports.sections.utility import chosen_by_losses, known_ending
 
 _THEOREM = "This rests on a theorem for the public, fixed radius."
 _CONVENTION = "This rests on the paper's convention, not on a theorem."

@@ -5,9 +5,9 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from fedaudit.privacy.guarantees.cost_sentences import GOAL
-from fedaudit.reports.document.attacks.raised_alarms import raised_alarms
-from fedaudit.reports.document.endings import known_ending
-from fedaudit.reports.document.guarantee_facts import delta_gives_data_away
+from fedaudit.reports.sections.attacks import raised_alarms
+from fedaudit.reports.sections.guarantee import delta_gives_data_away
+from fedaudit.reports.sections.utility import known_ending
 from fedaudit.reports.verdict.cost import bounding_exponent, report_level, sends_nothing
 from fedaudit.spec.gates import Gate
 from fedaudit.spec.metrics import FAIRNESS_FIGURES

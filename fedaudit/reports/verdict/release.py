@@ -3,11 +3,10 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from fedaudit.reports.document.attacks.raised_alarms import alarm_words, raised_alarms
-from fedaudit.reports.document.endings import SENTENCES, known_ending
-from fedaudit.reports.document.guarantee_facts import condition_of, delta_gives_data_away
-from fedaudit.reports.document.outcomes import GateOutcome
-from fedaudit.reports.document.usefulness import is_compared, why_not_useful
+from fedaudit.reports.sections.attacks import alarm_words, raised_alarms
+from fedaudit.reports.sections.guarantee import condition_of, delta_gives_data_away
+from fedaudit.reports.sections.part import GateOutcome
+from fedaudit.reports.sections.utility import SENTENCES, is_compared, known_ending, why_not_useful
 from fedaudit.reports.verdict.cost import bounds_every_dataset, report_level, sends_nothing
 from fedaudit.spec.gates import PLAIN_FIGURES
 

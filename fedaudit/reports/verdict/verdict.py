@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from fedaudit.reports.document.verdict_parts import VerdictParts
+from fedaudit.reports.sections.part import VerdictParts
 from fedaudit.reports.verdict.cost import cost_part
 from fedaudit.reports.verdict.next_step import next_part
 from fedaudit.reports.verdict.release import release_part

@@ -6,9 +6,9 @@ from typing import Any
 
 from fedaudit.fairness.gaps import NO_OUTCOME
 from fedaudit.fairness.metrics import OF_SELECTION, gap_words
-from fedaudit.reports.document.earlier_versions import metric_of
-from fedaudit.reports.document.outcome_words import favourable_words, group_words
-from fedaudit.reports.document.usefulness import why_not_useful
+from fedaudit.reports.sections.fairness import metric_of
+from fedaudit.reports.sections.outcome_words import favourable_words, group_words
+from fedaudit.reports.sections.utility import why_not_useful
 from fedaudit.spec.metrics import HEADLINE, HEADLINE_WITHOUT_OUTCOME, IDEALS, METRICS
 
 _NO_GROUPS = "No groups were compared: the spec names no sensitive attribute."

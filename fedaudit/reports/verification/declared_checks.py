@@ -11,16 +11,8 @@ from fedaudit.ledger.declared import charge_of_entry, declared_inputs
 from fedaudit.ledger.rows import LedgerEntry
 from fedaudit.privacy.declared.figures import ledger_figures
 from fedaudit.privacy.declared.histories import Histories, renyi_epsilons
+from fedaudit.reports.checks import Check, canonical_hash, check, same, shown, unchecked, value_at
 from fedaudit.reports.declared.declared_report import privacy_section
-from fedaudit.reports.document.checks import (
-    Check,
-    canonical_hash,
-    check,
-    same,
-    shown,
-    unchecked,
-    value_at,
-)
 from fedaudit.spec.declared_ledgers import LedgerTerms
 
 _DIGITS = 1e-9

@@ -5,6 +5,7 @@ Pure functions over evidence from any source: a database, or an offline bundle.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Literal
 
@@ -13,30 +14,38 @@ from fedaudit.ledger.bundle import Evidence
 from fedaudit.ledger.columns import batches
 from fedaudit.ledger.signatures import Keyring, PublicKey
 from fedaudit.ledger.statements import SignOff
-from fedaudit.reports.document.checks import Check, check, unchecked, value_at
-from fedaudit.reports.later.later_statement import LaterStatement
-from fedaudit.reports.verification.audit_checks import NOT_VERIFIED, audit_checks
-from fedaudit.reports.verification.checkpoint_checks import (
+from fedaudit.reports.audit_report import NOT_VERIFIED, audit_checks
+from fedaudit.reports.checks import Check, check, unchecked, value_at
+from fedaudit.reports.later import LaterStatement
+from fedaudit.reports.ledger_totals import LedgerTotals, RunEvidence
+from fedaudit.reports.report import report_checks
+from fedaudit.reports.sections.held_out_privacy import ReportCharges
+from fedaudit.reports.sections.integrity import signature_check
+from fedaudit.reports.verification.checkpoints import (
     ReadCheckpoints,
     checkpoint_checks,
+    erasure_checks,
     read_checkpoints,
+    read_erasure,
 )
 from fedaudit.reports.verification.declared_checks import DeclaredEntries, is_declared
-from fedaudit.reports.verification.entry_epsilons import EntryEpsilons
-from fedaudit.reports.verification.erasure_checks import erasure_checks, read_erasure
-from fedaudit.reports.verification.later_checks import evidence_checks, later_checks, read_later
-from fedaudit.reports.verification.recompute import LedgerTotals
-from fedaudit.reports.verification.report_charges import ReportCharges
-from fedaudit.reports.verification.report_checks import report_checks, signature_check
-from fedaudit.reports.verification.sign_off_checks import read_sign_offs, sign_off_checks
+from fedaudit.reports.verification.entries import EntryEpsilons
+from fedaudit.reports.verification.statements import (
+    evidence_checks,
+    later_checks,
+    read_later,
+    read_sign_offs,
+    sign_off_checks,
+)
 from fedaudit.spec.audits import is_audit
+from fedaudit.spec.errors import InvalidInputError
+from fedaudit.spec.experiment import ExperimentSpec
+from fedaudit.spec.parse import parse_admitted
 
 Verdict = Literal["valid", "consistent, signer untrusted", "altered"]
 VALID: Verdict = "valid"
 UNTRUSTED: Verdict = "consistent, signer untrusted"
 ALTERED: Verdict = "altered"
-
-
 _AS_DECLARED = (
     "clips, noise, samples and counts are as the trainer declared them; nobody here saw the "
     "training, so these checks say what was declared, and not that it is true",
@@ -158,9 +167,15 @@ def _read_run(
             epsilons.read(found)
             charges.read(found)
     of_ledger = [*epsilons.checks(), *charges.checks(evidence.report)]
-    if evidence.report is None:
+    report = evidence.report
+    if report is None:
         return of_ledger, []
-    return of_ledger, list(report_checks(evidence, evidence.report, audit, totals, keyring))
+    spec: ExperimentSpec | None = None
+    with suppress(InvalidInputError):
+        spec = parse_admitted(evidence.spec)
+    read = RunEvidence(evidence=evidence, report=report, audit=audit, totals=totals, spec=spec)
+    signed = signature_check(report, keyring, with_checkpoints=bool(evidence.checkpoints))
+    return of_ledger, [signed, *report_checks(read)]
 
 
 def _read_declared(

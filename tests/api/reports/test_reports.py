@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from sqlalchemy import delete, select, text, update
 
-from fedaudit.reports.document.document import Report as ReportDocument
+from fedaudit.reports.report import Report as ReportDocument
 from models.database import Database
 from models.tables.experiments import Experiment
 from models.tables.ledger import Ledger, LedgerCheckpoint

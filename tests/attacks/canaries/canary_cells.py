@@ -7,7 +7,7 @@ from typing import Any
 from fedaudit.attacks.attack import AttackedRun, AttackOutcome
 from fedaudit.attacks.canaries.canary_attack import CanaryAttack
 from fedaudit.federations.load import load_federation
-from fedaudit.reports.document.attacks.canaries_section import CanariesSection
+from fedaudit.reports.sections.attacks import CanariesSection
 from fedaudit.runs.run import new_run
 from fedaudit.spec.attacks.canaries_spec import CanariesSpec, CanaryUnit
 from fedaudit.spec.parse import parse_spec

@@ -9,7 +9,7 @@ import pytest
 
 from benchmarks.canary_power import alarms, measured, planned_for
 from benchmarks.canary_scenarios import COUNTS, DELTA, Scenario, central, fixed, local, record
-from fedaudit.reports.document.attacks.canaries_section import CanariesSection
+from fedaudit.reports.sections.attacks import CanariesSection
 from tests.attacks.canaries.canary_cells import (
     CENTRAL,
     COINS,

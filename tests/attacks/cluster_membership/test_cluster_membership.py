@@ -10,7 +10,7 @@ import pytest
 from fedaudit.attacks.attack import AttackedRun, AttackOutcome
 from fedaudit.attacks.cluster_membership.cluster_membership_attack import ClusterMembershipAttack
 from fedaudit.attacks.cluster_membership.requirements_of_cluster_membership import faults
-from fedaudit.reports.document.attacks.cluster_membership_section import ClusterMembershipSection
+from fedaudit.reports.sections.attacks import ClusterMembershipSection
 from fedaudit.spec.attacks.attack_part import AttackedSpec
 from fedaudit.spec.attacks.cluster_membership_spec import ClusterMembershipSpec
 from tests.attacks.attacked_runs import attacked_run

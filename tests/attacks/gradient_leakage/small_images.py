@@ -8,7 +8,7 @@ import numpy as np
 from fedaudit.attacks.attack import AttackedRun, AttackOutcome
 from fedaudit.attacks.gradient_leakage.gradient_leakage_attack import GradientLeakageAttack
 from fedaudit.federations.federation import ClientRows, Federation
-from fedaudit.reports.document.attacks.gradient_leakage_section import GradientLeakageSection
+from fedaudit.reports.sections.attacks import GradientLeakageSection
 from fedaudit.runs.run import new_run
 from fedaudit.spec.attacks.gradient_leakage_spec import GradientLeakageSpec
 from fedaudit.spec.parse import parse_spec

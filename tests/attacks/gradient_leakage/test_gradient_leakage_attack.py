@@ -14,7 +14,7 @@ from fedaudit.attacks.gradient_leakage.requirements_of_gradient_leakage import (
     faults,
 )
 from fedaudit.randomness import CounterSource
-from fedaudit.reports.document.attacks.gradient_leakage_section import protecting_against_all
+from fedaudit.reports.sections.attacks import protecting_against_all
 from fedaudit.spec.attacks.gradient_leakage_spec import GradientLeakageSpec
 from tests.attacks.gradient_leakage.small_images import (
     CONVOLUTIONAL,

@@ -14,7 +14,7 @@ from fedaudit.attacks.membership.attacked_rows import AttackedRows, choose_rows
 from fedaudit.attacks.membership.group_exposure import shown_groups_of
 from fedaudit.attacks.membership.membership_attack import MembershipAttack
 from fedaudit.randomness import CounterSource
-from fedaudit.reports.document.attacks.membership_section import MembershipSection
+from fedaudit.reports.sections.attacks import MembershipSection
 from fedaudit.spec.attacks.membership_spec import MembershipSpec
 from tests.attacks.attacked_runs import attacked_run, overfitted
 from tests.training.specs import cell, groups_spec

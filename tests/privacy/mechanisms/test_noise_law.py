@@ -9,7 +9,7 @@ import pytest
 
 from fedaudit.privacy.mechanisms.base import PrivacyMechanism
 from fedaudit.privacy.mechanisms.registry import mechanism_of
-from fedaudit.reports.sections.limitations.floating_point import floating_point_limits
+from fedaudit.reports.sections.guarantee import floating_point_limits
 from tests.house import ROOT
 from tests.privacy.mechanisms.specs import SPECS
 

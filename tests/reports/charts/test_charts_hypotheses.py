@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from fedaudit.reports.assemble import assemble
 from fedaudit.reports.charts.series import series_of
-from fedaudit.reports.document.hypotheses_document import Plane
 from fedaudit.reports.page.html import render
+from fedaudit.reports.report import assemble
+from fedaudit.reports.sections.parameter_plot import Plane
 from tests.reports.page.test_report_page import Page
 
 

@@ -7,10 +7,10 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pytest
 
-from fedaudit.reports.assemble import assemble
 from fedaudit.reports.charts.chart_choice import charts_of
 from fedaudit.reports.charts.series import FIGURES, Series, series_of
 from fedaudit.reports.page.html import render
+from fedaudit.reports.report import assemble
 from fedaudit.spec.metrics import METRICS
 from tests.reports.page.test_report_page import Page
 from tests.reports.sections.test_epsilon_report import with_plan

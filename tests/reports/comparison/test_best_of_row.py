@@ -6,11 +6,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from fedaudit.reports.assemble import assemble
 from fedaudit.reports.comparison.best_of_row import with_best
 from fedaudit.reports.comparison.compared_reports import compare, compare_reports
 from fedaudit.reports.comparison.parts import Cell, FigureRow
-from fedaudit.reports.document.report_figures import parsed
+from fedaudit.reports.figures import parsed
+from fedaudit.reports.report import assemble
 from tests.reports.reading_documents import documents
 
 GAP = "equalized_odds_difference"

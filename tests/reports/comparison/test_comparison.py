@@ -5,8 +5,8 @@ import copy
 import pytest
 
 from fedaudit.privacy.mechanisms.registry import mechanism_of
-from fedaudit.reports.assemble import assemble
 from fedaudit.reports.comparison.compared_reports import Comparison, compare
+from fedaudit.reports.report import assemble
 from tests.reports.reading_documents import FIXED, GAUSSIAN, documents, gaussian
 
 GAP = "equalized_odds_difference"

@@ -4,15 +4,15 @@ import re
 
 import pytest
 
-from fedaudit.reports.assemble import assemble
-from fedaudit.reports.document.outcome_words import (
+from fedaudit.reports.page.html import render
+from fedaudit.reports.readings.reading_choice import reading
+from fedaudit.reports.report import assemble
+from fedaudit.reports.sections.outcome_words import (
     favourable_words,
     for_readers,
     group_label,
     group_words,
 )
-from fedaudit.reports.page.html import render
-from fedaudit.reports.readings.reading_choice import reading
 
 TABLE = {"source": "table", "path": "a.csv", "client_key": "who", "target": "two_year_recid"}
 CODES = {"SEX": {"1": "male", "2": "female"}, "two_year_recid": {"0": "not re-arrested"}}

@@ -7,8 +7,7 @@ import jsonschema
 import numpy as np
 import pytest
 
-from fedaudit.reports.assemble import assemble, report_hash
-from fedaudit.reports.document.document import Report, schema
+from fedaudit.reports.report import Report, assemble, report_hash, schema
 from fedaudit.spec.experiment import spec_hash
 from fedaudit.spec.metrics import METRICS, SCORE_METRICS
 

@@ -4,10 +4,10 @@ from typing import get_args
 
 import pytest
 
-from fedaudit.reports.assemble import assemble
-from fedaudit.reports.document.report_figures import COUNTED
+from fedaudit.reports.figures import COUNTED
 from fedaudit.reports.gates.gate_evaluation import evaluate, overall
 from fedaudit.reports.gates.gate_evidence import as_judged_then
+from fedaudit.reports.report import assemble
 from fedaudit.spec.gates import PLAIN_FIGURES, AttackFigure, Gate, GateFigure, PlainFigure
 
 ONE = {"loss": "rmse", "hypotheses": 1, "rounds": 50, "cohort": {"clients": 7}}

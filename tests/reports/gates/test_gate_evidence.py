@@ -4,10 +4,9 @@ from typing import Any
 
 import pytest
 
-from fedaudit.reports.assemble import assemble
-from fedaudit.reports.document.guarantee_facts import condition_of, is_in_force, label_of
 from fedaudit.reports.gates.gate_evaluation import evaluate
-from fedaudit.reports.verification.report_checks import check_gates
+from fedaudit.reports.report import assemble, check_gates
+from fedaudit.reports.sections.guarantee import condition_of, is_in_force, label_of
 from fedaudit.spec.gates import Gate
 from fedaudit.spec.parse import parse_admitted
 

@@ -8,8 +8,8 @@ import pytest
 import yaml
 
 from fedaudit.privacy.mechanisms.registry import mechanism_of
-from fedaudit.reports.assemble import assemble
 from fedaudit.reports.gates.gate_evaluation import evaluate
+from fedaudit.reports.report import assemble
 from fedaudit.spec.gates import parse_policies
 from fedaudit.spec.parse import parse_spec
 from tests.reports.conftest import SPEC

@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from fedaudit.reports.assemble import assemble
 from fedaudit.reports.charts.series import Series, series_of
-from fedaudit.reports.document.material import HypothesesFacts, ReportMaterial
+from fedaudit.reports.report import assemble
+from fedaudit.reports.sections.material import HypothesesFacts, ReportMaterial
 from tests.fairness.disclosures import with_disclosures
 from tests.reports.charts.test_charts_page import Gaps, Round, made
 from tests.reports.conftest import SPEC

@@ -5,11 +5,11 @@ import copy
 import numpy as np
 import pytest
 
-from fedaudit.reports.assemble import assemble
 from fedaudit.reports.charts.number_text import bound_text, figure_text
 from fedaudit.reports.charts.privacy_cost_chart import privacy_cost_chart
 from fedaudit.reports.page.fairness_tables import fairness_tables
 from fedaudit.reports.page.html import render
+from fedaudit.reports.report import assemble
 from tests.reports.conftest import SPEC
 from tests.reports.sections.test_fairness_of_clients import with_attribute
 

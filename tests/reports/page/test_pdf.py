@@ -8,9 +8,9 @@ from collections import Counter
 import pytest
 from pypdf import PdfReader
 
-from fedaudit.reports.assemble import assemble
 from fedaudit.reports.page.html import render
 from fedaudit.reports.page.pdf import PdfUnavailableError, paper_page, pdf_of
+from fedaudit.reports.report import assemble
 from tests.reports.charts.test_charts_page import made
 from tests.reports.page.printed_text import Printed, Seen, printed
 from tests.reports.page.report_shapes import shapes

@@ -7,8 +7,8 @@ from html.parser import HTMLParser
 import pytest
 
 from fedaudit.privacy.accounting.privacy_events import OBSERVERS
-from fedaudit.reports.assemble import assemble
 from fedaudit.reports.page.html import render
+from fedaudit.reports.report import assemble
 
 NONE = {"privacy": {"mechanism": "none"}, "gates": [], "fairness": {"sensitive": []}}
 VOID = {"meta", "br", "hr", "img", "input", "link"}

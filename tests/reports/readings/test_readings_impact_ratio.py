@@ -10,8 +10,8 @@ import pytest
 
 from fedaudit.cli.local_run import run_locally
 from fedaudit.federations.load import load_federation
-from fedaudit.reports.assemble import assemble
 from fedaudit.reports.readings.impact_ratio import ImpactRatioTable, impact_ratio
+from fedaudit.reports.report import assemble
 from fedaudit.spec.parse import parse_spec
 from fedaudit.training.base.cell import Cell
 from fedaudit.training.stack import Stack

@@ -5,8 +5,8 @@ import re
 import pytest
 import yaml
 
-from fedaudit.reports.assemble import assemble
 from fedaudit.reports.readings.model_card import model_card
+from fedaudit.reports.report import assemble
 from tests.reports.reading_documents import documents, gaussian
 
 SECTIONS = [

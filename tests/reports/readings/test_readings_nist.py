@@ -2,8 +2,8 @@
 
 import pytest
 
-from fedaudit.reports.assemble import assemble
 from fedaudit.reports.readings.nist_800_226 import NistReading, nist_800_226
+from fedaudit.reports.report import assemble
 from tests.reports.reading_documents import FIXED, NOTHING, WITHOUT_NOISE, documents, gaussian
 
 TOPICS = [

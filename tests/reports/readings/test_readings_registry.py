@@ -7,8 +7,8 @@ import jsonschema
 import pytest
 import yaml
 
-from fedaudit.reports.assemble import assemble
 from fedaudit.reports.readings.registry import registry
+from fedaudit.reports.report import assemble
 from tests.reports.reading_documents import NOTHING, WITHOUT_NOISE, documents, gaussian
 
 SCHEMA = Path(__file__).parents[4] / "shared/data/dp_registry/deployments-schema.yaml"

@@ -9,11 +9,12 @@ import pytest
 
 from fedaudit.privacy.accounting.mechanism_parameters import layer_components
 from fedaudit.privacy.mechanisms.registry import mechanism_of
-from fedaudit.reports.assemble import assemble
-from fedaudit.reports.document.material import HypothesesFacts
+from fedaudit.reports.ledger_totals import LedgerTotals
 from fedaudit.reports.page.html import render
-from fedaudit.reports.verification.hypotheses_checks import hypotheses_checks
-from fedaudit.reports.verification.recompute import LedgerTotals
+from fedaudit.reports.report import assemble
+from fedaudit.reports.sections.between_hypotheses import between_checks
+from fedaudit.reports.sections.material import HypothesesFacts
+from fedaudit.reports.sections.parameter_plot import plane_checks
 from fedaudit.spec.parse import parse_spec
 from tests.reports.conftest import SPEC
 
@@ -188,7 +189,8 @@ def checked(report, *, radii=RADII, inputs=None):
     totals.best_radii = radii
     totals.best_clusters = np.array([0, 1, 1], np.int16)
     inputs = inputs or mechanism_of(spec).inputs(n=3)
-    return {one.name: one.outcome for one in hypotheses_checks(spec, report, totals, inputs)}
+    checks = [*between_checks(spec, report, totals, inputs), *plane_checks(spec, report, totals)]
+    return {one.name: one.outcome for one in checks}
 
 
 def changed(report, **figures):

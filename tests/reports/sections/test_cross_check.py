@@ -12,12 +12,11 @@ from sklearn.metrics import accuracy_score
 
 from fedaudit.fairness.gaps import NO_OUTCOME, GroupScores, gaps, score_gaps
 from fedaudit.fairness.population import PredictedRows
-from fedaudit.reports.assemble import assemble
-from fedaudit.reports.document.document import CrossCheck, Report
 from fedaudit.reports.page.html import render
+from fedaudit.reports.report import Report, assemble
 from fedaudit.reports.sections.cross_check import TOLERANCE, SecondFigures, cross_checked
-from fedaudit.reports.sections.disagreement import FiguresDisagreeError
-from fedaudit.reports.sections.fairness_groups import group_sections
+from fedaudit.reports.sections.exact_fairness import group_sections
+from fedaudit.reports.sections.fairness import CrossCheck, FiguresDisagreeError
 from fedaudit.spec.metrics import METRICS
 from tests.fairness.disclosures import disclosed_counts
 

@@ -1,6 +1,6 @@
 """The sentence that says under which policy a report's groups were asked for."""
 
-from fedaudit.reports.sections.limitations.disclosure_limits import disclosure_limits
+from fedaudit.reports.sections.provenance import disclosure_limits
 from fedaudit.spec.disclosure import DisclosurePolicy, FixedSplit
 from fedaudit.spec.parse import parse_spec
 from tests.spec.documents import HOSPITAL, changed

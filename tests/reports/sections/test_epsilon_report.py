@@ -12,11 +12,10 @@ from fedaudit.privacy.accounting.privacy_events import adjacency_words
 from fedaudit.privacy.guarantees.guarantee import at_most
 from fedaudit.privacy.mechanisms.registry import mechanism_of
 from fedaudit.privacy.records.record_use import drawn_budgets, record_use
-from fedaudit.reports.assemble import assemble
-from fedaudit.reports.document.document import Report, schema
 from fedaudit.reports.gates.gate_evaluation import evaluate
 from fedaudit.reports.page.html import render
-from fedaudit.reports.sections.privacy_section import planned
+from fedaudit.reports.report import Report, assemble, schema
+from fedaudit.reports.sections.epsilon import planned
 from fedaudit.spec.gates import Gate
 from fedaudit.spec.parse import parse_spec
 from tests.reports.conftest import SPEC

@@ -8,8 +8,7 @@ import numpy as np
 import pytest
 
 from fedaudit.privacy.mechanisms.registry import mechanism_of
-from fedaudit.reports.assemble import assemble
-from fedaudit.reports.document.document import Report
+from fedaudit.reports.report import Report, assemble
 from fedaudit.spec.parse import parse_spec
 from tests.fairness.disclosures import with_disclosures
 from tests.reports.conftest import SPEC, counts_of_clients, training_rows_of_clients

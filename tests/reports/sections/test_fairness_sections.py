@@ -7,8 +7,7 @@ import numpy as np
 import pytest
 
 from fedaudit.fairness.gaps import NO_OUTCOME, GroupScores
-from fedaudit.reports.assemble import assemble
-from fedaudit.reports.document.document import Report
+from fedaudit.reports.report import Report, assemble
 from tests.fairness.disclosures import with_disclosures
 from tests.reports.conftest import counts_of_clients
 

@@ -1,6 +1,6 @@
 """How far gaps moved over the last rounds, beside the interval over clients."""
 
-from fedaudit.reports.assemble import assemble
+from fedaudit.reports.report import assemble
 from fedaudit.spec.metrics import METRICS, SCORE_METRICS
 
 GAP = "equalized_odds_difference"

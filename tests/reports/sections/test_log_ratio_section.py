@@ -2,7 +2,7 @@
 
 import pytest
 
-from fedaudit.reports.assemble import assemble
+from fedaudit.reports.report import assemble
 
 _FIXED = {"mechanism": "laplace-l2", "noise_multiplier": 3.0, "radius": 0.5, "clip": 0.2}
 

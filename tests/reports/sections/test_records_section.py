@@ -8,9 +8,9 @@ import pytest
 from fedaudit.privacy.mechanisms.registry import mechanism_of
 from fedaudit.privacy.records.record_spending import enclosing
 from fedaudit.privacy.records.record_use import record_use
-from fedaudit.reports.assemble import assemble
 from fedaudit.reports.page.html import render
-from fedaudit.reports.sections.record_budget_section import records_section
+from fedaudit.reports.report import assemble
+from fedaudit.reports.sections.epsilon import records_section
 from fedaudit.spec.parse import parse_spec
 from tests.reports.conftest import SPEC
 

@@ -1,6 +1,6 @@
 """The verdict in words."""
 
-from fedaudit.reports.assemble import assemble
+from fedaudit.reports.report import assemble
 from fedaudit.reports.verdict.verdict import verdict, verdict_parts
 
 

@@ -17,7 +17,7 @@ from fedaudit.privacy.guarantees.cost_sentences import (
     guess_words,
     odds_words,
 )
-from fedaudit.reports.assemble import assemble
+from fedaudit.reports.report import assemble
 from fedaudit.reports.verdict.verdict import verdict, verdict_parts
 from tests.reports.conftest import SPEC
 

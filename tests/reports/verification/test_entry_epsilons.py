@@ -11,8 +11,8 @@ from fedaudit.ledger.chain import genesis, link
 from fedaudit.ledger.columns import EntryColumns
 from fedaudit.ledger.encoding import EntryEncoder
 from fedaudit.ledger.rows import BundledRow
-from fedaudit.reports.verification import entry_epsilons
-from fedaudit.reports.verification.entry_epsilons import EntryEpsilons
+from fedaudit.reports.verification import entries as entry_epsilons
+from fedaudit.reports.verification.entries import EntryEpsilons
 from fedaudit.reports.verification.verification import verify
 from tests.reports.sections.test_epsilon_report import SPECS, with_plan
 from tests.reports.signed_run import ID

@@ -10,9 +10,9 @@ import pytest
 from fedaudit.ledger.columns import EntryColumns
 from fedaudit.ledger.rows import LedgerEntry
 from fedaudit.privacy.mechanisms.registry import mechanism_of
-from fedaudit.reports.assemble import assemble
-from fedaudit.reports.verification.epsilon_checks import epsilon_checks
-from fedaudit.reports.verification.recompute import LedgerTotals
+from fedaudit.reports.ledger_totals import LedgerTotals
+from fedaudit.reports.report import assemble
+from fedaudit.reports.sections.epsilon import epsilon_checks
 from tests.reports.sections.test_epsilon_report import SPECS, with_plan
 
 ROUNDS = {"central": 41, "local": 4, "records": 6}

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from fedaudit.ledger.bundle import opened_bundle
-from fedaudit.reports.verification.report_signature import sign_report
+from fedaudit.reports.sections.integrity import sign_report
 from fedaudit.reports.verification.verification import verify
 from tests.reports.signed_run import KEY, signed_run
 

@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 
 from fedaudit.ledger.bundle import opened_bundle
-from fedaudit.reports.assemble import assemble
-from fedaudit.reports.verification.noise_checks import noise_checks
-from fedaudit.reports.verification.report_signature import sign_report
+from fedaudit.reports.report import assemble
+from fedaudit.reports.sections.guarantee import noise_checks
+from fedaudit.reports.sections.integrity import sign_report
 from fedaudit.reports.verification.verification import Verification, verify
 from tests.reports.sections.test_epsilon_report import SPECS, with_plan
 from tests.reports.signed_run import KEY, SignedRun, signed_run

@@ -8,7 +8,7 @@ import pytest
 from fedaudit.cli.local_run import LocalRun, run_locally
 from fedaudit.ledger.columns import EntryColumns
 from fedaudit.ledger.rows import LedgerEntry, charges_report
-from fedaudit.reports.verification.report_charges import ReportCharges
+from fedaudit.reports.sections.held_out_privacy import ReportCharges
 from fedaudit.spec.parse import parse_spec
 from tests.runs.test_blocks import NOISE
 from tests.training.specs import groups_spec

@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from fedaudit.reports.assemble import assemble
-from fedaudit.reports.verification.words_checks import words_checks
+from fedaudit.reports.report import assemble
+from fedaudit.reports.sections.outcome_words import words_checks
 
 
 @pytest.fixture

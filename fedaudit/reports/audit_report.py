@@ -1,0 +1,227 @@
+"""The report of an audit of predictions, version 1: its shape, its verdict, how it is assembled and
+verified. The rows are not there."""
+
+from collections.abc import Iterator, Mapping
+from typing import Any, Literal
+
+from pydantic import Field
+
+from fedaudit.ledger.bundle import Evidence
+from fedaudit.ledger.signatures import Keyring
+from fedaudit.reports.checks import Check, agrees, check, value_at
+from fedaudit.reports.gates.gate_evaluation import overall
+from fedaudit.reports.gates.gate_results import OUTCOME_WORDS
+from fedaudit.reports.report import GateSection, check_gates, gated, worded
+from fedaudit.reports.sections.fairness import FairnessSection
+from fedaudit.reports.sections.held_out_privacy import FairnessPrivacy
+from fedaudit.reports.sections.integrity import signature_check
+from fedaudit.reports.sections.model import ModelSection
+from fedaudit.reports.sections.part import GateOutcome, Part, VerdictParts
+from fedaudit.reports.sections.predictions import (
+    AUDIT,
+    EQUAL_TRUTH,
+    AuditData,
+    AuditEvidence,
+    AuditIdentity,
+    AuditIntegrity,
+    AuditMaterial,
+    AuditUtility,
+    NoGuarantee,
+    Predictions,
+    UnknownPrivacy,
+    as_report_of_run,
+)
+from fedaudit.reports.sections.provenance import Provenance
+from fedaudit.reports.sections.section import Values, assembled, section_checks
+from fedaudit.reports.verdict.verdict import verdict
+from fedaudit.reports.verdict.worst_off import fairness_part
+from fedaudit.spec.audits import measuring_spec, parse_audit
+from fedaudit.spec.errors import InvalidInputError
+from fedaudit.spec.metrics import FAIRNESS_FIGURES
+
+NOT_VERIFIED = (
+    "The rows are not here: that rates and accuracies of groups, intervals, nulls, averages over "
+    "clients, gaps at other thresholds, and accuracy over all rows follow from the table is what "
+    "the signer states.",
+    "That the table is the one with the fingerprint in the report, that its rows are a fair "
+    "sample, and that its predictions are those of the model in use, is what the signer states, "
+    "or whoever made the table.",
+    "Numbers of rows by group are confidential, so no rate is divided anew: only how the published "
+    "figures of groups fit one another is checked.",
+)
+
+
+class AuditReport(Part):
+    """The report of one audit of predictions."""
+
+    report_version: Literal[1] = 1
+    subject: Literal["predictions"] = "predictions"
+    """What was audited; reports of runs have no such field."""
+    experiment: AuditIdentity
+    verdict: str
+    verdict_parts: VerdictParts
+    guarantee: NoGuarantee
+    privacy: UnknownPrivacy
+    utility: AuditUtility
+    predictions: Predictions
+    fairness: list[FairnessSection]
+    fairness_privacy: FairnessPrivacy | None = None
+    fairness_privacy_reason: str
+    attacks: list[str] = Field(default_factory=list, max_length=0)
+    model: ModelSection | None = None
+    model_reason: str
+    gates: list[GateSection]
+    gate_outcome: GateOutcome | None
+    data: AuditData
+    spec: dict[str, Any]
+    """What was asked for, with every default explicit: `spec_hash` is taken over it."""
+    provenance: Provenance
+    limits: list[str]
+    integrity: AuditIntegrity
+
+
+def assemble_audit(material: AuditMaterial) -> dict[str, Any]:
+    """The report as JSON values, not yet signed."""
+    return assembled(
+        AuditReport,
+        AUDIT,
+        material,
+        judged=(_measuring, worded, _gated, _judged, _asked),
+        progressed=material.progressed,
+    )
+
+
+def _measuring(material: AuditMaterial, _so_far: Values) -> Values:
+    """Words, gates and verdict read columns and labels where the spec of a run has them."""
+    return {"spec": material.spec.model_dump(mode="json")}
+
+
+def _gated(material: AuditMaterial, so_far: Values) -> Values:
+    return gated(material.audit.gates, so_far)
+
+
+def _asked(material: AuditMaterial, _so_far: Values) -> Values:
+    return {"spec": material.audit.model_dump(mode="json")}
+
+
+def _judged(_material: AuditMaterial, so_far: Values) -> Values:
+    parts = VerdictParts(
+        release=" ".join(_release(so_far)),
+        cost=(
+            "Not known: an audit of predictions does not see the training, so no privacy cost is "
+            "stated."
+        ),
+        fairness=fairness_part(so_far),
+        next=next(_next(so_far)),
+    )
+    return {"verdict": verdict(parts), "verdict_parts": parts.model_dump()}
+
+
+_FAIRNESS_ALONE = (
+    "This concerns fairness alone: the privacy of the training is no part of this audit, and "
+    "whether the model may be released cannot be decided from it."
+)
+_AT = {"le": "at most", "ge": "at least"}
+
+
+def _release(report: Mapping[str, Any]) -> Iterator[str]:
+    utility, gates = report["utility"], report["gates"]
+    if report["predictions"]["equal_truth"]:
+        yield (
+            f"Not to be relied on as it is: {EQUAL_TRUTH}. No model is always right, so the column "
+            "is most likely a copy of the truth, or was made knowing it."
+        )
+    elif utility["degenerate"] is True:
+        yield f"No: the predictions decide nothing: {utility['reasons']['degenerate']}."
+    elif utility["degenerate"] is None:
+        yield (
+            "Not shown: that the predictions decide anything is not shown, "
+            f"{utility['reasons']['degenerate']}."
+        )
+    if report["gate_outcome"] is None:
+        yield "No gate was set, so nobody has said how even the predictions must be."
+    elif report["gate_outcome"] == "pass":
+        yield f"The gates that were set passed ({len(gates)})."
+    else:
+        worst = next(one for one in gates if one["outcome"] == report["gate_outcome"])
+        yield (
+            f"The gates: {OUTCOME_WORDS[worst['outcome']]}. {worst['figure']}: {worst['reason']}."
+        )
+    yield _FAIRNESS_ALONE
+    accuracy, baseline = utility["accuracy"], utility["baseline_accuracy"]
+    yield f"The predictions are right in {accuracy:.4g} of the rows" + (
+        f"; always predicting the most frequent outcome is in {baseline:.4g}."
+        if baseline is not None
+        else "."
+    )
+
+
+def _next(report: Mapping[str, Any]) -> Iterator[str]:
+    predictions = report["predictions"]
+    if predictions["equal_truth"]:
+        yield (
+            f"Look where the column {predictions['column']!r} comes from, and audit predictions "
+            "that were made without knowing the truth."
+        )
+    if report["utility"]["degenerate"] is True:
+        yield (
+            "Audit predictions that decide something: another model, or a threshold at which both "
+            "outcomes are predicted; equal rates of one answer for everybody are no fairness."
+        )
+    if report["utility"]["degenerate"] is None:
+        yield "Audit more rows, until the predictions are shown to be better than a constant."
+    for gate in report["gates"]:
+        if gate["outcome"] == "fail" and gate["figure"] in FAIRNESS_FIGURES:
+            yield (
+                f"{gate['figure']} has to be {_AT[gate['op']]} {gate['bound']:g}: see above which "
+                "group is worst off, and look for what the model knows of it, or does not."
+            )
+        if gate["outcome"] != "pass":
+            yield f"For the gate on {gate['figure']}: {gate['reason']}."
+    if any(group["suppressed"] for one in report["fairness"] for group in one["groups"]):
+        yield (
+            "Some groups are suppressed because they are small: audit more rows, or join groups, "
+            "before concluding that everybody is treated alike."
+        )
+    if report["gate_outcome"] is None:
+        yield "Set gates for how even the predictions must be, so that the next audit is judged."
+    yield "Read what this report does not show."
+
+
+def audit_checks(evidence: Evidence, keyring: Keyring) -> Iterator[Check]:
+    """The checks, in the order in which they are reported; the rows of the evidence are read."""
+    yield _no_ledger(evidence)
+    report = evidence.report
+    if report is None:
+        yield check("report.present", False, good="", bad="an audit's report is missing")
+        return
+    # A worker signs every audit, so one without a signature has lost it.
+    yield signature_check(report, keyring, with_checkpoints=True)
+    try:
+        audit = parse_audit(evidence.spec)
+    except InvalidInputError:
+        audit = None
+    yield from section_checks(AUDIT, AuditEvidence(evidence=evidence, report=report, audit=audit))
+    if audit is not None:
+        yield check_gates(measuring_spec(audit), as_report_of_run(report, audit))
+        yield _gate_outcome(report)
+
+
+def _no_ledger(evidence: Evidence) -> Check:
+    found = [*evidence.names, *evidence.checkpoints, *evidence.sign_offs]
+    rows = sum(1 for _ in evidence.rows)
+    return check(
+        "ledger.absent",
+        not found and not rows,
+        good="there is no ledger: an audit of predictions spends nothing",
+        bad="an audit has no ledger, and entries, subjects, checkpoints or sign-offs came with it",
+    )
+
+
+def _gate_outcome(report: Mapping[str, Any]) -> Check:
+    gates = value_at(report, "gates")
+    try:
+        found = overall(gates)
+    except (KeyError, TypeError, ValueError, AttributeError, IndexError, OverflowError):
+        return check("report.gate_outcome", False, good="", bad="the report's gates are malformed")
+    return agrees(report, "gate_outcome", found)

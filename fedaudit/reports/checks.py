@@ -1,0 +1,91 @@
+"""The result of one check, and the comparisons that all checks share."""
+
+import hashlib
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import rfc8785
+
+Outcome = Literal["pass", "fail", "unchecked"]
+
+
+@dataclass(frozen=True)
+class Check:
+    """What was checked, the outcome and, where it failed, what is wrong and where."""
+
+    name: str
+    outcome: Outcome
+    detail: str
+
+
+def check(name: str, passed: bool, *, good: str, bad: str) -> Check:
+    """A check that was decided: passed or failed."""
+    return Check(name, "pass" if passed else "fail", good if passed else bad)
+
+
+def unchecked(name: str, why: str) -> Check:
+    """A check that could not be made because something is missing."""
+    return Check(name, "unchecked", why)
+
+
+def canonical_hash(value: Any) -> str | None:
+    """SHA-256, in hexadecimal, of the canonical JSON (RFC 8785); None where there is no canonical
+    form."""
+    try:
+        return hashlib.sha256(rfc8785.dumps(value)).hexdigest()
+    except (ValueError, RecursionError):
+        return None
+
+
+def value_at(document: Any, *path: str) -> Any:
+    """The value at a path of a document of any shape; None where there is no value."""
+    for name in path:
+        if not isinstance(document, Mapping):
+            return None
+        document = document.get(name)
+    return document
+
+
+def same(one: Any, other: Any) -> bool:
+    """Whether two JSON values are equal, with floats compared up to rounding."""
+    if isinstance(one, bool) or isinstance(other, bool):
+        return one is other
+    if isinstance(one, int | float) and isinstance(other, int | float):
+        return math.isclose(one, other, rel_tol=1e-12, abs_tol=0.0)
+    if isinstance(one, Mapping) and isinstance(other, Mapping):
+        return one.keys() == other.keys() and all(same(one[name], other[name]) for name in one)
+    if isinstance(one, list) and isinstance(other, list):
+        return len(one) == len(other) and all(map(same, one, other))
+    return type(one) is type(other) and bool(one == other)
+
+
+def shown(value: Any) -> str:
+    """A value for a message, shortened."""
+    text = repr(value)
+    return text if len(text) <= 120 else f"{text[:120]} ..."
+
+
+def unknown_key(what: str, key_id: str) -> str:
+    """Evidence comes with the keys that it names, so a missing key was removed."""
+    return (
+        f"{what} names the key {shown(key_id)}, which is not among those that came along: "
+        "its id was altered, or the key removed"
+    )
+
+
+def numbered(first: int, last: int) -> str:
+    """Entries by number, counted from 1."""
+    return f"entry {first}" if first == last else f"entries {first} to {last}"
+
+
+def agrees(report: Mapping[str, Any], path: str, found: Any, *, name: str | None = None) -> Check:
+    """Whether the report says at `path` what was found."""
+    said = value_at(report, *path.split("."))
+    return check(
+        name or f"report.{path.rpartition('.')[2]}",
+        same(said, found),
+        good=f"{path} is equal to what was recomputed",
+        bad=f"{path} is {shown(said)} in the report and {shown(found)} recomputed",
+    )

@@ -1,1 +1,0 @@
-"""What a report says of attacks: a file for each kind."""

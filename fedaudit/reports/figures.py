@@ -1,0 +1,165 @@
+"""The individual figures of a report by which it is found, compared and sorted."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal, Protocol
+
+from fedaudit.reports.report import Report
+from fedaudit.reports.sections.guarantee import PRIVACY_COSTS, guarantee_facts
+from fedaudit.reports.sections.part import IntervalSection
+from fedaudit.spec.metrics import FAIRNESS_FIGURES, HEADLINE_WITHOUT_OUTCOME, ROUND_METRICS
+
+Section = Literal["privacy", "utility", "fairness"]
+_COUNTS = ("participations_max", "refusals", "withheld")
+PRIVACY = (*PRIVACY_COSTS, *_COUNTS)
+COUNTED = frozenset(_COUNTS)
+"""Plain counts, valid under every mechanism; every other privacy figure rests on the guarantee."""
+UTILITY = (
+    "validation_loss",
+    "selection_loss",
+    "accuracy",
+    "baseline_accuracy",
+    "baseline_loss",
+    "accuracy_over_baseline",
+    "loss_under_baseline",
+    "prediction_share",
+    "rounds",
+    "collapsed_rounds",
+)
+FAIRNESS = FAIRNESS_FIGURES
+FIGURES = (*PRIVACY, *UTILITY, *FAIRNESS)
+"""All names; a fairness figure belongs to an attribute, an epsilon may belong to an observer."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReportFigure:
+    """One figure. A value of None has its reason; a reason beside a value states what it omits."""
+
+    section: Section
+    figure: str
+    attribute: str | None = None
+    """For fairness figures only."""
+    observer: str | None = None
+    """Against whom an epsilon holds; None for the largest of all observers, and for other figures.
+    """
+    delta: float | None = None
+    adjacency: str | None = None
+    value: float | None
+    reason: str | None
+    interval: IntervalSection | None = None
+    """Of a fairness figure."""
+
+
+def parsed(document: Mapping[str, Any]) -> Report:
+    """Parse the report in a stored document. Raises ValueError where it does not have that form."""
+    report = Report.model_validate(document)
+    guarantee = report.guarantee.model_copy(update=guarantee_facts(document))
+    return report.model_copy(update={"guarantee": guarantee})
+
+
+def figures_of(report: Report) -> list[ReportFigure]:
+    """Every figure: privacy, utility, then fairness by attribute; each key occurs once."""
+    return [*_privacy(report), *_utility(report), *_fairness(report)]
+
+
+def _privacy(report: Report) -> list[ReportFigure]:
+    privacy = report.privacy
+    found = []
+    for name in PRIVACY:
+        value = getattr(privacy, name)
+        counted = name == "epsilon_max" and value is not None
+        found.append(
+            ReportFigure(
+                section="privacy",
+                figure=name,
+                delta=report.guarantee.delta if counted else None,
+                adjacency=report.guarantee.adjacency if counted else None,
+                value=value,
+                reason=privacy.reasons.get(name),
+            )
+        )
+    found += [
+        ReportFigure(
+            section="privacy",
+            figure="epsilon_max",
+            observer=one.observer,
+            delta=one.delta,
+            adjacency=one.adjacency,
+            value=one.value,
+            reason=None,
+        )
+        for one in privacy.epsilon
+    ]
+    return found
+
+
+def _utility(report: Report) -> list[ReportFigure]:
+    utility = report.utility
+    return [
+        ReportFigure(
+            section="utility",
+            figure=name,
+            value=getattr(utility, name),
+            reason=utility.reasons.get(name),
+        )
+        for name in UTILITY
+    ]
+
+
+def _fairness(report: Report) -> list[ReportFigure]:
+    return [
+        ReportFigure(
+            section="fairness",
+            figure=name,
+            attribute=section.attribute,
+            value=metric.value,
+            reason=metric.reason,
+            interval=metric.interval,
+        )
+        for section in report.fairness
+        for name, metric in section.metrics.items()
+    ]
+
+
+class Figure(Protocol):
+    """A figure of an attribute, which is empty or None for figures that have none."""
+
+    @property
+    def figure(self) -> str: ...
+    @property
+    def attribute(self) -> str | None: ...
+    @property
+    def value(self) -> float | None: ...
+
+
+@dataclass(frozen=True)
+class LargestGap:
+    """The figure with the largest value."""
+
+    figure: str
+    attribute: str
+    value: float
+    unmeasured: tuple[str, ...]
+    """Attributes without any such figure, whose gap may be larger."""
+
+
+def largest_gap(figures: Iterable[Figure]) -> LargestGap | None:
+    """The largest difference of rates between groups over all attributes, by any of the metrics.
+
+    Not by one metric for all: an attribute that lacks it could hide its gap. Where no outcome is
+    favourable it is the largest difference of losses. None where there is neither.
+    """
+    of_attributes = [one for one in figures if one.attribute]
+    for metrics in (ROUND_METRICS, (HEADLINE_WITHOUT_OUTCOME,)):
+        found = [
+            (one.value, one.figure, one.attribute)
+            for one in of_attributes
+            if one.figure in metrics and one.value is not None and one.attribute
+        ]
+        if found:
+            value, figure, attribute = max(found, key=lambda one: one[0])
+            measured = {name for _, _, name in found}
+            known = dict.fromkeys(str(one.attribute) for one in of_attributes)
+            unmeasured = tuple(name for name in known if name not in measured)
+            return LargestGap(figure, attribute, value, unmeasured)
+    return None

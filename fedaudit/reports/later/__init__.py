@@ -1,1 +1,0 @@
-"""What attacks found after a report was signed."""

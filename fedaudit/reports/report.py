@@ -1,0 +1,192 @@
+"""The report of a run, version 1: its shape, how it is assembled, and its schema.
+
+A figure that is None has its reason beside it: in the `reasons` map of the same object under the
+field's name, or in `reason` where the object holds one figure.
+"""
+
+import hashlib
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Literal
+
+from fedaudit.reports.canonical_json import canonical_json
+from fedaudit.reports.checks import Check, check, same
+from fedaudit.reports.gates.gate_evaluation import evaluate, overall
+from fedaudit.reports.gates.gate_evidence import as_judged_then, deltas_then, uncharged_then
+from fedaudit.reports.gates.noised_gates import intervals_then
+from fedaudit.reports.ledger_totals import RunEvidence
+from fedaudit.reports.sections.attacks import ATTACKS, ReportedAttack
+from fedaudit.reports.sections.fairness import FairnessSection
+from fedaudit.reports.sections.guarantee import GUARANTEE, GuaranteeSection
+from fedaudit.reports.sections.held_out_privacy import FAIRNESS_PRIVACY, FairnessPrivacy
+from fedaudit.reports.sections.integrity import INTEGRITY, Integrity
+from fedaudit.reports.sections.material import ReportMaterial
+from fedaudit.reports.sections.model import MODEL, ModelSection
+from fedaudit.reports.sections.other_runs import REPEATS, SWEEP, RepeatsSection, SweepSection
+from fedaudit.reports.sections.outcome_words import with_words
+from fedaudit.reports.sections.parameter_plot import PLANE, Plane
+from fedaudit.reports.sections.part import GateOutcome, Part, VerdictParts
+from fedaudit.reports.sections.privacy import PRIVACY, Privacy
+from fedaudit.reports.sections.provenance import (
+    DATA,
+    EXPERIMENT,
+    PROVENANCE,
+    Data,
+    Experiment,
+    Provenance,
+)
+from fedaudit.reports.sections.published_fairness import FAIRNESS
+from fedaudit.reports.sections.section import Section, Values, assembled, section_checks
+from fedaudit.reports.sections.utility import UTILITY, Utility
+from fedaudit.reports.verdict.verdict import verdict, verdict_parts
+from fedaudit.spec.experiment import ExperimentSpec
+from fedaudit.spec.gates import Gate
+
+REPORT_VERSION = 1
+
+
+class GateSection(Part):
+    """One condition and whether it holds."""
+
+    figure: str
+    attribute: str | None
+    """The one that the gate names; of a gate on each of several, the one that decides."""
+    op: Literal["le", "ge"]
+    bound: float
+    value: float | None
+    outcome: GateOutcome
+    reason: str
+
+
+class Report(Part):
+    """The audit report of one experiment."""
+
+    report_version: Literal[1] = 1
+    experiment: Experiment
+    verdict: str
+    """The four parts below, one after the other; of earlier reports one text."""
+    verdict_parts: VerdictParts | None = None
+    """None in reports of earlier versions."""
+    guarantee: GuaranteeSection
+    privacy: Privacy
+    utility: Utility
+    fairness: list[FairnessSection]
+    fairness_privacy: FairnessPrivacy | None = None
+    fairness_privacy_reason: str | None = None
+    attacks: list[ReportedAttack]
+    """What was tried against the run, in the order of the spec."""
+    model: ModelSection | None = None
+    model_reason: str | None = None
+    gates: list[GateSection]
+    gate_outcome: GateOutcome | None
+    """The worst of the gates; None where the spec has none."""
+    plane: Plane | None = None
+    plane_reason: str | None = None
+    sweep: SweepSection | None = None
+    sweep_reason: str | None = None
+    repeats: RepeatsSection | None = None
+    repeats_reason: str | None = None
+    data: Data
+    spec: dict[str, Any]
+    """The spec with every default explicit: the provenance's spec_hash is taken over it."""
+    provenance: Provenance
+    limits: list[str]
+    """What this report does not show."""
+    integrity: Integrity
+
+
+def schema() -> dict[str, Any]:
+    """The report's JSON schema."""
+    return Report.model_json_schema(mode="serialization")
+
+
+def assemble(material: ReportMaterial) -> dict[str, Any]:
+    """Build the report as JSON values, without NaN or infinities.
+
+    Raises KeyError where the material lacks a sensitive attribute of the spec.
+    """
+    return assembled(
+        Report,
+        RUN,
+        material,
+        judged=(
+            _spec,
+            worded,
+            lambda material, so_far: gated(material.spec.gates, so_far),
+            _judged,
+        ),
+        limits_first=("guarantee", "data", "fairness"),
+        progressed=material.progressed,
+    )
+
+
+def report_hash(document: Mapping[str, Any]) -> str:
+    """SHA-256, in hexadecimal, of the document's canonical JSON (RFC 8785)."""
+    return hashlib.sha256(canonical_json(dict(document))).hexdigest()
+
+
+def _spec(material: ReportMaterial, _so_far: Values) -> Values:
+    return {"spec": material.spec.model_dump(mode="json")}
+
+
+def worded(_material: object, so_far: Values) -> Values:
+    """The fairness sections with their outcomes and groups in words."""
+    return {"fairness": with_words(so_far)}
+
+
+def _gated(material: ReportMaterial, so_far: Values) -> Values:
+    return gated(material.spec.gates, so_far)
+
+
+def gated(gates: Sequence[Gate], so_far: Values) -> Values:
+    """Each gate judged by the sections so far."""
+    found = evaluate(gates, so_far)
+    return {"gates": found, "gate_outcome": overall(found)}
+
+
+def _judged(_material: object, so_far: Values) -> Values:
+    parts = verdict_parts(so_far)
+    return {"verdict": verdict(parts), "verdict_parts": parts.model_dump()}
+
+
+def check_gates(spec: ExperimentSpec, report: Mapping[str, Any]) -> Check:
+    """Whether the report's gates follow from its figures, by the rules of its time."""
+    fields = ("figure", "attribute", "op", "bound", "value", "outcome")
+    try:
+        gates = [as_judged_then(gate, report) for gate in spec.gates]
+        judged = evaluate(gates, uncharged_then(intervals_then(deltas_then(report))))
+        found = [{name: gate[name] for name in fields} for gate in judged]
+        said = [{name: gate[name] for name in fields} for gate in report["gates"]]
+    except (KeyError, TypeError, ValueError, AttributeError, IndexError):
+        return check("report.gates", False, good="", bad="the report lacks what its gates need")
+    return check(
+        "report.gates",
+        same(said, found),
+        good="the gates follow from the report's figures",
+        bad="the outcomes of the gates do not follow from the report's figures",
+    )
+
+
+def report_checks(found: RunEvidence) -> Iterator[Check]:
+    """Every check of a run's report but that of its signature."""
+    yield from section_checks(RUN, found)
+    if found.spec is not None:
+        yield check_gates(found.spec, found.report)
+
+
+RUN: tuple[Section[ReportMaterial, RunEvidence], ...] = (
+    EXPERIMENT,
+    PROVENANCE,
+    INTEGRITY,
+    UTILITY,
+    PRIVACY,
+    PLANE,
+    GUARANTEE,
+    FAIRNESS,
+    FAIRNESS_PRIVACY,
+    ATTACKS,
+    MODEL,
+    SWEEP,
+    REPEATS,
+    DATA,
+)
+"""The sections of a run's report, in the order in which they are verified."""

@@ -1,0 +1,456 @@
+"""The attacks on a run: what each kind reports, and what raises an alarm."""
+
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Any, Literal
+
+from pydantic import ConfigDict, Field
+
+from fedaudit.privacy.accounting.privacy_events import Adjacency, Observer
+from fedaudit.privacy.lower_bounds.e_values import EvidenceBasis
+from fedaudit.reports.ledger_totals import RunEvidence
+from fedaudit.reports.sections.part import Part, Share
+from fedaudit.reports.sections.section import Section, handed_over
+from fedaudit.spec.attacks.attack_spec import AttackKind
+from fedaudit.spec.attacks.canaries_spec import CanaryUnit
+from fedaudit.spec.attacks.gradient_leakage_spec import (
+    AttackedHypothesis,
+    LabelKnowledge,
+    LayerWeights,
+    LeakageMethod,
+)
+from fedaudit.spec.attacks.membership_spec import MembershipMethod, ScoreVariance, ShadowVariant
+
+
+class ConfidenceLimits(Part):
+    """Both limits of a two-sided interval."""
+
+    low: Share
+    high: Share
+
+
+class Alarm(Part):
+    """Evidence against a claim of the report: the mechanism or its accounting is wrong."""
+
+    claim: str
+    """What was claimed, with unit, observer and figure."""
+    evidence: str
+    """What was measured, with its significance."""
+
+
+class AttackSection(Part):
+    """One attack in a report: what an officer reads first, then the figures of its kind."""
+
+    status: Literal["done", "not-done"]
+    reason: str | None
+    """Why it could not be done; None where it was."""
+    statement: str
+    """What was tried, what came of it and what that does not show, in plain words."""
+    capabilities: list[str]
+    """What the attacker knows and may do, a sentence each."""
+    alarm: Alarm | None = None
+    alarm_level: Annotated[float, Field(ge=0, le=1)] | None = None
+    """The chance of an alarm were the claim true, at most; None where no claim was tested. With an
+    `e_value` that of any alarm of the run, however often it is attacked; the levels of earlier
+    reports, which have none, add up."""
+    e_value: Annotated[float, Field(ge=0)] | None = None
+    """Evidence against the claim: at most 1 on average where it holds."""
+    e_basis: EvidenceBasis | None = None
+    evidence: Annotated[float, Field(ge=0)] | None = None
+    """Of all attacks on the run up to this one (`run_evidence`)."""
+
+
+class NotDoneSection(AttackSection):
+    """An attack without figures."""
+
+    kind: AttackKind
+
+
+class ReportedAttack(AttackSection):
+    """What all kinds have in common; the figures of its kind stand beside it.
+
+    Those are checked by the class of the kind when the section is made. A report that is read may
+    be of another version, with other figures or another kind.
+    """
+
+    model_config = ConfigDict(extra="allow", frozen=True, allow_inf_nan=False)
+
+    kind: str
+
+
+BoundName = Literal["known-noise", "f-dp", "one-run", "summed-releases"]
+SUFFICIENT_POWER = 0.8
+"""Below this power, silence is no all-clear."""
+
+
+class CanaryBound(Part):
+    """A lower bound on epsilon."""
+
+    name: BoundName
+    epsilon_lower_bound: Annotated[float, Field(ge=0)]
+    """At the delta of the claim; 0 is no evidence of any loss."""
+    significance: Share
+    """The chance that the bound lies above the truth, at most."""
+    power: Share
+    """The chance of an alarm were the noise half of what is claimed, as the first attack on a run,
+    computed before it."""
+    assumption: str
+    """What the bound takes for granted."""
+    canaries: Annotated[int, Field(ge=0)]
+    """How many of them it uses."""
+    all_clear: str | None
+    """Why no alarm of this bound is no all-clear; None where an alarm would have been likely."""
+    e_value: Annotated[float, Field(ge=0)] | None = None
+    """Evidence against the claim by what this bound measures; None where none is claimed."""
+
+
+class MetricAudit(Part):
+    """Two inputs under the Laplace mechanism: its unit is a leakage, which is no epsilon of
+    (epsilon, delta)-differential privacy."""
+
+    radius: Literal["fixed", "adaptive"]
+    leakage_claim: float
+    """n/nu times the share that the two inputs' distance has of the radius; with an adaptive
+    radius n/nu itself, which no theorem covers."""
+    distance_over_radius: float | None
+    """None for an adaptive radius, where the two differ in norm."""
+    releases: int
+    leakage_lower_bound: float | None
+    """From below, at the significance; None where nothing was tested."""
+    largest_log_ratio: float | None
+    """Of an adaptive radius: the largest logarithm of a likelihood ratio seen; None for a fixed
+    one, whose test takes its noise for unknown."""
+    median_log_ratio: float | None
+    significance: Share | None
+    power: Share | None
+    assumption: str
+    reason: str | None
+    """Why no bound is given; None where one is."""
+
+
+class CanariesSection(AttackSection):
+    """Canaries beside the claim that they test."""
+
+    kind: Literal["canaries"] = "canaries"
+    unit: CanaryUnit
+    count: int
+    included: int | None
+    """How many the coins let in; None where nothing was trained."""
+    claim: float | None
+    """The epsilon that the canaries' unit is promised, over as many releases as the companion
+    made; None where no epsilon is claimed."""
+    claim_reason: str | None
+    """Why there is none."""
+    delta: float | None
+    adjacency: Adjacency | None
+    observer: Observer | None
+    compositions: int | None
+    """Releases that the claim counts."""
+    correlation: float | None
+    """The largest cosine between the directions of two canaries of one release: 0 where they are
+    orthogonal or share no release; None where nothing was trained."""
+    bounds: list[CanaryBound]
+    stopped_in: int | None = None
+    """With `stop`: the companion's round in which the evidence was enough to end the run; None
+    where it never was, or nobody asked."""
+    metric: MetricAudit | None = None
+    """Of `laplace-l2`."""
+
+
+class NamedShare(Part):
+    """The share of clients whose hypothesis the server names, by one rule."""
+
+    value: Share | None
+    interval: ConfidenceLimits | None
+    """Clopper and Pearson's, at the section's `confidence`; the unit is the client."""
+    reason: str | None
+
+
+class HypothesisNamed(Part):
+    """The same of the clients that chose one hypothesis."""
+
+    hypothesis: int
+    suppressed: bool
+    nearest: NamedShare
+
+
+class ClusterMembershipResult(Part):
+    """What the server told from uploads at one noise multiplier."""
+
+    noise_multiplier: float
+    nearest: NamedShare
+    """By the hypothesis nearest to the upload."""
+    assigned: NamedShare
+    """By the cluster that the server puts the upload into, as the run does it."""
+    separation: float | None
+    """Median distance of the uploads to the hypothesis of their cluster, over that hypothesis's
+    distance to the nearest other."""
+    exponent_median: float | None
+    """Between the two nearest hypotheses, over the uploads: the logarithm of the largest factor by
+    which what the server receives can be likelier under one than under the other, for the same
+    update. Of an adaptive radius it is heuristic, and rounded up to two digits."""
+    exponent_max: float | None
+    by_hypothesis: list[HypothesisNamed]
+    reasons: dict[str, str]
+
+
+class ClusterMembershipSection(AttackSection):
+    """How often the server names the hypothesis that a client chose, beside mere chance."""
+
+    kind: Literal["cluster-membership"]
+    unit: Literal["client"]
+    clients: int
+    """Training clients, each of which makes one upload at each noise multiplier."""
+    hypotheses: int
+    smallest_distance: float
+    """Between two of the hypotheses, Euclidean."""
+    chance: Share | None
+    """The share of the hypothesis that most clients chose: what naming it every time gets right."""
+    confidence: float
+    results: list[ClusterMembershipResult]
+    """By noise multiplier, ascending."""
+    reasons: dict[str, str]
+
+
+class ShareInterval(Part):
+    """Of a share of images, by exact limits over updates (Clopper and Pearson 1934)."""
+
+    level: float
+    low: float
+    high: float
+
+
+class LeakageBaseline(Part):
+    """How near the set's own images come to one that is unknown: medians over attacked images.
+
+    Both know more of the set than an attacker without an update does.
+    """
+
+    mean_image_mse: float | None
+    """Of the mean of the other attacked images; null where there is no other."""
+    nearest_other_mse: float | None
+    """Of whichever other attacked image is nearest."""
+    mean_image_ssim: float | None
+    nearest_other_ssim: float | None
+    reason: str | None
+    """Why there are none."""
+
+
+class LeakageResult(Part):
+    """The reconstructions at one noise multiplier."""
+
+    noise_multiplier: float
+    mse: float
+    """Mean squared error of pixels from 0 to 1: the median over images."""
+    psnr: float | None
+    """Peak signal-to-noise ratio of that error in decibels; null where the error is 0."""
+    psnr_reason: str | None
+    ssim: float
+    """Structural similarity (Wang et al. 2004): the median over images."""
+    recovered_share: float | None
+    """Share of images whose reconstruction has at most `recovered_below` times the error of either
+    baseline; null where there are no baselines."""
+    recovered_interval: ShareInterval | None
+    better_share: float | None
+    """Share of images whose reconstruction has a smaller error than both baselines."""
+    better_interval: ShareInterval | None
+    label_share: float | None
+    """Share of images whose label the attacker has right; null where it needs none."""
+    withheld: int
+    """Attacked images whose update was not finite, so that nothing left; in no other figure."""
+
+
+class GradientLeakageSection(AttackSection):
+    """Reconstructions of training clients' images, at each noise multiplier."""
+
+    kind: Literal["gradient-leakage"] = "gradient-leakage"
+    method: LeakageMethod
+    label: LabelKnowledge | None
+    """How it came by the labels; null where it needs none."""
+    per_layer: bool
+    layer_weights: LayerWeights
+    images: int
+    images_per_update: int
+    local_steps: int
+    iterations: int
+    """Steps of each search; 0 where nothing is searched for."""
+    restarts: int
+    hypothesis: AttackedHypothesis
+    recovered_below: float
+    """An image counts as recovered at this share of the smaller baseline's error."""
+    baseline: LeakageBaseline | None
+    results: list[LeakageResult]
+    """In the order of the noise multipliers; empty where the attack was not done."""
+    recovered_share: float | None
+    """That of the smallest noise multiplier tried, in `results`."""
+    recovered_share_reason: str | None
+    nu_protecting: float | None
+    """The smallest noise multiplier tried from which on no reconstruction was better than its
+    baselines. It speaks of this attacker and these images alone."""
+    nu_protecting_reason: str | None
+    nu_protecting_interval: ShareInterval | None
+    """Of the share of images that this attacker would better the baselines for at that noise."""
+
+
+def protecting_against_all(
+    sections: Sequence[GradientLeakageSection],
+) -> tuple[float | None, str | None]:
+    """The smallest noise multiplier tried that no attacker of several got past, or null's reason.
+
+    It counts only where every one of them was protected against.
+    """
+    if not sections:
+        return None, "no attacker tried to reconstruct images"
+    for section in sections:
+        if section.nu_protecting is None:
+            return None, f"{section.method}: {section.nu_protecting_reason}"
+    return max(section.nu_protecting or 0.0 for section in sections), None
+
+
+class RateAtFpr(Part):
+    """The share of members that are found where so many non-members are taken for members."""
+
+    fpr: Share
+    """The share of non-members, at most, that may be taken for members."""
+    tpr: Share | None
+    """The share of members found."""
+    interval: ConfidenceLimits | None
+    """Of `tpr`, at the section's `confidence`: Clopper and Pearson's, for as many independent rows
+    as the rows of these clients are worth (Korn and Graubard 1998)."""
+    reason: str | None
+
+
+class ClaimedRate(Part):
+    """What the claim of the run allows an attacker, whatever the attack."""
+
+    fpr: Share
+    tpr_max: Share
+    """The largest share of members found that (epsilon, delta) allows at that share of
+    non-members."""
+
+
+class ClaimSection(Part):
+    """The claim that the rates are held against."""
+
+    epsilon: float
+    """Of `steps` neighbours in a row."""
+    delta: float
+    claimed_epsilon: float
+    claimed_delta: float
+    unit: str
+    adjacency: str
+    observer: str
+    steps: int
+    """How many neighbouring datasets lie between a run that trained on a row and one that did
+    not."""
+    rates: list[ClaimedRate]
+
+
+class MembershipRates(Part):
+    """How well one way to score rows tells members from others."""
+
+    variant: ShadowVariant | None
+    variance: ScoreVariance | None
+    auc: Share
+    tpr_at_fpr: list[RateAtFpr]
+
+
+class GroupMembership(Part):
+    """The same of one group, at the thresholds of all rows; a suppressed group shows nothing."""
+
+    value: str
+    suppressed: bool
+    auc: Share | None
+    tpr_at_fpr: list[RateAtFpr]
+    """`fpr` is the group's own share of non-members beyond the common threshold."""
+    reason: str | None
+
+
+class AttributeMembership(Part):
+    """The groups of one sensitive attribute."""
+
+    attribute: str
+    groups: list[GroupMembership]
+
+
+class MembershipSection(AttackSection):
+    """How well the trained hypotheses tell which rows they were trained on."""
+
+    kind: Literal["membership"]
+    method: MembershipMethod
+    variant: ShadowVariant | None
+    """Of `likelihood-ratio`; None otherwise."""
+    variance: ScoreVariance | None
+    shadows: int | None
+    """Shadow runs; None for `threshold`."""
+    fewest_with: int | None
+    """Shadow runs that trained on a row, at least, over the rows attacked."""
+    fewest_without: int | None
+    members: int
+    """Rows attacked that were trained on."""
+    non_members: int
+    auc: Share
+    """The chance that a member scores above a non-member; 0.5 is a guess."""
+    tpr_at_fpr: list[RateAtFpr]
+    membership_tpr_at_1pct: Share | None
+    """`tpr` at an `fpr` of 1 %, which gates may bound."""
+    confidence: float
+    """Of every interval."""
+    others: list[MembershipRates]
+    """The other ways to make scores of the same shadow runs, for comparison: no alarm rests on
+    them."""
+    not_normal_share: Share | None
+    """Of `likelihood-ratio`: the share of rows whose scores a Shapiro-Wilk test calls not normal,
+    at a level of 5 % a row; 0.05 is what normal scores give."""
+    not_normal_rows: int | None
+    """Of how many rows."""
+    claim: ClaimSection | None
+    groups: list[AttributeMembership]
+    reasons: dict[str, str]
+
+
+def raised_alarms(report: Mapping[str, Any]) -> list[tuple[str, Alarm]]:
+    """The kind of each attack that raised an alarm, and the alarm, in the report's order."""
+    return [
+        (str(attack["kind"]), Alarm.model_validate(attack["alarm"]))
+        for attack in report.get("attacks") or []
+        if isinstance(attack, Mapping) and attack.get("alarm") is not None
+    ]
+
+
+def alarm_words(kind: str, alarm: Alarm) -> str:
+    """One sentence of what was claimed and what was found, without its full stop."""
+    claim, evidence = alarm.claim.rstrip("."), alarm.evidence.rstrip(".")
+    return f"the attack {kind} contradicts the guarantee: claimed was {claim}; found was {evidence}"
+
+
+_NO_ATTACK = "No attack was run against this model: nothing here says what an adversary recovers."
+_NO_GUARANTEE = (
+    "An attack that found nothing shows that this one, with what it knew, found nothing: another "
+    "may find more, and none of its figures is a guarantee."
+)
+_CONFIDENTIAL = (
+    "What the attacks found follows from training data, and no guarantee covers it: neither the "
+    "figures that are printed here nor the files that were stored beside this report."
+)
+_FIRST_SEED = "Attacks were on the first of the {repeats} seeds; of the others they say nothing."
+
+
+def _attack_limits(material: Any) -> list[str]:
+    """The sentences about the attacks that were made, or that none was."""
+    repeats = material.spec.repeats
+    done = [one for one in material.attacks if one.status == "done"]
+    if not done:
+        return [_NO_ATTACK]
+    first = [_FIRST_SEED.format(repeats=repeats)] if repeats > 1 else []
+    return [_NO_GUARANTEE, _CONFIDENTIAL, *first]
+
+
+ATTACKS = Section[Any, RunEvidence](
+    name="attacks",
+    part=ReportedAttack,
+    in_every_report=True,
+    made=handed_over("attacks"),
+    # With those of later statements: `evidence_checks` of `verification.statements`.
+    checked="what an attack measured cannot be measured again; its e-values are added up anew",
+    limits=_attack_limits,
+)

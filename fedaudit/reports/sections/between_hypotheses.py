@@ -1,0 +1,357 @@
+"""The section `privacy.between_hypotheses`: how far noise hides which hypothesis a client chose."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedaudit.privacy.accounting.mechanism_parameters import GuaranteeKind, MechanismParameters
+from fedaudit.privacy.guarantees.guarantee import at_most, number
+from fedaudit.privacy.leakage import (
+    MAX_LISTED,
+    MIN_RELEASES,
+    clipped_reach,
+    exponents,
+    listed_pairs,
+    part_distances,
+)
+from fedaudit.reports.checks import Check, check, same, value_at
+from fedaudit.reports.ledger_totals import LedgerTotals
+from fedaudit.reports.sections.material import HypothesesFacts, ReportMaterial
+from fedaudit.reports.sections.part import Part
+from fedaudit.spec.experiment import ExperimentSpec
+
+
+class HypothesisPair(Part):
+    """How well one release hides which of two hypotheses a client chose."""
+
+    first: int
+    second: int
+    distance: float
+    """Euclidean distance between the two, at the end of the run."""
+    epsilon: float | None
+    """n / (nu r) per unit of distance, for a fixed and public radius r."""
+    epsilon_median: float | None
+    """Over the releases of the best round. With an adaptive radius both are rounded up to two
+    digits, so that they do not reveal the norm of any update."""
+    epsilon_max: float | None
+    indistinguishability_median: float | None
+    """`epsilon_median` times `distance`."""
+    indistinguishability: float | None
+    """`epsilon_max` times `distance`: the logarithm of the largest factor by which what the server
+    receives can be likelier under one hypothesis than under the other, for the same update. A small
+    value hides the choice."""
+    worst_case: float | None
+    """The same for any two datasets that choose these two hypotheses, where updates are clipped."""
+    guarantee: GuaranteeKind
+    reasons: dict[str, str]
+
+
+class BetweenHypotheses(Part):
+    """How well an upload hides its client's hypothesis; the choice has no noise of its own."""
+
+    pairs: list[HypothesisPair]
+    """All pairs, or with more than six hypotheses the nearest and the farthest pair."""
+    pairs_in_all: int
+    statement: str
+
+
+_ONE = "there is one hypothesis, so no client chooses"
+_REPORTED = "clients report the hypothesis that they chose, without any noise: nothing hides it"
+_UNKNOWN = "the hypotheses were not handed over"
+_NOT_FINITE = "a hypothesis is not finite"
+_SECRET_RATE = "the radius is adaptive: every release has an epsilon of its own"
+_BY_LAYER = "each layer has an epsilon of its own; their exponents are added up"
+_NO_CLIP = "updates are not clipped, so nothing bounds how far apart two of them are"
+_FEW = (
+    f"the best round has fewer than {MIN_RELEASES} releases: the figure would all but state the "
+    "norm of one client's update"
+)
+_NO_ROUND = "no round was validated, so there is no best one"
+_FIGURES = (
+    "epsilon",
+    "epsilon_median",
+    "epsilon_max",
+    "indistinguishability_median",
+    "indistinguishability",
+    "worst_case",
+)
+
+
+@dataclass(frozen=True)
+class Rates:
+    """The epsilon of each release and part that the figures are computed from."""
+
+    values: NDArray[np.float64]
+    """[releases, parts]; one release represents all where the radius is public."""
+    public: bool
+
+    def median(self, exponents_: NDArray[np.float64]) -> float:
+        """Summary of a figure over the releases."""
+        return self._disclosed(float(np.median(exponents_)))
+
+    def largest(self, exponents_: NDArray[np.float64]) -> float:
+        """Summary of a figure over the releases."""
+        return self._disclosed(float(exponents_.max()))
+
+    def _disclosed(self, value: float) -> float:
+        # A secret rate is rounded to two digits: the exact one would reveal the norm of an update.
+        return value if self.public else float(at_most(value, digits=2))
+
+
+def between_hypotheses(material: ReportMaterial) -> BetweenHypotheses | str:
+    """The section of a run under metric privacy, or the reason why there is none."""
+    facts = material.hypotheses
+    why = why_no_pairs(material.spec)
+    if why is not None:
+        return why
+    if facts is None:
+        return _UNKNOWN
+    if not np.isfinite(facts.hypotheses).all():
+        return _NOT_FINITE
+    run = _run(material, facts)
+    by_part = part_distances(facts.hypotheses, parts=material.inputs.noised_sizes)
+    distances = np.linalg.norm(by_part, axis=-1)
+    pairs = [_pair(run, pair, by_part[pair]) for pair in listed_pairs(distances)]
+    k = len(distances)
+    return BetweenHypotheses(
+        pairs=pairs, pairs_in_all=k * (k - 1) // 2, statement=_statement(run, pairs, by_part)
+    )
+
+
+def why_no_pairs(spec: ExperimentSpec) -> str | None:
+    """Why runs of a spec of metric privacy have no such section; None where they have one."""
+    if spec.training.hypotheses == 1:
+        return _ONE
+    return _REPORTED if spec.training.reports_choices else None
+
+
+def rates_of(inputs: MechanismParameters, *, radii: NDArray[np.float64] | None) -> Rates | None:
+    """The rates of a public radius, or of releases with secret radii [releases, parts].
+
+    None where there are too few releases to be reported. Raises ValueError for inputs that are not
+    of metric privacy.
+    """
+    if inputs.cost_kind != "leakage":
+        raise ValueError(f"{inputs.mechanism} has no rates per unit of distance")
+    if inputs.radius is not None:
+        return Rates(inputs.release_epsilons(inputs.radius)[None], public=True)
+    if radii is None or len(radii) < MIN_RELEASES:
+        return None
+    return Rates(inputs.release_epsilons(radii), public=False)
+
+
+@dataclass(frozen=True)
+class _Run:
+    """What all pairs of a run have in common."""
+
+    inputs: MechanismParameters
+    rates: Rates | None
+    missing: str
+    """Why there are no rates, if there are none."""
+
+
+def _run(material: ReportMaterial, facts: HypothesesFacts) -> _Run:
+    return _Run(
+        inputs=material.inputs,
+        rates=rates_of(material.inputs, radii=facts.radii),
+        missing=_NO_ROUND if material.result.best_round == 0 else _FEW,
+    )
+
+
+def _pair(run: _Run, pair: tuple[int, int], by_part: NDArray[np.float64]) -> HypothesisPair:
+    inputs, rates, distance = run.inputs, run.rates, float(np.linalg.norm(by_part))
+    figures = pair_figures(by_part, rates, clip=inputs.clip)
+    reasons = dict.fromkeys((name for name, value in figures.items() if value is None), run.missing)
+    if inputs.radius is None:
+        reasons["worst_case"] = _SECRET_RATE
+    elif inputs.clip is None:
+        reasons["worst_case"] = _NO_CLIP
+    if rates is not None and len(by_part) > 1:
+        reasons |= dict.fromkeys(("epsilon", "epsilon_median", "epsilon_max"), _BY_LAYER)
+    elif inputs.radius is None:
+        reasons["epsilon"] = _SECRET_RATE
+    return HypothesisPair(
+        first=pair[0],
+        second=pair[1],
+        distance=distance,
+        guarantee=inputs.guarantee,
+        reasons=reasons,
+        **figures,
+    )
+
+
+def pair_figures(
+    by_part: NDArray[np.float64], rates: Rates | None, *, clip: float | None
+) -> dict[str, float | None]:
+    """The figures of two hypotheses by name, from their distance within each part: [parts].
+
+    None for a figure that does not exist.
+    """
+    found: dict[str, float | None] = dict.fromkeys(_FIGURES)
+    if rates is None:
+        return found
+    if len(by_part) > 1:
+        of_releases = exponents(rates.values, by_part)
+        found["indistinguishability_median"] = rates.median(of_releases)
+        found["indistinguishability"] = rates.largest(of_releases)
+    else:
+        # The reported epsilon is rounded, and the exponents follow from it.
+        median, largest = rates.median(rates.values[:, 0]), rates.largest(rates.values[:, 0])
+        found |= {"epsilon_median": median, "epsilon_max": largest}
+        found["epsilon"] = largest if rates.public else None
+        found["indistinguishability_median"] = median * float(by_part[0])
+        found["indistinguishability"] = largest * float(by_part[0])
+    if rates.public and clip is not None:
+        reach = exponents(rates.values, by_part) + clipped_reach(rates.values, clip=clip)
+        found["worst_case"] = float(reach[0])
+    return found
+
+
+def _statement(run: _Run, pairs: Sequence[HypothesisPair], by_part: NDArray[np.float64]) -> str:
+    """The section in words, from the reported pairs and all distances [k, k, parts]."""
+    adaptive = run.inputs.radius is None
+    layered = ", added up over the layers" if by_part.shape[-1] > 1 else ""
+    sentences = [
+        "The hypothesis that a client chose has no noise of its own. Where the same update starts "
+        "from one hypothesis or from another, the two uploads lie as far apart as the hypotheses. "
+        + (
+            "At a public epsilon what the server receives of one release would differ in "
+            if adaptive
+            else "What the server receives of one release then differs in "
+        )
+        + f"likelihood by a factor of at most exp(epsilon * distance{layered}).",
+        "The distances are those at the end of the run: releases of earlier rounds started from "
+        "other hypotheses, which may have lain further apart.",
+        _reach(pairs, adaptive=adaptive),
+        "An exponent of several units hides next to nothing, and the exponents of a client's "
+        "releases add up.",
+        _bound_any_two(run, by_part),
+    ]
+    if run.inputs.noise == "simulation":
+        sentences.append(
+            "This is what secret noise gives; the noise of this run can be drawn again from its "
+            "seed and hides nothing."
+        )
+    return " ".join(sentences)
+
+
+def _reach(pairs: Sequence[HypothesisPair], *, adaptive: bool) -> str:
+    ordered = sorted(pairs, key=lambda pair: pair.distance)
+    near, far = ordered[0], ordered[-1]
+    if near.indistinguishability is None:
+        return f"No exponent is reported: {near.reasons['indistinguishability']}."
+    stated = f"{_which(near)}, the exponent is {_exponent(near, adaptive=adaptive)}"
+    if near is not far:
+        stated += f"; {_which(far).lower()}, the farthest, {_exponent(far, adaptive=adaptive)}"
+    if adaptive:
+        stated += (
+            ". Heuristic: the adaptive radius makes epsilon as secret as the update, and the "
+            "theorem does not cover it; these are the releases of the best round, their figures "
+            "rounded up"
+        )
+    return f"{stated}."
+
+
+def _which(pair: HypothesisPair) -> str:
+    return f"Between hypotheses {pair.first} and {pair.second}, {number(pair.distance)} apart"
+
+
+def _exponent(pair: HypothesisPair, *, adaptive: bool) -> str:
+    most = at_most(pair.indistinguishability or 0.0, digits=4)
+    if not adaptive:
+        return most
+    median = at_most(pair.indistinguishability_median or 0.0, digits=4)
+    return f"{median} for the median release and {most} for the one with the least noise"
+
+
+def _bound_any_two(run: _Run, by_part: NDArray[np.float64]) -> str:
+    """Over all pairs, listed or not: with layers the farthest pair need not have the largest
+    exponent."""
+    rates, clip = run.rates, run.inputs.clip
+    if rates is None or not rates.public or clip is None:
+        return "No figure bounds datasets whose updates differ as well."
+    apart = float((by_part @ rates.values[0]).max())
+    most = apart + float(clipped_reach(rates.values, clip=clip)[0])
+    return (
+        f"Between any two datasets of a client, with updates clipped to {number(clip)}, the "
+        f"exponent of a release that starts from these hypotheses is at most {at_most(most)}."
+    )
+
+
+_MAX_VALUE = 1e300
+_ROUNDING = 1e-9
+_OF_ONE_NOISE = ("epsilon", "epsilon_median", "epsilon_max")
+"""Figures that do not exist with noise layer by layer."""
+_PAIRS = "privacy.between_hypotheses"
+
+
+def between_checks(
+    spec: ExperimentSpec,
+    report: Mapping[str, Any],
+    totals: LedgerTotals,
+    inputs: MechanismParameters,
+) -> Iterator[Check]:
+    """One check of a run without an epsilon; none where the report lacks these figures."""
+    between = value_at(report, *_PAIRS.split("."))
+    if between is not None:
+        yield check(
+            f"report.{_PAIRS}",
+            inputs.cost_kind == "leakage" and _follow(spec, between, totals, inputs),
+            good="what noise hides between hypotheses follows from their distances and the ledger",
+            bad=f"{_PAIRS} does not follow from its distances, the spec and the ledger",
+        )
+
+
+def _follow(
+    spec: ExperimentSpec, between: Any, totals: LedgerTotals, inputs: MechanismParameters
+) -> bool:
+    pairs, k = value_at(between, "pairs"), spec.training.hypotheses
+    if why_no_pairs(spec) is not None or not isinstance(pairs, list):
+        return False
+    in_all = k * (k - 1) // 2
+    listed = in_all if k <= MAX_LISTED else 2
+    if value_at(between, "pairs_in_all") != in_all or len(pairs) != listed:
+        return False
+    parts = inputs.noised_sizes
+    rates = rates_of(inputs, radii=totals.best_radii)
+    for pair in pairs:
+        distance = value_at(pair, "distance")
+        if type(distance) not in (int, float) or not 0 <= distance < _MAX_VALUE:
+            return False
+        if len(parts) > 1:
+            if not _within_reach(pair, float(distance), rates, clip=inputs.clip):
+                return False
+            continue
+        figures = pair_figures(np.array([float(distance)]), rates, clip=inputs.clip)
+        if not same({name: value_at(pair, name) for name in figures}, figures):
+            return False
+    return True
+
+
+def _within_reach(pair: Any, distance: float, rates: Rates | None, *, clip: float | None) -> bool:
+    """Whether exponents over layers are consistent with their rates and the whole distance.
+
+    The report does not state the layers' own distances. Whatever they are, their sum is at least
+    the whole distance, and by Cauchy and Schwarz an exponent is at most the norm of the rates times
+    it.
+    """
+    if any(value_at(pair, name) is not None for name in _OF_ONE_NOISE):
+        return False
+    names = ("indistinguishability_median", "indistinguishability")
+    said = {name: value_at(pair, name) for name in (*names, "worst_case")}
+    if rates is None:
+        return all(value is None for value in said.values())
+    if not all(type(said[name]) in (int, float) for name in names):
+        return False
+    least = rates.values.min(axis=1) * distance
+    most = np.linalg.norm(rates.values, axis=1) * distance
+    for name, stated in zip(names, (rates.median, rates.largest), strict=True):
+        if not stated(least) * (1 - _ROUNDING) <= said[name] <= stated(most) * (1 + _ROUNDING):
+            return False
+    worst = None
+    if rates.public and clip is not None:
+        worst = said["indistinguishability"] + float(clipped_reach(rates.values, clip=clip)[0])
+    return same(said["worst_case"], worst)

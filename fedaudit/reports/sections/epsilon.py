@@ -1,0 +1,296 @@
+"""Epsilon with a delta, against each observer, and by records of different budgets."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Annotated, Any, assert_never
+
+import numpy as np
+from numpy.typing import ArrayLike
+from pydantic import Field
+
+from fedaudit.fairness.disclosure import Disclosure, size_rule
+from fedaudit.federations.split import training_clients
+from fedaudit.privacy.accounting.epsilon_tables import worst_epsilons
+from fedaudit.privacy.accounting.privacy_events import Observer
+from fedaudit.privacy.mechanisms.record_personalised import TooManyEventsError, record_courses
+from fedaudit.privacy.mechanisms.registry import mechanism_of
+from fedaudit.privacy.planning.plan import ObserverEpsilon, SpendingPlan
+from fedaudit.privacy.records.record_spending import (
+    RECORD_ADJACENCY,
+    RECORD_OBSERVERS,
+    GroupSpending,
+    RecordSpending,
+    enclosing,
+)
+from fedaudit.privacy.records.record_use import record_settings
+from fedaudit.reports.checks import Check, check, same, shown, unchecked, value_at
+from fedaudit.reports.ledger_totals import LedgerTotals, RunEvidence
+from fedaudit.reports.sections.material import ReportMaterial
+from fedaudit.reports.sections.part import Part
+from fedaudit.reports.sections.utility import chosen_by_losses
+from fedaudit.spec.experiment import ExperimentSpec
+from fedaudit.spec.training import StoppedBy
+
+
+class EpsilonSection(Part):
+    """The largest epsilon that anyone spent, against one observer."""
+
+    observer: str
+    delta: float
+    adjacency: str
+    accountant: str
+    value: Annotated[float, Field(ge=0)]
+
+
+class RecordGroupSection(Part):
+    """Records whose budgets lie in one range, against whoever sees the final model."""
+
+    budget_low: float
+    """Exclusive lower end of the range, unless it equals the upper end."""
+    budget_high: float
+    records: int | None
+    epsilon_max: float | None
+    budget_used_share: float | None
+    """The largest share of its own budget that a record spent; above 1 the budget was exceeded."""
+    reasons: dict[str, str]
+
+
+class RecordsSection(Part):
+    """What records of different budgets spent."""
+
+    left_out: int | None
+    """Records that were never sampled."""
+    overspent: int | None
+    """Records that exceeded their own budgets."""
+    groups: list[RecordGroupSection]
+    reasons: dict[str, str] = Field(default_factory=dict)
+
+
+def records_section(material: ReportMaterial, records: RecordSpending) -> RecordsSection:
+    """What records of different budgets spent against an observer of the final model.
+
+    Raises KeyError where the material lacks the compositions against that observer.
+    """
+    rounds = int(np.asarray(material.compositions["final_model"]).max(initial=0))
+    secret = material.spec.privacy.budget_column is not None
+    found = records.of_groups("final_model", rounds)
+    # Records that were left out are a group too: otherwise the total minus the others reveals them.
+    cells = np.array([records.left_out, *(one.records for one in found)])
+    disclosure = size_rule(material.spec.fairness).decide(cells, of="records")
+    shown = disclosure.shown
+    left_out = records.left_out if shown[0] or not cells[0] else None
+    overspent = _overspent(records.overspent(rounds), disclosure)
+    few = f"suppressed: {disclosure.too_few}, or another group's number would follow"
+    counts = {"left_out": left_out, "overspent": overspent}
+    return RecordsSection(
+        left_out=left_out,
+        overspent=overspent,
+        groups=[
+            _group(one, disclosure, visible=visible, secret=secret)
+            for one, visible in zip(found, shown[1:].tolist(), strict=True)
+        ],
+        reasons={name: few for name, count in counts.items() if count is None},
+    )
+
+
+def _overspent(count: int, disclosure: Disclosure) -> int | None:
+    """How many records exceeded their budgets, where that reveals no small number.
+
+    They are the records of some groups, so beside a hidden group the number could reveal its size.
+    """
+    rest = int(disclosure.rows[1:].sum()) - count
+    small = any(disclosure.rule.is_small(number) for number in (count, rest))
+    return None if count and (small or disclosure.suppresses) else count
+
+
+def _group(
+    found: GroupSpending, disclosure: Disclosure, *, visible: bool, secret: bool
+) -> RecordGroupSection:
+    reasons = {}
+    if not visible:
+        reasons["records"] = f"suppressed: {disclosure.too_few}, or another group's would follow"
+    group, stated = found.group, not secret or disclosure.rule.is_large(found.records)
+    low, high = (group.low, group.high) if stated else enclosing(group.low, group.high)
+    if not stated:
+        why = f"suppressed: {disclosure.too_few}, whose budgets it would reveal"
+        reasons |= dict.fromkeys(("epsilon_max", "budget_used_share"), why)
+    return RecordGroupSection(
+        budget_low=low,
+        budget_high=high,
+        records=found.records if visible else None,
+        epsilon_max=found.epsilon_max if stated else None,
+        budget_used_share=found.budget_used_share if stated else None,
+        reasons=reasons,
+    )
+
+
+def spent(material: ReportMaterial) -> tuple[ObserverEpsilon, ...]:
+    """Epsilon against each observer; empty where there is no plan.
+
+    Raises KeyError where the material lacks the compositions of an observer.
+    """
+    plan = material.plan
+    return () if plan is None else plan.spent(material.compositions)
+
+
+def planned(material: ReportMaterial) -> tuple[ObserverEpsilon, ...]:
+    """Epsilon if all planned rounds had been run, where validation ended the run early.
+
+    No subject is charged more often than a budget allows. Empty where the run did not end early.
+    """
+    result = material.result
+    return planned_epsilons(
+        material.spec,
+        material.plan,
+        material.compositions,
+        rounds=result.rounds,
+        stopped_by=result.stopped_by,
+    )
+
+
+def planned_epsilons(
+    spec: ExperimentSpec,
+    plan: SpendingPlan | None,
+    compositions: Mapping[Observer, ArrayLike],
+    *,
+    rounds: int,
+    stopped_by: StoppedBy | None,
+) -> tuple[ObserverEpsilon, ...]:
+    """The same, of a run of a spec that has played so many rounds.
+
+    `compositions`: what its ledger has counted.
+    """
+    if plan is None or not chosen_by_losses(stopped_by):
+        return ()
+    mechanism, left = mechanism_of(spec), max(0, spec.training.rounds - rounds)
+    most = {}
+    for observer, played in compositions.items():
+        counts = np.asarray(played, dtype=np.int64)
+        most[observer] = counts + left
+        allowed = mechanism.compositions_within_budget(plan, observer)
+        if allowed is not None:
+            most[observer] = np.maximum(counts, np.minimum(most[observer], allowed))
+    return plan.spent(most)
+
+
+_DIGITS = 1e-6
+"""Relative: another library or machine may round differently, by far less."""
+_MAX_CLIENTS = 10**9
+Values = dict[str, float]
+
+
+def epsilon_checks(found: RunEvidence, spec: ExperimentSpec, parameters: int) -> Iterator[Check]:
+    """The checks of a mechanism with an epsilon and a delta."""
+    report, totals, names = found.report, found.totals, found.evidence.names
+    training = value_at(report, "data", "training_clients")
+    clients = value_at(report, "data", "clients")
+    counted = type(clients) is int and 1 < clients <= _MAX_CLIENTS
+    follows = counted and same(training, training_clients(clients, spec.federation))
+    yield check(
+        "report.training_clients",
+        follows,
+        good="data.training_clients follows from data.clients and the spec",
+        bad=f"data.training_clients is {shown(training)} of {shown(clients)} clients",
+    )
+    if not follows:
+        return
+    subject_kind = mechanism_of(spec).facts.subject_kind
+    match subject_kind:
+        case "record_group":
+            try:
+                known = _epsilons_from_entries(spec, totals, parameters, names)
+            except TooManyEventsError as error:
+                yield unchecked("ledger.inputs", str(error))
+                return
+        case "client" | "population":
+            known = _epsilons_from_spec(spec, totals, parameters, names, training)
+        case _:
+            assert_never(subject_kind)
+    yield check(
+        "ledger.inputs",
+        known is not None,
+        good="every entry has the mechanism of the spec",
+        bad="the mechanism or the events of some entries are not those of the spec",
+    )
+    if known is not None:
+        yield from _figures(report, known, totals)
+
+
+def _epsilons_from_spec(
+    spec: ExperimentSpec, totals: LedgerTotals, parameters: int, names: Sequence[str], training: int
+) -> Values | None:
+    """Epsilon against each observer; None where the ledger is of another mechanism."""
+    plan = mechanism_of(spec).spending_plan(training_clients=training, client_names=names)
+    assert plan is not None
+    if not totals.inputs <= {mechanism_of(spec).inputs(n=parameters, plan=plan)}:
+        return None
+    if not set(totals.compositions) <= set(plan.observers) or plan.subjects != tuple(names):
+        return None
+    return {
+        observer: plan.largest(observer, totals.compositions.get(observer, 0))
+        for observer in plan.observers
+    }
+
+
+def _epsilons_from_entries(
+    spec: ExperimentSpec, totals: LedgerTotals, parameters: int, names: Sequence[str]
+) -> Values | None:
+    """Like `_epsilons_from_spec`, from the repeated events that the entries hold."""
+    if not totals.inputs:
+        return dict.fromkeys(RECORD_OBSERVERS, 0.0)
+    if not names or len(totals.inputs) > 1 or not set(totals.compositions) <= set(RECORD_OBSERVERS):
+        return None
+    [inputs] = totals.inputs
+    repeated_events = record_courses(spec, inputs, parameters, names)
+    if repeated_events is None:
+        return None
+    return {
+        observer: max(
+            float(
+                worst_epsilons(
+                    some,
+                    totals.compositions[observer][subject],
+                    adjacency=RECORD_ADJACENCY,
+                    observer=observer,
+                    delta=record_settings(spec).delta,
+                )
+            )
+            if observer in totals.compositions
+            else 0.0
+            for subject, some in enumerate(repeated_events)
+        )
+        for observer in RECORD_OBSERVERS
+    }
+
+
+def _figures(report: Mapping[str, Any], known: Values, totals: LedgerTotals) -> Iterator[Check]:
+    said = value_at(report, "privacy", "epsilon")
+    try:
+        stated = {one["observer"]: float(one["value"]) for one in said}
+        agrees = stated.keys() == known.keys() and all(
+            np.isclose(stated[observer], value, rtol=_DIGITS, atol=1e-9)
+            for observer, value in known.items()
+        )
+    except (TypeError, KeyError, ValueError, OverflowError):
+        stated, agrees = {}, False
+    yield check(
+        "report.epsilon",
+        agrees,
+        good="privacy.epsilon is equal to what was recomputed from the ledger's events",
+        bad=f"privacy.epsilon is {shown(stated)} in the report and {shown(known)} recomputed",
+    )
+    largest = value_at(report, "privacy", "epsilon_max")
+    yield check(
+        "report.epsilon_max",
+        bool(stated) and same(largest, max(stated.values())),
+        good="privacy.epsilon_max is the largest of privacy.epsilon",
+        bad=f"privacy.epsilon_max is {shown(largest)}, of {shown(stated)}",
+    )
+    [*_, last] = known
+    most = int(totals.compositions[last].max(initial=0)) if last in totals.compositions else 0
+    took_part = value_at(report, "privacy", "participations_max")
+    yield check(
+        "report.participations_max",
+        same(took_part, most),
+        good="privacy.participations_max is equal to what was recomputed",
+        bad=f"privacy.participations_max is {shown(took_part)} in the report and {most} recomputed",
+    )

@@ -1,0 +1,432 @@
+"""The fairness section from counts as they are."""
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, assert_never
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedaudit.fairness.disclosure import MIN_CLIENTS, Disclosure, DisclosureRule
+from fedaudit.fairness.gaps import (
+    NO_ACCURACY,
+    NO_OUTCOME,
+    ClientAverages,
+    GroupScores,
+    client_averages,
+    gaps_between,
+    group_scores,
+)
+from fedaudit.fairness.intervals import GAIN_METHOD, Interval
+from fedaudit.fairness.metrics import group_rates, scored_rows
+from fedaudit.fairness.permutation import NO_GAP, Null, permutation_nulls, score_nulls
+from fedaudit.fairness.privacy_cost_by_group import Membership, membership
+from fedaudit.privacy.mechanisms.registry import mechanism_of, why_unbounded
+from fedaudit.privacy.planning.cost_projection import NO_EPSILON, NO_LEAKAGE
+from fedaudit.reports.sections.fairness import (
+    ClientAveragedGroup,
+    ClientAveragedSection,
+    FigureSection,
+    GroupPrivacyCost,
+    GroupSection,
+    HypothesisGroup,
+    HypothesisSection,
+    MetricSection,
+    NullSection,
+    PrivacyCostSection,
+)
+from fedaudit.reports.sections.material import ReportMaterial, ScoredMaterial
+from fedaudit.reports.sections.part import IntervalSection
+from fedaudit.spec.metrics import RATES, is_ratio
+from fedaudit.utility.degenerate import NO_INTERVALS, group_intervals
+
+NOT_HANDED_OVER = "the run did not hand over what its rows scored by group"
+SIZES_CONFIDENTIAL = "sizes without noise are confidential; fairness.noise publishes noised ones"
+_NOT_FINITE = "the loss is not finite"
+_SCORES = ("accuracy", "loss")
+_NO_DENOMINATOR = {name: rate.why_undefined for name, rate in RATES.items()}
+Shown = tuple[dict[str, float | None], dict[str, str]]
+"""Figures by name, and the reasons for those that are None."""
+GAIN_FIELDS = ("baseline_accuracy", "accuracy_over_baseline", "accuracy_over_baseline_interval")
+
+
+@dataclass(frozen=True)
+class GroupGain:
+    """Of one group, each figure that is None with its reason."""
+
+    baseline_accuracy: float | None
+    accuracy_over_baseline: float | None
+    interval: IntervalSection | None
+    reasons: Mapping[str, str]
+
+    @property
+    def fields(self) -> dict[str, Any]:
+        """As the fields of a report's group."""
+        return dict(zip(GAIN_FIELDS, self._values, strict=True))
+
+    @property
+    def _values(self) -> tuple[float | IntervalSection | None, ...]:
+        return self.baseline_accuracy, self.accuracy_over_baseline, self.interval
+
+
+def group_sections(
+    values: Sequence[str],
+    pooled: NDArray[np.int64],
+    disclosure: Disclosure,
+    *,
+    scores: GroupScores | None,
+    root_mean: bool,
+    gains: Sequence[GroupGain] | None = None,
+) -> list[GroupSection]:
+    """Rates from counts [groups, 4], accuracy and loss from scores, of the disclosed groups.
+
+    `root_mean` as in `group_scores`; `gains`: of each group, its accuracy beside the constant's.
+    """
+    rates = shown_rates(pooled, has_favourable_outcome=disclosure.rule.has_favourable_outcome)
+    measured = _measured(scores, len(values), root_mean=root_mean)
+    sections = []
+    for place, value in enumerate(values):
+        shown = bool(disclosure.shown[place])
+        figures = {**rates[place][0], **measured[place][0]}
+        reasons = {**rates[place][1], **measured[place][1]}
+        if not shown:
+            reasons = dict.fromkeys(figures, disclosure.reason)
+            figures = dict.fromkeys(figures)
+        reasons["rows"] = SIZES_CONFIDENTIAL
+        gain = no_gain(NOT_HANDED_OVER) if gains is None else gains[place]
+        if not shown:
+            gain = no_gain(disclosure.reason or "")
+        reasons |= gain.reasons
+        fields: dict[str, Any] = {**figures, **gain.fields}
+        sections.append(
+            GroupSection(
+                value=value, label=None, suppressed=not shown, rows=None, reasons=reasons, **fields
+            )
+        )
+    return sections
+
+
+def shown_rates(counts: NDArray[np.int64], *, has_favourable_outcome: bool) -> list[Shown]:
+    """The RATES of each group of counts [groups, 4]."""
+    if not has_favourable_outcome:
+        return [(dict.fromkeys(RATES), dict.fromkeys(RATES, NO_OUTCOME))] * len(counts)
+    return [_explained(RATES, of_group, _NO_DENOMINATOR) for of_group in group_rates(counts).T]
+
+
+def _measured(scores: GroupScores | None, groups: int, *, root_mean: bool) -> list[Shown]:
+    """Accuracy and loss of each group."""
+    if scores is None:
+        return [(dict.fromkeys(_SCORES), dict.fromkeys(_SCORES, NOT_HANDED_OVER))] * groups
+    found = group_scores(scores.sums.sum(axis=0), root_mean=root_mean)
+    reasons = {"accuracy": NO_ACCURACY, "loss": _NOT_FINITE}
+    return [_explained(_SCORES, of_group, reasons) for of_group in found.T]
+
+
+def _explained(
+    names: Collection[str], values: NDArray[np.float64], reasons: Mapping[str, str]
+) -> Shown:
+    """The finite values; the others are None for the given reason."""
+    figures = {
+        name: value if np.isfinite(value) else None
+        for name, value in zip(names, values.tolist(), strict=True)
+    }
+    return figures, {name: reasons[name] for name, value in figures.items() if value is None}
+
+
+def no_gain(reason: str) -> GroupGain:
+    """Nothing, for one reason."""
+    return GroupGain(None, None, None, dict.fromkeys(GAIN_FIELDS, reason))
+
+
+def group_gains(material: ScoredMaterial, attribute: str) -> Sequence[GroupGain] | None:
+    """The gain of each group of an attribute; None where the run handed nothing over.
+
+    Raises ValueError where the disclosure was not decided from the rows that these figures cover.
+    """
+    found = material.result.against_constant
+    if found is None or attribute not in found.by_group:
+        return None
+    counts = found.by_group[attribute]
+    material.disclosures[attribute].check(counts.rows.sum(axis=0))
+    groups = counts.rows.shape[1]
+    if counts.correct is None or counts.constant_correct is None:
+        return [no_gain(NO_ACCURACY)] * groups
+    gained = counts.correct - counts.constant_correct
+    totals = zip(
+        counts.rows.sum(0).tolist(),
+        counts.constant_correct.sum(0).tolist(),
+        gained.sum(0).tolist(),
+        _gain_intervals(material, gained, counts.rows),
+        strict=True,
+    )
+    return [
+        _gain(right / rows, gain / rows, *interval) if rows else no_gain("no scored rows")
+        for rows, right, gain, interval in totals
+    ]
+
+
+def _gain(right: float, gain: float, interval: IntervalSection | None, why: str) -> GroupGain:
+    return GroupGain(right, gain, interval, {} if interval is not None else {GAIN_FIELDS[2]: why})
+
+
+def _gain_intervals(
+    material: ScoredMaterial, gained: NDArray[np.int64], rows: NDArray[np.int64]
+) -> list[tuple[IntervalSection | None, str]]:
+    """By group, the interval of its gain, or the reason why there is none."""
+    asked = material.spec.fairness.intervals
+    if asked is None:
+        return [(None, NO_INTERVALS)] * rows.shape[1]
+    found = group_intervals(gained, rows, level=asked.level)
+    return [
+        (interval_section(one, level=asked.level, method=GAIN_METHOD), one.reason or "")
+        for one in found
+    ]
+
+
+def interval_section(found: Interval, *, level: float, method: str) -> IntervalSection | None:
+    """The interval, None where there is none."""
+    if found.low is None or found.high is None:
+        return None
+    return IntervalSection(low=found.low, high=found.high, level=level, method=method, samples=None)
+
+
+_ONE = "there is one hypothesis, and its figures are those of all rows"
+_MAX_CELLS = 5000
+
+
+def hypothesis_sections(
+    counts: NDArray[np.int64] | None,
+    values: Sequence[str],
+    disclosure: Disclosure,
+    cells: Disclosure | None,
+) -> tuple[list[HypothesisSection], str | None]:
+    """A section for each hypothesis from counts [k, groups, 4], or an empty list and the reason.
+
+    `disclosure`: of the groups' figures over all hypotheses; `cells`: of each hypothesis's
+    [k, groups], None where that was not handed over. What is disclosed about a hypothesis
+    does not distinguish an empty group from one that is too small.
+    """
+    if not disclosure.rule.has_favourable_outcome:
+        return [], NO_OUTCOME
+    if counts is None or (cells is None and len(counts) > 1):
+        return [], NOT_HANDED_OVER
+    if cells is None or len(counts) == 1:
+        return [], _ONE
+    k, groups, _ = counts.shape
+    if k * groups > _MAX_CELLS:
+        return [], f"{k} hypotheses by {groups} groups are more than {_MAX_CELLS} cells"
+    rows = scored_rows(counts)
+    cells.check(rows)
+    figures = gaps_between(counts, cells.shown, reference=cells.reference, rows=np.ones_like(rows))
+    return [
+        HypothesisSection(
+            hypothesis=hypothesis,
+            groups=_rates_of_groups(
+                values, counts[hypothesis], cells.shown[hypothesis], cells.reason
+            ),
+            metrics={
+                figure.metric: FigureSection(value=figure.value, reason=figure.reason)
+                for figure in figures[hypothesis]
+            },
+        )
+        for hypothesis in range(k)
+    ], None
+
+
+def _rates_of_groups(
+    values: Sequence[str], counts: NDArray[np.int64], shown: NDArray[np.bool_], hidden: str
+) -> list[HypothesisGroup]:
+    rates = shown_rates(counts, has_favourable_outcome=True)
+    found = []
+    for place, value in enumerate(values):
+        figures, reasons = rates[place]
+        if not shown[place]:
+            figures, reasons = dict.fromkeys(RATES), dict.fromkeys(RATES, hidden)
+        found.append(
+            HypothesisGroup(value=value, suppressed=not shown[place], reasons=reasons, **figures)
+        )
+    return found
+
+
+_COMBINED = (
+    "a combination is suppressed, and the numbers of the single attributes, less those of the "
+    "other combinations, would give it away"
+)
+
+
+def client_averaged(
+    material: ScoredMaterial, attribute: str, disclosure: Disclosure
+) -> tuple[ClientAveragedSection | None, str | None]:
+    """The section of one attribute, or None and the reason why there is none.
+
+    `disclosure`: which of the rates pooled over records are disclosed.
+    """
+    if not disclosure.rule.has_favourable_outcome:
+        return None, NO_OUTCOME
+    groups = material.federation.attributes[attribute]
+    found = client_averages(material.result.fairness[attribute], disclosure)
+    uncounted = found.disclosure.suppresses and disclosure.rule.combination is not None
+    section = ClientAveragedSection(
+        groups=[
+            _averages(found, place, value, uncounted=uncounted)
+            for place, value in enumerate(groups)
+        ],
+        metrics={
+            figure.metric: FigureSection(value=figure.value, reason=figure.reason)
+            for figure in found.figures
+        },
+    )
+    return section, None
+
+
+def _averages(
+    found: ClientAverages, place: int, value: str, *, uncounted: bool
+) -> ClientAveragedGroup:
+    if not found.disclosure.shown[place]:
+        missing = dict.fromkeys(RATES)
+        reasons = dict.fromkeys(("clients", *RATES), found.disclosure.reason)
+        return ClientAveragedGroup(
+            value=value, suppressed=True, clients=None, reasons=reasons, **missing
+        )
+    rates: dict[str, float | None] = dict(zip(RATES, found.rates[:, place].tolist(), strict=True))
+    reasons = {"clients": _COMBINED} if uncounted else {}
+    for rate, contributing in zip(RATES, found.contributing[:, place].tolist(), strict=True):
+        if contributing < MIN_CLIENTS:
+            rates[rate] = None
+            reasons[rate] = f"fewer than {MIN_CLIENTS} clients have {RATES[rate].rows}"
+    return ClientAveragedGroup(
+        value=value,
+        suppressed=False,
+        clients=None if uncounted else int(found.clients[place]),
+        reasons=reasons,
+        **rates,
+    )
+
+
+_OTHER_TAIL = {
+    "quantile_05": "of a difference the upper tail counts",
+    "quantile_95": "of a ratio the lower tail counts",
+}
+
+
+def with_nulls(
+    metrics: Mapping[str, MetricSection],
+    material: ScoredMaterial,
+    attribute: str,
+    disclosure: Disclosure,
+    *,
+    stream: int,
+) -> dict[str, MetricSection]:
+    """The metrics of one attribute, each with its null or the reason why it has none.
+
+    `stream`: the attribute's position, which gives it random numbers of its own.
+    """
+    seed, scores = material.spec.seed, material.result.scores.get(attribute)
+    nulls = permutation_nulls(
+        material.result.fairness[attribute], disclosure, seed=seed, stream=stream
+    )
+    if scores is not None:
+        nulls |= score_nulls(
+            scores, disclosure, root_mean=material.spec.training.root_mean, seed=seed, stream=stream
+        )
+    return {
+        name: metric.model_copy(update=_null(name, nulls.get(name, NO_GAP)))
+        for name, metric in metrics.items()
+    }
+
+
+def _null(metric: str, found: Null | str) -> dict[str, NullSection | str | None]:
+    if isinstance(found, str):
+        return {"null": None, "null_reason": found}
+    tails = ("quantile_05", "quantile_95")
+    own, other = tails if is_ratio(metric) else reversed(tails)
+    section = NullSection(
+        unit=found.unit,
+        permutations=found.permutations,
+        mean=found.mean,
+        p_value=found.p_value,
+        reasons={other: _OTHER_TAIL[other]},
+        **{own: found.tail, other: None},
+    )
+    return {"null": section, "null_reason": None}
+
+
+_NO_TRAINING = "the training is not known here"
+_NOT_ASKED_FOR = (
+    "fairness.privacy_cost_by_group is off: figures by group say something of the sensitive values "
+    "of training clients, whom the guarantee speaks of, so they are shown on request only"
+)
+_NOT_GIVEN = "the groups of the training clients were not handed over"
+_NOT_COUNTED = "refusals were not counted by client"
+_NO_COSTS_COMBINED = (
+    "a combination is suppressed, and the figures of the single attributes, less those of the "
+    "other combinations, would give it away"
+)
+_NEVER_SHOWN = {
+    "clients": "the number of a group's training clients is a sum over their sensitive values, and "
+    "a few dozen such sums give them back",
+    "refusals": "a total is a sum over the clients' sensitive values; see refusals_mean",
+    **dict.fromkeys(
+        ("leakage_max", "participations_max", "epsilon_max"),
+        "a group's largest figure says of every client that paid more that it is not in the group",
+    ),
+}
+_FIGURES = (*_NEVER_SHOWN, "leakage_mean", "participations_mean", "refusals_mean")
+
+
+def privacy_cost_by_group(
+    material: ScoredMaterial, attribute: str, rule: DisclosureRule
+) -> tuple[PrivacyCostSection | None, str | None]:
+    """The section of one attribute, or None and the reason why there is none."""
+    if not isinstance(material, ReportMaterial):
+        return None, _NO_TRAINING
+    secret = mechanism_of(material.spec).no_group_costs
+    if secret is not None:
+        return None, secret
+    if not material.spec.fairness.privacy_cost_by_group:
+        return None, _NOT_ASKED_FOR
+    rows = material.federation.training_rows.get(attribute)
+    if rows is None:
+        return None, _NOT_GIVEN
+    found = membership(rows, rule)
+    if found.disclosure.suppresses and rule.combination is not None:
+        return None, _NO_COSTS_COMBINED
+    figures, missing = _cost_figures(material, found)
+    hidden = dict.fromkeys(_FIGURES, found.disclosure.reason)
+    groups = []
+    for place, value in enumerate(material.federation.attributes[attribute]):
+        visible = bool(found.disclosure.shown[place])
+        own = {
+            name: figures[name][place].item() if visible and name in figures else None
+            for name in _FIGURES
+        }
+        reasons = missing if visible else hidden
+        groups.append(GroupPrivacyCost(value=value, suppressed=not visible, reasons=reasons, **own))
+    return PrivacyCostSection(unit=found.unit, groups=groups), None
+
+
+def _cost_figures(
+    material: ReportMaterial, found: Membership
+) -> tuple[dict[str, NDArray[np.float64]], dict[str, str]]:
+    """Each figure by group [groups], and the reasons for missing ones."""
+    training = material.federation.training_clients
+    participations = found.coarse_mean(material.releases, training_clients=training)
+    figures = {"participations_mean": participations}
+    missing = dict(_NEVER_SHOWN)
+    if material.refused is None:
+        missing["refusals_mean"] = _NOT_COUNTED
+    else:
+        figures["refusals_mean"] = found.coarse_mean(material.refused, training_clients=training)
+    inputs = material.inputs
+    match inputs.cost_kind:
+        case "leakage":
+            figures["leakage_mean"] = inputs.leakages(participations)
+            missing["epsilon_max"] = NO_EPSILON
+        case "epsilon":
+            missing |= dict.fromkeys(("leakage_mean", "leakage_max"), NO_LEAKAGE)
+        case "unbounded":
+            costs = ("leakage_mean", "leakage_max", "epsilon_max")
+            missing |= dict.fromkeys(costs, why_unbounded(inputs))
+        case other:
+            assert_never(other)
+    return figures, missing

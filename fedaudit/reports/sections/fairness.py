@@ -1,0 +1,264 @@
+"""The section `fairness`: its fields, and readers of those that earlier reports lack."""
+
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal
+
+from pydantic import Field, model_validator
+
+from fedaudit.reports.sections.part import (
+    WHERE_GIVEN,
+    IntervalSection,
+    LastRounds,
+    Part,
+    Reasons,
+    Share,
+    with_rates,
+)
+from fedaudit.spec.metrics import NOT_IN_REPORT
+
+
+class NullSection(Part):
+    """How large a gap comes out if the attribute has nothing to do with outcome and prediction."""
+
+    unit: Literal["client", "record"]
+    """What was exchanged between groups: whole clients with all their rows, or single rows."""
+    permutations: int
+    """How many assignments to groups the figures below are taken over."""
+    mean: float
+    quantile_95: float | None
+    """For a difference: exceeded in one of twenty assignments."""
+    quantile_05: float | None
+    """For a ratio: one of twenty assignments lies below it."""
+    p_value: Share
+    """(1 + assignments with a gap at least as wide) / (1 + permutations)."""
+    reasons: Reasons
+
+
+class MetricSection(Part):
+    """One gap. A reason beside a value says what the value leaves out."""
+
+    value: float | None
+    reason: str | None
+    interval: IntervalSection | None
+    interval_reason: str | None
+    null: NullSection | None = None
+    null_reason: str | None = None
+    last_rounds: LastRounds | None = None
+    """How far it moved at the end of training, which the interval takes as it ended. Earlier
+    reports have none."""
+    last_rounds_reason: str | None = None
+
+
+@with_rates(after="suppressed")
+class GroupSection(Part):
+    """The figures of one group; a suppressed group shows none. Counts are confidential."""
+
+    value: str
+    label: Annotated[str | None, WHERE_GIVEN] = None
+    """What the spec's `federation.labels` call the group; absent where they leave its code."""
+    suppressed: bool
+    accuracy: Share | None = None
+    baseline_accuracy: Share | None = None
+    """What the constant prediction of `utility` gets right of the group's rows."""
+    accuracy_over_baseline: float | None = None
+    accuracy_over_baseline_interval: IntervalSection | None = None
+    loss: Annotated[float, Field(ge=0)] | None = None
+    """With the group's rows taken as those of one client, in the unit of the validation loss."""
+    rows: int | None = None
+    """The group's size by counts with noise; None where counts have none, since exact sizes are
+    confidential."""
+    reasons: Reasons
+
+
+@with_rates(after="suppressed")
+class HypothesisGroup(Part):
+    """The rates of one group's rows that one hypothesis predicted."""
+
+    value: str
+    suppressed: bool
+    reasons: Reasons
+
+
+class FigureSection(Part):
+    """One figure. A reason beside a value says what the value leaves out."""
+
+    value: float | None
+    reason: str | None
+
+
+class HypothesisSection(Part):
+    """The rows that one hypothesis predicted, by group, and their gaps."""
+
+    hypothesis: int
+    groups: list[HypothesisGroup]
+    metrics: dict[str, FigureSection]
+
+
+@with_rates(after="clients")
+class ClientAveragedGroup(Part):
+    """Of one group: the mean over clients of each client's own rate, every client alike."""
+
+    value: str
+    suppressed: bool
+    clients: int | None
+    """Validation clients with scored rows of the group."""
+    reasons: Reasons
+
+
+class ClientAveragedSection(Part):
+    """Rates averaged over clients, each over those that have a denominator, and their gaps."""
+
+    groups: list[ClientAveragedGroup]
+    metrics: dict[str, FigureSection]
+
+
+class GroupPrivacyCost(Part):
+    """What the training clients of one group paid: coarse means, and nulls otherwise.
+
+    Earlier reports have all but `refusals_mean`, exact. With the unit `record` a client counts in a
+    mean by how many rows of the group it has.
+    """
+
+    value: str
+    suppressed: bool
+    clients: int | None
+    """Training clients with rows of the group."""
+    leakage_mean: float | None
+    leakage_max: float | None
+    participations_mean: float | None
+    participations_max: int | None
+    refusals: int | None
+    """Of those clients; with the unit `record` a client counts in every group it has rows of."""
+    refusals_mean: float | None = None
+    epsilon_max: float | None
+    reasons: Reasons
+
+
+class PrivacyCostSection(Part):
+    """What training cost by group: over training clients, where it is no secret who took part."""
+
+    unit: Literal["client", "record"]
+    """`client` where every training client has rows of only one group."""
+    groups: list[GroupPrivacyCost]
+
+
+def without_retired_rows(values: Any) -> Any:
+    """The values of a cross-check without the number of rows, which earlier reports stated."""
+    if not isinstance(values, dict):
+        return values
+    return {name: value for name, value in values.items() if name not in ("rows", "reasons")}
+
+
+class CrossCheck(Part):
+    """What another library computed from the rows themselves, and how far it is from the report.
+
+    A run whose figures differ by more than rounding has no report
+    (`fedaudit.reports.sections.cross_check`). A bundle carries no rows, so verification cannot
+    repeat this. The number of rows is left out: counts are confidential.
+    """
+
+    library: str
+    version: str
+    largest_difference: Annotated[float, Field(ge=0)]
+    metrics: list[str]
+    """The names of the figures that both have: rates of groups, then gaps."""
+
+    _without_rows = model_validator(mode="before")(without_retired_rows)
+
+
+_COST_ALIASES = {
+    "privacy_cost_by_group": "who_pays",
+    "privacy_cost_by_group_reason": "who_pays_reason",
+}
+
+
+def fill_cost_aliases(values: Any) -> Any:
+    """The values of a fairness section, with each of two names filled in from the other."""
+    if not isinstance(values, dict):
+        return values
+    filled = dict(values)
+    for name, alias in _COST_ALIASES.items():
+        if name in filled:
+            filled.setdefault(alias, filled[name])
+        elif alias in filled:
+            filled[name] = filled[alias]
+    return filled
+
+
+class FairnessSection(Part):
+    """One sensitive attribute, its rates pooled over the rows of the validation clients."""
+
+    attribute: str
+    averaging: Literal["records"] = "records"
+    """How `groups` and `metrics` are counted: every scored row, regardless of its client."""
+    intersection_of: list[str] | None = None
+    """The attributes whose combinations these groups are; None where the data hold the attribute
+    itself."""
+    favourable: str | None = None
+    """The outcome that rates count, in words. Reports of earlier versions have none."""
+    favourable_reason: str | None = None
+    """Why no outcome is favourable."""
+    reference_group: str | None
+    groups: list[GroupSection]
+    metrics: dict[str, MetricSection]
+    by_hypothesis: list[HypothesisSection] = Field(default_factory=list)
+    by_hypothesis_reason: str | None = None
+    """Why `by_hypothesis` is empty."""
+    client_averaged: ClientAveragedSection | None = None
+    client_averaged_reason: str | None = None
+    privacy_cost_by_group: PrivacyCostSection | None = None
+    privacy_cost_by_group_reason: str | None = None
+    who_pays: PrivacyCostSection | None = None
+    """Alias of `privacy_cost_by_group`, its name in earlier reports."""
+    who_pays_reason: str | None = None
+
+    cross_check: CrossCheck | None = None
+    cross_check_reason: str | None = None
+
+    _filled = model_validator(mode="before")(fill_cost_aliases)
+
+
+_ABSENT: Mapping[str, Any] = {
+    "value": None,
+    "reason": NOT_IN_REPORT,
+    "interval": None,
+    "interval_reason": None,
+}
+
+
+def metric_of(section: Mapping[str, Any], name: str) -> Mapping[str, Any]:
+    """One of the `metrics` of a section of a stored report."""
+    found: Mapping[str, Any] = section["metrics"].get(name, _ABSENT)
+    return found
+
+
+def rate_of(group: Mapping[str, Any], name: str) -> float | None:
+    """A rate of a group in a stored report."""
+    found: float | None = group.get(name)
+    return found
+
+
+def why_no_rate(group: Mapping[str, Any], name: str) -> str | None:
+    """Why a group in a stored report lacks this rate; None where it has it."""
+    if name not in group:
+        return NOT_IN_REPORT
+    found: str | None = group["reasons"].get(name)
+    return found
+
+
+def privacy_cost_of(section: Mapping[str, Any]) -> Mapping[str, Any] | None:
+    """The privacy cost by group of a stored report, under its present name or its earlier one."""
+    found: Mapping[str, Any] | None = section.get("privacy_cost_by_group", section.get("who_pays"))
+    return found
+
+
+def why_no_privacy_cost(section: Mapping[str, Any]) -> str | None:
+    """Why a section of a stored report has no privacy cost by group; None where it has one, or
+    where the report was made before it was computed."""
+    earlier = section.get("who_pays_reason")
+    found: str | None = section.get("privacy_cost_by_group_reason", earlier)
+    return found
+
+
+class FiguresDisagreeError(Exception):
+    """Two computations of the same figure gave different values; the message names them."""

@@ -1,0 +1,389 @@
+"""The section `guarantee`: who is protected against whom, how far, and what that does not show."""
+
+import math
+from collections.abc import Iterator, Mapping
+from typing import Any, assert_never
+
+from fedaudit.privacy.accounting.mechanism_parameters import GuaranteeKind
+from fedaudit.privacy.guarantees.guarantee import Guarantee, GuaranteeLabel, start_limit
+from fedaudit.privacy.mechanisms.registry import known_facts, mechanism_of
+from fedaudit.privacy.planning.plan import SpendingPlan
+from fedaudit.privacy.records.record_spending import RecordSpending
+from fedaudit.reports.checks import Check, agrees, check, shown, value_at
+from fedaudit.reports.ledger_totals import RunEvidence
+from fedaudit.reports.sections.epsilon import planned, records_section, spent
+from fedaudit.reports.sections.material import ReportMaterial
+from fedaudit.reports.sections.part import Part, Reasons, number_or_some
+from fedaudit.reports.sections.privacy import stated_layers
+from fedaudit.reports.sections.section import Section
+from fedaudit.spec.errors import InvalidInputError
+from fedaudit.spec.experiment import ExperimentSpec
+
+
+class GuaranteeSection(Part):
+    """Who is protected against whom, and how far."""
+
+    kind: GuaranteeKind
+    label: GuaranteeLabel | None = None
+    """The kind, with *within the radius* where the proof goes no further. Reports of earlier
+    versions have none, and neither of the two below."""
+    in_force: bool | None = None
+    """Whether the noise was secret. False for simulated noise, which protects nobody, and where
+    there is no guarantee."""
+    conditions: dict[str, str] | None = None
+    """By figure, why it bounds some datasets only; gates on such a figure ask for
+    `allow_conditional`."""
+    mechanism: str
+    unit: str
+    adjacency: str | None
+    delta: float | None
+    observers: list[str]
+    statement: str
+    reasons: Reasons
+
+
+_RADIUS = (
+    "n/nu holds within the radius, and the report does not show that a clip keeps uploads there"
+)
+_ROUNDING = 1e-12
+_EARLIER_CHOICE = "it bounds datasets that choose the same hypothesis in every round"
+
+
+def is_in_force(report: Mapping[str, Any]) -> bool:
+    """Whether the guarantee protects somebody: there is one, and the noise was secret.
+
+    By the spec, and not by what the report states of itself: a statement of its own cannot make it
+    better.
+    """
+    secret = report["spec"]["privacy"].get("noise") == "release"
+    return bool(report["guarantee"]["kind"] != "none" and secret)
+
+
+def label_of(report: Mapping[str, Any]) -> str:
+    """The kind of the guarantee, with *within the radius* where the proof goes no further."""
+    guarantee, privacy = report["guarantee"], report["spec"]["privacy"]
+    found = guarantee.get("label")
+    if found is not None:
+        return str(found)
+    unclipped = privacy.get("mechanism") == "laplace-l2" and privacy.get("clip") is None
+    if guarantee["kind"] == "formal" and unclipped:
+        return "formal within the radius"
+    return str(guarantee["kind"])
+
+
+def delta_gives_data_away(report: Mapping[str, Any], *, delta: float | None = None) -> bool:
+    """Whether delta is so large that somebody's data may be handed over whole: one in as many
+    units as train, or more. `delta`: that of the guarantee unless given."""
+    guarantee = report["guarantee"]
+    if report.get("declared"):
+        units = report["terms"]["population"]
+    else:
+        data = report["data"]
+        units = data["rows"] if guarantee["unit"] == "record" else data["training_clients"]
+    held = guarantee["delta"] if delta is None else delta
+    return bool((held or 0.0) * units >= 1)
+
+
+def guarantee_words(guarantee: Mapping[str, Any]) -> str:
+    """The label of a section, or of its copy in a list, and whether it is not in force."""
+    label = str(guarantee.get("label") or guarantee["kind"])
+    suspended = guarantee["kind"] != "none" and guarantee.get("in_force") is False
+    return f"{label}, not in force" if suspended else label
+
+
+def guarantee_facts(report: Mapping[str, Any]) -> dict[str, Any]:
+    """What lists and comparisons show of a guarantee, which an earlier version did not record."""
+    return {"label": label_of(report), "in_force": is_in_force(report)}
+
+
+def condition_of(report: Mapping[str, Any], figure: str) -> str | None:
+    """Why this figure of a formal guarantee bounds some datasets only; None where it bounds all."""
+    conditions = report["guarantee"].get("conditions")
+    if conditions is not None:
+        found: str | None = conditions.get(figure)
+        return found
+    if report["privacy"].get("leakage_max") is None:
+        return None
+    if figure != "log_ratio_max" and beyond_radius(report["privacy"]) is not None:
+        return _RADIUS
+    several = report["spec"]["training"].get("hypotheses", 1) > 1
+    return _EARLIER_CHOICE if several else None
+
+
+def beyond_radius(privacy: Mapping[str, Any]) -> str | None:
+    """Why n/nu does not bound all datasets, by the figures of a section; None where it does."""
+    charged, bound = privacy.get("leakage_max"), privacy.get("log_ratio_max")
+    # Where 2c = r the two are equal, but for rounding.
+    if charged is None or (bound is not None and bound <= charged * (1 + _ROUNDING)):
+        return None
+    return _RADIUS
+
+
+def charges_everyone(mechanism: str | None) -> bool:
+    """Whether every client is charged for every round because it is secret who took part.
+
+    The name is a stored one; one that this version does not know is not said to do so.
+    """
+    facts = known_facts(mechanism)
+    if facts is None:
+        return False
+    match facts.subject_kind:
+        case "population":
+            return True
+        case "client" | "record_group":
+            return False
+        case _:
+            assert_never(facts.subject_kind)
+
+
+def participation_label(mechanism: str | None, *, of_clients: str) -> str:
+    """What the figure counts, for a table; `of_clients`: its name where clients are charged."""
+    return "rounds charged to everyone" if charges_everyone(mechanism) else of_clients
+
+
+PRIVACY_COSTS = (
+    "leakage_median",
+    "leakage_max",
+    "leakage_per_release",
+    "log_ratio_max",
+    "epsilon_max",
+)
+UNBOUNDED = "unbounded"
+"""Never "none", a dash or a blank, all of which read as no cost beside the costs of other runs."""
+
+
+def is_unbounded(guarantee_kind: str, figure: str) -> bool:
+    """Whether this figure is a cost of a run without protection, so that nothing bounds it."""
+    return guarantee_kind == "none" and figure in PRIVACY_COSTS
+
+
+def guarantee_of(material: ReportMaterial) -> Guarantee:
+    """The guarantee of the run, with what it spent."""
+    return mechanism_of(material.spec).guarantee(
+        n=material.inputs.n,
+        epsilons=spent(material),
+        planned=planned(material),
+        layers=material.inputs.component_sizes,
+    )
+
+
+_NOISE = "report.noise_multiplier"
+_DIGITS = 1e-6
+"""Relative: another library or machine may calibrate noise to slightly different digits."""
+
+
+def noise_checks(spec: ExperimentSpec, report: Mapping[str, Any]) -> Iterator[Check]:
+    """One check, or none for a report of an earlier version, which lacks the figure."""
+    privacy = value_at(report, "privacy")
+    if not isinstance(privacy, Mapping) or "noise_multiplier" not in privacy:
+        return
+    stated = privacy["noise_multiplier"]
+    try:
+        found = mechanism_of(spec).noise_multiplier()
+    except InvalidInputError as error:
+        yield check(_NOISE, False, good="", bad=f"no noise follows from the spec: {error}")
+        return
+    known = None if isinstance(found, str) else found
+    yield check(
+        _NOISE,
+        _agree(stated, known),
+        good="privacy.noise_multiplier follows from the spec",
+        bad=f"privacy.noise_multiplier is {shown(stated)} in the report and {shown(known)} by "
+        "the spec",
+    )
+
+
+def _agree(stated: Any, known: float | None) -> bool:
+    if known is None or isinstance(stated, bool) or not isinstance(stated, int | float):
+        return known is None and stated is None
+    try:
+        return math.isclose(stated, known, rel_tol=_DIGITS)
+    except OverflowError:  # an integer beyond all floats
+        return False
+
+
+_CHANCE = 2.0**-34
+"""Of one noised number to be another than with real noise; docs/guarantees.md says why."""
+_SHARED_PRODUCTS = (
+    "Gradients of records are computed in single precision and added up in double. Of networks "
+    "with convolutions, or with a layer of more than 256 weights, a record's gradient may be "
+    "rounded otherwise for the records beside it in a batch; that this moves no sum by more than "
+    "the clip is measured, and not proven."
+)
+_FLOOR = (
+    "The radius is adaptive and the grid that of its floor, which is public: the chance is as many "
+    "times as large as a radius is larger than the floor."
+)
+
+
+def floating_point_limits(material: ReportMaterial) -> list[str]:
+    """What the numbers of this run's noise are, and the chance by which they miss the theorem."""
+    mechanism = mechanism_of(material.spec)
+    law = mechanism.facts.noise_law
+    match law:
+        case "gaussian" | "laplace":
+            numbers = mechanism.noised_numbers(material.inputs.n)
+            found = [_of_rounded_doubles(mechanism.facts.noise_origin.noised, numbers)]
+        case "none":
+            return []
+        case _:
+            assert_never(law)
+    if material.inputs.radius_floor is not None:
+        found.append(_FLOOR)
+    if mechanism.facts.unit == "record":
+        found.append(_SHARED_PRODUCTS)
+    return found
+
+
+def _of_rounded_doubles(noised: str, numbers: int) -> str:
+    """Of noise from double-precision logarithms, sines and cosines, rounded to a grid."""
+    return (
+        "The mechanism is proven for real numbers. Noise is drawn in double-precision "
+        "floating-point from 64 random bits a number, and what has its noise is rounded once, to a "
+        "public grid of 2^-12 to 2^-11 of the noise's standard deviation, so that its low bits "
+        f"(Mironov 2012) tell nothing. What remains is in no figure here: {noised}, {numbers:,} "
+        "numbers, differs from what real noise would have given with a chance of at most "
+        f"{_above(numbers * _CHANCE)}, if logarithm, sine and cosine are right to one unit in the "
+        "last place. How long anything takes is not hidden either."
+    )
+
+
+def _above(chance: float) -> str:
+    """Two digits, rounded up."""
+    exponent = math.floor(math.log10(chance)) - 1
+    return f"{math.ceil(chance / 10.0**exponent) * 10.0**exponent:.1e}"
+
+
+SIMULATED = (
+    "The noise was simulated and can be drawn again from the seed in the spec: the model of this "
+    "run is protected by nothing and must not be released. This report is itself unprotected: "
+    "losses, accuracy, gaps and every round's figures follow from training data, and anyone with "
+    "two candidate datasets can replay the seed and see which one gives them."
+)
+_RELEASES_ONLY = (
+    "Epsilon covers this training alone: where its settings were chosen by earlier runs on the "
+    "same data, those runs and the choice have a cost of their own, which is not in it."
+)
+
+
+def epsilon_limits(material: ReportMaterial, plan: SpendingPlan) -> list[str]:
+    """The sentences that apply to this run's mechanism."""
+    mechanism = mechanism_of(material.spec)
+    found = [
+        f"Epsilon bounds how much one {mechanism.facts.unit} can raise the probability of any "
+        "outcome: by a factor of at most exp(epsilon), plus delta. It is not leakage "
+        "under metric privacy and must not be compared with it or added to it.",
+        *_limit_delta(material, plan),
+        *plan.warnings,
+    ]
+    if material.inputs.noise == "simulation":
+        found.append(SIMULATED)
+    found += mechanism.limits()
+    if plan.records is not None:
+        found += _limit_records(material, plan.records)
+    return [*found, _RELEASES_ONLY, *floating_point_limits(material), *withheld_updates(material)]
+
+
+def withheld_updates(material: ReportMaterial) -> list[str]:
+    """That updates were withheld, if any were."""
+    if not material.withheld:
+        return []
+    return [
+        f"{material.withheld} updates were withheld for not being finite; that they were depends "
+        "on the data and is not covered by the guarantee."
+    ]
+
+
+def _limit_delta(material: ReportMaterial, plan: SpendingPlan) -> list[str]:
+    units, unit = material.federation.training_clients, "clients"
+    if plan.records is not None:
+        units, unit = len(plan.records.group_of), "training records"
+    if plan.delta * units < 1:
+        return []
+    return [
+        f"delta = {plan.delta:g} is not below one in the {units} {unit}: a mechanism that hands "
+        "over somebody's data whole could satisfy it. Take delta well below that."
+    ]
+
+
+def _limit_records(material: ReportMaterial, records: RecordSpending) -> list[str]:
+    found: list[str] = []
+    section = records_section(material, records)
+    if section.overspent != 0:
+        found.append(
+            f"{number_or_some(section.overspent)} records spent more than their own budgets allow."
+        )
+    if section.left_out != 0:
+        found.append(
+            f"{number_or_some(section.left_out)} records were never sampled: their budgets are "
+            "too small for the accountant, or the baseline drops them. The model has learnt "
+            "nothing from them."
+        )
+    return found
+
+
+def _guarantee(material: ReportMaterial) -> GuaranteeSection:
+    found = guarantee_of(material)
+    names = GuaranteeSection.model_fields
+    return GuaranteeSection.model_validate({name: getattr(found, name) for name in names})
+
+
+def _guarantee_checks(found: RunEvidence) -> Iterator[Check]:
+    """What the report states of its mechanism, where its version stated it."""
+    spec, report = found.spec, found.report
+    if spec is None:
+        return
+    yield from _checks_of_claim(spec, report, found.parameters)
+    yield from noise_checks(spec, report)
+
+
+def _checks_of_claim(
+    spec: ExperimentSpec, report: Mapping[str, Any], parameters: int | None
+) -> Iterator[Check]:
+    if parameters is None:
+        return
+    try:
+        found = mechanism_of(spec).guarantee(n=parameters, layers=stated_layers(spec, report))
+    except (ValueError, OverflowError, InvalidInputError):
+        return  # `ledger.inputs` says that parameters or layers are not those of the entries
+    for name in ("label", "in_force", "conditions"):
+        if value_at(report, "guarantee", name) is not None:
+            stated = getattr(found, name)
+            yield agrees(report, f"guarantee.{name}", stated, name=f"report.guarantee.{name}")
+
+
+def _guarantee_limits(material: ReportMaterial) -> list[str]:
+    """What the model's start and the mechanism do not show."""
+    start = start_limit(material.spec.model.start)
+    found = [] if start is None else [start]
+    mechanism, cost_kind = mechanism_of(material.spec), material.inputs.cost_kind
+    match cost_kind:
+        case "epsilon":
+            if material.plan is None:
+                raise ValueError("a report of an epsilon needs the spending plan of its run")
+            return found + epsilon_limits(material, material.plan)
+        case "leakage":
+            return [
+                *found,
+                "Leakage is metric privacy: a cost within a distance. It is not the epsilon of "
+                "(epsilon, delta)-differential privacy and must not be compared with it or added "
+                "to it.",
+                *([SIMULATED] if material.inputs.noise == "simulation" else []),
+                *mechanism.limits(),
+                *floating_point_limits(material),
+                *withheld_updates(material),
+            ]
+        case "unbounded":
+            return found + mechanism.limits()
+        case _:
+            assert_never(cost_kind)
+
+
+GUARANTEE = Section[ReportMaterial, RunEvidence](
+    name="guarantee",
+    part=GuaranteeSection,
+    in_every_report=True,
+    made=_guarantee,
+    checked=_guarantee_checks,
+    limits=_guarantee_limits,
+)

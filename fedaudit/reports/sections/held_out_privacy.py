@@ -1,0 +1,366 @@
+"""The section `fairness_privacy`: what counts with noise may reveal of held-out people."""
+
+import json
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Annotated, Any, Literal, assert_never
+
+import numpy as np
+from pydantic import Field
+
+from fedaudit.ledger.columns import EntryColumns
+from fedaudit.ledger.rows import SUBJECT_KINDS, LedgerEntry, report_inputs
+from fedaudit.privacy.accounting.mechanism_parameters import MechanismParameters
+from fedaudit.privacy.accounting.privacy_events import adjacency_words, observer_words
+from fedaudit.privacy.count_release import CountRelease, count_release
+from fedaudit.privacy.guarantees.guarantee import at_most
+from fedaudit.privacy.mechanisms.registry import mechanism_of
+from fedaudit.reports.checks import Check, check, same, shown, value_at
+from fedaudit.reports.ledger_totals import RunEvidence
+from fedaudit.reports.sections.material import ReportMaterial
+from fedaudit.reports.sections.part import Part
+from fedaudit.reports.sections.section import Section, no_limits
+from fedaudit.spec.errors import InvalidInputError
+from fedaudit.spec.experiment import ExperimentSpec
+from fedaudit.spec.fairness import publishes_noised_rounds
+from fedaudit.spec.metrics import COUNTS
+from fedaudit.spec.parse import parse_admitted
+
+
+class CountSensitivity(Part):
+    """How far the rows of one unit can move the counts of all attributes together."""
+
+    l1: float
+    l2: float
+    attributes: int
+    max_rows: int
+    """Of one unit that count towards an attribute."""
+
+
+class FairnessPrivacy(Part):
+    """What the noised counts of held-out people may reveal of one of them."""
+
+    mechanism: Literal["discrete-laplace", "gaussian"]
+    epsilon: Annotated[float, Field(ge=0)]
+    """What the run's ledger was charged, at `delta`."""
+    delta: float
+    """0 for discrete Laplace noise."""
+    unit: Literal["client", "record"]
+    adjacency: str
+    observer: str
+    accountant: str
+    releases: int
+    noise_deviation: float
+    """Standard deviation of the noise on each count."""
+    sensitivity: CountSensitivity
+    in_force: bool
+    """Whether the noise was secret. False for simulated noise, which protects nobody."""
+    statement: str
+
+
+NO_NOISE = (
+    "fairness.noise is not set: figures of the held-out people follow from their data without "
+    "noise, and no epsilon bounds what they reveal"
+)
+
+
+def fairness_privacy(spec: ExperimentSpec, *, releases: int) -> FairnessPrivacy | None:
+    """The section for a run whose ledger was charged so often; None without noise."""
+    release = count_release(spec)
+    if release is None:
+        return None
+    epsilon = release.epsilon(releases)
+    in_force = is_secret(spec)
+    return FairnessPrivacy(
+        mechanism=release.mechanism,
+        epsilon=epsilon,
+        delta=release.delta,
+        unit=release.unit,
+        adjacency=release.adjacency,
+        observer=release.observer,
+        accountant=release.accountant,
+        releases=releases,
+        noise_deviation=release.deviation,
+        sensitivity=CountSensitivity(
+            l1=release.l1, l2=release.l2, attributes=release.attributes, max_rows=release.max_rows
+        ),
+        in_force=in_force,
+        statement=_statement(release, epsilon, releases=releases, in_force=in_force),
+    )
+
+
+def is_secret(spec: ExperimentSpec) -> bool:
+    """Whether nobody can draw the noise of the counts again."""
+    match spec.privacy.noise:
+        case "release":
+            return True
+        case "simulation":
+            return False
+        case _:
+            assert_never(spec.privacy.noise)
+
+
+def _statement(release: CountRelease, epsilon: float, *, releases: int, in_force: bool) -> str:
+    match release.unit:
+        case "client":
+            who = (
+                "one validation client are counted or not; at most "
+                f"{release.max_rows} of its rows count towards an attribute"
+            )
+        case "record":
+            who = "one held-out record are counted or not, its client's other records being given"
+        case _:
+            assert_never(release.unit)
+    delta = f", delta = {release.delta:g}" if release.delta else ""
+    found = (
+        f"Formal. The fairness figures of {_published(releases)} satisfy "
+        f"epsilon = {at_most(epsilon)}{delta} against {observer_words(release.observer)}, under "
+        f"{adjacency_words(release.adjacency)}: "
+        f"whether the figures of {who}. The model is taken as given."
+    )
+    if not in_force:
+        found += (
+            " The noise was simulated: whoever has the seed, which this report states, can "
+            "subtract it, so the guarantee is not in force and protects nobody."
+        )
+    return found
+
+
+def _published(releases: int) -> str:
+    if releases == 1:
+        return "this report"
+    return f"this report and of its validated rounds ({releases - 1}), all together,"
+
+
+_ENTRIES, _SECTION = "ledger.fairness_privacy", "report.fairness_privacy"
+_DIGITS = 1e-9
+"""Relative: the same few sums of floats."""
+
+
+class ReportCharges:
+    """The entries of a ledger that charge the held-out people."""
+
+    def __init__(self, spec: Any) -> None:
+        """`spec`: as stored, of any form."""
+        try:
+            self._spec: ExperimentSpec | None = parse_admitted(spec)
+            self._release = count_release(self._spec)
+        except InvalidInputError:
+            self._spec, self._release = None, None
+        self._entries: list[LedgerEntry] = []
+        self._last_round = 0
+        self._last_played = 0
+
+    def read(self, entries: EntryColumns) -> None:
+        """Note the next entries."""
+        if entries.charge_report:
+            self._entries += entries.entries()
+            return
+        for (round_, *_), interrupted in zip(entries.keys, entries.interrupted, strict=True):
+            self._last_round = max(self._last_round, round_)
+            if not interrupted:
+                self._last_played = max(self._last_played, round_)
+
+    def checks(self, report: Mapping[str, Any] | None) -> Iterator[Check]:
+        """The findings; none where nothing was to be charged and nothing was."""
+        release, spec = self._release, self._spec
+        if spec is None or release is None:
+            if self._entries:
+                yield check(
+                    _ENTRIES,
+                    False,
+                    good="",
+                    bad="an entry charges readers of a report whose "
+                    "counts have no noise by the spec",
+                )
+            return
+        rounds = [entry.round for entry in self._entries]
+        if report is None and not rounds:
+            return  # it ended before anything was charged, and published nothing
+        yield check(
+            _ENTRIES,
+            rounds in self._expected(spec, reported=report is not None)
+            and all(
+                _fits(entry, release, spec, report, releases=place + 1)
+                for place, entry in enumerate(self._entries)
+            ),
+            good="the held-out people are charged once for each release of their counts, as the "
+            "spec has it",
+            bad="the held-out people are not charged once for each release of their counts, by the "
+            "mechanism and to the epsilon that follow from the spec",
+        )
+        if report is not None:
+            yield from _stated(spec, report, releases=len(rounds))
+
+    def _expected(self, spec: ExperimentSpec, *, reported: bool) -> list[list[int]]:
+        """Which rounds may stand for releases: those validated, and one behind all for the report.
+
+        A run without a report may have ended before it was charged for it, or behind that. And
+        where rounds that were charged are lost and leave no room in a budget, training ends with a
+        round that was played as one of many.
+        """
+        planned = self._validated(spec, last_round=spec.training.rounds)
+        ended = self._validated(spec, last_round=self._last_played)
+        found = [[*ended, self._last_round + 1]]
+        if self._last_round > self._last_played:
+            found.append([*planned, self._last_round + 1])
+        return found if reported else [planned, ended, *found]
+
+    def _validated(self, spec: ExperimentSpec, *, last_round: int) -> list[int]:
+        if not publishes_noised_rounds(spec.fairness):
+            return []
+        every = spec.training.stopping.validate_every
+        # An altered row may give any number as its round. More rounds than charges fit nothing, so
+        # one more than there are is enough to tell.
+        played = min(self._last_played, every * (len(self._entries) + 1))
+        candidates = sorted({*range(every, played + 1, every), last_round})
+        return [one for one in candidates if 1 <= one <= played]
+
+
+def _fits(
+    entry: LedgerEntry,
+    release: CountRelease,
+    spec: ExperimentSpec,
+    report: Mapping[str, Any] | None,
+    *,
+    releases: int,
+) -> bool:
+    counts = entry.inputs.n if report is None else _published_counts(report)
+    expected = report_inputs(release, counts=counts, noise=spec.privacy.noise)
+    return (
+        _alike(entry.inputs, expected)
+        and entry.subject_kind == SUBJECT_KINDS[release.unit]
+        and entry.subjects.tolist() == [0]
+        and entry.releases.tolist() == [releases]
+        and not entry.interrupted
+        and entry.epsilons is not None
+        and bool(np.allclose(entry.epsilons, release.epsilon(releases), rtol=_DIGITS, atol=0))
+    )
+
+
+def _alike(inputs: MechanismParameters, expected: MechanismParameters) -> bool:
+    """Whether parameters are the expected ones, but for the last digits of calibrated noise."""
+    try:
+        event, other = (json.loads(one.event or "") for one in (inputs, expected))
+    except (ValueError, RecursionError):
+        return False
+    as_calibrated = replace(
+        inputs, event=expected.event, noise_multiplier=expected.noise_multiplier
+    )
+    return (
+        as_calibrated == expected
+        and _close(event, other)
+        and _close(inputs.noise_multiplier, expected.noise_multiplier)
+    )
+
+
+def _close(one: Any, other: Any) -> bool:
+    if isinstance(one, dict) and isinstance(other, dict):
+        return one.keys() == other.keys() and all(_close(one[name], other[name]) for name in one)
+    if isinstance(one, float) and isinstance(other, float | int):
+        return math.isclose(one, other, rel_tol=_DIGITS)
+    return bool(one == other)
+
+
+def _published_counts(report: Mapping[str, Any]) -> int:
+    """How many counts the fairness sections rest on; 0 where they cannot be read."""
+    sections = value_at(report, "fairness")
+    groups: Sequence[Any] = []
+    if isinstance(sections, list):
+        groups = [value_at(section, "groups") for section in sections]
+    return len(COUNTS) * sum(len(some) for some in groups if isinstance(some, list))
+
+
+def _stated(spec: ExperimentSpec, report: Mapping[str, Any], *, releases: int) -> Iterator[Check]:
+    """The section of the report, all of which follows from the spec."""
+    found = fairness_privacy(spec, releases=releases)
+    said = value_at(report, "fairness_privacy")
+    known = None if found is None else found.model_dump(mode="json")
+    yield check(
+        _SECTION,
+        same(said, known),
+        good="fairness_privacy is equal to what was recomputed from the spec",
+        bad=f"fairness_privacy is {shown(said)} in the report and {shown(known)} recomputed",
+    )
+
+
+_SIMULATED = (
+    "The noise on the fairness counts was simulated: whoever has the seed can subtract it, so "
+    "fairness_privacy protects nobody here."
+)
+_COSTS = (
+    "fairness.privacy_cost_by_group was asked for: what training cost each group reveals something "
+    "of the sensitive values of training clients, whom neither the guarantee nor fairness_privacy "
+    "covers here."
+)
+
+
+def noised_limits(spec: ExperimentSpec) -> list[str]:
+    """The sentences about validation and fairness for a run with `fairness.noise`.
+
+    Raises ValueError for a spec without it.
+    """
+    release = count_release(spec)
+    if release is None:
+        raise ValueError("the counts of this run have no noise")
+    found = [
+        "Fairness figures are those of counts with noise, and everything else that was computed "
+        f"from the data of held-out people is left out: losses, accuracy, {_left_out(spec)}by "
+        "hypothesis, averages over clients and nulls.",
+        "fairness_privacy covers these figures, given the model and the split. It does not cover "
+        "the numbers of clients and rows, the values of the attributes, nor the hash of the data, "
+        "which are taken to be known, and nothing that other reports on the same people say: the "
+        "federation's budget counts those.",
+        "No loss chose the best round or ended training: the hypotheses are those of the last "
+        "round, and a model that diverged is reported as it is.",
+        "Intervals are for the gaps in the population that the held-out people were drawn from, "
+        "noise included; a gap's value is computed from clamped counts and is biased where the "
+        "noise is as large as a group.",
+        *_limit_unit(release),
+        f"Groups with fewer than {spec.fairness.minimum_group_size} rows by the noised counts are "
+        "left out, since noise would outweigh people; a gap may be larger among them.",
+    ]
+    if not is_secret(spec):
+        found.append(_SIMULATED)
+    if spec.fairness.privacy_cost_by_group and mechanism_of(spec).no_group_costs is None:
+        found.append(_COSTS)
+    return found + list(spec.federation.traits.fairness_limits)
+
+
+def _left_out(spec: ExperimentSpec) -> str:
+    if publishes_noised_rounds(spec.fairness):
+        return "figures "
+    return "figures of rounds, "
+
+
+def _limit_unit(release: CountRelease) -> list[str]:
+    match release.unit:
+        case "client":
+            return [
+                f"At most {release.max_rows} rows of a client count towards an attribute, drawn at "
+                "random where it has more, so clients with more rows weigh less than their rows. "
+                "Intervals are for the gap in a population counted so: where larger clients fare "
+                "otherwise, the gap over all rows may lie outside. How many rows were left out is "
+                "not stated. Intervals allow for all rows of a client "
+                "being alike, and are wide where they are not."
+            ]
+        case "record":
+            return [
+                "Intervals take the rows for drawn one by one: where rows of one client are alike "
+                "they are too narrow. A client with several rows is protected less than a record."
+            ]
+        case _:
+            assert_never(release.unit)
+
+
+FAIRNESS_PRIVACY = Section[ReportMaterial, RunEvidence](
+    name="fairness_privacy",
+    part=FairnessPrivacy,
+    in_every_report=False,
+    made=lambda material: (
+        fairness_privacy(material.spec, releases=material.report_charges) or NO_NOISE
+    ),
+    checked="`ReportCharges` checks it with the ledger's entries, which a failed run has as well",
+    limits=no_limits,  # `noised_limits` stand among those of fairness
+)

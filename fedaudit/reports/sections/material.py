@@ -1,0 +1,163 @@
+"""What reports are assembled from."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from fedaudit.fairness.disclosure import Disclosure
+from fedaudit.fairness.gaps import GroupScores
+from fedaudit.fairness.published_counts import ExactCounts, PublishedCounts
+from fedaudit.privacy.accounting.mechanism_parameters import MechanismParameters
+from fedaudit.privacy.accounting.privacy_events import Observer
+from fedaudit.privacy.planning.plan import SpendingPlan
+from fedaudit.reports.report_progress import Progressed, unfollowed
+from fedaudit.reports.sections.attacks import AttackSection
+from fedaudit.reports.sections.model import ModelSection
+from fedaudit.reports.sections.other_runs import RepeatsSection, SweepSection
+from fedaudit.reports.sections.parameter_plot import Plane
+from fedaudit.spec.disclosure import DisclosurePolicy
+from fedaudit.spec.experiment import ExperimentSpec
+from fedaudit.spec.training import StoppedBy
+from fedaudit.utility.constant import ConstantComparison
+
+
+@dataclass(frozen=True)
+class FederationFacts:
+    """Facts about the data."""
+
+    fingerprint: str
+    """SHA-256 of the raw data, in hexadecimal."""
+    clients: int
+    training_clients: int
+    rows: int
+    notes: tuple[str, ...] = ()
+    positive_class: str | None = None
+    """Of a target with two classes, the one that is favourable without a rule."""
+    attributes: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """The values of each sensitive attribute, in the order of the counts."""
+    training_rows: Mapping[str, NDArray[np.int32]] = field(default_factory=dict)
+    """Per attribute, the rows of each group that a client trains on, 0 for clients that do not
+    train: [clients, groups]. Confidential."""
+
+
+@dataclass(frozen=True)
+class FinalFigures:
+    """The results of training, for the best hypotheses."""
+
+    stopped_by: StoppedBy
+    rounds: int
+    best_round: int
+    selection_loss: float | None
+    validation_loss: float | None
+    accuracy: float | None
+    fairness: Mapping[str, NDArray[np.int64]]
+    """Per attribute, counts of each validation client: [validation clients, groups, 4]."""
+    single_row_clients: int = 0
+    """Validation clients with one row, scored with the largest hypothesis."""
+    collapsed_rounds: int = 0
+    scores: Mapping[str, GroupScores] = field(default_factory=dict)
+    """Per attribute, loss and accuracy of each validation client's rows, by group."""
+    by_hypothesis: Mapping[str, NDArray[np.int64]] = field(default_factory=dict)
+    """Per attribute, [k, groups, 4]: counts by the hypothesis that made the prediction."""
+    against_constant: ConstantComparison | None = None
+    """The rows under the best prediction that looks at nothing; None where it was not handed
+    over."""
+    start_loss: float | None = None
+    """The selection loss of the hypotheses that training started from; None where unknown."""
+
+
+@dataclass(frozen=True)
+class HypothesesFacts:
+    """The final hypotheses of a run, and how much noise hid which of them a client chose."""
+
+    hypotheses: NDArray[np.float32]
+    """[k, n], the best hypotheses."""
+    radii: NDArray[np.float64] | None = None
+    """[releases, parts] of the best round, for an adaptive radius; None without one."""
+
+
+@dataclass(frozen=True)
+class ModelFile:
+    """The file with the trained hypotheses."""
+
+    data: bytes = field(repr=False)
+    section: ModelSection
+    """What the report says of it."""
+    layout: Mapping[str, Any] = field(repr=False)
+    """What goes in and what comes out (`fedaudit.runs.report_material`). Confidential."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ScoredMaterial:
+    """What fairness and utility are told from, whoever made the predictions."""
+
+    spec: ExperimentSpec
+    federation: FederationFacts
+    result: FinalFigures
+    disclosures: Mapping[str, Disclosure] = field(default_factory=dict)
+    """By attribute, which groups are disclosed: every attribute that the result has counts of."""
+    hypothesis_disclosures: Mapping[str, Disclosure] = field(default_factory=dict)
+    """By attribute, which cells [k, groups] of the rows that each hypothesis predicted are."""
+    last_fairness: Mapping[str, Sequence[Mapping[str, float | None]]] = field(default_factory=dict)
+    """By attribute, the gaps by metric of the last rounds that were validated, as those rounds
+    published them."""
+    progressed: Progressed = unfollowed
+    """Called between the parts of a report."""
+    published: PublishedCounts = field(default_factory=ExactCounts)
+    """The counts that published rates are made from."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReportMaterial(ScoredMaterial):
+    """Everything that `assemble` needs."""
+
+    experiment_id: str
+    name: str
+    status: str
+    sweep: SweepSection | None = None
+    """Of which sweep it is a cell; None where it is of none."""
+    repeats: RepeatsSection | None = None
+    """The figures over other seeds; None where it was not repeated."""
+    inputs: MechanismParameters
+    """The mechanism, as in every entry of the run's ledger."""
+    releases: NDArray[np.int32]
+    """How often each of the ledger's subjects released something: [subjects]. The subjects are
+    clients, except for mechanisms whose plan has others."""
+    refusals: int
+    withheld: int
+    ledger_hash: str
+    chain_head: str
+    """Hexadecimal."""
+    entries: int
+    """How many ledger entries there are."""
+    provenance: Mapping[str, Any] = field(default_factory=dict)
+    """code_version, libraries, device, backend, started_at, finished_at; times in ISO 8601."""
+    clusters: NDArray[np.int16] | None = None
+    """[clients]: the cluster of each client's last upload, -1 for none; None where unknown."""
+    plan: SpendingPlan | None = None
+    """For mechanisms whose cost is an epsilon with a delta; None for the others."""
+    compositions: Mapping[Observer, ArrayLike] = field(default_factory=dict)
+    """With a plan, the compositions against each of its observers: one number for all of the
+    ledger's subjects, or one each, [subjects]."""
+    hypotheses: HypothesesFacts | None = None
+    """None where unknown."""
+    model: ModelFile | str = "the run's model was not handed over"
+    """Or the reason why it may not leave."""
+    plane: Plane | str = "the plane of the run was not handed over"
+    """Or the reason why there is none."""
+    refused: NDArray[np.int32] | None = None
+    """How often each of the ledger's subjects was refused: [subjects]; None where unknown."""
+    disclosure_policy: DisclosurePolicy | None = None
+    """The policy of the federation when the experiment was admitted, empty where its owner had set
+    none; None where no service admitted it, or nobody knows."""
+    budgets_apart: bool = False
+    """Whether a budget on the data counts what one project of the service spends alone."""
+    attacks: Sequence[AttackSection] = ()
+    """What came of the attacks of the spec, in their order."""
+    report_charges: int = 0
+    """How often the ledger charges the held-out people for counts with noise."""
+    key_id: str | None = None
+    """The key that will sign the report; None where it will not be signed."""

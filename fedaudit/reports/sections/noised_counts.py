@@ -1,0 +1,246 @@
+"""Fairness and utility from counts with noise, and nothing else of the held-out people."""
+
+import math
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedaudit.fairness.disclosure import DisclosureRule
+from fedaudit.fairness.gaps import Figure, gaps_between
+from fedaudit.fairness.intervals import Interval
+from fedaudit.fairness.metrics import scored_rows
+from fedaudit.fairness.noised_intervals import (
+    METHOD,
+    noised_intervals,
+    rate_bounds,
+    share_difference_bounds,
+)
+from fedaudit.fairness.published_counts import Counts, NoisedCounts, plausible, without_dust
+from fedaudit.reports.sections.exact_fairness import GAIN_FIELDS, privacy_cost_by_group, shown_rates
+from fedaudit.reports.sections.fairness import FairnessSection, GroupSection, MetricSection
+from fedaudit.reports.sections.material import ScoredMaterial
+from fedaudit.reports.sections.part import IntervalSection
+from fedaudit.spec.metrics import COUNTS, RATES, SCORE_METRICS
+from fedaudit.utility.degenerate import Gained, Judgement, judge_model
+
+WITHHELD = (
+    "fairness.noise protects the held-out people, and this would be computed from their data "
+    "without noise"
+)
+CHECKED_BEFORE = (
+    "noise was added after the exact figures had been computed twice from the rows; how the two "
+    "compare would be a figure without noise"
+)
+_NOT_NOISED = ("accuracy", "loss", *GAIN_FIELDS)
+
+
+def noised_section(
+    material: ScoredMaterial, attribute: str, noised: NoisedCounts
+) -> FairnessSection:
+    """Rates and gaps of one attribute, with intervals that take in the noise.
+
+    Sizes are noised too, so a group is left out only where it looks too small for a figure to mean
+    something. Nothing is left out to protect it, and no group with it: what the noised counts of
+    all groups give away is within their epsilon.
+    """
+    values = material.federation.attributes[attribute]
+    rule = material.disclosures[attribute].rule
+    counts, shown, figures = noised_gaps(noised.counts[attribute], rule)
+    costs, why_no_costs = privacy_cost_by_group(material, attribute, rule)
+    combined = material.spec.fairness.combinations.get(attribute)
+    level = _level(material)
+    intervals = {}
+    if level is not None:
+        intervals = noised_intervals(
+            noised.counts[attribute], noised, shown, reference=rule.reference, level=level
+        )
+    return FairnessSection(
+        attribute=attribute,
+        intersection_of=None if combined is None else list(combined),
+        reference_group=None if rule.reference is None else values[rule.reference],
+        groups=_groups(values, counts, shown, too_few=rule.few("rows by the noised counts")),
+        metrics={
+            **{one.metric: _metric(one, intervals.get(one.metric), level) for one in figures},
+            **{name: _withheld() for name in SCORE_METRICS},
+        },
+        by_hypothesis=[],
+        by_hypothesis_reason=WITHHELD,
+        client_averaged=None,
+        client_averaged_reason=WITHHELD,
+        privacy_cost_by_group=costs,
+        privacy_cost_by_group_reason=why_no_costs,
+        cross_check_reason=CHECKED_BEFORE,
+    )
+
+
+def noised_gaps(
+    noised: Counts, rule: DisclosureRule
+) -> tuple[Counts, NDArray[np.bool_], list[Figure]]:
+    """From counts with noise [groups, 4]: those that rates are made of, the groups [groups] that
+    look large enough for a rate to mean something, and the METRICS between these."""
+    counts = plausible(noised)
+    rows = scored_rows(counts)
+    shown = np.array([rule.is_large(int(size)) and size > 0 for size in rows], dtype=np.bool_)
+    [figures] = gaps_between(
+        counts[np.newaxis], shown[np.newaxis], reference=rule.reference, rows=rows[np.newaxis]
+    )
+    return counts, shown, figures
+
+
+def _level(material: ScoredMaterial) -> float | None:
+    asked = material.spec.fairness.intervals
+    return None if asked is None else asked.level
+
+
+def _groups(
+    values: tuple[str, ...], counts: NDArray[np.int64], shown: NDArray[np.bool_], *, too_few: str
+) -> list[GroupSection]:
+    """Every group's noised size, and the rates of those that are large enough."""
+    rates = shown_rates(counts, has_favourable_outcome=True)
+    found = []
+    for place, value in enumerate(values):
+        figures: dict[str, Any]
+        figures, reasons = rates[place]
+        if not shown[place]:
+            figures = dict.fromkeys(RATES)
+            reasons = dict.fromkeys(RATES, f"left out: {too_few}, so noise would outweigh people")
+        found.append(
+            GroupSection(
+                value=value,
+                label=None,
+                suppressed=not shown[place],
+                rows=int(counts[place].sum()),
+                reasons={**reasons, **dict.fromkeys(_NOT_NOISED, WITHHELD)},
+                **figures,
+            )
+        )
+    return found
+
+
+def _metric(figure: Figure, found: Interval | None, level: float | None) -> MetricSection:
+    interval, reason = None, "the spec asks for no intervals"
+    if figure.value is None:
+        reason = "there is no value to be sure of"
+    elif found is not None and level is not None:
+        interval, reason = _interval(figure.value, found, level), found.reason or ""
+    return MetricSection(
+        value=figure.value,
+        reason=figure.reason,
+        interval=interval,
+        interval_reason=reason or None,
+        null=None,
+        null_reason=WITHHELD,
+    )
+
+
+def _interval(value: float, found: Interval, level: float) -> IntervalSection | None:
+    """With the value itself, which clamped counts may put outside."""
+    if found.low is None or found.high is None:
+        return None
+    return IntervalSection(
+        low=without_dust(min(found.low, value)),
+        high=without_dust(max(found.high, value)),
+        level=level,
+        method=METHOD,
+        samples=None,
+    )
+
+
+def _withheld() -> MetricSection:
+    return MetricSection(
+        value=None,
+        reason=WITHHELD,
+        interval=None,
+        interval_reason="there is no value to be sure of",
+        null=None,
+        null_reason=WITHHELD,
+    )
+
+
+NOISED_OUTCOMES = (
+    "from counts with noise: of outcomes that are favourable or not, over the rows of the first "
+    "sensitive attribute"
+)
+_JUDGED_AT = 0.95
+_EACH_WAY = (("true_negatives", "false_negatives"), ("true_positives", "false_positives"))
+"""The gain over always predicting the favourable outcome, and over never doing so."""
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class NoisedGain:
+    """Shares of the noised rows. Intervals are those of the population that the held-out people
+    were drawn from, as intervals of gaps are, and hold the figure itself."""
+
+    accuracy_over_baseline: float
+    prediction_share: float
+    outcome_share: float
+    pooled: NDArray[np.int64]
+    """[4]: the counts of all groups together, as they were drawn."""
+    noise: NoisedCounts
+    """With the deviation of each of those."""
+    one_hypothesis: bool
+    """Otherwise the constant of each hypothesis may be better than the one that is known here, and
+    predict what it predicts more evenly: the figures then bound on one side only."""
+
+    def gain_interval(self, level: float) -> tuple[float, float]:
+        """Of `accuracy_over_baseline`."""
+        share = (1 - level) / len(_EACH_WAY)
+        lows, highs = zip(
+            *(
+                share_difference_bounds(
+                    self.pooled, more=more, less=less, noised=self.noise, share=share
+                )
+                for more, less in _EACH_WAY
+            ),
+            strict=True,
+        )
+        low = min(lows) if self.one_hypothesis else -1.0
+        return _around(self.accuracy_over_baseline, low, min(highs))
+
+    def share_interval(self, level: float) -> tuple[float, float]:
+        """Of `prediction_share`."""
+        lows, highs = rate_bounds(
+            self.pooled[np.newaxis], "selection_rate", self.noise, share=1 - level
+        )
+        low, high = float(lows[0]), float(highs[0])
+        largest = max(high, 1 - low) if self.one_hypothesis else 1.0
+        return _around(self.prediction_share, max(0.5, low, 1 - high), largest)
+
+    @property
+    def judgement(self) -> Judgement:
+        """Whether the model is degenerate by these."""
+        low, _ = self.gain_interval(_JUDGED_AT)
+        return judge_model(
+            accuracy=Gained(self.accuracy_over_baseline, low > 0),
+            loss=None,
+            outcome=None,
+            prediction_share=self.prediction_share,
+            outcome_share=self.outcome_share,
+        )
+
+
+def noised_gain(noised: NoisedCounts, *, hypotheses: int) -> NoisedGain | None:
+    """The figures of the first attribute's counts; None where noise left no row."""
+    drawn = next(iter(noised.counts.values()))
+    pooled = dict(zip(COUNTS, plausible(drawn).sum(axis=0).tolist(), strict=True))
+    rows = sum(pooled.values())
+    if not rows:
+        return None
+    positive = pooled["true_positives"] + pooled["false_negatives"]
+    predicted = pooled["true_positives"] + pooled["false_positives"]
+    right = pooled["true_positives"] + pooled["true_negatives"]
+    return NoisedGain(
+        accuracy_over_baseline=(right - max(positive, rows - positive)) / rows,
+        prediction_share=max(predicted, rows - predicted) / rows,
+        outcome_share=max(positive, rows - positive) / rows,
+        pooled=drawn.sum(axis=0),
+        noise=replace(noised, deviation=noised.deviation * math.sqrt(len(drawn))),
+        one_hypothesis=hypotheses == 1,
+    )
+
+
+def _around(value: float, low: float, high: float) -> tuple[float, float]:
+    """With the value itself, which counts cut off at 0 may put outside."""
+    return min(low, value), max(high, value)

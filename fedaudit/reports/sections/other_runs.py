@@ -1,0 +1,109 @@
+"""The sections `sweep` and `repeats`: the other runs beside this one."""
+
+from typing import Annotated, Any
+
+from pydantic import Field
+
+from fedaudit.reports.ledger_totals import RunEvidence
+from fedaudit.reports.sections.part import WHERE_GIVEN, Part
+from fedaudit.reports.sections.section import Section, handed_over, no_limits
+
+
+class SweepEpsilonSection(Part):
+    """An epsilon of all cells together, against one observer."""
+
+    observer: str
+    delta: float
+    adjacency: str
+    unit: str
+    value: float = Field(ge=0)
+
+
+class SweepSection(Part):
+    """The sweep of which the run is a cell, and what all cells had booked when the report was made.
+
+    Whoever chose this run among the cells states these costs, not those of the run.
+    """
+
+    id: str
+    name: str
+    cells: int
+    position: int
+    tries: Annotated[int | None, WHERE_GIVEN] = None
+    """Runs of all cells by then: one that was tried again counts as often as it was tried. Absent
+    from earlier reports."""
+    values: dict[str, Any]
+    """By field, what distinguishes this cell."""
+    sweep_epsilon_max: float | None
+    sweep_log_ratio_max: float | None
+    sweep_leakage: float | None
+    epsilon: list[SweepEpsilonSection]
+    noises: list[str]
+    """`simulation` where the noise of some cell is, which protects nobody."""
+    guarantees: list[str]
+    """The kinds of the cells' guarantees."""
+    conditions: list[str]
+    """Why the guarantee of some cell bounds some datasets only."""
+    reasons: dict[str, str]
+
+
+class SpreadSection(Part):
+    """A figure over several seeds; `low` and `high` bound its mean over all seeds at 95 %."""
+
+    n: int
+    mean: float | None
+    standard_deviation: float | None
+    low: float | None
+    high: float | None
+
+
+class RepeatsSection(Part):
+    """The same spec with other seeds: how far the figures are a matter of chance in training."""
+
+    seeds: list[int]
+    """Of the runs that have a report, this one's first."""
+    asked: int
+    experiment_ids: list[str]
+    """Of the same runs."""
+    metrics: dict[str, SpreadSection]
+    """By figure; those of an attribute as name[attribute]."""
+    reasons: dict[str, str]
+
+
+_APART = (
+    "Budgets of this service are kept for each project apart: what another project spends on the "
+    "same data is in none of this one's figures."
+)
+
+
+def _run_limits(material: Any) -> list[str]:
+    """Of one run among others: what its figures leave out."""
+    others = "what other experiments spent on the same data is kept in the federation's budget."
+    one = f"The figures are of one run with one seed, and of this run alone: {others}"
+    if material.spec.repeats > 1:
+        one = (
+            f"But for those over seeds, the figures are of the run with seed {material.spec.seed} "
+            f"alone: {others}"
+        )
+    return [one, *([_APART] if material.budgets_apart else [])]
+
+
+_ELSEWHERE = "it rests on the ledgers of other runs, which are not part of the evidence"
+SWEEP = Section[Any, RunEvidence](
+    name="sweep",
+    part=SweepSection,
+    in_every_report=False,
+    made=handed_over("sweep", missing="the run is a cell of no sweep"),
+    checked=_ELSEWHERE,
+    limits=_run_limits,
+)
+REPEATS = Section[Any, RunEvidence](
+    name="repeats",
+    part=RepeatsSection,
+    in_every_report=False,
+    made=handed_over(
+        "repeats", missing="the run has one seed; give `repeats` for the spread over several"
+    ),
+    checked=_ELSEWHERE,
+    limits=no_limits,
+)

@@ -1,0 +1,309 @@
+"""Groups and favourable outcomes in words."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import product
+from typing import Any, assert_never
+
+from pydantic import TypeAdapter, ValidationError
+
+from fedaudit.fairness.gaps import NO_OUTCOME
+from fedaudit.reports.checks import Check, check, same, value_at
+from fedaudit.spec.fairness import Favourable, GroupRule, Rule
+from fedaudit.spec.federation import FederationSpec
+from fedaudit.spec.labels import label_of
+from fedaudit.spec.sources import Source, SourceTraits
+
+Labels = Mapping[str, Mapping[str, str]]
+_MOST_VALUES = 8
+
+
+def favourable_in_words(
+    favourable: Favourable | None, *, target: str, labels: Labels, positive: str | None = None
+) -> str | None:
+    """The favourable outcome, as `not re-arrested (two_year_recid = 0)`.
+
+    `positive`: the positive class, which is favourable where there is no rule. None where no
+    outcome is favourable. Rules of several groups are separated by semicolons.
+    """
+    if favourable is None:
+        if positive is None:
+            return None
+        return _rule_in_words(Rule(op="in", value=[positive]), target=target, labels=labels)
+    if isinstance(favourable, Rule):
+        return _rule_in_words(favourable, target=target, labels=labels)
+    return "; ".join(
+        f"for {_group_of(one, labels)}: {_rule_in_words(one, target=target, labels=labels)}"
+        for one in favourable
+    )
+
+
+def group_in_words(attribute: str, value: str, *, labels: Labels) -> str:
+    """A group as it stands in a sentence: its label, or `SEX 1` for a code that says nothing."""
+    label = label_of(labels.get(attribute, {}), value)
+    if label is not None:
+        return label
+    return value if value[:1].isalpha() else f"{attribute} {value}"
+
+
+def _group_of(rule: GroupRule, labels: Labels) -> str:
+    ((attribute, value),) = rule.group.items()
+    return group_in_words(attribute, value, labels=labels)
+
+
+def _rule_in_words(rule: Rule, *, target: str, labels: Labels) -> str:
+    condition = _condition(rule, target)
+    label = rule.label or _joined_labels(rule, labels.get(target, {}))
+    return condition if label is None else f"{label} ({condition})"
+
+
+def _joined_labels(rule: Rule, labels: Mapping[str, str]) -> str | None:
+    """The labels of the classes that a rule lists, if each has one."""
+    values = [_text(value) for value in rule.value] if isinstance(rule.value, list) else []
+    found = [label for value in values if (label := label_of(labels, value)) is not None]
+    return _alternatives(found) if values and len(found) == len(values) else None
+
+
+def _condition(rule: Rule, target: str) -> str:
+    match rule.op:
+        case "in":
+            values = rule.value if isinstance(rule.value, list) else [rule.value]
+            return f"{target} = {_alternatives([_text(value) for value in values])}"
+        case "ge":
+            return f"{target} >= {_text(rule.value)}"
+        case "le":
+            return f"{target} <= {_text(rule.value)}"
+        case _:
+            assert_never(rule.op)
+
+
+def _alternatives(values: Sequence[str]) -> str:
+    if len(values) > _MOST_VALUES:
+        return f"{', '.join(values[:_MOST_VALUES])} or {len(values) - _MOST_VALUES} others"
+    *first, last = values
+    return f"{', '.join(first)} or {last}" if first else last
+
+
+def _text(value: object) -> str:
+    """A value as people write it: 7000 for 7000.0."""
+    whole = isinstance(value, float) and value.is_integer() and abs(value) < 2**53
+    return str(int(value)) if whole and isinstance(value, float) else str(value)
+
+
+_BETWEEN = ", "
+_FAVOURABLE: TypeAdapter[Any] = TypeAdapter(Favourable | None)
+_SOURCE: TypeAdapter[Any] = TypeAdapter(FederationSpec)
+_GROUP_LISTS = ("client_averaged", "privacy_cost_by_group", "who_pays")
+_UNNAMED_POSITIVE = "the positive class"
+
+
+def favourable_words(report: Mapping[str, Any], *, attribute: str) -> str | None:
+    """The outcome that rates by this attribute count, as `not re-arrested (two_year_recid = 0)`.
+
+    Rules of several groups are separated by semicolons. None where no outcome is favourable, or the
+    report does not say.
+    """
+    section = _section_of(report, attribute)
+    stated = section.get("favourable")
+    return stated if isinstance(stated, str) and stated else derived_outcome(report)
+
+
+def group_words(report: Mapping[str, Any], *, attribute: str, value: str) -> str:
+    """A group as it stands in a sentence: `male`, or `SEX 1` for a code without a label."""
+    labels = _labels_of_report(report)
+    combined = _combinations(report, attribute).get(value)
+    if combined is None:
+        return group_in_words(attribute, value, labels=labels)
+    return _BETWEEN.join(group_in_words(part, one, labels=labels) for part, one in combined)
+
+
+def group_label(report: Mapping[str, Any], *, attribute: str, value: str) -> str | None:
+    """What the spec calls a group; None where it leaves the code as it is."""
+    return _group_labels(report, attribute).get(value)
+
+
+def with_words(report: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """The fairness sections of a report with their outcome and the groups' labels in words."""
+    outcome = derived_outcome(report)
+    worded = []
+    for section in report["fairness"]:
+        labels = _group_labels(report, section["attribute"])
+        worded.append(
+            {
+                **section,
+                "favourable": outcome,
+                "favourable_reason": NO_OUTCOME if outcome is None else None,
+                "groups": [
+                    {**group, "label": labels.get(group["value"])} for group in section["groups"]
+                ],
+            }
+        )
+    return worded
+
+
+def for_readers(report: Mapping[str, Any]) -> dict[str, Any]:
+    """The report with labels for the codes of groups, for pages and charts; the JSON keeps both."""
+    sections = value_at(report, "fairness")
+    if not isinstance(sections, list) or not _labels_of_report(report):
+        return dict(report)
+    return {**report, "fairness": [_with_labels(report, section) for section in sections]}
+
+
+def derived_outcome(report: Mapping[str, Any]) -> str | None:
+    """The favourable outcome by the report's spec and the name of its positive class."""
+    positive = value_at(report, "data", "positive_class")
+    words = outcome_of_spec(value_at(report, "spec"), positive_class=positive)
+    unnamed = words is None and value_at(report, "spec", "fairness", "favourable") is None
+    return _UNNAMED_POSITIVE if unnamed and _classifies(report) else words
+
+
+def outcome_of_spec(spec: Any, *, positive_class: Any = None) -> str | None:
+    """The favourable outcome by the parts `federation` and `fairness` of a spec or registration.
+
+    `positive_class`: of two classes that which is favourable without a rule, where known.
+    """
+    try:
+        rule = _FAVOURABLE.validate_python(value_at(spec, "fairness", "favourable"))
+    except ValidationError:
+        return None
+    positive = value_at(spec, "federation", "positive") or positive_class
+    return favourable_in_words(
+        rule,
+        target=_target(spec),
+        labels=labels_of_spec(spec),
+        positive=positive if isinstance(positive, str) else None,
+    )
+
+
+def outcome_of_profile(profile: Mapping[str, Any], registration: Any) -> str | None:
+    """The outcome whose shares a federation's profile shows, in words; None where none is
+    favourable."""
+    classes = profile.get("classes") or []
+    positive = classes[1] if len(classes) == 2 else None
+    if registration is None:
+        target = profile.get("target", "")
+        return favourable_in_words(None, target=target, labels={}, positive=positive)
+    return outcome_of_spec(registration, positive_class=positive)
+
+
+def labels_of_spec(spec: Any) -> Mapping[str, Mapping[str, str]]:
+    """The labels of a spec or registration of any version; none where it has none."""
+    found = value_at(spec, "federation", "labels")
+    return found if isinstance(found, Mapping) else {}
+
+
+def _classifies(report: Mapping[str, Any]) -> bool:
+    """As `ExperimentSpec.classifies`, of a report of any version."""
+    loss, model = value_at(report, "spec", "training", "loss"), value_at(report, "spec", "model")
+    traits = _traits(value_at(report, "spec"))
+    return bool(
+        loss == "cross-entropy"
+        or value_at(model, "kind") == "logistic"
+        or (traits is not None and traits.target == "class")
+    )
+
+
+def _target(spec: Any) -> str:
+    traits = _traits(spec)
+    return "the target" if traits is None else traits.target_name
+
+
+def _traits(spec: Any) -> SourceTraits | None:
+    """Of the spec's data; None where this version does not know their source."""
+    try:
+        source: Source = _SOURCE.validate_python(value_at(spec, "federation"))
+    except ValidationError:
+        return None
+    return source.traits
+
+
+def _labels_of_report(report: Mapping[str, Any]) -> Mapping[str, Mapping[str, str]]:
+    return labels_of_spec(value_at(report, "spec"))
+
+
+def _section_of(report: Mapping[str, Any], attribute: str) -> Mapping[str, Any]:
+    sections = value_at(report, "fairness")
+    for section in sections if isinstance(sections, list) else []:
+        if isinstance(section, Mapping) and section.get("attribute") == attribute:
+            return section
+    return {}
+
+
+def _combinations(report: Mapping[str, Any], attribute: str) -> dict[str, list[tuple[str, str]]]:
+    """By group of an intersection: each attribute that it combines, and its value there."""
+    parts = _section_of(report, attribute).get("intersection_of") or []
+    values = [
+        [group["value"] for group in _section_of(report, part).get("groups", [])] for part in parts
+    ]
+    if not parts:
+        return {}
+    return {_BETWEEN.join(one): list(zip(parts, one, strict=True)) for one in product(*values)}
+
+
+def _group_labels(report: Mapping[str, Any], attribute: str) -> dict[str, str]:
+    """The label of each group that has one; in a combination codes stand for the parts without."""
+    labels = _labels_of_report(report)
+    found = {}
+    for group in _section_of(report, attribute).get("groups", []):
+        label = label_of(labels.get(attribute, {}), group["value"])
+        if label is not None:
+            found[group["value"]] = label
+    for value, parts in _combinations(report, attribute).items():
+        if any(label_of(labels.get(part, {}), one) is not None for part, one in parts):
+            found[value] = _BETWEEN.join(
+                group_in_words(part, one, labels=labels) for part, one in parts
+            )
+    return found
+
+
+def _with_labels(report: Mapping[str, Any], section: Mapping[str, Any]) -> dict[str, Any]:
+    labels = _group_labels(report, section["attribute"])
+
+    def shown(value: str) -> str:
+        return labels.get(value, value)
+
+    def named(groups: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+        return [{**group, "value": shown(group["value"])} for group in groups]
+
+    reference = section.get("reference_group")
+    labelled = {
+        **section,
+        "reference_group": None if reference is None else shown(reference),
+        "groups": named(section["groups"]),
+        "by_hypothesis": [
+            {**one, "groups": named(one["groups"])} for one in section.get("by_hypothesis") or []
+        ],
+    }
+    for name in _GROUP_LISTS:
+        found = section.get(name)
+        if found:
+            labelled[name] = {**found, "groups": named(found["groups"])}
+    return labelled
+
+
+def words_checks(report: Mapping[str, Any]) -> Iterator[Check]:
+    """Whether outcome and groups are called what the spec calls them; nothing of a report whose
+    version had no words."""
+    stated = value_at(report, "fairness")
+    sections = stated if isinstance(stated, list) else []
+    if not any(isinstance(one, Mapping) and "favourable" in one for one in sections):
+        return
+    try:
+        agree = same(_named(sections), _named(with_words(report)))
+    except (KeyError, TypeError, AttributeError, ValueError):
+        agree = False
+    yield check(
+        "report.words",
+        agree,
+        good="the favourable outcome and the groups are called what the spec calls them",
+        bad="the favourable outcome or a group is not called what the spec calls it",
+    )
+
+
+def _named(sections: Sequence[Mapping[str, Any]]) -> list[Any]:
+    return [
+        [
+            section["favourable"],
+            [[group["value"], group.get("label")] for group in section["groups"]],
+        ]
+        for section in sections
+    ]

@@ -1,0 +1,523 @@
+"""The sections of an audit of predictions: those of a run where they mean something here, and null
+with a reason elsewhere. Its training is not known, and it has no ledger."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Literal
+
+from pydantic import Field
+
+from fedaudit.ledger.bundle import Evidence
+from fedaudit.reports.checks import Check, agrees, unchecked
+from fedaudit.reports.sections.fairness import FairnessSection
+from fedaudit.reports.sections.figures_that_fit import (
+    compared,
+    of_sections,
+    wrong_gaps,
+    wrong_rates,
+    wrong_utility,
+)
+from fedaudit.reports.sections.held_out_privacy import FairnessPrivacy
+from fedaudit.reports.sections.integrity import SIGNED
+from fedaudit.reports.sections.material import ScoredMaterial
+from fedaudit.reports.sections.model import ModelSection
+from fedaudit.reports.sections.outcome_words import words_checks
+from fedaudit.reports.sections.part import IntervalSection, Part, Reasons, Share
+from fedaudit.reports.sections.privacy import ClusterLeakage
+from fedaudit.reports.sections.provenance import RECORDED, Provenance, provenance, spec_hash_check
+from fedaudit.reports.sections.section import Section, handed_over, no_limits
+from fedaudit.reports.sections.utility import utility_section
+from fedaudit.spec.audits import AuditSpec, measuring_spec
+
+
+class AuditIdentity(Part):
+    """Which audit the report is of."""
+
+    id: str
+    name: str
+    spec_hash: str
+    status: Literal["succeeded"]
+
+
+class NoGuarantee(Part):
+    """That nothing is known of the training, so that no privacy is guaranteed."""
+
+    kind: Literal["none"] = "none"
+    label: str | None = None
+    in_force: Literal[False] = False
+    conditions: dict[str, str] = Field(default_factory=dict)
+    mechanism: str | None = None
+    unit: str | None = None
+    adjacency: str | None = None
+    delta: float | None = None
+    observers: list[str] = Field(default_factory=list)
+    statement: str
+    reasons: Reasons
+
+
+class UnknownPrivacy(Part):
+    """What training spent: not known here."""
+
+    leakage_median: float | None = None
+    leakage_max: float | None = None
+    leakage_by_cluster: list[ClusterLeakage] | None = None
+    leakage_quantiles: dict[str, float] | None = None
+    leakage_per_release: float | None = None
+    log_ratio_max: float | None = None
+    participations_max: int | None = None
+    refusals: int | None = None
+    withheld: int | None = None
+    epsilon_max: float | None = None
+    epsilon: list[str] = Field(default_factory=list, max_length=0)
+    reasons: Reasons
+
+
+class AuditUtility(Part):
+    """How good the predictions are, beside always predicting the most frequent outcome."""
+
+    validation_loss: float | None = None
+    selection_loss: float | None = None
+    accuracy: Share
+    baseline: Literal["majority"]
+    baseline_accuracy: Share | None
+    accuracy_over_baseline: float | None
+    accuracy_over_baseline_interval: IntervalSection | None
+    loss_under_baseline: float | None = None
+    prediction_share: Share | None
+    """Share of rows that are predicted the more frequent of favourable and not."""
+    outcome_share: Share | None
+    """The same of what came about."""
+    degenerate: bool | None
+    rounds: int | None = None
+    best_round: int | None = None
+    stopped_by: str | None = None
+    reasons: Reasons
+
+
+class ThresholdGaps(Part):
+    """The gaps that the same scores have at another threshold."""
+
+    threshold: float
+    accuracy: float
+    metrics: dict[str, dict[str, float | None]]
+    """By attribute, each difference of rates."""
+
+
+class ThresholdSection(Part):
+    """At which threshold scores became predictions, and what others would have shown."""
+
+    value: float
+    others: list[ThresholdGaps]
+    others_reason: str | None
+    """Why there are none."""
+    earlier_audits: int | None
+    """How many audits of this project were made of the same data, truth and score at other
+    thresholds."""
+    earlier_audits_reason: str | None
+
+
+class Predictions(Part):
+    """What was compared, and what stands out."""
+
+    truth: str
+    column: str
+    role: Literal["prediction", "score"]
+    threshold: ThresholdSection | None
+    equal_truth: bool
+    """Whether every prediction equals the truth."""
+    rows_left_out: int
+    """Of the file, for want of truth, prediction or client."""
+    drawn: Literal["clients", "rows"]
+    """What intervals count as drawn by itself."""
+
+
+class AuditData(Part):
+    """The table, in numbers."""
+
+    source: Literal["table"] = "table"
+    clients: int | None
+    training_clients: int | None = None
+    validation_clients: int | None = None
+    rows: int
+    """Those that were compared."""
+    parameters: int | None = None
+    notes: list[str]
+    reasons: Reasons
+
+
+class AuditIntegrity(Part):
+    """Who signed the report; it has no ledger."""
+
+    ledger_hash: str | None = None
+    chain_head: str | None = None
+    entries: int | None = None
+    signature: str | None
+    """Ed25519, in base64, as of the reports of runs."""
+    key_id: str | None
+    reasons: Reasons
+
+
+@dataclass(frozen=True, kw_only=True)
+class AuditMaterial(ScoredMaterial):
+    """What the report of an audit is assembled from; `spec` is the audit as that of a run."""
+
+    audit: AuditSpec
+    audit_id: str
+    started_at: datetime
+    key_id: str | None
+    """The key that will sign the report; None where none will."""
+    client_count: int | None
+    """None without a client key."""
+    left_out: int
+    """Rows of the file without truth, prediction or client."""
+    all_right: bool
+    """Whether every scored prediction equals the truth."""
+    threshold: ThresholdSection | None
+    """None where the table has predictions and no score."""
+    fairness: Sequence[FairnessSection]
+    """Its fairness sections, computed a second time from the rows."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class AuditEvidence:
+    """The report of an audit, with what came along."""
+
+    evidence: Evidence
+    report: Mapping[str, Any]
+    audit: AuditSpec | None
+    """None where the spec cannot be read."""
+
+
+UNKNOWN = "the training is not known here: an audit of predictions sees truth and prediction alone"
+NO_GUARANTEE = (
+    "Nothing is guaranteed. How the model was trained is not known here, so nothing in this report "
+    "bounds what the model, or its predictions, reveal of anybody."
+)
+EQUAL_TRUTH = "predictions equal the truth in every row"
+NO_LOSS = "predictions are outcomes and no probabilities, so they have no loss"
+NO_ROUNDS = "no rounds of training are known here"
+_MEASURED = (
+    "accuracy",
+    "baseline",
+    "baseline_accuracy",
+    "accuracy_over_baseline",
+    "accuracy_over_baseline_interval",
+    "prediction_share",
+    "outcome_share",
+    "degenerate",
+)
+
+
+def drawn_by_rows(interval: IntervalSection | None) -> IntervalSection | None:
+    """Bundles of rows that were dealt out at random vary as rows do."""
+    if interval is None:
+        return None
+    return interval.model_copy(update={"method": f"{interval.method}-by-rows"})
+
+
+def _utility(material: AuditMaterial) -> AuditUtility:
+    found = utility_section(material)
+    values = {name: getattr(found, name) for name in _MEASURED}
+    if material.spec.fairness.minimum_group_clients == 1:
+        name = "accuracy_over_baseline_interval"
+        values[name] = drawn_by_rows(values[name])
+    reasons = {name: why for name, why in found.reasons.items() if name in _MEASURED}
+    unknown = dict.fromkeys(("validation_loss", "selection_loss", "loss_under_baseline"), NO_LOSS)
+    unknown |= dict.fromkeys(("rounds", "best_round", "stopped_by"), NO_ROUNDS)
+    return AuditUtility(**values, reasons={**reasons, **unknown})
+
+
+def _predictions(material: AuditMaterial) -> Predictions:
+    audit = material.audit
+    return Predictions(
+        truth=audit.truth,
+        column=audit.predicted_by,
+        role=audit.prediction_role,
+        threshold=material.threshold,
+        equal_truth=material.all_right,
+        rows_left_out=material.left_out,
+        drawn="rows" if material.client_count is None else "clients",
+    )
+
+
+def _prediction_limits(material: AuditMaterial) -> list[str]:
+    found = [
+        "Whoever made the table chose its rows: that they are a fair sample of the people "
+        "concerned, that the predictions are those of the model in use, and that the model had not "
+        "seen the rows, is taken on trust.",
+        *([f"Beware: {EQUAL_TRUTH}."] if material.all_right else []),
+    ]
+    if material.left_out:
+        rows = material.left_out + material.federation.rows
+        found.append(
+            f"{material.left_out} of {rows} rows were left out, for want of truth, prediction or "
+            "client: where they are not like the others, neither are these figures."
+        )
+    if material.threshold is None:
+        return found
+    earlier = material.threshold.earlier_audits
+    tried = "How many others were tried before is not known."
+    if earlier is not None:
+        tried = f"This project audited these scores at {earlier} other thresholds before."
+    return [
+        *found,
+        f"Scores count as predictions from {material.threshold.value:g} up. A threshold can be "
+        "chosen so that a gap vanishes: `predictions.threshold` has the gaps at others. " + tried,
+    ]
+
+
+def _fairness_limits(material: AuditMaterial) -> list[str]:
+    return [
+        *_group_limits(material),
+        "The figures say how truth and prediction compare, group by group. They do not say why, "
+        "nor whether the truth itself, or the rule for a favourable outcome, is fair.",
+        "The largest gap among many groups is biased upward, and so is its interval: it cannot "
+        "show that there is no gap. A null shows how wide it comes out by chance alone.",
+        _drawn_limit(material),
+        _counts_limit(material.audit.fairness.rounded_to),
+    ]
+
+
+def _group_limits(material: AuditMaterial) -> list[str]:
+    audit = material.audit
+    clients = (
+        "; without a client key it is not known whether a group's rows are one person's"
+        if material.client_count is None
+        else f", or rows of fewer than {audit.minimum_group_clients} clients"
+    )
+    found = [
+        f"Groups with fewer than {audit.minimum_group_size} rows{clients}, are suppressed, and so "
+        "are groups from which so few would follow by sums and differences of what this report "
+        "shows; a gap may be larger among suppressed groups."
+        if material.client_count is not None
+        else f"Groups with fewer than {audit.minimum_group_size} rows are suppressed, and so are "
+        "groups from which so few would follow by sums and differences of what this report shows; "
+        f"a gap may be larger among suppressed groups{clients}."
+    ]
+    if any(", in no group: " in note for note in material.federation.notes):
+        found.append(
+            "Rows without a value of an attribute are in no group, and count for the accuracy of "
+            "everybody alone."
+        )
+    return found
+
+
+def _drawn_limit(material: AuditMaterial) -> str:
+    if material.client_count is None:
+        return (
+            "Intervals count rows one by one, as if no two belonged to the same person or "
+            "institution: where several do, they are too narrow. Name a client key then."
+        )
+    return "Intervals count clients, whose rows belong together, and take the model as it is."
+
+
+def _counts_limit(base: int | None) -> str:
+    if base is None:
+        return (
+            "Rates of larger groups are exact: the counts behind them can be worked out, and what "
+            "remains of the total bounds the counts of the suppressed groups."
+        )
+    return (
+        f"Rates and gaps follow from counts that were rounded at random to multiples of {base}; "
+        "accuracy over all rows is exact. This is rounding and no noise with an epsilon."
+    )
+
+
+def _data(material: AuditMaterial) -> AuditData:
+    reasons = dict.fromkeys(("training_clients", "validation_clients", "parameters"), UNKNOWN)
+    if material.client_count is None:
+        reasons["clients"] = "the audit names no client key"
+    return AuditData(
+        clients=material.client_count,
+        rows=material.federation.rows,
+        notes=list(material.federation.notes),
+        reasons=reasons,
+    )
+
+
+def _provenance(material: AuditMaterial) -> Provenance:
+    found = provenance(device="cpu", backend={}, started_at=material.started_at)
+    return Provenance(
+        spec_hash=material.audit.hash,
+        data_fingerprint=material.federation.fingerprint,
+        seed=material.audit.seed,
+        reasons={},
+        **{name: found[name] for name in RECORDED},
+    )
+
+
+def _integrity(material: AuditMaterial) -> AuditIntegrity:
+    no_ledger = "an audit of predictions spends nothing, and has no ledger"
+    missing = dict.fromkeys(("ledger_hash", "chain_head", "entries"), no_ledger)
+    unsigned = ("signature",) if material.key_id is not None else ("signature", "key_id")
+    return AuditIntegrity(
+        signature=None,
+        key_id=material.key_id,
+        reasons={**missing, **dict.fromkeys(unsigned, "the report is not signed")},
+    )
+
+
+# -- checks: what follows from the published figures ----------------------------------------------
+
+
+def _identity_checks(found: AuditEvidence) -> Iterator[Check]:
+    yield agrees(found.report, "subject", "predictions")
+    given = found.evidence.experiment_id
+    yield agrees(found.report, "experiment.id", given, name="report.audit")
+
+
+def _group_checks(found: AuditEvidence) -> Iterator[Check]:
+    if found.audit is None:
+        yield unchecked("report.figures", "the spec cannot be read, or is of another version")
+        return
+    exact = found.audit.rounding is None
+    yield compared(
+        "report.rates",
+        lambda: of_sections(found.report, wrong_rates, exact=exact),
+        good="the rates of each group fit one another, and suppressed groups have none",
+        bad="these figures of groups do not fit one another",
+    )
+    yield compared(
+        "report.gaps",
+        lambda: of_sections(found.report, wrong_gaps, exact=exact),
+        good="every gap is equal to what was recomputed from the groups' figures",
+        bad="these gaps are not those between the groups' figures",
+    )
+
+
+def _utility_checks(found: AuditEvidence) -> Iterator[Check]:
+    audit = found.audit
+    if audit is not None:
+        yield compared(
+            "report.utility",
+            lambda: wrong_utility(found.report["utility"], exact=audit.rounding is None),
+            good="what the predictions are above a constant follows from both accuracies",
+            bad="these figures do not follow from the others",
+        )
+
+
+def _words_checks(found: AuditEvidence) -> Iterator[Check]:
+    if found.audit is not None:
+        yield from words_checks(as_report_of_run(found.report, found.audit))
+
+
+def as_report_of_run(report: Mapping[str, Any], audit: AuditSpec) -> dict[str, Any]:
+    """The report with its columns, groups and labels where the spec of a run has them."""
+    return {**report, "spec": measuring_spec(audit).model_dump(mode="json")}
+
+
+_STATED = "the rows are not here: this is what the signer states"
+_Audited = Section[AuditMaterial, AuditEvidence]
+AUDIT: tuple[_Audited, ...] = (
+    _Audited(
+        name="experiment",
+        part=AuditIdentity,
+        in_every_report=True,
+        made=lambda material: AuditIdentity(
+            id=material.audit_id,
+            name=material.audit.name,
+            spec_hash=material.audit.hash,
+            status="succeeded",
+        ),
+        checked=_identity_checks,
+        limits=no_limits,
+    ),
+    _Audited(
+        name="guarantee",
+        part=NoGuarantee,
+        in_every_report=True,
+        made=lambda _: NoGuarantee(
+            statement=NO_GUARANTEE,
+            reasons=dict.fromkeys(("label", "mechanism", "unit", "adjacency", "delta"), UNKNOWN),
+        ),
+        checked=lambda found: iter([agrees(found.report, "guarantee.kind", "none")]),
+        limits=lambda _: [NO_GUARANTEE],
+    ),
+    _Audited(
+        name="provenance",
+        part=Provenance,
+        in_every_report=True,
+        made=_provenance,
+        checked=lambda found: iter([spec_hash_check(found.evidence, found.report)]),
+        limits=no_limits,
+    ),
+    _Audited(
+        name="predictions",
+        part=Predictions,
+        in_every_report=True,
+        made=_predictions,
+        checked=_group_checks,
+        limits=_prediction_limits,
+    ),
+    _Audited(
+        name="utility",
+        part=AuditUtility,
+        in_every_report=True,
+        made=_utility,
+        checked=_utility_checks,
+        limits=no_limits,
+    ),
+    _Audited(
+        name="fairness",
+        part=FairnessSection,
+        in_every_report=True,
+        made=handed_over("fairness"),
+        checked=_words_checks,
+        limits=_fairness_limits,
+    ),
+    _Audited(
+        name="privacy",
+        part=UnknownPrivacy,
+        in_every_report=True,
+        made=lambda _: UnknownPrivacy(
+            reasons={
+                name: UNKNOWN
+                for name in UnknownPrivacy.model_fields
+                if name not in ("epsilon", "reasons")
+            }
+        ),
+        checked=UNKNOWN,
+        limits=no_limits,
+    ),
+    _Audited(
+        name="fairness_privacy",
+        part=FairnessPrivacy,
+        in_every_report=False,
+        made=lambda _: "an audit adds no noise to counts",
+        checked=_STATED,
+        limits=no_limits,
+    ),
+    _Audited(
+        name="model",
+        part=ModelSection,
+        in_every_report=False,
+        made=lambda _: UNKNOWN,
+        checked=UNKNOWN,
+        limits=no_limits,
+    ),
+    _Audited(
+        name="data",
+        part=AuditData,
+        in_every_report=True,
+        made=_data,
+        checked=_STATED,
+        limits=lambda _: [
+            "The numbers of rows and clients and a hash of the file are disclosed without noise: "
+            "anyone who guesses the whole file can confirm the guess."
+        ],
+    ),
+    _Audited(
+        name="integrity",
+        part=AuditIntegrity,
+        in_every_report=True,
+        made=_integrity,
+        checked="its signature covers the whole report, and is checked before the sections",
+        limits=lambda material: [
+            SIGNED
+            if material.key_id is not None
+            else "The report is not signed: anyone may have changed it."
+        ],
+    ),
+)
+"""The sections of an audit's report, in the order in which they are verified."""

@@ -1,0 +1,344 @@
+"""The section `privacy`: leakage under metric privacy, epsilon with a delta, or neither."""
+
+from collections.abc import Iterator, Mapping
+from typing import Any, assert_never
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedaudit.federations.split import training_clients
+from fedaudit.networks.shape import are_layers_of
+from fedaudit.privacy.accounting.mechanism_parameters import MechanismParameters
+from fedaudit.privacy.leakage import leakage, summarise_leakage
+from fedaudit.privacy.mechanisms.registry import mechanism_of, why_unbounded
+from fedaudit.privacy.planning.cost_projection import NO_EPSILON, NO_LEAKAGE, theorem_sum
+from fedaudit.reports.checks import Check, agrees, check, shown, unchecked, value_at
+from fedaudit.reports.ledger_totals import RunEvidence
+from fedaudit.reports.sections.between_hypotheses import (
+    BetweenHypotheses,
+    between_checks,
+    between_hypotheses,
+)
+from fedaudit.reports.sections.epsilon import (
+    EpsilonSection,
+    RecordsSection,
+    epsilon_checks,
+    planned,
+    records_section,
+    spent,
+)
+from fedaudit.reports.sections.material import ReportMaterial
+from fedaudit.reports.sections.part import Part, Reasons
+from fedaudit.reports.sections.section import Section, no_limits
+from fedaudit.reports.sections.utility import chosen_by_losses
+from fedaudit.spec.experiment import ExperimentSpec
+
+
+class ClusterLeakage(Part):
+    """Leakage of the clients whose last upload went into one cluster."""
+
+    cluster: int
+    clients: int
+    leakage_median: float
+    leakage_max: float
+
+
+class ComponentLeakage(Part):
+    """What a release costs in one layer, which has noise of its own."""
+
+    component: str
+    parameters: int
+    leakage_per_release: float
+    """n_l / nu; over the layers these add up to n / nu."""
+
+
+class Privacy(Part):
+    """What training spent. Medians and quantiles are over the training clients."""
+
+    leakage_median: float | None
+    leakage_max: float | None
+    leakage_quantiles: dict[str, float] | None
+    leakage_by_cluster: list[ClusterLeakage] | None
+    leakage_per_release: float | None
+    """n / nu."""
+    log_ratio_max: float | None = None
+    """Theorem's sum for the client that took part most: over the run, the largest exponent between
+    any two of a client's datasets that choose the same hypothesis in every round."""
+    leakage_by_component: list[ComponentLeakage] | None = None
+    """With noise layer by layer; None where one noise covers the whole update."""
+    between_hypotheses: BetweenHypotheses | None = None
+    participations_max: int
+    """Rounds of the client that took part most; where participation is secret, all rounds."""
+    refusals: int
+    withheld: int
+    epsilon_max: float | None
+    """The largest of `epsilon` over the observers: no claim is stronger than the weakest."""
+    epsilon: list[EpsilonSection]
+    """One for each observer; empty where there is no epsilon with a delta."""
+    epsilon_planned: float | None = None
+    """The largest epsilon of all rounds that were planned, where validation losses ended the run
+    early: what is proven then. None where they did not, and in earlier reports."""
+    records: RecordsSection | None
+    noise_multiplier: float | None = None
+    """The mechanism's noise multiplier, as set in the spec or calibrated from public numbers."""
+    reasons: Reasons
+
+
+_LEAKAGE = (
+    "leakage_median",
+    "leakage_max",
+    "leakage_quantiles",
+    "leakage_by_cluster",
+    "leakage_per_release",
+    "log_ratio_max",
+    "leakage_by_component",
+    "between_hypotheses",
+)
+_RECOMPUTED = (
+    "leakage_median",
+    "leakage_max",
+    "leakage_quantiles",
+    "leakage_per_release",
+    "leakage_by_component",
+    "leakage_by_cluster",
+)
+_NOT_BY_LAYER = "one noise covers the whole update; privacy.per_layer would give each layer its own"
+_NOT_BY_RECORD = "the mechanism protects clients; no record has a budget of its own"
+
+
+def privacy_section(material: ReportMaterial) -> Privacy:
+    """What training spent, by how the mechanism's cost is counted."""
+    cost_kind = material.inputs.cost_kind
+    figures: dict[str, Any]
+    match cost_kind:
+        case "epsilon":
+            figures, reasons = _epsilon_figures(material)
+        case "leakage":
+            figures, reasons = _metric_figures(material)
+        case "unbounded":
+            missing = (*_LEAKAGE, "epsilon_max", "epsilon_planned", "records", "noise_multiplier")
+            why = why_unbounded(material.inputs)
+            if not material.spec.training.method.releases:
+                why = "training sent nothing from any client, so there is no release to count"
+            figures, reasons = dict.fromkeys(missing, None), dict.fromkeys(missing, why)
+        case _:
+            assert_never(cost_kind)
+    if cost_kind != "unbounded":
+        noise = mechanism_of(material.spec).noise_multiplier()
+        figures["noise_multiplier"] = None if isinstance(noise, str) else noise
+        if isinstance(noise, str):
+            reasons["noise_multiplier"] = noise
+    common: dict[str, Any] = {
+        "participations_max": int(material.releases.max(initial=0)),
+        "refusals": material.refusals,
+        "withheld": material.withheld,
+        "epsilon": [],
+    }
+    return Privacy(**common | figures, reasons=reasons)
+
+
+def _epsilon_figures(material: ReportMaterial) -> tuple[dict[str, Any], dict[str, str]]:
+    plan, found = material.plan, spent(material)
+    if plan is None:
+        raise ValueError("a report of an epsilon needs the spending plan of its run")
+    reasons = dict.fromkeys(_LEAKAGE, NO_LEAKAGE)
+    if plan.records is None:
+        reasons["records"] = _NOT_BY_RECORD
+    if not chosen_by_losses(material.result.stopped_by):
+        reasons["epsilon_planned"] = "validation losses did not end the run early"
+    # The last observer is the one that sees who takes part, if any observer does.
+    seen = np.asarray(material.compositions[plan.observers[-1]])
+    return {
+        **dict.fromkeys(_LEAKAGE),
+        "participations_max": int(seen.max(initial=0)),
+        "epsilon_max": max(one.value for one in found),
+        "epsilon": [
+            EpsilonSection(
+                observer=one.observer,
+                delta=one.delta,
+                adjacency=one.adjacency,
+                accountant=plan.accountant,
+                value=one.value,
+            )
+            for one in found
+        ],
+        "epsilon_planned": max((one.value for one in planned(material)), default=None),
+        "records": None if plan.records is None else records_section(material, plan.records),
+    }, reasons
+
+
+def _metric_figures(material: ReportMaterial) -> tuple[dict[str, Any], dict[str, str]]:
+    inputs = material.inputs
+    figures = leakage_figures(
+        inputs,
+        material.releases,
+        material.clusters,
+        training_clients=material.federation.training_clients,
+        hypotheses=material.spec.training.hypotheses,
+    )
+    found = {
+        "log_ratio_max": log_ratio_max(inputs, int(material.releases.max(initial=0))),
+        "between_hypotheses": between_hypotheses(material),
+    }
+    reasons = {name: why for name, why in found.items() if isinstance(why, str)}
+    reasons |= dict.fromkeys(("epsilon_max", "epsilon_planned"), NO_EPSILON)
+    reasons["records"] = _NOT_BY_RECORD
+    if material.clusters is None:
+        reasons["leakage_by_cluster"] = "the clusters of the clients were not handed over"
+    if inputs.components is None:
+        reasons["leakage_by_component"] = _NOT_BY_LAYER
+    known = {name: None if isinstance(one, str) else one for name, one in found.items()}
+    return {**figures, **known, "epsilon_max": None, "records": None}, reasons
+
+
+def leakage_figures(
+    inputs: MechanismParameters,
+    releases: NDArray[np.int32],
+    clusters: NDArray[np.int16] | None,
+    *,
+    training_clients: int,
+    hypotheses: int,
+) -> dict[str, Any]:
+    """The figures that follow from how often each client released something, and from the cluster
+    of its last upload: [clients], -1 for none.
+
+    Raises ValueError where more clients released something than train.
+    """
+    nu = inputs.noise_multiplier
+    if nu is None or not training_clients:
+        raise ValueError("there is no noise multiplier, or no client trains")
+    summary = summarise_leakage(
+        releases, training_clients=training_clients, n=inputs.n, noise_multiplier=nu
+    )
+    members = [] if clusters is None else [releases[clusters == one] for one in range(hypotheses)]
+    return {
+        "leakage_median": summary.median,
+        "leakage_max": summary.maximum,
+        "leakage_quantiles": summary.quantiles,
+        "leakage_per_release": inputs.leakage(1),
+        "leakage_by_component": None
+        if inputs.components is None
+        else [
+            {
+                "component": layer.name,
+                "parameters": layer.n,
+                "leakage_per_release": leakage(1, n=layer.n, noise_multiplier=nu),
+            }
+            for layer in inputs.components
+        ],
+        "leakage_by_cluster": None
+        if clusters is None
+        else [
+            {
+                "cluster": cluster,
+                "clients": len(own),
+                "leakage_median": inputs.leakage(float(np.median(own))),
+                "leakage_max": inputs.leakage(int(own.max())),
+            }
+            for cluster, own in enumerate(members)
+            if len(own)
+        ],
+    }
+
+
+def log_ratio_max(inputs: MechanismParameters, releases: int) -> float | str:
+    """The theorem's sum over `releases` rounds, or the reason why there is none."""
+    match inputs.cost_kind:
+        case "epsilon":
+            return NO_LEAKAGE
+        case "unbounded":
+            return why_unbounded(inputs)
+        case "leakage":
+            return theorem_sum(inputs, releases)
+        case other:
+            assert_never(other)
+
+
+def _privacy_checks(found: RunEvidence) -> Iterator[Check]:
+    """The figures of the spec's mechanism, depending on how its cost is counted."""
+    if found.spec is None:
+        why = "the stored spec cannot be read, or is of another version"
+        yield unchecked("report.figures", why)
+        return
+    if found.parameters is None:
+        yield check("ledger.inputs", False, good="", bad="the report gives no data.parameters")
+        return
+    cost_kind = mechanism_of(found.spec).cost_kind
+    match cost_kind:
+        case "epsilon":
+            yield from epsilon_checks(found, found.spec, found.parameters)
+        case "leakage" | "unbounded":
+            yield from _checks_against_ledger(found, found.spec, found.parameters)
+        case _:
+            assert_never(cost_kind)
+
+
+def _checks_against_ledger(
+    found: RunEvidence, spec: ExperimentSpec, parameters: int
+) -> Iterator[Check]:
+    report, totals = found.report, found.totals
+    try:
+        inputs = mechanism_of(spec).inputs(n=parameters, layers=stated_layers(spec, report))
+    except ValueError as error:
+        bad = f"the report's layers are invalid: {error}"
+        yield check("ledger.inputs", False, good="", bad=bad)
+        return
+    yield check(
+        "ledger.inputs",
+        totals.inputs <= {inputs},
+        good="every entry has the mechanism of the spec",
+        bad="the mechanism of some entries is not that of spec and report",
+    )
+    yield check(
+        "ledger.radii",
+        not totals.misfits,
+        good="every release has a radius that its mechanism can give",
+        bad=f"{totals.misfits} entries have a radius that their mechanism cannot give",
+    )
+    figures: dict[str, Any] = dict.fromkeys(_RECOMPUTED)
+    try:
+        training = training_clients(len(found.evidence.names), spec.federation)
+        if inputs.cost_kind == "leakage":
+            figures = leakage_figures(
+                inputs,
+                totals.releases,
+                totals.clusters,
+                training_clients=training,
+                hypotheses=spec.training.hypotheses,
+            )
+    except ValueError as error:
+        yield check("report.figures", False, good="", bad=f"no figure follows: {error}")
+        return
+    most = int(totals.releases.max(initial=0))
+    counted = {"participations_max": most, "refusals": totals.refusals, "withheld": totals.withheld}
+    yield agrees(report, "data.training_clients", training)
+    for name, value in {**counted, **figures}.items():
+        yield agrees(report, f"privacy.{name}", value)
+    if value_at(report, "privacy", "log_ratio_max") is not None:
+        yield agrees(report, "privacy.log_ratio_max", log_ratio_max(inputs, most))
+    yield from between_checks(spec, report, totals, inputs)
+
+
+def stated_layers(spec: ExperimentSpec, report: Mapping[str, Any]) -> tuple[int, ...]:
+    """Parameters of each layer that the report names; empty where one noise covers all.
+
+    The data are not available, so the check against the spec is whether its model can have such
+    layers. Raises ValueError where it cannot.
+    """
+    if not spec.privacy.has_noise_per_layer:
+        return ()
+    said = value_at(report, "privacy", "leakage_by_component")
+    sizes = [value_at(part, "parameters") for part in said] if isinstance(said, list) else []
+    if not all(type(size) is int for size in sizes) or not are_layers_of(spec.model, sizes):
+        raise ValueError(f"{shown(sizes)} are not the layers of the spec's model")
+    return tuple(sizes)
+
+
+PRIVACY = Section[ReportMaterial, RunEvidence](
+    name="privacy",
+    part=Privacy,
+    in_every_report=True,
+    made=privacy_section,
+    checked=_privacy_checks,
+    limits=no_limits,
+)

@@ -1,0 +1,292 @@
+"""The section `fairness`, from whichever counts are published."""
+
+from collections.abc import Mapping, Sequence
+from typing import assert_never
+
+from fedaudit.fairness.disclosure import Disclosure
+from fedaudit.fairness.gaps import Figure, gaps, score_gaps
+from fedaudit.fairness.intervals import METHOD, Interval, rate_intervals, score_intervals
+from fedaudit.fairness.published_counts import ExactCounts, NoisedCounts, RoundedCounts
+from fedaudit.privacy.mechanisms.registry import mechanism_of
+from fedaudit.reports.ledger_totals import RunEvidence
+from fedaudit.reports.sections.exact_fairness import (
+    NOT_HANDED_OVER,
+    client_averaged,
+    group_gains,
+    group_sections,
+    hypothesis_sections,
+    interval_section,
+    privacy_cost_by_group,
+    with_nulls,
+)
+from fedaudit.reports.sections.fairness import FairnessSection, MetricSection
+from fedaudit.reports.sections.held_out_privacy import noised_limits
+from fedaudit.reports.sections.material import ReportMaterial, ScoredMaterial
+from fedaudit.reports.sections.noised_counts import WITHHELD, noised_section
+from fedaudit.reports.sections.outcome_words import words_checks
+from fedaudit.reports.sections.part import IntervalSection, LastRounds
+from fedaudit.reports.sections.provenance import disclosure_limits
+from fedaudit.reports.sections.rounded_counts import rounded_section
+from fedaudit.reports.sections.section import Section
+from fedaudit.spec.fairness import Fairness, Intervals, publishes_noised_rounds
+from fedaudit.spec.metrics import METRICS, SCORE_METRICS
+
+
+def fairness_sections(material: ScoredMaterial) -> list[FairnessSection]:
+    """One section for each attribute: the sensitive attributes of the spec, then intersections."""
+    return with_last_rounds(_published_sections(material), material)
+
+
+def _published_sections(material: ScoredMaterial) -> list[FairnessSection]:
+    attributes = material.spec.fairness.attributes
+    match material.published:
+        case NoisedCounts():
+            return [noised_section(material, name, material.published) for name in attributes]
+        case RoundedCounts():
+            rounder = material.published.rounder
+            exact = exact_sections(material)
+            return [rounded_section(one, material, rounder) for one in exact]
+        case ExactCounts():
+            return exact_sections(material)
+        case _:
+            assert_never(material.published)
+
+
+def exact_sections(material: ScoredMaterial) -> list[FairnessSection]:
+    """The sections from the counts as they are, whatever is published."""
+    attributes = material.spec.fairness.attributes
+    return [_section(material, name, stream) for stream, name in enumerate(attributes)]
+
+
+def _section(material: ScoredMaterial, attribute: str, stream: int) -> FairnessSection:
+    """`stream`: the attribute's position, by which its permutations are drawn."""
+    values = material.federation.attributes[attribute]
+    disclosure = material.disclosures[attribute]
+    by_hypothesis, why_none = hypothesis_sections(
+        material.result.by_hypothesis.get(attribute),
+        values,
+        disclosure,
+        material.hypothesis_disclosures.get(attribute),
+    )
+    averaged, why_not_averaged = client_averaged(material, attribute, disclosure)
+    material.progressed()
+    costs, why_no_costs = privacy_cost_by_group(material, attribute, disclosure.rule)
+    combined = material.spec.fairness.combinations.get(attribute)
+    gains = group_gains(material, attribute)
+    material.progressed()
+    metrics = _metrics(material, attribute, disclosure)
+    material.progressed()
+    metrics = with_nulls(metrics, material, attribute, disclosure, stream=stream)
+    material.progressed()
+    return FairnessSection(
+        attribute=attribute,
+        intersection_of=None if combined is None else list(combined),
+        reference_group=None if disclosure.reference is None else values[disclosure.reference],
+        groups=group_sections(
+            values,
+            material.result.fairness[attribute].sum(axis=0),
+            disclosure,
+            scores=material.result.scores.get(attribute),
+            root_mean=material.spec.training.root_mean,
+            gains=gains,
+        ),
+        metrics=metrics,
+        by_hypothesis=by_hypothesis,
+        by_hypothesis_reason=why_none,
+        client_averaged=averaged,
+        client_averaged_reason=why_not_averaged,
+        privacy_cost_by_group=costs,
+        privacy_cost_by_group_reason=why_no_costs,
+        cross_check_reason="the rows were not handed over, so nothing was computed twice",
+    )
+
+
+def _metrics(
+    material: ScoredMaterial, attribute: str, disclosure: Disclosure
+) -> dict[str, MetricSection]:
+    asked = material.spec.fairness.intervals
+    intervals = {}
+    if asked is not None:
+        intervals = _intervals(material, attribute, disclosure, asked.level)
+    return {
+        figure.metric: _metric(figure, asked, intervals.get(figure.metric))
+        for figure in _figures(material, attribute, disclosure)
+    }
+
+
+def _figures(material: ScoredMaterial, attribute: str, disclosure: Disclosure) -> list[Figure]:
+    found = gaps(material.result.fairness[attribute].sum(axis=0), disclosure)[0]
+    scores = material.result.scores.get(attribute)
+    if scores is None:
+        return found + [Figure(metric, None, NOT_HANDED_OVER) for metric in SCORE_METRICS]
+    return found + score_gaps(scores, disclosure, root_mean=material.spec.training.root_mean)
+
+
+def _intervals(
+    material: ScoredMaterial, attribute: str, disclosure: Disclosure, level: float
+) -> dict[str, Interval]:
+    found = rate_intervals(material.result.fairness[attribute], disclosure, level=level)
+    scores = material.result.scores.get(attribute)
+    if scores is None:
+        return found
+    root_mean = material.spec.training.root_mean
+    return found | score_intervals(scores, disclosure, root_mean=root_mean, level=level)
+
+
+def _metric(figure: Figure, asked: Intervals | None, found: Interval | None) -> MetricSection:
+    interval: IntervalSection | None = None
+    reason: str | None = "the spec asks for no intervals"
+    if figure.value is None:
+        reason = "there is no value to be sure of"
+    elif asked is not None and found is not None:
+        interval = interval_section(found, level=asked.level, method=METHOD)
+        reason = found.reason
+    return MetricSection(
+        value=figure.value, reason=figure.reason, interval=interval, interval_reason=reason
+    )
+
+
+LAST_ROUNDS = 20
+"""How many validated rounds count, at most."""
+MIN_ROUNDS = 5
+_TOO_FEW = f"fewer than {MIN_ROUNDS} of the last rounds that were validated have this gap"
+_NOT_BY_ROUND = "rounds have gaps of rates alone"
+_NO_ROUNDS_GIVEN = "the figures of the rounds were not handed over"
+
+
+def with_last_rounds(
+    sections: Sequence[FairnessSection], material: ScoredMaterial
+) -> list[FairnessSection]:
+    """The sections, each gap with its range over the last rounds or the reason for none."""
+    return [
+        section.model_copy(
+            update={
+                "metrics": {
+                    name: _with_range(name, metric, section.attribute, material)
+                    for name, metric in section.metrics.items()
+                }
+            }
+        )
+        for section in sections
+    ]
+
+
+def _with_range(
+    name: str, metric: MetricSection, attribute: str, material: ScoredMaterial
+) -> MetricSection:
+    rounds = material.last_fairness.get(attribute)
+    found = None if rounds is None else _range(name, rounds)
+    if found is not None:
+        return metric.model_copy(update={"last_rounds": found, "last_rounds_reason": None})
+    if name not in METRICS:
+        reason = _NOT_BY_ROUND
+    elif _is_withheld(material.spec.fairness):
+        reason = WITHHELD
+    else:
+        reason = _NO_ROUNDS_GIVEN if rounds is None else _TOO_FEW
+    return metric.model_copy(update={"last_rounds": None, "last_rounds_reason": reason})
+
+
+def _is_withheld(fairness: Fairness) -> bool:
+    return fairness.noise is not None and not publishes_noised_rounds(fairness)
+
+
+def _range(name: str, rounds: Sequence[Mapping[str, float | None]]) -> LastRounds | None:
+    values = [value for one in rounds if (value := one.get(name)) is not None]
+    if len(values) < MIN_ROUNDS:
+        return None
+    return LastRounds(low=min(values), high=max(values), rounds=len(values))
+
+
+def _fairness_limits(material: ReportMaterial) -> list[str]:
+    """Of all figures of held-out people, and under which policy they were asked for."""
+    found = [*_validation_limits(material), *_group_limits(material)]
+    if material.spec.fairness.noise is not None:
+        found = noised_limits(material.spec)
+    return [*found, *disclosure_limits(material.disclosure_policy, material.spec)]
+
+
+def _validation_limits(material: ReportMaterial) -> list[str]:
+    rows, who = "the real rows of the validation clients", "validation clients"
+    if material.spec.federation.holds_out_rows:
+        rows, who = "the rows held out of every client", "held-out rows"
+    return [
+        f"Validation losses, early stopping and fairness figures use {rows}, without noise or "
+        "guarantee.",
+        f"The {who} that decided when to stop also give the final figures, which are therefore "
+        "somewhat optimistic; selection_loss, the smallest loss over hypotheses, is for stopping "
+        "only.",
+    ]
+
+
+def _group_limits(material: ReportMaterial) -> list[str]:
+    fairness = material.spec.fairness
+    if not fairness.sensitive:
+        return ["No sensitive attribute was named: nothing here says how groups fare."]
+    found = [
+        "Rates and gaps are pooled over the scored rows; those averaged over clients, beside them "
+        "under client_averaged, are different figures.",
+        f"Groups with fewer than {fairness.minimum_group_size} scored rows, or with rows of fewer "
+        f"than {fairness.minimum_group_clients} clients, are suppressed, and so are groups from "
+        "which so few would follow by sums and differences of what this report shows of all "
+        "attributes; a gap may be larger among suppressed groups.",
+        _limit_counts(material),
+        "The largest gap among many groups is biased upward, and so is its interval: it cannot "
+        "show that there is no gap. A null shows how wide it comes out by chance alone; a small "
+        "p-value shows that groups differ, not why.",
+    ]
+    if fairness.privacy_cost_by_group and mechanism_of(material.spec).no_group_costs is None:
+        found.append(
+            "fairness.privacy_cost_by_group was asked for: what training cost each group reveals "
+            "something of the sensitive values of training clients, whom the guarantee speaks of "
+            "and which it does not cover here. The figures are coarse, so one report says little; "
+            "many reports on the same clients say more."
+        )
+    if any(", in no group: " in note for note in material.federation.notes):
+        found.append(
+            "Rows without a value of an attribute are in no group. Groups are suppressed where the "
+            "figures of other attributes' groups would reveal these rows, and not where those of "
+            "everybody do: the accuracy less that of the groups shown is theirs."
+        )
+    if not material.spec.declares_outcome:
+        found.append(
+            "No outcome was declared favourable: groups are compared by their losses alone, which "
+            "do not say whom an error favours."
+        )
+    found += material.spec.federation.traits.fairness_limits
+    if material.result.single_row_clients:
+        found.append(
+            f"{material.result.single_row_clients} validation clients have one row only and were "
+            "scored with the same hypothesis, since none could be chosen without that row."
+        )
+    return found
+
+
+def _limit_counts(material: ReportMaterial) -> str:
+    """How far the counts behind published rates can be worked out."""
+    base = material.spec.fairness.rounded_to
+    if base is None:
+        return (
+            "Rates of larger groups are exact and may rest on few rows with one outcome: the "
+            "counts behind them can be worked out, and what remains of the total bounds the counts "
+            "of the suppressed groups, together and at times one by one."
+        )
+    return (
+        f"Rates and gaps follow from counts that were rounded at random to multiples of {base}, "
+        "without bias; the same people are rounded alike in every report of one service. "
+        f"Intervals, nulls and averages over clients are given in steps of about {base} rows, "
+        f"losses of groups to two digits. Each rounded count lies within {base - 1} rows of the "
+        "exact one; several figures of one report, or the exact accuracy and loss over all people, "
+        "can narrow that down, at times to one number: this is rounding and no noise with an "
+        "epsilon."
+    )
+
+
+FAIRNESS = Section[ReportMaterial, RunEvidence](
+    name="fairness",
+    part=FairnessSection,
+    in_every_report=True,
+    made=fairness_sections,
+    checked=lambda found: iter(()) if found.spec is None else words_checks(found.report),
+    limits=_fairness_limits,
+)

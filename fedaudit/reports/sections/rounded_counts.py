@@ -1,0 +1,287 @@
+"""The fairness section from rounded counts."""
+
+from collections.abc import Mapping
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedaudit.fairness.gaps import Figure, gaps_between
+from fedaudit.fairness.intervals import METHOD, Interval, accuracy_interval, rate_intervals
+from fedaudit.fairness.metrics import scored_rows, spread
+from fedaudit.fairness.published_counts import (
+    Rounder,
+    digit_step,
+    nearest,
+    outward,
+    step_of,
+    without_dust,
+)
+from fedaudit.reports.sections.exact_fairness import interval_section, shown_rates
+from fedaudit.reports.sections.fairness import (
+    ClientAveragedSection,
+    FairnessSection,
+    FigureSection,
+    GroupSection,
+    HypothesisSection,
+    MetricSection,
+    NullSection,
+)
+from fedaudit.reports.sections.material import ScoredMaterial
+from fedaudit.reports.sections.part import IntervalSection
+from fedaudit.spec.metrics import METRICS, RATES
+
+CHECKED_BEFORE = (
+    "counts were rounded after the exact figures had been computed twice from the rows; how the "
+    "two compare would tell of the exact ones"
+)
+_LEAST_P = 0.01
+
+
+def rounded_section(
+    exact: FairnessSection, material: ScoredMaterial, rounder: Rounder
+) -> FairnessSection:
+    """The section of one attribute from that of its exact counts.
+
+    The same groups are shown and the same figures defined, except where rounding leaves a rate
+    without a denominator.
+    """
+    return _Rounding(exact, material, rounder).section()
+
+
+class _Rounding:
+    """One attribute's figures, rounded."""
+
+    def __init__(self, exact: FairnessSection, material: ScoredMaterial, rounder: Rounder) -> None:
+        self._exact, self._material, self._rounder = exact, material, rounder
+        self._name = exact.attribute
+        rule = material.disclosures[self._name].rule
+        self._asked = material.spec.fairness.intervals
+        self._reference, self._has_outcome = rule.reference, rule.has_favourable_outcome
+        self._shown = np.array([not group.suppressed for group in exact.groups], dtype=np.bool_)
+        counts = material.result.fairness[self._name].sum(axis=0)
+        self._counts = rounder.counts(self._name, counts)
+        scores = material.result.scores.get(self._name)
+        self._rows = scored_rows(self._counts)
+        if scores is not None and not self._has_outcome:
+            self._rows = rounder.numbers(self._name, scores.rows.sum(axis=0), of="rows")
+        self._right: NDArray[np.int64] | None = None
+        if scores is not None and scores.correct is not None:
+            self._right = rounder.numbers(self._name, scores.correct.sum(axis=0), of="right")
+        shown_rows = self._rows[self._shown]
+        self._step = step_of(int(shown_rows.min(initial=2**31)), base=rounder.base)
+
+    def section(self) -> FairnessSection:
+        """All parts that say something of held-out people."""
+        exact = self._exact
+        groups = [self._group(place) for place in range(len(exact.groups))]
+        averaged = exact.client_averaged
+        return exact.model_copy(
+            update={
+                "groups": groups,
+                "metrics": self._metrics(groups),
+                "by_hypothesis": self._by_hypothesis(),
+                "client_averaged": None if averaged is None else self._averaged(averaged),
+                "cross_check": None,
+                "cross_check_reason": CHECKED_BEFORE,
+            }
+        )
+
+    def _group(self, place: int) -> GroupSection:
+        exact = self._exact.groups[place]
+        if exact.suppressed:
+            return exact
+        [(rates, reasons)] = shown_rates(
+            self._counts[[place]], has_favourable_outcome=self._has_outcome
+        )
+        update: dict[str, object] = dict(rates)
+        if exact.accuracy is not None and self._right is not None:
+            rows = int(self._rows[place])
+            update["accuracy"] = min(1.0, int(self._right[place]) / rows) if rows else None
+            if not rows:
+                reasons["accuracy"] = RATES["selection_rate"].why_undefined
+        update |= self._gain(exact, update.get("accuracy"))
+        if exact.loss is not None:
+            update["loss"] = nearest(exact.loss, digit_step(exact.loss))
+        return exact.model_copy(update={**update, "reasons": {**exact.reasons, **reasons}})
+
+    def _gain(self, exact: GroupSection, accuracy: object) -> dict[str, object]:
+        """The constant's accuracy in wide steps; the gain is what is published less that, so that
+        it says no more."""
+        if exact.baseline_accuracy is None or not isinstance(accuracy, float):
+            none = ("baseline_accuracy", "accuracy_over_baseline")
+            return {**dict.fromkeys(none), "accuracy_over_baseline_interval": None}
+        baseline = nearest(exact.baseline_accuracy, self._step)
+        gain = without_dust(accuracy - baseline)
+        interval = exact.accuracy_over_baseline_interval
+        if interval is not None:
+            low, high = outward(interval.low, interval.high, self._step)
+            interval = interval.model_copy(update={"low": min(low, gain), "high": max(high, gain)})
+        return {
+            "baseline_accuracy": baseline,
+            "accuracy_over_baseline": gain,
+            "accuracy_over_baseline_interval": interval,
+        }
+
+    # -- gaps -------------------------------------------------------------------------------------
+
+    def _metrics(self, groups: list[GroupSection]) -> dict[str, MetricSection]:
+        figures, intervals = self._gaps(groups), self._intervals()
+        found = {}
+        for name, exact in self._exact.metrics.items():
+            value, reason = figures.get(name, (exact.value, exact.reason))
+            if exact.value is None or value is None:
+                found[name] = exact.model_copy(
+                    update={
+                        "value": None,
+                        "reason": exact.reason if exact.value is None else reason,
+                        "interval": None,
+                        "interval_reason": "there is no value to be sure of",
+                        "null": None,
+                        "null_reason": exact.null_reason or "there is no gap to compare with",
+                    }
+                )
+                continue
+            interval, null = intervals.get(name, exact.interval), exact.null
+            found[name] = exact.model_copy(
+                update={
+                    "value": value,
+                    "interval": None if interval is None else self._interval(name, interval, value),
+                    "null": None if null is None else self._null(name, null),
+                }
+            )
+        return found
+
+    def _gaps(self, groups: list[GroupSection]) -> Mapping[str, tuple[float | None, str | None]]:
+        """Value and reason of each gap, between the rounded figures of the groups shown."""
+        rates = []
+        if self._has_outcome:
+            [rates] = gaps_between(
+                self._counts[np.newaxis],
+                self._shown[np.newaxis],
+                reference=self._reference,
+                rows=self._rows[np.newaxis],
+            )
+        found = {figure.metric: (figure.value, figure.reason) for figure in rates}
+        for name, column, ratio in (
+            ("accuracy_difference", "accuracy", False),
+            ("loss_difference", "loss", False),
+            ("loss_ratio", "loss", True),
+        ):
+            values = np.array(
+                [np.nan if (one := getattr(group, column)) is None else one for group in groups]
+            )
+            gaps = spread(values, self._shown, self._reference)
+            value = float(gaps[int(ratio)])
+            figure = Figure(name, value, self._exact.metrics[name].reason)
+            known = np.isfinite(value)
+            found[name] = (
+                (without_dust(figure.value or 0.0), figure.reason)
+                if known
+                else (None, "a group lacks the figure once counts are rounded")
+            )
+        return found
+
+    def _intervals(self) -> dict[str, IntervalSection]:
+        """Of the gaps between shares, from the rounded counts."""
+        asked, disclosure = self._asked, self._material.disclosures[self._name]
+        if asked is None:
+            return {}
+        found: dict[str, Interval] = {}
+        own, scores = self._material.result.fairness, self._material.result.scores.get(self._name)
+        if self._has_outcome:
+            found |= rate_intervals(
+                own[self._name], disclosure, level=asked.level, published=self._counts
+            )
+        if scores is not None and self._right is not None:
+            found["accuracy_difference"] = accuracy_interval(
+                scores, disclosure, level=asked.level, published=(self._right, self._rows)
+            )
+        sections = {
+            name: interval_section(one, level=asked.level, method=METHOD)
+            for name, one in found.items()
+        }
+        return {name: one for name, one in sections.items() if one is not None}
+
+    def _interval(self, name: str, exact: IntervalSection, value: float) -> IntervalSection:
+        """Widened to whole steps, and to the value itself."""
+        step = self._step_of(name, exact.high)
+        low, high = outward(min(exact.low, value), max(exact.high, value), step)
+        if _is_share(name):
+            high = min(1.0, high)
+        return exact.model_copy(update={"low": max(0.0, low), "high": high})
+
+    def _null(self, name: str, exact: NullSection) -> NullSection:
+        step = self._step_of(name, exact.mean)
+        tails = {
+            tail: None if (value := getattr(exact, tail)) is None else nearest(value, step)
+            for tail in ("quantile_95", "quantile_05")
+        }
+        p_value = min(1.0, max(_LEAST_P, outward(0.0, exact.p_value, _LEAST_P)[1]))
+        update = {"mean": nearest(exact.mean, step), "p_value": p_value, **tails}
+        return exact.model_copy(update=update)
+
+    def _step_of(self, name: str, value: float) -> float:
+        """Shares in steps of the base's rows; losses to two digits, other rates at most so."""
+        if _is_share(name):
+            return self._step
+        return max(self._step, digit_step(value)) if name in METRICS else digit_step(value)
+
+    # -- parts of the rows, and clients -----------------------------------------------------------
+
+    def _by_hypothesis(self) -> list[HypothesisSection]:
+        exact = self._exact.by_hypothesis
+        counts = self._material.result.by_hypothesis.get(self._name)
+        if not exact or counts is None:
+            return exact
+        rounded = self._rounder.counts(self._name, counts)
+        shown = np.array([[not one.suppressed for one in part.groups] for part in exact])
+        figures = gaps_between(
+            rounded, shown, reference=self._reference, rows=np.ones_like(rounded[..., 0])
+        )
+        found = []
+        for part, of_groups, gaps in zip(exact, rounded, figures, strict=True):
+            rates = shown_rates(of_groups, has_favourable_outcome=True)
+            groups = [
+                group
+                if group.suppressed
+                else group.model_copy(update={**values, "reasons": reasons})
+                for group, (values, reasons) in zip(part.groups, rates, strict=True)
+            ]
+            metrics = {
+                one.metric: FigureSection(value=one.value, reason=one.reason) for one in gaps
+            }
+            found.append(part.model_copy(update={"groups": groups, "metrics": metrics}))
+        return found
+
+    def _averaged(self, exact: ClientAveragedSection) -> ClientAveragedSection:
+        """Means over clients follow from each client's exact rates: given in whole steps."""
+        numbers = np.array([[group.clients or 0 for group in exact.groups]])
+        [clients] = self._rounder.numbers(self._name, numbers, of="clients").tolist()
+        groups = [
+            group.model_copy(
+                update={
+                    "clients": None if group.clients is None else rounded,
+                    **{
+                        name: self._nearest(getattr(group, name), is_share=rate.is_share)
+                        for name, rate in RATES.items()
+                    },
+                }
+            )
+            for group, rounded in zip(exact.groups, clients, strict=True)
+        ]
+        metrics = {
+            name: one.model_copy(
+                update={"value": self._nearest(one.value, is_share=_is_share(name))}
+            )
+            for name, one in exact.metrics.items()
+        }
+        return exact.model_copy(update={"groups": groups, "metrics": metrics})
+
+    def _nearest(self, value: float | None, *, is_share: bool) -> float | None:
+        if value is None:
+            return None
+        return nearest(value, self._step if is_share else max(self._step, digit_step(value)))
+
+
+def _is_share(name: str) -> bool:
+    return name == "accuracy_difference" or (name in METRICS and METRICS[name].is_share)

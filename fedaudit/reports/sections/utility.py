@@ -1,0 +1,534 @@
+"""The section `utility`: how well the model predicts, beside a prediction that looks at nothing."""
+
+import math
+from collections.abc import Iterator, Mapping
+from typing import Annotated, Any, Literal, assert_never, get_args
+
+from fedaudit.fairness.gaps import NO_ACCURACY
+from fedaudit.fairness.intervals import GAIN_METHOD
+from fedaudit.fairness.noised_intervals import METHOD
+from fedaudit.fairness.published_counts import (
+    ExactCounts,
+    NoisedCounts,
+    RoundedCounts,
+    digit_step,
+    nearest,
+    outward,
+    step_of,
+    without_dust,
+)
+from fedaudit.reports.checks import Check, check, shown, value_at
+from fedaudit.reports.ledger_totals import RunEvidence
+from fedaudit.reports.sections.exact_fairness import interval_section
+from fedaudit.reports.sections.material import ReportMaterial, ScoredMaterial
+from fedaudit.reports.sections.noised_counts import (
+    NOISED_OUTCOMES,
+    WITHHELD,
+    NoisedGain,
+    noised_gain,
+)
+from fedaudit.reports.sections.part import WHERE_GIVEN, IntervalSection, Part, Share
+from fedaudit.reports.sections.section import Section
+from fedaudit.spec.experiment import ExperimentSpec
+from fedaudit.spec.models import ArtifactStart
+from fedaudit.spec.training import Ditto, FineTuning, Hypotheses, LocalOnly, QFfl, StoppedBy
+from fedaudit.utility.constant import ConstantComparison
+from fedaudit.utility.degenerate import (
+    NO_INTERVALS,
+    Judgement,
+    OverConstant,
+    judge_comparison,
+    over_constant,
+)
+
+SENTENCES: dict[StoppedBy, str] = {
+    "rounds": "Training ended with round {rounds}, the last one",
+    "patience": "Training ended with round {rounds}, when its patience ran out",
+    "budget": (
+        "Training ended with round {rounds}: the next would have passed privacy.epsilon_budget"
+    ),
+    "audit": (
+        "Training ended with round {rounds}, in which canaries beside it proved its noise too small"
+    ),
+    "diverged": "Training diverged in round {rounds}",
+}
+"""In the verdict."""
+ON_PAGES: dict[StoppedBy, str] = {
+    "rounds": "all rounds done",
+    "patience": "patience ran out",
+    "budget": "the epsilon budget",
+    "audit": "canaries proved the noise too small",
+    "diverged": "divergence",
+}
+IN_TABLES: dict[StoppedBy, str] = {
+    "rounds": "all of them",
+    "patience": "patience ran out",
+    "budget": "the epsilon budget",
+    "audit": "noise proved too small",
+    "diverged": "diverged",
+}
+"""Behind the number of rounds, on the command line."""
+
+
+def known_ending(name: object) -> StoppedBy | None:
+    """The ending of that name. None of any other: a document may come from anywhere."""
+    endings: tuple[StoppedBy, ...] = get_args(StoppedBy)
+    return next((ending for ending in endings if ending == name), None)
+
+
+def chosen_by_losses(stopped_by: StoppedBy | None) -> bool:
+    """Whether losses on held-out rows ended the run before its last round, without noise.
+
+    What is proven is then the epsilon of all rounds that were planned. None, an ending that this
+    version does not know, is not said to be one.
+    """
+    match stopped_by:
+        case "patience" | "diverged":
+            return True
+        # An audit goes by coins and noise of its own, and what clients sent is taken off before.
+        case "rounds" | "budget" | "audit" | None:
+            return False
+        case _:
+            assert_never(stopped_by)
+
+
+NOT_COMPARED = (
+    "the report does not say whether the model is better than a constant prediction; it was made "
+    "before reports did"
+)
+
+
+def is_compared(report: Mapping[str, Any]) -> bool:
+    """Whether the report compares its model with a constant prediction, or was made when reports
+    did so and lacks it."""
+    utility = report["utility"]
+    return any(name in utility for name in ("degenerate", "baseline", "start_loss")) or (
+        report.get("verdict_parts") is not None
+    )
+
+
+def why_not_useful(report: Mapping[str, Any]) -> str | None:
+    """Why the model is degenerate, or not shown to be better than a constant; None where it is
+    shown."""
+    utility = report["utility"]
+    if not is_compared(report):
+        return NOT_COMPARED
+    if utility.get("degenerate") is False:
+        return None
+    reason: str = utility["reasons"].get("degenerate", NOT_COMPARED)
+    return reason
+
+
+class MethodSection(Part):
+    """How clients were trained for, where it was not by hypotheses alone."""
+
+    kind: str
+    """As in the spec."""
+    personalised: str | None
+    """What models of their own held-out clients made, in words; None where they made none."""
+    sent: str | None
+    """What left a client that trained, in words; None where nothing did."""
+    of_common_model: Annotated[bool | None, WHERE_GIVEN] = None
+    """Whether the figures are of the common model, which may leave; absent where training makes
+    none, and from earlier reports."""
+
+
+class Utility(Part):
+    """How well the best hypotheses predict held-out clients, beside a constant prediction.
+
+    The constant is fitted to the same rows, for each hypothesis to those that it predicts: always
+    their most frequent class, or the number with the smallest loss. Where clients make models of
+    their own, it is fitted for each of them. Earlier reports have no figure of it.
+    """
+
+    method: Annotated[MethodSection | None, WHERE_GIVEN] = None
+    """Absent for the method `hypotheses`, and from earlier reports."""
+
+    validation_loss: float | None
+    selection_loss: float | None
+    """The smallest loss over hypotheses. It decides when to stop, and is optimistic as a measure of
+    quality."""
+    accuracy: float | None
+    baseline: Literal["majority", "mean", "number"] | None = None
+    """What the constant prediction is."""
+    baseline_accuracy: Share | None = None
+    """Its accuracy: the share of the most frequent class."""
+    baseline_loss: float | None = None
+    """Its validation loss; for classes that of their frequencies as probabilities."""
+    accuracy_over_baseline: float | None = None
+    """Accuracy less that of the constant: at or below 0 the model decides no better."""
+    accuracy_over_baseline_interval: IntervalSection | None = None
+    loss_under_baseline: float | None = None
+    """The constant's validation loss less the model's."""
+    loss_under_baseline_interval: IntervalSection | None = None
+    prediction_share: Share | None = None
+    """Share of rows that are predicted the most frequent outcome of the hypothesis that predicts
+    them: favourable or not, where the spec says what is, otherwise the class."""
+    prediction_share_interval: IntervalSection | None = None
+    """Of counts with noise alone."""
+    outcome_share: Share | None = None
+    """Share of rows with the most frequent true outcome."""
+    degenerate: bool | None = None
+    """Whether the model decides nothing: it is no better than the constant, or predicts one outcome
+    for nearly all rows. None where it is not shown to be better."""
+    start_loss: float | None = None
+    """The selection loss of the hypotheses that training started from."""
+    improved: bool | None = None
+    """Whether the best hypotheses have a smaller selection loss than those."""
+    rounds: int
+    best_round: int
+    collapsed_rounds: int | None = None
+    """Rounds whose uploads all fell into one of several clusters, so that one hypothesis alone was
+    trained. None where there is one hypothesis, and in earlier reports."""
+    stopped_by: StoppedBy
+    reasons: dict[str, str]
+
+
+_TUNED = (
+    "each held-out client made a model of its own by {steps} steps of gradient descent from "
+    "{start}, on rows of its own that are not scored, and every figure of held-out rows is of "
+    "these models, which stay with the clients"
+)
+_AS_WITHOUT = "updates, as without models of the clients' own, and protected alike"
+_LOCAL_DATA = (
+    "No client that trains was computed: the models of those would stay with them, and nobody here "
+    "is scored by one."
+)
+_ROWS_OF_TUNING = (
+    "Held-out clients make their models from rows that are in no count. These rows move the "
+    "predictions that are counted, without noise; suppression and rounding look at the scored "
+    "rows alone."
+)
+_WEIGHTS = (
+    "With q-ffl the server can work out each client's loss of a round from what the client sends: "
+    "the weighted update and a number made of both."
+)
+
+
+def method_section(spec: ExperimentSpec) -> MethodSection | None:
+    """The section; None for `hypotheses`, of which the rest of the report speaks."""
+    method = spec.training.method
+    match method:
+        case Hypotheses():
+            return None
+        case FineTuning():
+            several = "the hypothesis that fits these rows best"
+            start = "the common model" if spec.training.hypotheses == 1 else several
+            personalised = _TUNED.format(steps=method.steps, start=start)
+            return _tuned(method, personalised)
+        case Ditto():
+            near = f"the common model, pulled back to it by lambda = {method.proximal:g}"
+            personalised = _TUNED.format(steps=method.steps, start=near)
+            return _tuned(method, personalised)
+        case QFfl():
+            sent = (
+                f"updates weighted by the loss to the power of {method.q:g}, and a number made of "
+                "both"
+            )
+            return MethodSection(
+                kind=method.kind, personalised=None, sent=sent, of_common_model=True
+            )
+        case LocalOnly():
+            personalised = _TUNED.format(steps=method.steps, start="the start")
+            return MethodSection(kind=method.kind, personalised=personalised, sent=None)
+        case _:
+            assert_never(method)
+
+
+def _tuned(method: FineTuning | Ditto, personalised: str) -> MethodSection:
+    return MethodSection(
+        kind=method.kind, personalised=personalised, sent=_AS_WITHOUT, of_common_model=False
+    )
+
+
+def method_limits(spec: ExperimentSpec) -> list[str]:
+    """What the method keeps a report from showing."""
+    method, protects_held_out = spec.training.method, spec.fairness.noise is not None
+    found = [_ROWS_OF_TUNING] if method.personalises and not protects_held_out else []
+    match method:
+        case Hypotheses() | FineTuning() | Ditto():
+            return found
+        case QFfl():
+            return [_WEIGHTS]
+        case LocalOnly():
+            return [*found, _LOCAL_DATA]
+        case _:
+            assert_never(method)
+
+
+_MEASURED = ("validation_loss", "selection_loss", "accuracy", "start_loss")
+_COMPARED = (
+    "baseline",
+    "baseline_accuracy",
+    "baseline_loss",
+    "accuracy_over_baseline",
+    "loss_under_baseline",
+    "prediction_share",
+    "outcome_share",
+)
+_GAINS = ("accuracy_over_baseline", "loss_under_baseline")
+_INTERVALS = tuple(f"{name}_interval" for name in _GAINS)
+_NOISED_INTERVALS = ("accuracy_over_baseline_interval", "prediction_share_interval")
+_NOT_SCORED = "the run did not hand over what a constant prediction gets on its rows"
+_NOT_FINITE = "there was no finite loss to report"
+_NO_OUTCOME = "the target is a number and no outcome was declared favourable"
+_NOT_BY_HYPOTHESIS = (
+    "counts with noise do not say which hypothesis, or whose model, predicted a row, so a model of "
+    "one constant for each looks like any other"
+)
+_OF_NOISE_ALONE = "only counts with noise give this share an interval"
+_ONE_CONSTANT = (
+    f"{NOISED_OUTCOMES}; beside one constant for all hypotheses or models: with one for each, a "
+    "gain is at most this and a share at least this"
+)
+_NOT_LEARNT = (
+    "no round was better than the start, so the best of them was picked by chance on the rows that "
+    "it is scored on"
+)
+_ONE_HYPOTHESIS = "one hypothesis is trained in every round"
+_STILL = 1e-12
+"""Of the loss at the start: a difference so small is rounding."""
+
+
+def utility_section(material: ScoredMaterial) -> Utility:
+    """The section, from exact or rounded counts, or from counts with noise alone."""
+    published, gain = material.published, None
+    match published:
+        case NoisedCounts():
+            gain = noised_gain(published, hypotheses=_constants(material))
+            found = _from_noise(material, gain)
+        case RoundedCounts():
+            found = _coarse(_exact(material), _rows_step(material, base=published.rounder.base))
+        case ExactCounts():
+            found = _exact(material)
+        case _:
+            assert_never(published)
+    improved = _improved(found)
+    judged = _judgement(material, gain, improved=improved)
+    reasons = {**found["reasons"]}
+    if judged.reason is not None:
+        reasons["degenerate"] = judged.reason
+    if improved is None:
+        reasons["improved"] = found["reasons"].get("start_loss", _NOT_FINITE)
+    result, collapsed = material.result, None
+    if material.spec.training.hypotheses > 1:
+        collapsed = result.collapsed_rounds
+    else:
+        reasons["collapsed_rounds"] = _ONE_HYPOTHESIS
+    return Utility(
+        method=method_section(material.spec),
+        **{**found, "reasons": reasons},
+        degenerate=judged.degenerate,
+        improved=improved,
+        rounds=result.rounds,
+        best_round=result.best_round,
+        collapsed_rounds=collapsed,
+        stopped_by=result.stopped_by,
+    )
+
+
+def _exact(material: ScoredMaterial) -> dict[str, Any]:
+    result = material.result
+    values: dict[str, Any] = {
+        "validation_loss": _finite(result.validation_loss),
+        "selection_loss": _finite(result.selection_loss),
+        "accuracy": _finite(result.accuracy),
+        "start_loss": _finite(result.start_loss),
+    }
+    reasons = {name: _NOT_FINITE for name, value in values.items() if value is None}
+    values["prediction_share_interval"] = None
+    reasons["prediction_share_interval"] = _OF_NOISE_ALONE
+    if not material.spec.classifies:
+        reasons["accuracy"] = NO_ACCURACY
+    found = result.against_constant
+    if found is None or values["validation_loss"] is None:
+        why = _NOT_SCORED if found is None else _NOT_FINITE
+        missing = (*_COMPARED, *_INTERVALS)
+        return {
+            **values,
+            **dict.fromkeys(missing),
+            "reasons": reasons | dict.fromkeys(missing, why),
+        }
+    return _with_comparison(material, found, values, reasons)
+
+
+def _with_comparison(
+    material: ScoredMaterial,
+    found: ConstantComparison,
+    values: dict[str, Any],
+    reasons: dict[str, str],
+) -> dict[str, Any]:
+    asked = material.spec.fairness.intervals
+    compared = over_constant(found, level=None if asked is None else asked.level)
+    values |= {"baseline": found.constant}
+    values |= {name: getattr(compared, name) for name in _COMPARED[1:]}
+    for name in ("baseline_accuracy", "accuracy_over_baseline"):
+        if values[name] is None:
+            reasons[name] = NO_ACCURACY
+    for name in ("prediction_share", "outcome_share"):
+        if values[name] is None:
+            reasons[name] = _NO_OUTCOME
+    for name in _GAINS:
+        values[f"{name}_interval"], why = _interval(material, compared, name)
+        if why is not None:
+            reasons[f"{name}_interval"] = reasons.get(name, why)
+    return {**values, "reasons": reasons}
+
+
+def _interval(
+    material: ScoredMaterial, compared: OverConstant, name: str
+) -> tuple[IntervalSection | None, str | None]:
+    asked, found = material.spec.fairness.intervals, compared.intervals[name]
+    if asked is None:
+        return None, NO_INTERVALS
+    return interval_section(found, level=asked.level, method=GAIN_METHOD), found.reason
+
+
+def _rows_step(material: ScoredMaterial, *, base: int) -> float:
+    """The step of shares of all scored rows."""
+    found = material.result.against_constant
+    return step_of(2**31 if found is None else int(found.rows.sum()), base=base)
+
+
+def _coarse(found: dict[str, Any], step: float) -> dict[str, Any]:
+    """The constant's figures in steps as wide as rounded counts make them.
+
+    A gain is what is published of the model less what is published of the constant, so that it says
+    no more of the rows than the two do.
+    """
+    coarse = dict(found)
+    for name in ("baseline_accuracy", "baseline_loss", "prediction_share", "outcome_share"):
+        if found[name] is not None:
+            coarse[name] = nearest(found[name], _step(name, found[name], step))
+    pairs = (("accuracy", "baseline_accuracy", 1), ("validation_loss", "baseline_loss", -1))
+    for gain, (own, baseline, sign) in zip(_GAINS, pairs, strict=True):
+        if found[gain] is None:
+            continue
+        coarse[gain] = without_dust(sign * (found[own] - coarse[baseline]))
+        interval = found[f"{gain}_interval"]
+        if interval is not None:
+            low, high = outward(
+                interval.low, interval.high, _step(baseline, coarse[baseline], step)
+            )
+            coarse[f"{gain}_interval"] = interval.model_copy(
+                update={"low": min(low, coarse[gain]), "high": max(high, coarse[gain])}
+            )
+    return coarse
+
+
+def _step(name: str, value: float, step: float) -> float:
+    return digit_step(value) if "loss" in name else step
+
+
+def _from_noise(material: ScoredMaterial, gain: NoisedGain | None) -> dict[str, Any]:
+    """What counts with noise say; nothing else of the held-out people is published."""
+    missing = (*_MEASURED, *_COMPARED, *_INTERVALS, *_NOISED_INTERVALS)
+    values: dict[str, Any] = dict.fromkeys(missing)
+    reasons = dict.fromkeys(missing, WITHHELD)
+    asked = material.spec.fairness.intervals
+    if gain is None:
+        return {**values, "reasons": reasons}
+    shown = ("accuracy_over_baseline", "prediction_share", "outcome_share")
+    reasons |= dict.fromkeys(shown, NOISED_OUTCOMES if gain.one_hypothesis else _ONE_CONSTANT)
+    values |= {name: getattr(gain, name) for name in shown}
+    if asked is None:
+        return {**values, "reasons": reasons | dict.fromkeys(_NOISED_INTERVALS, NO_INTERVALS)}
+    found = (gain.gain_interval(asked.level), gain.share_interval(asked.level))
+    for name, (low, high) in zip(_NOISED_INTERVALS, found, strict=True):
+        del reasons[name]
+        values[name] = IntervalSection(
+            low=low, high=high, level=asked.level, method=METHOD, samples=None
+        )
+    return {**values, "reasons": reasons}
+
+
+def _constants(material: ScoredMaterial) -> int:
+    """How many constants a model could be: one a hypothesis, or one a held-out client."""
+    training = material.spec.training
+    if training.method.personalises:
+        return material.federation.clients - material.federation.training_clients
+    return training.hypotheses
+
+
+def _judgement(
+    material: ScoredMaterial, gain: NoisedGain | None, *, improved: bool | None
+) -> Judgement:
+    """Whether the model is degenerate, by the exact figures, or by counts with noise alone."""
+    compared = material.result.against_constant
+    if isinstance(material.published, NoisedCounts):
+        if _constants(material) > 1:
+            return Judgement(None, _NOT_BY_HYPOTHESIS)
+        return Judgement(None, WITHHELD) if gain is None else gain.judgement
+    if compared is None or _finite(material.result.validation_loss) is None:
+        return Judgement(None, _NOT_SCORED if compared is None else _NOT_FINITE)
+    judged = judge_comparison(compared)
+    warm = isinstance(material.spec.model.start, ArtifactStart)
+    if judged.degenerate is False and improved is False and not warm:
+        return Judgement(None, _NOT_LEARNT)
+    return judged
+
+
+def _improved(found: dict[str, Any]) -> bool | None:
+    """Whether the best hypotheses fit better than those that training started from."""
+    start, best = found["start_loss"], found["selection_loss"]
+    if start is None or best is None:
+        return None
+    return bool(best < start * (1 - _STILL))
+
+
+def _finite(value: float | None) -> float | None:
+    return value if value is not None and math.isfinite(value) else None
+
+
+def _utility_checks(found: RunEvidence) -> Iterator[Check]:
+    report, totals = found.report, found.totals
+    said = value_at(report, "utility", "rounds")
+    # Not by counting up to the last round, whose number an altered row may set arbitrarily.
+    expected = set(range(1, len(totals.rounds) + 1))
+    missing = expected - totals.rounds
+    if missing:
+        bad = f"there is no entry of round {min(missing)}"
+    else:
+        bad = f"the report gives {shown(said)} rounds, the ledger {len(totals.rounds)}"
+    yield check(
+        "report.rounds",
+        not missing and type(said) is int and said == len(totals.rounds),
+        good="every round of the report has an entry",
+        bad=bad,
+    )
+
+
+def _utility_limits(material: ReportMaterial) -> list[str]:
+    spec, result = material.spec, material.result
+    found = method_limits(spec)
+    if result.collapsed_rounds:
+        found.append(
+            f"In {result.collapsed_rounds} of {result.rounds} rounds the uploads all fell into one "
+            "of several clusters: only one hypothesis was trained."
+        )
+    if spec.training.relocates and spec.training.hypotheses > 1:
+        found.append(
+            "Empty clusters were moved to the farthest upload, so clusters are not the clients' "
+            "own choices."
+        )
+    match result.stopped_by:
+        case "rounds" | "patience" | "budget" | "audit":
+            return found
+        case "diverged":
+            return [
+                *found,
+                "Training diverged: the figures are of the best round before that, or of the "
+                "hypotheses that training started from where there is none (round 0).",
+            ]
+        case _:
+            assert_never(result.stopped_by)
+
+
+UTILITY = Section[ReportMaterial, RunEvidence](
+    name="utility",
+    part=Utility,
+    in_every_report=True,
+    made=utility_section,
+    checked=_utility_checks,
+    limits=_utility_limits,
+)

@@ -1,0 +1,343 @@
+"""Whether a ledger agrees with its checkpoints, or with the statement on its erased names."""
+
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass
+
+from fedaudit.ledger.audit import LedgerAudit
+from fedaudit.ledger.bundle import Evidence
+from fedaudit.ledger.chain import salt_hash
+from fedaudit.ledger.signatures import Envelope, Keyring
+from fedaudit.ledger.statements import (
+    DATABASE,
+    Checkpoint,
+    ErasedNames,
+    growing_hashes,
+    subjects_hash,
+)
+from fedaudit.reports.checks import (
+    Check,
+    canonical_hash,
+    check,
+    numbered,
+    unchecked,
+    unknown_key,
+    value_at,
+)
+from fedaudit.reports.verification.declared_checks import is_declared
+
+
+@dataclass(frozen=True)
+class ReadErasure:
+    """The statement that stands for the names, or what is wrong with it."""
+
+    statement: ErasedNames | None
+    envelope: Envelope | None
+    fault: str = ""
+
+    @property
+    def signers(self) -> list[str | None]:
+        """The key that the result depends on; None for a statement that cannot be read."""
+        return [None if self.envelope is None else self.envelope.key_id]
+
+
+def read_erasure(value: object) -> ReadErasure | None:
+    """The statement in an envelope, whose signature is checked later; None where there is none."""
+    if value is None:
+        return None
+    try:
+        envelope = Envelope.from_dict(value)
+        return ReadErasure(ErasedNames.of(envelope), envelope)
+    except ValueError as error:
+        return ReadErasure(None, None, f"the statement on the erased names {error}")
+
+
+def erasure_checks(found: ReadErasure, audit: LedgerAudit, keyring: Keyring) -> Iterator[Check]:
+    """The checks, in the order in which they are reported; they stand for that of the digests."""
+    statement, envelope = found.statement, found.envelope
+    if statement is None or envelope is None:
+        yield check("erasure.signature", False, good="", bad=found.fault)
+        return
+    yield _erasure_signature(envelope, keyring)
+    stated = (statement.entries, statement.chain_head, statement.ledger_hash)
+    same = (
+        stated == (audit.entries, audit.head.hex(), audit.ledger_hash)
+        and statement.experiment_id == audit.experiment_id
+        and statement.erased_hash == audit.erased_hash
+    )
+    yield check(
+        "erasure.ledger",
+        same and not audit.altered.count,
+        good=f"the clients' names were erased on {statement.erased_at}; the entries are those "
+        "that they were then",
+        bad="the entries are not those of the ledger whose names were erased: some were altered, "
+        "added or removed since",
+    )
+    yield check(
+        "erasure.digests",
+        statement.agreed,
+        good="every entry had its digest when the names were still there, as was signed then",
+        bad="the ledger did not agree with its digests when the names were erased",
+    )
+
+
+def _erasure_signature(envelope: Envelope, keyring: Keyring) -> Check:
+    what, key = "the statement on the erased names", keyring.get(envelope.key_id)
+    return check(
+        "erasure.signature",
+        key is not None and key.verifies(envelope.signature, envelope.message),
+        good=f"{what} has a right signature",
+        bad=unknown_key(what, envelope.key_id)
+        if key is None
+        else f"{what} has a wrong signature: it was altered",
+    )
+
+
+NO_CHECKPOINT = (
+    "there is no signed checkpoint, so nothing shows whether the newest entries are still there"
+)
+
+
+@dataclass(frozen=True)
+class ReadCheckpoints:
+    """The readable checkpoints, oldest first, and what is wrong with the others."""
+
+    checkpoints: Sequence[Checkpoint]
+    envelopes: Sequence[Envelope]
+    """The envelopes of the same checkpoints."""
+    faults: Sequence[str]
+
+    @property
+    def newest(self) -> Checkpoint | None:
+        """The checkpoint that counts most entries; the last of several such."""
+        return self.checkpoints[self._newest] if self.checkpoints else None
+
+    @property
+    def newest_signer(self) -> str | None:
+        """The id of the key that signed the newest checkpoint."""
+        return self.envelopes[self._newest].key_id if self.envelopes else None
+
+    @property
+    def counts(self) -> set[int]:
+        """The numbers of entries at which checkpoints were made."""
+        return {one.entries for one in self.checkpoints}
+
+    @property
+    def _newest(self) -> int:
+        return max(
+            range(len(self.checkpoints)), key=lambda place: (self.checkpoints[place].entries, place)
+        )
+
+
+def read_checkpoints(values: Sequence[object]) -> ReadCheckpoints:
+    """The checkpoints in these envelopes; signatures are checked later."""
+    checkpoints, envelopes, faults = [], [], []
+    for number, value in enumerate(values, start=1):
+        try:
+            envelope = Envelope.from_dict(value)
+            checkpoints.append(Checkpoint.of(envelope))
+        except ValueError as error:
+            faults.append(f"checkpoint {number} {error}")
+        else:
+            envelopes.append(envelope)
+    return ReadCheckpoints(checkpoints, envelopes, faults)
+
+
+def checkpoint_checks(
+    evidence: Evidence, found: ReadCheckpoints, audit: LedgerAudit, keyring: Keyring
+) -> Iterator[Check]:
+    """The checks, in the order in which they are reported."""
+    yield from _salt(evidence, found)
+    if not evidence.checkpoints:
+        yield _absent(evidence)
+        return
+    yield _signatures(found, keyring)
+    yield _subject(evidence, found)
+    yield _chain(found, audit)
+    yield _entries(found, audit)
+    if not is_declared(evidence.spec):
+        # Rounds can be declared to a ledger for ever: it has no end.
+        yield _end(evidence, found)
+    yield from _witness(evidence, found)
+
+
+def _salt(evidence: Evidence, found: ReadCheckpoints) -> Iterator[Check]:
+    """None where no salt is there or stated, or it was erased with the names."""
+    own = None if evidence.salt is None else salt_hash(evidence.salt)
+    stated = {one.salt_hash for one in found.checkpoints}
+    if evidence.erased is not None or not stated - {None} | {own} - {None}:
+        return
+    if not stated:
+        yield unchecked("ledger.salt", "no signed checkpoint says whether this is its salt")
+        return
+    missing = "the salt that its digests are keyed with is missing"
+    yield check(
+        "ledger.salt",
+        stated == {own},
+        good="the salt that its digests are keyed with is the one that was signed",
+        bad=missing if own is None else "the salt is not the one that the checkpoints were made of",
+    )
+
+
+def _absent(evidence: Evidence) -> Check:
+    if value_at(evidence.report, "integrity", "signature") is None:
+        return unchecked("checkpoints.signatures", NO_CHECKPOINT)
+    return check(
+        "checkpoints.signatures",
+        False,
+        good="",
+        bad="the report was signed together with a checkpoint, and there is none: "
+        "the checkpoints were deleted",
+    )
+
+
+def _signatures(found: ReadCheckpoints, keyring: Keyring) -> Check:
+    faults = list(found.faults)
+    for checkpoint, envelope in zip(found.checkpoints, found.envelopes, strict=True):
+        key = keyring.get(envelope.key_id)
+        if key is None:
+            what = f"the checkpoint of entry {checkpoint.entries}"
+            faults.append(unknown_key(what, envelope.key_id))
+        elif not key.verifies(envelope.signature, envelope.message):
+            faults.append(f"the checkpoint of entry {checkpoint.entries} has a wrong signature")
+    return check(
+        "checkpoints.signatures",
+        not faults,
+        good=f"every one of {len(found.checkpoints)} checkpoints has a right signature",
+        bad="; ".join(faults[:3]),
+    )
+
+
+def _subject(evidence: Evidence, found: ReadCheckpoints) -> Check:
+    """Checkpoints refer to this experiment, its spec and its subjects.
+
+    Of erased names the statement has the hash of the last list, and older lists were shorter.
+    """
+    erasure = read_erasure(evidence.erased)
+    newest = found.newest
+    expected: dict[str, Collection[str | None]] = {
+        "experiment_id": {evidence.experiment_id},
+        "spec_hash": {canonical_hash(evidence.spec)},
+        "subjects_hash": _hashes_of(evidence),
+    }
+    wrong = [
+        f"the checkpoint of entry {one.entries} was made for another {name.partition('_')[0]}"
+        for one in found.checkpoints
+        for name, values in expected.items()
+        if getattr(one, name) not in values
+        and (name != "subjects_hash" or erasure is None or one == newest)
+    ]
+    return check(
+        "checkpoints.subject",
+        not wrong,
+        good="they are of this experiment, its spec and its subjects' names",
+        bad="; ".join(wrong[:3]),
+    )
+
+
+def _hashes_of(evidence: Evidence) -> Collection[str | None]:
+    """Those that a checkpoint may have: the names of a declared ledger grow with its rounds."""
+    erasure = read_erasure(evidence.erased)
+    if erasure is not None:
+        return {None if erasure.statement is None else erasure.statement.subjects_hash}
+    if not is_declared(evidence.spec):
+        return {_hash_of(evidence.names)}
+    try:
+        return set(growing_hashes(evidence.names))
+    except ValueError:
+        return {None}
+
+
+def _hash_of(names: Sequence[str]) -> str | None:
+    try:
+        return subjects_hash(names)
+    except ValueError:
+        return None
+
+
+def _chain(found: ReadCheckpoints, audit: LedgerAudit) -> Check:
+    before = 0
+    for checkpoint in sorted(found.checkpoints, key=lambda one: one.entries):
+        head = audit.heads.get(checkpoint.entries)
+        if head is not None and head.hex() != checkpoint.chain_head:
+            return check(
+                "checkpoints.chain",
+                False,
+                good="",
+                bad=f"at entry {checkpoint.entries} (round {checkpoint.last_round}) the chain is "
+                f"not the signed one: something was changed after entry {before}",
+            )
+        before = checkpoint.entries if head is not None else before
+    return check(
+        "checkpoints.chain",
+        True,
+        good=f"the chain passes through every checkpoint up to entry {before}",
+        bad="",
+    )
+
+
+def _entries(found: ReadCheckpoints, audit: LedgerAudit) -> Check:
+    newest = found.newest
+    if newest is None:
+        return unchecked("ledger.entries", NO_CHECKPOINT)
+    have, counted = audit.entries, newest.entries
+    if have > counted and newest.status == "running":
+        return unchecked(
+            "ledger.entries",
+            f"{numbered(counted + 1, have)} came after the newest checkpoint: no signature "
+            "covers them",
+        )
+    if have > counted:
+        bad = f"{numbered(counted + 1, have)} were added after the end was signed"
+    elif audit.unchained is None:
+        bad = (
+            f"{numbered(have + 1, counted)} (up to round {newest.last_round}) are missing: the "
+            f"signed checkpoint counts {counted}, the ledger has {have}"
+        )
+    else:
+        bad = (
+            f"{counted - have} of {counted} entries are missing, or unreadable; "
+            f"the chain breaks at {audit.unchained}"
+        )
+    return check(
+        "ledger.entries",
+        have == counted,
+        good=f"there are {have} entries, as the newest checkpoint says",
+        bad=bad,
+    )
+
+
+def _witness(evidence: Evidence, found: ReadCheckpoints) -> Iterator[Check]:
+    """None where a worker signed: such reports are as old as checkpoints."""
+    if found.newest is None or found.newest.witness != DATABASE:
+        return
+    instead = "not from what a worker remembered of the run"
+    if is_declared(evidence.spec):
+        instead = "because earlier signatures were missing or another key had made them"
+    yield unchecked(
+        "checkpoints.witness",
+        f"the newest checkpoint was signed from what the database held, {instead}: anyone who "
+        "could change the database could choose what was signed",
+    )
+
+
+def _end(evidence: Evidence, found: ReadCheckpoints) -> Check:
+    """What the newest checkpoint says about the end: only an older one may have been kept."""
+    status = None if found.newest is None else found.newest.status
+    succeeded = status == "succeeded"
+    if status == "running" and evidence.report is None:
+        return unchecked(
+            "report.present",
+            "the newest checkpoint was made during the run, so no signature says how it ended: "
+            "later entries and a report may have been deleted with their checkpoints",
+        )
+    bad = (
+        "a checkpoint says that the experiment succeeded, but its report is missing"
+        if succeeded
+        else "there is a report, but the checkpoint that was signed with it is missing"
+    )
+    return check(
+        "report.present",
+        succeeded == (evidence.report is not None),
+        good="the report is there" if succeeded else "the run left no report, as signed",
+        bad=bad,
+    )

@@ -1,0 +1,204 @@
+"""Whether each ledger entry states the epsilons that follow from its own event and counts.
+
+The work is bounded regardless of the entries' content: an event is composed only if it fits the
+spec, one event for the whole ledger, and anything that would take too long is left unchecked.
+"""
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, assert_never
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedaudit.ledger.audit import Places
+from fedaudit.ledger.columns import EntryColumns
+from fedaudit.ledger.ledger_context import rebuild_ledger_context
+from fedaudit.privacy.accounting.mechanism_parameters import MechanismParameters
+from fedaudit.privacy.accounting.privacy_events import Observer
+from fedaudit.privacy.mechanisms.record_personalised import TooManyEventsError, record_courses
+from fedaudit.privacy.mechanisms.registry import mechanism_of
+from fedaudit.privacy.planning.plan import SpendingPlan
+from fedaudit.reports.checks import Check, check, shown, unchecked
+from fedaudit.spec.errors import InvalidInputError
+from fedaudit.spec.experiment import ExperimentSpec
+from fedaudit.spec.parse import parse_admitted
+
+NAME = "ledger.epsilons"
+_DIGITS = 1e-9
+"""Relative; both sides are sums and minima of the same few numbers."""
+_DIGITS_OF_PLD = 1e-6
+"""Relative: transforms in another library or on another machine may round differently."""
+_NO_EPSILONS = (
+    ValueError,
+    TypeError,
+    KeyError,
+    AttributeError,
+    IndexError,
+    ArithmeticError,
+    RecursionError,
+)
+_MAX_POPULATION = 10**9
+_MAX_EVENT_LENGTH = 1 << 18
+_REPEATS = 1000
+"""Compositions beyond the planned ones that are precomputed for records."""
+_MAX_PLACES = 20_000_000
+"""Repeated events of records times compositions."""
+
+
+class _UncheckedError(Exception):
+    """The figure cannot be computed, or takes too long, although nothing is known to be wrong."""
+
+
+class EntryEpsilons:
+    """Compares the epsilons of each entry with recomputed ones, entry by entry."""
+
+    def __init__(self, spec: Any, names: Sequence[str]) -> None:
+        """`spec`: as stored, of any form. `names`: the subjects' names by index."""
+        try:
+            self._spec: ExperimentSpec | None = parse_admitted(spec)
+        except InvalidInputError:
+            self._spec = None
+        self._names = tuple(names)
+        self._inputs: MechanismParameters | None = None
+        self._plan: SpendingPlan | _UncheckedError | None = None
+        self._skipped: str | None = None
+        self.wrong = Places()
+        self.entries = 0
+        """Entries of a mechanism with an epsilon and a delta."""
+
+    def read(self, entries: EntryColumns) -> None:
+        """Check the next entries; their subjects must lie within the range."""
+        if entries.epsilons is None or entries.charge_report:
+            return
+        self.entries += len(entries)
+        try:
+            with np.errstate(all="ignore"):
+                found = self._anew(entries)
+        except (_UncheckedError, *_NO_EPSILONS) as error:
+            if len(entries) > 1:
+                self.entries -= len(entries)
+                for entry in entries.entries():
+                    self.read(EntryColumns.of_entries([entry]))
+            elif isinstance(error, _UncheckedError):
+                self._skipped = str(error)
+            else:
+                self.wrong.add(
+                    f"{_where(entries, 0)}: no epsilon follows from the entry's mechanism"
+                )
+        else:
+            self._compare(entries, entries.epsilons, found)
+
+    def checks(self) -> Iterator[Check]:
+        """The findings once all entries were read; empty where no entry has an epsilon."""
+        if self.wrong.count:
+            yield check(NAME, False, good="", bad=f"not equal to what was recomputed: {self.wrong}")
+        elif self._skipped is not None:
+            yield unchecked(NAME, self._skipped)
+        elif self.entries:
+            yield check(
+                NAME, True, good="every entry's epsilons are equal to what was recomputed", bad=""
+            )
+
+    def _anew(self, entries: EntryColumns) -> NDArray[np.float64]:
+        """[charged]. Raises one of `_NO_EPSILONS` where that of some entry does not follow."""
+        plan = self._plan_of(entries.inputs)
+        if entries.subject_kind != plan.subject_kind or (entries.releases < 0).any():
+            raise ValueError("another kind of subject, or a count below 0")
+        if plan.subject_kind == "record_group" and entries.releases.max(initial=0) > plan.steps:
+            raise _UncheckedError("some counts lie far beyond the rounds of the spec")
+        found = np.empty(len(entries.subjects))
+        for observer, charged in entries.by_observer():
+            found[charged] = plan.epsilons(
+                _known(observer, plan),
+                subjects=entries.subjects[charged],
+                compositions=entries.releases[charged],
+            )
+        return found
+
+    def _plan_of(self, inputs: MechanismParameters) -> SpendingPlan:
+        """The plan of the ledger's first parameters, made once; those of all entries are the
+        same."""
+        if self._inputs is None:
+            self._inputs = inputs
+            try:
+                self._plan = _plan(self._spec, inputs, self._names)
+            except _UncheckedError as error:
+                self._plan = error
+        if inputs == self._inputs and isinstance(self._plan, _UncheckedError):
+            raise self._plan.with_traceback(None)
+        if inputs != self._inputs or not isinstance(self._plan, SpendingPlan):
+            raise ValueError("another mechanism")
+        return self._plan
+
+    def _compare(
+        self, entries: EntryColumns, said: NDArray[np.float64], found: NDArray[np.float64]
+    ) -> None:
+        digits = _DIGITS_OF_PLD if entries.inputs.accountant == "pld" else _DIGITS
+        # Infinity is null in a bundle, and is not a number here.
+        infinite = ~np.isfinite(said) & ~np.isfinite(found)
+        agrees = infinite | np.isclose(said, found, rtol=digits, atol=1e-12)
+        for place in np.flatnonzero(~agrees).tolist():
+            name = shown(self._names[entries.subjects[place]])
+            where = _where(entries, int(entries.places[place]))
+            self.wrong.add(
+                f"{where}, subject {name}: {float(said[place])!r} in the entry and "
+                f"{float(found[place])!r} recomputed"
+            )
+
+
+def _known(name: str, plan: SpendingPlan) -> Observer:
+    """Raises ValueError for another observer than those of the plan."""
+    for observer in plan.observers:
+        if observer == name:
+            return observer
+    raise ValueError("another observer")
+
+
+def _where(entries: EntryColumns, place: int) -> str:
+    round_, release, _, observer = entries.keys[place]
+    return f"round {round_}, release {release} against {shown(observer)}"
+
+
+def _plan(
+    spec: ExperimentSpec | None, inputs: MechanismParameters, names: tuple[str, ...]
+) -> SpendingPlan | None:
+    """The context of the stored parameters; None where they do not match the spec."""
+    if spec is None:
+        raise _UncheckedError("the stored spec cannot be read, or is of another version")
+    if len(inputs.event or "") > _MAX_EVENT_LENGTH:
+        raise _UncheckedError("the entries' event is too long to be recomposed")
+    rounds = spec.training.rounds
+    mechanism = mechanism_of(spec)
+    match mechanism.facts.subject_kind:
+        case "record_group":
+            try:
+                repeated_events = record_courses(spec, inputs, inputs.n, names)
+            except TooManyEventsError as error:
+                raise _UncheckedError(str(error)) from None
+            rounds += _REPEATS
+            if (
+                repeated_events is not None
+                and sum(map(len, repeated_events)) * rounds > _MAX_PLACES
+            ):
+                raise _UncheckedError("the entries' events take too long to be recomposed")
+            known = repeated_events is not None
+        case "client" | "population":
+            population = _population(json.loads(inputs.event or "null"))
+            plan = mechanism.spending_plan(training_clients=population, client_names=names)
+            known = (
+                plan is not None
+                and plan.subjects == names
+                and mechanism.inputs(n=inputs.n, plan=plan) == inputs
+            )
+        case other:
+            assert_never(other)
+    return rebuild_ledger_context(inputs, names, rounds=rounds).plan if known else None
+
+
+def _population(event: Mapping[str, Any]) -> int:
+    """The number of clients that the event samples from; any number where it samples otherwise."""
+    population = event.get("population", 1)
+    if type(population) is not int or not 1 <= population <= _MAX_POPULATION:
+        raise ValueError("no population")
+    return population
