@@ -35,7 +35,7 @@ import yaml
 from benchmarks.machine import machine
 from benchmarks.sweep_evidence import CellEvidence, SweepEvidence, faults, gathered, number
 from benchmarks.whole_service import SWEEPER, WORKER, whole_service
-from fedaudit.cli.local_run import run_locally
+from fedaudit.cli.run import run_locally
 from fedaudit.reports.verification.verification import VALID
 from fedaudit.spec.parse import parse_spec
 from fedaudit_client.client import Client

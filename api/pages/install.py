@@ -1,62 +1,154 @@
-"""The pages of the application: their routes, their files, and their errors."""
+"""The pages of the application: their routes, their files, their errors, and the API's page."""
 
+import json
+from collections.abc import Awaitable, Callable
+from importlib.util import find_spec
+from inspect import isawaitable
+from pathlib import Path
 from types import ModuleType
+from typing import Any
+from urllib.parse import urlencode
 
-from fastapi import FastAPI
+from anyio.to_thread import run_sync
+from fastapi import APIRouter, FastAPI, Request
+from starlette.responses import FileResponse, RedirectResponse, Response
+from starlette.staticfiles import StaticFiles
 
-from api.pages import docs, error_pages
-from api.pages.assets import Assets
-from api.pages.attempts import FailedAttempts
-from api.pages.routers import (
-    artifacts,
+from api.pages import (
     audits,
     compare,
-    erasures,
     experiment,
-    experiments,
     federations,
     ledgers,
-    new_audit,
+    lists,
     new_experiment,
     new_federation,
-    report_files,
-    report_lists,
     reports,
-    run_attacks,
     sign_in,
     sweeps,
     webhooks,
 )
+from api.pages.session import (
+    HOME,
+    FailedAttempts,
+    SignInNeededError,
+    Visitor,
+    local_path,
+    visitor_of,
+)
+from api.pages.templates import Assets, page
 
 MODULES: tuple[ModuleType, ...] = (
     sign_in,
-    experiments,
+    lists,
     new_experiment,
     experiment,
-    run_attacks,
-    report_files,
-    report_lists,
     reports,
     compare,
-    new_audit,
     audits,
     ledgers,
     sweeps,
-    artifacts,
     new_federation,
     federations,
-    erasures,
     webhooks,
 )
 """The more special path first: `/experiments/new` before `/experiments/{experiment_id}`."""
 
+Handler = Callable[[Request, Any], Awaitable[Response]]
+MaybeSlow = Callable[[Request, Any], Response | Awaitable[Response]]
+
+_HEADLINES = {
+    "validation-error": "Something in the address or the form is not right",
+    "forbidden": "Your key does not allow this",
+    "not-found": "There is nothing here",
+    "conflict": "That does not fit the present state",
+    "unavailable": "The service cannot answer just now",
+    "internal-error": "The service failed",
+}
+_OF_THE_BODY = ("content-type", "content-length")
+_HERE = Path(__file__).parent
+_DOCS_POLICY = (
+    "default-src 'none'; script-src 'self'; style-src 'self' 'unsafe-inline'; "
+    "img-src 'self' data:; connect-src 'self'; base-uri 'none'; form-action 'none'; "
+    "frame-ancestors 'none'"
+)
+
+router = APIRouter(include_in_schema=False)
+
+
+@router.get("/docs")
+async def docs() -> FileResponse:
+    """Swagger UI, from this service's own files: nothing is fetched elsewhere."""
+    return FileResponse(_HERE / "docs.html", headers={"Content-Security-Policy": _DOCS_POLICY})
+
+
+@router.get("/docs/start.js")
+async def start() -> FileResponse:
+    """The script that starts Swagger UI."""
+    return FileResponse(_HERE / "docs.js", media_type="text/javascript")
+
 
 def install(app: FastAPI) -> None:
-    """What the pages need beside their routes. Called behind `problems.install`, whose answers
-    they show."""
+    """What the pages need beside their routes. Called after `problems.install`, whose answers they
+    show. Raises RuntimeError where the assets of Swagger UI are not installed."""
     app.state.failed_sign_ins = FailedAttempts()
     app.mount("/assets", Assets(), name="assets")
-    docs.install(app)
-    error_pages.install(
-        app, [route.endpoint for module in MODULES for route in module.router.routes]
-    )
+    # Only the package's files are needed; importing it would cost start-up time.
+    found = find_spec("fastapi_offline")
+    if found is None or found.origin is None:
+        raise RuntimeError("fastapi-offline is not installed; install fedaudit with its needs")
+    app.include_router(router)
+    app.mount("/docs/assets", StaticFiles(directory=Path(found.origin).parent / "static"))
+    endpoints = frozenset(route.endpoint for module in MODULES for route in module.router.routes)
+    for kind, handler in list(app.exception_handlers.items()):
+        app.add_exception_handler(kind, _as_page(handler, endpoints))
+    app.add_exception_handler(SignInNeededError, _to_sign_in)
+
+
+def _as_page(handler: MaybeSlow, endpoints: frozenset[Any]) -> Handler:
+    async def handle(request: Request, error: Any) -> Response:
+        found = handler(request, error)
+        answer = await found if isawaitable(found) else found
+        if request.scope.get("endpoint") not in endpoints and not _is_lost_browser(request):
+            return answer
+        problem = json.loads(bytes(answer.body))
+        visitor = getattr(request.state, "visitor", None)
+        if visitor is None and answer.status_code == 404:  # no route has identified the visitor
+            visitor = await run_sync(_signed_in, request)
+        shown = page(
+            request,
+            "problem.html",
+            visitor=visitor,
+            status=answer.status_code,
+            headline=_HEADLINES.get(problem["type"].rpartition("/")[2], problem["title"]),
+            problem={"errors": [], "scope": None, **problem},
+        )
+        for name, value in answer.headers.items():
+            if name not in _OF_THE_BODY:
+                shown.headers[name] = value
+        return shown
+
+    return handle
+
+
+def _signed_in(request: Request) -> Visitor | None:
+    try:
+        return visitor_of(request, request.app.state.resources)
+    except SignInNeededError:
+        return None
+
+
+def _is_lost_browser(request: Request) -> bool:
+    """Whether a browser asks for an address that is neither a page nor below the API."""
+    wants_page = "text/html" in request.headers.get("accept", "")
+    return wants_page and not request.url.path.startswith("/v1/")
+
+
+async def _to_sign_in(request: Request, error: Any) -> Response:
+    # A cookie that is sent to its own site alone is left out when another site's link leads here;
+    # a page of ours that goes on by itself brings it along.
+    if request.method == "GET" and request.headers.get("sec-fetch-site") == "cross-site":
+        return page(request, "arrived.html", visitor=None, target=local_path(error.next_path))
+    query = "" if error.next_path == HOME else f"?{urlencode({'next': error.next_path})}"
+    target = f"/sign-in{query}"
+    return RedirectResponse(target, status_code=303, headers={"Cache-Control": "no-store"})

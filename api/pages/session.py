@@ -1,14 +1,17 @@
-"""Who looks at a page: somebody who signed in with an API key, by a cookie.
+"""Who looks at a page: a person who signed in with an API key, known by a cookie.
 
-The cookie holds a random token; the database has its SHA-256. Every form carries a word that is
-derived from the token, which no other site can know, and is refused without it.
+The cookie holds a random token; the database has its SHA-256. Every form carries a word derived
+from the token, which no other site can know, and is refused without it.
 """
 
 import hashlib
 import hmac
-from collections.abc import Callable
+import threading
+from collections import OrderedDict, deque
 from dataclasses import dataclass
+from time import monotonic
 from typing import Annotated
+from urllib.parse import urlsplit
 
 from fastapi import Depends, Request, Response
 from starlette.datastructures import FormData
@@ -16,7 +19,6 @@ from starlette.requests import ClientDisconnect
 
 from api.http.bodies import media_type
 from api.http.problems import ProblemError, invalid
-from api.pages.origins import came_from, is_foreign
 from api.shared.resources import Shared
 from api.shared.security import Caller
 from models.repositories import WebSessionRepository
@@ -25,15 +27,19 @@ from models.vocabulary import Scope
 COOKIE = "fedaudit_session"
 SESSION_SECONDS = 12 * 3600
 CSRF_FIELD = "csrf"
+HOME = "/"
 
 _CSRF_PURPOSE = b"fedaudit forms"
 _MAX_FIELDS = 2500
 _FORM = "application/x-www-form-urlencoded"
+_OWN_SITES = ("same-origin", "none")
+_CONTROLS = frozenset(map(chr, [*range(0x20), 0x7F]))
+_MAX_FAILURES, _WINDOW_SECONDS, _MAX_ADDRESSES = 10, 60.0, 4096
 
 
 @dataclass(frozen=True)
 class Visitor:
-    """Somebody who signed in. They see and do what their key allows."""
+    """A person who signed in. They see and do what their key allows."""
 
     caller: Caller
     project_name: str
@@ -45,21 +51,8 @@ class Visitor:
         return self.caller.may(scope)
 
 
-@dataclass(frozen=True)
-class CheckedForm:
-    """A form that this visitor sent from one of our own pages."""
-
-    visitor: Visitor
-    fields: FormData
-
-    def text(self, name: str) -> str:
-        """The field's text without blanks around it; empty where it is missing or a file."""
-        value = self.fields.get(name)
-        return value.strip() if isinstance(value, str) else ""
-
-
 class SignInNeededError(Exception):
-    """Ends a request of somebody without a session by sending them to the sign-in page."""
+    """Ends a request without a session: the browser is sent to the sign-in page."""
 
     def __init__(self, next_path: str) -> None:
         super().__init__("no session")
@@ -67,7 +60,7 @@ class SignInNeededError(Exception):
 
 
 def visitor_of(request: Request, resources: Shared) -> Visitor:
-    """Raises SignInNeededError where the request has no session in force."""
+    """Raises SignInNeededError where the request has no valid session."""
     token = request.cookies.get(COOKIE)
     found = None
     if token:
@@ -76,19 +69,19 @@ def visitor_of(request: Request, resources: Shared) -> Visitor:
     if token is None or found is None:
         raise SignInNeededError(_way_back(request))
     visitor = Visitor(Caller.of(found.key), found.project_name, csrf_of(token))
-    # For the page of an error that comes later.
+    # For the page of a later error.
     request.state.visitor = visitor
     return visitor
 
 
 SignedIn = Annotated[Visitor, Depends(visitor_of)]
-"""Anybody with a session, whatever the key's scopes."""
+"""Any visitor with a session, whatever the key's scopes."""
 
 
 async def own_form(request: Request) -> FormData:
     """The fields of a form. Raises ProblemError where another site's page sent it."""
     refuse_foreign(request)
-    # Multipart forms name their own encoding, and some of those make text that is no text.
+    # Multipart forms name an encoding, and some encodings decode to invalid text.
     if media_type(request) not in ("", _FORM):
         raise ProblemError(415, "unsupported-media-type", f"send the form as {_FORM}")
     try:
@@ -104,14 +97,7 @@ def refuse_foreign(request: Request) -> None:
 
 
 OwnForm = Annotated[FormData, Depends(own_form)]
-"""A form from anybody, with a session or without."""
-
-
-async def checked_form(visitor: SignedIn, fields: OwnForm) -> CheckedForm:
-    """Raises ProblemError for a form that another site may have made."""
-    word = fields.get(CSRF_FIELD)
-    check_word(visitor, word if isinstance(word, str) else "")
-    return CheckedForm(visitor, fields)
+"""A form from any browser, with a session or without."""
 
 
 def check_word(visitor: Visitor, word: str) -> None:
@@ -122,68 +108,6 @@ def check_word(visitor: Visitor, word: str) -> None:
             "forbidden",
             "the form does not belong to your present session; open its page again and repeat it",
         )
-
-
-PostedForm = Annotated[CheckedForm, Depends(checked_form)]
-"""A form from anybody with a session, whatever the key's scopes."""
-
-
-def visiting(scope: Scope) -> Callable[[Visitor], Visitor]:
-    """A dependency that lets visitors pass whose key has the scope."""
-
-    def check(visitor: SignedIn) -> Visitor:
-        require(visitor, scope)
-        return visitor
-
-    return check
-
-
-def posting(scope: Scope) -> Callable[[CheckedForm], CheckedForm]:
-    """A dependency that gives a checked form of a visitor whose key has the scope."""
-
-    def check(form: PostedForm) -> CheckedForm:
-        require(form.visitor, scope)
-        return form
-
-    return check
-
-
-ExperimentsVisitor = Annotated[Visitor, Depends(visiting("experiments:read"))]
-ReportsVisitor = Annotated[Visitor, Depends(visiting("reports:read"))]
-LedgerVisitor = Annotated[Visitor, Depends(visiting("ledger:read"))]
-FederationsVisitor = Annotated[Visitor, Depends(visiting("federations:read"))]
-AdministratorVisitor = Annotated[Visitor, Depends(visiting("admin"))]
-ExperimentsAuthor = Annotated[Visitor, Depends(visiting("experiments:write"))]
-FederationsAuthor = Annotated[Visitor, Depends(visiting("federations:write"))]
-ExperimentsForm = Annotated[CheckedForm, Depends(posting("experiments:write"))]
-SignOffForm = Annotated[CheckedForm, Depends(posting("reports:sign"))]
-FederationsForm = Annotated[CheckedForm, Depends(posting("federations:write"))]
-AdministratorForm = Annotated[CheckedForm, Depends(posting("admin"))]
-
-
-def csrf_of(token: str) -> str:
-    """The word that the forms of a session carry."""
-    return hmac.new(token.encode(), _CSRF_PURPOSE, hashlib.sha256).hexdigest()
-
-
-def set_cookie(response: Response, request: Request, token: str) -> None:
-    """Give the browser its token, out of reach of scripts and of other sites' requests."""
-    response.set_cookie(
-        COOKIE,
-        token,
-        max_age=SESSION_SECONDS,
-        path="/",
-        secure=request.url.scheme == "https",
-        httponly=True,
-        samesite="strict",
-    )
-
-
-def clear_cookie(response: Response, request: Request) -> None:
-    """Let the browser forget its token."""
-    response.delete_cookie(
-        COOKIE, path="/", secure=request.url.scheme == "https", httponly=True, samesite="strict"
-    )
 
 
 def require(visitor: Visitor, scope: Scope) -> None:
@@ -198,8 +122,94 @@ def require(visitor: Visitor, scope: Scope) -> None:
         )
 
 
+def csrf_of(token: str) -> str:
+    """The word that the forms of a session carry."""
+    return hmac.new(token.encode(), _CSRF_PURPOSE, hashlib.sha256).hexdigest()
+
+
+def set_cookie(response: Response, request: Request, token: str | None) -> None:
+    """Give the browser its token, out of reach of scripts and of other sites' requests; None
+    deletes it."""
+    response.set_cookie(
+        COOKIE,
+        token or "",
+        max_age=SESSION_SECONDS if token else 0,
+        path="/",
+        secure=request.url.scheme == "https",
+        httponly=True,
+        samesite="strict",
+    )
+
+
+class FailedAttempts:
+    """Failed sign-ins of the last minute by address, in this process; safe to share by threads.
+
+    Keys hold 256 random bits and cannot be guessed: this bounds the noise in the logs.
+    """
+
+    def __init__(self) -> None:
+        self._times: OrderedDict[str, deque[float]] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def wait_seconds(self, address: str) -> float:
+        """How long the address has to wait before its next attempt; 0 for none."""
+        with self._lock:
+            times = self._times.get(address)
+            if times is None or len(times) < _MAX_FAILURES:
+                return 0.0
+            return max(0.0, times[0] + _WINDOW_SECONDS - monotonic())
+
+    def add(self, address: str) -> None:
+        """Record a failure. The address with the oldest failure makes room for a new one."""
+        with self._lock:
+            times = self._times.setdefault(address, deque(maxlen=_MAX_FAILURES))
+            times.append(monotonic())
+            self._times.move_to_end(address)
+            if len(self._times) > _MAX_ADDRESSES:
+                self._times.popitem(last=False)
+
+
+def is_foreign(request: Request) -> bool:
+    """Whether another site's page sent the request, as far as the browser says.
+
+    Browsers send `Sec-Fetch-Site` over HTTPS only. `Origin` is compared by host and port, as a
+    proxy may have changed the scheme; a page that hides its origin (`null`) is foreign. A request
+    with neither header does not come from a browser's form.
+    """
+    site = request.headers.get("sec-fetch-site")
+    if site is not None and site not in _OWN_SITES:
+        return True
+    origin = request.headers.get("origin")
+    return origin is not None and _authority(origin) != request.headers.get("host")
+
+
+def local_path(target: str | None) -> str:
+    """The path with its query if it leads to this service, else the home page.
+
+    Browsers take `//host`, and a backslash for a slash, as the way to another host.
+    """
+    if not target or not target.startswith("/") or target.startswith("//"):
+        return HOME
+    if "\\" in target or not _CONTROLS.isdisjoint(target):
+        return HOME
+    return target
+
+
 def _way_back(request: Request) -> str:
-    if request.method != "GET":
-        return came_from(request)
-    query = request.url.query
-    return f"{request.url.path}?{query}" if query else request.url.path
+    """The path of the page, or of the page with the form that was posted."""
+    if request.method == "GET":
+        query = request.url.query
+        return f"{request.url.path}?{query}" if query else request.url.path
+    referer = request.headers.get("referer", "")
+    if _authority(referer) != request.headers.get("host"):
+        return HOME
+    parts = urlsplit(referer)
+    return local_path(f"{parts.path}?{parts.query}" if parts.query else parts.path)
+
+
+def _authority(url: str) -> str | None:
+    """Host and port of a URL; None for an invalid one."""
+    try:
+        return urlsplit(url).netloc or None
+    except ValueError:
+        return None

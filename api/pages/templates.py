@@ -1,30 +1,78 @@
 """Pages from templates: every value is escaped, and a page loads and runs nothing foreign."""
 
 import hashlib
+import secrets
 from collections.abc import Callable
 from functools import cache, partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from fastapi import Request
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
-from starlette.responses import HTMLResponse
+from starlette.responses import HTMLResponse, Response
+from starlette.staticfiles import StaticFiles
+from starlette.types import Scope as RequestScope
 
 from api.pages import wording
-from api.pages.navigation import home, places
 from api.pages.session import CSRF_FIELD, Visitor
-from api.pages.spec_form import choice_rules
+from api.pages.spec_fields import CHOICE_RULES, choice_rules
 from fedaudit import __version__
 from fedaudit.privacy.accounting.privacy_events import adjacency_words, observer_words
 from fedaudit.privacy.unit_key import unit_key_words
 from fedaudit.reports.page.style_sheets import SHARED, style_sheet
+from models.vocabulary import Scope
+
+
+class Place(NamedTuple):
+    """A page in the main navigation."""
+
+    path: str
+    name: str
+    scope: Scope | None
+    """What the key needs; None for every visitor."""
+    unless: Scope | None = None
+    """With this scope another place leads here."""
+
+
+PLACES = (
+    Place("/", "Experiments", "experiments:read"),
+    Place("/experiments/new", "New", "experiments:write"),
+    Place("/sweeps", "Sweeps", "experiments:read"),
+    Place("/reports", "Reports", "reports:read"),
+    Place("/audits", "Audits", "experiments:read"),
+    Place("/ledgers", "Ledgers", "experiments:read"),
+    Place("/compare", "Compare", "reports:read"),
+    Place("/federations", "Federations", "federations:read"),
+    Place("/federations/new", "Bring a table", "federations:write", unless="federations:read"),
+    Place("/webhooks", "Webhooks", "admin"),
+    Place("/docs", "API", None),
+)
+_HOMES = ("/", "/reports", "/federations", "/experiments/new", "/federations/new")
+"""In the order of preference."""
+
+
+def places(visitor: Visitor) -> list[Place]:
+    """What the navigation shows this visitor."""
+    return [
+        one
+        for one in PLACES
+        if (one.scope is None or visitor.may(one.scope))
+        and not (one.unless is not None and visitor.may(one.unless))
+    ]
+
+
+def home(visitor: Visitor) -> Place | None:
+    """The page that the visitor's key is best for; None where it opens none."""
+    open_to = {one.path: one for one in places(visitor)}
+    return next((open_to[path] for path in _HOMES if path in open_to), None)
+
 
 _HERE = Path(__file__).parent
 ASSETS = _HERE / "assets"
 
 MADE: dict[str, Callable[[], str]] = {
-    choice_rules.NAME: choice_rules.choice_rules,
+    CHOICE_RULES: choice_rules,
     **{name: partial(style_sheet, name) for name in SHARED},
 }
 """Assets that are no files, by name."""
@@ -36,7 +84,7 @@ POLICY = (
 )
 _HEADERS = {
     "Content-Security-Policy": POLICY,
-    # What a page shows depends on who looks, and must not come back after signing out.
+    # What a page shows depends on the visitor, and must not return after signing out.
     "Cache-Control": "no-store",
     # Not `no-referrer`: browsers then hide the origin of our own forms from us too.
     "Referrer-Policy": "same-origin",
@@ -50,18 +98,14 @@ def page(
 
     Raises jinja2.UndefinedError where the template names something that `context` lacks.
     """
-    text = (
-        _environment()
-        .get_template(name)
-        .render(
-            **context,
-            visitor=visitor,
-            here=request.url.path,
-            csrf_field=CSRF_FIELD,
-            version=__version__,
-        )
-    )
+    known = {"here": request.url.path, "csrf_field": CSRF_FIELD, "version": __version__}
+    text = _environment().get_template(name).render(**context, visitor=visitor, **known)
     return HTMLResponse(text, status, _HEADERS)
+
+
+def new_once() -> str:
+    """A key for one submission of a form."""
+    return secrets.token_urlsafe(18)
 
 
 def fragment(name: str, **context: Any) -> Markup:
@@ -100,22 +144,32 @@ def _environment() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
+    environment.filters.update({name: getattr(wording, name) for name in wording.FILTERS})
     environment.filters.update(
-        figure=wording.figure,
-        cost=wording.cost,
-        observer=observer_words,
-        adjacency=adjacency_words,
-        unit_key=unit_key_words,
-        room=wording.room,
-        small_number=wording.small_number,
-        whole=wording.whole,
-        words=wording.words,
-        with_code=wording.with_code,
-        percent=wording.percent,
-        file_size=wording.file_size,
-        day=wording.day,
-        moment=wording.moment,
-        iso=wording.iso,
+        observer=observer_words, adjacency=adjacency_words, unit_key=unit_key_words
     )
-    environment.globals.update(asset=asset, home=home, places=places, plural=wording.plural)
+    environment.globals.update(
+        asset=asset, home=home, places=places, plural=wording.plural, new_once=new_once
+    )
     return environment
+
+
+_YEAR = "public, max-age=31536000, immutable"
+_ASK_FIRST = "no-cache"
+
+
+class Assets(StaticFiles):
+    """The files below `assets/`; an address with the right mark may be kept for a year."""
+
+    def __init__(self) -> None:
+        super().__init__(directory=ASSETS)
+
+    async def get_response(self, path: str, scope: RequestScope) -> Response:
+        """Raises HTTPException (404) where there is no such file."""
+        if (made := MADE.get(path)) is None:
+            response = await super().get_response(path, scope)
+        else:
+            response = Response(made(), media_type="text/css")
+        marked = scope["query_string"].decode("latin-1") == f"v={content_mark(path)}"
+        response.headers["Cache-Control"] = _YEAR if marked else _ASK_FIRST
+        return response

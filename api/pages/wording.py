@@ -14,6 +14,12 @@ from fedaudit.reports.charts.number_text import whole_text as whole
 
 __all__ = ["NONE", "cost", "figure", "room", "whole"]
 
+FILTERS = (
+    *("figure", "cost", "room", "small_number", "whole", "words", "with_code", "percent"),
+    *("file_size", "day", "moment", "iso"),
+)
+"""The functions that templates use as filters."""
+
 _BACKTICKS = re.compile(r"`([^`\n]+)`")
 _UNITS = ("bytes", "kB", "MB", "GB", "TB")
 

@@ -14,7 +14,7 @@ import yaml
 from scipy.stats import t
 
 from benchmarks.reproductions.runs import table
-from fedaudit.cli.local_run import run_locally
+from fedaudit.cli.run import run_locally
 from fedaudit.reports.charts.series import Series
 from fedaudit.spec.parse import parse_spec
 

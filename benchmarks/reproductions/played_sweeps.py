@@ -24,7 +24,7 @@ import psutil
 
 from benchmarks.machine import machine
 from benchmarks.reproductions.kept_sweeps import KEPT, kept_cells, kept_rows, read_kept, write_kept
-from fedaudit.cli.service.installation import BROKER_URL, DATABASE_URL, python_module
+from fedaudit.cli.installation import BROKER_URL, DATABASE_URL, python_module
 from fedaudit.spec.parse import decode_text
 from fedaudit_client.client import Client
 from fedaudit_client.errors import ValidationError

@@ -1,28 +1,44 @@
-"""The command `attack`: on a spec that is trained here, or on a run of the service."""
+"""The commands `attack` and `replay`: what is tried against a spec, or a run of the service."""
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from fedaudit.cli.connection import connected, is_id
-from fedaudit.cli.display.output import (
+from fedaudit.attacks.replay.replay_finding import DEFAULT_ROUNDS
+from fedaudit.cli.options import (
+    Artifacts,
+    AsJson,
+    SourcesDir,
+    Spec,
+    named_contents,
+    read_spec,
+    read_value,
+    sources_dir_of_environment,
+)
+from fedaudit.cli.output import (
     ATTACKS,
+    CommandError,
+    ExitCode,
     json_text,
     rounds_bar,
     say,
+    standard_output,
+    usage_error,
     writable_folder,
     write_attack_file,
     write_attack_files,
     write_json,
 )
-from fedaudit.cli.display.summary import show_attacks
-from fedaudit.cli.failures import ExitCode, usage_error
-from fedaudit.cli.options import AsJson, SourcesDir
-from fedaudit.cli.specs import read_spec, read_value, sources_dir_of_environment
+from fedaudit.cli.remote import connected, is_id
+from fedaudit.cli.summary import show_attacks
+from fedaudit.runs.run import MissingLibraryError, import_worker_extra
 from fedaudit_client.client import Client
 from fedaudit_client.result_types import LaterAttacks
+
+if TYPE_CHECKING:
+    from fedaudit.attacks.replay.replay_finding import ReplayReport
 
 app = typer.Typer()
 
@@ -89,7 +105,7 @@ def attack(
 def _attack(
     source: str, *, as_json: bool, out: Path | None, sources_dir: Path | None, device: str
 ) -> ExitCode:
-    from fedaudit.cli.local_run import run_locally  # the whole library, for runs here alone
+    from fedaudit.cli.run import run_locally  # the whole library, for runs here alone
 
     spec = read_spec(source)
     if not spec.attacks:
@@ -174,3 +190,82 @@ def _exit(found: LaterAttacks) -> ExitCode:
     done = [one["section"]["status"] == "done" for one in found["items"]]
     is_done = found["status"] == "succeeded" and all(done)
     return ExitCode.DONE if is_done else ExitCode.NO_EVIDENCE
+
+
+_UNPROTECTED = "none"
+"""The mechanism that promises nothing."""
+
+
+@app.command()
+def replay(
+    spec: Spec,
+    *,
+    as_json: AsJson = False,
+    rounds: Annotated[
+        int, typer.Option(min=1, max=10_000, help="Rounds to play, of those of the spec.")
+    ] = DEFAULT_ROUNDS,
+    sources_dir: SourcesDir = None,
+    artifact: Artifacts = None,
+) -> None:
+    """Train beside a neighbour with the same coins and noise, and say where a guarantee breaks.
+
+    Exit 0 where nothing is found, 5 where something is. Findings name confidential figures.
+    """
+    asked = read_spec(spec)
+    try:
+        import_worker_extra()
+    except MissingLibraryError as error:
+        raise CommandError(str(error)) from None
+    from fedaudit.attacks.replay.replay import replay  # imports torch, which is there
+
+    found = replay(
+        asked,
+        sources_dir=sources_dir or sources_dir_of_environment(),
+        rounds=rounds,
+        open_artifact=named_contents(artifact or []).get,
+    )
+    if as_json:
+        write_json(found.as_dict())
+    else:
+        _show(found)
+    if found.findings:
+        raise typer.Exit(ExitCode.FOUND)
+    raise typer.Exit(ExitCode.DONE if _is_evidence(found) else ExitCode.NO_EVIDENCE)
+
+
+def _is_evidence(found: "ReplayReport") -> bool:
+    """Whether finding nothing means something: where there was something to break."""
+    return found.rounds > 0 and found.mechanism != _UNPROTECTED
+
+
+def _show(found: "ReplayReport") -> None:
+    from rich.markup import escape
+    from rich.table import Table
+
+    console = standard_output()
+    looked = sum(found.checks.values())
+    console.print(
+        f"{found.mechanism}: {found.rounds} rounds beside a neighbour in which {found.neighbours}"
+    )
+    if found.findings:
+        console.print(f"[bold]Broken at: {found.broken}[/bold]")
+        table = Table("stage", "check", "round", "times", "allowed", "measured", box=None)
+        for one in found.findings:
+            round_ = "all" if one.round is None else str(one.round)
+            told = (one.stage, one.check, round_, str(one.times), one.allowed, one.measured)
+            table.add_row(*map(escape, told))
+        console.print(table)
+    elif not _is_evidence(found):
+        console.print(
+            "No round releases anything."
+            if found.rounds == 0
+            else "There is no guarantee that a round could break."
+        )
+    else:
+        console.print(f"Nothing found: {looked} values looked at by {len(found.checks)} checks.")
+    console.print(
+        f"{found.tests} of the tests are of distributions; a correct run fails any of them with a "
+        f"chance of {found.false_alarm:g} at most, over seeds."
+    )
+    for name in found.unprotected:
+        console.print(f"Without noise: {escape(name)}")

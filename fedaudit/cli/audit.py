@@ -12,16 +12,21 @@ import uuid_utils
 from fedaudit.audits.audit_material import AuditRequest, audit_report
 from fedaudit.audits.audit_page import render_audit
 from fedaudit.audits.audit_table import read_audit
-from fedaudit.cli.display.output import json_text, say, writable_folder, write_json
-from fedaudit.cli.display.summary import show_audit
-from fedaudit.cli.failures import CommandError, ExitCode, gate_exit, usage_error
-from fedaudit.cli.options import AsJson
-from fedaudit.cli.specs import explain, read_value
+from fedaudit.cli.options import AsJson, read_policies, read_value
+from fedaudit.cli.output import (
+    CommandError,
+    ExitCode,
+    gate_exit,
+    json_text,
+    say,
+    usage_error,
+    writable_folder,
+    write_json,
+)
+from fedaudit.cli.summary import show_audit
 from fedaudit.federations.reading.source_files import Files
 from fedaudit.reports.sections.fairness import FiguresDisagreeError
 from fedaudit.spec.audits import parse_audit
-from fedaudit.spec.errors import InvalidInputError
-from fedaudit.spec.gates import parse_policies
 
 app = typer.Typer()
 _KEY_BYTES = 32
@@ -118,12 +123,14 @@ def _audit(
     as_json: bool,
 ) -> ExitCode:
     """Audit a table and show the report. Raises InvalidInputError and CommandError."""
+    named = () if policy is None else read_policies(policy).to_evaluate
+    gates = [gate for one in named for gate in one.gates]
     spec = parse_audit(
         {
             **asked,
             "path": file.name,
             "labels": {} if labels is None else read_value(labels),
-            "gates": [] if policy is None else _gates(policy),
+            "gates": [gate.model_dump(mode="json") for gate in gates],
         }
     )
     folder = None if out is None else writable_folder(out)
@@ -166,12 +173,3 @@ def _edges(given: Sequence[str]) -> dict[str, list[float]]:
         except ValueError:
             raise usage_error(f"--edges: {one!r} is not as age=40,60") from None
     return found
-
-
-def _gates(source: str) -> list[dict[str, Any]]:
-    """The gates of every policy in a file."""
-    try:
-        policies = parse_policies(read_value(source)).to_evaluate
-    except InvalidInputError as error:
-        raise usage_error(f"--policy: {source}: {explain(error.errors)}") from None
-    return [gate.model_dump(mode="json") for named in policies for gate in named.gates]

@@ -11,12 +11,18 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from fedaudit.cli.display.output import json_text, say, standard_output, writable_folder
-from fedaudit.cli.display.summary import summary_table
 from fedaudit.cli.experiments import follow
-from fedaudit.cli.failures import CommandError, ExitCode
-from fedaudit.cli.service.installation import BROKER_URL, DATABASE_URL, python_module
-from fedaudit.cli.specs import explain, read_spec
+from fedaudit.cli.installation import BROKER_URL, DATABASE_URL, python_module
+from fedaudit.cli.options import explain, read_spec
+from fedaudit.cli.output import (
+    CommandError,
+    ExitCode,
+    json_text,
+    say,
+    standard_output,
+    writable_folder,
+)
+from fedaudit.cli.summary import summary_table
 from fedaudit.spec.errors import InvalidInputError
 from fedaudit_client.client import Client
 

@@ -4,21 +4,10 @@ import sys
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from textwrap import wrap
-from typing import TYPE_CHECKING, Annotated, Any, assert_never
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from fedaudit.cli.connection import MAX_PAGE, checked_key, connected, first_of, query_parameter
-from fedaudit.cli.display.output import (
-    json_text,
-    say,
-    show_warnings,
-    standard_output,
-    whole_file,
-    write_json,
-    write_line,
-)
-from fedaudit.cli.failures import ExitCode, gate_exit, usage_error
 from fedaudit.cli.options import (
     AsJson,
     ExperimentId,
@@ -30,8 +19,30 @@ from fedaudit.cli.options import (
     TableForm,
     TableName,
     Where,
+    read_submission,
 )
-from fedaudit.cli.specs import read_submission
+from fedaudit.cli.output import (
+    ExitCode,
+    gate_exit,
+    json_text,
+    say,
+    show_warnings,
+    standard_output,
+    usage_error,
+    whole_file,
+    write_json,
+    write_line,
+)
+from fedaudit.cli.remote import (
+    MAX_PAGE,
+    Commands,
+    Given,
+    argument,
+    checked_key,
+    connected,
+    first_of,
+    query_parameters,
+)
 from fedaudit_client.client import Client
 from fedaudit_client.errors import ProblemError
 from fedaudit_client.pages import experiment_page, report_page
@@ -44,6 +55,7 @@ Json = Mapping[str, Any]
 
 app = typer.Typer()
 _ID_WIDTH = 36
+_OPEN = ("queued", "running", "cancelling")
 _GAPS = (
     "equalized_odds_difference",
     "demographic_parity_difference",
@@ -68,66 +80,60 @@ def submit(
         raise typer.Exit(go_on(client, submitted, wait=wait, as_json=as_json))
 
 
-@app.command("list")
-def list_experiments(
+def _listed(
+    client: Client,
     *,
-    status: Annotated[
-        str | None,
-        typer.Option(help="queued, running, cancelling, cancelled, succeeded or failed."),
-    ] = None,
-    name: Annotated[str | None, typer.Option(help="Exactly this name.")] = None,
-    tag: Annotated[str | None, typer.Option(help="Those with this tag.")] = None,
-    federation: Annotated[
-        str | None, typer.Option(metavar="ID", help="Those on this federation's data.")
-    ] = None,
-    mechanism: Annotated[str | None, typer.Option(help="As laplace-l2.")] = None,
-    where: Where = None,
-    sort: Sort = None,
-    most: Most = 50,
-    as_json: AsJson = False,
-) -> None:
-    """List experiments in every state, newest first."""
-    filters = {
-        "status": status,
-        "name": name,
-        "tag": tag,
-        "federation_id": federation,
-        "mechanism": mechanism,
-        **dict(query_parameter(condition) for condition in where or []),
-    }
-    with connected() as client:
-        asked = client.list(**filters, sort=sort, limit=min(most, MAX_PAGE))
-        shown = first_of(asked, most, what="experiments")
-    if as_json:
-        write_json(shown)
-    elif shown:
-        show_experiments(shown)
-    else:
-        say("no experiment fits")
+    federation: str | None,
+    where: list[str] | None,
+    sort: str | None,
+    most: int,
+    **filters: str | None,
+) -> list[Experiment]:
+    asked = {**filters, "federation_id": federation, **query_parameters(where)}
+    found = client.list(**asked, sort=sort, limit=min(most, MAX_PAGE))
+    return first_of(found, most, what="experiments")
 
 
-@app.command()
-def show(experiment_id: ExperimentId, *, as_json: AsJson = False) -> None:
-    """Show how an experiment stands, and its main figures once it has ended."""
-    with connected() as client:
-        experiment, page = client.get(experiment_id), experiment_page(client.url, experiment_id)
-    if as_json:
-        write_json(experiment)
-        return
-    show_experiment(experiment, page=page)
+def _cancelled(experiment: Json) -> str:
+    id_ = experiment["id"]
+    if experiment["status"] == "cancelled":
+        return f"{id_} is cancelled; what it has spent stays spent"
+    return f"{id_} ends after its round; to wait for it: fedaudit watch {id_}"
 
 
-@app.command()
-def cancel(experiment_id: ExperimentId, *, as_json: AsJson = False) -> None:
-    """End an experiment that is queued or runs; what it has spent stays spent."""
-    with connected() as client:
-        experiment = client.cancel(experiment_id)
-    if as_json:
-        write_json(experiment)
-    elif experiment["status"] == "cancelled":
-        say(f"{experiment_id} is cancelled; what it has spent stays spent")
-    else:
-        say(f"{experiment_id} ends after its round; to wait for it: fedaudit watch {experiment_id}")
+_remote = Commands(app)
+_EXPERIMENT = argument("ID", "The experiment's id.")
+_remote.add(
+    "list",
+    "List experiments in every state, newest first.",
+    _listed,
+    show=lambda client, found: show_experiments(found),
+    status="queued, running, cancelling, cancelled, succeeded or failed.",
+    name="Exactly this name.",
+    tag="Those with this tag.",
+    federation=Given(
+        Annotated[str | None, typer.Option(metavar="ID", help="Those on this federation's data.")],
+        None,
+    ),
+    mechanism="As laplace-l2.",
+    where=Given(Where, None),
+    sort=Given(Sort, None),
+    most=Given(Most, 50),
+)
+_remote.add(
+    "show",
+    "Show how an experiment stands, and its main figures once it has ended.",
+    "get",
+    show=lambda client, one: show_experiment(one, page=experiment_page(client.url, one["id"])),
+    experiment_id=_EXPERIMENT,
+)
+_remote.add(
+    "cancel",
+    "End an experiment that is queued or runs; what it has spent stays spent.",
+    "cancel",
+    show=lambda client, one: say(_cancelled(one)),
+    experiment_id=_EXPERIMENT,
+)
 
 
 @app.command()
@@ -155,10 +161,9 @@ def watch(experiment_id: ExperimentId, *, as_json: AsJson = False) -> None:
             for event in client.watch(experiment_id):
                 line = {"id": event.id, "type": event.type, "data": dict(event.data)}
                 write_json(line, pretty=False)
-            experiment = client.get(experiment_id)
-        else:
-            experiment = follow(client, experiment)
-            _show_end(client, experiment, as_json=False)
+            raise typer.Exit(_exit_of(client.get(experiment_id)))
+        experiment = follow(client, experiment)
+        _show_end(client, experiment, as_json=False)
         raise typer.Exit(_exit_of(experiment))
 
 
@@ -179,13 +184,10 @@ def export(
     if what == "records" and form != "csv":
         raise usage_error("--format: records are there as csv only")
     with connected() as client, whole_file(out) as file:
-        match what:
-            case "records":
-                file.writelines(client.record_table(experiment_id))
-            case "ledger" | "rounds" | "fairness":
-                file.writelines(client.export(experiment_id, what, form=form))
-            case _:
-                assert_never(what)
+        if what == "records":
+            file.writelines(client.record_table(experiment_id))
+        else:
+            file.writelines(client.export(experiment_id, what, form=form))
 
 
 @app.command()
@@ -205,8 +207,8 @@ def model(
     if layout is not None:
         with connected() as client, whole_file(layout) as file:
             file.write(f"{json_text(client.model_layout(experiment_id))}\n".encode())
-        if out is None:
-            return
+    if out is None and layout is not None:
+        return
     if out is None and sys.stdout.isatty():
         raise usage_error("--out: name a file; safetensors is no text for a terminal")
     with connected() as client, whole_file(out) as file:
@@ -228,7 +230,7 @@ def go_on(client: Client, submitted: Json, *, wait: bool, as_json: bool) -> Exit
 
 def follow(client: Client, experiment: Json) -> Experiment:
     """The experiment once it has ended; until then a progress bar at a terminal."""
-    from fedaudit.cli.display.output import rounds_bar
+    from fedaudit.cli.output import rounds_bar
 
     id_, total = experiment["id"], experiment["progress"]["rounds"]
     try:
@@ -283,13 +285,15 @@ def _show_line(experiment: Json, *, as_json: bool) -> None:
     if as_json:
         write_json(experiment)
         return
-    progress = experiment["progress"]
-    rounds = f"round {progress['round']} of {progress['rounds']}"
+    rounds = f"round {_progress(experiment)}"
     write_line(f"{experiment['id']}  {experiment['status']}  {rounds}  {experiment['name']}")
 
 
 def show_experiments(experiments: Sequence[Json]) -> None:
-    """A table that fits a terminal of 80 columns: names stand above their ids."""
+    """A table that fits a terminal of 80 columns: names above their ids."""
+    if not experiments:
+        say("no experiment fits")
+        return
     from rich.box import HORIZONTALS
     from rich.markup import escape
     from rich.table import Table
@@ -301,14 +305,14 @@ def show_experiments(experiments: Sequence[Json]) -> None:
         table.add_column(title, overflow="fold")
     for one in experiments:
         cells = (_cost(one), _result(one), _gates(one))
-        status = f"{one['status']}\n{_progress(one)}" if _is_under_way(one) else one["status"]
+        status = f"{one['status']}\n{_progress(one)}" if one["status"] in _OPEN else one["status"]
         name = "\n".join(wrap(one["name"], _ID_WIDTH))
         table.add_row(f"{escape(name)}\n{one['id']}", status, *map(escape, cells))
     standard_output().print(table)
 
 
 def show_experiment(experiment: Json, *, page: str) -> None:
-    """One line for each fact; those that there are none of are left out."""
+    """One line for each fact; missing facts are left out."""
     for label, value in _facts(experiment, page):
         if value:
             write_line(f"{label:20}{value}")
@@ -321,7 +325,8 @@ def _facts(experiment: Json, page: str) -> Iterator[tuple[str, str]]:
     yield "id", experiment["id"]
     yield "status", experiment["status"] + (f": {reason}" if reason else "")
     yield "rounds", _progress(experiment)
-    yield "mechanism", _mechanism(spec["privacy"])
+    name, noise = spec["privacy"]["mechanism"], spec["privacy"]["noise"]
+    yield "mechanism", name if name == "none" else f"{name}, {noise} noise"
     yield "data", f"{spec['federation']['source']}, federation {experiment['federation_id']}"
     yield "tags", ", ".join(experiment["tags"])
     yield "retry of", experiment["retry_of"] or ""
@@ -334,15 +339,6 @@ def _facts(experiment: Json, page: str) -> Iterator[tuple[str, str]]:
             yield name.partition("_diff")[0].replace("_", " "), f"gap of {figures[name]:.4g}"
     yield "gates", _gates(experiment)
     yield "page", page
-
-
-def _mechanism(privacy: Json) -> str:
-    name: str = privacy["mechanism"]
-    return name if name == "none" else f"{name}, {privacy['noise']} noise"
-
-
-def _is_under_way(experiment: Json) -> bool:
-    return experiment["status"] in ("queued", "running", "cancelling")
 
 
 def _progress(experiment: Json) -> str:

@@ -1,31 +1,162 @@
-"""The commands below `federations`, and `budget`: what may be spent on their data."""
+"""The commands under `federations`, and `budget`: the data, and what may be spent on them."""
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 from math import isfinite, nan
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+from rich.markup import escape
 
-from fedaudit.cli.connection import confirm, connected
-from fedaudit.cli.display.federation_table import show, show_budgets
-from fedaudit.cli.display.output import say, write_each, write_json, write_line
-from fedaudit.cli.failures import ExitCode, usage_error
-from fedaudit.cli.options import AdjacencyName, AsJson, NoiseMode, Yes
-from fedaudit.cli.specs import read_value
+from fedaudit.cli.options import AdjacencyName, AsJson, NoiseMode, Yes, read_value, readable
+from fedaudit.cli.output import (
+    ExitCode,
+    say,
+    sections_table,
+    standard_output,
+    usage_error,
+    write_json,
+    write_line,
+    write_text,
+)
+from fedaudit.cli.remote import Commands, argument, confirm, connected
+from fedaudit.reports.sections.outcome_words import labels_of_spec, outcome_of_profile
 from fedaudit.spec.disclosure import parse_disclosure_policy
+from fedaudit.spec.labels import label_of
 from fedaudit.spec.registration import RegistrationFairness, parse_uploaded
 from fedaudit_client.client import Client
-from fedaudit_client.result_types import Federation
+
+Json = Mapping[str, Any]
+FederationId = Annotated[str, typer.Argument(metavar="ID", help="The federation's id.")]
 
 app = typer.Typer()
 federations = typer.Typer(no_args_is_help=True)
 app.add_typer(federations, name="federations")
+_remote = Commands(federations, "federations")
 
 _MAX_SCAFFOLD_ROWS = 1_000_000
-FederationId = Annotated[str, typer.Argument(metavar="ID", help="The federation's id.")]
+_SHOWN = 12
+"""Names in a line; a table may have thousands of columns."""
+_FIGURES = ("leakage", "log_ratio", "epsilon")
+
+
+def show(federation: Json, budgets: Sequence[Json] = ()) -> None:
+    """What is known of a federation, on standard output; notes and faults below the table."""
+    console, profile = standard_output(), federation["profile"] or {}
+    sections = {**dict(_sections(federation)), **dict(_budgets(budgets))}
+    console.print(sections_table([escape(federation["name"])], [_escaped(sections)]))
+    for note in profile.get("notes", []):
+        console.print(f"[bold]Note.[/bold] {escape(note)}")
+    for warning in federation.get("warnings", []):
+        console.print(f"[bold]Warning.[/bold] {escape(warning)}")
+    if budgets:
+        console.print(f"[bold]Budgets[/bold] count {escape(budgets[0]['scope'])}.")
+    faults = [("Rejected.", one) for one in federation["reasons"]]
+    faults += [("Warning.", one) for one in profile.get("warnings", [])]
+    for title, fault in faults:
+        place = f"{fault['pointer']}: " if fault["pointer"] else ""
+        console.print(f"[bold]{title}[/bold] {escape(place + fault['message'])}")
+
+
+def _escaped(sections: Mapping[str, Mapping[str, str]]) -> dict[str, dict[str, str]]:
+    return {
+        escape(title): {escape(label): escape(value) for label, value in lines.items()}
+        for title, lines in sections.items()
+    }
+
+
+def _sections(federation: Json) -> Iterator[tuple[str, dict[str, str]]]:
+    size, policy = federation["size_bytes"], federation.get("disclosure")
+    yield (
+        "federation",
+        {
+            "id": federation["id"],
+            "status": federation["status"],
+            "source": federation["source"],
+            "file": federation["file_name"] or "named by experiments",
+            "size": "unknown" if size is None else f"{size:,} bytes",
+            "fingerprint": federation["fingerprint"],
+            "disclosure policy": ", ".join(policy) if policy else "none",
+        },
+    )
+    profile, registration = federation["profile"], federation.get("registration")
+    if profile is None:
+        return
+    labels, favourable = labels_of_spec(registration), outcome_of_profile(profile, registration)
+    data = {
+        "rows": _number(profile["rows"]),
+        "clients": _number(profile["clients"]),
+        "rows of a client": _spread(profile),
+        "features": _names(profile["features"]),
+        "target": profile["target"],
+    }
+    if profile["classes"]:
+        data["classes"] = _names(profile["classes"])
+    if favourable is not None and profile.get("attributes"):
+        data["favourable outcome"] = favourable
+    yield "data", data
+    if profile.get("class_balance"):
+        yield "rows of each class", _counts(profile["class_balance"])
+    if missing := {column: rows for column, rows in profile.get("missing", {}).items() if rows}:
+        yield "empty cells", _counts(missing)
+    for name, attribute in profile.get("attributes", {}).items():
+        yield f"groups of {name}, by {attribute['of']}", _groups(attribute, labels.get(name, {}))
+
+
+def _budgets(budgets: Sequence[Json]) -> Iterator[tuple[str, dict[str, str]]]:
+    for budget in budgets:
+        left_out = [f"{one['runs']} of {one['mechanism']}" for one in budget["uncounted"]]
+        others, total = budget["others"], budget["total"]
+        parts = [budget["book"], budget["figure"], budget["observer"], budget["unit_key"]]
+        left = budget["reason"] if total is None else f"{budget['remaining']:.4g} of {total:.4g}"
+        yield (
+            f"budget: {', '.join(part for part in parts if part)}",
+            {
+                "spent, reserved": f"{budget['spent']:.4g}, {budget['reserved']:.4g}",
+                "by other projects": f"{others['spent']:.4g}, {others['reserved']:.4g}",
+                "left of the total": str(left),
+                "not counted": "; ".join(left_out) or "nothing",
+            },
+        )
+
+
+def _spread(profile: Json) -> str:
+    each = profile["rows_per_client"]
+    if each["minimum"] is None:
+        return str(profile["reasons"]["rows_per_client"])
+    low, high, median = (_number(each[name]) for name in ("minimum", "maximum", "median"))
+    return f"{low} to {high}, median {median}"
+
+
+def _counts(counts: Json) -> dict[str, str]:
+    lines = {str(name): _number(count) for name, count in list(counts.items())[:_SHOWN]}
+    if len(counts) > _SHOWN:
+        lines[f"and {len(counts) - _SHOWN} more"] = ""
+    return lines
+
+
+def _groups(attribute: Json, labels: Mapping[str, str]) -> dict[str, str]:
+    lines = {}
+    for group, rows in attribute["groups"].items():
+        rate, label = attribute["base_rates"].get(group), label_of(labels, group)
+        favourable = "" if rate is None else f", {rate:.1%} with the favourable outcome"
+        lines[group if label is None else f"{label} ({group})"] = (
+            "not shown, to hide a small group" if rows is None else f"{rows:,} rows{favourable}"
+        )
+    if attribute["missing"]:
+        lines["(no value)"] = f"{attribute['missing']:,} rows"
+    return lines
+
+
+def _names(names: list[str]) -> str:
+    more = f", and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
+    return f"{len(names)}: {', '.join(names[:_SHOWN])}{more}"
+
+
+def _number(value: float | None) -> str:
+    return "not shown" if value is None else f"{value:,.10g}"
 
 
 @federations.command("add")
@@ -48,13 +179,16 @@ def federations_add(
     """Upload a data file and have it profiled."""
     if (registration is None) == (spec is None):
         raise usage_error("federations add: give either --registration or --spec")
-    value = _read_registration(spec) if spec is not None else _registration(str(registration))
+    value = _of_spec(spec) if spec is not None else read_value(str(registration))
+    if spec is None and isinstance(value, dict) and "training" in value:
+        message = f"{registration} is an experiment's spec; name it by --spec"
+        raise usage_error(f"--registration: {message}")
     if isinstance(value, dict):
         value = {**value, "name": name or value.get("name") or file.name}
     # Here first: what is wrong need not be sent.
     parse_uploaded(value, file_name=file.name)
-    with connected() as client:
-        federation = _upload(client, file, value)
+    with connected() as client, readable(file) as content:
+        federation = client.upload(content, value, file_name=file.name)
         if wait and federation["status"] == "profiling":
             say(f"uploaded as {federation['id']}; waiting for its profile")
             federation = client.profiled(federation["id"])
@@ -112,34 +246,41 @@ def federations_scaffold(
     if out is None:
         write_line(text.rstrip("\n"))
         return
-    try:
-        with out.open("x", encoding="utf-8") as stream:
-            stream.write(text)
-    except FileExistsError:
-        raise usage_error(f"{out} exists; name another file, or delete it") from None
-    except OSError as error:
-        raise usage_error(f"cannot write {out}: {error.strerror}") from None
+    if out.exists():
+        raise usage_error(f"{out} exists; name another file, or delete it")
+    write_text(text, out)
     say(f"wrote {out}; read its comments, then")
     say(f"  fedaudit federations add {file} --registration {out}")
 
 
-@federations.command("list")
-def federations_list(*, as_json: AsJson = False) -> None:
-    """List the project's federations, newest first."""
-    with connected() as client:
-        write_each(client.federations(), _line, as_json=as_json)
+def _shown(client: Client, federation: Json) -> None:
+    show(federation, client.budgets(federation["id"]))
 
 
-@federations.command("show")
-def federations_show(federation_id: FederationId, *, as_json: AsJson = False) -> None:
-    """Show a federation and its profile."""
-    with connected() as client:
-        federation = client.federation(federation_id)
-        budgets = [] if as_json else client.budgets(federation_id)
-    if as_json:
-        write_json(federation)
-    else:
-        show(federation, budgets)
+_FEDERATION = argument("ID", "The federation's id.")
+_remote.add(
+    "list",
+    "List the project's federations, newest first.",
+    "federations",
+    line=lambda one: f"{one['id']}  {one['status']:9}  {one['source']:16}  {one['name']}",
+)
+_remote.add(
+    "show",
+    "Show a federation and its profile.",
+    "federation",
+    show=_shown,
+    federation_id=_FEDERATION,
+)
+_remote.add(
+    "remove",
+    "Delete a federation's file and profile; what was spent on the data stays.",
+    "delete_federation",
+    said="deleted {federation_id}; what was spent on its data stays spent",
+    question=lambda client, federation_id: (
+        f"delete {client.federation(federation_id)['name']!r} and its file for good?"
+    ),
+    federation_id=_FEDERATION,
+)
 
 
 @federations.command("disclosure")
@@ -175,18 +316,6 @@ def federations_disclosure(
         write_line(f"{name} of the service: {least}")
 
 
-@federations.command("remove")
-def federations_remove(federation_id: FederationId, *, yes: Yes = False) -> None:
-    """Delete a federation's file and profile; what was spent on the data stays."""
-    with connected() as client:
-        federation = client.federation(federation_id)
-        if not yes:
-            question = f"delete {federation['name']!r} and its file for good?"
-            confirm(question, command="federations remove")
-        client.delete_federation(federation_id)
-    say(f"deleted {federation_id}; what was spent on its data stays spent")
-
-
 @federations.command("erase")
 def federations_erase(
     federation_id: FederationId,
@@ -213,10 +342,7 @@ def federations_erase(
         say(f"erasing {federation_id}")
         done = client.erased(federation_id)
     if out is not None:
-        try:
-            out.write_text(json.dumps(done["receipt"], indent=2) + "\n")
-        except OSError as error:
-            raise usage_error(f"--out: cannot write {out}: {error.strerror}") from None
+        write_text(json.dumps(done["receipt"], indent=2) + "\n", out)
     if as_json:
         write_json(done)
         return
@@ -226,29 +352,7 @@ def federations_erase(
         write_line(f"remains: {name}: {why}")
 
 
-def _line(federation: Mapping[str, Any]) -> str:
-    return (
-        f"{federation['id']}  {federation['status']:9}  {federation['source']:16}  "
-        f"{federation['name']}"
-    )
-
-
-def _upload(client: Client, file: Path, registration: Any) -> Federation:
-    try:
-        with file.open("rb") as content:
-            return client.upload(content, registration, file_name=file.name)
-    except OSError as error:
-        raise usage_error(f"cannot read {file}: {error.strerror}") from None
-
-
-def _registration(source: str) -> Any:
-    value = read_value(source)
-    if isinstance(value, dict) and "training" in value:
-        raise usage_error(f"--registration: {source} is an experiment's spec; name it by --spec")
-    return value
-
-
-def _read_registration(source: str) -> Any:
+def _of_spec(source: str) -> Any:
     """The parts of an experiment's spec that describe its data, without where they come from."""
     spec = read_value(source)
     if not isinstance(spec, dict) or not isinstance(spec.get("federation"), dict):
@@ -261,9 +365,6 @@ def _read_registration(source: str) -> Any:
         fairness = {key: part for key, part in fairness.items() if key in known}
     value = {"name": spec.get("name"), "federation": federation}
     return value if fairness is None else {**value, "fairness": fairness}
-
-
-_FIGURES = ("leakage", "log_ratio", "epsilon")
 
 
 @app.command()
@@ -307,10 +408,17 @@ def budget(
         "clip": clip,
         "unit_key": unit_key,
     }
-    given = {name: value for name, value in terms.items() if value is not None}
+    given: dict[str, Any] = {name: one for name, one in terms.items() if one is not None}
     if total is None and given:
-        raise usage_error(f"budget: {_option(next(iter(given)))} goes with --set")
-    setting = None if total is None else {**_setting(total, noise), **_typed(given)}
+        raise usage_error(f"budget: --{next(iter(given)).replace('_', '-')} goes with --set")
+    if radius not in (None, "adaptive"):
+        try:
+            given["radius"] = float(str(radius))
+        except ValueError:
+            raise usage_error(
+                f"--radius: {radius!r} is neither `adaptive` nor a distance"
+            ) from None
+    setting = None if total is None else {**_setting(total, noise), **given}
     with connected() as client:
         if setting is None:
             found = client.budgets(federation_id)
@@ -320,7 +428,8 @@ def budget(
         write_json(list(found))
         return
     if found:
-        show_budgets(found)
+        standard_output().print(sections_table([], [_escaped(dict(_budgets(found)))]))
+        standard_output().print(f"They count {escape(found[0]['scope'])}.")
     else:
         say("nothing was spent on this data, and no total is set")
     _warn(found)
@@ -339,17 +448,6 @@ def _setting(total: str, noise: NoiseMode) -> dict[str, Any]:
     return {"book": noise, "figure": figure, "total": bound}
 
 
-def _typed(given: Mapping[str, Any]) -> dict[str, Any]:
-    """The same, with a radius that is a distance as a number."""
-    radius = given.get("radius")
-    if radius is None or radius == "adaptive":
-        return dict(given)
-    try:
-        return {**given, "radius": float(radius)}
-    except ValueError:
-        raise usage_error(f"--radius: {radius!r} is neither `adaptive` nor a distance") from None
-
-
 def _warn(budgets: Sequence[Mapping[str, Any]]) -> None:
     """A run is counted by leakage or by epsilon: with totals for both, one of them refuses it."""
     for noise in ("release", "simulation"):
@@ -364,7 +462,3 @@ def _warn(budgets: Sequence[Mapping[str, Any]]) -> None:
                 "is counted by leakage and by an epsilon, so each is refused; take one back with "
                 "--set FIGURE=none"
             )
-
-
-def _option(name: str) -> str:
-    return f"--{name.replace('_', '-')}"

@@ -6,16 +6,10 @@ from typing import Annotated, Any
 
 import typer
 
-from fedaudit.cli.display.output import say, write_json, write_line
-from fedaudit.cli.failures import usage_error
+from fedaudit.cli.installation import SCOPES, Installation, make_signing_key, rotate_signing_key
 from fedaudit.cli.options import AsJson, DataDir
+from fedaudit.cli.output import say, usage_error, write_json, write_line
 from fedaudit.cli.remote import OVERLAP, argument, group
-from fedaudit.cli.service.installation import (
-    SCOPES,
-    Installation,
-    make_signing_key,
-    rotate_signing_key,
-)
 from fedaudit_client.client import Client
 
 Json = Mapping[str, Any]

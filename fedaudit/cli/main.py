@@ -9,9 +9,8 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 from typer.main import get_group
 
-from fedaudit.cli.display.output import say, write_json, write_line
-from fedaudit.cli.failures import CommandError, ExitCode
 from fedaudit.cli.options import AsJson
+from fedaudit.cli.output import CommandError, ExitCode, say, write_json, write_line
 
 
 class Place(NamedTuple):
@@ -78,7 +77,7 @@ def main() -> NoReturn:
         errors = sys.modules.get("fedaudit.spec.errors")  # imported where it can be raised
         if errors is None or not isinstance(error, errors.InvalidInputError):
             raise
-        from fedaudit.cli.specs import explain
+        from fedaudit.cli.options import explain
 
         say(f"fedaudit: {explain(error.errors)}")
         sys.exit(ExitCode.USAGE)

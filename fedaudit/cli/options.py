@@ -1,9 +1,24 @@
-"""Options that several commands share, and the values that options may have."""
+"""Options that several commands share, their values, and the files that they name."""
 
+import hashlib
+import os
+import sys
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
+
+from fedaudit.cli.output import usage_error
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+    from typing import IO
+
+    from fedaudit.ledger.signatures import PublicKey
+    from fedaudit.spec.errors import FieldError
+    from fedaudit.spec.experiment import ExperimentSpec
+    from fedaudit.spec.gates import PolicyFile
 
 ReportForm = Literal["json", "html", "pdf", "text"]
 GateForm = Literal["text", "json", "junit", "markdown"]
@@ -49,3 +64,111 @@ Sort = Annotated[
     str | None, typer.Option(help="A figure, time or name; downwards with a minus in front.")
 ]
 Most = Annotated[int, typer.Option("--most", min=1, help="How many to print.")]
+
+
+STANDARD_INPUT = "-"
+SOURCES_DIR = "FEDAUDIT_SOURCES_DIR"
+_MAX_BYTES = 1 << 20
+
+
+def read_value(source: str) -> Any:
+    """The value in a YAML or JSON file, or on standard input for `-`.
+
+    Raises CommandError where there is no such text, and InvalidInputError where it is neither.
+    """
+    from fedaudit.spec.parse import decode_text
+
+    return decode_text(_read_text(source))
+
+
+def read_spec(source: str) -> "ExperimentSpec":
+    """The experiment spec in a file, or on standard input. Raises as `read_value` does."""
+    from fedaudit.spec.parse import parse_spec
+
+    return parse_spec(read_value(source))
+
+
+def read_submission(source: str) -> Any:
+    """The spec to be submitted, checked here unless it leaves columns to a registration that the
+    service has. Raises as `read_value` does."""
+    from fedaudit.spec.parse import parse_spec
+    from fedaudit.spec.registration import waits_for_registration
+
+    value = read_value(source)
+    return value if waits_for_registration(value) else parse_spec(value).model_dump(mode="json")
+
+
+def _read_text(source: str) -> str:
+    name = "standard input" if source == STANDARD_INPUT else source
+    try:
+        if source == STANDARD_INPUT:
+            content = sys.stdin.buffer.read(_MAX_BYTES + 1)
+        else:
+            with Path(source).open("rb") as file:
+                content = file.read(_MAX_BYTES + 1)
+        if len(content) > _MAX_BYTES:
+            raise usage_error(f"{name} is larger than 1 MiB; a spec is a short text")
+        return content.decode("utf-8")
+    except UnicodeDecodeError:
+        raise usage_error(f"{name} is not UTF-8 text; a spec is YAML or JSON") from None
+    except OSError as error:
+        raise usage_error(f"cannot read {name}: {error.strerror}") from None
+
+
+def explain(errors: "Sequence[FieldError]") -> str:
+    """Every fault on a line of its own: the field as a JSON pointer, and the remedy."""
+    lines = [f"  {error.pointer or '(the whole)'}: {error.message}" for error in errors]
+    return "\n".join(["what was given cannot be used:", *lines])
+
+
+def sources_dir_of_environment() -> Path | None:
+    """The folder below which specs name their files, where the environment has one."""
+    named = os.environ.get(SOURCES_DIR)
+    return Path(named) if named else None
+
+
+def named_contents(artifacts: "Sequence[Path]") -> dict[str, bytes]:
+    """The content of each file by its SHA-256. Raises CommandError where one cannot be read."""
+    found = {}
+    for path in artifacts:
+        with readable(path, option="--artifact: ") as file:
+            data = file.read()
+        found[hashlib.sha256(data).hexdigest()] = data
+    return found
+
+
+@contextmanager
+def readable(path: Path, *, option: str = "") -> "Iterator[IO[bytes]]":
+    """The file to be read. Raises CommandError where it cannot be."""
+    try:
+        with path.open("rb") as file:
+            yield file
+    except OSError as error:
+        raise usage_error(f"{option}cannot read {path}: {error.strerror}") from None
+
+
+def read_policies(source: str) -> "PolicyFile":
+    """The policies in a file. Raises CommandError."""
+    from fedaudit.spec.errors import InvalidInputError
+    from fedaudit.spec.gates import parse_policies
+
+    value = read_value(source)
+    try:
+        return parse_policies(value)
+    except InvalidInputError as error:
+        raise usage_error(f"--policy: {source}: {explain(error.errors)}") from None
+
+
+def trusted_keys(path: Path | None) -> "Sequence[PublicKey]":
+    """The public keys in the file that `--public-key` names; none without one. Raises
+    CommandError."""
+    from fedaudit.ledger.signatures import public_keys_in
+
+    if path is None:
+        return ()
+    with readable(path, option="--public-key: ") as file:
+        content = file.read(_MAX_BYTES)
+    try:
+        return public_keys_in(content)
+    except ValueError as error:
+        raise usage_error(f"--public-key: {path}: {error}") from None

@@ -8,10 +8,9 @@ from typing import Annotated
 
 import typer
 
-from fedaudit.cli.connection import connected
-from fedaudit.cli.display.output import say, write_json, write_line
-from fedaudit.cli.failures import CommandError, ExitCode, usage_error
 from fedaudit.cli.options import AsJson
+from fedaudit.cli.output import CommandError, ExitCode, say, usage_error, write_json, write_line
+from fedaudit.cli.remote import connected
 from fedaudit.publishing.mlflow_runs import publish_to_mlflow
 from fedaudit.publishing.openlineage_events import (
     lineage_of_file,

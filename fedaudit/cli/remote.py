@@ -1,16 +1,93 @@
-"""Commands that are one call of the client: a row each, and what makes a command of a row."""
+"""The service at FEDAUDIT_URL, and commands that are one call of its client: a row each."""
 
-from collections.abc import Callable, Mapping
+import re
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from inspect import Parameter, Signature
-from typing import Annotated, Any
+from itertools import islice
+from typing import Annotated, Any, TypeVar
 
 import typer
 
-from fedaudit.cli.connection import confirm, connected
-from fedaudit.cli.display.output import say, write_each
 from fedaudit.cli.options import AsJson, OverlapHours, Yes
+from fedaudit.cli.output import CommandError, ExitCode, say, usage_error, write_each
 from fedaudit_client.client import Client
+from fedaudit_client.errors import NotConfiguredError, ProblemError, UnreachableError
+
+MAX_PAGE = 1000
+"""What the service gives at once."""
+_CONFLICT, _TOO_MANY, _SERVER_ERROR = 409, 429, 500
+_IDEMPOTENCY_KEY = re.compile("[ -~]{1,255}")
+_ID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+_Item = TypeVar("_Item")
+
+
+@contextmanager
+def connected() -> Iterator[Client]:
+    """A client of the service at FEDAUDIT_URL; its errors become CommandErrors."""
+    try:
+        with Client.from_environment() as client:
+            yield client
+    except NotConfiguredError as error:
+        raise usage_error(str(error)) from None
+    except UnreachableError as error:
+        raise CommandError(str(error), ExitCode.UNREACHABLE) from None
+    except ProblemError as error:
+        raise CommandError(str(error), _exit_code(error.status)) from None
+
+
+def _exit_code(status: int) -> ExitCode:
+    if status >= _SERVER_ERROR or status == _TOO_MANY:
+        return ExitCode.UNREACHABLE
+    return ExitCode.FAILED if status == _CONFLICT else ExitCode.USAGE
+
+
+def first_of(found: Iterable[_Item], most: int, *, what: str) -> list[_Item]:
+    """The first ones, at most so many; says so where there are more."""
+    items = list(islice(found, most + 1))
+    if len(items) > most:
+        say(f"there are more {what} than the {most} shown; raise --most, or narrow the list")
+    return items[:most]
+
+
+def is_id(text: str) -> bool:
+    """Whether a text has the form of an id that the service gives."""
+    return _ID.fullmatch(text) is not None
+
+
+def checked_key(key: str | None) -> None:
+    """Raises CommandError for an idempotency key that the service would refuse."""
+    if key is not None and not _IDEMPOTENCY_KEY.fullmatch(key):
+        raise usage_error("--idempotency-key: give 1 to 255 printable ASCII characters")
+
+
+def confirm(question: str, *, command: str) -> None:
+    """Go on if the answer is yes. Raises CommandError where it is not, or nothing can be asked."""
+    if not sys.stdin.isatty():
+        raise usage_error(f"{command}: standard input is no terminal to ask at; say --yes")
+    say(f"{question} [y/N]")
+    if sys.stdin.readline().strip().lower() not in ("y", "yes"):
+        raise CommandError("nothing was done")
+
+
+_CONDITION = re.compile(r"\s*([a-z_]+)\s*(<=|>=|=)\s*(.+?)\s*", re.DOTALL)
+_SIDES = {"<=": "[lte]", ">=": "[gte]", "=": ""}
+
+
+def query_parameters(conditions: Sequence[str] | None) -> dict[str, str]:
+    """The query parameters that conditions such as `accuracy>=0.8` stand for."""
+    parameters = {}
+    for condition in conditions or []:
+        if (found := _CONDITION.fullmatch(condition)) is None:
+            raise usage_error(
+                f"--where: {condition!r} is no condition; write NAME=VALUE, FIGURE<=VALUE or "
+                "FIGURE>=VALUE"
+            )
+        name, sign, value = found.groups()
+        parameters[f"{name}{_SIDES[sign]}"] = value
+    return parameters
 
 
 @dataclass(frozen=True)
@@ -49,6 +126,7 @@ class Commands:
         /,
         *,
         line: Callable[[Any], str] | None = None,
+        show: Callable[[Client, Any], None] | None = None,
         said: str | Callable[[Any], str] = "",
         question: Callable[..., str] | None = None,
         **takes: Given | str,
@@ -57,10 +135,10 @@ class Commands:
 
         That is a method of the client, or a function that takes a client before them.
 
-        A parameter that is a text is an option with this help. `line` words the answer, or each
-        item of a list, for people; without it the answer is JSON. `said` is a remark for them: of
-        the answer, or with the parameters' names in braces. `question`, called as `call` is, says
-        what to ask first, unless `--yes` is given.
+        A parameter that is a text is an option with this help. For people `line` words the answer,
+        or each item of a list, or `show` prints it; without both the answer is JSON. `said` is a
+        remark: of the answer, or with the parameters' names in braces. `question`, called as
+        `call` is, says what to ask first, unless `--yes` is given.
         """
         whole_name = f"{self._group} {name}".strip()
         if isinstance(call, str) and not hasattr(Client, call):
@@ -76,7 +154,9 @@ class Commands:
                     found = call(client, **given)
                 if found is not None and not isinstance(found, Mapping):
                     found = list(found)
-            if found is not None:
+                if show is not None and not as_json:
+                    show(client, found)
+            if found is not None and (show is None or as_json):
                 write_each(found, line, as_json=as_json)
             remark = said.format(**given) if isinstance(said, str) else said(found)
             if remark and not as_json:
@@ -86,7 +166,7 @@ class Commands:
             name: option(one) if isinstance(one, str) else one for name, one in takes.items()
         }
         parameters |= {"yes": Given(Yes, False)} if question else {}
-        parameters |= {"as_json": Given(AsJson, False)} if line else {}
+        parameters |= {"as_json": Given(AsJson, False)} if line or show else {}
         vars(command)["__signature__"] = Signature(
             [
                 Parameter(name, Parameter.KEYWORD_ONLY, annotation=one.kind, default=one.default)

@@ -8,12 +8,17 @@ from typing import Annotated, Any
 
 import typer
 
-from fedaudit.cli.connection import connected
-from fedaudit.cli.display.output import say, whole_file, write_bytes, write_json, write_line
-from fedaudit.cli.failures import ExitCode, usage_error
-from fedaudit.cli.options import AsJson, DataDir, Most
-from fedaudit.cli.remote import OVERLAP, Commands, Given, argument, group, option
-from fedaudit.cli.specs import read_value
+from fedaudit.cli.options import AsJson, DataDir, Most, read_value, readable
+from fedaudit.cli.output import (
+    ExitCode,
+    say,
+    usage_error,
+    whole_file,
+    write_bytes,
+    write_json,
+    write_line,
+)
+from fedaudit.cli.remote import OVERLAP, Commands, Given, argument, connected, group, option
 from fedaudit_client.client import Client
 from fedaudit_client.result_types import SignOff
 
@@ -129,7 +134,7 @@ def webhooks_encrypt_anew(*, data_dir: DataDir = None) -> None:
 
     It works on the database itself. The secrets stay what they are.
     """
-    from fedaudit.cli.service.installation import Installation
+    from fedaudit.cli.installation import Installation
 
     count = Installation.choose(data_dir).encrypt_secrets_anew()
     say(f"secrets of {count} webhooks are encrypted with the first key; remove the other lines")
@@ -151,11 +156,8 @@ def _artifact(one: Json) -> str:
 
 
 def _upload_artifact(client: Client, file: Path) -> Any:
-    try:
-        with file.open("rb") as source:
-            return client.upload_artifact(source, name=file.name[:200])
-    except OSError as error:
-        raise usage_error(f"cannot read {file}: {error.strerror}") from None
+    with readable(file) as source:
+        return client.upload_artifact(source, name=file.name[:200])
 
 
 _ARTIFACT = argument("ID", "The SHA-256 of the file.")
@@ -414,7 +416,7 @@ def audit_log_verify(
     0: it holds, under a key that you gave; 1: it was altered; 3: it holds, and no key that you
     trust signed how far it reaches.
     """
-    from fedaudit.cli.audit_log_check import checked
+    from fedaudit.cli.verify import checked
 
     earlier = None if kept is None else _head_in(kept)
     with connected() as client:

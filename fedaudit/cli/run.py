@@ -1,25 +1,291 @@
-"""The command `run`."""
+"""`fedaudit run`: one experiment, with all of its seeds, in this process and without a service."""
 
+import os
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+import uuid_utils
 
-from fedaudit.cli.display.output import (
+from fedaudit.attacks.feasibility import check_attacks
+from fedaudit.cli.options import (
+    Artifacts,
+    AsJson,
+    SourcesDir,
+    Spec,
+    named_contents,
+    read_spec,
+    sources_dir_of_environment,
+)
+from fedaudit.cli.output import (
+    CommandError,
+    ExitCode,
+    gate_exit,
     json_text,
     rounds_bar,
     say,
+    usage_error,
     writable_folder,
     write_attack_files,
     write_json,
 )
-from fedaudit.cli.display.summary import show
-from fedaudit.cli.failures import ExitCode, gate_exit
-from fedaudit.cli.local_run import LocalRun, run_locally
-from fedaudit.cli.options import Artifacts, AsJson, SourcesDir, Spec
-from fedaudit.cli.specs import named_contents, read_spec, sources_dir_of_environment
+from fedaudit.cli.summary import show
+from fedaudit.federations.load import load_federation
+from fedaudit.federations.reading.source_files import DataRoom
+from fedaudit.reports.charts.series import Series
 from fedaudit.reports.page.html import render
 from fedaudit.reports.readings.reading_choice import reading
+from fedaudit.reports.sections.fairness import FiguresDisagreeError
+from fedaudit.reports.sections.material import ModelFile, ReportMaterial
+from fedaudit.reports.sections.other_runs import SweepSection
+from fedaudit.runs.blocks import record_block
+from fedaudit.runs.experiment_plan import OpenArtifact, booked_costs, no_artifacts, with_start
+from fedaudit.runs.report_material import checked_report, report_material
+from fedaudit.runs.run import MissingLibraryError, Run, import_worker_extra, new_run
+from fedaudit.runs.sink import MemorySink
+from fedaudit.spec.experiment import ExperimentSpec
+from fedaudit.sweeps.repeats import (
+    SeedFigures,
+    repeated,
+    repeats_section,
+    shown_figures,
+    with_repeats,
+)
+from fedaudit.sweeps.report_section import CellPlace, sweep_section
+from fedaudit.sweeps.sweep_costs import sweep_costs
+from fedaudit.sweeps.sweep_facts import sweep_facts
+from fedaudit.training.base.cell import Cell, draws_in_secret, stacks
+from fedaudit.training.base.records import RecordTable
+from fedaudit.training.base.rounds import FinalResult, PlayedRounds
+from fedaudit.training.base.stopping import has_diverged
+
+if TYPE_CHECKING:
+    from fedaudit.attacks.attack import AttackOutcome
+    from fedaudit.attacks.canaries.canary_audit import CanaryAudit
+    from fedaudit.training.base.rounds import Trainer
+
+_MEMORY = "FEDAUDIT_MAX_DATA_MEMORY_BYTES"
+_ROUNDS_AT_ONCE = 10
+"""Rounds between two signs of progress."""
+_ROUNDS_A_BLOCK = 100
+"""Rounds whose figures are computed together, which is faster."""
+
+
+@dataclass(frozen=True)
+class LocalRun:
+    """A finished run."""
+
+    report: dict[str, Any]
+    ledger: MemorySink
+    """What every subject spent, and the figures of every round."""
+    salt: bytes | None
+    """That the hashes of its ledger are keyed with; None where the noise is simulated.
+    Confidential."""
+    client_names: tuple[str, ...]
+    model: ModelFile | str
+    """Its trained hypotheses, or why they may not leave."""
+    records: RecordTable | None
+    """Every record's own figures, under `record-personalised`. Confidential."""
+    series: Series
+    """The figures of each round."""
+    attacks: tuple["AttackOutcome", ...]
+    """What each attack of the spec found, with its confidential files."""
+
+
+def run_locally(
+    spec: ExperimentSpec,
+    *,
+    sources_dir: Path | None,
+    device: str,
+    progress: Callable[[int], None],
+    open_artifact: OpenArtifact = no_artifacts,
+    attack_progress: Callable[[int, float], None] = lambda _position, _done: None,
+) -> LocalRun:
+    """Train, keep the ledger, carry out the attacks and assemble the report.
+
+    `progress` is given the rounds done, `attack_progress` the attack's position and how much of it
+    is done. Raises InvalidInputError where the spec does not fit its
+    data, and CommandError where this machine cannot train.
+    """
+    started = datetime.now(UTC)
+    room = _room()
+    loaded = {spec.seed: load_federation(spec, sources_dir=sources_dir, room=room)}
+    runs = []
+    for one in repeated(spec) or [spec]:
+        if spec.federation.traits.draws_data and one.seed not in loaded:
+            loaded[one.seed] = load_federation(one, sources_dir=sources_dir, room=room)
+        cell = with_start(Cell(one, loaded.get(one.seed, loaded[spec.seed])), open_artifact)
+        check_attacks(cell)
+        runs.append(new_run(cell, experiment_id=str(uuid_utils.uuid7()), started_at=started))
+    # Others first: the report of the run that was asked for speaks of them.
+    found: list[SeedFigures] = []
+    others = runs[1:]
+    for positions in stacks([one.cell for one in others]):
+        group = [others[position] for position in positions]
+        found += [
+            _seed_figures(other.run, _report(other)[0])
+            for other in _play(group, device=device, progress=progress)
+            if not has_diverged(other.result.stopped_by)
+        ]
+    [played] = _play(runs[:1], device=device, progress=progress, audited=True)
+    attacks = _carry_out(played, attack_progress)
+    report, material = _report(played, sweep=_sweep_section(runs), attacks=attacks)
+    if len(runs) > 1:
+        own = _seed_figures(played.run, report)
+        report = with_repeats(report, repeats_section([own, *found], asked=spec.repeats))
+    return LocalRun(
+        report,
+        played.sink,
+        played.run.ledger.salt,
+        played.run.federation.client_names,
+        material.model,
+        played.result.records,
+        played.sink.series(),
+        attacks,
+    )
+
+
+@dataclass(frozen=True)
+class _Played:
+    """A run that has come to its end."""
+
+    run: Run
+    sink: MemorySink
+    result: FinalResult
+    device: str
+    audit: "CanaryAudit | None"
+
+
+def _carry_out(
+    played: _Played, progress: Callable[[int, float], None]
+) -> "tuple[AttackOutcome, ...]":
+    if not played.run.spec.attacks:
+        return ()
+    from fedaudit.attacks.attack import AttackedRun  # imports torch, which is there
+    from fedaudit.attacks.carried_out import AttackWatch, carry_out
+
+    class Shown(AttackWatch):
+        def progressed(self, position: int, done: float) -> None:
+            progress(position, done)
+
+    attacked = AttackedRun(played.run, played.result, played.device, audit=played.audit)
+    return tuple(carry_out(attacked, watch=Shown()))
+
+
+def _report(
+    played: _Played, *, sweep: SweepSection | None = None, attacks: "Sequence[AttackOutcome]" = ()
+) -> tuple[dict[str, Any], ReportMaterial]:
+    from fedaudit.training.engine import backend
+
+    device = played.device
+    material = report_material(
+        played.run, played.result, played.sink, device=device, backend=backend(device)
+    )
+    sections = [one.section for one in attacks]
+    material = replace(material, sweep=sweep, attacks=sections)
+    try:
+        return checked_report(material, played.result), material
+    except FiguresDisagreeError as error:
+        raise CommandError(f"the run failed: {error}") from None
+
+
+def _seed_figures(run: Run, document: dict[str, Any]) -> SeedFigures:
+    return SeedFigures(run.spec.seed, run.experiment_id, shown_figures(document))
+
+
+def _sweep_section(runs: Sequence[Run]) -> SweepSection | None:
+    """What all seeds cost together; None for one."""
+    if len(runs) < 2:
+        return None
+    spec = runs[0].spec
+    facts = sweep_facts([(run.spec, run.ledger.ledger_context) for run in runs])
+    costs = sweep_costs(
+        [cost for run in runs for cost in booked_costs(run)],
+        runs=[run.experiment_id for run in runs],
+        facts=facts,
+    )
+    place = CellPlace(
+        sweep_id=runs[0].experiment_id,
+        name=spec.name,
+        cells=len(runs),
+        position=0,
+        values={"seed": spec.seed},
+        facts=facts,
+        tries=len(runs),
+    )
+    return sweep_section(place, costs)
+
+
+def _room() -> DataRoom:
+    """As much memory as a service with these settings would allow, and no folder of maps."""
+    asked = os.environ.get(_MEMORY, "")
+    if not asked:
+        return DataRoom()
+    if not asked.isdecimal() or not int(asked):
+        raise usage_error(f"{_MEMORY} is {asked!r}; give bytes as a whole number above 0")
+    return DataRoom(memory_bytes=int(asked))
+
+
+def _play(
+    runs: Sequence[Run], *, device: str, progress: Callable[[int], None], audited: bool = False
+) -> list[_Played]:
+    """Play runs side by side to their ends, a block of rounds after the other.
+
+    `audited`: whether canaries may end the first of them.
+    """
+    trainer = _open_trainer([run.cell for run in runs], device)
+    from fedaudit.attacks.canaries.canary_audit import audit_beside  # imports torch
+
+    audit = audit_beside(runs[0].cell, device=device) if audited else None
+    sinks = [MemorySink(run.ledger.ledger_context) for run in runs]
+    waiting = [PlayedRounds() for _ in runs]
+    without_rounds = set(range(len(runs))) - set(trainer.active)
+    while active := trainer.active:
+        if audit is not None:
+            ahead = runs[0].rounds_done + len(waiting[0]) + _ROUNDS_AT_ONCE
+            audit.play(ahead, progress=lambda _: None)
+            if audit.crossed is not None:
+                trainer.end_after(0, audit.crossed)
+        if draws_in_secret(runs[0].cell):
+            # Nothing leaves this process before its end, so no plan needs to be on record.
+            trainer.plan(_ROUNDS_AT_ONCE)
+        for position, records in trainer.advance(_ROUNDS_AT_ONCE).items():
+            waiting[position] += records
+        progress(max(runs[one].rounds_done + len(waiting[one]) for one in active))
+        for position in active:
+            ended = position not in trainer.active
+            if ended or len(waiting[position]) >= _ROUNDS_A_BLOCK:
+                block = record_block(runs[position], waiting[position], last=ended, reported=ended)
+                sinks[position].write(block)
+                runs[position].ledger.check_totals(trainer.releases(position))
+                waiting[position] = PlayedRounds()
+    for position in without_rounds:
+        sinks[position].write(
+            record_block(runs[position], PlayedRounds(), last=True, reported=True)
+        )
+    return [
+        _Played(run, sink, trainer.result(position), device, audit)
+        for position, (run, sink) in enumerate(zip(runs, sinks, strict=True))
+    ]
+
+
+def _open_trainer(cells: Sequence[Cell], device: str) -> "Trainer":
+    try:
+        import_worker_extra()
+    except MissingLibraryError as error:
+        raise CommandError(str(error)) from None
+    # Torch takes seconds to import, which a spec that does not fit its data need not wait for.
+    import torch
+
+    from fedaudit.training.stack import open_stack
+
+    if device.startswith("cuda") and not torch.cuda.is_available():
+        raise usage_error(f"device {device}: no CUDA device is available here; take --device cpu")
+    return open_stack(list(cells), device=device)
+
 
 app = typer.Typer()
 _RECORD_TABLE, _MODEL, _CARD = "record-table.csv", "model.safetensors", "model-card.md"

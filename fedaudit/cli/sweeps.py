@@ -1,73 +1,223 @@
-"""The command `sweep`, and those below `sweeps`: many experiments as one."""
+"""The command `sweep`, and the commands under `sweeps`: many experiments as one."""
 
+import textwrap
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import closing
-from typing import Annotated, Any, assert_never
+from itertools import groupby
+from typing import Annotated, Any, assert_never, cast
 
 import typer
+from rich.box import HORIZONTALS
+from rich.markup import escape
+from rich.table import Table
 
-from fedaudit.cli.connection import MAX_PAGE, checked_key, connected, first_of
-from fedaudit.cli.display.output import (
+from fedaudit.cli.options import AsJson, IdempotencyKey, Most, Out, SweepTableForm, read_value
+from fedaudit.cli.output import (
+    ExitCode,
     cells_bar,
     json_text,
+    print_records,
     say,
     show_warnings,
+    standard_output,
+    usage_error,
     write_bytes,
     write_json,
     write_line,
 )
-from fedaudit.cli.display.sweep_table import (
-    show_cells,
-    show_costs,
-    show_planned_cells,
-    show_sweep,
-    show_table,
-    statuses_words,
-)
-from fedaudit.cli.failures import ExitCode, usage_error
-from fedaudit.cli.options import AsJson, IdempotencyKey, Most, Out, SweepTableForm
-from fedaudit.cli.specs import read_value
+from fedaudit.cli.remote import MAX_PAGE, Given, argument, checked_key, connected, first_of, group
 from fedaudit.spec.parse import parse_spec
 from fedaudit.spec.registration import waits_for_registration
 from fedaudit.spec.sweeps import SweepSpec, expand, parse_cells, parse_sweep
+from fedaudit.sweeps import sweep_costs, sweep_facts, sweep_table
+from fedaudit.sweeps.cost_lines import cost_cautions, cost_lines
+from fedaudit.sweeps.leading_figures import leading_figures, measured_figures
+from fedaudit.sweeps.table_lines import figure_words
+from fedaudit.sweeps.varied_fields import short_names, value_words, varied_fields
 from fedaudit_client.client import Client
 from fedaudit_client.errors import ProblemError
 from fedaudit_client.pages import sweep_page
-from fedaudit_client.result_types import SubmittedSweep, Sweep, SweepTable
+from fedaudit_client.result_types import (
+    ListedSweep,
+    SubmittedSweep,
+    Sweep,
+    SweepCosts,
+    SweepFacts,
+    SweepTable,
+)
+
+_HEAD_WIDTH = 16
+
+
+Cells = Sequence[str]
+
+
+def show_sweep(sweep: ListedSweep) -> None:
+    """One line."""
+    write_line(f"{sweep['id']}  {sweep['status']}  {statuses_words(sweep)}  {sweep['name']}")
+
+
+def statuses_words(sweep: ListedSweep) -> str:
+    """`7 succeeded, 1 failed`."""
+    statuses = sweep["progress"]["statuses"].items()
+    return ", ".join(f"{count} {status}" for status, count in statuses if count)
+
+
+def show_cells(sweep: Sweep) -> None:
+    """Every cell with its values and its experiment."""
+    cells, reasons = sweep["cells"], [cell["status_reason"] for cell in sweep["cells"]]
+    columns = {
+        "cell": [str(cell["position"] + 1) for cell in cells],
+        **_values([cell["values"] for cell in cells]),
+        "experiment": [cell["experiment_id"] for cell in cells],
+        "status": [
+            f"{cell['status']}:\n{reason}" if reason else cell["status"]
+            for cell, reason in zip(cells, reasons, strict=True)
+        ],
+        "rounds": [f"{one['progress']['round']} of {one['progress']['rounds']}" for one in cells],
+    }
+    if any(cell["gate_outcome"] for cell in cells):
+        columns["gates"] = [(cell["gate_outcome"] or "").replace("_", "\n") for cell in cells]
+    _print(columns)
+
+
+def show_planned_cells(cells: Sequence[Mapping[str, Any]]) -> None:
+    """The values of each cell of a sweep that is not submitted."""
+    numbers = [str(number) for number in range(1, len(cells) + 1)]
+    _print({"cell": numbers, **(_values(cells) or {"values": ["the base as it is"] * len(cells)})})
+
+
+def show_costs(costs: SweepCosts, facts: SweepFacts) -> None:
+    """What all cells cost together, and what that is worth."""
+    standard_output().print("\n[bold]What the sweep costs together[/bold]")
+    lines = cost_lines(cast("sweep_costs.SweepCosts", costs))
+    # Unbounded costs mostly share one reason, under every figure.
+    for (value, remark), same in groupby(lines, key=lambda line: (line.value, line.remark)):
+        names = ", ".join(line.name for line in same)
+        _item(f"{names}: at most {value}, {remark}" if value else f"{names}: none: {remark}")
+    for caution in cost_cautions(cast("sweep_facts.SweepFacts", facts)):
+        _item(f"Mind: {caution}")
+
+
+def show_table(table: SweepTable, *, everything: bool = False) -> None:
+    """Rows by combination, in as many tables as the terminal needs; then remarks."""
+    found = cast("sweep_table.SweepTable", table)
+    measured, rows = measured_figures(found), found["rows"]
+    shown = measured if everything else leading_figures(found, measured)
+    columns: dict[str, Cells] = {
+        "row": [str(number) for number in range(1, len(rows) + 1)],
+        **_values([row["values"] for row in rows], taken=found["figures"]),
+        "seeds": [
+            f"{row['succeeded']} of {row['seeds']}"
+            + (f"\n{row['degenerate']} degenerate" if row["degenerate"] else "")
+            for row in rows
+        ],
+    }
+    if any(row["front"] for row in rows):
+        columns["front"] = ["yes" if row["front"] else "" for row in rows]
+    _print(columns | {name: [_figure(row, name) for row in rows] for name in shown})
+    if any(row["figures"][name]["best"] for row in rows for name in shown):
+        _item("*: the best beyond the intervals of all other rows, which count seeds alone")
+    if found["front_figures"]:
+        _item(f"front: no other row is better in all of {', '.join(found['front_figures'])}")
+    for note in found["notes"]:
+        _item(f"Mind: {note}")
+    if left_out := len(measured) - len(shown):
+        _item(f"{left_out} more figures: fedaudit sweeps table ID --all")
+
+
+def _values(rows: Sequence[Mapping[str, Any]], *, taken: Collection[str] = ()) -> dict[str, Cells]:
+    fields = varied_fields(rows)
+    names = short_names(list(fields), taken=taken)
+    cells = [[escape(value_words(value)) for value in values] for values in fields.values()]
+    return dict(zip(names, cells, strict=True))
+
+
+def _figure(row: sweep_table.SweepRow, name: str) -> str:
+    words = figure_words(row, name).replace(" (", "\n(")
+    return f"[bold]{words} *[/bold]" if row["figures"][name]["best"] else words
+
+
+def _item(text: str) -> None:
+    """A sentence, its further lines set in; whole in a file or pipe."""
+    console = standard_output()
+    width = 10_000 if console.soft_wrap else console.width
+    lines = textwrap.wrap(text, width, initial_indent="  ", subsequent_indent="    ")
+    console.print("\n".join(lines), markup=False)
+
+
+def _print(columns: Mapping[str, Cells]) -> None:
+    """Heads are plain text; cells may have markup of rich."""
+    table = Table(box=HORIZONTALS, padding=(0, 1, 0, 0), pad_edge=False)
+    for head in columns:
+        table.add_column(escape(_broken(head)))
+    for cells in zip(*columns.values(), strict=True):
+        table.add_row(*cells)
+    print_records(table)
+
+
+def _broken(head: str) -> str:
+    """A long name on several lines, broken after its joints: `equalized_odds_`, `difference`,
+    `[group]`."""
+    lines = [""]
+    for piece in head.replace(".", ".\n").replace("_", "_\n").replace("[", "\n[").split("\n"):
+        if lines[-1] and len(lines[-1]) + len(piece) > _HEAD_WIDTH:
+            lines.append("")
+        lines[-1] += piece
+    return "\n".join(lines)
+
 
 app = typer.Typer()
-sweeps = typer.Typer(no_args_is_help=True)
-app.add_typer(sweeps, name="sweeps")
+_remote = group(app, "sweeps")
+sweeps = _remote.app
 SweepId = Annotated[str, typer.Argument(metavar="ID", help="The sweep's id.")]
 Everything = Annotated[
-    bool, typer.Option("--all", help="Every figure, and not only those that are read first.")
+    bool, typer.Option("--all", help="Every figure, and not only the leading ones.")
 ]
 
 
-@sweeps.command("list")
-def sweeps_list(*, most: Most = 50, as_json: AsJson = False) -> None:
-    """List sweeps, newest first."""
-    with connected() as client, closing(client.sweeps(limit=min(most, MAX_PAGE))) as asked:
-        shown = first_of(asked, most, what="sweeps")
-    if as_json:
-        write_json(shown)
-    elif not shown:
-        say("there is no sweep")
-    for one in () if as_json else shown:
+def _listed(client: Client, most: int) -> list[ListedSweep]:
+    with closing(client.sweeps(limit=min(most, MAX_PAGE))) as asked:
+        return first_of(asked, most, what="sweeps")
+
+
+def _show_listed(client: Client, found: Sequence[ListedSweep]) -> None:
+    for one in found:
         show_sweep(one)
+    if not found:
+        say("there is no sweep")
 
 
-@sweeps.command("show")
-def sweeps_show(sweep_id: SweepId, *, as_json: AsJson = False) -> None:
-    """Show how a sweep and its cells stand, and what it costs together."""
-    with connected() as client:
-        sweep, page = client.sweep(sweep_id), sweep_page(client.url, sweep_id)
-    if as_json:
-        write_json(sweep)
-        return
+def _show(client: Client, sweep: Sweep) -> None:
     show_sweep(sweep)
     show_cells(sweep)
     show_costs(sweep["costs"], sweep["facts"])
-    write_line(f"page: {page}")
+    write_line(f"page: {sweep_page(client.url, sweep['id'])}")
+
+
+def _show_cancelled(client: Client, sweep: Sweep) -> None:
+    if sweep["progress"]["ended"] == sweep["progress"]["cells"]:
+        say("all cells have ended; what they have spent stays spent")
+    else:
+        say(f"cells that run end after their round; to wait: fedaudit sweeps watch {sweep['id']}")
+
+
+_SWEEP = argument("ID", "The sweep's id.")
+_remote.add("list", "List sweeps, newest first.", _listed, show=_show_listed, most=Given(Most, 50))
+_remote.add(
+    "show",
+    "Show how a sweep and its cells stand, and what it costs together.",
+    "sweep",
+    show=_show,
+    sweep_id=_SWEEP,
+)
+_remote.add(
+    "cancel",
+    "End every cell that is queued or runs; what was spent stays spent.",
+    "cancel_sweep",
+    show=_show_cancelled,
+    sweep_id=_SWEEP,
+)
 
 
 @sweeps.command("watch")
@@ -102,20 +252,6 @@ def sweeps_table(
                 write_bytes(client.sweep_table_text(sweep_id, form).encode(), out)
             case _:
                 assert_never(form)
-
-
-@sweeps.command("cancel")
-def sweeps_cancel(sweep_id: SweepId, *, as_json: AsJson = False) -> None:
-    """End every cell that is queued or runs; what was spent stays spent."""
-    with connected() as client:
-        sweep = client.cancel_sweep(sweep_id)
-    if as_json:
-        write_json(sweep)
-        return
-    if sweep["progress"]["ended"] == sweep["progress"]["cells"]:
-        say("all cells have ended; what they have spent stays spent")
-    else:
-        say(f"cells that run end after their round; to wait: fedaudit sweeps watch {sweep_id}")
 
 
 @sweeps.command("retry")
@@ -212,7 +348,14 @@ def go_on(client: Client, sweep: SubmittedSweep, *, wait: bool, as_json: bool) -
 def end_of(client: Client, sweep: Sweep, *, as_json: bool) -> ExitCode:
     """Follow a sweep to its end, and print its table."""
     ended = _followed(client, sweep)
-    table = _table(client, ended["id"])
+    table = None
+    try:
+        table = client.sweep_table(ended["id"])
+    except ProblemError as error:
+        if error.slug != "forbidden":
+            raise
+        # A key that only runs experiments is enough to have run these.
+        say("the key may not read reports, so the table is not shown here")
     if as_json:
         write_json({**ended, "table": table})
     else:
@@ -221,17 +364,6 @@ def end_of(client: Client, sweep: Sweep, *, as_json: bool) -> ExitCode:
         show_costs(ended["costs"], ended["facts"])
         write_line(f"page: {sweep_page(client.url, ended['id'])}")
     return _outcome(ended)
-
-
-def _table(client: Client, sweep_id: str) -> SweepTable | None:
-    try:
-        return client.sweep_table(sweep_id)
-    except ProblemError as error:
-        if error.slug != "forbidden":
-            raise
-    # A key that only runs experiments is good enough to have run these.
-    say("the key may not read reports, so the table is not shown here")
-    return None
 
 
 def _outcome(sweep: Sweep) -> ExitCode:

@@ -1,7 +1,7 @@
-"""The command `verify`: a bundle from a file, or one that is fetched from the service."""
+"""The command `verify`, and the check of an audit log: without the service."""
 
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
@@ -9,12 +9,20 @@ from typing import IO, Annotated, Any
 
 import typer
 
-from fedaudit.cli.connection import connected, is_id
-from fedaudit.cli.display.output import say, write_bytes, write_json, write_line
-from fedaudit.cli.failures import CommandError, ExitCode, usage_error
-from fedaudit.cli.options import AsJson
+from fedaudit.cli.options import AsJson, trusted_keys
+from fedaudit.cli.output import (
+    CommandError,
+    ExitCode,
+    say,
+    usage_error,
+    write_bytes,
+    write_json,
+    write_line,
+)
+from fedaudit.cli.remote import connected, is_id
 from fedaudit.ledger.bundle import NotABundleError, opened_bundle
-from fedaudit.ledger.signatures import PublicKey, public_keys_in
+from fedaudit.ledger.signatures import Envelope, PublicKey
+from fedaudit.ledger.statements import AuditChain, SignedHead
 from fedaudit.reports.checks import Outcome as CheckOutcome
 from fedaudit.reports.verification.verification import (
     ALTERED,
@@ -30,7 +38,6 @@ app = typer.Typer()
 _EXIT = {VALID: ExitCode.DONE, ALTERED: ExitCode.FAILED, UNTRUSTED: ExitCode.NO_EVIDENCE}
 _MARKS: dict[CheckOutcome, str] = {"pass": "ok", "fail": "FAIL", "unchecked": "?"}
 _OF_LEDGERS = ("entries", "ledger_hash", "chain_head", "sign_offs", "later_attacks")
-_MAX_KEY_FILE_BYTES = 1 << 20
 
 
 @app.command("verify")
@@ -48,7 +55,7 @@ def verify_command(
     ] = None,
 ) -> None:
     """Exit 0 where all agrees under a trusted key, 1 where it was altered, 3 without such a key."""
-    trusted = [] if public_key is None else _trusted_keys(public_key)
+    trusted = trusted_keys(public_key)
     with _bundle(source, out) as path:
         try:
             with opened_bundle(path) as evidence:
@@ -104,16 +111,6 @@ def _download(client: Client, source: str, file: IO[bytes]) -> None:
     raise first
 
 
-def _trusted_keys(path: Path) -> Sequence[PublicKey]:
-    try:
-        with path.open("rb") as file:
-            return public_keys_in(file.read(_MAX_KEY_FILE_BYTES))
-    except OSError as error:
-        raise usage_error(f"--public-key: cannot read {path}: {error.strerror}") from None
-    except ValueError as error:
-        raise usage_error(f"--public-key: {path}: {error}") from None
-
-
 def _fields(found: Verification) -> dict[str, Any]:
     fields = {**asdict(found), "signers": list(found.signers), "beyond": list(found.beyond)}
     if found.subject == "audit":
@@ -151,3 +148,73 @@ def _tell(found: Verification, *, trusted: bool) -> None:
             "nothing is altered, but a key that comes with the evidence proves nothing: name one "
             "that you had from somebody you trust with --public-key FILE"
         )
+
+
+def checked(
+    told: Mapping[str, Any],
+    entries: Sequence[Mapping[str, Any]],
+    *,
+    public_key: Path | None,
+    earlier: Any,
+) -> dict[str, Any]:
+    """The chain of all entries, in order, against the newest signed head and an earlier one.
+
+    `told`: what the service says of its log. Heads count as trusted where their signature is one of
+    the keys in the file `public_key`. Raises CommandError for a file without keys.
+    """
+    keys = {key.key_id: key for key in trusted_keys(public_key)}
+    faults: list[str] = []
+    heads = {"the signed head": told["signed_head"], "the kept head": earlier}
+    read = {
+        what: _head(what, value, keys, faults) for what, value in heads.items() if value is not None
+    }
+    links = _links(str(told["project_id"]), entries, faults)
+    for what, head in read.items():
+        if head is None:
+            continue
+        if head.project_id != told["project_id"]:
+            faults.append(f"{what} is another project's")
+        elif head.entries >= len(links):
+            faults.append(f"{what} covers {head.entries} entries, and {len(links) - 1} hold")
+        elif links[head.entries] != head.link:
+            faults.append(f"entry {head.entries} is not the one that {what} covers")
+    newest = read.get("the signed head")
+    return {
+        "entries": len(links) - 1,
+        "link": links[-1],
+        "signed_entries": 0 if newest is None else newest.entries,
+        "trusted": bool(keys) and newest is not None and not faults,
+        "faults": faults,
+    }
+
+
+def _links(
+    project_id: str, entries: Sequence[Mapping[str, Any]], faults: list[str]
+) -> Sequence[str]:
+    """The link before the first entry and after each that follows."""
+    chain = AuditChain(project_id)
+    links = [chain.link]
+    for entry in entries:
+        try:
+            chain.read(entry)
+        except ValueError as error:
+            faults.append(str(error))
+            break
+        links.append(chain.link)
+    return links
+
+
+def _head(
+    what: str, value: Any, keys: Mapping[str, PublicKey], faults: list[str]
+) -> SignedHead | None:
+    try:
+        envelope = Envelope.from_dict(value)
+        head = SignedHead.of(envelope)
+    except ValueError as error:
+        faults.append(f"{what} {error}")
+        return None
+    key = keys.get(envelope.key_id)
+    if keys and (key is None or not key.verifies(envelope.signature, envelope.message)):
+        faults.append(f"{what} is not signed by a key that you gave")
+        return None
+    return head

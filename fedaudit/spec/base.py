@@ -1,7 +1,7 @@
 """What every part of a spec has in common."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field
@@ -30,13 +30,16 @@ class SpecPart(BaseModel):
 class InForm:
     """Annotates a field that the form has; the others are given in a document alone.
 
-    What may be typed, and for which choices the field counts, follows from the spec.
+    What may be typed, and for which choices the field counts, follows from the spec. On a union it
+    describes the choice between its members.
     """
 
     label: str
     initial: str = ""
     """What the form begins with; a switch is on where it is not empty."""
     hint: str = ""
+    words: Mapping[str, str] = field(default_factory=dict, hash=False)
+    """Texts of choices; with one for `""` a spec may leave the field out."""
 
 
 # Of fields that several mechanisms have.

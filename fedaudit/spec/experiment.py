@@ -14,7 +14,7 @@ from pydantic import Field, ValidationInfo, model_validator
 
 from fedaudit.spec.attacks.attack_part import AttackedSpec
 from fedaudit.spec.attacks.attack_spec import AttackSpec
-from fedaudit.spec.base import MAX_INTEGER, SpecPart, Text
+from fedaudit.spec.base import MAX_INTEGER, InForm, SpecPart, Text
 from fedaudit.spec.errors import Refusals, pointer, refuse_all, refuse_at
 from fedaudit.spec.fairness import Fairness, check_count_noise, with_default_rounding
 from fedaudit.spec.federation import FederationSpec
@@ -39,13 +39,25 @@ class ExperimentSpec(SpecPart):
     """One training run to be audited."""
 
     spec_version: Literal[1] = 1
-    name: Text
-    seed: Annotated[int, Field(ge=0, le=MAX_INTEGER)] = 0
-    repeats: Annotated[int, Field(ge=1, le=100, exclude_if=lambda repeats: repeats == 1)] = 1
+    name: Annotated[Text, InForm("Name", "groups-k2")]
+    seed: Annotated[
+        int, Field(ge=0, le=MAX_INTEGER), InForm("Seed", "1", "A whole number; 0 is one too.")
+    ] = 0
+    repeats: Annotated[
+        int,
+        Field(ge=1, le=100, exclude_if=lambda repeats: repeats == 1),
+        InForm("Seeds to train", hint="This one and the next, for the spread of every figure."),
+    ] = 1
     """How many seeds to train, this one and the next ones; each costs what one costs."""
-    tags: Annotated[list[Annotated[Text, Field(max_length=64)]], Field(max_length=50)] = []
+    tags: Annotated[
+        list[Annotated[Text, Field(max_length=64)]],
+        Field(max_length=50),
+        InForm("Tags", hint="Separate by commas."),
+    ] = []
     federation: FederationSpec
-    model: ModelSpec
+    model: Annotated[
+        ModelSpec, InForm("Kind", "linear", words={"layers": "layers: put together below"})
+    ]
     training: Training
     privacy: PrivacySpec
     fairness: Fairness = Fairness()

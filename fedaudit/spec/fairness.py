@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal, Self, assert_never
 
 from pydantic import Discriminator, Field, Tag, model_validator
 
-from fedaudit.spec.base import MAX_INTEGER, SpecPart, Text, is_stored
+from fedaudit.spec.base import MAX_INTEGER, InForm, SpecPart, Text, is_stored
 from fedaudit.spec.errors import Refusals, pointer, refuse_all, refuse_at
 from fedaudit.spec.labels import LabelText
 from fedaudit.spec.sources import Source
@@ -143,18 +143,29 @@ class Intervals(SpecPart):
 class Groups(SpecPart):
     """Sensitive attributes and the favourable outcome."""
 
-    sensitive: Annotated[list[Text], Field(max_length=20)] = []
+    sensitive: Annotated[
+        list[Text], Field(max_length=20), InForm("Sensitive attributes", hint="Separate by commas.")
+    ] = []
     edges: dict[Text, Annotated[list[float], Field(min_length=1, max_length=100)]] = {}
     """Where a numeric attribute is cut into groups: [40, 60] gives below 40, 40 to below 60, and
     60 or more."""
     favourable: Favourable | None = None
     """One rule for everyone, or one per group; null takes the positive class of a classifier."""
-    minimum_group_size: Annotated[int, Field(ge=1, le=1_000_000)] = 30
+    minimum_group_size: Annotated[
+        int,
+        Field(ge=1, le=1_000_000),
+        InForm("Smallest group shown", "30", "Groups with fewer scored rows are suppressed."),
+    ] = 30
     """Groups with fewer scored rows are suppressed."""
     minimum_group_clients: Annotated[
         int,
         # Specs came before this field: where it is the default it is left out of what is hashed.
         Field(ge=1, le=1_000_000, exclude_if=lambda clients: clients == DEFAULT_GROUP_CLIENTS),
+        InForm(
+            "Fewest clients of a group",
+            str(DEFAULT_GROUP_CLIENTS),
+            "Groups whose scored rows are of fewer clients are suppressed.",
+        ),
     ] = DEFAULT_GROUP_CLIENTS
     """Groups whose scored rows are of fewer clients are suppressed as well: rows of one client are
     that client's own figures, however many they are."""
@@ -186,7 +197,9 @@ class Fairness(Groups):
     """Between whom, and by which outcome, an experiment measures fairness."""
 
     intersections: Annotated[
-        list[Annotated[list[Text], Field(min_length=2, max_length=4)]], Field(max_length=10)
+        list[Annotated[list[Text], Field(min_length=2, max_length=4)]],
+        Field(max_length=10),
+        InForm("Combinations of them", hint="As in sex + race; semicolons between several."),
     ] = []
     """Attributes of `sensitive` whose combinations are groups too, as [[sex, race]]: every
     combination of their values, also one without rows. See `combinations` for the names."""

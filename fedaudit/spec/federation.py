@@ -4,7 +4,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, field_validator
 
-from fedaudit.spec.base import SpecPart, Text
+from fedaudit.spec.base import InForm, SpecPart, Text
 from fedaudit.spec.sources import (
     Divisor,
     FilePath,
@@ -129,15 +129,19 @@ def _generated(
     )
 
 
+RowsPerClient = Annotated[int, Field(ge=1, le=100_000), InForm("Rows of each client", "10")]
+
+
 class SyntheticLinear(Source):
     """Linear data around one parameter vector per distribution (Galli et al., section 5.1)."""
 
     source: Literal["synthetic-linear"]
-    clients: Annotated[int, Field(ge=2, le=1_000_000)] = 200
-    rows_per_client: Annotated[int, Field(ge=1, le=100_000)] = 10
+    clients: Annotated[int, Field(ge=2, le=1_000_000), InForm("Clients", "200")] = 200
+    rows_per_client: RowsPerClient = 10
     thetas: Annotated[
         list[Annotated[list[float], Field(min_length=1, max_length=1000)]],
         Field(min_length=1, max_length=100),
+        InForm("Parameter vectors", "5, 6; 4, -4.5", "Vectors with semicolons between them."),
     ] = [[5.0, 6.0], [4.0, -4.5]]
     validation_fraction: ValidationFraction = 0.5
 
@@ -158,11 +162,15 @@ class SyntheticGroups(Source):
 
     source: Literal["synthetic-groups"]
     clients_per_group: Annotated[
-        list[Annotated[int, Field(ge=1, le=1_000_000)]], Field(min_length=2, max_length=2)
+        list[Annotated[int, Field(ge=1, le=1_000_000)]],
+        Field(min_length=2, max_length=2),
+        InForm("Clients of each group", "800, 200", "A majority and a minority."),
     ] = [800, 200]
-    rows_per_client: Annotated[int, Field(ge=1, le=100_000)] = 10
-    shift: float = 15.0
-    independent_attribute: bool = False
+    rows_per_client: RowsPerClient = 10
+    shift: Annotated[float, InForm("Shift", "15", "Of the second group's target.")] = 15.0
+    independent_attribute: Annotated[
+        bool, InForm("Groups at random", hint="The control: groups do not depend on the data.")
+    ] = False
     """The control: group membership is drawn independently of the client's distribution."""
     validation_fraction: ValidationFraction = 0.5
 

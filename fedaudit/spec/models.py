@@ -6,7 +6,7 @@ from typing import Annotated, Any, ClassVar, Literal, Self, assert_never
 
 from pydantic import Discriminator, Field, Tag, model_validator
 
-from fedaudit.spec.base import SpecPart, is_stored
+from fedaudit.spec.base import InForm, SpecPart, is_stored
 from fedaudit.spec.errors import Refusals, refuse_at
 from fedaudit.spec.sources import TargetKind
 
@@ -234,9 +234,20 @@ def with_default_start(value: Any) -> Any:
     return {**value, "model": {**model, "start": start}}
 
 
+Intercept = Annotated[bool, InForm("With an intercept", "on")]
+_START = InForm(
+    "Start",
+    hint="What training starts from. Zeros leave several hypotheses alike.",
+    words={
+        "": "as suits the model",
+        "zeros": "zeros",
+        "normal": "standard normal",
+        "uniform": "uniform, small",
+    },
+)
 # Specs came before there was a choice: the start that they all had is left out of what is hashed.
-NormalUnlessNamed = Annotated[Start, Field(exclude_if=lambda start: start == "normal")]
-UniformUnlessNamed = Annotated[Start, Field(exclude_if=lambda start: start == "uniform")]
+NormalUnlessNamed = Annotated[Start, _START, Field(exclude_if=lambda start: start == "normal")]
+UniformUnlessNamed = Annotated[Start, _START, Field(exclude_if=lambda start: start == "uniform")]
 
 
 class Model(SpecPart):
@@ -283,7 +294,7 @@ class Linear(Model):
     output = "number"
     has_hidden_layers = False
     kind: Literal["linear"]
-    intercept: bool = True
+    intercept: Intercept = True
     start: NormalUnlessNamed = "normal"
 
 
@@ -293,7 +304,7 @@ class Logistic(Model):
     output = "class"
     has_hidden_layers = False
     kind: Literal["logistic"]
-    intercept: bool = True
+    intercept: Intercept = True
     start: NormalUnlessNamed = "normal"
 
 
@@ -304,9 +315,11 @@ class Mlp(Model):
     has_hidden_layers = True
     kind: Literal["mlp"]
     hidden: Annotated[
-        list[Annotated[int, Field(ge=1, le=4096)]], Field(min_length=1, max_length=10)
+        list[Annotated[int, Field(ge=1, le=4096)]],
+        Field(min_length=1, max_length=10),
+        InForm("Hidden layers", "16", "Units of each, separated by commas."),
     ]
-    intercept: bool = True
+    intercept: Intercept = True
     start: UniformUnlessNamed = "uniform"
 
 
@@ -337,12 +350,17 @@ class Layers(Model):
     output = "either"
     has_hidden_layers = True
     kind: Literal["layers"]
-    input: (
+    input: Annotated[
         Annotated[list[Annotated[int, Field(ge=1, le=1024)]], Field(min_length=3, max_length=3)]
-        | None
-    ) = None
+        | None,
+        InForm("Images", hint="Height, width and channels, for convolutions and pooling."),
+    ] = None
     """Height, width and channels of the images that it takes; null where it takes any rows."""
-    layers: Annotated[list[LayerSpec], Field(min_length=1, max_length=50)]
+    layers: Annotated[
+        list[LayerSpec],
+        Field(min_length=1, max_length=50),
+        InForm("Layers", "dense 16\nrelu", "One a line; the layer with the outputs is added."),
+    ]
     start: UniformUnlessNamed = "uniform"
 
     @model_validator(mode="after")

@@ -7,7 +7,7 @@ from typing import Annotated, Literal, Self, assert_never
 
 from pydantic import Discriminator, Field, Tag, field_validator, model_validator
 
-from fedaudit.spec.base import SpecPart, Text
+from fedaudit.spec.base import InForm, SpecPart, Text
 from fedaudit.spec.errors import refuse_at
 from fedaudit.spec.labels import CodeLabels
 
@@ -73,7 +73,14 @@ class SourceTraits:
         return self.client_key is None and not self.made_up
 
 
-ValidationFraction = Annotated[float, Field(gt=0, lt=1)]
+ValidationFraction = Annotated[
+    float,
+    Field(gt=0, lt=1),
+    InForm(
+        "Held-out share",
+        hint="Of the clients, for validation. Empty: as registered, or half of synthetic ones.",
+    ),
+]
 FilePath = Annotated[str, Field(min_length=1, max_length=500, pattern=r"^[^\x00-\x1f\x7f]+$")]
 FederationId = Annotated[
     str, Field(pattern=r"^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$", max_length=36)
@@ -90,7 +97,7 @@ class RowSplit(SpecPart):
     """Some rows of a client are scored by the hypothesis that fits its other rows best."""
 
     method: Literal["split"]
-    fraction: Annotated[float, Field(gt=0, lt=1)] = 0.5
+    fraction: Annotated[float, Field(gt=0, lt=1), InForm("Share that is scored", "0.5")] = 0.5
     """Share of a client's rows that is scored, drawn with the experiment's seed."""
 
 
@@ -107,7 +114,17 @@ class Source(SpecPart):
     validation_unit: ValidationUnit = "client"
     """What is held out: whole clients, or (with `record-personalised`) rows of every client, all
     of which then train."""
-    scoring: Scoring = LeaveOneOut(method="leave-one-out")
+    scoring: Annotated[
+        Scoring,
+        InForm(
+            "Held-out rows",
+            words={
+                "": "as registered, or leave-one-out",
+                "leave-one-out": "leave-one-out: a client's other rows choose for each",
+                "split": "split: some choose or tune, the others are scored",
+            },
+        ),
+    ] = LeaveOneOut(method="leave-one-out")
     """How a hypothesis is chosen for a held-out client without the rows that it is scored on."""
     # Specs came before this field: where it is empty it is left out of what is hashed.
     labels: Annotated[CodeLabels, Field(exclude_if=lambda labels: not labels)] = {}

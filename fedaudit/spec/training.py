@@ -174,6 +174,14 @@ TrainingMethod = Annotated[
 ]
 """By its fields, or by its kind alone."""
 DEFAULT_METHOD = Hypotheses(kind="hypotheses")
+METHOD_WORDS = {
+    "hypotheses": "hypotheses: clients choose among k models",
+    "fine-tuning": "fine-tuning: of these, each client makes its own",
+    "ditto": "ditto: a common model, and each client's own near it",
+    "q-ffl": "q-ffl: large losses count for more",
+    "local-only": "local-only: nothing is sent",
+}
+"""What forms say of each."""
 
 
 def method_parts() -> tuple[type[MethodPart], ...]:
@@ -186,7 +194,7 @@ class FixedCohort(SpecPart):
     """A fixed number of clients each round, without replacement."""
 
     sampling: Literal["fixed"] = "fixed"
-    clients: Annotated[int, Field(ge=1, le=1_000_000)]
+    clients: Annotated[int, Field(ge=1, le=1_000_000), InForm("Clients drawn (U)", "70")]
     """U: clients asked to take part in a round."""
 
 
@@ -194,7 +202,11 @@ class PoissonCohort(SpecPart):
     """Every training client takes part in a round by its own coin; a round may be empty."""
 
     sampling: Literal["poisson"]
-    rate: Annotated[float, Field(gt=0, le=1)]
+    rate: Annotated[
+        float,
+        Field(gt=0, le=1),
+        InForm("Chance of each client", "0.1", "1: every client in every round."),
+    ]
     """The chance of each client in each round."""
 
 
@@ -222,14 +234,25 @@ finite."""
 class Local(SpecPart):
     """What a client does with the hypothesis it chose."""
 
-    epochs: Annotated[int, Field(ge=1, le=1000)] | None = 1
+    epochs: Annotated[
+        Annotated[int, Field(ge=1, le=1000)] | None,
+        InForm("Local epochs (E)", hint="Empty: 1, or steps instead."),
+    ] = 1
     """E; null where `steps` is given."""
-    steps: Annotated[int, Field(ge=1, le=10_000)] | None = None
+    steps: Annotated[
+        Annotated[int, Field(ge=1, le=10_000)] | None,
+        InForm("Local steps", hint="Instead of epochs; record-personalised needs them."),
+    ] = None
     """Local steps, instead of epochs."""
-    batch_size: Annotated[int, Field(ge=1, le=1_000_000)] | None = None
+    batch_size: Annotated[
+        Annotated[int, Field(ge=1, le=1_000_000)] | None,
+        InForm("Batch size", hint="Empty: all of a client's data."),
+    ] = None
     """B_s; null is the client's whole data."""
-    step_size: Annotated[float, Field(gt=0, le=1e6)] = 0.1
-    optimiser: Optimiser = "sgd"
+    step_size: Annotated[float, Field(gt=0, le=1e6), InForm("Step size", "0.1")] = 0.1
+    optimiser: Annotated[
+        Optimiser, InForm("Optimiser", "sgd", "adam and rmsprop are for record-personalised.")
+    ] = "sgd"
     """`adam` and `rmsprop` are for `record-personalised`, whose steps have noise in them."""
 
     @model_validator(mode="before")
@@ -266,7 +289,10 @@ Clustering = Annotated[KMeans | Reported, Field(discriminator="method")]
 class Stopping(SpecPart):
     """When training ends before its last round."""
 
-    patience: Annotated[int, Field(ge=1, le=1_000_000)] | None = None
+    patience: Annotated[
+        Annotated[int, Field(ge=1, le=1_000_000)] | None,
+        InForm("Patience", "30", "Validations in a row without a lower loss. Empty: all rounds."),
+    ] = None
     """Validations in a row without a lower selection loss; null never stops early."""
     validate_every: Annotated[int, Field(ge=1, le=1_000_000)] = 1
     validation_clients: Annotated[int, Field(ge=1, le=1_000_000)] | None = None
@@ -281,19 +307,46 @@ def is_validated(number: int, *, every: int, last_round: int) -> bool:
 class Training(SpecPart):
     """Rounds of sampling, local updates, clustering and averaging."""
 
-    loss: Loss
+    loss: Annotated[Loss, InForm("Loss", "rmse")]
     # Specs came before this field: where it is the default it is left out of what is hashed.
-    method: Annotated[TrainingMethod, Field(exclude_if=lambda method: method == DEFAULT_METHOD)] = (
-        DEFAULT_METHOD
-    )
+    method: Annotated[
+        TrainingMethod,
+        Field(exclude_if=lambda method: method == DEFAULT_METHOD),
+        InForm(
+            "Method",
+            DEFAULT_METHOD.kind,
+            "Clients' own models are scored on rows that they were not made from: for these choose "
+            "how held-out rows are split, under Data.",
+            METHOD_WORDS,
+        ),
+    ] = DEFAULT_METHOD
     """What clients send, and whether those held out make models of their own."""
-    hypotheses: Annotated[int, Field(ge=1, le=1000)] = 1
+    hypotheses: Annotated[
+        int,
+        Field(ge=1, le=1000),
+        InForm("Hypotheses (k)", "2", "Models that clients choose from. 1: the same for everyone."),
+    ] = 1
     """k."""
-    rounds: Annotated[int, Field(ge=1, le=1_000_000)]
+    rounds: Annotated[int, Field(ge=1, le=1_000_000), InForm("Rounds at most (T)", "200")]
     """T."""
-    cohort: Cohort
+    cohort: Annotated[
+        Cohort,
+        InForm(
+            "Clients of a round",
+            "fixed",
+            "Coins go with gaussian-central and record-personalised.",
+            {"fixed": "fixed number", "poisson": "poisson coins"},
+        ),
+    ]
     local: Local = Local()
-    clustering: Clustering = KMeans(method="k-means")
+    clustering: Annotated[
+        Clustering,
+        InForm(
+            "Clustering",
+            "k-means",
+            "k-means: the server clusters uploads. reported: clients say what they chose.",
+        ),
+    ] = KMeans(method="k-means")
     stopping: Stopping = Stopping()
 
     @property

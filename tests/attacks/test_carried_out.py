@@ -8,8 +8,8 @@ import pytest
 from typer.testing import CliRunner
 
 from fedaudit.attacks.attack_files import file_in, files_in, packed
-from fedaudit.cli.local_run import LocalRun, run_locally
 from fedaudit.cli.main import app
+from fedaudit.cli.run import LocalRun, run_locally
 from fedaudit.reports.page.html import render
 from fedaudit.reports.readings.reading_choice import reading
 from fedaudit.reports.sections.attacks import Alarm

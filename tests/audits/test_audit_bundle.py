@@ -13,7 +13,7 @@ import pytest
 import typer
 from sqlalchemy import delete, text, update
 
-from fedaudit.cli.failures import CommandError, ExitCode
+from fedaudit.cli.output import CommandError, ExitCode
 from fedaudit.cli.verify import verify_command
 from fedaudit.ledger.bundle import Evidence, bundle_chunks, opened_bundle
 from fedaudit.ledger.signatures import SigningKey

@@ -2,7 +2,7 @@
 
 import pytest
 
-from fedaudit.cli.display.report_table import show_comparison
+from fedaudit.cli.reports import show_comparison
 from fedaudit.privacy.accounting.privacy_events import OBSERVERS
 
 

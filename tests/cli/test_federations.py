@@ -5,7 +5,7 @@ import json
 import pytest
 import yaml
 
-from fedaudit.cli.display.federation_table import show
+from fedaudit.cli.federations import show
 
 REGISTRATION = {
     "name": "incomes",

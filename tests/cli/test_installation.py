@@ -5,9 +5,9 @@ import sys
 
 import pytest
 
-from fedaudit.cli.failures import CommandError
-from fedaudit.cli.service import installation
-from fedaudit.cli.service.installation import Installation, last_lines
+from fedaudit.cli import installation
+from fedaudit.cli.installation import Installation, last_lines
+from fedaudit.cli.output import CommandError
 
 
 @pytest.fixture(autouse=True)

@@ -5,9 +5,9 @@ import numpy as np
 import pytest
 import yaml
 
-from fedaudit.cli.failures import CommandError
-from fedaudit.cli.local_run import run_locally
 from fedaudit.cli.main import main
+from fedaudit.cli.output import CommandError
+from fedaudit.cli.run import run_locally
 from fedaudit.ledger.rows import Outcome
 from fedaudit.reports.page.html import render
 from fedaudit.reports.report import Report

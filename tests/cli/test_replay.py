@@ -10,7 +10,7 @@ import typer
 import yaml
 
 from fedaudit.attacks.replay.replay_finding import ReplayFinding, ReplayReport
-from fedaudit.cli.failures import ExitCode
+from fedaudit.cli.output import ExitCode
 from tests.training.specs import groups_spec
 
 Command = Callable[..., subprocess.CompletedProcess[str]]
@@ -54,7 +54,7 @@ def test_a_finding_has_an_exit_code_of_its_own(
     monkeypatch: Any, capsys: Any, tmp_path: Any
 ) -> None:
     from fedaudit.attacks.replay import replay as replays
-    from fedaudit.cli.replay import replay as replay_command
+    from fedaudit.cli.attack import replay as replay_command
 
     finding = ReplayFinding(
         stage="noise", check="noise added", round=3, allowed="1", measured="0.5", times=2

@@ -216,7 +216,7 @@ def test_the_baseline_without_noise_has_clients_and_no_epsilon(run, people, tmp_
 
 
 def test_an_alarm_exits_with_one_whatever_the_gates_say(monkeypatch, capsys, tmp_path, small_spec):
-    from fedaudit.cli.failures import ExitCode
+    from fedaudit.cli.output import ExitCode
     from fedaudit.cli.run import run as run_command
     from tests.attacks.doubles import ALARM, ATTACK, offer_looks
 

@@ -6,7 +6,7 @@ import json
 import pytest
 from rich.console import Console
 
-from fedaudit.cli.display.summary import summary_table
+from fedaudit.cli.summary import summary_table
 from fedaudit.privacy.accounting.privacy_events import OBSERVERS
 
 

@@ -10,7 +10,7 @@ from time import monotonic, sleep
 import psutil
 import pytest
 
-from fedaudit.cli.service.supervisor import Service, Supervisor
+from fedaudit.cli.installation import Service, Supervisor
 
 FOREVER = "import time; time.sleep(600)"
 STUBBORN = (
@@ -19,7 +19,7 @@ STUBBORN = (
 )
 SUPERVISOR = """
 import os, sys, time
-from fedaudit.cli.service.supervisor import Service, Supervisor
+from fedaudit.cli.installation import Service, Supervisor
 service = Service("child", (sys.executable, "-c", "import time; time.sleep(600)"), os.environ)
 supervisor = Supervisor([service], log_folder=None, report=print)
 supervisor.start()
@@ -138,7 +138,7 @@ def test_a_large_log_is_put_aside_at_the_next_start(started, tmp_path):
 
 
 def test_a_log_stays_small_while_its_process_writes(started, tmp_path, monkeypatch):
-    monkeypatch.setattr("fedaudit.cli.service.supervisor._MAX_LOG_BYTES", 100_000)
+    monkeypatch.setattr("fedaudit.cli.installation._MAX_LOG_BYTES", 100_000)
     flood = (
         "import sys, time\n"
         "for number in range(40):\n"

@@ -11,7 +11,7 @@ import httpx
 import psutil
 import pytest
 
-from fedaudit.cli.service.up import RunningService, announce, open_pages
+from fedaudit.cli.up import RunningService, announce, open_pages
 from fedaudit.ledger.signatures import public_keys_in
 from tests.cli.service import Service, clean_environment, running, start
 

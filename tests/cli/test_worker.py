@@ -2,8 +2,8 @@
 
 import pytest
 
-from fedaudit.cli.failures import CommandError
-from fedaudit.cli.service.up import _devices
+from fedaudit.cli.output import CommandError
+from fedaudit.cli.up import _devices
 
 
 @pytest.mark.parametrize(

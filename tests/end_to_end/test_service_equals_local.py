@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fedaudit.cli.local_run import LocalRun, run_locally
+from fedaudit.cli.run import LocalRun, run_locally
 from fedaudit.privacy.mechanisms.registry import MECHANISMS
 from fedaudit.reports.charts.series import series_of
 from fedaudit.spec.parse import parse_spec

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from fedaudit.cli.local_run import LocalRun, run_locally
+from fedaudit.cli.run import LocalRun, run_locally
 from fedaudit.fairness.published_counts import NoisedCounts, Rounder
 from fedaudit.federations.load import load_federation
 from fedaudit.privacy.count_release import count_release

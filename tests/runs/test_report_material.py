@@ -13,7 +13,7 @@ import safetensors
 import safetensors.numpy
 from pydantic import TypeAdapter
 
-from fedaudit.cli.local_run import LocalRun, run_locally
+from fedaudit.cli.run import LocalRun, run_locally
 from fedaudit.federations.federation import ClientRows, Federation
 from fedaudit.federations.load import load_federation
 from fedaudit.networks.parameter_files import METADATA_KEY, encode_hypotheses

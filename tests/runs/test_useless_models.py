@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fedaudit.cli.local_run import run_locally
+from fedaudit.cli.run import run_locally
 from fedaudit.privacy.planning.cost_projection import DROWNED, drowning_words, noise_ratio
 from fedaudit.reports.report import check_gates
 from fedaudit.spec.experiment import ExperimentSpec

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from fedaudit.cli.failures import CommandError
-from fedaudit.cli.local_run import run_locally
+from fedaudit.cli.output import CommandError
+from fedaudit.cli.run import run_locally
 from fedaudit.runs.run import LIBRARIES, MissingLibraryError, import_worker_extra
 from tests.privacy.specs_of_privacy import a_spec
 

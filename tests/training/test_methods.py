@@ -9,7 +9,7 @@ import pytest
 import torch
 from numpy.typing import NDArray
 
-from fedaudit.cli.local_run import LocalRun, run_locally
+from fedaudit.cli.run import LocalRun, run_locally
 from fedaudit.federations.federation import Federation
 from fedaudit.reports.readings.reading_choice import reading
 from fedaudit.spec.parse import parse_spec

@@ -6,7 +6,7 @@ from typing import Any
 
 from celery.worker import state as celery_state
 
-from fedaudit.cli.local_run import run_locally
+from fedaudit.cli.run import run_locally
 from fedaudit.ledger.columns import EntryColumns
 from fedaudit.ledger.rows import entry_of
 from fedaudit.reports.ledger_totals import LedgerTotals

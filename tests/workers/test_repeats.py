@@ -7,7 +7,7 @@ import pytest
 from celery.worker import state as celery_state
 
 import workers.run_loop
-from fedaudit.cli.local_run import run_locally
+from fedaudit.cli.run import run_locally
 from fedaudit.reports.page.html import render
 from fedaudit.spec.parse import parse_spec
 from models.repositories import ReportRepository, SweepRepository

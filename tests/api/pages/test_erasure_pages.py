@@ -56,7 +56,7 @@ def test_a_receipt_is_found_read_and_kept(
     assert json.loads(envelope.payload)["reference"] == _REFERENCE
     [sent] = deliveries(api, webhook)
     assert sent["data"] == {"project": "hospital", "federation_id": federation, "number": 1}
-    monkeypatch.setattr("api.pages.routers.erasures._ON_A_PAGE", 1)
+    monkeypatch.setattr("api.pages.lists._ON_A_PAGE", 1)
     later = erased(api, CONTENT + b"c0,a,1,2\n")
     newest = browser.get("/erasures").text
     assert (later in newest, federation in newest) == (True, False)

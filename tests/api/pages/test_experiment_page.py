@@ -35,7 +35,7 @@ def test_one_that_waits_says_so_and_can_be_cancelled(api: Api) -> None:
     assert '<noscript><meta http-equiv="refresh" content="5"></noscript>' in answer.text
     assert visitor.post(f"{path}/cancel").headers["location"] == path
     stated = text_of(visitor.get(path))
-    assert "Somebody asked for its end." in stated
+    assert "A user cancelled it." in stated
     assert "cancelled-by-caller" in stated
 
 

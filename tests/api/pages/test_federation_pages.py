@@ -3,7 +3,7 @@
 import re
 from typing import Any
 
-from api.pages.budget_form import LABELS
+from api.pages.federations import LABELS
 from models.repositories import FederationRepository
 from models.tables.federations import Federation
 from tests.api.pages.browser import Browser, signed_in

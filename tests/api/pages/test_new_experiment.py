@@ -6,8 +6,8 @@ from typing import Any
 
 import yaml
 
-from api.pages.spec_form import sheet
-from api.pages.spec_form.field_errors import placed
+from api.pages import spec_sheet as sheet
+from api.pages.spec_sheet import placed
 from fedaudit.privacy.mechanisms.registry import mechanism_of
 from fedaudit.spec.errors import FieldError
 from fedaudit.spec.parse import parse_spec
@@ -140,43 +140,43 @@ def test_faults_between_parts_come_with_those_within_a_part(api: Api) -> None:
     }
 
 
-def test_the_preview_warns_of_noise_that_drowns_what_is_learnt(api: Api) -> None:
+PREVIEWS: tuple[tuple[dict[str, str], tuple[str, ...], tuple[str, ...]], ...] = (
+    ({"/privacy/noise_multiplier": "1"}, (), ("likely drown",)),
+    (
+        {"/privacy/noise_multiplier": "30"},
+        ("Noise will likely drown what is learnt", "rule of thumb"),
+        (),
+    ),
+    (
+        {
+            "/privacy/mechanism": "gaussian-central",
+            "/training/hypotheses": "1",
+            "/privacy/noise_multiplier": "1",
+            "/privacy/clip": "1",
+        },
+        ("Epsilon against", "at delta = 1e-5"),
+        ("Leakage, worst case",),
+    ),
+    ({"/privacy/client_budget": "2"}, ("A budget ends in round 3 of 4",), ()),
+)
+
+
+def test_the_preview_states_costs_for_their_observer_and_warns_of_noise_that_drowns(
+    api: Api,
+) -> None:
     visitor = signed_in(api)
-    quiet = typed(**{"/privacy/noise_multiplier": "1"})
-    assert "likely drown" not in text_of(visitor.post(NEW, quiet))
-    drowned = text_of(visitor.post(NEW, typed(**{"/privacy/noise_multiplier": "30"})))
-    assert "Noise will likely drown what is learnt" in drowned
-    assert "rule of thumb" in drowned
-
-
-def test_what_was_typed_stays(api: Api) -> None:
-    answer = signed_in(api).post(NEW, typed(**{"/name": "kept <b>", "/tags": "a, b"}))
-    assert 'value="kept &lt;b&gt;"' in answer.text
-    assert "<b>" not in answer.text
-    assert 'value="a, b"' in answer.text
-
-
-def test_an_epsilon_is_told_for_its_observer(api: Api) -> None:
-    changes = {
-        "/privacy/mechanism": "gaussian-central",
-        "/training/hypotheses": "1",
-        "/privacy/noise_multiplier": "1",
-        "/privacy/clip": "1",
-    }
-    stated = text_of(signed_in(api).post(NEW, typed(**changes)))
-    assert "Epsilon against" in stated
-    assert "at delta = 1e-5" in stated
-    assert "Leakage, worst case" not in stated
-
-
-def test_a_client_budget_tells_in_which_round_it_ends(api: Api) -> None:
-    stated = text_of(signed_in(api).post(NEW, typed(**{"/privacy/client_budget": "2"})))
-    assert "A budget ends in round 3 of 4" in stated
+    for changes, stated, absent in PREVIEWS:
+        found = text_of(visitor.post(NEW, typed(**changes)))
+        assert all(words in found for words in stated), changes
+        assert not any(words in found for words in absent), changes
 
 
 def test_faults_stand_beside_their_fields_and_what_was_typed_stays(api: Api) -> None:
-    answer = signed_in(api).post(NEW, typed(**{"/training/rounds": "nine", "/name": ""}))
+    wrong = {"/training/rounds": "nine", "/name": "", "/tags": "kept <b>, b"}
+    answer = signed_in(api).post(NEW, typed(**wrong))
     assert answer.status_code == 422
+    assert 'value="kept &lt;b&gt;, b"' in answer.text
+    assert "<b>" not in answer.text
     field = re.search(r'<input id="field-training-rounds".*?</div>', answer.text, re.DOTALL)
     assert field is not None
     assert 'value="nine"' in field[0]
@@ -246,8 +246,11 @@ def test_a_full_budget_refuses_the_submission_in_words(api: Api) -> None:
 def test_a_pasted_spec_is_priced_and_submitted(api: Api) -> None:
     visitor = signed_in(api)
     assert "Leakage, worst case 4" in text_of(visitor.post(NEW, document(SPEC)))
-    answer = visitor.post(NEW, document(SPEC, action="submit"))
-    assert answer.status_code == 303
+    assert visitor.post(NEW, document(SPEC, action="submit")).status_code == 303
+    # Blanks before it are kept.
+    indented = "".join(f"  {line}\r\n" for line in yaml.safe_dump(SPEC).splitlines())
+    form = {"mode": "document", "document": indented, "action": "preview"}
+    assert visitor.post(NEW, form).status_code == 200
 
 
 def test_a_text_that_is_no_spec_is_refused_and_kept(api: Api) -> None:
@@ -272,12 +275,6 @@ def test_a_text_that_is_no_spec_is_refused_and_kept(api: Api) -> None:
         assert html.unescape(kept[1]) == text
 
 
-def test_blanks_before_a_pasted_spec_are_kept(api: Api) -> None:
-    indented = "".join(f"  {line}\n" for line in yaml.safe_dump(SPEC).splitlines())
-    form = {"mode": "document", "document": indented.replace("\n", "\r\n"), "action": "preview"}
-    assert signed_in(api).post(NEW, form).status_code == 200
-
-
 def test_a_strange_key_is_replaced(api: Api) -> None:
     visitor = signed_in(api)
     keys = ("", "x", "\x00" * 20, "k" * 5000, "ключ" * 8)
@@ -294,15 +291,11 @@ def test_an_earlier_spec_can_be_changed(api: Api) -> None:
     assert re.search(r'value="document"\s+checked', answer.text)
 
 
-def test_an_unknown_spec_is_not_found(api: Api) -> None:
-    visitor = signed_in(api)
-    for like in ("nothing", "01890a5d-ac96-774b-bcce-b302099a8057", "%00"):
-        assert visitor.get(f"{NEW}?like={like}").status_code == 404
-
-
-def test_another_project_s_spec_is_not_shown(api: Api) -> None:
+def test_a_spec_that_is_unknown_or_another_projects_is_not_found(api: Api) -> None:
     theirs = api.submit(key=api.key_with("experiments:write", project="clinic"))
-    assert signed_in(api).get(f"{NEW}?like={theirs['id']}").status_code == 404
+    visitor = signed_in(api)
+    for like in ("nothing", "01890a5d-ac96-774b-bcce-b302099a8057", "%00", theirs["id"]):
+        assert visitor.get(f"{NEW}?like={like}").status_code == 404
 
 
 def test_a_form_without_the_word_against_forgery_stores_nothing(api: Api) -> None:

@@ -80,7 +80,7 @@ def test_a_bug_and_an_outage_are_pages_too(api: Api, monkeypatch: pytest.MonkeyP
     def fail(*_arguments: object) -> None:
         raise RuntimeError("secret details")
 
-    monkeypatch.setattr("api.pages.routers.experiments.experiment_page", fail)
+    monkeypatch.setattr("api.pages.lists.experiment_page", fail)
     with capture_logs() as logs:
         answer = browser.get("/")
     assert answer.status_code == 500

@@ -5,8 +5,9 @@ from typing import Any
 
 import pytest
 
-from api.pages.spec_form import fields, sheet
-from api.pages.spec_form.profile_defaults import profile_defaults
+from api.pages import spec_fields as fields
+from api.pages import spec_sheet as sheet
+from api.pages.spec_preview import profile_defaults
 from fedaudit.spec.disclosure import DisclosurePolicy, FixedSplit
 from models.tables.federations import Federation
 from tests.api.pages.browser import signed_in

@@ -88,7 +88,7 @@ def test_the_list_is_a_table_under_the_same_filters(api: Api) -> None:
 
 
 def test_a_long_list_is_written_to_its_end(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("api.pages.report_csv._AT_ONCE", 2)
+    monkeypatch.setattr("api.pages.lists._LINES_AT_ONCE", 2)
     stored = Reports(api)
     for number in range(4):
         stored.add(name=f"r{number}")

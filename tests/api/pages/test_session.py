@@ -6,7 +6,7 @@ from html import unescape
 
 from sqlalchemy import select, update
 
-from api.pages.origins import local_path
+from api.pages.session import local_path
 from models.tables.accounts import ApiKey, WebSession
 from tests.api.pages.browser import Browser, signed_in
 from tests.api.service import Api

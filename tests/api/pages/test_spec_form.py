@@ -4,13 +4,10 @@ from typing import Annotated, Any, Literal
 
 import pytest
 
-from api.pages.spec_form import fields, sheet
-from api.pages.spec_form.build import build
-from api.pages.spec_form.choice_rules import choice_rules
-from api.pages.spec_form.field import Field
-from api.pages.spec_form.field_errors import placed
-from api.pages.spec_form.privacy_fields import privacy_fields
-from api.pages.spec_form.typed import MISSING, value_of
+from api.pages import spec_fields as fields
+from api.pages import spec_sheet as sheet
+from api.pages.spec_fields import Field, choice_rules, union_fields
+from api.pages.spec_sheet import MISSING, build, placed, value_of
 from fedaudit.spec.base import InForm, SpecPart
 from fedaudit.spec.errors import FieldError, InvalidInputError
 from fedaudit.spec.parse import parse_spec
@@ -269,7 +266,10 @@ def test_what_is_typed(kind: Any, typed: str, value: object) -> None:
 
 
 def test_fields_of_a_mechanism_come_from_its_part_of_a_spec() -> None:
-    found = {one.pointer: one for one in privacy_fields()}
+    found = {
+        one.pointer: one
+        for one in union_fields(mechanism_parts(), where="/privacy", tag="mechanism")
+    }
     assert found["/privacy/radius"].only == ("laplace-l2",)
     assert found["/privacy/per_layer"].kind == "switch"
     assert found["/privacy/accountant"].choices == (("rdp", "rdp"), ("pld", "pld"))
@@ -284,20 +284,18 @@ def test_fields_of_a_mechanism_come_from_its_part_of_a_spec() -> None:
     assert found["/privacy/noise"].only == ()
 
 
-def test_one_field_is_described_in_one_way(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_one_field_is_described_in_one_way() -> None:
     class Other(SpecPart):
         mechanism: Literal["other"]
         clip: Annotated[float, InForm("Bound", "2")]
 
-    parts = (*mechanism_parts(), Other)
-    monkeypatch.setattr("api.pages.spec_form.privacy_fields.mechanism_parts", lambda: parts)
-    with pytest.raises(ValueError, match="/privacy/clip stands in the form in two ways"):
-        privacy_fields()
+    with pytest.raises(ValueError, match="/privacy/clip is described in two ways"):
+        union_fields((*mechanism_parts(), Other), where="/privacy", tag="mechanism")
 
 
 def test_every_choice_that_fields_depend_on_has_a_rule() -> None:
     rules = choice_rules()
-    shown = {name for one in fields.PRIVACY.fields for name in one.only}
+    shown = {name for one in fields.SECTIONS[4].fields for name in one.only}
     assert shown == {name for name, *_ in fields.MECHANISMS} - {"none"}
     for section in fields.SECTIONS:
         for one in section.fields:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from sqlalchemy import delete, update
 
-from fedaudit.cli.audit_log_check import checked
+from fedaudit.cli.verify import checked
 from models.repositories import AuditLogRepository
 from models.tables.accounts import AuditEntry, AuditHead
 from tests.api.people.keys import key_of

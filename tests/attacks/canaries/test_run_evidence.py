@@ -7,7 +7,7 @@ from unittest.mock import patch
 import numpy as np
 import pytest
 
-from fedaudit.cli.local_run import LocalRun, run_locally
+from fedaudit.cli.run import LocalRun, run_locally
 from fedaudit.spec.errors import InvalidInputError
 from fedaudit.spec.experiment import spec_hash
 from fedaudit.spec.parse import parse_spec

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import yaml
 
-from fedaudit.cli.local_run import run_locally
+from fedaudit.cli.run import run_locally
 from fedaudit.federations.load import load_federation
 from fedaudit.federations.split import split_clients
 from fedaudit.reports.readings.impact_ratio import impact_ratio

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fedaudit.cli.local_run import run_locally
+from fedaudit.cli.run import run_locally
 from fedaudit.federations.load import load_federation
 from fedaudit.reports.readings.impact_ratio import ImpactRatioTable, impact_ratio
 from fedaudit.reports.report import assemble

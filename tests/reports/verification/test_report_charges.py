@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from fedaudit.cli.local_run import LocalRun, run_locally
+from fedaudit.cli.run import LocalRun, run_locally
 from fedaudit.ledger.columns import EntryColumns
 from fedaudit.ledger.rows import LedgerEntry, charges_report
 from fedaudit.reports.sections.held_out_privacy import ReportCharges

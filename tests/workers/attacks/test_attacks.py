@@ -5,7 +5,7 @@ from celery.worker import state as celery_state
 
 import fedaudit.attacks.feasibility
 import workers.attacks.attack_watch
-from fedaudit.cli.local_run import run_locally
+from fedaudit.cli.run import run_locally
 from fedaudit.spec.errors import FieldError, InvalidInputError
 from fedaudit.spec.parse import parse_spec
 from models.repositories import UnitRepository

@@ -1,0 +1,136 @@
+"""Audits of predictions: the form that asks for one, its report, and whether it was altered."""
+
+import math
+from functools import partial
+from typing import Any
+
+from fastapi import APIRouter
+from starlette.responses import HTMLResponse, Response
+
+from api.http.problems import ProblemError
+from api.pages.templates import new_once
+from api.pages.visits import ONCE, ExperimentsAuthor, ExperimentsForm, ReportsVisit, Visit, as_file
+from api.services.audits import ask_for_audit, audit_bundle, find_audited, verify_audit
+from api.services.report_pages import page_response
+from fedaudit.reports.page.html import Link
+from fedaudit.spec.errors import InvalidInputError
+
+router = APIRouter(prefix="/audits")
+
+_TEXTS = ("name", "id", "path", "truth", "prediction", "score", "threshold", "client_key")
+_LISTS = ("sensitive", "favourable")
+"""Columns, or values, separated by commas."""
+_SHOWN_ABOVE = (409, 429)
+"""Refusals that are shown above the form."""
+
+
+@router.get("/new")
+def new_audit_page(visit: ExperimentsAuthor) -> HTMLResponse:
+    """The form, still empty."""
+    return _form(visit, {ONCE: new_once()})
+
+
+@router.post("/new")
+async def post_audit(form: ExperimentsForm) -> Response:
+    """Ask for the audit; the same form does it once. A faulty form is shown again."""
+    # The file is read to its end for its hash, which may take as long as loading it.
+    return await form.run(partial(_answer, form))
+
+
+@router.get("/{audit_id}")
+def audit_page(audit_id: str, visit: ReportsVisit) -> HTMLResponse:
+    """The report: the page that can be kept, with a line of links above it."""
+    from fedaudit.audits.audit_page import render_audit
+
+    with visit.reading() as session:
+        document = find_audited(session, visit.caller, audit_id).report or {}
+    base = f"/audits/{audit_id}"
+    links = [
+        *([Link("/audits", "All audits")] if visit.may("experiments:read") else []),
+        Link(f"{base}/verification", "Verification"),
+        Link(f"{base}/bundle.zip", "Save the bundle"),
+    ]
+    return page_response(render_audit(document, links=links))
+
+
+@router.get("/{audit_id}/verification")
+def audit_verification_page(audit_id: str, visit: ReportsVisit) -> HTMLResponse:
+    """Whether the report is the signed one, and what follows from its figures, recomputed."""
+    with visit.reading() as session:
+        found = verify_audit(session, visit.caller, audit_id)
+    return visit.page("audit_verification.html", verification=found)
+
+
+@router.get("/{audit_id}/bundle.zip")
+def audit_bundle_file(audit_id: str, visit: ReportsVisit) -> Response:
+    """Everything that a verification without the service needs."""
+    with visit.reading() as session:
+        chunks = audit_bundle(session, visit.caller, audit_id)
+    return as_file(chunks, f"{audit_id}-bundle.zip", "application/zip")
+
+
+def _answer(form: Visit) -> Response:
+    typed = form.texts(*_TEXTS, *_LISTS, ONCE)
+    try:
+        asked = ask_for_audit(form.resources, form.caller, _audit(typed), form.once)
+    except InvalidInputError as error:
+        return _form(form, typed, faults=_by_field(error), status=422)
+    except ProblemError as error:
+        if error.status not in _SHOWN_ABOVE:
+            raise
+        return _form(form, typed, faults={"": error.detail}, status=error.status)
+    if form.may("experiments:read"):
+        return form.to("/audits", asked.unit_message)
+    answer = _form(form, {ONCE: new_once()}, asked=asked.audit.id, status=202)
+    answer.background = form.dispatching(asked.unit_message)
+    return answer
+
+
+def _audit(typed: dict[str, str]) -> dict[str, Any]:
+    """What was typed, as it is sent to the HTTP interface; empty fields are left out."""
+    value: dict[str, Any] = {name: typed[name] for name in _TEXTS if typed[name]}
+    if "threshold" in value:
+        value["threshold"] = _finite(typed["threshold"])
+    for name in _LISTS:
+        parts = [part.strip() for part in typed[name].split(",") if part.strip()]
+        if parts:
+            value[name] = parts
+    return value
+
+
+def _finite(text: str) -> float | str:
+    """The number that the text stands for; other texts stay as they are and are refused later."""
+    try:
+        found = float(text)
+    except ValueError:
+        return text
+    return found if math.isfinite(found) else text
+
+
+def _by_field(error: InvalidInputError) -> dict[str, str]:
+    """The faults by the form's field; faults of other fields under an empty name."""
+    found: dict[str, list[str]] = {}
+    for one in error.errors:
+        name = one.pointer.split("/")[1] if "/" in one.pointer else ""
+        known = name in (*_TEXTS, *_LISTS)
+        message = one.message if known else f"{one.pointer} {one.message}".strip()
+        found.setdefault(name if known else "", []).append(message)
+    return {name: "; ".join(messages) for name, messages in found.items()}
+
+
+def _form(
+    visit: Visit,
+    typed: dict[str, str],
+    *,
+    faults: dict[str, str] | None = None,
+    asked: str | None = None,
+    status: int = 200,
+) -> HTMLResponse:
+    return visit.page(
+        "new_audit.html",
+        status=status,
+        typed=typed,
+        faults=faults or {},
+        asked=asked,
+        federations=[("", "none: a path below"), *visit.federation_names().items()],
+    )

@@ -1,0 +1,318 @@
+"""One experiment: where it stands, its newest figures and curves, its end, and later attacks."""
+
+from collections.abc import AsyncIterator
+from functools import partial
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Depends, Header, Query
+from fastapi.sse import EventSourceResponse, ServerSentEvent
+from sqlalchemy.orm import Session
+from starlette.responses import HTMLResponse, JSONResponse, RedirectResponse, Response
+
+from api.http.answers import SmallInteger
+from api.http.problems import ProblemError
+from api.pages.live import (
+    GapReadings,
+    Reading,
+    as_json,
+    curves,
+    ending_words,
+    final_gaps,
+    gap_readings,
+    readings,
+    time_left,
+    why_ended,
+    with_final_figures,
+)
+from api.pages.session import COOKIE
+from api.pages.spec_preview import as_yaml
+from api.pages.visits import ExperimentsForm, ExperimentsVisit, Visit
+from api.services.attacks.judged_reports import judged_document
+from api.services.attacks.later_attacks import ask_for_attacks, cancel_attacks
+from api.services.attacks.later_bodies import later_list
+from api.services.dispatch import IdempotentRequest
+from api.services.experiments import EventLog
+from api.services.lookups import find_experiment, find_report, gone_words
+from api.services.report_pages import LiveFigures, live_figures
+from api.services.submission import RETRIED, Submitted, cancel, retry
+from api.shared.data_faults import shown_detail
+from fedaudit.privacy.mechanisms.registry import mechanism_of
+from fedaudit.reports.charts.running import running_charts
+from fedaudit.spec.attacks.attack_spec import attack_titles
+from fedaudit.spec.errors import InvalidInputError
+from fedaudit.spec.parse import parse_admitted
+from models.clock import utc_now
+from models.repositories import (
+    ExperimentRepository,
+    FederationRepository,
+    ReportRepository,
+    SweepRepository,
+    WebSessionRepository,
+)
+from models.repositories.audits import OPEN_ATTACKS
+from models.repositories.experiments import ENDED
+from models.tables.experiments import Experiment
+
+router = APIRouter(prefix="/experiments/{experiment_id}")
+
+_REFRESH_SECONDS = 5
+_After = Annotated[SmallInteger, Query()]
+
+
+@router.get("")
+def experiment_page(
+    experiment_id: str, visit: ExperimentsVisit, refresh: Annotated[str | None, Query()] = None
+) -> HTMLResponse:
+    """The experiment as it is now. Without scripts the page reloads itself while it runs."""
+    with visit.reading() as session:
+        row = find_experiment(session, visit.caller, experiment_id)
+        gone = gone_words(session, visit.project_id, "model", experiment_id)
+        tags = ExperimentRepository(session, visit.project_id).tags([row.id])[row.id]
+        federation = None
+        if visit.may("federations:read"):
+            federation = FederationRepository(session, visit.project_id).get(row.federation_id)
+        cell = SweepRepository(session, visit.project_id).cell_of(row.id)
+        live = live_figures(session, row)
+        report = _report(session, visit, row)
+    ended, spec = row.status in ENDED, parse_admitted(row.spec)
+    shown, gaps = _figures(row, live, report)
+    return visit.page(
+        "experiment.html",
+        experiment=row,
+        detail=shown_detail(row.status_reason, row.status_detail, caller=visit.caller),
+        tags=list(tags),
+        federation=None if federation is None else federation.name,
+        sweep=None if cell is None else cell[0],
+        ended=ended,
+        why=why_ended(row.status_reason) if row.status in RETRIED else None,
+        may_cancel=not ended and row.status != "cancelling" and visit.may("experiments:write"),
+        may_retry=row.status in RETRIED and visit.may("experiments:write"),
+        guarantee_kind=mechanism_of(spec).guarantee_kind,
+        readings=shown,
+        gaps=gaps,
+        pace="" if ended else _pace(row),
+        how_it_ended=None if report is None else ending_words(report),
+        charts=running_charts(
+            live.series,
+            delta=None if row.mechanism_inputs is None else row.mechanism_inputs["delta"],
+            best=_best(report),
+        ),
+        every=live.every,
+        gates=spec.gates,
+        report=report,
+        gone_model=gone,
+        document=as_yaml(row.spec),
+        refresh_seconds=None if ended or refresh == "no" else _REFRESH_SECONDS,
+    )
+
+
+@router.get("/figures")
+def experiment_figures(
+    experiment_id: str, visit: ExperimentsVisit, after: _After = 0
+) -> JSONResponse:
+    """The state and the figures of the rounds above `after`, for the page's own script."""
+    with visit.reading() as session:
+        row = find_experiment(session, visit.caller, experiment_id)
+        live = live_figures(session, row, after=after)
+        report = _report(session, visit, row)
+    shown, found = _figures(row, live, report)
+    gaps = [reading for one in found for reading in one.gaps]
+    return JSONResponse(
+        {
+            "status": row.status,
+            "round": row.rounds_done,
+            "rounds": row.rounds_total,
+            "pace": _pace(row),
+            "best": _best(report),
+            "last": live.series.rounds[-1] if live.series.rounds else after,
+            "readings": as_json([*shown, *gaps]),
+            "curves": curves(live.series),
+        },
+        headers={"Cache-Control": "no-store"},
+    )
+
+
+def _event_log(experiment_id: str, visit: ExperimentsVisit) -> EventLog:
+    token = visit.request.cookies[COOKIE]
+    with visit.reading() as session:
+        found = find_experiment(session, visit.caller, experiment_id)
+    return EventLog(
+        visit.resources,
+        visit.project_id,
+        found.id,
+        in_force=lambda session: WebSessionRepository(session).find(token) is not None,
+    )
+
+
+async def _place(visit: ExperimentsVisit) -> AsyncIterator[None]:
+    async with visit.resources.streams.place(visit.caller.key_id):
+        yield
+
+
+@router.get("/stream", response_class=EventSourceResponse, dependencies=[Depends(_place)])
+async def experiment_stream(
+    log: Annotated[EventLog, Depends(_event_log)],
+    after: _After = 0,
+    last_event_id: Annotated[SmallInteger, Header()] = 0,
+) -> AsyncIterator[ServerSentEvent]:
+    """The experiment's events above `after`; a browser that connects again names the last one."""
+    async for message in log.follow(max(after, last_event_id)):
+        yield message
+
+
+@router.post("/cancel")
+def post_cancel(experiment_id: str, form: ExperimentsForm) -> RedirectResponse:
+    """Ask for the experiment's end."""
+    cancelled = cancel(form.resources, form.caller, experiment_id)
+    return form.to(f"/experiments/{cancelled.experiment.id}")
+
+
+@router.post("/retry")
+async def post_retry(experiment_id: str, form: ExperimentsForm) -> RedirectResponse:
+    """Queue the spec once more; the same form queues it only once."""
+
+    def queued() -> Submitted:
+        with form.reading() as session:
+            row = find_experiment(session, form.caller, experiment_id)
+        again = IdempotentRequest.of(form.once, f"POST /experiments/{row.id}/retry", None)
+        return retry(form.resources, form.caller, row, again)
+
+    submitted = await form.run(queued)
+    return form.to(f"/experiments/{submitted.experiment.id}", submitted.unit_message)
+
+
+def _report(session: Session, visit: Visit, row: Experiment) -> dict[str, Any] | None:
+    """None until there is one, and for visitors who may not read reports."""
+    if row.status not in ENDED or not visit.may("reports:read"):
+        return None
+    found = ReportRepository(session, visit.project_id).get(row.id)
+    return None if found is None else judged_document(session, found)
+
+
+def _figures(
+    row: Experiment, live: LiveFigures, report: dict[str, Any] | None
+) -> tuple[list[Reading], list[GapReadings]]:
+    """Of the newest rounds; with a report those of its best round, which the report states."""
+    newest = readings(row, live, mechanism_of(parse_admitted(row.spec)).guarantee_kind)
+    if report is None:
+        return newest, gap_readings(row, live)
+    return with_final_figures(newest, report), final_gaps(report)
+
+
+def _pace(row: Experiment) -> str:
+    return time_left(row.started_at, utc_now(), done=row.rounds_done, rounds=row.rounds_total)
+
+
+def _best(report: dict[str, Any] | None) -> Any:
+    return None if report is None else report["utility"]["best_round"]
+
+
+_NUMBERS = {"canaries": "count", "membership": "shadows", "gradient-leakage": "images"}
+"""What an attack of a kind counts, as a spec names it."""
+_METHODS = [
+    ("", "as usual for the kind"),
+    *((one, f"membership: {one}") for one in ("threshold", "likelihood-ratio", "relative")),
+    *(
+        (one, f"gradient-leakage: {one}")
+        for one in ("lbfgs", "adam-cosine", "first-layer", "features")
+    ),
+]
+_SHOWN_ABOVE = (409, 410, 429)
+"""Refusals that are shown above the form."""
+
+
+@router.get("/attacks")
+def attacks_page(experiment_id: str, visit: ExperimentsVisit) -> HTMLResponse:
+    """The attacks after the report, and the form; the page reloads itself while one is open."""
+    return _attacks(visit, experiment_id, {})
+
+
+@router.post("/attacks")
+async def post_attack(experiment_id: str, form: ExperimentsForm) -> Response:
+    """Ask for one attack; the same form does it once. A faulty form is shown again."""
+    # The run's data are loaded, which may take long.
+    return await form.run(partial(_answer, form, experiment_id))
+
+
+@router.post("/attacks/later/{later_id}/cancel")
+def post_cancel_attacks(
+    experiment_id: str, later_id: str, form: ExperimentsForm
+) -> RedirectResponse:
+    """Ask for their end; what they have found by then stays."""
+    cancel_attacks(form.resources, form.caller, experiment_id, later_id)
+    return form.to(f"/experiments/{experiment_id}/attacks")
+
+
+def _answer(form: Visit, experiment_id: str) -> Response:
+    typed, address = form.texts("kind", "method", "number"), f"/experiments/{experiment_id}/attacks"
+    with form.reading() as session:
+        mechanism = find_experiment(session, form.caller, experiment_id).mechanism
+    value = {"attacks": [_attack(typed, mechanism)]}
+    again = IdempotentRequest.of(form.once, f"POST {address}", value)
+    try:
+        asked = ask_for_attacks(form.resources, form.caller, experiment_id, value, again)
+    except InvalidInputError as error:
+        return _attacks(form, experiment_id, typed, faults=_by_field(error), status=422)
+    except ProblemError as error:
+        if error.status not in _SHOWN_ABOVE:
+            raise
+        faults = {"": error.detail}
+        return _attacks(form, experiment_id, typed, faults=faults, status=error.status)
+    return form.to(address, asked.unit_message)
+
+
+def _attack(typed: dict[str, str], mechanism: str) -> dict[str, Any]:
+    """What was typed, as a spec has it; empty fields are left out."""
+    kind, number = typed["kind"], typed["number"]
+    value: dict[str, Any] = {"kind": kind}
+    if kind == "canaries":
+        # Another unit than the mechanism's is refused in any case.
+        value["unit"] = "record" if mechanism == "record-personalised" else "client"
+    if typed["method"]:
+        value["method"] = typed["method"]
+    if number:
+        whole = number.isdecimal() and len(number) < 10
+        value[_NUMBERS.get(kind, "number")] = int(number) if whole else number
+    return value
+
+
+def _by_field(error: InvalidInputError) -> dict[str, str]:
+    """The faults by the form's field; faults of other fields under an empty name."""
+    names = {"kind": "kind", "method": "method", **dict.fromkeys(_NUMBERS.values(), "number")}
+    found: dict[str, list[str]] = {}
+    for one in error.errors:
+        name = names.get(one.pointer.rpartition("/")[2], "")
+        message = one.message if name else f"{one.pointer} {one.message}".strip()
+        found.setdefault(name, []).append(message)
+    return {name: "; ".join(messages) for name, messages in found.items()}
+
+
+def _attacks(
+    visit: Visit,
+    experiment_id: str,
+    typed: dict[str, str],
+    *,
+    faults: dict[str, str] | None = None,
+    status: int = 200,
+) -> HTMLResponse:
+    with visit.reading() as session:
+        experiment = find_experiment(session, visit.caller, experiment_id)
+        find_report(session, visit.caller, experiment_id)
+    asked = later_list(visit.resources, visit.caller, experiment_id).items
+    is_open = any(one.status in OPEN_ATTACKS for one in asked)
+    return visit.page(
+        "attacks.html",
+        status=status,
+        experiment=experiment,
+        # What attacks found is for readers of reports.
+        asked=asked if visit.may("reports:read") else [],
+        open_ones=OPEN_ATTACKS,
+        going_on=is_open,
+        may_ask=visit.may("experiments:write") and not is_open,
+        kinds=[(kind, title.partition(":")[0]) for kind, title in attack_titles().items()],
+        questions=attack_titles().values(),
+        methods=_METHODS,
+        typed=typed,
+        faults=faults or {},
+        refresh_seconds=_REFRESH_SECONDS if is_open and visit.request.method == "GET" else None,
+    )

@@ -1,0 +1,381 @@
+"""One federation: its data, its budgets and what was changed; and erasures of it."""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields
+from typing import Annotated, Any, assert_never
+
+from fastapi import APIRouter, Path, Query
+from starlette.responses import HTMLResponse, Response
+
+from api.http.bodies import validated
+from api.http.problems import not_found
+from api.pages.visits import FederationsForm, FederationsVisit, Visit, as_file
+from api.pages.wording import NONE, figure, room, small_number
+from api.schemas.base import PageParameters
+from api.schemas.federations import BudgetBody, BudgetSetting, DisclosureBody
+from api.schemas.people import ChangeBody
+from api.services.budgets.federation_budgets import budgets_of, set_budget
+from api.services.disclosure import get_disclosure
+from api.services.erasures import shown_erasure
+from api.services.lookups import change_page, find_federation
+from api.services.registrations import federation_body
+from fedaudit.privacy.accounting.privacy_events import adjacency_words, observer_words
+from fedaudit.reports.sections.outcome_words import labels_of_spec, outcome_of_profile
+from fedaudit.spec.errors import FieldError, InvalidInputError
+from fedaudit.spec.fairness import GroupRule, Rule
+from fedaudit.spec.labels import label_of
+from models.repositories import ErasureRepository
+
+router = APIRouter(prefix="/federations/{federation_id}")
+
+_CHANGES = PageParameters(limit=20)
+_ErasureNumber = Annotated[int, Path(ge=1, le=2**31 - 1)]
+LABELS = {
+    "figure": "Figure",
+    "book": "Noise mode",
+    "total": "Total",
+    "unit_key": "Whose clients",
+    "radius": "Radius",
+    "clip": "Clip",
+    "delta": "Delta",
+    "adjacency": "Neighbours",
+    "observer": "Observer",
+}
+"""The labels of the budget form's fields."""
+
+
+@dataclass(frozen=True)
+class BudgetFault:
+    """What is wrong with a field of the form."""
+
+    field: str
+    label: str
+    message: str
+
+
+@dataclass(frozen=True)
+class BudgetDraft:
+    """The fields of the budget form as they were typed."""
+
+    book: str = "release"
+    """The noise mode: only secret noise protects, so its budget is offered first."""
+    figure: str = "leakage"
+    total: str = ""
+    delta: str = "1e-5"
+    adjacency: str = "replace-one"
+    observer: str = "final_model"
+    radius: str = "adaptive"
+    clip: str = ""
+    unit_key: str = ""
+
+
+@dataclass(frozen=True)
+class Group:
+    """One group, or one class. `rows` is None where it is suppressed."""
+
+    name: str
+    rows: int | None
+    share: float | None
+    """Of all rows."""
+    base_rate: float | None = None
+
+
+@dataclass(frozen=True)
+class AttributeView:
+    """A sensitive attribute's groups."""
+
+    name: str
+    of: str
+    """`client` or `record`."""
+    groups: list[Group]
+    missing: int
+    has_rates: bool
+    reasons: Mapping[str, str]
+
+
+@dataclass(frozen=True)
+class BudgetView:
+    """A budget, with its parts as shares of its total."""
+
+    budget: BudgetBody
+    key: str
+    """Distinguishes budgets on one page; letters, digits and `-`."""
+    title: str
+    detail: str
+    parts: list[tuple[str, float]] | None
+    """None where no total is set."""
+    over: bool
+    """Whether more was spent than the total, which may have been lowered later."""
+
+
+@router.get("")
+def federation_page(
+    federation_id: str, visit: FederationsVisit, saved: Annotated[bool, Query()] = False
+) -> HTMLResponse:
+    """One federation."""
+    return _shown(visit, federation_id, saved=saved)
+
+
+@router.post("/budget")
+def set_federation_budget(federation_id: str, form: FederationsForm) -> Response:
+    """Set one budget; a refused form keeps what was typed."""
+    draft = BudgetDraft(**form.texts(*(field.name for field in fields(BudgetDraft))))
+    try:
+        set_budget(form.resources, form.caller, federation_id, _setting(draft))
+    except InvalidInputError as error:
+        if not form.may("federations:read"):
+            # The page around the form shows the profile.
+            raise
+        return _shown(form, federation_id, draft=draft, faults=_budget_faults(error))
+    return form.to(f"/federations/{federation_id}?saved=true#budgets")
+
+
+@router.get("/erasures/{number}")
+def erasure_page(
+    federation_id: str, number: _ErasureNumber, visit: FederationsVisit
+) -> HTMLResponse:
+    """What was removed and what remains, by the signed receipt."""
+    found = shown_erasure(visit.resources, visit.caller, federation_id, number)
+    return visit.page("erasure.html", found=found, erasure=found.body)
+
+
+@router.get("/erasures/{number}/receipt.json")
+def erasure_receipt(
+    federation_id: str, number: _ErasureNumber, visit: FederationsVisit
+) -> Response:
+    """The receipt as it was signed (DSSE). Raises ProblemError before it is."""
+    found = shown_erasure(visit.resources, visit.caller, federation_id, number).body
+    if found.receipt is None:
+        raise not_found("receipt: the erasure is not done yet")
+    name = f"{found.federation_id}-erasure-{number}-receipt.json"
+    return as_file(json.dumps(found.receipt, indent=2) + "\n", name, "application/json")
+
+
+def _shown(
+    visit: Visit,
+    federation_id: str,
+    *,
+    saved: bool = False,
+    draft: BudgetDraft | None = None,
+    faults: Sequence[BudgetFault] = (),
+) -> HTMLResponse:
+    with visit.reading() as session:
+        row = find_federation(session, visit.caller, federation_id)
+        erasures = ErasureRepository(session, visit.project_id).of(row.id)
+        changes = change_page(
+            session, visit.caller, _CHANGES, subject_kind="federation", subject=row.id
+        )
+    found = federation_body(visit.resources, row, caller=visit.caller)
+    profile = found.profile or {}
+    budgets = budgets_of(visit.resources, visit.caller, found.id)
+    return visit.page(
+        "federation.html",
+        status=422 if faults else 200,
+        federation=found,
+        profile=profile,
+        attributes=_attributes(profile, found.registration),
+        classes=_groups(
+            profile.get("class_balance") or {},
+            profile.get("rows", 0),
+            {},
+            labels_of_spec(found.registration).get(profile.get("target", ""), {}),
+        ),
+        favourable=outcome_of_profile(profile, found.registration),
+        disclosure=_disclosure(get_disclosure(visit.resources, visit.caller, found.id)),
+        budgets=[_budget_view(budget, number) for number, budget in enumerate(budgets)],
+        budget_scope=budgets[0].scope if budgets else "",
+        changes=[(_change_words(one), one) for one in changes.items],
+        more_changes=changes.next_cursor is not None,
+        erasures=erasures,
+        saved=saved,
+        draft=draft or BudgetDraft(),
+        faults=faults,
+        fault_of={fault.field: fault.message for fault in faults},
+        budget_labels=LABELS,
+    )
+
+
+def _budget_faults(error: InvalidInputError) -> list[BudgetFault]:
+    """The faults in the order in which the form has their fields."""
+    found = [(one.pointer.removeprefix("/"), one.message) for one in error.errors]
+    faults = [BudgetFault(name, LABELS.get(name, name), message) for name, message in found]
+    order = list(LABELS)
+    return sorted(faults, key=lambda one: order.index(one.field) if one.field in order else -1)
+
+
+def _setting(draft: BudgetDraft) -> BudgetSetting:
+    """The setting that was asked for; an empty total removes the bound.
+
+    Raises InvalidInputError naming the field.
+    """
+    values: dict[str, Any] = {**vars(draft), "unit_key": draft.unit_key or None}
+    # The form always sends all of them.
+    if draft.figure != "epsilon":
+        values |= dict.fromkeys(("delta", "adjacency", "observer"))
+    if draft.figure != "leakage":
+        values |= dict.fromkeys(("radius", "clip"))
+    elif draft.radius != "adaptive":
+        values["radius"] = _number("radius", draft.radius)
+    for name in ("total", "delta", "clip"):
+        if values[name] is not None:
+            values[name] = _number(name, values[name])
+    return validated(BudgetSetting, values)
+
+
+def _number(name: str, text: str) -> float | None:
+    if not text:
+        return None
+    try:
+        return float(text)
+    except ValueError:
+        message = f"{text!r} is no number; write it as 2.5 or 1e-5"
+        raise InvalidInputError([FieldError(f"/{name}", message)]) from None
+
+
+def _change_words(change: ChangeBody) -> str:
+    """What was set."""
+    value = change.value
+    match change.setting:
+        case "budget":
+            return NONE if value is None else _changed_budget(value)
+        case "disclosure":
+            names = "the policy was removed" if value is None else ", ".join(value)
+            return f"what may be asked of groups: {names.replace('_', ' ')}"
+        case "simulation":
+            return f"simulated noise: {NONE if value is None else value['simulation']}"
+        case "gates":
+            return "gates"
+        case _:
+            assert_never(change.setting)
+
+
+def _changed_budget(value: dict[str, Any]) -> str:
+    """Figure, book and total first, then what else names the budget."""
+    total = value["total"]
+    parts = [
+        f"budget of {value['figure'].replace('_', ' ')} in the {value['book']} book: "
+        + ("the bound was removed" if total is None else f"total {room(total)}")
+    ]
+    if "delta" in value:
+        parts.append(f"δ = {small_number(value['delta'])}")
+    parts += [
+        f"{name.replace('_', ' ')} {value[name]}"
+        for name in ("adjacency", "observer", "radius", "clip", "unit_key")
+        if name in value
+    ]
+    return ", ".join(parts)
+
+
+def _attributes(profile: Mapping[str, Any], registration: Any) -> list[AttributeView]:
+    """The sensitive attributes of a profile, their groups under the registration's labels."""
+    views, labels = [], labels_of_spec(registration)
+    for name, found in profile.get("attributes", {}).items():
+        rates = found["base_rates"]
+        views.append(
+            AttributeView(
+                name=name,
+                of=found["of"],
+                groups=_groups(found["groups"], profile["rows"], rates, labels.get(name, {})),
+                missing=found["missing"],
+                has_rates=any(rate is not None for rate in rates.values()),
+                reasons=found["reasons"],
+            )
+        )
+    return views
+
+
+def _groups(
+    rows: Mapping[str, int | None],
+    total: int,
+    rates: Mapping[str, float | None],
+    labels: Mapping[str, str],
+) -> list[Group]:
+    return [
+        Group(
+            name=name if (label := label_of(labels, name)) is None else f"{label} ({name})",
+            rows=count,
+            share=None if count is None else count / max(total, 1),
+            base_rate=rates.get(name),
+        )
+        for name, count in rows.items()
+    ]
+
+
+def _disclosure(policy: DisclosureBody) -> list[tuple[str, str]]:
+    """What holds for every analysis of the federation's groups: of what, and what is required."""
+    size = max(policy.minimum_group_size or 1, policy.floor.minimum_group_size)
+    clients = max(policy.minimum_group_clients or 1, policy.floor.minimum_group_clients)
+    lines = [("Rows of a group", f"{size} or more"), ("Clients of a group", f"{clients} or more")]
+    if policy.edges is not None:
+        cuts = [f"{name} at {', '.join(map(figure, at))}" for name, at in policy.edges.items()]
+        lines.append(("Edges", "; ".join(cuts) or "no attribute is cut"))
+    if policy.favourable is not None:
+        rules = policy.favourable if isinstance(policy.favourable, list) else [policy.favourable]
+        lines.append(("Favourable outcome", "; ".join(map(_rule, rules))))
+    if policy.sensitive is not None:
+        lines.append(("Sensitive attributes", ", ".join(policy.sensitive) or "none"))
+    if policy.intersections is not None:
+        joined = [" + ".join(parts) for parts in policy.intersections]
+        lines.append(("Combinations", ", ".join(joined) or "none"))
+    if policy.split is not None:
+        split = policy.split
+        of = {"client": "clients", "record": "every client's rows"}[split.validation_unit]
+        share = f"{figure(split.validation_fraction)} of {of}, drawn by seed {split.seed}"
+        lines.append(("Held out", f"{share}; scoring {split.scoring.method}"))
+    if policy.source is not None:
+        lines.append(("Columns and clients", "as registered"))
+    return lines
+
+
+def _rule(rule: Rule | GroupRule) -> str:
+    words = {"ge": "at least", "le": "at most", "in": "one of"}[rule.op]
+    value = ", ".join(map(str, rule.value)) if isinstance(rule.value, list) else rule.value
+    of = "".join(f" for {name} {group}" for name, group in getattr(rule, "group", {}).items())
+    return f"{words} {value}{of}"
+
+
+def _budget_view(budget: BudgetBody, number: int) -> BudgetView:
+    """One budget; `number` is its place on the page."""
+    title, detail = _budget_words(budget)
+    total, over, parts = budget.total, False, None
+    if total is not None:
+        over = budget.spent > total
+        spent = (
+            [("spent", budget.spent / total), ("held", budget.reserved / total)] if total else []
+        )
+        parts = [("over", 1.0)] if over else spent
+    return BudgetView(budget, f"budget-{number}", title, detail, parts, over)
+
+
+def _budget_words(budget: BudgetBody) -> tuple[str, str]:
+    """The title of a budget and what it bounds."""
+    match budget.figure:
+        case "epsilon":
+            return (
+                f"Epsilon against {observer_words(budget.observer or '')}",
+                f"of (epsilon, delta)-differential privacy; neighbours: "
+                f"{adjacency_words(budget.adjacency or '')}",
+            )
+        case "leakage":
+            return "Leakage", f"of metric privacy, added up over releases; {_terms(budget)}"
+        case "log_ratio":
+            return (
+                "Log-ratio by the theorem",
+                "of metric privacy, between any two datasets that choose alike; added up over "
+                "releases of any radius and clip",
+            )
+        case _:
+            assert_never(budget.figure)
+
+
+def _terms(budget: BudgetBody) -> str:
+    """The radius and the clip of a leakage."""
+    match budget.radius:
+        case None:
+            return "radius and clip not recorded, so it counts no run: set a total again"
+        case "adaptive":
+            radius = "adaptive radius"
+        case distance:
+            radius = f"radius {distance:g}"
+    return f"{radius}, {'no clip' if budget.clip is None else f'clip {budget.clip:g}'}"

@@ -1,0 +1,65 @@
+"""One declared ledger: its rounds, its report, and what is verified."""
+
+from typing import Annotated
+
+from fastapi import APIRouter, Query
+from starlette.responses import HTMLResponse, Response
+
+from api.pages.visits import ExperimentsVisit, LedgerVisit, ReportsVisit, as_file
+from api.services.audit_log import note_export
+from api.services.ledgers.stored_ledgers import (
+    ledger_bundle,
+    ledger_rounds,
+    report_of,
+    shown_ledger,
+    verify_ledger,
+)
+from api.services.report_pages import page_response
+from fedaudit.reports.page.html import Link, render_declared
+from fedaudit.spec.declared_ledgers import MAX_ROUND
+
+router = APIRouter(prefix="/ledgers/{ledger_id}")
+
+_ROUNDS_ON_A_PAGE = 100
+
+
+@router.get("")
+def ledger_page(
+    ledger_id: str,
+    visit: ExperimentsVisit,
+    below: Annotated[int | None, Query(ge=1, le=MAX_ROUND + 1)] = None,
+) -> HTMLResponse:
+    """What was declared, and what it comes to."""
+    resources, caller = visit.resources, visit.caller
+    rounds = ledger_rounds(resources, caller, ledger_id, below=below, limit=_ROUNDS_ON_A_PAGE)
+    ledger = shown_ledger(resources, caller, ledger_id)
+    return visit.page("ledger.html", ledger=ledger, found=rounds, below=below)
+
+
+@router.get("/report")
+def ledger_report_page(ledger_id: str, visit: ReportsVisit) -> HTMLResponse:
+    """The report: the page that can be kept, with a line of links above it."""
+    document = report_of(visit.resources, visit.caller, ledger_id).document
+    base = f"/ledgers/{ledger_id}"
+    links = [
+        *([Link(base, "Ledger")] if visit.may("experiments:read") else []),
+        Link(f"{base}/verification", "Verification"),
+        *([Link(f"{base}/bundle.zip", "Save the bundle")] if visit.may("ledger:read") else []),
+    ]
+    return page_response(render_declared(document, links=links))
+
+
+@router.get("/verification")
+def ledger_verification_page(ledger_id: str, visit: ReportsVisit) -> HTMLResponse:
+    """Whether the report still agrees with what is stored, everything recomputed."""
+    found = verify_ledger(visit.resources, visit.caller, ledger_id)
+    base = f"/ledgers/{ledger_id}"
+    return visit.page("verification.html", verification=found, base=base, declared=True)
+
+
+@router.get("/bundle.zip")
+def ledger_bundle_file(ledger_id: str, visit: LedgerVisit) -> Response:
+    """Everything that a verification without the service needs."""
+    chunks = ledger_bundle(visit.resources, visit.caller, ledger_id)
+    note_export(visit.resources, visit.caller, ledger_id, "bundle")
+    return as_file(chunks, f"{ledger_id}-bundle.zip", "application/zip")

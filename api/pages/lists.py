@@ -1,0 +1,353 @@
+"""The lists: experiments and reports with filters, and everything else newest first.
+
+Filters are GET forms; pages go by cursor.
+"""
+
+import csv
+import io
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Annotated, Any
+from urllib.parse import urlencode
+
+from fastapi import APIRouter, Depends
+from pydantic import TypeAdapter
+from starlette.responses import HTMLResponse, RedirectResponse, Response
+
+from api.http.answers import SmallInteger, decode_cursor, encode_cursor
+from api.http.bodies import validated
+from api.pages.rows import UNBOUNDED, experiment_row, report_row
+from api.pages.session import require
+from api.pages.templates import home
+from api.pages.visits import (
+    AnyVisit,
+    Cursor,
+    ExperimentsVisit,
+    ReportsVisit,
+    Visit,
+    as_file,
+    visiting,
+)
+from api.pages.wording import iso
+from api.schemas.base import PageParameters
+from api.schemas.experiments import ExperimentParameters
+from api.schemas.federations import FederationParameters
+from api.schemas.reports import AuditBody, ReportBody, ReportParameters
+from api.services.artifacts import artifact_page
+from api.services.experiments import experiment_page
+from api.services.ledgers.stored_ledgers import summary
+from api.services.registrations import federation_bodies
+from api.services.reports import largest_gaps, report_page
+from api.services.sweeps import listed_bodies
+from api.shared.data_faults import shown_faults
+from fedaudit.privacy.mechanisms.registry import MECHANISMS
+from fedaudit.spec.base import Text
+from fedaudit.spreadsheet import plain_text
+from models.repositories import (
+    AuditRepository,
+    DeclaredLedgerRepository,
+    ErasureRepository,
+    FederationRepository,
+    ReportListRepository,
+    SweepRepository,
+)
+from models.vocabulary import Scope
+
+router = APIRouter()
+
+_ON_A_PAGE = 25
+_LINES_AT_ONCE = 500
+_ID: TypeAdapter[Any] = TypeAdapter(tuple[Text])
+_OF_ERASURES: TypeAdapter[Any] = TypeAdapter(tuple[datetime, Text, SmallInteger])
+_DAY = re.compile(r"\d{4}-\d{2}-\d{2}")
+_STATES = ("running", "queued", "succeeded", "failed", "cancelled")
+_SORTS = (
+    ("-created_at", "Newest first"),
+    ("created_at", "Oldest first"),
+    ("name", "Name"),
+    ("-finished_at", "Ended last"),
+)
+_EXPERIMENT_SORTS = (
+    *_SORTS,
+    ("leakage_max", "Smallest leakage"),
+    ("equalized_odds_difference", "Smallest equalized-odds gap"),
+    ("demographic_parity_difference", "Smallest demographic-parity gap"),
+    ("-accuracy", "Largest accuracy"),
+    ("validation_loss", "Smallest validation loss"),
+)
+_OUTCOMES = ("pass", "fail", "insufficient_evidence")
+_LABELS = (
+    ("", "any"),
+    ("formal", "formal"),
+    ("formal within the radius", "formal within the radius"),
+    ("heuristic", "heuristic"),
+    ("none", UNBOUNDED),
+)
+_IN_FORCE = (("", "any"), ("true", "in force"), ("false", "not in force"))
+_SIGN_OFFS = (
+    ("", "any"),
+    ("none", "not signed off"),
+    ("approved", "approved"),
+    ("needs-changes", "needs changes"),
+    ("rejected", "rejected"),
+)
+# Filters that a click unfolds.
+_OF_EXPERIMENTS = ("name", "tag", "mechanism", "federation_id", "alarm", "sort")
+_OF_REPORTS = (
+    *("search", "person", "federation_id", "label", "in_force"),
+    *("finished_after", "finished_before", "sign_off", "sort"),
+)
+_COLUMNS = (
+    *("id", "name", "federation_id", "federation", "finished_at", "submitted_by", "key"),
+    *("verdict", "degenerate", "guarantee", "largest_gap", "gap_metric", "gap_attribute"),
+    *("unmeasured", "gate_outcome", "sign_off", "signed_off_by", "signed_off_at", "report_hash"),
+)
+
+
+@router.get("/experiments")
+def experiments_address() -> RedirectResponse:
+    """Shortened addresses of experiments lead here."""
+    return RedirectResponse("/", status_code=303)
+
+
+@router.get("/")
+def experiments_list(visit: AnyVisit) -> Response:
+    """The project's experiments; a key that may not read them opens its first page instead."""
+    if not visit.may("experiments:read") and (better := home(visit.visitor)) is not None:
+        return RedirectResponse(better.path, status_code=303)
+    require(visit.visitor, "experiments:read")
+    asked = visit.asked()
+    parameters = validated(ExperimentParameters, {"limit": _ON_A_PAGE, **asked})
+    found = experiment_page(visit.resources, visit.caller, parameters)
+    names = visit.federation_names()
+    gaps = largest_gaps(visit.resources, visit.project_id, [one.id for one in found.items])
+    return visit.page(
+        "experiments.html",
+        rows=[
+            experiment_row(item, names.get(item.federation_id), gaps.get(item.id))
+            for item in found.items
+        ],
+        **_filtering("/", asked, found.next_cursor, folded=_OF_EXPERIMENTS),
+        states=_choice("/", asked, "status", _STATES),
+        mechanisms=[("", "any"), *((one.facts.name, one.facts.label) for one in MECHANISMS)],
+        federations=[("", "any"), *names.items()],
+        sorts=_EXPERIMENT_SORTS,
+    )
+
+
+@router.get("/reports")
+def reports_list(visit: ReportsVisit) -> HTMLResponse:
+    """The project's reports, for readers who decide by them."""
+    asked = visit.asked()
+    found = report_page(
+        visit.resources, visit.project_id, _report_parameters(asked, limit=_ON_A_PAGE)
+    )
+    names = visit.federation_names()
+    with visit.reading() as session:
+        reports = ReportListRepository(session, visit.project_id)
+        people, federations = reports.people(), reports.federations()
+    return visit.page(
+        "reports.html",
+        rows=[report_row(one, names.get(one.experiment.federation_id)) for one in found.items],
+        **_filtering("/reports", asked, found.next_cursor, folded=_OF_REPORTS),
+        outcomes=_choice("/reports", asked, "gate_outcome", _OUTCOMES),
+        labels=_LABELS,
+        in_force=_IN_FORCE,
+        sign_off_states=_SIGN_OFFS,
+        sorts=_SORTS,
+        table=_address("/reports.csv", _filters(asked)),
+        people=[("", "any person"), *((name, name) for name in people)],
+        federations=[("", "any"), *((id_, names.get(id_, id_)) for id_ in federations)],
+    )
+
+
+@router.get("/reports.csv")
+def reports_table(visit: ReportsVisit) -> Response:
+    """All reports that fit the list's filters, read page by page while they are sent."""
+    # Filters that the list refuses are refused before the first line.
+    first = _report_parameters(_filters(visit.asked()), limit=_LINES_AT_ONCE)
+    return as_file(_lines(visit, first, visit.federation_names()), "reports.csv", "text/csv")
+
+
+def _lines(visit: Visit, asked: ReportParameters, names: Mapping[str, str]) -> Iterator[str]:
+    yield _line(_COLUMNS)
+    while True:
+        found = report_page(visit.resources, visit.project_id, asked)
+        yield "".join(_line(_cells(one, names)) for one in found.items)
+        if found.next_cursor is None:
+            return
+        asked = asked.model_copy(update={"cursor": found.next_cursor})
+
+
+def _cells(report: ReportBody, names: Mapping[str, str]) -> list[object]:
+    experiment, gap, by = report.experiment, report.largest_gap, report.experiment.created_by
+    row, signed = report_row(report, names.get(experiment.federation_id)), report.sign_off
+    cells: list[object] = [
+        experiment.id,
+        plain_text(experiment.name),
+        experiment.federation_id,
+        plain_text(row.federation or ""),
+        "" if experiment.finished_at is None else iso(experiment.finished_at),
+        "" if by is None or by.person is None else plain_text(by.person),
+        "" if by is None else plain_text(by.key_name),
+        plain_text(row.verdict),
+        {True: "yes", False: "no", None: "not known"}[report.degenerate],
+        row.guarantee,
+    ]
+    if gap is None:
+        cells += [""] * 4
+    else:
+        unmeasured = plain_text(", ".join(gap.unmeasured))
+        cells += [gap.value, gap.figure, plain_text(gap.attribute), unmeasured]
+    cells.append(report.gate_outcome or "no gates")
+    if signed is None:
+        cells += [""] * 3
+    else:
+        cells += [signed.decision, plain_text(signed.person), iso(signed.signed_off_at)]
+    return [*cells, report.report_hash]
+
+
+def _line(cells: Sequence[object]) -> str:
+    line = io.StringIO()
+    csv.writer(line).writerow(cells)
+    return line.getvalue()
+
+
+def _report_parameters(asked: Mapping[str, str], *, limit: int) -> ReportParameters:
+    """A day as an upper bound includes the whole of it."""
+    upper = {
+        name: f"{value}T23:59:59.999999Z"
+        for name, value in asked.items()
+        if name.endswith("_before") and _DAY.fullmatch(value)
+    }
+    return validated(ReportParameters, {"limit": limit, **asked, **upper})
+
+
+def _filters(asked: Mapping[str, str]) -> dict[str, str]:
+    return {name: value for name, value in asked.items() if name not in ("cursor", "limit")}
+
+
+def _filtering(
+    path: str, asked: Mapping[str, str], next_cursor: str | None, *, folded: Sequence[str]
+) -> dict[str, Any]:
+    """What a list with filters shows of them, and the pages before and after."""
+    filters = _filters(asked)
+    following = None if next_cursor is None else _address(path, {**filters, "cursor": next_cursor})
+    return {
+        "filters": filters,
+        "hidden_filters": sum(name in filters for name in folded),
+        "first_page": _address(path, filters) if "cursor" in asked else None,
+        "next_page": following,
+    }
+
+
+def _choice(
+    path: str, asked: Mapping[str, str], name: str, values: Sequence[str]
+) -> list[tuple[str, str]]:
+    """The values of a filter with the list's address for each, "any" first."""
+    return [(value, _address(path, {**_filters(asked), name: value})) for value in ("", *values)]
+
+
+def _address(path: str, parameters: Mapping[str, str]) -> str:
+    query = urlencode({name: value for name, value in parameters.items() if value})
+    return f"{path}?{query}" if query else path
+
+
+@router.get("/federations")
+def federations_list(
+    visit: Annotated[Visit, Depends(visiting("federations:read"))],
+) -> HTMLResponse:
+    """The project's federations, newest first."""
+    asked = visit.asked()
+    parameters = validated(FederationParameters, {"limit": _ON_A_PAGE, **asked})
+    cursor = decode_cursor("federations", parameters.cursor, _ID)
+    with visit.reading() as session:
+        found = FederationRepository(session, visit.project_id).list(
+            status=parameters.status, cursor=cursor, limit=parameters.limit
+        )
+    return visit.page(
+        "federations.html",
+        federations=federation_bodies(visit.resources, found.items, caller=visit.caller),
+        filtered=bool(asked),
+        next_cursor=encode_cursor("federations", found.next_cursor),
+    )
+
+
+@router.get("/artifacts")
+def artifacts_list(visit: ExperimentsVisit, cursor: Cursor = None) -> HTMLResponse:
+    """The project's files of parameters, with the experiments that start from each."""
+    asked = PageParameters(limit=_ON_A_PAGE, cursor=cursor)
+    found = artifact_page(visit.resources, visit.caller, asked)
+    return visit.page("artifacts.html", artifacts=found.items, next_cursor=found.next_cursor)
+
+
+_Found = tuple[dict[str, Any], Any]
+"""What a list's template shows, and the key at which the next page starts."""
+
+
+@dataclass(frozen=True)
+class _NewestFirst:
+    """A list without filters, at the path and by the template of its name."""
+
+    name: str
+    scope: Scope
+    find: Callable[[Visit, Any], _Found]
+    key: TypeAdapter[Any] = _ID
+
+    def add(self) -> None:
+        """Add the list's route."""
+
+        def shown(
+            visit: Annotated[Visit, Depends(visiting(self.scope))], cursor: Cursor = None
+        ) -> HTMLResponse:
+            rows, following = self.find(visit, decode_cursor(self.name, cursor, self.key))
+            return visit.page(
+                f"{self.name}.html",
+                **rows,
+                first_page=f"/{self.name}" if cursor else None,
+                next_cursor=encode_cursor(self.name, following),
+            )
+
+        router.add_api_route(f"/{self.name}", shown, name=f"{self.name}_list")
+
+
+def _sweeps(visit: Visit, after: Any) -> _Found:
+    with visit.reading() as session:
+        found = SweepRepository(session, visit.project_id).list(cursor=after, limit=_ON_A_PAGE)
+        return {"sweeps": listed_bodies(session, visit.caller, found.items)}, found.next_cursor
+
+
+def _audits(visit: Visit, after: Any) -> _Found:
+    with visit.reading() as session:
+        audits = AuditRepository(session, visit.project_id)
+        found = audits.list(cursor=after, limit=_ON_A_PAGE)
+        degenerate = audits.degenerate([row.id for row in found.items])
+    items = [
+        AuditBody.of(row, faults=shown_faults(row.faults, caller=visit.caller))
+        for row in found.items
+    ]
+    return {"audits": items, "degenerate": degenerate}, found.next_cursor
+
+
+def _ledgers(visit: Visit, after: Any) -> _Found:
+    with visit.reading() as session:
+        ledgers = DeclaredLedgerRepository(session, visit.project_id)
+        found = ledgers.list(cursor=after, limit=_ON_A_PAGE)
+    return {"ledgers": [summary(row) for row in found.items]}, found.next_cursor
+
+
+def _erasures(visit: Visit, after: Any) -> _Found:
+    with visit.reading() as session:
+        found = ErasureRepository(session, visit.project_id).page(cursor=after, limit=_ON_A_PAGE)
+    return {"erasures": found.items}, found.next_cursor
+
+
+for _list in (
+    _NewestFirst("sweeps", "experiments:read", _sweeps),
+    _NewestFirst("audits", "experiments:read", _audits),
+    _NewestFirst("ledgers", "experiments:read", _ledgers),
+    _NewestFirst("erasures", "federations:read", _erasures, _OF_ERASURES),
+):
+    _list.add()

@@ -1,0 +1,156 @@
+"""Submitting an experiment: a form, its cost before anything runs, and the submission itself."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import partial
+from typing import Annotated
+
+from anyio.to_thread import run_sync
+from fastapi import APIRouter, Query
+from starlette.responses import HTMLResponse, Response
+
+from api.http.problems import ProblemError
+from api.pages import spec_fields as fields
+from api.pages.spec_preview import (
+    Preview,
+    ProfileDefaults,
+    as_yaml,
+    demanded,
+    preview,
+    profile_defaults,
+)
+from api.pages.spec_sheet import DOCUMENT, MODE, Built, Sheet, blank, build, faults_of
+from api.pages.templates import new_once
+from api.pages.visits import ExperimentsAuthor, ExperimentsForm, Visit
+from api.services.admission import parse_inherited, plan, try_admission
+from api.services.disclosure import floor_of, policy_of
+from api.services.dispatch import IdempotentRequest
+from api.services.lookups import find_experiment
+from api.services.submission import plan_others, submit
+from fedaudit.spec.disclosure import DisclosurePolicy
+from fedaudit.spec.errors import InvalidInputError
+from fedaudit.spec.experiment import ExperimentSpec
+from fedaudit.spec.parse import decode_text, parse_spec
+from models.repositories import FederationRepository
+from models.tables.federations import Federation
+
+router = APIRouter(prefix="/experiments/new")
+
+_ROUTE = "POST /experiments/new"
+_MAX_FEDERATIONS = 200
+_BUSY = (429, 503)
+_SENT_BEFORE = (
+    "this form was submitted before with other values, and that experiment stands; press Submit "
+    "again to queue the present values as another one"
+)
+
+
+@router.get("")
+def new_experiment_page(
+    visit: ExperimentsAuthor,
+    like: Annotated[str | None, Query()] = None,
+    federation_id: Annotated[str | None, Query()] = None,
+) -> HTMLResponse:
+    """The form; with `like`, the spec of that experiment to change and submit again.
+
+    With `federation_id`, that federation is chosen, if it may be, and what follows from its profile
+    and its disclosure policy is filled in.
+    """
+    choices = _choices(visit)
+    suited, notes = _suited(visit, choices, federation_id)
+    typed = blank() | suited
+    if like is not None and visit.may("experiments:read"):
+        with visit.reading() as session:
+            spec = find_experiment(session, visit.caller, like).spec
+        typed |= {MODE: DOCUMENT, DOCUMENT: as_yaml(spec)}
+        notes = ()
+    return _page(visit, Sheet(typed, choices, new_once(), notes=notes))
+
+
+@router.post("")
+async def post_new_experiment(form: ExperimentsForm) -> Response:
+    """The cost of what the form asks for, or its submission. A faulty form is shown again."""
+    shown = await run_sync(_typed_sheet, form)
+    try:
+        return await form.run(partial(_answer, form, shown))
+    except ProblemError as error:
+        if error.status not in _BUSY:
+            raise
+        # The typed fields are kept; a page of the reason alone would lose them.
+        return _page(form, replace(shown, refusal=error.detail), status=error.status)
+
+
+def _typed_sheet(form: Visit) -> Sheet:
+    """The form as it was sent."""
+    typed = form.texts(*form.fields)
+    if isinstance(document := form.fields.get(DOCUMENT), str):
+        # Unchanged: blanks at the beginning of YAML have a meaning.
+        typed[DOCUMENT] = document
+    return Sheet(typed, _choices(form), form.once or new_once())
+
+
+def _answer(form: Visit, shown: Sheet) -> Response:
+    typed, choices = shown.typed, shown.federations
+    if shown.text("action") == "defaults":
+        suited, notes = _suited(form, choices, shown.text(fields.SOURCE))
+        return _page(form, replace(shown, typed={**typed, **suited}, notes=notes))
+    built: Built | None = None
+    try:
+        if shown.by_document:
+            written = decode_text(shown.text(DOCUMENT))
+            spec = parse_inherited(form.resources, form.caller, written)
+        else:
+            built = build(typed, {row.id: row.registration or {} for row in choices})
+            spec = parse_spec(built.value)
+        if shown.text("action") != "submit":
+            return _page(form, replace(shown, preview=_preview(form, spec)))
+        value = spec.model_dump(mode="json")
+        again = IdempotentRequest.of(shown.once, _ROUTE, value)
+        submitted = submit(form.resources, form.caller, value, again)
+    except InvalidInputError as error:
+        shown = replace(shown, faults=faults_of(error.errors, built, typed))
+        return _page(form, shown, status=422)
+    except ProblemError as error:
+        if error.errors:
+            shown = replace(shown, faults=faults_of(error.errors, built, typed))
+            return _page(form, shown, status=error.status)
+        if error.status != 409:
+            raise
+        shown = replace(shown, refusal=error.detail)
+        if error.slug == "idempotency-mismatch":
+            shown = replace(shown, refusal=_SENT_BEFORE, once=new_once())
+        return _page(form, shown, status=409)
+    return form.to(f"/experiments/{submitted.experiment.id}", submitted.unit_message)
+
+
+def _suited(
+    visit: Visit, choices: Sequence[Federation], federation_id: str | None
+) -> tuple[dict[str, str], tuple[str, ...]]:
+    """What suits a source of `choices`, by field, and why; else what the service demands."""
+    policy, found = DisclosurePolicy(), ProfileDefaults({}, ())
+    for row in choices:
+        if row.id == federation_id:
+            policy = policy_of(row)
+            found = profile_defaults(row, policy)
+    begun = blank() | found.typed
+    return found.typed | demanded(begun, policy, floor_of(visit.resources.settings)), found.notes
+
+
+def _preview(visit: Visit, spec: ExperimentSpec) -> Preview:
+    planned = plan(visit.resources, visit.caller, spec)
+    others = plan_others(visit.resources, visit.caller, planned)
+    return preview(planned, try_admission(visit.resources, visit.project_id, planned, others))
+
+
+def _choices(visit: Visit) -> list[Federation]:
+    """The registered federations that a spec can name, newest first."""
+    if not visit.may("federations:read"):
+        return []
+    with visit.reading() as session:
+        federations = FederationRepository(session, visit.project_id)
+        ready = federations.list(status="ready", limit=_MAX_FEDERATIONS).items
+    return [row for row in ready if row.registration is not None]
+
+
+def _page(visit: Visit, shown: Sheet, status: int = 200) -> HTMLResponse:
+    return visit.page("new_experiment.html", status=status, sheet=shown, fields=fields)

@@ -1,0 +1,335 @@
+"""One report: as it is kept, whether it agrees with the ledger, its readings, and its files."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Annotated, Any, Literal, assert_never, get_args
+
+import yaml
+from fastapi import APIRouter, Path
+from markupsafe import Markup
+from starlette.responses import HTMLResponse, Response
+
+from api.http.bodies import validated
+from api.http.problems import not_found
+from api.pages.session import CSRF_FIELD, require
+from api.pages.templates import fragment, has_template
+from api.pages.visits import LedgerVisit, ReportsVisit, SignOffForm, Visit, as_file
+from api.schemas.experiments import AttackBody
+from api.schemas.people import SignOffList, SignOffRequest
+from api.services.attacks.judged_reports import find_judged, judged_document
+from api.services.attacks.later_bodies import later_list
+from api.services.attacks.stored_attacks import attack_file, attack_list, file_response
+from api.services.audit_log import note_export
+from api.services.dispatch import IdempotentRequest
+from api.services.lookups import find_experiment, find_report, gone_words
+from api.services.report_evidence import bundle_of, verification_of
+from api.services.report_pages import stored_page, stored_pdf
+from api.services.reports import sign_off_report, sign_offs_of
+from api.services.result_files import model_file
+from fedaudit.reports.page.html import Link
+from fedaudit.reports.readings.reading import ReportReading
+from fedaudit.reports.readings.reading_choice import READINGS, ReadingName, reading
+from fedaudit.reports.verdict.concerns import CONCERN_WORDS, concerns_of
+from fedaudit.spec.errors import InvalidInputError
+from models.repositories import LaterAttacksRepository, SigningKeyRepository
+
+router = APIRouter()
+
+_OF = "/experiments/{experiment_id}"
+_PLAIN_TEXT = "reading_text.html"
+"""For a reading without a template."""
+
+FileForm = Literal["json", "yaml", "md"]
+_FORMS: dict[FileForm, tuple[str, str]] = {
+    "json": ("JSON", "application/json"),
+    "yaml": ("YAML", "application/yaml"),
+    "md": ("Markdown", "text/markdown"),
+}
+"""The name and the media type of each form of a reading."""
+
+
+@dataclass(frozen=True)
+class Download:
+    """One file that can be saved."""
+
+    what: str
+    form: str
+    href: str
+
+
+@router.get(f"{_OF}/report")
+def report_page(experiment_id: str, visit: ReportsVisit) -> HTMLResponse:
+    """The report: the page that can be kept, with links above it, and below it its sign-offs and
+    the files that can be saved."""
+    return _shown(visit, experiment_id)
+
+
+@router.post(f"{_OF}/sign-offs")
+def post_sign_off(experiment_id: str, form: SignOffForm) -> Response:
+    """Sign the report off; the same form does it once, and a refused form keeps what was typed."""
+    require(form.visitor, "reports:read")
+    draft = form.texts("decision", "note", "role", "report_hash")
+    route = f"POST /experiments/{experiment_id}/sign-offs"
+    again = IdempotentRequest.of(form.once, route, draft)
+    try:
+        asked = validated(SignOffRequest, {name: text for name, text in draft.items() if text})
+        sign_off_report(form.resources, form.caller, experiment_id, asked, again)
+    except InvalidInputError as error:
+        fault = "; ".join(f"{one.pointer.removeprefix('/')} {one.message}" for one in error.errors)
+        return _shown(form, experiment_id, draft=draft, fault=fault)
+    return form.to(f"/experiments/{experiment_id}/report#sign-offs")
+
+
+@router.get(f"{_OF}/report.html")
+def saved_page(experiment_id: str, visit: ReportsVisit) -> HTMLResponse:
+    """The report's page as a file."""
+    answer = stored_page(visit.resources.database, visit.caller, experiment_id)
+    name = f"{experiment_id}-report.html"
+    answer.headers["Content-Disposition"] = f'attachment; filename="{name}"'
+    return answer
+
+
+@router.get(f"{_OF}/report.pdf")
+def saved_pdf(experiment_id: str, visit: ReportsVisit) -> Response:
+    """The report on paper, as a file."""
+    pdf, _ = stored_pdf(visit.resources, visit.caller, experiment_id)
+    return as_file(pdf, f"{experiment_id}-report.pdf", "application/pdf")
+
+
+@router.get(f"{_OF}/report.json")
+def saved_document(experiment_id: str, visit: ReportsVisit) -> Response:
+    """The report's document as a file, as it was stored."""
+    document = json.dumps(_document(visit, experiment_id))
+    return as_file(document, f"{experiment_id}-report.json", "application/json")
+
+
+@router.get(f"{_OF}/model")
+def saved_model(experiment_id: str, visit: ReportsVisit) -> Response:
+    """The trained hypotheses as a file, where they may leave."""
+    return model_file(visit.resources, visit.caller, experiment_id)
+
+
+@router.get(f"{_OF}/verification")
+def verification_page(experiment_id: str, visit: ReportsVisit) -> HTMLResponse:
+    """Whether the report still agrees with what is stored, everything recomputed."""
+    found = verification_of(visit.resources.database, visit.caller, experiment_id)
+    base = f"/experiments/{experiment_id}"
+    return visit.page("verification.html", verification=found, base=base, declared=False)
+
+
+@router.get(f"{_OF}/readings/{{name}}")
+def reading_page(experiment_id: str, name: ReadingName, visit: ReportsVisit) -> HTMLResponse:
+    """The report in the form that one of its readers has to fill."""
+    with visit.reading() as session:
+        document = find_judged(session, visit.caller, experiment_id)
+    found = reading(document, name)
+    template = f"reading_{name.replace('-', '_')}.html"
+    return visit.page(
+        template if has_template(template) else _PLAIN_TEXT,
+        experiment=document["experiment"],
+        readings=READINGS,
+        chosen=name,
+        reading=found,
+        text=found if isinstance(found, str) else yaml.safe_dump(found, sort_keys=False),
+        files=_reading_files(f"/experiments/{experiment_id}", READINGS[name]),
+    )
+
+
+@router.get(f"{_OF}/files/{{file}}")
+def reading_file(experiment_id: str, file: str, visit: ReportsVisit) -> Response:
+    """A reading of the report as a file, named as `nist-800-226.yaml`."""
+    name, _, ending = file.rpartition(".")
+    form = next((one for one in get_args(FileForm) if one == ending), None)
+    if form is None or name not in READINGS or form not in _forms_of(READINGS[name]):
+        raise not_found("file")
+    with visit.reading() as session:
+        found = reading(find_judged(session, visit.caller, experiment_id), name)
+    text = found if isinstance(found, str) else _written(found, form)
+    return as_file(text, f"{experiment_id}-{name}.{form}", _FORMS[form][1])
+
+
+@router.get(f"{_OF}/bundle.zip")
+def bundle_file(experiment_id: str, visit: LedgerVisit) -> Response:
+    """Everything that a verification without the service needs."""
+    with visit.reading() as session:
+        experiment = find_experiment(session, visit.caller, experiment_id)
+        chunks = bundle_of(visit.resources.database, session, experiment)
+    note_export(visit.resources, visit.caller, experiment.id, "bundle")
+    return as_file(chunks, f"{experiment.id}-bundle.zip", "application/zip")
+
+
+_Position = Annotated[int, Path(ge=0, le=19)]
+_FileName = Annotated[str, Path(max_length=100)]
+
+
+@router.get(f"{_OF}/attacks/{{position}}/{{name}}")
+def attack_file_of(
+    experiment_id: str, position: _Position, name: _FileName, visit: LedgerVisit
+) -> Response:
+    """A confidential file of an attack."""
+    return _attack_file(visit, experiment_id, position, name)
+
+
+@router.get(f"{_OF}/attacks/later/{{later_id}}/{{position}}/{{name}}")
+def later_attack_file_of(
+    *, experiment_id: str, later_id: str, position: _Position, name: _FileName, visit: LedgerVisit
+) -> Response:
+    """A confidential file of an attack after the report was signed."""
+    return _attack_file(visit, experiment_id, position, name, later_id=later_id)
+
+
+def _attack_file(
+    visit: Visit, experiment_id: str, position: int, name: str, later_id: str | None = None
+) -> Response:
+    found = attack_file(
+        visit.resources,
+        visit.caller,
+        experiment_id,
+        position=position,
+        name=name,
+        later_id=later_id,
+    )
+    later = "" if later_id is None else f"later/{later_id}/"
+    form = f"attacks/{later}{position}/{name}"
+    note_export(visit.resources, visit.caller, experiment_id, form)
+    of = experiment_id if later_id is None else f"{experiment_id}-{later_id}"
+    return file_response(found, f"{of}-{position}-{name}")
+
+
+@router.get("/signing-keys")
+def signing_keys_page(visit: ReportsVisit) -> HTMLResponse:
+    """The public keys and their ids, to be compared with what another source says."""
+    with visit.reading() as session:
+        return visit.page("signing_keys.html", keys=SigningKeyRepository(session).list())
+
+
+@router.get("/signing-keys.pem")
+def signing_keys_file(visit: ReportsVisit) -> Response:
+    """All of them in one file, as `fedaudit verify --public-key` takes it."""
+    with visit.reading() as session:
+        text = "".join(key.public_key for key in SigningKeyRepository(session).list())
+    return as_file(text, "signing-keys.pem", "application/x-pem-file")
+
+
+def _shown(
+    visit: Visit,
+    experiment_id: str,
+    *,
+    draft: Mapping[str, str] | None = None,
+    fault: str | None = None,
+) -> HTMLResponse:
+    """The report's page within the service. `draft`: what was typed and refused."""
+    base, document = f"/experiments/{experiment_id}", _document(visit, experiment_id)
+    tail, state = _tail(visit, experiment_id, draft or {}, fault)
+    links = [
+        Link("/reports", "All reports"),
+        *([Link(base, "How it ran")] if visit.may("experiments:read") else []),
+        Link(f"{base}/verification", "Verification"),
+        *(Link(f"{base}/readings/{one.name}", one.title) for one in READINGS.values()),
+        Link(f"/compare?experiment_id={experiment_id}", "Compare"),
+        Link(f"{base}/report.pdf", "Save as PDF"),
+        Link("#sign-offs", f"Sign-offs: {state}"),
+        Link("#take-away", "Take away"),
+    ]
+    if document.get("model") is not None:
+        with visit.reading() as session:
+            gone = gone_words(session, visit.project_id, "model", experiment_id)
+        # Where the model is gone, the link leads to the reason.
+        links.append(
+            Link(f"{base}/model", "Save the model" if gone is None else gone[0].upper() + gone[1:])
+        )
+    answer = stored_page(
+        visit.resources.database, visit.caller, experiment_id, links=links, tail=tail
+    )
+    answer.status_code = 200 if fault is None else 422
+    return answer
+
+
+def _tail(
+    visit: Visit, experiment_id: str, draft: Mapping[str, str], fault: str | None
+) -> tuple[Markup, str]:
+    """The section below the report, and in a few words how the report is signed off."""
+    files = _downloads(visit, experiment_id)
+    with visit.reading() as session:
+        report = find_report(session, visit.caller, experiment_id)
+        found = SignOffList.of(sign_offs_of(session, visit.caller, experiment_id))
+        later = LaterAttacksRepository(session, visit.project_id).list(experiment_id)
+        concerns = concerns_of(judged_document(session, report))
+    raised = [row.finished_at for row in later if row.alarms and row.finished_at is not None]
+    html = fragment(
+        "report_tail.html",
+        base=f"/experiments/{experiment_id}",
+        visitor=visit.visitor,
+        csrf_field=CSRF_FIELD,
+        sign_offs=found,
+        report_hash=report.report_hash,
+        concerns=concerns,
+        concern_words=CONCERN_WORDS,
+        draft=draft,
+        fault=fault,
+        files=files,
+        alarm_at=min(raised, default=None),
+    )
+    if not found.items:
+        return html, "not signed off"
+    newest = found.items[-1]
+    words = f"{newest.decision.replace('-', ' ')} by {newest.person}"
+    return html, f"{words}, against concerns" if newest.concerns else words
+
+
+def _document(visit: Visit, experiment_id: str) -> dict[str, Any]:
+    with visit.reading() as session:
+        return find_report(session, visit.caller, experiment_id).document
+
+
+def _downloads(visit: Visit, experiment_id: str) -> list[Download]:
+    """The files that the visitor's key may save, the report first."""
+    base = f"/experiments/{experiment_id}"
+    found = [
+        Download("Report", "PDF", f"{base}/report.pdf"),
+        Download("Report", "HTML", f"{base}/report.html"),
+        Download("Report", "JSON, as it was signed", f"{base}/report.json"),
+    ]
+    for one in READINGS.values():
+        found += _reading_files(base, one)
+    if visit.may("ledger:read"):
+        form = "ZIP, confidential: for fedaudit verify"
+        found.append(Download("Bundle", form, f"{base}/bundle.zip"))
+        for attack in attack_list(visit.resources, visit.caller, experiment_id).items:
+            found += _attack_files(f"{base}/attacks", attack, "Attack")
+        for request in later_list(visit.resources, visit.caller, experiment_id).items:
+            what = f"Later attacks {request.number}, attack"
+            for attack in request.items:
+                found += _attack_files(f"{base}/attacks/later/{request.id}", attack, what)
+    return [*found, Download("Public keys", "PEM", "/signing-keys.pem")]
+
+
+def _attack_files(base: str, attack: AttackBody, what: str) -> list[Download]:
+    title = f"{what} {attack.position + 1}, {attack.section.kind}"
+    return [
+        Download(title, f"{one.name}, confidential", f"{base}/{attack.position}/{one.name}")
+        for one in attack.files
+    ]
+
+
+def _reading_files(base: str, one: ReportReading) -> list[Download]:
+    return [
+        Download(one.title, _FORMS[form][0], f"{base}/files/{one.name}.{form}")
+        for form in _forms_of(one)
+    ]
+
+
+def _forms_of(one: ReportReading) -> tuple[FileForm, ...]:
+    """A reading that is text has no schema."""
+    return ("md",) if one.schema is None else ("json", "yaml")
+
+
+def _written(found: dict[str, Any], form: FileForm) -> str:
+    match form:
+        case "yaml":
+            return yaml.safe_dump(found, sort_keys=False, allow_unicode=True)
+        case "json" | "md":
+            return json.dumps(found, indent=2, ensure_ascii=False) + "\n"
+        case _:
+            assert_never(form)

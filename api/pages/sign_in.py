@@ -1,0 +1,114 @@
+"""Signing in with an API key, and out again."""
+
+import math
+from typing import Annotated
+
+import structlog
+from fastapi import APIRouter, Query, Request, Response
+from starlette.responses import HTMLResponse, RedirectResponse
+
+from api.pages.session import (
+    COOKIE,
+    HOME,
+    SESSION_SECONDS,
+    FailedAttempts,
+    OwnForm,
+    SignInNeededError,
+    Visitor,
+    local_path,
+    set_cookie,
+    visitor_of,
+)
+from api.pages.templates import page
+from api.pages.visits import PostedForm
+from api.shared.resources import Resources, Shared
+from models.repositories import ApiKeyRepository, WebSessionRepository
+from models.repositories.accounts import hash_of_key
+
+router = APIRouter()
+
+log = structlog.get_logger()
+
+_NO_STORE = {"Cache-Control": "no-store"}
+
+
+@router.get("/sign-in")
+def sign_in_page(
+    request: Request, resources: Shared, next_path: Annotated[str, Query(alias="next")] = HOME
+) -> HTMLResponse:
+    """The form, which leads on to `next` where that is a path of this service."""
+    try:
+        visitor = visitor_of(request, resources)
+    except SignInNeededError:
+        visitor = None
+    return _form(request, local_path(next_path), visitor=visitor)
+
+
+@router.post("/sign-in")
+def sign_in(request: Request, fields: OwnForm, resources: Shared) -> Response:
+    """Begin a session; the browser's earlier session ends.
+
+    Another site's form is refused: it could sign people in with its key, and read there what they
+    do.
+    """
+    key, next_path = fields.get("key"), fields.get("next")
+    target = local_path(next_path if isinstance(next_path, str) else None)
+    given = key.strip() if isinstance(key, str) else ""
+    token = _begin(resources, given, request.cookies.get(COOKIE))
+    if token is None:
+        return _wrong_key(request, target)
+    response = RedirectResponse(target, status_code=303, headers=_NO_STORE)
+    set_cookie(response, request, token)
+    return response
+
+
+@router.post("/sign-out")
+def sign_out(form: PostedForm) -> Response:
+    """End the session, here and in the database."""
+    with form.resources.database.write() as session:
+        WebSessionRepository(session).end(form.request.cookies[COOKIE])
+    response = RedirectResponse("/sign-in", status_code=303, headers=_NO_STORE)
+    set_cookie(response, form.request, None)
+    return response
+
+
+def _begin(resources: Resources, plain: str, earlier: str | None) -> str | None:
+    with resources.database.read() as session:
+        key = ApiKeyRepository(session).find(plain)
+    if key is None:
+        return None
+    with resources.database.write() as session:
+        sessions = WebSessionRepository(session)
+        if earlier:
+            sessions.end(earlier)
+        return sessions.begin(key, seconds=SESSION_SECONDS, secret_hash=hash_of_key(plain))
+
+
+def _wrong_key(request: Request, target: str) -> HTMLResponse:
+    """After many failures an address has to wait, but a valid key still opens: people behind one
+    proxy share an address, and one of them cannot lock the others out."""
+    attempts: FailedAttempts = request.app.state.failed_sign_ins
+    address = request.client.host if request.client else ""
+    seconds = math.ceil(attempts.wait_seconds(address))
+    if seconds > 0:
+        message = f"Too many keys from your address were wrong. Try again in {seconds} seconds."
+        response = _form(request, target, message=message, status=429)
+        response.headers["Retry-After"] = str(seconds)
+        return response
+    attempts.add(address)
+    log.warning("sign-in refused", address=address)
+    message = "This key is unknown or revoked. Check that you copied all of it."
+    return _form(request, target, message=message, status=401)
+
+
+def _form(
+    request: Request,
+    target: str,
+    *,
+    visitor: Visitor | None = None,
+    message: str | None = None,
+    status: int = 200,
+) -> HTMLResponse:
+    return page(
+        request, "sign_in.html", visitor=visitor, status=status, next_path=target, message=message
+    )

@@ -1,0 +1,279 @@
+"""The fields of the form for an experiment, as the spec declares them; other fields of a spec are
+given in a document alone."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import cache
+from types import NoneType
+from typing import Annotated, Any, Literal, get_args, get_origin
+
+from pydantic.fields import FieldInfo
+
+from fedaudit.privacy.mechanisms import registry as mechanisms
+from fedaudit.spec.base import InForm, SpecPart
+from fedaudit.spec.errors import FieldError
+from fedaudit.spec.experiment import ExperimentSpec
+from fedaudit.spec.gates import PLAIN_FIGURES, GateOp
+from fedaudit.spec.metrics import FAIRNESS_FIGURES
+from fedaudit.spec.models import LayerSpec
+
+Kind = Literal[
+    "text", "number", "numbers", "vectors", "words", "sets", "choice", "switch", "layers"
+]
+Choices = tuple[tuple[str, str], ...]
+
+SOURCE, MECHANISM, LAYERS = "/federation/source", "/privacy/mechanism", "/model/layers"
+CHOOSERS = (
+    *(SOURCE, MECHANISM, "/federation/scoring/method", "/model/kind", "/training/method/kind"),
+    "/training/cohort/sampling",
+)
+"""Fields on whose choice it depends which others count; so it does on WHOSE_GROUPS."""
+WHOSE_GROUPS = "groups"
+"""Whether the groups are those of the source, or (`own`) those in the form."""
+UPLOADED = "uploaded"
+"""Stands for the registered federation that is chosen."""
+SYNTHETIC = (
+    ("synthetic-groups", "synthetic-groups: a majority and a minority that differ by a shift"),
+    ("synthetic-linear", "synthetic-linear: linear data around several parameter vectors"),
+)
+MECHANISMS = tuple(
+    (facts.name, facts.name, facts.description)
+    for facts in (mechanism.facts for mechanism in mechanisms.MECHANISMS)
+)
+"""Value, name, and what it does."""
+
+RULES, RULE_ROWS = "/fairness/favourable", 3
+RULE_OPS = (("ge", "at least"), ("le", "at most"), ("in", "one of"))
+GATES, GATE_ROWS = "/gates", 4
+GATE_FIGURES: tuple[str, ...] = (*PLAIN_FIGURES, *FAIRNESS_FIGURES)
+GATE_OPS: tuple[tuple[GateOp, str], ...] = (("le", "at most"), ("ge", "at least"))
+
+SUGGESTED_GROUPS: dict[str, dict[str, object]] = {
+    "synthetic-groups": {
+        "sensitive": ["group"],
+        "favourable": [
+            {"group": {"group": "g1"}, "op": "ge", "value": 0},
+            {"group": {"group": "g2"}, "op": "le", "value": 15},
+        ],
+    },
+    "synthetic-linear": {},
+}
+"""The groups of synthetic data, by source; a federation's groups come with its registration."""
+CHOICE_RULES = "experiment_choices.css"
+"""The name of the style sheet `choice_rules`."""
+
+
+@dataclass(frozen=True)
+class Field:
+    """A field; its name in the form is the JSON pointer of the spec's field.
+
+    `numbers` and `words` are lists with commas; `vectors` lists of numbers, and `sets` words with
+    `+`, between semicolons; `layers` a layer a line.
+    """
+
+    pointer: str
+    label: str
+    kind: Kind = "number"
+    initial: str = ""
+    """What the form begins with; a switch is on where it is not empty."""
+    hint: str = ""
+    choices: Choices = ()
+    only: tuple[str, ...] = ()
+    """Choices made elsewhere in the form for which the field counts; empty where it always does."""
+
+
+@dataclass(frozen=True)
+class Section:
+    """Fields under one heading."""
+
+    name: str
+    title: str
+    fields: tuple[Field, ...]
+
+
+def fields_at(info: FieldInfo, pointer: str) -> Iterator[Field]:
+    """The fields of the form for a field of the spec, and for all below it."""
+    described = next((one for one in info.metadata if isinstance(one, InForm)), None)
+    kinds = [_plain(one) for one in _members(info.annotation)]
+    parts = [one for one in kinds if isinstance(one, type) and issubclass(one, SpecPart)]
+    if isinstance(tag := info.discriminator, str):
+        if described is not None:
+            names = [name for part in parts for name in _names(part, tag)]
+            yield _described(f"{pointer}/{tag}", "choice", described, names)
+        yield from union_fields(parts, where=pointer, tag=tag)
+        return
+    if described is not None:
+        kind = _kind_of(kinds[:1] if "" in described.words else kinds)
+        words = get_args(kinds[0]) if kind == "choice" else ()
+        yield _described(pointer, kind, described, list(map(str, words)))
+    for part in parts:
+        yield from _fields_of(part, pointer)
+
+
+def union_fields(parts: Sequence[type[SpecPart]], *, where: str, tag: str) -> tuple[Field, ...]:
+    """Each field of the parts at `where` once, in their order; fields of every part last.
+
+    A field is shown for the parts that have it, by the literals of their field `tag`. Raises
+    ValueError where two parts describe the field of one name differently.
+    """
+    found: dict[str, Field] = {}
+    owners: dict[str, tuple[str, ...]] = {}
+    for part in parts:
+        for one in _fields_of(part, where):
+            if found.setdefault(one.pointer, one) != one:
+                raise ValueError(f"{one.pointer} is described in two ways; agree on one")
+            owners[one.pointer] = (*owners.get(one.pointer, ()), *_names(part, tag))
+    every = sum(len(_names(part, tag)) for part in parts)
+    some = [one for one in found.values() if len(owners[one.pointer]) < every]
+    return (
+        *(replace(one, only=one.only or owners[one.pointer]) for one in some),
+        *(one for one in found.values() if one not in some),
+    )
+
+
+def _fields_of(part: type[SpecPart], where: str) -> Iterator[Field]:
+    for name, info in part.model_fields.items():
+        yield from fields_at(info, f"{where}/{name}")
+
+
+def _names(part: type[SpecPart], tag: str) -> tuple[str, ...]:
+    """The literal of the field by which parts are distinguished."""
+    names: tuple[str, ...] = get_args(part.model_fields[tag].annotation)
+    return names
+
+
+def _described(pointer: str, kind: Kind, described: InForm, words: Sequence[str]) -> Field:
+    choices = tuple((word, described.words.get(word, word)) for word in words)
+    if "" in described.words:
+        choices = (("", described.words[""]), *choices)
+    hint = described.hint
+    if kind == "layers":
+        hint = f"{'; '.join(' '.join((name, *given)) for name, given in _usages().items())}. {hint}"
+    only = ("own",) if pointer in ("/fairness/sensitive", "/fairness/intersections") else ()
+    return Field(pointer, described.label, kind, described.initial, hint, choices, only)
+
+
+def _kind_of(kinds: Sequence[Any]) -> Kind:
+    if len(kinds) > 1:
+        return "number"
+    [kind], depth = kinds, 0
+    while get_origin(kind) is list:
+        kind, depth = _plain(get_args(kind)[0]), depth + 1
+    if kind is bool:
+        return "switch"
+    if get_origin(kind) is Literal:
+        return "choice"
+    if kind is str:
+        return ("text", "words", "sets")[depth]
+    if kind in (int, float):
+        return ("number", "numbers", "vectors")[depth]
+    return "layers"
+
+
+def _members(annotation: Any) -> list[Any]:
+    """The members of a union but None; of anything else, the thing itself."""
+    if get_origin(annotation) in (None, Literal, list, dict):
+        return [annotation]
+    return [one for one in get_args(annotation) if one is not NoneType]
+
+
+def _plain(annotation: Any) -> Any:
+    """The type without its annotations."""
+    return get_args(annotation)[0] if get_origin(annotation) is Annotated else annotation
+
+
+def _section(name: str, title: str, *of_spec: str) -> Section:
+    known = ExperimentSpec.model_fields
+    found = [field for one in of_spec for field in fields_at(known[one], f"/{one}")]
+    return Section(name, title, tuple(found))
+
+
+@cache
+def choice_rules() -> str:
+    """The style sheet that hides fields unless the choice is made for which they count.
+
+    Where a browser lacks `:has`, every field is shown, with a note.
+    """
+    chosen = {UPLOADED: 'option[data-kind="uploaded"]', "own": 'input[value="own"]'}
+    radios = {name for name, _, _ in MECHANISMS}
+    for section in SECTIONS:
+        for one in section.fields:
+            for choice in one.only:
+                element = "input" if choice in radios else "option"
+                chosen.setdefault(choice, f'{element}[value="{choice}"]')
+    rules = ",\n".join(
+        f"  .spec-form:has({element}:checked) .for-{choice}" for choice, element in chosen.items()
+    )
+    return (
+        "@supports selector(:has(*)) {\n"
+        "  .only, .only-note { display: none; }\n"
+        f"{rules} {{ display: block; }}\n"
+        "}\n"
+    )
+
+
+def number(typed: str) -> int | float | str:
+    """The whole number or the number that the text stands for, else the text itself."""
+    for kind in (int, float):
+        try:
+            return kind(typed)
+        except ValueError:
+            continue
+    return typed
+
+
+def layers_of(typed: str) -> list[dict[str, Any]]:
+    """The layers that lines such as `convolution 8 5` come to; blank lines count for nothing.
+
+    Nothing is refused here: the spec names an unknown kind, a missing number, and one too many.
+    """
+    return [_layer(line.replace(",", " ").split()) for line in typed.splitlines() if line.strip()]
+
+
+def fault_of_layer(fault: FieldError, typed: str) -> FieldError:
+    """The fault in the words of the lines: which layer, which of its numbers, how it is written."""
+    start, _, within = fault.pointer.partition(f"{LAYERS}/")
+    place, _, name = within.partition("/")
+    layers = layers_of(typed)
+    if start or not place.isdigit() or int(place) >= len(layers):
+        return fault
+    kind = str(layers[int(place)]["kind"])
+    where = f"layer {int(place) + 1} (`{kind}`)"
+    if name and name != "kind":
+        where += f", {name}"
+    message = f"{where}: {fault.message}"
+    if name and kind in _usages():
+        message += f"; write `{' '.join((kind, *_usages()[kind]))}`"
+    return FieldError(fault.pointer, message, of_spec=fault.of_spec)
+
+
+def _layer(words: list[str]) -> dict[str, Any]:
+    kind, *numbers = words
+    names = [word.strip("[]").casefold() for word in _usages().get(kind, ())]
+    # A number too many goes on under its own name, which no layer has.
+    names += numbers[len(names) :]
+    return {"kind": kind, **dict(zip(names, map(number, numbers), strict=False))}
+
+
+@cache
+def _usages() -> dict[str, tuple[str, ...]]:
+    """Kind -> the names of its numbers in the spec's order; brackets mark the optional ones."""
+    found: dict[str, tuple[str, ...]] = {}
+    for part in get_args(get_args(LayerSpec)[0]):
+        words = [
+            name.upper() if one.is_required() else f"[{name.upper()}]"
+            for name, one in part.model_fields.items()
+            if name != "kind"
+        ]
+        found |= {kind: tuple(words) for kind in _names(part, "kind")}
+    return found
+
+
+SECTIONS = (
+    _section("experiment", "Experiment", "name", "seed", "repeats", "tags"),
+    _section("federation", "Data", "federation"),
+    _section("model", "Model", "model"),
+    _section("training", "Training", "training"),
+    _section("privacy", "Privacy", "privacy"),
+    _section("groups", "Groups", "fairness"),
+)

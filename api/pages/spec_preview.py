@@ -1,0 +1,337 @@
+"""What an experiment would cost, and what a fresh form begins with on chosen data."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal, assert_never
+
+import yaml
+
+from api.pages import spec_fields as fields
+from api.pages.wording import cost, plural, small_number
+from api.services.admission import Trial
+from fedaudit.fairness.permutation import MIN_CLIENTS
+from fedaudit.federations.split import validation_clients
+from fedaudit.privacy.accounting.mechanism_parameters import GuaranteeKind
+from fedaudit.privacy.accounting.privacy_events import adjacency_words, observer_words
+from fedaudit.privacy.guarantees.cost_sentences import (
+    CostLevel,
+    cost_level,
+    cost_words,
+    doubted_cost_words,
+    guessed_words,
+)
+from fedaudit.privacy.mechanisms.registry import mechanism_of
+from fedaudit.privacy.planning.cost_projection import Projection, drowning_words
+from fedaudit.reports.sections.outcome_words import outcome_of_profile
+from fedaudit.runs.experiment_plan import ExperimentPlan
+from fedaudit.spec.disclosure import DisclosureFloor, DisclosurePolicy
+from fedaudit.spec.experiment import spec_hash
+from fedaudit.spec.sources import Source
+from models.tables.federations import Federation
+
+Tone = Literal["good", "note", "warn"]
+_MOST_DRAWN = 70
+_SHARE = "/federation/validation_fraction"
+_DEFAULT_SHARE = float(Source.model_fields["validation_fraction"].default)
+
+
+@dataclass(frozen=True)
+class CostNote:
+    """The worst case on the scale of costs."""
+
+    words: str
+    tone: Tone
+    """`good` only of a small bound that is proven, and would be in force."""
+    holds: bool
+    """Whether it is proven, would be in force, and excludes something."""
+
+
+@dataclass(frozen=True)
+class CostLine:
+    """One figure; `remark` says why it has no value, or what it is."""
+
+    name: str
+    value: str
+    remark: str
+
+
+@dataclass(frozen=True)
+class Preview:
+    """A spec that could be run, and its cost. Nothing was stored."""
+
+    guarantee: GuaranteeKind
+    mechanism: str
+    note: CostNote
+    """How much the worst case is."""
+    lines: tuple[CostLine, ...]
+    parameters: int
+    clients: int
+    training_clients: int
+    refusal: str | None
+    """Why the federation's budgets would refuse it; None where they have room, or none is set."""
+    noise: str
+    """Which noise mode's budgets count it."""
+    is_bounded: bool
+    """Whether a total is set that counts it."""
+    doubts: tuple[str, ...]
+    """What its report is likely to lack."""
+    warnings: tuple[str, ...]
+    document: str
+    """The spec as YAML, every default explicit."""
+    spec_hash: str
+
+
+@dataclass(frozen=True)
+class ProfileDefaults:
+    """Texts by field, and in words why."""
+
+    typed: dict[str, str]
+    notes: tuple[str, ...]
+
+
+def as_yaml(value: dict[str, Any]) -> str:
+    """A spec as YAML, in the order of its fields."""
+    return yaml.safe_dump(value, sort_keys=False, allow_unicode=True)
+
+
+def preview(planned: ExperimentPlan, trial: Trial) -> Preview:
+    """The preview of a plan, and of what its submission would meet."""
+    return Preview(
+        guarantee=mechanism_of(planned.spec).guarantee_kind,
+        mechanism=planned.spec.privacy.mechanism,
+        note=cost_note(planned),
+        lines=tuple(_lines(planned)),
+        parameters=planned.parameters,
+        clients=planned.federation.clients,
+        training_clients=planned.training_clients,
+        refusal=trial.refusal,
+        noise=planned.spec.privacy.noise,
+        is_bounded=trial.is_bounded,
+        doubts=tuple(_doubts(planned)),
+        warnings=tuple(trial.warnings),
+        document=as_yaml(planned.spec.model_dump(mode="json")),
+        spec_hash=spec_hash(planned.spec),
+    )
+
+
+def cost_note(planned: ExperimentPlan) -> CostNote:
+    """The note on a plan; it says of no cost more than its report could."""
+    mechanism, projection = mechanism_of(planned.spec), planned.projection
+    kind, in_force = mechanism.guarantee_kind, mechanism.noise_is_secret
+    # As a report takes it: the largest epsilon, else the theorem's sum where there is one, else
+    # what is charged within the radius.
+    theorem = projection.log_ratio_worst_case
+    exponent = projection.leakage_worst_case if theorem is None else theorem
+    of_epsilon = projection.epsilon[0] if projection.epsilon else None
+    if of_epsilon is not None:
+        exponent = max(float(str(entry["value"])) for entry in projection.epsilon)
+    if kind == "none" or exponent is None:
+        return CostNote(cost_words(None, guessed=""), "warn", holds=False)
+    bounds_every_dataset = of_epsilon is not None or theorem is not None
+    delta = 0.0 if of_epsilon is None else float(str(of_epsilon["delta"]))
+    words = doubted_cost_words(
+        exponent,
+        guessed=guessed_words(
+            unit=mechanism.facts.unit,
+            adjacency=None if of_epsilon is None else str(of_epsilon["adjacency"]),
+            bounds_every_dataset=bounds_every_dataset,
+            hypotheses=planned.spec.training.hypotheses,
+        ),
+        delta=delta,
+        kind=kind,
+        in_force=in_force,
+        bounds_every_dataset=bounds_every_dataset,
+        is_epsilon=of_epsilon is not None,
+    )
+    proven = kind == "formal" and in_force and bounds_every_dataset
+    tone = _tone(cost_level(exponent, delta=delta), proven=proven)
+    return CostNote(words, tone, holds=proven and tone != "warn")
+
+
+def _tone(level: CostLevel, *, proven: bool) -> Tone:
+    match level:
+        case "up-to-75" | "up-to-95":
+            return "good" if proven else "note"
+        case "nearly-all":
+            return "note"
+        case "nothing" | "unbounded":
+            return "warn"
+        case _:
+            assert_never(level)
+
+
+def _doubts(planned: ExperimentPlan) -> Iterator[str]:
+    spec = planned.spec
+    drowned = drowning_words(
+        spec,
+        sizes=planned.ledger_context.inputs.noised_sizes,
+        training_clients=planned.training_clients,
+    )
+    if drowned is not None:
+        yield f"{drowned[0].upper()}{drowned[1:]}."
+    fairness = spec.fairness
+    asks = bool(fairness.sensitive) and fairness.intervals is not None and fairness.noise is None
+    if asks and not spec.federation.holds_out_rows:
+        missing = too_few_to_judge(planned.federation.clients - planned.training_clients)
+        if missing is not None:
+            yield missing
+
+
+def _lines(planned: ExperimentPlan) -> Iterator[CostLine]:
+    projection, rounds = planned.projection, planned.spec.training.rounds
+    reasons = projection.reasons
+    yield from _cost_lines(planned)
+    noise = projection.noise_multiplier
+    remark = "of the mechanism; more is more noise"
+    remark = reasons["noise_multiplier"] if noise is None else remark
+    yield CostLine("Noise multiplier", "–" if noise is None else small_number(noise), remark)
+    yield _fairness_line(projection)
+    ends = projection.budget_ends_in_round
+    earliest = f"of {rounds}: the earliest that could be refused"
+    yield CostLine(
+        "A budget ends in round",
+        "–" if ends is None else str(ends),
+        reasons.get("budget_ends_in_round", earliest),
+    )
+
+
+def _cost_lines(planned: ExperimentPlan) -> Iterator[CostLine]:
+    projection, reasons = planned.projection, planned.projection.reasons
+    match planned.ledger_context.inputs.cost_kind:
+        case "leakage":
+            drawn = "of a client drawn in every round that its budget lets it take part in"
+            alike = "of the same client, between any two datasets that choose alike"
+            alike = reasons.get("log_ratio_worst_case", alike)
+            worst, theorem = projection.leakage_worst_case, projection.log_ratio_worst_case
+            expected = cost(projection.leakage_expected)
+            yield CostLine("Leakage, worst case", cost(worst), drawn)
+            yield CostLine("Theorem's sum, worst case", cost(theorem), alike)
+            yield CostLine("Leakage, expected", expected, "mean of a training client")
+        case "epsilon":
+            for entry in projection.epsilon:
+                yield from _epsilon_lines(entry)
+        case "unbounded":
+            yield CostLine("Privacy cost", "–", reasons["epsilon"])
+        case other:
+            assert_never(other)
+
+
+def _fairness_line(projection: Projection) -> CostLine:
+    name, entry = "Epsilon of the fairness figures", projection.fairness_epsilon
+    if entry is None:
+        return CostLine(name, "–", projection.reasons["fairness_epsilon"])
+    delta = f", at delta = {entry['delta']:g}" if entry["delta"] else ""
+    observer = observer_words(str(entry["observer"]))
+    remark = f"of one held-out {entry['unit']}, against {observer}{delta}"
+    return CostLine(name, cost(float(str(entry["value"]))), remark)
+
+
+def _epsilon_lines(entry: Mapping[str, Any]) -> Iterator[CostLine]:
+    name = f"Epsilon against {observer_words(entry['observer'])}"
+    terms = f"at delta = {small_number(entry['delta'])}, {adjacency_words(entry['adjacency'])}"
+    yield CostLine(name, cost(entry["value"]), f"worst case, {terms}")
+    if "expected" in entry:
+        yield CostLine(f"{name}, expected", cost(entry["expected"]), "mean over clients")
+
+
+def demanded(
+    typed: Mapping[str, str], policy: DisclosurePolicy, floor: DisclosureFloor
+) -> dict[str, str]:
+    """What the federation's policy or the service requires: texts by field, in the place of those
+    in `typed` that would be refused."""
+    found = {}
+    for name, least in vars(floor).items():
+        pointer = f"/fairness/{name}"
+        found[pointer] = str(max(int(typed[pointer]), least, getattr(policy, name) or 1))
+    if policy.split is not None:
+        found["/seed"] = str(policy.split.seed)
+        found[_SHARE] = repr(policy.split.validation_fraction)
+    return found
+
+
+def profile_defaults(row: Federation, policy: DisclosurePolicy) -> ProfileDefaults:
+    """The defaults for a federation that is ready; its policy goes before its profile."""
+    registration, profile = row.registration or {}, row.profile or {}
+    model, about_model = _model(profile)
+    typed = {fields.SOURCE: row.id, "/name": row.name, fields.WHOSE_GROUPS: "source", **model}
+    notes = [about_model] if about_model else []
+    if clients := int(profile.get("clients", 0)):
+        split, about_split = _split(clients, registration.get("federation", {}), policy)
+        typed |= split
+        notes += about_split
+    registered = registration.get("fairness", {})
+    if sensitive := registered.get("sensitive"):
+        # What the policy requires, else what was registered; `demanded` applies the floor.
+        for name in ("minimum_group_size", "minimum_group_clients"):
+            size = getattr(policy, name)
+            size = registered.get(name) if size is None else size
+            if size is not None:
+                typed[f"/fairness/{name}"] = str(size)
+        notes.append(f"Sensitive attributes, as registered: {', '.join(sensitive)}.")
+        favourable = outcome_of_profile(profile, registration)
+        if favourable is not None:
+            notes.append(f"Favourable outcome, as registered: {favourable}.")
+        elif not profile.get("classes"):
+            notes.append(
+                "No favourable outcome is registered, and a numeric target has none by itself: "
+                "under Fairness choose Others and give a rule."
+            )
+    return ProfileDefaults(typed, tuple(notes))
+
+
+def _model(profile: Mapping[str, Any]) -> tuple[dict[str, str], str]:
+    """The plainest model of the target and its loss; nothing where the profile names no target."""
+    if "target" not in profile:
+        return {}, ""
+    target, classes = profile["target"], profile.get("classes") or ()
+    if classes:
+        kind, loss, what = "logistic", "cross-entropy", plural(len(classes), "class", "classes")
+    else:
+        kind, loss, what = "linear", "rmse", "a number"
+    start = {"/model/kind": kind, "/model/start": "", "/training/loss": loss}
+    return start, f"The target, {target}, is {what}: {kind} with {loss}."
+
+
+def _split(
+    clients: int, source: Mapping[str, Any], policy: DisclosurePolicy
+) -> tuple[dict[str, str], list[str]]:
+    """How many clients are held out, and how many of the training clients are drawn."""
+    if source.get("validation_unit", "client") == "record":
+        cohort, note = _cohort(clients, held_out="rows of every client")
+        return cohort, [note]
+    if clients < 2:
+        return {}, []
+    share = float(source.get("validation_fraction", _DEFAULT_SHARE))
+    if policy.split is not None:
+        share = policy.split.validation_fraction
+    elif validation_clients(clients, validation_fraction=share) < MIN_CLIENTS:
+        # The smallest, in hundredths, that holds out enough, unless more than half would go.
+        shares = (hundredths / 100 for hundredths in range(1, 51))
+        enough = (
+            one
+            for one in shares
+            if validation_clients(clients, validation_fraction=one) >= MIN_CLIENTS
+        )
+        share = next(enough, share)
+    held_out = validation_clients(clients, validation_fraction=share)
+    cohort, note = _cohort(clients - held_out, held_out=plural(held_out, "client"))
+    missing = too_few_to_judge(held_out)
+    return {_SHARE: f"{share:.6g}", **cohort}, [note, *([missing] if missing else [])]
+
+
+def too_few_to_judge(held_out: int) -> str | None:
+    """Why gaps of so many held-out clients are hard to judge; None where they are enough."""
+    if held_out >= MIN_CLIENTS:
+        return None
+    return (
+        f"Gaps will be hard to judge: {plural(held_out, 'client')} held out, whose intervals are "
+        f"wide, and comparing clients with chance needs {MIN_CLIENTS}."
+    )
+
+
+def _cohort(training: int, *, held_out: str) -> tuple[dict[str, str], str]:
+    """Half of the training clients, but two of two or more: one for each hypothesis."""
+    drawn = min(_MOST_DRAWN, max(training // 2, min(2, training)))
+    clients = plural(training, "client")
+    note = f"Held out: {held_out}. Of {clients} that train, {drawn} are drawn."
+    return {"/training/cohort/clients": str(drawn)}, note

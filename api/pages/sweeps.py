@@ -1,0 +1,137 @@
+"""One sweep: its cells, its table, and its end."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Query
+from starlette.responses import HTMLResponse, RedirectResponse, Response
+
+from api.pages.spec_preview import as_yaml
+from api.pages.visits import ExperimentsForm, ExperimentsVisit, ReportsVisit, Visit, as_file
+from api.services.dispatch import IdempotentRequest
+from api.services.sweeps import (
+    SubmittedSweep,
+    cancel_sweep,
+    find_sweep,
+    retry_sweep,
+    sweep_body,
+    table_of,
+)
+from fedaudit.reports.charts.chart import Chart
+from fedaudit.sweeps.cost_lines import cost_cautions, cost_lines
+from fedaudit.sweeps.leading_figures import leading_figures, measured_figures
+from fedaudit.sweeps.spread_chart import spread_chart
+from fedaudit.sweeps.sweep_table import SweepTable
+from fedaudit.sweeps.table_lines import as_csv, as_markdown, figure_words
+from fedaudit.sweeps.varied_fields import value_words, varied_fields
+from models.repositories.experiments import ENDED
+
+router = APIRouter(prefix="/sweeps/{sweep_id}")
+
+_REFRESH_SECONDS = 5
+_TRIED_AGAIN = ("failed", "cancelled")
+
+
+@dataclass(frozen=True)
+class _TableView:
+    """The table as the page shows it."""
+
+    table: SweepTable
+    fields: dict[str, list[str]]
+    """What varies, but for the seed, and its value in each row."""
+    leading: list[str]
+    rest: list[str]
+    """Figures behind a click."""
+    choices: list[tuple[str, str]]
+    """What can be drawn."""
+    figure: str | None
+    """What is drawn."""
+    chart: Chart | None
+
+
+@router.get("")
+def sweep_page(
+    sweep_id: str,
+    visit: ExperimentsVisit,
+    figure: Annotated[str | None, Query(max_length=400)] = None,
+    refresh: Annotated[str | None, Query()] = None,
+) -> HTMLResponse:
+    """A sweep as it is now; the page reloads itself until all cells have ended."""
+    with visit.reading() as session:
+        row = find_sweep(session, visit.caller, sweep_id)
+        sweep = sweep_body(session, visit.caller, row)
+        table = table_of(session, visit.caller, row) if visit.may("reports:read") else None
+    ended = sweep.status in ENDED
+    statuses, may_write = sweep.progress.statuses, visit.may("experiments:write")
+    return visit.page(
+        "sweep.html",
+        sweep=sweep,
+        fields=_fields([cell.values for cell in sweep.cells]),
+        ended=ended,
+        may_cancel=may_write and not ended and sweep.status != "cancelling",
+        may_retry=may_write and any(statuses.get(one) for one in _TRIED_AGAIN),
+        costs=list(cost_lines(sweep.costs)),
+        cautions=list(cost_cautions(sweep.facts)),
+        view=None if table is None else _view(table, figure),
+        figure_words=figure_words,
+        document=as_yaml(sweep.asked),
+        refresh_seconds=None if ended or refresh == "no" else _REFRESH_SECONDS,
+    )
+
+
+@router.get("/table.csv")
+def sweep_table_csv(sweep_id: str, visit: ReportsVisit) -> Response:
+    """The table as a file for spreadsheets."""
+    id_, table = _table(visit, sweep_id)
+    return as_file(as_csv(table), f"sweep-{id_}.csv", "text/csv")
+
+
+@router.get("/table.md")
+def sweep_table_markdown(sweep_id: str, visit: ReportsVisit) -> Response:
+    """The table as Markdown."""
+    id_, table = _table(visit, sweep_id)
+    return as_file(as_markdown(table), f"sweep-{id_}.md", "text/markdown")
+
+
+@router.post("/cancel")
+def post_sweep_cancel(sweep_id: str, form: ExperimentsForm) -> RedirectResponse:
+    """Ask for the end of every cell."""
+    return form.to(f"/sweeps/{cancel_sweep(form.resources, form.caller, sweep_id).id}")
+
+
+@router.post("/retry")
+async def post_sweep_retry(sweep_id: str, form: ExperimentsForm) -> RedirectResponse:
+    """Queue the failed and cancelled cells once more; the same form queues them only once."""
+
+    def queued() -> SubmittedSweep:
+        again = IdempotentRequest.of(form.once, f"POST /sweeps/{sweep_id}/retry", None)
+        return retry_sweep(form.resources, form.caller, sweep_id, again)
+
+    submitted = await form.run(queued)
+    return form.to(f"/sweeps/{submitted.sweep.id}", *submitted.messages)
+
+
+def _view(table: SweepTable, figure: str | None) -> _TableView:
+    measured = measured_figures(table)
+    leading = leading_figures(table, measured)
+    chosen = figure if figure in measured else next(iter(measured), None)
+    return _TableView(
+        table=table,
+        fields=_fields([row["values"] for row in table["rows"]]),
+        leading=leading,
+        rest=[name for name in measured if name not in leading],
+        choices=[(name, name) for name in measured],
+        figure=chosen,
+        chart=None if chosen is None else spread_chart(table, chosen),
+    )
+
+
+def _fields(rows: Sequence[Mapping[str, Any]]) -> dict[str, list[str]]:
+    return {path: [*map(value_words, values)] for path, values in varied_fields(rows).items()}
+
+
+def _table(visit: Visit, sweep_id: str) -> tuple[str, SweepTable]:
+    with visit.reading() as session:
+        sweep = find_sweep(session, visit.caller, sweep_id)
+        return sweep.id, table_of(session, visit.caller, sweep)

@@ -1,0 +1,161 @@
+"""What the routes of pages receive, a request of a visitor, and the answers that they give."""
+
+import re
+from collections.abc import Callable, Iterable
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
+from typing import Annotated, Any, TypeVar
+
+from fastapi import BackgroundTasks, Depends, Query, Request
+from sqlalchemy.orm import Session
+from starlette.datastructures import FormData
+from starlette.responses import HTMLResponse, RedirectResponse, Response, StreamingResponse
+
+from api.pages.session import CSRF_FIELD, OwnForm, SignedIn, Visitor, check_word, require
+from api.pages.templates import page
+from api.services.dispatch import UnitMessage, dispatch
+from api.shared.resources import Resources, Shared
+from api.shared.security import Caller
+from models.repositories import FederationRepository
+from models.vocabulary import Scope
+
+ONCE = "once"
+"""The field of a form with a key, so that a double click submits once."""
+_ONCE = re.compile(r"[\w-]{16,64}", re.ASCII)
+_NEWEST_FEDERATIONS = 200
+_Result = TypeVar("_Result")
+
+Cursor = Annotated[str | None, Query(max_length=4000)]
+
+
+@dataclass(frozen=True)
+class Visit:
+    """A request by a visitor; `fields` are those of a posted form, from one of our own pages."""
+
+    request: Request
+    resources: Resources
+    visitor: Visitor
+    fields: FormData = field(default_factory=FormData)
+
+    @property
+    def caller(self) -> Caller:
+        """Who asks, as the services know them."""
+        return self.visitor.caller
+
+    @property
+    def project_id(self) -> str:
+        """The project that the visitor's key opens."""
+        return self.visitor.caller.project_id
+
+    def may(self, scope: Scope) -> bool:
+        """Whether the visitor's key has the scope."""
+        return self.visitor.may(scope)
+
+    def reading(self) -> AbstractContextManager[Session]:
+        """A database session that only reads."""
+        return self.resources.database.read()
+
+    def text(self, name: str) -> str:
+        """The field's text without blanks around it; empty where it is missing or a file."""
+        value = self.fields.get(name)
+        return value.strip() if isinstance(value, str) else ""
+
+    def texts(self, *names: str) -> dict[str, str]:
+        """The texts of fields."""
+        return {name: self.text(name) for name in names}
+
+    @property
+    def once(self) -> str | None:
+        """The key that the form was sent with, if it is one."""
+        return self.text(ONCE) if _ONCE.fullmatch(self.text(ONCE)) else None
+
+    def asked(self) -> dict[str, str]:
+        """The query's parameters that have a value: a form also sends empty fields."""
+        return {name: value for name, value in self.request.query_params.items() if value}
+
+    def federation_names(self) -> dict[str, str]:
+        """The names of the newest federations by their ids; none without `federations:read`."""
+        if not self.may("federations:read"):
+            return {}
+        with self.reading() as session:
+            rows = FederationRepository(session, self.project_id).list(limit=_NEWEST_FEDERATIONS)
+        return {row.id: row.name for row in rows.items}
+
+    def page(self, template: str, *, status: int = 200, **context: Any) -> HTMLResponse:
+        """The template as an answer; see `templates.page`."""
+        return page(self.request, template, visitor=self.visitor, status=status, **context)
+
+    async def run(self, work: Callable[[], _Result]) -> _Result:
+        """Do slow work where the project has a place for it."""
+        loads = self.resources.loads
+        return await loads.run(self.project_id, work, request=self.request)
+
+    def to(self, address: str, *messages: UnitMessage | None) -> RedirectResponse:
+        """Lead on to another page; units that were queued are dispatched after the answer."""
+        return RedirectResponse(address, 303, background=self.dispatching(*messages))
+
+    def dispatching(self, *messages: UnitMessage | None) -> BackgroundTasks:
+        """What dispatches units after an answer."""
+        tasks = BackgroundTasks()
+        for message in messages:
+            if message is not None:
+                tasks.add_task(dispatch, self.resources, message)
+        return tasks
+
+
+def as_file(content: str | bytes | Iterable[str | bytes], name: str, media_type: str) -> Response:
+    """A file to save, whole or in parts."""
+    headers = {"Content-Disposition": f'attachment; filename="{name}"', "Cache-Control": "no-store"}
+    if isinstance(content, str | bytes):
+        return Response(content, media_type=media_type, headers=headers)
+    return StreamingResponse(content, media_type=media_type, headers=headers)
+
+
+def _visit(request: Request, visitor: SignedIn, resources: Shared) -> Visit:
+    return Visit(request, resources, visitor)
+
+
+async def _posted(request: Request, visitor: SignedIn, fields: OwnForm, resources: Shared) -> Visit:
+    """Raises ProblemError for a form that another site may have made."""
+    word = fields.get(CSRF_FIELD)
+    check_word(visitor, word if isinstance(word, str) else "")
+    return Visit(request, resources, visitor, fields)
+
+
+AnyVisit = Annotated[Visit, Depends(_visit)]
+"""A request with a session, whatever the key's scopes."""
+PostedForm = Annotated[Visit, Depends(_posted)]
+"""A form from a visitor, whatever the key's scopes."""
+
+
+def visiting(scope: Scope) -> Callable[[Visit], Visit]:
+    """A dependency: a visit whose key has the scope. Raises ProblemError."""
+
+    def check(visit: AnyVisit) -> Visit:
+        require(visit.visitor, scope)
+        return visit
+
+    return check
+
+
+def posting(scope: Scope) -> Callable[[Visit], Visit]:
+    """A dependency: a posted form of a visitor whose key has the scope. Raises ProblemError."""
+
+    def check(visit: PostedForm) -> Visit:
+        require(visit.visitor, scope)
+        return visit
+
+    return check
+
+
+ExperimentsVisit = Annotated[Visit, Depends(visiting("experiments:read"))]
+ReportsVisit = Annotated[Visit, Depends(visiting("reports:read"))]
+LedgerVisit = Annotated[Visit, Depends(visiting("ledger:read"))]
+FederationsVisit = Annotated[Visit, Depends(visiting("federations:read"))]
+AdministratorVisit = Annotated[Visit, Depends(visiting("admin"))]
+ExperimentsAuthor = Annotated[Visit, Depends(visiting("experiments:write"))]
+FederationsAuthor = Annotated[Visit, Depends(visiting("federations:write"))]
+ExperimentsForm = Annotated[Visit, Depends(posting("experiments:write"))]
+SignOffForm = Annotated[Visit, Depends(posting("reports:sign"))]
+FederationsForm = Annotated[Visit, Depends(posting("federations:write"))]
+AdministratorForm = Annotated[Visit, Depends(posting("admin"))]

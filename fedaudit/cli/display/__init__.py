@@ -1,1 +1,0 @@
-"""What commands print: tables, summaries, progress."""

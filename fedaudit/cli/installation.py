@@ -1,0 +1,419 @@
+"""The service of this machine: where it keeps its data, and its processes, which end together."""
+
+import ctypes
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, replace
+from pathlib import Path
+from time import monotonic
+from typing import Any
+
+from fedaudit.cli.options import SOURCES_DIR
+from fedaudit.cli.output import CommandError, ExitCode, usage_error
+
+DATABASE_URL = "FEDAUDIT_DATABASE_URL"
+BROKER_URL = "FEDAUDIT_BROKER_URL"
+DATA_DIR = "FEDAUDIT_DATA_DIR"
+SIGNING_KEY_FILE = "FEDAUDIT_SIGNING_KEY_FILE"
+
+SCOPES = (
+    "experiments:read",
+    "experiments:write",
+    "reports:read",
+    "reports:sign",
+    "ledger:read",
+    "federations:read",
+    "federations:write",
+    "admin",
+    "metrics:read",
+)
+"""What keys may allow."""
+STOPPED_EARLY = "stopped before the service was ready"
+
+_STOPPED = {-number for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
+_LAST_LINES = 12
+_TRACEBACK = "Traceback (most recent call last)"
+_ERROR = re.compile(r"[A-Za-z_][\w.]*: ")
+
+
+def python_module(name: str, *arguments: str) -> tuple[str, ...]:
+    """The command that runs an installed module; `-P` keeps the working folder out of its path."""
+    return (sys.executable, "-P", "-m", name, *arguments)
+
+
+def default_data_dir() -> Path:
+    """Where the embedded service keeps everything, by the XDG base directory specification."""
+    home = os.environ.get("XDG_DATA_HOME") or "~/.local/share"
+    return Path(home).expanduser() / "fedaudit"
+
+
+@dataclass(frozen=True)
+class Installation:
+    """One service: embedded below a data folder, or on a database and a broker of its own."""
+
+    data_dir: Path
+    database_url: str
+    environment: Mapping[str, str]
+    """What the service's processes are started with."""
+
+    @classmethod
+    def choose(
+        cls, data_dir: Path | None = None, sources_dir: Path | None = None
+    ) -> "Installation":
+        """The installation named by options and FEDAUDIT_* variables.
+
+        Raises CommandError where only one of database and broker is named, or where the folder
+        of the sources is missing.
+        """
+        environment = dict(os.environ)
+        database, broker = environment.get(DATABASE_URL), environment.get(BROKER_URL)
+        if bool(database) != bool(broker):
+            given, missing = (DATABASE_URL, BROKER_URL)[:: 1 if database else -1]
+            raise usage_error(
+                f"{given} is set and {missing} is not; set both, or neither for the embedded mode"
+            )
+        folder = data_dir or Path(environment.get(DATA_DIR) or default_data_dir())
+        folder = folder.expanduser().absolute()
+        environment[DATA_DIR] = str(folder)
+        if sources_dir is not None:
+            if not sources_dir.is_dir():
+                raise usage_error(f"--sources-dir: {sources_dir} is no folder")
+            environment[SOURCES_DIR] = str(sources_dir.absolute())
+        return cls(folder, database or f"sqlite:///{folder}/fedaudit.db", environment)
+
+    @property
+    def embedded(self) -> bool:
+        """Whether database and queue live below the data folder."""
+        return not self.environment.get(DATABASE_URL)
+
+    @property
+    def public_key(self) -> Path:
+        """The public half of the key that reports are signed with, to hand out."""
+        return self.private_key.with_name(f"{self.private_key.name}.pub")
+
+    def migrate(self) -> str:
+        """Bring the database's schema up to date; returns what was said. Raises CommandError."""
+        if self.embedded:
+            make_private_folder(self.data_dir)
+        command = python_module("migrations", "upgrade", "--database-url", self.database_url)
+        return self._finish(command, what="the database could not be migrated")
+
+    def create_key(
+        self,
+        *,
+        project: str,
+        scopes: Sequence[str],
+        name: str,
+        person: Mapping[str, str | None] | None = None,
+    ) -> dict[str, Any]:
+        """A new API key: project, id, key, scopes and person. Raises CommandError."""
+        if self.embedded and not (self.data_dir / "fedaudit.db").exists():
+            raise usage_error(
+                f"no service keeps its data in {self.data_dir}; name its folder with --data-dir, "
+                "or start one there with `fedaudit up`"
+            )
+        options = ["--project", project, "--scopes", ",".join(scopes), "--name", name]
+        for option, value in (person or {}).items():
+            if value is not None:
+                # With `=`, so that no value is taken for an option.
+                options.append(f"--{option}={value}")
+        created: dict[str, Any] = json.loads(self.keys("create", *options))
+        return created
+
+    def keys(self, action: str, *options: str) -> str:
+        """The JSON that an action on the API keys prints. Raises CommandError."""
+        command = python_module("models.keys", action, "--database-url", self.database_url)
+        return self._finish((*command, *options), what=f"keys {action} failed")
+
+    @property
+    def private_key(self) -> Path:
+        """The key that this service signs with."""
+        named = self.environment.get(SIGNING_KEY_FILE)
+        return Path(named) if named else self.data_dir / "signing-key.pem"
+
+    def mark_compromised(
+        self, key_id: str, *, since: str | None, note: str | None
+    ) -> dict[str, Any]:
+        """What is known of a signing key once others may have it. Raises CommandError."""
+        command = python_module(
+            "models.signing_keys", "compromised", "--database-url", self.database_url
+        )
+        options = [f"--key-id={key_id}"]
+        options += [] if since is None else [f"--since={since}"]
+        options += [] if note is None else [f"--note={note}"]
+        marked: dict[str, Any] = json.loads(
+            self._finish((*command, *options), what="the key was not marked")
+        )
+        return marked
+
+    def encrypt_secrets_anew(self) -> int:
+        """Of how many webhooks the secrets were encrypted anew. Raises CommandError."""
+        command = python_module("workers.webhooks")
+        return int(self._finish(command, what="secrets were not encrypted anew"))
+
+    def with_signing_key(self) -> "Installation":
+        """The same, with a key to sign with: the one that is named, or one in the data folder.
+
+        Raises CommandError where it cannot be used.
+        """
+        named = self.environment.get(SIGNING_KEY_FILE)
+        path = named or str(self.data_dir / "signing-key.pem")
+        _signing_key("check" if named else "ensure", path, environment=self.environment)
+        return replace(self, environment={**self.environment, SIGNING_KEY_FILE: path})
+
+    def _finish(self, command: Sequence[str], *, what: str) -> str:
+        # What it writes, above all the database, is its owner's alone.
+        return _finish(command, environment=self.environment, what=what, umask=0o077)
+
+
+def make_signing_key(path: Path) -> str:
+    """Make a private key; gives the path of the public one. Raises CommandError."""
+    return _signing_key("create", str(path), environment=os.environ).strip()
+
+
+def rotate_signing_key(path: Path) -> str:
+    """Exchange the key in a file; gives where the old one is kept. Raises CommandError."""
+    return _signing_key("rotate", str(path), environment=os.environ).strip()
+
+
+def _signing_key(action: str, path: str, *, environment: Mapping[str, str]) -> str:
+    command = python_module("infrastructure.signing_keys", action, "--file", path)
+    return _finish(command, environment=environment, what="no key to sign with")
+
+
+def _finish(
+    command: Sequence[str], *, environment: Mapping[str, str], what: str, umask: int = -1
+) -> str:
+    done = subprocess.run(
+        command,
+        env=dict(environment),
+        capture_output=True,
+        text=True,
+        check=False,
+        # Ctrl-C in a terminal reaches this process alone, which then decides.
+        start_new_session=True,
+        umask=umask,
+    )
+    if done.returncode == 0:
+        return done.stdout
+    if done.returncode in _STOPPED:
+        # The signal was faster than the new session. Only `up` comes here: it catches what ends
+        # every other command.
+        raise CommandError(STOPPED_EARLY)
+    code = ExitCode.USAGE if done.returncode == ExitCode.USAGE else ExitCode.FAILED
+    raise CommandError(f"{what}:\n{last_lines(done.stderr or done.stdout)}", code)
+
+
+def make_private_folder(path: Path) -> None:
+    """Make the folder for its owner alone. Raises CommandError where it cannot be."""
+    try:
+        path.mkdir(parents=True, exist_ok=True, mode=0o700)
+    except OSError as error:
+        raise usage_error(
+            f"cannot make the folder {path}: {error.strerror}; name another with --data-dir"
+        ) from None
+
+
+def last_lines(text: str) -> str:
+    """The end of a process's output, where it says what went wrong; of a traceback the error."""
+    lines = text.strip().splitlines()
+    errors = [position for position, line in enumerate(lines) if _ERROR.match(line)]
+    start = errors[-1] if errors and _TRACEBACK in text else -_LAST_LINES
+    return "\n".join(f"  {line}" for line in lines[start:][:_LAST_LINES])
+
+
+_FIRST_PAUSE_SECONDS = 1.0
+_MAX_PAUSE_SECONDS = 30.0
+_STEADY_SECONDS = 60.0
+"""A process that ran so long is started again at once when it ends."""
+_MAX_LOG_BYTES = 10 * 1024 * 1024
+_PR_SET_PDEATHSIG = 1
+
+
+@dataclass(frozen=True)
+class Service:
+    """One process: its name, its command and what it finds in its environment."""
+
+    name: str
+    command: Sequence[str]
+    environment: Mapping[str, str]
+    descriptors: tuple[int, ...] = ()
+    """Open sockets that the process inherits."""
+
+
+class Supervisor:
+    """Starts services, starts again those that die, and stops them all.
+
+    `log_folder` receives the output of each, `<name>.log`; None lets them write to ours. `report`
+    is called with a plain sentence when a service has died.
+    """
+
+    def __init__(
+        self, services: Sequence[Service], *, log_folder: Path | None, report: Callable[[str], None]
+    ) -> None:
+        self._report = report
+        self._children = [_Child(service, log_folder) for service in services]
+
+    def start(self) -> None:
+        """Start every service."""
+        for child in self._children:
+            child.start()
+
+    def log(self, name: str) -> Path | None:
+        """Where the output of a service goes."""
+        return next(child.log for child in self._children if child.service.name == name)
+
+    def exit_code(self, name: str) -> int | None:
+        """How a service ended; None while it runs."""
+        return next(child.ended for child in self._children if child.service.name == name)
+
+    def tend(self) -> None:
+        """Start again what has died, later each time. Call this a few times a second."""
+        for child in self._children:
+            if (remark := child.tend()) is not None:
+                self._report(remark)
+
+    def stop(self, *, grace_seconds: float) -> None:
+        """Ask every process to end, wait, and kill what is left."""
+        for child in self._children:
+            child.signal(signal.SIGTERM)
+        deadline = monotonic() + grace_seconds
+        for child in self._children:
+            child.wait(deadline)
+        for child in self._children:
+            child.signal(signal.SIGKILL)
+            child.wait(None)
+
+
+class _Child:
+    def __init__(self, service: Service, log_folder: Path | None) -> None:
+        self.service = service
+        self.log = None if log_folder is None else log_folder / f"{service.name}.log"
+        self._process: subprocess.Popen[bytes] | None = None
+        self._started = 0.0
+        self._pause = 0.0
+        self._due: float | None = None
+
+    @property
+    def ended(self) -> int | None:
+        return None if self._process is None else self._process.poll()
+
+    def start(self) -> None:
+        self._due = None
+        self._started = monotonic()
+        output = None if self.log is None else _open_log(self.log)
+        try:
+            # Between fork and exec only: this process has no other thread that could hold a lock.
+            self._process = subprocess.Popen(
+                self.service.command,
+                env=dict(self.service.environment),
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=output,
+                pass_fds=self.service.descriptors,
+                # Ctrl-C in a terminal reaches this process alone, which then stops the others.
+                start_new_session=True,
+                preexec_fn=_die_with(os.getpid()),  # noqa: PLW1509
+            )
+        finally:
+            if output is not None:
+                os.close(output)
+
+    def tend(self) -> str | None:
+        if self._due is not None:
+            if monotonic() >= self._due:
+                self.start()
+            return None
+        code = self.ended
+        if code is None:
+            self._keep_log_small()
+            return None
+        steady = monotonic() - self._started >= _STEADY_SECONDS
+        doubled = min(max(2 * self._pause, _FIRST_PAUSE_SECONDS), _MAX_PAUSE_SECONDS)
+        self._pause = 0.0 if steady else doubled
+        self._due = monotonic() + self._pause
+        where = "" if self.log is None else f"; see {self.log}"
+        return (
+            f"the {self.service.name} process ended {_how(code)}; "
+            f"it is started again in {self._pause:.0f} s{where}"
+        )
+
+    def _keep_log_small(self) -> None:
+        """Start the log anew while the process writes to it, which goes on at the new end."""
+        try:
+            if self.log is not None and self.log.stat().st_size > _MAX_LOG_BYTES:
+                _set_aside(self.log)
+        except OSError:
+            # A full disk, say. The next look tries again; what runs must not end for its log.
+            return
+
+    def signal(self, number: signal.Signals) -> None:
+        self._due = None
+        if self._process is not None and self._process.poll() is None:
+            self._process.send_signal(number)
+
+    def wait(self, deadline: float | None) -> None:
+        if self._process is None:
+            return
+        left = None if deadline is None else max(0.0, deadline - monotonic())
+        with suppress(subprocess.TimeoutExpired):  # what outlives the grace is killed next
+            self._process.wait(left)
+
+
+def _how(code: int) -> str:
+    return f"by signal {-code}" if code < 0 else f"with exit code {code}"
+
+
+def _open_log(path: Path) -> int:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    if path.exists() and path.stat().st_size > _MAX_LOG_BYTES:
+        path.replace(path.with_suffix(".log.1"))
+    return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+
+
+def _set_aside(log: Path) -> None:
+    """Copy the end of a log to `.log.1` and empty it; lines of the moment between may be lost."""
+    with log.open("rb") as source:
+        source.seek(-_MAX_LOG_BYTES, os.SEEK_END)
+        kept = os.open(log.with_suffix(".log.1"), os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+        with os.fdopen(kept, "wb") as target:
+            shutil.copyfileobj(source, target)
+    os.truncate(log, 0)
+
+
+def _die_with(parent: int) -> Callable[[], None] | None:
+    """Before exec in the child: the kernel kills it when its parent dies, however that happens.
+
+    Linux only; elsewhere a killed supervisor leaves its processes behind.
+    """
+    if not sys.platform.startswith("linux"):
+        return None
+    libc = ctypes.CDLL(None)
+
+    def tie() -> None:
+        libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+        if os.getppid() != parent:  # it died before the call above
+            os._exit(1)
+
+    return tie
+
+
+@contextmanager
+def stop_signals() -> Iterator[threading.Event]:
+    """An event that SIGTERM, Ctrl-C or a closed terminal sets."""
+    stopping = threading.Event()
+    numbers = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+    before = {number: signal.signal(number, lambda *_: stopping.set()) for number in numbers}
+    try:
+        yield stopping
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

@@ -1,0 +1,319 @@
+"""What goes to standard output (results) and to standard error (the rest), and how commands end."""
+
+import os
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from enum import IntEnum
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Any, TextIO, cast
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from rich.console import Console, RenderableType
+    from rich.progress import Progress
+    from rich.table import Table
+
+    from fedaudit.attacks.attack import AttackOutcome
+    from fedaudit.reports.sections.part import GateOutcome
+
+
+class ExitCode(IntEnum):
+    """The exit codes of every command."""
+
+    DONE = 0
+    """Also: every gate passed."""
+    FAILED = 1
+    """A run or a gate failed, or an attack raised an alarm."""
+    USAGE = 2
+    """The command or the spec is not valid."""
+    NO_EVIDENCE = 3
+    """A gate could not be decided."""
+    UNREACHABLE = 4
+    """The service cannot be reached."""
+    FOUND = 5
+    """A replay found what the guarantee does not allow."""
+
+
+class CommandError(Exception):
+    """Ends a command with a message for people and an exit code; never with a traceback."""
+
+    def __init__(self, message: str, code: ExitCode = ExitCode.FAILED) -> None:
+        super().__init__(message)
+        self.code = code
+
+
+def usage_error(message: str) -> CommandError:
+    """The command cannot be carried out as it was given."""
+    return CommandError(message, ExitCode.USAGE)
+
+
+def gate_exit(outcome: str | None) -> ExitCode:
+    """The exit code for the outcome of an experiment's gates; None where it has no gate."""
+    if outcome is None:
+        return ExitCode.DONE
+    codes: dict[GateOutcome, ExitCode] = {
+        "pass": ExitCode.DONE,
+        "fail": ExitCode.FAILED,
+        "insufficient_evidence": ExitCode.NO_EVIDENCE,
+    }
+    return codes[cast("GateOutcome", outcome)]
+
+
+ATTACKS = "attacks.json"
+"""The sections of all attacks, beside their files."""
+
+# A file or pipe has no width; rich would wrap at 80 columns, or at COLUMNS where that is set.
+_WIDTH_WITHOUT_TERMINAL = 132
+_WIDEST = 1000
+
+
+def standard_output() -> "Console":
+    """The console for results that people read. NO_COLOR is honoured."""
+    return _console(stderr=False)
+
+
+def print_records(table: "Table") -> None:
+    """A table of one record a row, on standard output.
+
+    Where a terminal is too narrow for it, a block for each record with a column on each line: rich
+    would fold figures in pieces, and leave whole columns out. A file or pipe has every width.
+    """
+    console = standard_output()
+    wide = console.options.update(width=_WIDEST)
+    needed = console.measure(table, options=wide).maximum
+    if not _is_sized(sys.stdout):
+        console.width = max(console.width, needed)
+        console.print(table, soft_wrap=True)
+    elif needed <= console.width:
+        console.print(table)
+    else:
+        for record in zip(*(column.cells for column in table.columns), strict=True):
+            console.print(_block(table, record))
+
+
+def sections_table(
+    heads: "Sequence[str]", columns: "Sequence[Mapping[str, Mapping[str, str]]]"
+) -> "Table":
+    """Sections with their titles, and in each a line for every label; texts are markup of rich.
+
+    Without heads there is one column.
+    """
+    from rich.box import HORIZONTALS
+    from rich.table import Table
+
+    table = Table(box=HORIZONTALS, show_header=bool(heads))
+    table.add_column("", no_wrap=True)
+    for head in heads or [""]:
+        table.add_column(head, overflow="fold")
+    for title in dict.fromkeys(title for column in columns for title in column):
+        found = [column.get(title, {}) for column in columns]
+        table.add_section()
+        table.add_row(f"[bold]{title}[/bold]")
+        for label in dict.fromkeys(label for lines in found for label in lines):
+            table.add_row(f"  {label}", *(lines.get(label, "") for lines in found))
+    return table
+
+
+def _block(table: "Table", cells: "Sequence[RenderableType]") -> "Table":
+    from rich.box import HORIZONTALS
+    from rich.table import Table
+
+    block = Table(box=HORIZONTALS, show_header=False)
+    block.add_column(no_wrap=True)
+    block.add_column(overflow="fold")
+    for column, cell in zip(table.columns, cells, strict=True):
+        block.add_row(column.header, cell)
+    return block
+
+
+def standard_error() -> "Console":
+    """The console for progress and remarks."""
+    return _console(stderr=True)
+
+
+def _console(*, stderr: bool) -> "Console":
+    from rich.console import Console
+
+    stream = sys.stderr if stderr else sys.stdout
+    sized = _is_sized(stream)
+    width = None if sized else _WIDTH_WITHOUT_TERMINAL
+    return Console(stderr=stderr, width=width, highlight=False, soft_wrap=not sized)
+
+
+def _is_sized(stream: TextIO) -> bool:
+    return stream.isatty() or "COLUMNS" in os.environ
+
+
+def say(message: str) -> None:
+    """A remark on standard error."""
+    sys.stderr.write(f"{message}\n")
+    sys.stderr.flush()
+
+
+def show_warnings(warnings: "Sequence[str]") -> None:
+    """Print what the service accepted and the sender should know."""
+    for warning in warnings:
+        say(f"mind: {warning}")
+
+
+def write_line(text: str) -> None:
+    """A line of results on standard output, at once."""
+    sys.stdout.write(f"{text}\n")
+    sys.stdout.flush()
+
+
+def write_json(value: Any, *, pretty: bool = True) -> None:
+    """A JSON document on standard output."""
+    write_line(json_text(value, pretty=pretty))
+
+
+def write_each(found: Any, line: "Callable[[Any], str] | None", *, as_json: bool) -> None:
+    """A document, or each of a list, on a line of its own as `line` words it; or all as JSON."""
+    if as_json or line is None:
+        write_json(found)
+    else:
+        for one in [found] if isinstance(found, Mapping) else found:
+            write_line(line(one))
+
+
+def json_text(value: Any, *, pretty: bool = True) -> str:
+    """JSON without NaN; `pretty` puts a field on a line."""
+    import json
+
+    indent = 2 if pretty else None
+    return json.dumps(value, indent=indent, ensure_ascii=False, allow_nan=False)
+
+
+def yaml_text(value: Any) -> str:
+    """YAML in the order of the value, texts of several lines as blocks."""
+    import yaml
+
+    class Dumper(yaml.SafeDumper):
+        pass
+
+    def text(dumper: yaml.SafeDumper, value: str) -> yaml.ScalarNode:
+        style = "|" if "\n" in value else None
+        return dumper.represent_scalar("tag:yaml.org,2002:str", value, style=style)
+
+    Dumper.add_representer(str, text)
+    return yaml.dump(value, Dumper=Dumper, sort_keys=False, allow_unicode=True, width=100)
+
+
+def write_text(text: str, path: Path, *, option: str = "--out") -> None:
+    """The text into a file. Raises CommandError where it cannot be written."""
+    try:
+        path.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise usage_error(f"{option}: cannot write {path}: {error.strerror}") from None
+
+
+def write_bytes(content: bytes, out: Path | None, *, option: str = "--out") -> None:
+    """The content into a file, or to standard output where none is named.
+
+    Raises CommandError where the file cannot be written; `option` is what named it.
+    """
+    if out is None:
+        sys.stdout.buffer.write(content)
+        sys.stdout.buffer.flush()
+        return
+    try:
+        out.write_bytes(content)
+    except OSError as error:
+        raise usage_error(f"{option}: cannot write {out}: {error.strerror}") from None
+    say(f"written to {out}")
+
+
+@contextmanager
+def whole_file(out: Path | None, *, option: str = "--out") -> Iterator[IO[bytes]]:
+    """Where to write bytes: standard output where no file is named. A file appears whole or not at
+    all. Raises CommandError where it cannot be written."""
+    if out is None:
+        yield sys.stdout.buffer
+        sys.stdout.buffer.flush()
+        return
+    aside = out.with_name(f".{out.name}.partial")
+    try:
+        with aside.open("wb") as file:
+            yield file
+        os.replace(aside, out)
+    except OSError as error:
+        raise usage_error(f"{option}: cannot write {out}: {error.strerror}") from None
+    finally:
+        aside.unlink(missing_ok=True)
+    say(f"written to {out}")
+
+
+def writable_folder(path: Path) -> Path:
+    """The folder, made if it is missing. Raises CommandError where it cannot be."""
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise usage_error(f"--out: cannot make the folder {path}: {error.strerror}") from None
+    return path
+
+
+def write_attack_file(folder: Path, position: int, name: str, data: bytes) -> str:
+    """Writes one below `attacks/POSITION`; returns its path below the folder."""
+    path = folder / "attacks" / str(position) / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(data)
+    return str(path.relative_to(folder))
+
+
+def write_attack_files(outcomes: "Sequence[AttackOutcome]", folder: Path) -> list[str]:
+    """Writes them below `attacks/POSITION`; returns their paths below the folder."""
+    return [
+        write_attack_file(folder, position, name, data)
+        for position, outcome in enumerate(outcomes)
+        for name, data in outcome.files.items()
+    ]
+
+
+@contextmanager
+def rounds_bar(name: str, *, total: int) -> Iterator[Callable[[int], None]]:
+    """A bar over the rounds of an experiment; call what it gives with the rounds done."""
+    if not sys.stderr.isatty():
+        yield lambda _: None
+        return
+    with _bars() as bars:
+        bar = bars.add_task(_plain(name), total=total, unit="rounds")
+        yield lambda done: bars.update(bar, completed=done)
+
+
+@contextmanager
+def cells_bar(name: str, *, cells: int, rounds: int) -> Iterator[Callable[[int, int], None]]:
+    """A bar over the cells of a sweep and one over the rounds of all of them; call what it gives
+    with the cells that have ended and the rounds done."""
+    if not sys.stderr.isatty():
+        yield lambda *_: None
+        return
+    with _bars() as bars:
+        of_cells = bars.add_task(_plain(name), total=cells, unit="cells ended")
+        of_rounds = bars.add_task("", total=rounds, unit="rounds")
+
+        def advance(ended: int, done: int) -> None:
+            bars.update(of_cells, completed=ended)
+            bars.update(of_rounds, completed=done)
+
+        yield advance
+
+
+def _bars() -> "Progress":
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TextColumn("{task.fields[unit]}"),
+        TimeElapsedColumn(),
+    )
+    return Progress(*columns, console=standard_error(), transient=True)
+
+
+def _plain(name: str) -> str:
+    from rich.markup import escape
+
+    return escape(name)

@@ -1,1 +1,0 @@
-"""Running the service from the command line."""

@@ -1,0 +1,258 @@
+"""Reports of runs and of audits for people: their main figures in tables."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from rich.box import HORIZONTALS
+from rich.markup import escape
+from rich.table import Table
+
+from fedaudit.cli.output import sections_table, standard_output
+from fedaudit.privacy.accounting.privacy_events import observer_words
+from fedaudit.privacy.guarantees.cost_sentences import level_words
+from fedaudit.privacy.guarantees.guarantee import at_most
+from fedaudit.reports.gates.gate_results import OUTCOME_WORDS, GateResults, condition
+from fedaudit.reports.sections.guarantee import (
+    UNBOUNDED,
+    guarantee_words,
+    is_unbounded,
+    participation_label,
+)
+from fedaudit.reports.sections.part import GateOutcome, verdict_lines
+from fedaudit.reports.sections.utility import IN_TABLES
+from fedaudit.spec.metrics import RATES
+
+Report = Mapping[str, Any]
+
+_COLOURS: dict[GateOutcome, str] = {
+    "pass": "green",
+    "fail": "red",
+    "insufficient_evidence": "yellow",
+}
+_OUTCOMES = {
+    outcome: f"[{colour}]{OUTCOME_WORDS[outcome]}[/{colour}]"
+    for outcome, colour in _COLOURS.items()
+}
+_NOTHING = "none"
+_RATES = (*RATES, "accuracy")
+
+
+def summary_table(reports: Sequence[Report]) -> Table:
+    """The figures of the reports side by side; a figure that one of them lacks shows its reason."""
+    heads = [escape(report["experiment"]["name"]) for report in reports]
+    return sections_table(heads, [dict(_sections(report)) for report in reports])
+
+
+def show(report: Report) -> None:
+    """The figures, the verdict, the guarantee and the limits of one report on standard output."""
+    console = standard_output()
+    for title, text in verdict_lines(report):
+        console.print(f"[bold]{title}[/bold]\n{escape(text)}")
+    console.print(summary_table([report]))
+    console.print(f"\n[bold]Guarantee.[/bold] {escape(report['guarantee']['statement'])}")
+    show_attacks(report.get("attacks") or [])
+    if held_out := report.get("fairness_privacy"):
+        console.print(f"\n[bold]Held-out people.[/bold] {escape(held_out['statement'])}")
+    console.print("\n[bold]Limits.[/bold]")
+    for limit in report["limits"]:
+        console.print(f"- {escape(limit)}")
+
+
+def show_attacks(attacks: Sequence[Mapping[str, Any]]) -> None:
+    """What each attack tried and found, on standard output."""
+    console = standard_output()
+    for attack in attacks:
+        console.print(f"\n[bold]Attack: {escape(attack['kind'])}.[/bold]")
+        if alarm := attack["alarm"]:
+            claim, evidence = escape(alarm["claim"]), escape(alarm["evidence"])
+            console.print(f"[red]Alarm.[/red] Claimed: {claim} Found: {evidence}")
+        console.print(escape(attack["statement"]))
+
+
+def show_gates(results: GateResults) -> None:
+    """A line for each evaluated gate on standard output, below the name of its policy."""
+    console = standard_output()
+    for evaluation in results.evaluations:
+        if evaluation.policy is not None:
+            console.print(f"[bold]{escape(evaluation.policy)}[/bold]")
+        for gate in evaluation.gates:
+            console.print(f"{_condition(gate)}: {_outcome(gate)}")
+
+
+def _sections(report: Report) -> Iterator[tuple[str, dict[str, str]]]:
+    experiment, data = report["experiment"], report["data"]
+    yield (
+        "experiment",
+        {
+            "status": experiment["status"],
+            "id": experiment["id"],
+            "source": data["source"],
+            "clients, rows": f"{data['clients']}, {data['rows']}",
+        },
+    )
+    yield "privacy", _privacy(report)
+    yield "utility", _utility(report)
+    if held_out := report.get("fairness_privacy"):
+        force = "" if held_out["in_force"] else ", not in force"
+        epsilon = _epsilon({**held_out, "value": held_out["epsilon"]})
+        lines = {"epsilon": f"{epsilon}{force}", "unit": held_out["unit"]}
+        yield "privacy of held-out people", lines
+    accurate = report["utility"]["accuracy"] is not None
+    for section in report["fairness"]:
+        # The gap of accuracies counts only where the run has an accuracy.
+        gaps = {
+            name: _gap(metric)
+            for name, metric in section["metrics"].items()
+            if accurate or name != "accuracy_difference"
+        }
+        yield f"fairness by {escape(section['attribute'])}", gaps
+    if report["gates"]:
+        yield "gates", {_condition(gate): _brief_outcome(gate) for gate in report["gates"]}
+
+
+def _privacy(report: Report) -> dict[str, str]:
+    guarantee, privacy = report["guarantee"], report["privacy"]
+    epsilons = "\n".join(map(_epsilon, privacy["epsilon"]))
+    costs = (
+        {
+            "epsilon": epsilons,
+            "a guess": level_words(
+                privacy["epsilon_max"],
+                delta=guarantee["delta"] or 0.0,
+                kind=guarantee["kind"],
+                in_force=guarantee.get("in_force"),
+            ),
+        }
+        if epsilons
+        else {
+            "leakage of a release": _cost(report, "leakage_per_release"),
+            "leakage, median client": _cost(report, "leakage_median"),
+            "leakage, largest": _cost(report, "leakage_max"),
+            "theorem's sum, largest": _cost(report, "log_ratio_max"),
+        }
+    )
+    participations = participation_label(
+        guarantee["mechanism"], of_clients="participations, largest"
+    )
+    return {
+        "guarantee": f"{guarantee_words(guarantee)} ({guarantee['mechanism']})",
+        **costs,
+        participations: str(privacy["participations_max"]),
+        "refused, withheld": f"{privacy['refusals']}, {privacy['withheld']}",
+    }
+
+
+def _epsilon(one: Mapping[str, Any]) -> str:
+    value = f"{at_most(one['value'], digits=4)} at delta = {one['delta']:g}"
+    return f"{value}, against {escape(observer_words(one['observer']))}"
+
+
+def _utility(report: Report) -> dict[str, str]:
+    utility = report["utility"]
+    stopped_by = utility["stopped_by"]
+    ending = IN_TABLES.get(stopped_by, stopped_by)  # a newer service may know another reason
+    figures = {
+        "rounds": f"{utility['rounds']} ({ending})",
+        "validation loss": _figure(utility, "validation_loss"),
+    }
+    for label, name in (
+        ("loss of a constant", "baseline_loss"),
+        ("accuracy", "accuracy"),
+        ("accuracy of a constant", "baseline_accuracy"),
+    ):
+        if utility.get(name) is not None:
+            figures[label] = _figure(utility, name)
+    if utility.get("degenerate"):
+        figures["degenerate"] = f"yes: {escape(utility['reasons']['degenerate'])}"
+    return figures
+
+
+def _gap(metric: Mapping[str, Any]) -> str:
+    if metric["value"] is None:
+        return f"{_NOTHING}: {escape(metric['reason'] or '')}"
+    interval = metric["interval"]
+    within = f" ({interval['low']:.3f} to {interval['high']:.3f})" if interval else ""
+    return f"{metric['value']:.3f}{within}"
+
+
+def _condition(gate: Mapping[str, Any]) -> str:
+    return escape(condition(gate))
+
+
+def _outcome(gate: Mapping[str, Any]) -> str:
+    return f"{_OUTCOMES[gate['outcome']]}: {escape(gate['reason'])}"
+
+
+def _brief_outcome(gate: Mapping[str, Any]) -> str:
+    if gate["outcome"] == "insufficient_evidence":
+        return _outcome(gate)
+    return f"{_OUTCOMES[gate['outcome']]} at {gate['value']:.4g}"
+
+
+def _cost(report: Report, name: str) -> str:
+    """A cost, rounded up. Reports of the first version have no `log_ratio_max`."""
+    privacy = report["privacy"]
+    value = privacy.get(name)
+    if value is not None:
+        return at_most(value, digits=4)
+    word = UNBOUNDED if is_unbounded(report["guarantee"]["kind"], name) else _NOTHING
+    reason = privacy["reasons"].get(name)
+    return f"{word}: {escape(reason)}" if reason else word
+
+
+def _figure(section: Mapping[str, Any], name: str) -> str:
+    value = section[name]
+    if value is None:
+        return f"{_NOTHING}: {escape(section['reasons'].get(name, ''))}"
+    return f"{value:.4g}"
+
+
+def show_audit(report: Mapping[str, Any]) -> None:
+    """The verdict, the rates of each group, the gaps, the gates and the limits."""
+    console = standard_output()
+    for title, text in verdict_lines(report):
+        console.print(f"[bold]{title}[/bold]\n{escape(text)}")
+    for section in report["fairness"]:
+        console.print(_group_table(section))
+        console.print(_gap_table(section))
+    for gate in report["gates"]:
+        outcome = OUTCOME_WORDS[gate["outcome"]]
+        console.print(f"{escape(condition(gate))}: {outcome}. {escape(gate['reason'])}")
+    console.print("\n[bold]Limits.[/bold]")
+    for limit in report["limits"]:
+        console.print(f"- {escape(limit)}")
+
+
+def _group_table(section: Mapping[str, Any]) -> Table:
+    table = Table(box=HORIZONTALS, title=escape(f"by {section['attribute']}"))
+    table.add_column("group")
+    for name in _RATES:
+        table.add_column(name.replace("_", " "), justify="right")
+    for group in section["groups"]:
+        called = escape(group.get("label") or group["value"])
+        if group["suppressed"]:
+            table.add_row(called, *["suppressed"] * len(_RATES))
+        else:
+            table.add_row(called, *(_short(group[name]) for name in _RATES))
+    return table
+
+
+def _gap_table(section: Mapping[str, Any]) -> Table:
+    table = Table(box=HORIZONTALS)
+    for name in ("gap", "value", "interval", "by chance, p"):
+        table.add_column(name, justify="left" if name == "gap" else "right")
+    for name, metric in section["metrics"].items():
+        if metric["value"] is None:
+            continue
+        interval, null = metric["interval"], metric["null"]
+        table.add_row(
+            name,
+            _short(metric["value"]),
+            "" if interval is None else f"{interval['low']:.3g} to {interval['high']:.3g}",
+            "" if null is None else _short(null["p_value"]),
+        )
+    return table
+
+
+def _short(value: float | None) -> str:
+    return "-" if value is None else f"{value:.3g}"

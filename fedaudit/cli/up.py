@@ -1,0 +1,346 @@
+"""The commands `up`, `worker` and `migrate`: the whole service in one terminal, or a part of it."""
+
+import errno
+import fcntl
+import os
+import re
+import socket
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from time import monotonic
+from typing import Annotated, NoReturn
+
+import typer
+
+from fedaudit.cli.installation import (
+    SCOPES,
+    STOPPED_EARLY,
+    Installation,
+    Service,
+    Supervisor,
+    last_lines,
+    make_private_folder,
+    python_module,
+    stop_signals,
+)
+from fedaudit.cli.options import AsJson, DataDir, SourcesDir
+from fedaudit.cli.output import CommandError, say, usage_error, write_json, write_line
+
+_PROJECT = "default"
+_START_SECONDS = 90.0
+_GRACE_SECONDS = 8.0
+_TEND_SECONDS = 0.2
+_BACKLOG = 128
+
+
+@dataclass(frozen=True)
+class RunningService:
+    """A service that answers, and what a caller needs to use it."""
+
+    url: str
+    api_key: str
+    data_dir: Path
+    logs: Path
+    public_key: Path
+    _supervisor: Supervisor
+    _stopping: threading.Event
+
+    def tend(self) -> None:
+        """Keep its processes alive until a signal asks for the stop."""
+        while not self._stopping.wait(_TEND_SECONDS):
+            self._supervisor.tend()
+
+
+@contextmanager
+def running_service(
+    installation: Installation, *, host: str, port: int
+) -> Iterator[RunningService]:
+    """The service, ready to be used; all its processes have ended when the block is left.
+
+    Raises CommandError where it cannot start, or runs already on this data folder.
+    """
+    make_private_folder(installation.data_dir)
+    with (
+        stop_signals() as stopping,
+        _private_files(installation.data_dir),
+        _only_one(installation.data_dir),
+        _listening(host, port) as listener,
+    ):
+        installation.migrate()
+        installation = installation.with_signing_key()
+        key = _first_key(installation)
+        url = _url(host, listener.getsockname()[1])
+        logs = installation.data_dir / "logs"
+        supervisor = Supervisor(_services(installation, listener), log_folder=logs, report=say)
+        try:
+            supervisor.start()
+            _wait_until_ready(url, supervisor, stopping)
+            _check_key(url, key, installation.data_dir)
+            yield RunningService(
+                url, key, installation.data_dir, logs, installation.public_key, supervisor, stopping
+            )
+        finally:
+            supervisor.stop(grace_seconds=_GRACE_SECONDS)
+
+
+def announce(service: RunningService, *, as_json: bool) -> None:
+    """Say on one line of JSON, or to people, that the service is ready and how to use it."""
+    if as_json:
+        facts = {"url": service.url, "api_key": service.api_key, "data_dir": str(service.data_dir)}
+        write_json(facts, pretty=False)
+        return
+    lines = (
+        "fedaudit is ready.",
+        f"  url          {service.url}",
+        f"  api key      {service.api_key}",
+        f"  data         {service.data_dir}",
+        f"  logs         {service.logs}",
+        f"  signing key  {_signing_key_id(service)}",
+        "Open the url in a browser and sign in with the key; or in another terminal:",
+        f"  export FEDAUDIT_URL={service.url} FEDAUDIT_API_KEY={service.api_key}",
+        "  fedaudit submit SPEC --wait                   # train, follow, verdict",
+        "  fedaudit list                                 # what there is",
+        "  fedaudit report ID --format html --out FILE   # the audit report",
+        "  fedaudit verify ID --public-key FILE          # was anything altered since?",
+        "Ctrl-C stops it.",
+    )
+    write_line("\n".join(lines))
+
+
+def open_pages(url: str) -> None:
+    """Open the pages in the browser of whoever started the service."""
+    import webbrowser
+
+    if not webbrowser.open(url):
+        say(f"no browser was found; open {url} in one")
+
+
+def _signing_key_id(service: RunningService) -> str:
+    """The id by which reports name it, and its public half, if that lies beside the private one."""
+    from fedaudit.ledger.signatures import public_keys_in
+
+    try:
+        [key] = public_keys_in(service.public_key.read_bytes())
+    except (OSError, ValueError):
+        return "of your own; its id is in every report"
+    return f"{key.key_id}\n               public half in {service.public_key}"
+
+
+def _services(installation: Installation, listener: socket.socket) -> list[Service]:
+    environment = dict(installation.environment)
+    # Measured: two processes of two threads each run many times slower than one thread each.
+    one_thread = {"OMP_NUM_THREADS": "1", **environment}
+    descriptor = listener.fileno()
+    api = python_module("api", "--fd", str(descriptor))
+    return [
+        Service("api", api, environment, (descriptor,)),
+        Service("worker", python_module("workers", "--device", "cpu"), one_thread),
+        Service("sweeper", python_module("workers.sweeper"), environment),
+    ]
+
+
+@contextmanager
+def _private_files(data_dir: Path) -> Iterator[None]:
+    """What the service writes is its owner's alone, also in a folder that others may read."""
+    for database in data_dir.glob("fedaudit.db*"):
+        with suppress(OSError):  # somebody else's: opening it will say so
+            database.chmod(0o600)
+    before = os.umask(0o077)
+    try:
+        yield
+    finally:
+        os.umask(before)
+
+
+@contextmanager
+def _only_one(data_dir: Path) -> Iterator[None]:
+    """Hold the data folder. The lock ends with this process, however it ends."""
+    try:
+        lock = (data_dir / "up.lock").open("ab")
+    except OSError as error:
+        raise usage_error(
+            f"cannot write in {data_dir}: {error.strerror}; name another --data-dir"
+        ) from None
+    with lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise usage_error(
+                f"another `fedaudit up` runs on {data_dir}; stop it, or name another --data-dir"
+            ) from None
+        yield
+
+
+@contextmanager
+def _listening(host: str, port: int) -> Iterator[socket.socket]:
+    """The socket that the API serves: bound here, so that a restarted API keeps its address."""
+    try:
+        family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][0]
+        listener = socket.create_server((host, port), family=family, backlog=_BACKLOG)
+    except (OSError, OverflowError) as error:
+        number = getattr(error, "errno", None)
+        reason = "it is taken" if number == errno.EADDRINUSE else getattr(error, "strerror", error)
+        raise usage_error(
+            f"cannot listen on {host} port {port}: {reason}; name another --host or --port, or "
+            "take a free one with --port 0"
+        ) from None
+    with listener:
+        yield listener
+
+
+def _url(host: str, port: int) -> str:
+    reachable = {"0.0.0.0": "127.0.0.1", "::": "::1", "": "127.0.0.1"}.get(host, host)
+    return f"http://[{reachable}]:{port}" if ":" in reachable else f"http://{reachable}:{port}"
+
+
+def _first_key(installation: Installation) -> str:
+    """The key kept in the data folder; made when there is none yet."""
+    path = installation.data_dir / "api-key"
+    if path.exists():
+        # An empty file holds no key at all, and none can be sent.
+        return path.read_text("utf-8").strip() or _refuse_key(installation.data_dir)
+    created = installation.create_key(project=_PROJECT, scopes=SCOPES, name="fedaudit up")
+    # A start that ends here must not leave half a key, which later ones would take for a whole.
+    aside = path.with_name("api-key.partial")
+    descriptor = os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+        file.write(f"{created['key']}\n")
+    os.replace(aside, path)
+    return str(created["key"])
+
+
+def _wait_until_ready(url: str, supervisor: Supervisor, stopping: threading.Event) -> None:
+    deadline = monotonic() + _START_SECONDS
+    while stopping.is_set() or _status(f"{url}/health/ready") != 200:
+        if stopping.wait(_TEND_SECONDS):
+            raise CommandError(STOPPED_EARLY)
+        if (code := supervisor.exit_code("api")) is not None:
+            raise CommandError(f"the API ended with exit code {code}{_end_of_log(supervisor)}")
+        if monotonic() > deadline:
+            raise CommandError(
+                f"the API was not ready within {_START_SECONDS:.0f} s{_end_of_log(supervisor)}"
+            )
+
+
+def _check_key(url: str, key: str, data_dir: Path) -> None:
+    if _status(f"{url}/v1/experiments?limit=1", Authorization=f"Bearer {key}") == 401:
+        _refuse_key(data_dir)
+
+
+def _refuse_key(data_dir: Path) -> NoReturn:
+    raise usage_error(
+        f"the key in {data_dir / 'api-key'} is not known to this database; "
+        "remove that file, and the next start makes a new key"
+    )
+
+
+def _status(url: str, **headers: str) -> int | None:
+    """The status of an answer; None where nobody answers."""
+    import httpx
+
+    try:
+        return httpx.get(url, headers=headers, timeout=5.0, trust_env=False).status_code
+    except httpx.HTTPError:
+        return None
+
+
+def _end_of_log(supervisor: Supervisor) -> str:
+    log = supervisor.log("api")
+    if log is None or not log.exists():
+        return ""
+    return f"; the end of {log}:\n{last_lines(log.read_text('utf-8', 'replace'))}"
+
+
+app = typer.Typer()
+DEFAULT_PORT = 8765
+# A worker finishes its batch, flushes and gives its lease back within 30 s of SIGTERM.
+_WORKER_GRACE_SECONDS = 35.0
+_CUDA = re.compile(r"cuda:(\d+(?:,\d+)*)")
+
+
+@app.command()
+def up(
+    *,
+    host: Annotated[str, typer.Option(help="Address to listen on.")] = "127.0.0.1",
+    port: Annotated[
+        int | None,
+        typer.Option(
+            min=0,
+            max=65535,
+            help="Port to listen on; 0 takes a free one.",
+            show_default=f"{DEFAULT_PORT}; with --json, which tells it, a free one",
+        ),
+    ] = None,
+    data_dir: DataDir = None,
+    sources_dir: SourcesDir = None,
+    open_browser: Annotated[
+        bool, typer.Option("--open", help="Open the pages in the browser.")
+    ] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Start the whole service: API, worker and sweeper. Ctrl-C stops it."""
+    installation = Installation.choose(data_dir, sources_dir=sources_dir)
+    if port is None:
+        # A bookmark needs the same address every time; a program reads the one that it is told.
+        port = 0 if as_json else DEFAULT_PORT
+    with running_service(installation, host=host, port=port) as service:
+        announce(service, as_json=as_json)
+        if open_browser:
+            open_pages(service.url)
+        service.tend()
+        say("stopping")
+
+
+@app.command()
+def worker(
+    *,
+    device: Annotated[str, typer.Option(help="cpu, cuda:0, or cuda:0,1 for one process each.")],
+    data_dir: DataDir = None,
+    sources_dir: SourcesDir = None,
+) -> None:
+    """Train what the service's queue hands out, until stopped."""
+    devices = _devices(device)
+    installation = Installation.choose(data_dir, sources_dir=sources_dir)
+    environment = {"OMP_NUM_THREADS": "1", **installation.environment}
+    if len(devices) == 1:
+        # The worker takes this process's place, so that whoever supervises it sees it directly.
+        command = python_module("workers", "--device", devices[0])
+        os.execve(command[0], command, environment)
+    services = [
+        Service(f"worker {one}", python_module("workers", "--device", one), environment)
+        for one in devices
+    ]
+    supervisor = Supervisor(services, log_folder=None, report=say)
+    with stop_signals() as stopping:
+        try:
+            supervisor.start()
+            while not stopping.wait(_TEND_SECONDS):
+                _check(supervisor, services)
+        finally:
+            supervisor.stop(grace_seconds=_WORKER_GRACE_SECONDS)
+
+
+@app.command()
+def migrate(*, data_dir: DataDir = None) -> None:
+    """Bring the service's database up to this version's schema."""
+    installation = Installation.choose(data_dir)
+    said = installation.migrate().strip()
+    write_line(said or "the database is up to date")
+
+
+def _check(supervisor: Supervisor, services: Sequence[Service]) -> None:
+    """Whoever supervises this process starts all devices again, rather than each its own."""
+    for service in services:
+        if (code := supervisor.exit_code(service.name)) is not None:
+            raise CommandError(f"the {service.name} ended with exit code {code}; the others stop")
+
+
+def _devices(device: str) -> list[str]:
+    if device == "cpu":
+        return ["cpu"]
+    if (found := _CUDA.fullmatch(device)) is None:
+        raise usage_error(f"--device: {device!r} is neither cpu nor cuda:0, nor cuda:0,1 and so on")
+    return [f"cuda:{number}" for number in dict.fromkeys(found[1].split(","))]
