@@ -51,7 +51,7 @@ def report_page(resources: Resources, project_id: str, parameters: ReportFilters
             parameters,
             partial(reports.list, filters, sort=parameters.sort, attribute=attribute),
             partial(_bodies, session, project_id),
-            key=sorted_key_type(parameters.sort_key, UtcTime, "created_at", "finished_at"),
+            key=sorted_key_type(parameters.sort_key, UtcTime, "finished_at"),
         )
 
 
