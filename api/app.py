@@ -18,6 +18,7 @@ from api.metrics import StateMetrics
 from api.pages import install as pages
 from api.routers import (
     artifacts,
+    attacks,
     audits,
     experiment_tables,
     experiments,
@@ -30,7 +31,6 @@ from api.routers import (
     sweeps,
     webhooks,
 )
-from api.routers.attacks import attack_results, later_attacks
 from api.shared.resources import Resources
 from infrastructure.settings import Settings
 from infrastructure.telemetry import is_tracing_asked_for
@@ -44,8 +44,7 @@ _VERSIONED = (
     experiments.events_router,
     reports.router,
     # Before those whose paths have a number in this place.
-    later_attacks.router,
-    attack_results.router,
+    attacks.router,
     federations.router,
     audits.router,
     artifacts.router,

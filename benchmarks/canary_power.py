@@ -22,12 +22,8 @@ from benchmarks import canary_scenarios as scenarios
 from benchmarks.canary_scenarios import COUNTS, KEPT, VIOLATIONS, Scenario
 from benchmarks.reproductions.runs import table
 from fedaudit.attacks.attack import weigh
-from fedaudit.attacks.canaries.canary_audit import CanaryAudit
+from fedaudit.attacks.canaries.canary_attack import CanaryAudit, draw_companion
 from fedaudit.attacks.canaries.canary_bounds import PlannedBounds, plan_bounds
-from fedaudit.attacks.canaries.canary_claim import claim_of
-from fedaudit.attacks.canaries.canary_pool import draw_pool
-from fedaudit.attacks.canaries.canary_set import draw_canaries
-from fedaudit.attacks.canaries.companion import companion_of, source_of
 from fedaudit.reports.sections.attacks import BoundName, CanariesSection
 from fedaudit.spec.attacks.canaries_spec import CanariesSpec
 
@@ -38,21 +34,17 @@ _BOUNDS = get_args(BoundName)
 
 def planned_for(scenario: Scenario) -> PlannedBounds:
     """What is decided before any run of the scenario."""
-    cell = companion_of(scenario.cell)
-    claim = claim_of(cell, draw_pool(cell, scenario.count, source_of(scenario.cell)))
+    spec = CanariesSpec(unit=scenario.unit, count=scenario.count)
+    _, claim = draw_companion(spec, scenario.cell, device="cpu")
     assert claim is not None
     return plan_bounds(claim, canaries=scenario.count, significance=0.01)
 
 
 def measured(scenario: Scenario, planned: PlannedBounds, seed: int) -> CanariesSection:
     """The section of one run."""
-    own = scenario.seeded(seed).cell
-    source, cell = source_of(own), companion_of(own)
-    pool = draw_pool(cell, scenario.count, source)
-    adjacency = planned.claim.law.adjacency
-    canaries = draw_canaries(pool.release, n=cell.shape.n, adjacency=adjacency, source=source)
     spec = CanariesSpec(unit=scenario.unit, count=scenario.count)
-    audit = CanaryAudit(spec, cell, pool, canaries, planned, device="cpu")
+    companion, _ = draw_companion(spec, scenario.seeded(seed).cell, device="cpu")
+    audit = CanaryAudit(companion, planned)
     audit.play(progress=lambda share: None)
     outcome = audit.outcome(weigh)
     assert isinstance(outcome.section, CanariesSection)

@@ -3,9 +3,7 @@
 Draws clients of known populations, `--draws` of each, and counts in how many the 95 % interval of
 each gap holds the population's gap, of those in which the gap is defined. Rows are drawn one by one
 (a client each), or clients of five have rates of their own (intra-client correlation 0.2), or
-clients have five rows of every group, and what makes them different is the same for all. In the
-first `--former` draws the percentile bootstrap that reports had before is computed as well, of 300
-draws of clients.
+clients have five rows of every group, and what makes them different is the same for all.
 """
 
 import argparse
@@ -28,7 +26,6 @@ _RESULTS = Path(__file__).parent / "results" / "interval_coverage.jsonl"
 SIZES = (10, 30, 100, 300, 1000)
 _WAYS = {"single rows": 1, "clients of 5": 5, "shared": 5}
 """How rows belong to clients, and how many a client has of a group."""
-_RESAMPLES = 300
 
 
 @dataclass(frozen=True)
@@ -118,23 +115,6 @@ def _of_clients(
     return np.where((wide == 0) | (wide == 1), wide, found)
 
 
-def bootstrap(
-    counts: NDArray[np.int64], scores: GroupScores, rng: np.random.Generator
-) -> NDArray[np.float64]:
-    """The former ends of each of FAIRNESS_FIGURES: [2, figures]."""
-    clients = len(counts)
-    times = rng.multinomial(clients, np.full(clients, 1 / clients), size=_RESAMPLES)
-    everyone = np.ones((_RESAMPLES, counts.shape[1]), dtype=np.bool_)
-    pooled = np.tensordot(times, counts, 1)
-    sums = np.tensordot(times.astype(np.float64), scores.sums, 1)
-    values = np.concatenate(
-        [gap_values(pooled, everyone), score_values(sums, everyone, root_mean=False)], axis=1
-    )
-    with np.errstate(invalid="ignore"):
-        ends: NDArray[np.float64] = np.nanpercentile(values, (2.5, 97.5), axis=0)
-    return ends
-
-
 def closed(
     counts: NDArray[np.int64], scores: GroupScores, disclosure: Disclosure
 ) -> NDArray[np.float64]:
@@ -152,18 +132,15 @@ def cell(
     rows: int,
     of_client: int,
     draws: int,
-    former: int,
     shared: bool = False,
 ) -> dict[str, dict[str, float | None]]:
     """Coverage and mean width by figure, of the draws in which it is defined."""
     rng = np.random.default_rng([groups, rows, of_client, len(population.name)])
     correlation = 0.0 if of_client == 1 else 0.2
     true = population.gaps(groups)
-    ways: dict[str, list[NDArray[np.float64]]] = {"": [], "former_": []}
-    defined = []
+    ends, defined = [], []
     disclosure = DisclosureRule(1).decide(np.full(groups, rows))
-    everyone = disclosure.shown
-    for draw in range(draws):
+    for _ in range(draws):
         counts, scores = drawn(
             population,
             rng,
@@ -173,26 +150,22 @@ def cell(
             correlation=correlation,
             shared=shared,
         )
-        values = score_values(scores.sums.sum(0), everyone, root_mean=False)
-        values = np.concatenate([gap_values(counts.sum(0), everyone), values])
+        values = score_values(scores.sums.sum(0), disclosure.shown, root_mean=False)
+        values = np.concatenate([gap_values(counts.sum(0), disclosure.shown), values])
         defined.append(~np.isnan(values) & ~np.isnan(true))
-        ways[""].append(closed(counts, scores, disclosure))
-        if draw < former:
-            ways["former_"].append(bootstrap(counts, scores, rng))
-    found: dict[str, dict[str, float | None]] = {name: {} for name in FAIRNESS_FIGURES}
-    for way, ends in ways.items():
-        if not ends:
-            continue
-        both, asked = np.stack(ends), np.stack(defined[: len(ends)])
-        low, high = both[:, 0] - 1e-9, both[:, 1] + 1e-9
-        known = asked & ~np.isnan(low)
-        held = known & (low <= true) & (true <= high)
-        for place, name in enumerate(FAIRNESS_FIGURES):
-            of = int(known[:, place].sum())
-            width = float((high - low)[known[:, place], place].mean()) if of else None
-            found[name][f"{way}draws"] = of
-            found[name][f"{way}coverage"] = int(held[:, place].sum()) / of if of else None
-            found[name][f"{way}width"] = width
+        ends.append(closed(counts, scores, disclosure))
+    both = np.stack(ends)
+    low, high = both[:, 0] - 1e-9, both[:, 1] + 1e-9
+    known = np.stack(defined) & ~np.isnan(low)
+    held = known & (low <= true) & (true <= high)
+    found: dict[str, dict[str, float | None]] = {}
+    for place, name in enumerate(FAIRNESS_FIGURES):
+        of = int(known[:, place].sum())
+        found[name] = {
+            "draws": of,
+            "coverage": int(held[:, place].sum()) / of if of else None,
+            "width": float((high - low)[known[:, place], place].mean()) if of else None,
+        }
     return found
 
 
@@ -200,7 +173,6 @@ def main() -> None:
     """Draw every population, print the least coverage of its figures and keep all of them."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--draws", type=int, default=1000)
-    parser.add_argument("--former", type=int, default=40)
     names = [population.name for population in POPULATIONS]
     parser.add_argument("--populations", nargs="+", choices=names, default=names)
     parser.add_argument("--ways", nargs="+", choices=_WAYS, default=list(_WAYS))
@@ -214,7 +186,6 @@ def main() -> None:
             rows=rows,
             of_client=_WAYS[way],
             draws=asked.draws,
-            former=asked.former,
             shared=way == "shared",
         )
         least, name = min(
@@ -225,7 +196,7 @@ def main() -> None:
         print(f"| {population.name} | {groups} | {way} | {rows} | {least:.3f} | {name} |")
         of = {"population": population.name, "groups": groups, "way": way, "rows": rows}
         found.append(json.dumps({**of, "figures": figures}))
-    head = json.dumps({"machine": machine(), "draws": asked.draws, "former": asked.former})
+    head = json.dumps({"machine": machine(), "draws": asked.draws})
     _RESULTS.write_text("\n".join([head, *found]) + "\n")
 
 

@@ -23,7 +23,7 @@ import numpy as np
 from cryptography.hazmat.primitives.ciphers import Cipher, CipherContext, algorithms, modes
 from numpy.typing import ArrayLike, DTypeLike, NDArray
 
-from fedaudit.native.drawn_words import aes, distinct, philox
+from fedaudit.native.library import aes, distinct, philox
 
 Words = NDArray[np.uint32]
 WideWords = NDArray[np.uint64]

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedaudit.fairness.intervals import Clustered, Interval, gain_intervals
-from fedaudit.native.best_number import PredictedAlike, best_number
+from fedaudit.native.library import PredictedAlike, best_number
 
 RowLoss = Literal["squared", "log"]
 

@@ -1,8 +1,6 @@
-"""Which addresses the service may be made to call by whoever names a URL.
-
-Names are judged by what they resolve to, at the moment of each connection (`checked_connections`).
-What can be said of a URL by itself is said when it is given.
-"""
+"""Requests to URLs that users name: which addresses are allowed, and connections to checked
+addresses only. A name is resolved once, at the connection, and each of its addresses is checked
+(`CheckedBackend`)."""
 
 import math
 import socket
@@ -23,7 +21,7 @@ MAX_URL_CHARACTERS = 2000
 _GLOBAL_UNICAST = ip_network("2000::/3")
 """All that is routed on the internet today; what maps or translates to IPv4 lies outside of it."""
 _WRAPPED = (ip_network("2002::/16"), ip_network("2001::/32"))
-"""6to4 and Teredo: an IPv4 address within, which nobody checks."""
+"""6to4 and Teredo wrap an IPv4 address that would not be checked."""
 _PRIVATE = tuple(
     map(
         ip_network,
@@ -39,10 +37,8 @@ class AddressRefusedError(Exception):
 
 
 def check_url(url: str, *, allow_private: bool) -> httpx.URL:
-    """A URL that may be called as far as can be said without resolving its name.
-
-    Raises AddressRefusedError, with a message that follows the name of the field.
-    """
+    """A URL that may be called, judged without resolving its name. Raises AddressRefusedError,
+    whose message follows the field's name."""
     if len(url) > MAX_URL_CHARACTERS:
         raise AddressRefusedError(f"has more than {MAX_URL_CHARACTERS} characters")
     try:
@@ -64,10 +60,8 @@ def check_url(url: str, *, allow_private: bool) -> httpx.URL:
 
 
 def check_address(text: str, *, allow_private: bool) -> None:
-    """Raises AddressRefusedError for an address that is not on the open internet.
-
-    `allow_private`: of the others, loopback and private networks are admitted.
-    """
+    """Raises AddressRefusedError for an address off the public internet; `allow_private` admits
+    loopback and private networks."""
     try:
         address = ip_address(text)
     except ValueError:
@@ -142,7 +136,7 @@ class Answer:
 
 
 class UnansweredError(Exception):
-    """Nobody answered; the message says why."""
+    """No response; the message says why."""
 
 
 def post(
@@ -154,11 +148,8 @@ def post(
     allow_private: bool,
     resolve: Resolve | None = None,
 ) -> Answer:
-    """Send a POST request once.
-
-    No redirect is followed and no proxy used. `seconds` bounds everything behind the look-up of the
-    name, which has limits of its own. Raises UnansweredError, AddressRefusedError.
-    """
+    """Send a POST request once, without redirects or proxy. `seconds` bounds everything after the
+    name look-up. Raises UnansweredError, AddressRefusedError."""
     parsed = check_url(url, allow_private=allow_private)
     backend = CheckedBackend(allow_private=allow_private, seconds=seconds, resolve=resolve)
     target = httpcore.URL(

@@ -73,10 +73,8 @@ class SourcesMap:
     entries: tuple[_Entry, ...]
 
     def admits(self, project: str, path: PurePosixPath) -> bool:
-        """Whether a project, by its name, may read a path relative to the sources folder.
-
-        A file that no entry names is nobody's.
-        """
+        """Whether a project may read a path relative to the sources folder; a file that no entry
+        names is closed to all."""
         naming = [entry for entry in self.entries if entry.names(path)]
         return bool(naming) and all(entry.admits(project) for entry in naming)
 
@@ -201,7 +199,7 @@ class Settings(BaseSettings):
     webhooks_allow_private: bool = False
     """Whether webhooks may be sent to private networks and to this machine."""
     webhooks_low_budget_share: Annotated[float, Field(ge=0, lt=1)] = 0.1
-    """Of a budget's total: `budget.low` is told when no more than this remains."""
+    """Share of a budget's total at which `budget.low` is sent."""
     embedded: bool = False
     """Whether database and broker live below `data_dir`; decided here, never set."""
 
@@ -259,10 +257,8 @@ class Settings(BaseSettings):
     """The file with the token that a scraper of `/metrics` sends, beside keys with the scope
     `metrics:read`: it works also while the database is away."""
     trusted_proxies: str = ""
-    """Addresses and networks, separated by commas, of the proxies whose X-Forwarded-* are believed.
-
-    None unless named: otherwise any process of the machine could choose the address it is known by.
-    """
+    """Comma-separated addresses and networks of proxies whose X-Forwarded-* are believed. By
+    default none: any local process could choose its address."""
 
     @model_validator(mode="before")
     @classmethod
@@ -315,10 +311,8 @@ class Settings(BaseSettings):
 
     @cached_property
     def source_rights(self) -> SourcesMap | None:
-        """The declared map, as it was when these settings were made; None where none is named.
-
-        Raises SourcesMapError naming the line.
-        """
+        """The declared map when these settings were made; None if none is named. Raises
+        SourcesMapError."""
         return None if self.sources_map is None else read_sources_map(self.sources_map)
 
     @model_validator(mode="after")

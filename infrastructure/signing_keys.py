@@ -31,9 +31,9 @@ from infrastructure.settings import Settings
 _MAX_FILE_BYTES = 1 << 16
 
 ROUNDING = b"fedaudit-rounding-key-1"
-"""Of which secret of the signing key counts are rounded by: the same for runs and audits, and the
-same after the key was exchanged. Under another one the same count would be rounded anew, and the
-mean of many roundings tells the count."""
+"""Purpose of the secret that rounds counts: the same for runs and audits, and after a key exchange.
+Under another secret the same count would be rounded again, and the mean of many roundings reveals
+the count."""
 _PRIVATE = re.compile(rb"-----BEGIN PRIVATE KEY-----.*?-----END PRIVATE KEY-----\n?", re.DOTALL)
 _DERIVED = re.compile(
     rb"-----BEGIN FEDAUDIT DERIVED SECRET-----.*?-----END FEDAUDIT DERIVED SECRET-----\n?",
@@ -46,10 +46,8 @@ class SigningKeyError(Exception):
 
 
 def key_file_of(settings: Settings) -> Path:
-    """Where the key is: named in production, below the data folder in the embedded service.
-
-    Raises SigningKeyError where production names none.
-    """
+    """Path of the key: named in production, below the data folder if embedded. Raises
+    SigningKeyError if production names none."""
     if settings.signing_key_file is not None:
         return settings.signing_key_file
     if settings.embedded:
@@ -62,10 +60,8 @@ def key_file_of(settings: Settings) -> Path:
 
 
 def read_key_file(path: Path) -> bytes:
-    """The file's PEM, an unencrypted Ed25519 private key.
-
-    Raises SigningKeyError where it holds none, cannot be read, or can be read by others.
-    """
+    """The file's PEM, an unencrypted Ed25519 private key. Raises SigningKeyError if it holds none,
+    is unreadable, or others can read it."""
     try:
         with path.open("rb") as file:
             found = os.fstat(file.fileno())
@@ -96,10 +92,8 @@ def read_key_file(path: Path) -> bytes:
 
 
 def create_key_file(path: Path) -> None:
-    """Make a key. Raises SigningKeyError where the file is there already, or cannot be made.
-
-    The file appears whole or not at all, and one that is there is never touched.
-    """
+    """Make a key, atomically. Raises SigningKeyError if the file exists or cannot be made; an
+    existing file is never touched."""
     key = Ed25519PrivateKey.generate()
     aside = path.with_name(f".{path.name}.{os.getpid()}")
     try:
@@ -115,11 +109,8 @@ def create_key_file(path: Path) -> None:
 
 
 def rotate_key_file(path: Path) -> Path:
-    """Exchange the key for a new one; gives where the old one is kept until you delete it.
-
-    The file has the new key, or the old one, and never half of one. `FILE.pub` has every public
-    key, the newest first. What counts are rounded by stays the same. Raises SigningKeyError.
-    """
+    """Exchange the key, atomically; returns where the old one is kept. `FILE.pub` lists all public
+    keys, the newest first. The secret for rounding counts stays. Raises SigningKeyError."""
     content = read_key_file(path)
     old = _loaded(content)
     assert isinstance(old, Ed25519PrivateKey)

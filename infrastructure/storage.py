@@ -44,11 +44,9 @@ class StorageFullError(StorageError):
 
 
 class StorageWriter(ABC):
-    """A file that is being written; nobody sees it, and nothing stays, before `commit`.
-
-    As a context manager it commits when the block ends, and aborts when the block raises. Each
-    call raises StorageError where the storage fails; the writer is then aborted.
-    """
+    """A file being written, invisible before `commit`. As a context manager it commits, or aborts
+    if the block raises. Each call raises StorageError if the storage fails; the writer is then
+    aborted."""
 
     def __enter__(self) -> Self:
         return self
@@ -95,11 +93,9 @@ class StorageWriter(ABC):
 
 
 class Storage:
-    """One place for files, by its URL: `file:///FOLDER`, `s3://BUCKET/PREFIX`, `gs://BUCKET/...`.
-
-    Safe to share between threads. Object stores take their credentials, and S3 its endpoint, from
-    the environment as their own tools do (AWS_ACCESS_KEY_ID, AWS_ENDPOINT_URL, ...).
-    """
+    """One place for files: `file:///FOLDER`, `s3://BUCKET/PREFIX`, `gs://BUCKET/...`. Thread-safe.
+    Object stores take credentials and endpoint from the environment (AWS_ACCESS_KEY_ID,
+    AWS_ENDPOINT_URL, ...)."""
 
     def __init__(self, url: str) -> None:
         """Raises SettingsError for another kind of URL, and where its package is missing."""
@@ -118,14 +114,12 @@ class Storage:
             return self._place.writer(key)
 
     def local(self, key: str) -> AbstractContextManager[Path]:
-        """The file on this machine while the block runs: itself, or a copy that is then removed.
-
-        Raises StorageError where it is not there or cannot be fetched.
-        """
+        """The file on this machine while the block runs: itself, or a temporary copy. Raises
+        StorageError if it is missing or cannot be fetched."""
         return self._place.local(_checked(key))
 
     def holds(self, key: str) -> bool:
-        """Whether the file is there. Raises StorageError where nobody can tell."""
+        """Whether the file is there. Raises StorageError if that cannot be determined."""
         key = _checked(key)
         with _failing():
             return self._place.holds(key)
@@ -140,11 +134,8 @@ class Storage:
         return []
 
     def sweep(self) -> int:
-        """Remove what processes left unfinished that were killed; gives how many files.
-
-        Unfinished uploads to an object store are left to the store's own rules. Raises
-        StorageError.
-        """
+        """Remove what killed processes left unfinished; returns how many files. An object store's
+        unfinished uploads are left to its own rules. Raises StorageError."""
         with _failing():
             return self._place.sweep()
 

@@ -98,11 +98,8 @@ def is_tracing_asked_for() -> bool:
 
 
 def configure_tracing(service_name: str) -> None:
-    """Send this process's spans to the collector that the environment names, if it names one.
-
-    `service_name` holds unless OTEL_SERVICE_NAME is set. Raises SettingsError where the packages
-    are missing.
-    """
+    """Send this process's spans to the collector that the environment names, if any, under
+    OTEL_SERVICE_NAME or `service_name`. Raises SettingsError if packages are missing."""
     if not is_tracing_asked_for() or _Configured.tracer is not None:
         return
     try:
@@ -124,10 +121,8 @@ def configure_tracing(service_name: str) -> None:
 
 
 def end_tracing() -> None:
-    """Send what spans are left, for a process that a signal ends before Python's own end.
-
-    A collector that does not answer is waited for `_LAST_SECONDS` at most.
-    """
+    """Send the remaining spans, for a process that a signal ends; waits for a dead collector at
+    most `_LAST_SECONDS`."""
     if _Configured.provider is None:
         return
     sending = threading.Thread(target=_Configured.provider.shutdown, daemon=True)
@@ -143,11 +138,8 @@ def span(
     parent: str | None = None,
     serves: bool = False,
 ) -> "Iterator[Span | None]":
-    """A span around the block, within the one around it; None while tracing is off.
-
-    `parent`: the traceparent of another process instead (W3C Trace Context); one that is malformed
-    is passed over. `serves`: it answers a request from outside.
-    """
+    """A span around the block; None while tracing is off. `parent`: another process's traceparent
+    (W3C Trace Context), ignored if malformed. `serves`: it answers a request from outside."""
     if _Configured.tracer is None:
         yield None
         return

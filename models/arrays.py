@@ -136,7 +136,7 @@ class ArrayLoader(Loader):
         return np.frombuffer(data, self._elements, offset=begin)["value"].astype(self._dtype)
 
     def _with_nulls(self, body: bytes) -> Packed:
-        """Nobody but somebody at the database's own console writes nulls."""
+        """Nulls come only from manual changes of the database."""
         if self._dtype.kind != "f":
             raise ValueError("a packed column of integers holds a null")
         found, place = list[float](), 0

@@ -1,7 +1,5 @@
-"""How an entry of the audit log is bound to those before it.
-
-Whoever verifies computes the same by `fedaudit.ledger.audit_log`, which shares no code with this.
-"""
+"""Binds an audit-log entry to those before it. Verification computes the same in
+`fedaudit.ledger.audit_log`, which shares no code with this."""
 
 import hashlib
 from collections.abc import Mapping

@@ -12,11 +12,8 @@ from models.tables.base import UtcDateTime
 
 
 class DatabaseTime(FunctionElement[datetime]):
-    """The database's clock when the row is examined, plus a number of seconds.
-
-    Not the start of the transaction: a statement that waited for a lock must see the time after
-    the wait, or it would take an expired lease for a running one.
-    """
+    """The database's clock as a row is examined, plus seconds. Not the transaction's start: a
+    statement that waited for a lock would take an expired lease for a running one."""
 
     name = "database_time"
     inherit_cache = True

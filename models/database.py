@@ -24,18 +24,14 @@ _TRANSACTION_SECONDS = 60.0
 _TRANSACTION_TIMEOUT_SINCE = 170_000
 _ENDED_AT_A_LIMIT = ("25P03", "25P04")
 """SQLSTATEs of `idle_in_transaction_session_timeout` and `transaction_timeout`."""
-_RESTED_SECONDS = 1.0
+_IDLE_SECONDS = 1.0
 _RETURNED = "fedaudit.returned"
 
 
 class Database:
-    """Connections to one database.
-
-    `url` is `sqlite:///PATH` (the folder must exist) or `postgresql://...`. Sessions come from
-    `read()` and `write()` and are short: an open reader makes SQLite's log grow, an open writer
-    holds every other writer. Rows stay usable after their session ends; they are then plain
-    values, and changing them changes nothing.
-    """
+    """One database: `sqlite:///PATH` (the folder must exist) or `postgresql://...`. Keep sessions
+    short: an open reader makes SQLite's log grow, an open writer holds all others. Rows outlive
+    their session as plain values; changing them changes nothing."""
 
     def __init__(
         self,
@@ -44,23 +40,20 @@ class Database:
         transaction_seconds: float | None = _TRANSACTION_SECONDS,
         foreign_keys: bool = True,
     ) -> None:
-        """Raises ValueError for another database, or an SQLite database without a file.
-
-        Postgres ends a transaction that lasts longer than `transaction_seconds`: a client that
-        froze in one would keep its locks for good. None sets no limit, for migrations. Without
-        `foreign_keys` SQLite checks no reference; it can be switched outside transactions alone.
-        """
+        """Raises ValueError for another kind of database, or SQLite without a file. Postgres ends a
+        transaction after `transaction_seconds`, as a frozen client would keep its locks; None for
+        migrations. Without `foreign_keys` SQLite checks no reference."""
         parsed = _normalise(url)
         self.dialect: Dialect = cast(Dialect, parsed.get_backend_name())
         self.url = parsed
         self.engine = _create_engine(parsed, transaction_seconds, foreign_keys=foreign_keys)
         if self.dialect == "sqlite":
             reader: dict[str, Any] = {"sqlite_begin": "DEFERRED"}
-            glancer = reader
+            autocommit = reader
         else:
-            reader, glancer = {"postgresql_readonly": True}, {"isolation_level": "AUTOCOMMIT"}
+            reader, autocommit = {"postgresql_readonly": True}, {"isolation_level": "AUTOCOMMIT"}
         self._reader = _sessions(self.engine.execution_options(**reader))
-        self._glancer = _sessions(self.engine.execution_options(**glancer))
+        self._autocommit = _sessions(self.engine.execution_options(**autocommit))
         self._writer = _sessions(self.engine)
 
     @contextmanager
@@ -71,19 +64,17 @@ class Database:
             _end_reading(session)
 
     @contextmanager
-    def glance(self) -> Iterator[Session]:
-        """A session for a single statement that reads. Postgres is sent that alone, without the
-        transaction around it that would refuse to write: one message in place of three."""
-        with self._glancer() as session:
+    def autocommit_read(self) -> Iterator[Session]:
+        """A session for one statement that reads. Postgres gets it alone, without a read-only
+        transaction around it: one message instead of three."""
+        with self._autocommit() as session:
             yield session
             _end_reading(session)
 
     @contextmanager
     def write(self) -> Iterator[Session]:
-        """A transaction: committed when the block ends, rolled back when it raises.
-
-        On SQLite it takes the write lock at once, so that no statement inside fails for it later.
-        """
+        """A transaction: committed when the block ends, rolled back when it raises. SQLite takes
+        the write lock at once, so that no statement inside fails for it later."""
         with self._writer.begin() as session:
             yield session
 
@@ -141,9 +132,9 @@ def _create_engine(url: URL, transaction_seconds: float | None, *, foreign_keys:
     )
     event.listen(engine, "connect", partial(_configure_postgresql, seconds=transaction_seconds))
     event.listen(engine, "before_cursor_execute", _choose_form)
-    event.listen(engine, "handle_error", _tell_as_an_outage, retval=True)
-    event.listen(engine, "checkin", _note_return)
-    event.listen(engine, "checkout", partial(_ask_after_rest, engine))
+    event.listen(engine, "handle_error", _map_timeout_to_operational_error, retval=True)
+    event.listen(engine, "checkin", _record_return)
+    event.listen(engine, "checkout", partial(_ping_if_idle, engine))
     return engine
 
 
@@ -177,17 +168,17 @@ def _begin_sqlite(connection: Connection) -> None:
     connection.exec_driver_sql(f"BEGIN {mode}")
 
 
-def _note_return(_connection: Any, record: ConnectionPoolEntry) -> None:
+def _record_return(_connection: Any, record: ConnectionPoolEntry) -> None:
     record.info[_RETURNED] = monotonic()
 
 
-def _ask_after_rest(
+def _ping_if_idle(
     engine: Engine, connection: Any, record: ConnectionPoolEntry, _proxy: object
 ) -> None:
-    """Whether a connection that nobody used for a while still answers; if not, the pool opens
-    another. One that was used just now is not asked: that costs as much as a statement."""
+    """Pings a connection that was idle for a while; if it is dead, the pool opens another. A
+    recently used one is not pinged: that costs as much as a statement."""
     returned = record.info.get(_RETURNED)
-    if returned is None or monotonic() - returned < _RESTED_SECONDS:
+    if returned is None or monotonic() - returned < _IDLE_SECONDS:
         return
     try:
         engine.dialect.do_ping(connection)
@@ -208,9 +199,9 @@ def _choose_form(
         cursor.format = Format.BINARY
 
 
-def _tell_as_an_outage(context: ExceptionContext) -> OperationalError | None:
-    """The error of a transaction that Postgres ended at its limit, as that of any connection that
-    is gone: psycopg calls it an internal one, which nobody would try again."""
+def _map_timeout_to_operational_error(context: ExceptionContext) -> OperationalError | None:
+    """Maps the error of a transaction that Postgres ended at its limit to OperationalError, as for
+    any lost connection; psycopg calls it an internal error, which would not be retried."""
     original = context.original_exception
     if getattr(original, "sqlstate", None) not in _ENDED_AT_A_LIMIT:
         return None

@@ -18,11 +18,8 @@ from models.vocabulary import SCOPES
 def create_key(
     url: str, *, project: str, scopes: Sequence[str], name: str, person: Person | None = None
 ) -> dict[str, object]:
-    """Makes a key, and the project if it is new; the answer holds the plain text, this once.
-
-    Raises RuntimeError where the schema is not the one that this version needs, and
-    sqlalchemy.exc.SQLAlchemyError where the database is away.
-    """
+    """Makes a key, and its project if that is new; the answer has the plain text, only this once.
+    Raises RuntimeError for another schema, sqlalchemy.exc.SQLAlchemyError."""
     database = Database(url)
     try:
         state = schema_state(database)

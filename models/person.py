@@ -10,10 +10,8 @@ MAX_CHARACTERS = 200
 
 @dataclass(frozen=True)
 class Person:
-    """A person by name, with an address and a role where they were given.
-
-    The service checks nothing but the form: whoever makes a key decides whose name it has.
-    """
+    """A person by name, with address and role if given. Only the form is checked: the administrator
+    who makes the key chooses the name."""
 
     name: str
     email: str | None = None
@@ -39,12 +37,12 @@ class Person:
 
 @dataclass(frozen=True)
 class Actor:
-    """Who did something: the key, and its person's name as it was then."""
+    """The actor: the key, and its person's name at the time."""
 
     key_id: str
     key_name: str
     person: str | None
-    """None for a key that names nobody."""
+    """None for a key without a person."""
 
     def as_dict(self) -> dict[str, str | None]:
         """As it is stored."""
@@ -52,11 +50,8 @@ class Actor:
 
 
 def tidy_line(text: str, *, what: str) -> str:
-    """One line of text in one normal form, with single blanks.
-
-    Raises ValueError for one that is empty or too long, and for characters that cannot be seen or
-    that turn the direction of writing: with these a name could look like another one.
-    """
+    """One line in normal form. Raises ValueError if it is empty or too long, or has invisible or
+    direction-changing characters, with which one name could look like another."""
     tidied = " ".join(unicodedata.normalize("NFC", text).split())
     if not tidied:
         raise ValueError(f"{what} is empty; write it, or leave it out")
@@ -68,10 +63,8 @@ def tidy_line(text: str, *, what: str) -> str:
 
 
 def tidy_paragraphs(text: str, *, what: str) -> str:
-    """Text of several lines in one normal form, without blanks around it.
-
-    Raises ValueError for characters that control a terminal or turn the direction of writing.
-    """
+    """Text of several lines in normal form. Raises ValueError for characters that control a
+    terminal or change the direction of writing."""
     lines = unicodedata.normalize("NFC", text).splitlines()
     tidied = "\n".join(line.rstrip() for line in lines).strip()
     refused = [one for one in tidied if one not in "\n\t" and _misleads(one)]

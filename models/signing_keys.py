@@ -17,11 +17,8 @@ from models.repositories import AuditLogRepository, ProjectRepository, SigningKe
 def mark_compromised(
     url: str, *, key_id: str, since: datetime, note: str | None
 ) -> dict[str, object]:
-    """Says of a key that others may have it; the answer is what is known of it then.
-
-    Raises LookupError for a key that the service never used, and
-    sqlalchemy.exc.SQLAlchemyError where the database is away.
-    """
+    """Marks a key as known to others. Raises LookupError for an unknown key,
+    sqlalchemy.exc.SQLAlchemyError."""
     database = Database(url)
     try:
         with database.write() as session:

@@ -22,7 +22,7 @@ BudgetFigure = Literal["leakage", "log_ratio", "epsilon"]
 BudgetsAcross = Literal["service", "project"]
 """Whether a budget on a content counts what every project of the service spends, or its own's."""
 FederationStatus = Literal["profiling", "ready", "rejected", "deleted", "erased"]
-"""`deleted`: without its file. `erased`: without anything that tells of its people."""
+"""`deleted`: without its file. `erased`: without any data of its people."""
 FileKind = Literal["artifact", "attack-files", "model", "record-table"]
 """Parameters that were brought, what attacks found, trained hypotheses, and what each record spent.
 """
@@ -100,11 +100,8 @@ class NewExperiment:
 
 @dataclass(frozen=True, kw_only=True)
 class ExperimentFilters:
-    """Which experiments a list shows; every filter that is set must hold.
-
-    `tag` and `name` match exactly; the times are included; `bounds` are on final figures, and an
-    experiment whose figure is null is outside every bound.
-    """
+    """Filters of a list, all of which must hold. `tag` and `name` match exactly, times are
+    inclusive, and a null figure is outside every bound."""
 
     status: str | None = None
     name: str | None = None
@@ -136,7 +133,7 @@ class FinalFigures:
     equal_opportunity_difference: float | None = None
     gate_outcome: str | None = None
     alarms: int | None = None
-    """How many attacks raised an alarm, later ones included; None where none was asked for."""
+    """Attacks that raised an alarm, later ones included; null if none was asked for."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -185,7 +182,7 @@ class Uncounted:
 
 @dataclass(frozen=True)
 class Budget:
-    """One budget of a federation. `total` is None where nobody has set a bound."""
+    """One budget of a federation; `total` is None without a bound."""
 
     book: str
     figure: BudgetFigure
@@ -202,8 +199,8 @@ class Budget:
     terms: LeakageTerms | None = None
     """Of leakage: None of a total that was set before radius and clip were recorded."""
     unit_key: str | None = None
-    """How the clients are told apart whose spending is counted; None of nothing, and of what was
-    spent before it was recorded."""
+    """How the counted clients are distinguished; None if nothing was counted or this was not
+    recorded."""
     for_clients: str = ""
     """The key of the clients that it is for; '' where it names none, and counts whose cost most."""
     own_total: float | None = None
@@ -219,8 +216,8 @@ class Budget:
     others_spent: float = 0.0
     """Of `spent`, as with `others_reserved`."""
     declared: float = 0.0
-    """Of `spent`, what trainers elsewhere declare, whom nobody here saw train; of an epsilon,
-    theirs by themselves."""
+    """Of `spent`, what is declared by trainers elsewhere, unobserved; of an epsilon, theirs
+    alone."""
 
     @property
     def remaining(self) -> float | None:
@@ -229,7 +226,7 @@ class Budget:
 
 
 class LeakagePrice(Protocol):
-    """What releases cost as leakage, by the rule that whoever accounts for them hands in."""
+    """What releases cost as leakage."""
 
     def __call__(self, releases: int, *, n: int, noise_multiplier: float) -> float:
         """The leakage of so many releases of `n` parameters."""
@@ -238,8 +235,8 @@ class LeakagePrice(Protocol):
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class BookedCost:
-    """What one experiment has booked of one figure: at most so much while it may go on, and what
-    was spent once it has ended."""
+    """What one experiment has reserved of one figure while it may go on, or spent once it has
+    ended."""
 
     experiment_id: str
     federation_id: str
@@ -322,11 +319,8 @@ class LedgerRow:
 
 @dataclass(frozen=True, eq=False)
 class LedgerTotalsRow:
-    """An experiment's running totals: releases per subject index, refusals and withheld overall.
-
-    Where there are several observers the releases of all subjects against one stand behind those
-    against another, in the order of the observers' names.
-    """
+    """Running totals: releases by subject index (for several observers one block each, in the order
+    of their names), refusals and withheld overall."""
 
     releases: NDArray[np.int32]
     refusals: int
@@ -388,12 +382,9 @@ class StoredSet:
 
 @dataclass(frozen=True, kw_only=True)
 class ReportFilters:
-    """Which reports a list shows; every filter that is set must hold.
-
-    A bound on a fairness figure is one on `attribute`, or on every attribute of the report where
-    none is named; one on an epsilon is on what `observer` sees, or on the largest of all. A report
-    whose figure is null is outside every bound.
-    """
+    """Filters of a list, all of which must hold. A fairness bound is on `attribute`, or on all
+    attributes; an epsilon bound on `observer`, or the largest. A null figure is outside every
+    bound."""
 
     name: str | None = None
     search: str | None = None

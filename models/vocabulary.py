@@ -1,4 +1,4 @@
-"""Scopes, deeds of the audit log, and webhook events, by the names that callers see."""
+"""Names that callers see: scopes, actions of the audit log, webhook events."""
 
 from typing import Literal, get_args
 
@@ -55,8 +55,7 @@ AuditAction = Literal[
     "sweep.retried",
 ]
 AuditOrigin = Literal["api", "command-line", "sweeper"]
-"""By which way it was done: with a key over HTTP or the pages, on the database itself, or by the
-service of its own accord."""
+"""How it was done: with a key over HTTP or the pages, on the database, or by the service itself."""
 
 AUDIT_ACTIONS: tuple[str, ...] = get_args(AuditAction)
 
@@ -73,7 +72,7 @@ WebhookEvent = Literal[
 WEBHOOK_EVENTS: tuple[WebhookEvent, ...] = get_args(WebhookEvent)
 
 TEST_EVENT: Literal["webhook.test"] = "webhook.test"
-"""Sent when somebody asks for it, whatever the endpoint has subscribed to."""
+"""Sent on request, whatever the subscriptions."""
 
 DeliveryState = Literal["waiting", "sending", "delivered", "failed"]
-"""`failed`: no further attempt is made unless somebody asks for one."""
+"""`failed`: no further attempt is made unless requested."""

@@ -42,11 +42,8 @@ def _device(text: str) -> str:
 
 
 def _limit_threads() -> None:
-    """One thread unless FEDAUDIT_WORKER_THREADS says otherwise.
-
-    Measured: two processes of two threads each on two cores run many times slower than two of
-    one thread.
-    """
+    """One thread unless FEDAUDIT_WORKER_THREADS says otherwise: measured, two processes of two
+    threads each on two cores run many times slower than two of one thread."""
     threads = os.environ.get("FEDAUDIT_WORKER_THREADS", "1")
     for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
         os.environ[name] = threads

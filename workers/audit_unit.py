@@ -16,7 +16,7 @@ from fedaudit.spec.errors import FieldError, InvalidInputError
 from infrastructure.signing_keys import ROUNDING
 from models.repositories import AuditRepository
 from models.tables.reports import PredictionAudit
-from workers.claim import ClaimedUnit
+from workers.claim import ClaimedUnit, StopAskedError
 from workers.context import ProjectFiles
 from workers.disclosure_memory import ROWS_OF_FILE, Memory, decide, remember
 from workers.proof.signing import use_key
@@ -31,10 +31,6 @@ _MAX_FAULTS = 100
 _LEFT = "the audit failed through no fault of the data; ask for it again"
 
 
-class _StopAskedError(Exception):
-    """A signal asked this worker to stop."""
-
-
 class AuditRun(ClaimedUnit):
     """The audit of one claimed unit."""
 
@@ -47,7 +43,7 @@ class AuditRun(ClaimedUnit):
             return
         try:
             report, key = self._report(row)
-        except _StopAskedError:
+        except StopAskedError:
             self._give_back()
         except InvalidInputError as error:
             faults = [_stored(fault) for fault in error.errors[:_MAX_FAULTS]]
@@ -101,10 +97,8 @@ class AuditRun(ClaimedUnit):
         return sign_report(audit_report(rows, asked), key), key
 
     def _settle(self, row: PredictionAudit, rows: "AuditedRows") -> frozenset[str]:
-        """The attributes of which nothing is said; remembers what is disclosed of the others.
-
-        As for runs (`workers.disclosure_memory`), which remember the same sets of the same data.
-        """
+        """The withheld attributes; remembers what is disclosed of the others, in the same sets as
+        runs on the same data."""
         if row.withheld is not None:
             return frozenset(row.withheld)
         memories = memories_of(self._claim.project_id, row.fingerprint, rows)
@@ -123,11 +117,6 @@ class AuditRun(ClaimedUnit):
             return withheld
 
         return self._writer.write(settle)
-
-    def _progressed(self) -> None:
-        self._lease.progressed()
-        if self._context.stopping():
-            raise _StopAskedError
 
     def _succeed(
         self, session: Session, row: PredictionAudit, report: dict[str, Any], key: SigningKey
@@ -164,11 +153,9 @@ _BY_CONTENTS = "rows by what they hold"
 
 
 def memories_of(project_id: str, fingerprint: str, rows: "AuditedRows") -> list[Memory]:
-    """That of the file, which runs share, and those of the project's files with the same columns:
-    with all of them the same, and with all but truth and prediction.
-
-    The latter two only where rows can be known again by what they hold.
-    """
+    """The file's memory, which runs share, and those of the project's files with the same columns:
+    all of them, and all but truth and prediction. The latter only if rows are recognisable by their
+    contents."""
     found = [Memory(fingerprint, ROWS_OF_FILE, rows.rows_of_file)]
     for contents in rows.contents:
         key = hashlib.sha256(f"{project_id} {contents.columns}".encode()).hexdigest()

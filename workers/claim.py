@@ -31,11 +31,8 @@ class LeaseLostError(Exception):
 
 
 class Lease:
-    """Keeps a claim alive while the block runs.
-
-    A thread renews it every third of the lease, as long as the main thread calls `progressed`
-    now and then; a hanging main thread lets the lease end, so that another worker takes over.
-    """
+    """Keeps a claim alive while the block runs. A thread renews it every third of the lease while
+    the main thread calls `progressed`; a hanging main thread lets it expire."""
 
     def __init__(
         self,
@@ -46,10 +43,8 @@ class Lease:
         silent_seconds: float | None = None,
         renewed: Callable[[], None] | None = None,
     ) -> None:
-        """`silent_seconds`: the longest time without progress; ten leases by default.
-
-        `renewed` is called, in the thread, after each renewal.
-        """
+        """`silent_seconds`: the longest time without progress, by default ten leases. `renewed` is
+        called in the thread after each renewal."""
         self.unit_id, self.fence, self.attempts = claim.unit_id, claim.fence, claim.attempts
         self.is_last_attempt = claim.attempts >= claim.max_attempts
         self.seconds = seconds
@@ -117,9 +112,9 @@ class Lease:
 T = TypeVar("T")
 
 _OUTAGE_SECONDS = 600.0
-"""How long results are kept in memory while the database does not respond."""
+"""How long results are kept in memory while the database is away."""
 _STOPPING_OUTAGE_SECONDS = 8.0
-"""The same for a worker that was asked to stop: it must exit within 30 seconds."""
+"""The same for a stopping worker, which must exit within 30 seconds."""
 _FIRST_WAIT_SECONDS, _MAX_WAIT_SECONDS = 0.1, 2.0
 
 
@@ -135,15 +130,12 @@ class FencedWriter:
         self._lease = lease
         self._stopping = stopping
         self.again = False
-        """Whether the work in hand was tried before, and may have been stored."""
+        """Whether the work was tried before, and may have been stored."""
 
     def write(self, work: Callable[[Session], T]) -> T:
-        """Commit `work` in one transaction, waiting for an unavailable database.
-
-        A connection may break after the commit and before its confirmation, so `work` may run again
-        after it was stored: `again` says so, and it must then change nothing. Raises LeaseLostError
-        where the unit has another holder, DatabaseAwayError after ten minutes.
-        """
+        """Commit `work` in one transaction, waiting for an unavailable database. The connection may
+        break after the commit, so `work` may run again after it was stored: `again` says so, and it
+        must then change nothing. Raises LeaseLostError, or DatabaseAwayError after ten minutes."""
         since, wait = monotonic(), _FIRST_WAIT_SECONDS
         self.again = False
         while True:
@@ -165,6 +157,10 @@ class FencedWriter:
 
 DETAIL_CHARACTERS = 2000
 """Maximum length of a stored error message."""
+
+
+class StopAskedError(Exception):
+    """A signal asked this worker to stop."""
 
 
 class ClaimedUnit(ABC):
@@ -194,6 +190,12 @@ class ClaimedUnit(ABC):
                 self._writer.write(lambda session: self._fail(session, detail))
         except (LeaseLostError, DatabaseAwayError) as lost:
             log.warning("could not give the unit back", error=type(lost).__name__)
+
+    def _progressed(self) -> None:
+        """Called between parts of the work. Raises LeaseLostError, StopAskedError."""
+        self._lease.progressed()
+        if self._context.stopping():
+            raise StopAskedError
 
     def _release_apart(self, session: Session) -> None:
         """So that whatever failed meets no other experiment in the next attempt."""

@@ -31,11 +31,8 @@ log = structlog.get_logger()
 
 
 def start(name: str) -> tuple[Settings, Database]:
-    """The settings and an open database; exits with a message where they cannot be used.
-
-    `name`: what traces call this process.
-    A database that does not respond yet is not an error: it may become available later.
-    """
+    """The settings and an open database; exits with a message if they are unusable. `name`: this
+    process in traces. A database that does not respond yet is not an error."""
     try:
         settings = load_settings()
         configure_tracing(name)
@@ -148,12 +145,9 @@ class ProjectFiles:
 
     @contextmanager
     def open(self, federation_id: str) -> Iterator[Upload]:
-        """The file of a federation, on this machine while the block runs.
-
-        Whatever its status, if it is not deleted: an experiment was admitted when it was ready,
-        and may go on while the same content is registered anew. Raises InvalidInputError where
-        there is no such file, StorageError where it cannot be fetched.
-        """
+        """The file of a federation while the block runs, whatever its status unless deleted: an
+        admitted experiment may go on while the content is registered anew. Raises InvalidInputError
+        if there is no file, StorageError."""
         with self._context.database.read() as session:
             row = FederationRepository(session, self._project_id).get(federation_id)
         if row is None or not _HAS_DATA[row.status]:

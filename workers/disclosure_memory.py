@@ -35,10 +35,10 @@ ROWS_OF_FILE = "rows of the file"
 _ROWS_OF_CLIENTS = "rows of clients"
 _ROWS_BY_CELLS = "rows by their cells"
 _ANCHORS = 16
-"""Rows by which memories are found. Of sets that differ in a share s of their rows, all are others
-with a chance of s to this power."""
+"""Rows by which memories are found: sets that differ in a share s of rows share none with
+probability s to this power."""
 _EVERY_ANCHORED = hashlib.sha256(_ROWS_BY_CELLS.encode()).hexdigest()
-"""Locked for all memories with anchors: which of them another run adds to is not known before."""
+"""Locked for all memories with anchors, since it is not known which of them another run adds to."""
 
 Known = Sequence[list[DisclosedRows]]
 """Of each memory, what it held."""
@@ -49,11 +49,11 @@ class Memory:
     """The sets of rows that were disclosed under one numbering of the rows."""
 
     key: str
-    """Of the data: a fingerprint, or what represents data with the same rows or columns."""
+    """Of the data: a fingerprint, or what stands for data with equal rows or columns."""
     numbering: str
     rows: Numbered
     anchors: Sequence[str] = ()
-    """Keys of rows by which other memories are found too; none for those of one key alone."""
+    """Keys of rows that also find other memories; none for those of one key alone."""
 
     @property
     def locks(self) -> set[str]:
@@ -122,12 +122,9 @@ def remember(
 def settle_disclosures(
     writer: FencedWriter, experiment: RunningExperiment, *, secret: bytes
 ) -> frozenset[str]:
-    """The attributes of which the run reports nothing; remembers what it discloses.
-
-    A run that is taken up again keeps to what was decided. What takes long is done before the
-    transaction, and again within it only where another run on the same data was quicker. `secret`:
-    of this service, by which the keys of rows are made.
-    """
+    """The attributes that the run withholds; remembers what it discloses. A resumed run keeps its
+    decision. Slow work is done before the transaction, and repeated within it only if another run
+    on the same data was quicker. `secret`: for keys of rows."""
     cell = experiment.run.cell
     if not is_remembered(cell):
         return frozenset()

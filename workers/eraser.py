@@ -1,8 +1,5 @@
-"""The rest of an erasure, step by step: names, then files, then the signed receipt.
-
-Each step can be repeated, and begins where an earlier one ended: a process that is killed leaves
-nothing that the next one does not do.
-"""
+"""Completes erasures step by step: names, files, then the signed receipt. Each step can be
+repeated, so a killed process leaves nothing undone."""
 
 from collections.abc import Iterator
 from time import monotonic
@@ -39,7 +36,7 @@ log = structlog.get_logger()
 
 _ROWS = 500
 _SECONDS = 5.0
-"""Of one turn: an erasure of many ledgers goes on with the next one."""
+"""Of one turn; an erasure of many ledgers continues in the next."""
 _PAUSE_SECONDS = 60.0
 """After a step that failed."""
 _AWAY = (OperationalError, InterfaceError, PoolTimeoutError)
@@ -56,11 +53,8 @@ class Eraser:
         """Federations whose erasure failed, and when it is tried again."""
 
     def erase_waiting(self, limit: int) -> int:
-        """Work on up to so many for a few seconds; returns how many were completed.
-
-        Raises SQLAlchemyError where the database is away. Any other failure is logged, and tried
-        again a minute later.
-        """
+        """Work on up to `limit` for a few seconds; returns how many were completed. Raises
+        SQLAlchemyError; other failures are logged, and retried a minute later."""
         with self._database.read() as session:
             waiting = ErasingRepository(session).waiting(limit)
         end, done = monotonic() + _SECONDS, 0
@@ -187,8 +181,8 @@ class Eraser:
         use_key(session, self.key)
         if not ErasingRepository(session).complete(erasure, receipt.sign(self.key).as_dict()):
             return
-        told = AnnouncementRepository(session, erasure.project_id)
-        told.erasure_completed(erasure.federation_id, number=erasure.number)
+        announcements = AnnouncementRepository(session, erasure.project_id)
+        announcements.erasure_completed(erasure.federation_id, number=erasure.number)
         AuditLogRepository(session, erasure.project_id).enter(
             "erasure.completed",
             erasure.federation_id,

@@ -73,12 +73,9 @@ def report_of(
     attacks: Sequence[AttackSection] = (),
     progressed: Progressed = unfollowed,
 ) -> tuple[dict[str, Any], ModelFile | str]:
-    """The signed report document of a run that finished, and its model, or why that may not leave.
-
-    `budgets_apart`: whether each project's spending is counted apart. `progressed` is called
-    between its parts. Raises FiguresDisagreeError where its fairness figures do not follow from its
-    rows.
-    """
+    """The signed report of a finished run, and its model, or why that may not leave.
+    `budgets_apart`: projects' spending is counted apart. `progressed` is called between parts.
+    Raises FiguresDisagreeError if fairness figures do not follow from the rows."""
     with database.read() as session:
         row = ExperimentRepository(session, experiment.project_id).get(experiment.id)
         material = report_material(
@@ -105,10 +102,8 @@ def report_of(
 def alarm_events(
     attacks: Sequence[Mapping[str, Any]], *, later: int | None = None
 ) -> list[tuple[str, dict[str, Any]]]:
-    """An event for each attack that raised an alarm, with its position and kind.
-
-    `later`: the number of the request, of attacks on an experiment that has ended.
-    """
+    """An event for each attack that raised an alarm; `later`: the request's number, for attacks on
+    an ended experiment."""
     of_later = {} if later is None else {"later": later}
     return [
         (ALARM_RAISED, {**of_later, "position": position, "kind": attack["kind"]})
@@ -154,12 +149,9 @@ def succeed(
     model: ModelFile | str,
     key: SigningKey,
 ) -> bool:
-    """Store the report, its model's layout, its gates and the last checkpoint, settle the
-    reservation, and publish the end.
-
-    Changes nothing where the experiment has already ended; nor where its sweep has come to cost
-    more than the report states, which then has to be made again: False.
-    """
+    """Store the report, its model's layout, gates and last checkpoint, settle the reservation, and
+    publish the end. No change if the experiment has ended; False if its sweep now costs more than
+    the report states, which must then be made again."""
     experiments = ExperimentRepository(session, experiment.project_id)
     owner = (experiment.id, experiment.project_id)
     row = experiments.get(experiment.id)
@@ -191,7 +183,7 @@ def succeed(
 
 
 def _ended_by(document: Mapping[str, Any]) -> str | None:
-    """The reason beside the status, where a run with a report was ended before its time."""
+    """The status reason of a run with a report that ended early."""
     ending = known_ending(document["utility"]["stopped_by"])
     return NOISE_TOO_SMALL if ending == "audit" else None
 
@@ -207,12 +199,9 @@ def end_without_report(
     detail: str | None = None,
     checkpoint: Checkpoint | None = None,
 ) -> None:
-    """End an experiment as `failed` or `cancelled`; what it spent stays spent, and is signed.
-
-    Rounds that were charged and lost are entered first: an end signed without them would attest a
-    ledger that shows less than was charged. `checkpoint`: the ledger state of a worker that has it
-    in memory; without one, the database's state is signed.
-    """
+    """End an experiment as `failed` or `cancelled`, and sign what it spent. Lost rounds are charged
+    first: otherwise the signed end would attest a ledger that shows less than was charged.
+    `checkpoint`: the worker's ledger state; by default the database's."""
     experiments = ExperimentRepository(session, project_id)
     if experiments.conclude(
         experiment_id, status=status, price=leakage, reason=reason, detail=detail
@@ -231,8 +220,7 @@ def end_without_report(
 
 
 def _stored_figures(document: Mapping[str, Any]) -> FinalFigures:
-    """The figures by which the experiment is found; gaps only where a single attribute is
-    possible."""
+    """The figures by which the experiment is found; per-attribute gaps only with one attribute."""
     figures: dict[str, Any] = {name: document["privacy"][name] for name in _PRIVACY}
     utility = document["utility"]
     figures |= {name: utility[name] for name in ("validation_loss", "accuracy")}
@@ -299,11 +287,8 @@ def sweep_of(session: Session, experiment: RunningExperiment) -> SweepSection | 
 def is_as_stated(
     session: Session, experiment: RunningExperiment, document: Mapping[str, Any]
 ) -> bool:
-    """Whether its sweep had no more runs, and costs no more, than its report states.
-
-    Holds the sweep until the transaction ends: whoever tries cells again meanwhile waits for the
-    report, and sees which of its gates passed.
-    """
+    """Whether its sweep has no more runs, and costs no more, than its report states. Holds the
+    sweep until the transaction ends: retries of cells wait for the report."""
     stated = document["sweep"]
     if stated is None:
         return True
@@ -320,8 +305,7 @@ def is_as_stated(
 def repeats_of(
     session: Session, experiment: RunningExperiment, document: Mapping[str, Any]
 ) -> RepeatsSection | None:
-    """The figures over the seeds that have a report, its own document among them; None where it is
-    not repeated."""
+    """The figures over all seeds with a report, this one included; None if it is not repeated."""
     asked = experiment.run.spec.repeats
     sweeps = SweepRepository(session, experiment.project_id)
     found = sweeps.cell_of(experiment.id) if asked > 1 else None

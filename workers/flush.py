@@ -36,8 +36,8 @@ class RunningExperiment:
     spec_hash: str
     subjects_hash: str
     witness: str
-    """Of what is signed of its ledger: DATABASE where that began with rows that no verified
-    signature of a worker covers, else WORKER."""
+    """What its signatures witness: DATABASE if its ledger began with rows that no verified worker's
+    signature covers, else WORKER."""
     checkpoint: bytes | None = None
     """The trainer's state when the worker resumed it."""
 
@@ -67,11 +67,8 @@ _COSTS = ("leakage_max", "epsilon_max")
 
 
 class DatabaseSink:
-    """A `RunSink` of one stored experiment, within one transaction.
-
-    What is written must be fenced: the caller holds the experiment's unit in the same transaction.
-    It also tells of the rounds (`round_events`), for all experiments of the unit together.
-    """
+    """A `RunSink` of one stored experiment within one transaction, in which the caller holds its
+    unit."""
 
     def __init__(self, session: Session, experiment_id: str, project_id: str) -> None:
         self._owner = (experiment_id, project_id)
@@ -152,7 +149,7 @@ def _event(figures: RoundFigures) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class Played:
-    """What an experiment of the unit played: to be stored, with the state to go on from."""
+    """A block of an experiment's rounds to be stored, with the state to resume from."""
 
     experiment: RunningExperiment
     block: Block
@@ -160,11 +157,8 @@ class Played:
 
 
 def store_blocks(session: Session, played: Sequence[Played], *, again: bool = False) -> set[str]:
-    """Write blocks of rounds of experiments of one project, their checkpoints and totals.
-
-    Returns the ids of those whose callers have asked for an end. `again`: the blocks may have been
-    stored already.
-    """
+    """Write blocks of rounds of one project's experiments, their checkpoints and totals; returns
+    the ids of those to be cancelled. `again`: the blocks may have been stored already."""
     if not played:
         return set()
     project_id = played[0].experiment.project_id

@@ -109,7 +109,7 @@ def _living(settings: Settings) -> Iterator[tuple[int, Path]]:
 
 
 def _is_held(path: Path) -> bool:
-    """Whether a running process has locked the file; one that nobody has is removed."""
+    """Whether a running process has locked the file; an unlocked one is removed."""
     try:
         file = os.open(path, os.O_RDONLY)
     except FileNotFoundError:

@@ -13,17 +13,13 @@ from infrastructure.storage import StorageError, table_index_key
 from models.repositories import DisclosureRepository, FederationRepository, NearCopyRepository
 from models.row_sketches import SKETCHED, Sketch
 from models.tables.federations import Federation
-from workers.claim import ClaimedUnit
+from workers.claim import ClaimedUnit, StopAskedError
 from workers.context import ProjectFiles
 
 log = structlog.get_logger()
 
 _MAX_REASONS = 100
 _BLOCK_BYTES = 2**20
-
-
-class _StopAskedError(Exception):
-    """A signal asked this worker to stop."""
 
 
 class ProfileRun(ClaimedUnit):
@@ -45,7 +41,7 @@ class ProfileRun(ClaimedUnit):
             sketch = self._sketch(row)
             self._lay_out(row, profile)
             self._index(row)
-        except _StopAskedError:
+        except StopAskedError:
             self._give_back()
         except InvalidInputError as error:
             reasons = [_reason(fault) for fault in error.errors[:_MAX_REASONS]]
@@ -90,7 +86,7 @@ class ProfileRun(ClaimedUnit):
         return None if hashes is None else Sketch.of(hashes)
 
     def _lay_out(self, row: Federation, profile: dict[str, Any]) -> None:
-        """Before it is ready, so that nobody who submits waits for it."""
+        """Before it is ready, so that no submission waits for it."""
         from fedaudit.federations.load import lay_out_registered
 
         try:
@@ -124,8 +120,8 @@ class ProfileRun(ClaimedUnit):
                 log.warning("not indexed", federation_id=row.id, detail=type(error).__name__)
 
     def _remove_index_of_gone(self, row: Federation | None) -> None:
-        """What this attempt kept of data that were deleted meanwhile, or one before it that was
-        killed. Whoever deletes the data from now on removes the index as well."""
+        """Removes what this attempt, or a killed one before it, kept of data deleted meanwhile. A
+        later deletion removes the index itself."""
         if row is not None and row.status in ("deleted", "erased"):
             self._context.storage.delete(table_index_key(row.project_id, row.id))
 
@@ -135,11 +131,6 @@ class ProfileRun(ClaimedUnit):
         with self._context.storage.writer(key) as stored:
             while block := place.read(_BLOCK_BYTES):
                 stored.write(block)
-
-    def _progressed(self) -> None:
-        self._lease.progressed()
-        if self._context.stopping():
-            raise _StopAskedError
 
     def _ready(
         self, session: Session, row: Federation, profile: dict[str, Any], sketch: Sketch | None

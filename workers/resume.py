@@ -57,13 +57,10 @@ def load_cell(
     loaded: dict[DataKey, Federation],
     parse: Callable[[object], ExperimentSpec] = parse_spec,
 ) -> Cell:
-    """The experiment's spec and data, and the parameters that it starts from.
-
-    `loaded`: the data of the unit's experiments before it, to which these are added. `parse`: by
-    today's rules for a run that is to have a report; `parse_admitted` to look at one that has it.
-    Raises InvalidInputError where they cannot be used, or the data is no longer that on which the
-    experiment was admitted and its budget reserved.
-    """
+    """The experiment's spec, data and initial parameters. `loaded`: data of the unit's earlier
+    experiments, to which this adds. `parse`: today's rules for a run, `parse_admitted` to look at
+    one with a report. Raises InvalidInputError if they are unusable, or the data has changed since
+    admission reserved its budget."""
     spec = parse(row.spec)
     federation = _shared(spec, files, loaded)
     with database.read() as session:
@@ -91,12 +88,9 @@ def _shared(spec: ExperimentSpec, files: Files, loaded: dict[DataKey, Federation
 def resume_experiment(
     database: Database, row: Experiment, cell: Cell, *, key: PublicKey
 ) -> RunningExperiment:
-    """The experiment with its stored ledger; at its beginning where nothing is stored.
-
-    `key`: the one that this worker signs with. Raises InvalidInputError where the charged subjects,
-    what they are charged, or the groups differ from those at submission: the API may have planned
-    from an index, which nobody's hash covers.
-    """
+    """The experiment with its stored ledger, or at its beginning. `key`: this worker's. Raises
+    InvalidInputError if the charged subjects, their charges or the groups differ from those at
+    submission, which the API may have planned from an unauthenticated index."""
     ledger_context = cell_ledger_context(cell)
     with database.read() as session:
         names = SubjectSetRepository(session).names(row.subject_set_id)
@@ -157,10 +151,8 @@ def stored_ledger(
     ledger_context: LedgerContext,
     training: NDArray[np.int32],
 ) -> LedgerWriter:
-    """The experiment's stored ledger, without the clusters and refusals of each client.
-
-    `training`: the subjects that train.
-    """
+    """The experiment's stored ledger, without each client's clusters and refusals. `training`: the
+    subjects that train."""
     ledger, experiment_id = LedgerRepository(session), experiment.id
     totals, newest = ledger.get_totals(experiment_id), ledger.last_row(experiment_id)
     shape = len(ledger_context.observers), len(ledger_context.subjects)
@@ -186,10 +178,8 @@ def _same_inputs(stored: Mapping[str, Any] | None, inputs: MechanismParameters) 
 
 
 def _read_rows(session: Session, experiment_id: str, ledger: LedgerWriter) -> LedgerAudit:
-    """Read the stored rows from the first to the last, and check each on the way.
-
-    The ledger takes over the cluster of each client's newest upload and its number of refusals.
-    """
+    """Read and check all stored rows; the ledger takes the cluster of each client's newest upload
+    and its refusals from them."""
     stored, after = LedgerRepository(session), None
     names = ledger.ledger_context.subjects
     audit = LedgerAudit(experiment_id, names, watch=(), salt=ledger.salt)
@@ -214,11 +204,9 @@ def _changed(what: str) -> InvalidInputError:
 def context_of_interrupted(
     database: Database, experiment_id: str, project_id: str
 ) -> LedgerContext | None:
-    """What `charge_interrupted_rounds` needs, built outside of any transaction: counting epsilons
-    may take long. None where there is nothing to charge.
-
-    Raises LookupError where there is no such experiment.
-    """
+    """What `charge_interrupted_rounds` needs, built outside a transaction since counting epsilons
+    may take long; None if there is nothing to charge. Raises LookupError for an unknown
+    experiment."""
     with database.read() as session:
         if not interrupted_rounds(session, experiment_id):
             return None
@@ -234,14 +222,9 @@ def charge_interrupted_rounds(
     *,
     ledger_context: LedgerContext | None = None,
 ) -> int:
-    """Write the ledger rows of an ended experiment's open intents; returns their number.
-
-    `ledger_context`: the experiment's own, which is built here unless given.
-
-    A worker that resumes a run enters interrupted rounds before it goes on. The ledger of a run
-    that failed with its workers, or was cancelled before another resumed it, would otherwise show
-    less than was charged. Raises LookupError where there is no such experiment.
-    """
+    """Write the ledger rows of an ended experiment's open intents; returns their number. A resuming
+    worker does this itself; otherwise the ledger would show less than was charged.
+    `ledger_context`: built here unless given. Raises LookupError for an unknown experiment."""
     experiment = _experiment(session, experiment_id, project_id)
     interrupted = interrupted_rounds(session, experiment_id)
     if not interrupted:

@@ -25,8 +25,12 @@ from fedaudit.training.stack import open_stack
 from infrastructure.telemetry import span
 from models.repositories import Budgets, ExperimentRepository, LedgerRepository
 from models.repositories.webhooks import announcing_low
-from workers.attacks.attack_watch import AttacksCancelledError, AttacksStoppedError, LeasedAttacks
-from workers.attacks.followed_runs import FollowedRuns
+from workers.attacks.attack_watch import (
+    AttacksCancelledError,
+    AttacksStoppedError,
+    FollowedRuns,
+    LeasedAttacks,
+)
 from workers.claim import DETAIL_CHARACTERS, FencedWriter, Lease
 from workers.context import WorkerContext
 from workers.finish import (
@@ -124,10 +128,8 @@ class RunLoop:
     # -- noise that nobody can draw again ---------------------------------------------------------
 
     def _charge_interrupted(self, position: int) -> int:
-        """Charges interrupted rounds, which are run again under a new release number.
-
-        Returns the last of them, 0 if there are none.
-        """
+        """Charges interrupted rounds, which run again under a new release number; returns the last
+        of them, or 0."""
         interrupted = self._experiments[position].run.interrupted_rounds
         for charged in interrupted:
             self._stack.charge(position, charged.subjects)
@@ -138,12 +140,10 @@ class RunLoop:
         return until
 
     def _charge_ahead(self, rounds: int) -> int:
-        """Commits the spending of the next rounds before their noise is drawn.
-
-        One block repeats all interrupted rounds, so that ledger rows keep the order of (round,
-        release). Returns how many rounds were charged. Where training stops early within a block,
-        the rest of the block stays charged to the budget: its noise was drawn as well.
-        """
+        """Commits the spending of the next rounds before their noise is drawn; returns how many
+        were charged. One block repeats all interrupted rounds, so that ledger rows keep the order
+        (round, release). If training stops within a block, the rest stays charged: its noise was
+        drawn as well."""
         done = min(self._experiments[position].run.rounds_done for position in self._stack.active)
         planned = self._stack.plan(max(rounds, self._repeat_until - done))
         refused = self._writer.write(lambda session: self._reserve(session, planned))

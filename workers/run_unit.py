@@ -28,10 +28,8 @@ log = structlog.get_logger()
 
 
 def run_unit(context: WorkerContext, unit_id: str) -> None:
-    """Run a unit if this worker obtains the claim; otherwise do nothing.
-
-    Returns when the unit has ended, was given back or was lost to another holder.
-    """
+    """Run a unit if this worker obtains the claim; returns when it has ended, was given back or was
+    lost."""
     with context.database.write() as session:
         claim = UnitRepository(session).claim(
             unit_id,
@@ -146,17 +144,7 @@ class UnitRun(ClaimedUnit):
             log.warning(
                 "data refused", experiment_id=row.id, pointers=[one.pointer for one in error.errors]
             )
-            self._writer.write(
-                lambda session: end_without_report(
-                    session,
-                    row.id,
-                    row.project_id,
-                    status="failed",
-                    reason="invalid-data",
-                    key=self._context.signing_key,
-                    detail=detail,
-                )
-            )
+            self._writer.write(lambda session: self._end(session, row, "invalid-data", detail))
             return None
 
     def _fail(self, session: Session, detail: str) -> None:
@@ -164,26 +152,23 @@ class UnitRun(ClaimedUnit):
             if row.status == "cancelling":
                 self._cancel(session, row)
             else:
-                end_without_report(
-                    session,
-                    row.id,
-                    row.project_id,
-                    status="failed",
-                    reason="worker-error",
-                    key=self._context.signing_key,
-                    detail=detail,
-                )
+                self._end(session, row, "worker-error", detail)
         self._finish(session, "failed", error=detail)
 
     def _cancel(self, session: Session, row: Experiment) -> None:
-        end_without_report(
-            session,
-            row.id,
-            row.project_id,
-            status="cancelled",
-            reason="cancelled-by-caller",
-            key=self._context.signing_key,
-        )
+        self._end(session, row, "cancelled-by-caller", status="cancelled")
+
+    def _end(
+        self,
+        session: Session,
+        row: Experiment,
+        reason: str,
+        detail: str | None = None,
+        *,
+        status: str = "failed",
+    ) -> None:
+        owner, key = (row.id, row.project_id), self._context.signing_key
+        end_without_report(session, *owner, status=status, reason=reason, key=key, detail=detail)
 
     def _experiments(self, session: Session) -> ExperimentRepository:
         return ExperimentRepository(session, self._claim.project_id)

@@ -49,7 +49,7 @@ from workers.proof.signing import (
 )
 from workers.resume import charge_interrupted_rounds, context_of_interrupted
 from workers.upkeep import Expiry, HistoryIndexer
-from workers.webhooks import Courier
+from workers.webhooks import WebhookDispatcher
 
 log = structlog.get_logger()
 
@@ -80,16 +80,13 @@ class Sweeper:
         self._history = HistoryIndexer(database)
         self._sign_with(self._key_file.current())
         self._refused: set[str] = set()
-        """Ids of units that could not be taken back, and of experiments whose ledgers refused their
+        """Ids of units that could not be reclaimed, and of experiments whose ledgers refused their
         interrupted rounds."""
         self._holder = f"{socket.gethostname()}:{os.getpid()}"
 
     def tick(self) -> bool:
-        """Do the work of a tick if this sweeper has the duty; returns whether it has. Raises
-        SQLAlchemyError.
-
-        Lost workers come first, and are noticed without a broker; messages wait for the next tick.
-        """
+        """Do a tick's work if this sweeper has the duty; returns whether it has. Lost workers come
+        first and need no broker; messages wait for the next tick. Raises SQLAlchemyError."""
         seconds = _DUTY_TICKS * self._settings.sweep_seconds
         with self._database.write() as session:
             duties = SweeperLeaseRepository(session)
@@ -127,16 +124,13 @@ class Sweeper:
         self._eraser = Eraser(self._database, self._storage, key)
 
     def resign(self) -> None:
-        """Leave the duty to another sweeper at once."""
+        """Give up the duty at once."""
         with self._database.write() as session:
             SweeperLeaseRepository(session).release(_DUTY, holder=self._holder)
 
     def _take_back(self) -> list[tuple[str, str]]:
-        """End or free the units whose workers are gone; returns (unit, device) to wake.
-
-        Each in a transaction of its own: the database waits for none of the accounting, and a unit
-        that cannot be ended holds up no other.
-        """
+        """End or free the units of lost workers; returns (unit, device) to wake. Each in its own
+        transaction, so that accounting blocks nothing and a faulty unit no other."""
         with self._database.read() as session:
             lost = UnitRepository(session).reclaimable(_BATCH, excluded=self._refused)
         freed = []
@@ -193,11 +187,9 @@ class Sweeper:
     def _sign(
         self, session: Session, unit: ReclaimedUnit, contexts: Mapping[str, LedgerContext]
     ) -> None:
-        """Sign the state of ledgers that lost their worker, which can no longer do it.
-
-        An end is signed once, with the interrupted rounds: an earlier signed end would attest a
-        ledger without them. Nothing is signed for an experiment that had already ended.
-        """
+        """Sign ledgers that lost their worker. An end is signed once, with the interrupted rounds:
+        an earlier signature would attest a ledger without them. Experiments that had ended are left
+        as they are."""
         owner = unit.project_id
         if unit.state == "failed":
             for ended in fail_unit(session, unit, price=leakage):
@@ -227,10 +219,8 @@ class Sweeper:
         project_id: str,
         ledger_context: LedgerContext | None,
     ) -> bool:
-        """Enter an experiment's interrupted rounds; False where its ledger refuses them.
-
-        A refusal undoes what was entered of this ledger, and nothing else of the transaction.
-        """
+        """Charge an experiment's interrupted rounds; False if its ledger refuses them, which undoes
+        only what was written to it."""
         if experiment_id in self._refused:
             return False
         try:
@@ -271,10 +261,8 @@ class Sweeper:
                 UnitRepository(session).mark_published([unit_id])
 
     def _waiting_too_long(self) -> list[tuple[str, str]]:
-        """Units whose message may be lost; checked less often the longer they wait.
-
-        A unit may simply wait for a busy worker, and each message for it is one more to discard.
-        """
+        """Units whose message may be lost, checked less often the longer they wait: a unit may
+        simply wait for a busy worker."""
         stale = self._settings.lease_seconds / 3
         now = datetime.now(UTC)
         with self._database.write() as session:
@@ -324,23 +312,23 @@ def main() -> int:
         signal.signal(number, lambda *_: stop.set())
     sweeper = Sweeper(settings, database, Queue(settings))
     announce_key(database, sweeper.key)
-    courier = _courier(settings, database)
+    dispatcher = _webhook_dispatcher(settings, database)
     log.info("sweeper ready", every_seconds=settings.sweep_seconds)
     sweep(sweeper, stop, seconds=settings.sweep_seconds)
-    if courier is not None:
-        courier.stop()
+    if dispatcher is not None:
+        dispatcher.stop()
     return 0
 
 
-def _courier(settings: Settings, database: Database) -> Courier | None:
+def _webhook_dispatcher(settings: Settings, database: Database) -> WebhookDispatcher | None:
     """Delivers webhooks beside the sweeper; None where there is no key to their secrets."""
     try:
-        courier = Courier(settings, database)
+        dispatcher = WebhookDispatcher(settings, database)
     except SecretsKeyError as error:
         log.warning("webhooks are not delivered", reason=str(error))
         return None
-    courier.start()
-    return courier
+    dispatcher.start()
+    return dispatcher
 
 
 if __name__ == "__main__":

@@ -161,10 +161,8 @@ _LOG = structlog.get_logger()
 
 
 class HistoryIndexer:
-    """Makes the blocks that are complete, of ledgers old and new.
-
-    Rows are only ever added behind those of the rounds that are done, so a block stays as it is.
-    """
+    """Indexes complete blocks of all ledgers. Rows are only added behind finished rounds, so a
+    block never changes."""
 
     def __init__(self, database: Database) -> None:
         self._database = database

@@ -45,22 +45,22 @@ PAUSES_SECONDS: Sequence[float] = (
 _JITTER = 0.2
 """A pause is longer or shorter by up to this share: receivers that come back meet no crowd."""
 _DISABLE_AFTER = timedelta(days=5)
-_FORGET_EVERY_SECONDS = 600.0
+_PURGE_EVERY_SECONDS = 600.0
 
-_PLACES = 16
+_MAX_IN_FLIGHT = 16
 """Requests in flight."""
-_PLACES_OF_A_PROJECT = 4
+_MAX_IN_FLIGHT_PER_PROJECT = 4
 _SEND_SECONDS = 15.0
 _LEASE_SECONDS = 90.0
 """Longer than an attempt takes, with the look-up of the name."""
-_LOOK_EVERY_SECONDS = 1.0
+_DISPATCH_EVERY_SECONDS = 1.0
 _MAX_PAUSE_SECONDS = 10.0
 _STOP_SECONDS = 5.0
 
 _GONE = 410
 
 
-class Courier:
+class WebhookDispatcher:
     """Sends what is due until it is stopped; `resolve` gives the addresses of a name."""
 
     def __init__(
@@ -78,18 +78,16 @@ class Courier:
         self._lock = threading.Lock()
         self._in_flight: dict[str, str] = {}
         """Projects by endpoints: those that something is being sent to."""
-        self._forgot_at: float | None = None
-        self._loop = threading.Thread(target=self._run, name="courier", daemon=True)
+        self._purged_at: float | None = None
+        self._loop = threading.Thread(target=self._run, name="webhooks", daemon=True)
 
     def start(self) -> None:
         """Deliver from now on."""
         self._loop.start()
 
     def stop(self) -> None:
-        """Begin nothing more, and wait a little for what is in flight.
-
-        Whatever has not ended by then is sent again, once its lease has run out.
-        """
+        """Begin nothing more, and wait briefly for what is in flight; the rest is sent again when
+        its lease has expired."""
         self._stopping.set()
         self._changed.set()
         deadline = monotonic() + _STOP_SECONDS
@@ -97,13 +95,13 @@ class Courier:
             self._loop.join(0.05)
 
     def _run(self) -> None:
-        pause = _LOOK_EVERY_SECONDS
+        pause = _DISPATCH_EVERY_SECONDS
         while not self._stopping.is_set():
             self._changed.wait(pause)
             self._changed.clear()
             try:
-                self.look()
-                pause = _LOOK_EVERY_SECONDS
+                self.dispatch_due()
+                pause = _DISPATCH_EVERY_SECONDS
             except SQLAlchemyError as error:
                 pause = min(2 * pause, _MAX_PAUSE_SECONDS)
                 log.warning("database away; webhooks wait", error=type(error).__name__)
@@ -111,24 +109,24 @@ class Courier:
                 pause = min(2 * pause, _MAX_PAUSE_SECONDS)
                 log.exception("webhooks not looked at")
 
-    def look(self) -> None:
+    def dispatch_due(self) -> None:
         """Begin to send what is due, as far as there are places. Raises SQLAlchemyError."""
-        self._forget()
+        self._purge_old()
         busy = self._busy()
-        free = _PLACES - len(busy)
+        free = _MAX_IN_FLIGHT - len(busy)
         if free <= 0:
             return
         full = Counter(busy.values())
         with self._database.read() as session:
             found = WebhookQueueRepository(session).due(
-                _PLACES * _PLACES_OF_A_PROJECT,
+                _MAX_IN_FLIGHT * _MAX_IN_FLIGHT_PER_PROJECT,
                 endpoints=list(busy),
-                projects=[id_ for id_, held in full.items() if held >= _PLACES_OF_A_PROJECT],
+                projects=[id_ for id_, held in full.items() if held >= _MAX_IN_FLIGHT_PER_PROJECT],
             )
         for delivery_id, endpoint_id, project_id in found:
             if self._stopping.is_set() or free <= 0:
                 return
-            if full[project_id] < _PLACES_OF_A_PROJECT and self._begin(
+            if full[project_id] < _MAX_IN_FLIGHT_PER_PROJECT and self._begin(
                 delivery_id, endpoint_id, project_id
             ):
                 free -= 1
@@ -151,7 +149,7 @@ class Courier:
 
     def _deliver(self, claimed: ClaimedDelivery) -> None:
         try:
-            self._note(claimed, *self._attempt(claimed))
+            self._record_result(claimed, *self._attempt(claimed))
         except SQLAlchemyError as error:
             # It is sent again when its lease has run out.
             log.warning("delivery not noted", delivery=claimed.id, error=type(error).__name__)
@@ -188,7 +186,9 @@ class Courier:
             error = f"not sent: {refused}"
         return Attempted(status, monotonic() - begun, error), asked
 
-    def _note(self, claimed: ClaimedDelivery, attempted: Attempted, asked: float | None) -> None:
+    def _record_result(
+        self, claimed: ClaimedDelivery, attempted: Attempted, asked: float | None
+    ) -> None:
         with self._database.write() as session:
             queue = WebhookQueueRepository(session)
             if attempted.error is None:
@@ -198,34 +198,31 @@ class Courier:
             queue.failed(
                 claimed,
                 attempted,
-                retry_in=None if gone else pause_behind(claimed.retries, asked=asked),
+                retry_in=None if gone else retry_delay(claimed.retries, retry_after=asked),
                 disable="the receiver answered 410 Gone" if gone else None,
                 disable_after=_DISABLE_AFTER,
             )
         log.info("webhook not delivered", delivery=claimed.id, status=attempted.status_code)
 
-    def _forget(self) -> None:
+    def _purge_old(self) -> None:
         now = monotonic()
-        if self._forgot_at is not None and now - self._forgot_at < _FORGET_EVERY_SECONDS:
+        if self._purged_at is not None and now - self._purged_at < _PURGE_EVERY_SECONDS:
             return
         with self._database.write() as session:
             WebhookQueueRepository(session).forget(self._kept)
-        self._forgot_at = now
+        self._purged_at = now
 
 
-def pause_behind(retries: int, *, asked: float | None = None) -> float | None:
-    """Seconds until the next attempt after so many retries; None where there is none.
-
-    `asked`: for how long the receiver asks to be left alone. It moves attempts apart, by as much
-    as the longest pause, and adds none.
-    """
-    if retries >= len(PAUSES_SECONDS):
+def retry_delay(attempt: int, *, retry_after: float | None = None) -> float | None:
+    """Seconds until the next attempt, with jitter; None after the last. `retry_after`: the
+    receiver's wish, honoured up to the longest pause; it adds no attempt."""
+    if attempt >= len(PAUSES_SECONDS):
         return None
-    pause = PAUSES_SECONDS[retries] * random.uniform(1 - _JITTER, 1 + _JITTER)
-    if asked is None:
+    pause = PAUSES_SECONDS[attempt] * random.uniform(1 - _JITTER, 1 + _JITTER)
+    if retry_after is None:
         return pause
     # Never sooner than was asked for.
-    return max(pause, min(asked, PAUSES_SECONDS[-1]) * random.uniform(1, 1 + _JITTER))
+    return max(pause, min(retry_after, PAUSES_SECONDS[-1]) * random.uniform(1, 1 + _JITTER))
 
 
 def _fault(status: int) -> str | None:
@@ -239,10 +236,8 @@ def _fault(status: int) -> str | None:
 def signed_request(
     payload: Mapping[str, Any], *, message_id: str, secrets: Sequence[str]
 ) -> tuple[dict[str, str], bytes]:
-    """Headers and body, signed now with each of the secrets (`whsec_` and base64).
-
-    The time is the attempt's, so that a receiver can refuse what somebody recorded and sends later.
-    """
+    """Headers and body, signed now with each secret (`whsec_` and base64). The time is the
+    attempt's, so that a receiver can refuse a replay."""
     body = json.dumps(payload, ensure_ascii=False, separators=(",", ":"))
     # Of a time with another zone the library would take the digits for UTC.
     now = datetime.now(UTC).replace(microsecond=0)
@@ -258,11 +253,8 @@ def signed_request(
 
 
 def encrypt_anew(settings: Settings, database: Database) -> int:
-    """Encrypt every secret with the first key of the file; returns of how many webhooks.
-
-    All of them or none. Raises SecretsKeyError where one was encrypted with a key that the file
-    lacks, SQLAlchemyError.
-    """
+    """Encrypt all secrets with the file's first key, or none; returns the number of webhooks.
+    Raises SecretsKeyError if one was encrypted with a key that the file lacks, SQLAlchemyError."""
     box = SecretBox(settings)
     with database.write() as session:
         counts = StoredSecretRepository(session).replace(box.encrypt_anew)

@@ -142,7 +142,9 @@ def key_type(*parts: Any) -> TypeAdapter[Any]:
 
 
 def sorted_key_type(sort_key: str, time: Any, *times: str) -> TypeAdapter[Any]:
-    """The type of the keys of a list that is sorted by a name, one of `times`, or a figure."""
+    """The type of the keys of a list sorted by creation, a name, one of `times`, or a figure."""
+    if sort_key == "created_at":
+        return key_type(Text)
     if sort_key == "name":
         return key_type(Text, Text)
     return key_type((time if sort_key in times else FiniteFloat) | None, Text)

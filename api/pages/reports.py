@@ -17,9 +17,14 @@ from api.pages.templates import fragment, has_template
 from api.pages.visits import LedgerVisit, ReportsVisit, SignOffForm, Visit, as_file
 from api.schemas.experiments import AttackBody
 from api.schemas.people import SignOffList, SignOffRequest
-from api.services.attacks.judged_reports import find_judged, judged_document
-from api.services.attacks.later_bodies import later_list
-from api.services.attacks.stored_attacks import attack_file, attack_list, file_response
+from api.services.attacks.stored_attacks import (
+    attack_file,
+    attack_list,
+    file_response,
+    find_judged,
+    judged_document,
+    later_list,
+)
 from api.services.audit_log import note_export
 from api.services.dispatch import IdempotentRequest
 from api.services.lookups import find_experiment, find_report, gone_words

@@ -9,7 +9,7 @@ from fastapi.sse import ServerSentEvent
 from sqlalchemy.orm import Session
 from starlette.concurrency import run_in_threadpool
 
-from api.http.answers import key_type, sorted_key_type
+from api.http.answers import sorted_key_type
 from api.schemas.base import UtcTime
 from api.schemas.experiments import (
     ExperimentBody,
@@ -23,7 +23,6 @@ from api.services.submission import Submitted
 from api.shared.data_faults import shown_detail
 from api.shared.resources import Resources
 from api.shared.security import Caller
-from fedaudit.spec.base import Text
 from models.repositories import EventRepository, ExperimentRepository
 from models.repositories.experiments import ENDED
 from models.tables.experiments import Event, Experiment
@@ -78,7 +77,7 @@ def experiment_page(
             parameters,
             partial(experiments.list, filters, sort=parameters.sort),
             bodies,
-            key=key_type(Text) if sort == "created_at" else key,
+            key=key,
         )
 
 

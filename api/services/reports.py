@@ -12,7 +12,7 @@ from api.http.problems import ProblemError, conflict, invalid
 from api.schemas.base import UtcTime, of_row
 from api.schemas.people import NewestSignOff, SignOffRequest
 from api.schemas.reports import ListedFigure, ReportBody, ReportFilters, ReportPage
-from api.services.attacks.judged_reports import find_judged, judged_document
+from api.services.attacks.stored_attacks import find_judged, judged_document
 from api.services.dispatch import IdempotentRequest, earlier_result
 from api.services.lookups import find_experiment, find_report, list_page, note
 from api.shared.resources import Resources
@@ -52,7 +52,7 @@ def report_page(resources: Resources, project_id: str, parameters: ReportFilters
             parameters,
             partial(reports.list, filters, sort=parameters.sort, attribute=attribute),
             partial(_bodies, session, project_id),
-            key=sorted_key_type(parameters.sort_key, UtcTime, "created_at", "finished_at"),
+            key=sorted_key_type(parameters.sort_key, UtcTime, "finished_at"),
         )
 
 

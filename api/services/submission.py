@@ -314,7 +314,7 @@ def _earlier(
     """The result of the same request made before. Raises ProblemError where its body differed."""
     if idempotency is None:
         return None
-    with resources.database.glance() as session:
+    with resources.database.autocommit_read() as session:
         found = earlier_result(session, caller, idempotency)
     if found is None:
         return None

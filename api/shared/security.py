@@ -60,7 +60,7 @@ def identify(resources: Resources, credentials: HTTPAuthorizationCredentials | N
     """The caller with the key that was sent. Raises ProblemError without one in force."""
     if credentials is None:
         raise _unauthorised("send an API key in the header Authorization: Bearer KEY")
-    with resources.database.glance() as session:
+    with resources.database.autocommit_read() as session:
         key = ApiKeyRepository(session).find(credentials.credentials)
     if key is None:
         raise _unauthorised(

@@ -18,7 +18,7 @@ import numpy as np
 from benchmarks.reproductions.runs import table
 from benchmarks.workloads import hospital_charges, synthetic_linear
 from fedaudit.attacks.attack import AttackedRun
-from fedaudit.attacks.cluster_membership.cluster_membership_attack import ClusterMembershipAttack
+from fedaudit.attacks.cluster_membership import ClusterMembershipAttack
 from fedaudit.attacks.membership.membership_attack import MembershipAttack
 from fedaudit.federations.load import load_federation
 from fedaudit.reports.sections.attacks import ClusterMembershipSection, MembershipSection, RateAtFpr

@@ -1,10 +1,13 @@
-"""The interface between a finished run and what attacks it."""
+"""The interface between a finished run and the attacks on it."""
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
+from time import monotonic
 from typing import Any, Protocol
 
+from fedaudit.ledger.chain import Row, ledger_hash
 from fedaudit.privacy.lower_bounds.e_values import (
     ALARM_LEVEL,
     EValue,
@@ -13,31 +16,35 @@ from fedaudit.privacy.lower_bounds.e_values import (
     is_alarm,
     run_evidence,
 )
+from fedaudit.randomness import CounterSource, EntropySource, Source
 from fedaudit.reports.sections.attacks import Alarm, AttackSection
+from fedaudit.reports.sections.utility import known_ending
+from fedaudit.runs.blocks import record_block
 from fedaudit.runs.run import Run
-from fedaudit.training.base.cell import draws_in_secret
-from fedaudit.training.base.rounds import FinalResult
+from fedaudit.training.base.cell import Cell, draws_in_secret
+from fedaudit.training.base.rounds import FinalResult, PlayedRounds
+from fedaudit.training.stack import open_stack
 
 Progress = Callable[[float], None]
-"""Is given the share that is done, from 0 to 1, often: it may raise to stop the attack."""
+"""Called often with the share that is done, from 0 to 1. It may raise to stop the attack."""
 
 
 @dataclass(frozen=True)
 class AttackedRun:
-    """A run that has come to its end."""
+    """A finished run."""
 
     run: Run
-    """Its spec, data, ledger and what of its groups is disclosed."""
+    """Its spec, data, ledger and what is disclosed of its groups."""
     result: FinalResult
-    """Its trained hypotheses and how they did."""
+    """Its trained hypotheses and their figures."""
     device: str
     before: tuple[EValue, ...] = ()
-    """Of the attacks on it before this one."""
+    """The e-values of the attacks on it before this one."""
     audit: "FollowedCanaries | None" = None
     """The canaries that were followed beside its training."""
 
     def weigh(self, e_value: float, basis: EvidenceBasis) -> "Weighed":
-        """What an attack adds to the evidence against the run: with simulated noise all attacks
+        """What an attack adds to the evidence against the run. With simulated noise all attacks
         see what the same seed drew."""
         basis = basis if draws_in_secret(self.run.cell) else "run"
         return weigh(e_value, basis, before=self.before)
@@ -45,7 +52,7 @@ class AttackedRun:
 
 @dataclass(frozen=True)
 class Weighed:
-    """An e-value, and the run's evidence with it: fields of a section."""
+    """An e-value and the run's evidence with it: fields of a section."""
 
     e_value: float
     e_basis: EvidenceBasis
@@ -53,13 +60,13 @@ class Weighed:
     alarm_level: float = ALARM_LEVEL
 
     def alarm(self, *, claim: str, evidence: str) -> Alarm | None:
-        """The alarm, where the run's evidence suffices for one."""
+        """The alarm, if the run's evidence suffices for one."""
         if not is_alarm(self.evidence, self.e_value):
             return None
         return Alarm(claim=claim, evidence=f"{evidence}; {evidence_words(self.evidence)}")
 
     def fields(self) -> dict[str, Any]:
-        """Of a section."""
+        """As fields of a section."""
         return asdict(self)
 
 
@@ -70,21 +77,21 @@ class AttackOutcome:
     section: AttackSection
     """What the report prints: nothing that suppression hides."""
     files: Mapping[str, bytes] = field(default_factory=dict)
-    """Confidential figures and pictures, by file name, as `scores.csv`."""
+    """Confidential figures and pictures by file name, as `scores.csv`."""
 
 
 class FollowedCanaries(Protocol):
     """An attack by canaries that began beside the run's training."""
 
     def play(self, until: int | None = None, *, progress: Progress) -> None:
-        """Their companion's rounds up to `until`, or all of them."""
+        """Trains their companion up to the round `until`, or to its end."""
 
     def outcome(self, weigh: Callable[[float, EvidenceBasis], Weighed]) -> AttackOutcome:
-        """What they show, once all were played."""
+        """What they show once the companion has ended."""
 
 
 def weigh(e_value: float, basis: EvidenceBasis, *, before: Sequence[EValue] = ()) -> Weighed:
-    """The evidence with this attack behind those before it."""
+    """The evidence of this attack after those before it."""
     return Weighed(e_value, basis, run_evidence([*before, EValue(e_value, basis)]))
 
 
@@ -93,5 +100,104 @@ class Attack(ABC):
 
     @abstractmethod
     def execute(self, attacked: AttackedRun, *, progress: Progress) -> AttackOutcome:
-        """Attacks the run. It draws from the run's seed under purposes of its own, or from the
-        operating system's entropy where the run's noise is `release`."""
+        """Attacks the run, with random numbers from `source_of` under purposes for it alone."""
+
+
+def source_of(cell: Cell) -> Source:
+    """Random numbers of an attack: from the run's seed, or from the operating system's entropy
+    where the run's noise is `release`."""
+    return EntropySource() if draws_in_secret(cell) else CounterSource(cell.spec.seed)
+
+
+_MOST_AT_ONCE, _SHORT_SECONDS = 100, 0.5
+"""Rounds between two reports of progress: twice as many as before if they took so short a time."""
+_LOSS_TOLERANCE = 1e-9
+"""Relative: reports keep every digit, and equal hypotheses have equal losses."""
+
+
+class NotRepeatedError(Exception):
+    """The repeat differs from the run; the message says in what."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class RecordedRun:
+    """The figures of a report that a repeat must reproduce."""
+
+    ledger_hash: str
+    chain_head: str
+    """Over the clusters too, which the ledger hash leaves out."""
+    rounds: int
+    best_round: int
+    validation_loss: float | None
+    """None if the report rounds it or adds noise."""
+    audited: bool = False
+    """Whether it was ended by canaries, which its repeat does not have."""
+
+    @classmethod
+    def of(cls, report: Mapping[str, Any]) -> "RecordedRun":
+        """Of a report's document. Raises KeyError if it lacks a section."""
+        integrity, utility = report["integrity"], report["utility"]
+        fairness = report["spec"]["fairness"]
+        coarse = fairness.get("noise") is not None or fairness.get("rounded_to") is not None
+        return cls(
+            ledger_hash=integrity["ledger_hash"],
+            chain_head=integrity["chain_head"],
+            rounds=utility["rounds"],
+            best_round=utility["best_round"],
+            validation_loss=None if coarse else utility["validation_loss"],
+            audited=known_ending(utility["stopped_by"]) == "audit",
+        )
+
+
+def repeat_run(
+    run: Run, recorded: RecordedRun, *, device: str, progressed: Callable[[], None]
+) -> AttackedRun:
+    """Trains a run from its beginning, and checks that it comes out as recorded.
+
+    `run` has the id of the run that it repeats, with which its chain begins. `progressed` is called
+    now and then, and may raise to stop. Raises NotRepeatedError.
+    """
+    trainer = open_stack([run.cell], device=device)
+    if recorded.audited:
+        trainer.end_after(0, recorded.rounds)
+    rows: list[Row] = []
+    at_once = 1
+    if not trainer.active:
+        ended_at_once = record_block(run, PlayedRounds(), last=True, reported=True)
+        rows += [written.hashed for written in ended_at_once.ledger]
+    while trainer.active:
+        progressed()
+        began = monotonic()
+        [records] = trainer.advance(at_once).values()
+        ended = not trainer.active
+        block = record_block(run, records, last=ended, reported=ended)
+        rows += [written.hashed for written in block.ledger]
+        run.ledger.check_totals(trainer.releases(0))
+        if monotonic() - began < _SHORT_SECONDS:
+            at_once = min(2 * at_once, _MOST_AT_ONCE)
+        if run.rounds_done > recorded.rounds:
+            raise NotRepeatedError(
+                f"it ended after {recorded.rounds} rounds, and its repeat goes on after them"
+            )
+    result = trainer.result(0)
+    _compare(run, result, recorded, found=ledger_hash(rows))
+    return AttackedRun(run, result, device)
+
+
+def _compare(run: Run, result: FinalResult, recorded: RecordedRun, *, found: str) -> None:
+    if found != recorded.ledger_hash:
+        raise NotRepeatedError(
+            f"its ledger hash is {recorded.ledger_hash}, and that of its repeat {found}"
+        )
+    if run.ledger.head.hex() != recorded.chain_head:
+        raise NotRepeatedError("its ledger puts uploads into other clusters than its repeat does")
+    if (result.rounds, result.best_round) != (recorded.rounds, recorded.best_round):
+        raise NotRepeatedError(
+            f"its best round was {recorded.best_round} of {recorded.rounds}, and in its repeat "
+            f"{result.best_round} of {result.rounds}"
+        )
+    loss = recorded.validation_loss
+    if loss is not None and not math.isclose(result.validation_loss, loss, rel_tol=_LOSS_TOLERANCE):
+        raise NotRepeatedError(
+            f"its validation loss was {loss!r}, and that of its repeat {result.validation_loss!r}"
+        )

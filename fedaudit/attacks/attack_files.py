@@ -1,8 +1,10 @@
-"""The confidential files of all attacks of a run, as one archive. No torch.
+"""The confidential files of attacks: tables, and all files of a run as one archive. No torch.
 
-A zip file, stored without compression and without times: the same files have the same bytes.
+The archive is a zip file, stored without compression and without times: the same files have the
+same bytes.
 """
 
+import csv
 import io
 import re
 import zipfile
@@ -13,25 +15,36 @@ from pathlib import Path
 _NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,99}")
 
 
+def csv_table(lines: Iterable[Mapping[str, object]]) -> bytes:
+    """A CSV file of lines that all have the columns of the first; empty without lines."""
+    text, table = io.StringIO(), None
+    for line in lines:
+        if table is None:
+            table = csv.DictWriter(text, list(line), lineterminator="\n")
+            table.writeheader()
+        table.writerow(line)
+    return text.getvalue().encode()
+
+
 @dataclass(frozen=True)
 class AttackFile:
     """One file of an attack."""
 
     position: int
-    """Of the attack, in its spec."""
+    """Of the attack in its spec."""
     name: str
     size_bytes: int
 
 
 def check_names(names: Iterable[str]) -> None:
-    """Raises ValueError for a name that is no plain file name in small letters."""
+    """Raises ValueError for a name that is not a plain file name in lower case."""
     for name in names:
         if not _NAME.fullmatch(name):
             raise ValueError(f"{name!r} is no name for a file of an attack")
 
 
 def packed(attacks: Iterable[Mapping[str, bytes]]) -> bytes:
-    """The archive of the files of each attack, in their order, by name. Raises ValueError as
+    """The archive of the files of each attack in order, by name. Raises ValueError as
     `check_names` does."""
     archive = io.BytesIO()
     with zipfile.ZipFile(archive, "w") as target:
@@ -43,7 +56,7 @@ def packed(attacks: Iterable[Mapping[str, bytes]]) -> bytes:
 
 
 def files_in(archive: Path) -> list[AttackFile]:
-    """What an archive holds, by attack and name."""
+    """The files of an archive, by attack and name."""
     with zipfile.ZipFile(archive) as source:
         members = [(one.filename.partition("/"), one.file_size) for one in source.infolist()]
     found = [AttackFile(int(position), name, size) for (position, _, name), size in members]
@@ -51,7 +64,7 @@ def files_in(archive: Path) -> list[AttackFile]:
 
 
 def file_in(archive: Path, *, position: int, name: str) -> bytes | None:
-    """The content of a file; None where the archive has no such one."""
+    """The content of a file; None if the archive has no such file."""
     with zipfile.ZipFile(archive) as source:
         try:
             return source.read(f"{position}/{name}")

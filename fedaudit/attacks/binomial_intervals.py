@@ -1,21 +1,13 @@
-"""Exact intervals of shares, of independent trials and of trials that come in clusters."""
-
-from dataclasses import dataclass
+"""Exact intervals of shares: of independent trials, and of trials in clusters."""
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import betaincinv, stdtrit
 
-
-@dataclass(frozen=True)
-class Limits:
-    """Between which limits a share lies."""
-
-    low: float
-    high: float
+from fedaudit.reports.sections.attacks import ConfidenceLimits
 
 
-def clopper_pearson(hits: float, trials: float, *, confidence: float) -> Limits:
+def clopper_pearson(hits: float, trials: float, *, confidence: float) -> ConfidenceLimits:
     """The two-sided interval of Clopper and Pearson (1934), whose coverage is never below
     `confidence`.
 
@@ -28,12 +20,12 @@ def clopper_pearson(hits: float, trials: float, *, confidence: float) -> Limits:
     misses = trials - hits
     low = 0.0 if hits == 0 else float(betaincinv(hits, misses + 1, tail))
     high = 1.0 if misses == 0 else float(betaincinv(hits + 1, misses, 1 - tail))
-    return Limits(low, high)
+    return ConfidenceLimits(low=low, high=high)
 
 
 def clustered_interval(
     hits: NDArray[np.bool_], clusters: NDArray[np.int64], *, confidence: float
-) -> Limits:
+) -> ConfidenceLimits:
     """The interval of a share of trials that are alike within clusters (Korn and Graubard 1998).
 
     Clopper and Pearson's for as many independent trials as would have the variance that the
@@ -57,9 +49,7 @@ def effective_trials(
     sizes = np.bincount(of_cluster)
     count, trials = len(sizes), len(hits)
     share = float(hits.mean()) if trials else 0.0
-    if count == trials or count < 2:
-        return float(count)
-    if share in (0.0, 1.0):
+    if count in (0, 1, trials) or share in (0.0, 1.0):
         return float(count)
     own = np.bincount(of_cluster, weights=hits.astype(np.float64))
     spread = float(((own - share * sizes) ** 2).sum())

@@ -3,38 +3,60 @@
 import logging
 from collections.abc import Iterator
 from dataclasses import replace
+from typing import assert_never
 
-from fedaudit.attacks.attack import AttackedRun, AttackOutcome, Progress
+from fedaudit.attacks.attack import Attack, AttackedRun, AttackOutcome
 from fedaudit.attacks.attack_files import check_names
-from fedaudit.attacks.registry import attack_of
+from fedaudit.attacks.canaries.canary_attack import CanaryAttack
+from fedaudit.attacks.cluster_membership import ClusterMembershipAttack
+from fedaudit.attacks.gradient_leakage.gradient_leakage_attack import GradientLeakageAttack
+from fedaudit.attacks.membership.membership_attack import MembershipAttack
 from fedaudit.privacy.lower_bounds.e_values import e_values_of
 from fedaudit.reports.sections.attacks import AttackSection, NotDoneSection
 from fedaudit.spec.attacks.attack_spec import AttackSpec
+from fedaudit.spec.attacks.canaries_spec import CanariesSpec
+from fedaudit.spec.attacks.cluster_membership_spec import ClusterMembershipSpec
+from fedaudit.spec.attacks.gradient_leakage_spec import GradientLeakageSpec
+from fedaudit.spec.attacks.membership_spec import MembershipSpec
 from fedaudit.training.base.stopping import has_diverged
 
 log = logging.getLogger(__name__)
 
 
+def attack_of(spec: AttackSpec) -> Attack:
+    """The attack that carries out what a spec asks for."""
+    match spec:
+        case CanariesSpec():
+            return CanaryAttack(spec)
+        case MembershipSpec():
+            return MembershipAttack(spec)
+        case GradientLeakageSpec():
+            return GradientLeakageAttack(spec)
+        case ClusterMembershipSpec():
+            return ClusterMembershipAttack(spec)
+        case _:
+            assert_never(spec)
+
+
 class AttackWatch:
-    """Is told how the attacks of a run go on. What it raises stops all of them."""
+    """Follows the attacks of a run. What it raises stops all of them."""
 
     def begin(self, position: int, spec: AttackSpec) -> str | None:
-        """An attack is about to begin; a reason keeps it from it."""
+        """An attack is about to begin; a reason prevents it."""
         return None
 
     def progressed(self, position: int, done: float) -> None:
-        """So much of it is done, from 0 to 1."""
+        """This share of it is done, from 0 to 1."""
 
     def end(self, position: int, section: AttackSection) -> None:
-        """It has come to its end, or failed."""
+        """It has ended or failed."""
 
 
 def carry_out(attacked: AttackedRun, *, watch: AttackWatch) -> Iterator[AttackOutcome]:
     """What each attack of the run's spec found, in their order, as soon as it has ended.
 
-    None is tried where training diverged. Raises what `watch` raised. An attack that fails
-    otherwise is `not-done`, with the kind of error as its reason: the error's own words may quote
-    data.
+    None is tried if training diverged. Raises what `watch` raised. An attack that fails otherwise
+    is `not-done`, with the kind of error as its reason: the error's own words may quote data.
     """
     attacks = attacked.run.spec.attacks
     if has_diverged(attacked.result.stopped_by):
@@ -43,7 +65,7 @@ def carry_out(attacked: AttackedRun, *, watch: AttackWatch) -> Iterator[AttackOu
     for position, spec in enumerate(attacks):
         reason = watch.begin(position, spec)
         if reason is None:
-            outcome = _carry_out(attacked, spec, _Watched(position, watch))
+            outcome = _carry_out(attacked, spec, position, watch)
         else:
             outcome = not_done(spec, reason)
         watch.end(position, outcome.section)
@@ -53,7 +75,7 @@ def carry_out(attacked: AttackedRun, *, watch: AttackWatch) -> Iterator[AttackOu
 
 
 def not_done(spec: AttackSpec, reason: str) -> AttackOutcome:
-    """That an attack was asked for and not carried out."""
+    """The outcome of an attack that was asked for and not carried out."""
     return AttackOutcome(
         NotDoneSection(
             kind=spec.kind,
@@ -68,33 +90,27 @@ def not_done(spec: AttackSpec, reason: str) -> AttackOutcome:
     )
 
 
-class _Watched:
-    """Keeps what the watch raised apart from the failures of an attack."""
+def _carry_out(
+    attacked: AttackedRun, spec: AttackSpec, position: int, watch: AttackWatch
+) -> AttackOutcome:
+    raised: list[BaseException] = []
 
-    def __init__(self, position: int, watch: AttackWatch) -> None:
-        self.position = position
-        self._watch = watch
-        self.raised: BaseException | None = None
-
-    def __call__(self, done: float) -> None:
+    def progress(done: float) -> None:
         try:
-            self._watch.progressed(self.position, done)
+            watch.progressed(position, done)
         except BaseException as error:
-            self.raised = error
+            raised.append(error)
             raise
 
-
-def _carry_out(attacked: AttackedRun, spec: AttackSpec, watched: _Watched) -> AttackOutcome:
-    progress: Progress = watched
     progress(0.0)
     try:
         outcome = attack_of(spec).execute(attacked, progress=progress)
         # Here, where a fault costs the attack and not the run.
         check_names(outcome.files)
     except Exception as error:
-        if watched.raised is not None:
-            raise watched.raised from None
-        log.exception("attack %d (%s) failed", watched.position, spec.kind)
+        if raised:
+            raise raised[0] from None
+        log.exception("attack %d (%s) failed", position, spec.kind)
         why = f"it failed with {type(error).__name__}; the log of the process that ran it says more"
         return not_done(spec, why)
     return outcome

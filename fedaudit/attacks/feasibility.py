@@ -1,14 +1,17 @@
-"""Whether the attacks of a spec can be carried out on its data: a line for each kind. No torch.
+"""Whether the attacks of a spec can be carried out on its data. No torch.
 
 The service asks when a spec is submitted, a worker and `fedaudit run` before they train.
 """
 
 from typing import assert_never
 
-from fedaudit.attacks.canaries import requirements_of_canaries
-from fedaudit.attacks.cluster_membership import requirements_of_cluster_membership
-from fedaudit.attacks.gradient_leakage import requirements_of_gradient_leakage
-from fedaudit.attacks.membership import requirements_of_membership
+import numpy as np
+from numpy.typing import NDArray
+
+from fedaudit.attacks.canaries import canary_pool
+from fedaudit.attacks.membership import shadow_design
+from fedaudit.federations.federation import ClientRows
+from fedaudit.federations.split import split_clients, training_clients
 from fedaudit.spec.attacks.attack_spec import AttackSpec
 from fedaudit.spec.attacks.canaries_spec import CanariesSpec
 from fedaudit.spec.attacks.cluster_membership_spec import ClusterMembershipSpec
@@ -19,25 +22,69 @@ from fedaudit.training.base.cell import Cell
 
 
 def check_attacks(cell: Cell) -> None:
-    """Raises InvalidInputError where an attack of the cell's spec cannot be carried out."""
-    faults = [
+    """Raises InvalidInputError if an attack of the cell's spec cannot be carried out."""
+    found = [
         fault
         for position, attack in enumerate(cell.spec.attacks)
-        for fault in _faults(attack, cell, at=pointer("attacks", position))
+        for fault in faults(attack, cell, at=pointer("attacks", position))
     ]
-    if faults:
-        raise InvalidInputError(faults)
+    if found:
+        raise InvalidInputError(found)
 
 
-def _faults(attack: AttackSpec, cell: Cell, *, at: str) -> list[FieldError]:
+def faults(attack: AttackSpec, cell: Cell, *, at: str) -> list[FieldError]:
+    """Why the data do not suffice for an attack, whose pointer is `at`."""
     match attack:
         case CanariesSpec():
-            return requirements_of_canaries.faults(attack, cell, pointer=at)
+            return canary_pool.faults(attack, cell, pointer=at)
         case MembershipSpec():
-            return requirements_of_membership.faults(attack, cell, pointer=at)
+            return shadow_design.faults(attack, cell, pointer=at)
         case GradientLeakageSpec():
-            return requirements_of_gradient_leakage.faults(attack, cell, pointer=at)
+            return _gradient_leakage_faults(attack, cell, at=at)
         case ClusterMembershipSpec():
-            return requirements_of_cluster_membership.faults(attack, cell, pointer=at)
+            return _cluster_membership_faults(cell, at=at)
         case _:
             assert_never(attack)
+
+
+def _cluster_membership_faults(cell: Cell, *, at: str) -> list[FieldError]:
+    clients = training_clients(cell.federation.clients, cell.spec.federation)
+    least = cell.spec.fairness.minimum_group_size
+    if clients >= least:
+        return []
+    message = (
+        "too few clients train: figures of fewer than `fairness.minimum_group_size` "
+        f"({least}) choices are suppressed; use data with more clients, or leave this attack out"
+    )
+    return [FieldError(f"{at}/kind", message, of_spec=True)]
+
+
+def _gradient_leakage_faults(spec: GradientLeakageSpec, cell: Cell, *, at: str) -> list[FieldError]:
+    features, found = cell.federation.features, []
+    if not isinstance(features, ClientRows) or features.image is None:
+        message = (
+            "reconstructs images, and these rows have no height and width; store them as "
+            "[images, height, width], or leave the attack out"
+        )
+        found.append(FieldError(f"{at}/kind", message, of_spec=True))
+    own = cell.federation.counts[attackable_clients(cell)]
+    updates = int((own // spec.images_per_update).sum())
+    if updates * spec.images_per_update < spec.images:
+        # Without the number: numbers for every `images_per_update` are the clients' sizes.
+        message = (
+            f"{spec.images} images in updates of {spec.images_per_update} of one client are "
+            "more than the training clients have; attack fewer, or fewer in one update"
+        )
+        found.append(FieldError(f"{at}/images", message))
+    return found
+
+
+def attackable_clients(cell: Cell) -> NDArray[np.int64]:
+    """The clients that train, whose updates a server sees: indices, ascending."""
+    source = cell.spec.federation
+    if source.holds_out_rows:
+        return np.arange(cell.federation.clients)
+    split = split_clients(
+        cell.federation.clients, validation_fraction=source.validation_fraction, seed=cell.spec.seed
+    )
+    return split.training.astype(np.int64)

@@ -64,7 +64,7 @@ from fedaudit.training.base.stopping import has_diverged
 
 if TYPE_CHECKING:
     from fedaudit.attacks.attack import AttackOutcome
-    from fedaudit.attacks.canaries.canary_audit import CanaryAudit
+    from fedaudit.attacks.canaries.canary_attack import CanaryAudit
     from fedaudit.training.base.rounds import Trainer
 
 _MEMORY = "FEDAUDIT_MAX_DATA_MEMORY_BYTES"
@@ -237,7 +237,7 @@ def _play(
     `audited`: whether canaries may end the first of them.
     """
     trainer = _open_trainer([run.cell for run in runs], device)
-    from fedaudit.attacks.canaries.canary_audit import audit_beside  # imports torch
+    from fedaudit.attacks.canaries.canary_attack import audit_beside  # imports torch
 
     audit = audit_beside(runs[0].cell, device=device) if audited else None
     sinks = [MemorySink(run.ledger.ledger_context) for run in runs]

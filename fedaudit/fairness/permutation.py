@@ -27,7 +27,7 @@ from numpy.typing import NDArray
 
 from fedaudit.fairness.disclosure import Disclosure
 from fedaudit.fairness.gaps import GroupScores, comparable, gap_values, score_values, scored_rows
-from fedaudit.native.resampled import regroup
+from fedaudit.native.library import regroup
 from fedaudit.randomness import CounterSource, Purpose
 from fedaudit.spec.metrics import METRICS, SCORE_METRICS, is_ratio
 

@@ -1,7 +1,7 @@
-"""Find and load the compiled kernels; everything works without them, and gives the same bits.
+"""Find, load and call the compiled kernels; everything works without them, and gives the same bits.
 
 They are built where the package is built by a machine with a C compiler. They need nothing of
-Python, so one library serves every version of it. With `FEDAUDIT_NATIVE=off` they are left alone.
+Python, so one library serves every version of it. With `FEDAUDIT_NATIVE=off` they are not used.
 """
 
 import logging
@@ -9,6 +9,7 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from ctypes import CDLL, c_double, c_float, c_int32, c_int64, c_uint32, c_uint64, c_void_p
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -44,13 +45,13 @@ _enabled = os.environ.get("FEDAUDIT_NATIVE", "on") != "off"
 
 
 class _UnusableError(Exception):
-    """A library that is there, and why it is left alone."""
+    """A library that exists, and why it is not used."""
 
 
 @cache
 def _loaded() -> CDLL | None:
-    """The library; None where it was not built, and, with a warning, where it is of another version
-    or was compiled so that its arithmetic differs from that of numpy."""
+    """The library; None if it was not built, and, with a warning, if it is of another version or
+    was compiled so that its arithmetic differs from numpy's."""
     path = Path(__file__).with_name(_NAME)
     if not path.is_file():
         return None
@@ -58,7 +59,7 @@ def _loaded() -> CDLL | None:
         return _opened(path)
     except _UnusableError as error:
         _log.warning(
-            "the compiled kernels are left alone, and everything is slower: %s; build them again "
+            "the compiled kernels are not used, and everything is slower: %s; build them again "
             "(`make native`, or install the package again), or set FEDAUDIT_NATIVE=off",
             error,
         )
@@ -85,35 +86,214 @@ def _opened(path: Path) -> CDLL:
 
 
 def kernels() -> CDLL | None:
-    """The compiled kernels, or None where the fallback is to be used."""
+    """The compiled kernels; None if the fallback is to be used."""
     return _loaded() if _enabled else None
 
 
 def done(status: int) -> None:
-    """Raises MemoryError where a kernel had no memory."""
+    """Raises MemoryError if a kernel had no memory."""
     if status < 0:
         raise MemoryError("a compiled kernel had no memory for its work")
 
 
 def place_of(values: NDArray[Any]) -> int:
-    """Where an array lies. Raises ValueError unless it lies in one piece."""
+    """The address of an array. Raises ValueError unless it is contiguous."""
     if not values.flags.c_contiguous:
-        raise ValueError("a compiled kernel takes arrays in one piece only")
+        raise ValueError("a compiled kernel takes contiguous arrays only")
     found: int = values.__array_interface__["data"][0]
     return found
 
 
 def line(values: Any, dtype: type[np.generic]) -> NDArray[Any]:
-    """Values as an array in one piece of this type."""
+    """Values as a contiguous array of this type."""
     return np.ascontiguousarray(values, dtype=dtype)
 
 
 @contextmanager
 def fallback_only() -> Iterator[None]:
-    """Within it the kernels are left alone."""
+    """Within it the kernels are not used."""
     global _enabled  # noqa: PLW0603
     before, _enabled = _enabled, False
     try:
         yield
     finally:
         _enabled = before
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class PredictedAlike:
+    """Rows of which the `own` are predicted as one number, and their clients."""
+
+    target: NDArray[np.float64]
+    client: NDArray[np.int64]
+    own: NDArray[np.bool_]
+    """All three [rows]."""
+    values: NDArray[np.float64]
+    """[rows]: the losses of the others."""
+    weights: NDArray[np.float64]
+    """[clients]: how much a client's loss counts, the root of the mean of its rows' values."""
+
+
+def best_number(
+    rows: PredictedAlike, *, low: float, high: float, golden: float, steps: int
+) -> float | None:
+    """Where the weighted mean loss of the clients is smallest between two ends, by so many steps
+    of golden section; None without kernels."""
+    library = kernels()
+    if library is None:
+        return None
+    clients = len(rows.weights)
+    counts = np.bincount(rows.client, minlength=clients).astype(np.float64)
+    touched = np.zeros(clients, dtype=np.bool_)
+    touched[rows.client[rows.own]] = True
+    here = touched[rows.client]
+    sums = np.bincount(rows.client, weights=rows.values, minlength=clients)
+    terms = np.sqrt(sums / counts) * rows.weights
+    own, places = line(rows.own[here], np.bool_), np.flatnonzero(touched)
+    target, fixed, client = rows.target[here], rows.values[here], rows.client[here]
+    weights, found = line(rows.weights, np.float64), np.empty(1)
+    library.fedaudit_best_number(
+        *(place_of(part) for part in (target, fixed, client, own)),
+        len(own),
+        place_of(places),
+        len(places),
+        *(place_of(part) for part in (counts, weights, terms, sums)),
+        clients,
+        float(weights.sum()),
+        low,
+        high,
+        golden,
+        steps,
+        place_of(found),
+    )
+    return float(found[0])
+
+
+def philox(
+    seeds: NDArray[np.uint64],
+    rounds: NDArray[np.uint64],
+    clients: NDArray[np.uint64],
+    *,
+    purpose: int,
+    blocks: int,
+) -> NDArray[np.uint32] | None:
+    """Words of Philox4x32-10: uint32 [rows, 4 * blocks] of seeds, rounds and clients [rows]; None
+    without kernels."""
+    library = kernels()
+    if library is None:
+        return None
+    words = np.empty((len(seeds), 4 * blocks), dtype=np.uint32)
+    keys = [line(part, np.uint64) for part in (seeds, rounds, clients)]
+    library.fedaudit_philox(
+        *(place_of(part) for part in keys), purpose, len(seeds), blocks, place_of(words)
+    )
+    return words
+
+
+def aes(
+    seeds: NDArray[np.uint64],
+    rounds: NDArray[np.uint64],
+    clients: NDArray[np.uint64],
+    *,
+    purpose: int,
+    blocks: int,
+) -> NDArray[np.uint64] | None:
+    """Words of AES-128 over the same counters: uint64 [rows, 2 * blocks]; None without kernels,
+    and where the processor has no instructions for it."""
+    library = kernels()
+    if library is None:
+        return None
+    words = np.empty((len(seeds), 2 * blocks), dtype=np.uint64)
+    keys = [line(part, np.uint64) for part in (seeds, rounds, clients)]
+    made = library.fedaudit_aes(
+        *(place_of(part) for part in keys), purpose, len(seeds), blocks, place_of(words)
+    )
+    return words if made else None
+
+
+def distinct(words: NDArray[np.uint32], *, population: int, count: int) -> NDArray[np.int64] | None:
+    """Of pairs of words [..., 2 * draws] as numbers below `population`, the first `count` distinct
+    of each row, ascending: int64 [..., count].
+
+    None without kernels, and where a row has fewer.
+    """
+    library = kernels()
+    if library is None:
+        return None
+    pairs = line(words, np.uint32)
+    numbers = np.empty((*words.shape[:-1], count), dtype=np.int64)
+    seen = np.zeros(-(-population // 64), dtype=np.uint64)
+    rows, draws = numbers.size // max(1, count), words.shape[-1] // 2
+    found = library.fedaudit_distinct(
+        place_of(pairs), rows, draws, population, count, place_of(seen), place_of(numbers)
+    )
+    return numbers if found else None
+
+
+_NARROW = 2**31
+
+
+def regroup(group: NDArray[np.int64], own: NDArray[Any], groups: int) -> NDArray[np.float64] | None:
+    """Sums [rows, groups, kinds] of what clients add, [clients, kinds], to the group of each
+    [rows, clients]."""
+    library = kernels()
+    if library is None:
+        return None
+    places, added = line(group, np.int64), line(own, np.float64)
+    found = np.zeros((len(places), groups, added.shape[1]))
+    library.fedaudit_regroup(
+        place_of(places), *places.shape, place_of(added), added.shape[1], groups, place_of(found)
+    )
+    return found
+
+
+class NearRounds:
+    """Which rounds drew nearly the same of a group as an earlier one, group by group."""
+
+    def __init__(
+        self, drawn: NDArray[np.bool_], earlier: NDArray[np.bool_], before: NDArray[np.int64]
+    ) -> None:
+        """`drawn` [rounds, clients]; `earlier` [clients, rounds], of which the first `before`
+        [rounds] are earlier than each of the rounds drawn."""
+        self._drawn, self._earlier = line(drawn, np.bool_), line(earlier, np.bool_)
+        self._before = line(before, np.int64)
+        self._room = np.empty((4, int(before.max(initial=0))), dtype=np.int32)
+
+    def of_group(
+        self,
+        asked: NDArray[np.int64],
+        *,
+        members: NDArray[np.int64],
+        rows: NDArray[np.int64],
+        least_rows: int,
+        least_clients: int,
+    ) -> NDArray[np.bool_] | None:
+        """Whether each of the `asked` rounds is one: [asked].
+
+        The group's `members` have `rows` each. Samples that differ in so many rows and clients are
+        not near, and those that have so many are large. None also where its rows are so many that
+        narrow numbers do not hold them.
+        """
+        library = kernels()
+        if library is None or max(2 * int(rows.sum()), least_rows, least_clients) >= _NARROW:
+            return None
+        near = np.ones(len(self._drawn), dtype=np.bool_)
+        near[asked] = False
+        weights = rows.astype(np.int32)
+        library.fedaudit_near(
+            place_of(self._drawn),
+            *self._drawn.shape,
+            place_of(self._earlier),
+            self._earlier.shape[1],
+            place_of(self._before),
+            self._room.shape[1],
+            place_of(members),
+            place_of(weights),
+            len(members),
+            least_rows,
+            least_clients,
+            place_of(self._room),
+            place_of(near),
+        )
+        found: NDArray[np.bool_] = near[asked]
+        return found

@@ -4,7 +4,7 @@ from torch import Tensor
 
 
 def address(tensor: Tensor) -> int:
-    """Where a tensor lies. Raises ValueError unless it lies on the host and in one piece."""
+    """The address of a tensor. Raises ValueError unless it is contiguous and on the host."""
     if tensor.device.type != "cpu" or not tensor.is_contiguous():
-        raise ValueError("a compiled kernel takes tensors of the host in one piece only")
+        raise ValueError("a compiled kernel takes contiguous tensors of the host only")
     return tensor.data_ptr()

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from fedaudit.fairness.disclosure import Disclosure, DisclosureRule
 from fedaudit.fairness.joint_disclosure import Population, decide_together
-from fedaudit.native.resampled import NearRounds
+from fedaudit.native.library import NearRounds
 from fedaudit.randomness import CounterSource, Purpose, sample_without_replacement
 from fedaudit.runs.held_out_groups import held_out_groups
 from fedaudit.training.base.cell import Cell

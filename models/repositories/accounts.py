@@ -83,10 +83,8 @@ class ApiKeyRepository(Repository):
         return key, plain
 
     def find(self, plain: str) -> ApiKey | None:
-        """The key with this plain text, unless it is revoked.
-
-        What is looked up is a hash, so the time taken says nothing about the stored keys.
-        """
+        """The key with this plain text, unless revoked. The look-up is by hash, so its duration
+        reveals nothing."""
         return _OPENED.one(self.session, secret_hash=hash_of_key(plain))
 
     def is_in_force(self, secret_hash: str) -> bool:
@@ -94,12 +92,8 @@ class ApiKeyRepository(Repository):
         return _OPENED.one(self.session, secret_hash=secret_hash) is not None
 
     def rotate(self, project_id: str, id: str, *, overlap: timedelta) -> tuple[ApiKey, str] | None:
-        """The key with a new secret, and its plain text; None where this project has no such key
-        in force.
-
-        The secret before it opens the key for `overlap` more; one that was replaced before that
-        ends at once.
-        """
+        """The key with a new secret, and its plain text; None if this project has no such key in
+        force. The previous secret works for `overlap` more; the one before that ends at once."""
         mine = (ApiKey.id == id, ApiKey.project_id == project_id, ApiKey.revoked_at.is_(None))
         key = self._one(select(ApiKey).where(*mine).with_for_update())
         if key is None:
@@ -118,14 +112,10 @@ class ApiKeyRepository(Repository):
 
     def revoke(self, project_id: str, id: str) -> bool:
         """Ends a key; False where this project has no such key in force."""
-        return bool(
-            self._execute(
-                update(ApiKey)
-                .where(
-                    ApiKey.id == id, ApiKey.project_id == project_id, ApiKey.revoked_at.is_(None)
-                )
-                .values(revoked_at=utc_now())
-            )
+        return self._changes(
+            update(ApiKey)
+            .where(ApiKey.id == id, ApiKey.project_id == project_id, ApiKey.revoked_at.is_(None))
+            .values(revoked_at=utc_now())
         )
 
 
@@ -136,8 +126,8 @@ def hash_of_key(plain: str) -> str:
 
 
 def opens(secret_hash: ColumnElement[str]) -> ColumnElement[bool]:
-    """The condition that a key is in force, and that this secret opens it: its own, or the one
-    before while that is let in beside it. The database's clock decides."""
+    """For a query: the key is in force and this secret opens it: its own, or the previous one
+    during the overlap, by the database's clock."""
     before = and_(ApiKey.previous_hash == secret_hash, ApiKey.previous_until > seconds_from_now())
     return and_(ApiKey.revoked_at.is_(None), or_(ApiKey.hash == secret_hash, before))
 
@@ -163,11 +153,8 @@ class WebSessionRepository(Repository):
     """Sessions across projects: the key of a session determines the project."""
 
     def begin(self, key: ApiKey, *, seconds: float, secret_hash: str | None = None) -> str:
-        """The token of a new session, returned this once. Sessions that expired are removed.
-
-        The database's clock decides when it ends. `secret_hash`: of the secret that it is begun
-        with, and ends with; the key's newest unless given.
-        """
+        """The token of a new session, returned only this once; expired sessions are removed.
+        `secret_hash`: the secret that it begins and ends with; by default the key's newest."""
         self._execute(delete(WebSession).where(WebSession.expires_at <= seconds_from_now()))
         token = secrets.token_urlsafe(32)
         row = {
@@ -182,8 +169,8 @@ class WebSessionRepository(Repository):
         return token
 
     def find(self, token: str) -> FoundSession | None:
-        """None for an unknown token, a session that ended, or one whose key was
-        revoked or given another secret."""
+        """None for an unknown or ended session, or one whose key was revoked or given another
+        secret."""
         found = self.session.execute(
             select(ApiKey, Project.name)
             .join(WebSession, WebSession.api_key_id == ApiKey.id)
@@ -240,28 +227,16 @@ class IdempotencyRepository(Repository):
         status_code: int | None = None,
         response: Mapping[str, Any] | None = None,
     ) -> bool:
-        """Takes the key with the transaction that it stands for; False where it is taken.
-
-        Called first in that transaction it makes a second, simultaneous request wait and then see
-        False, so that the work is done once.
-        """
-        return self._insert_absent(
-            IdempotencyKey,
-            {
-                "project_id": project_id,
-                "api_key_id": api_key_id,
-                "route": route,
-                "key": key,
-                "body_hash": body_hash,
-                "resource_id": resource_id,
-                "status_code": status_code,
-                "response": None if response is None else dict(response),
-                "created_at": utc_now(),
-            },
-        )
+        """Takes the key; False if it is taken. Call it first in the transaction: a simultaneous
+        request then waits and sees False, so that the work is done once."""
+        owner = {"project_id": project_id, "api_key_id": api_key_id, "route": route, "key": key}
+        request = {"body_hash": body_hash, "resource_id": resource_id, "created_at": utc_now()}
+        answer = None if response is None else dict(response)
+        row = {**owner, **request, "status_code": status_code, "response": answer}
+        return self._insert_absent(IdempotencyKey, row)
 
     def forget(self, older_than: timedelta, *, limit: int) -> int:
-        """Deletes keys that old: the same request is a new one then. Returns how many."""
+        """Deletes old keys, whose requests then count as new; returns how many."""
         columns = (IdempotencyKey.api_key_id, IdempotencyKey.route, IdempotencyKey.key)
         old = (
             select(*columns)
@@ -278,10 +253,8 @@ class ProjectUsageRepository(ScopedRepository):
     """Counts within the transaction that adds to them: count after adding, then roll back."""
 
     def hold(self) -> None:
-        """Others of the project that hold wait until this transaction ends; call it last.
-
-        Rows that refer to the project can be added all the same.
-        """
+        """Other holders of the project wait until this transaction ends; call it last. Rows that
+        refer to the project can still be added."""
         mine = select(Project.id).where(Project.id == self.project_id)
         self.session.execute(mine.with_for_update(key_share=True))
 

@@ -34,7 +34,7 @@ _LENGTHEN = Prepared(
 
 @dataclass(frozen=True)
 class Deed:
-    """What somebody did, to be entered."""
+    """An action to be recorded."""
 
     action: AuditAction
     subject: str
@@ -61,7 +61,7 @@ class Deed:
 
 
 class AuditLogRepository(ScopedRepository):
-    """A project's log, written in the transaction of what it tells."""
+    """A project's log, written in the transaction of what it records."""
 
     def enter(
         self,
@@ -72,11 +72,8 @@ class AuditLogRepository(ScopedRepository):
         origin: AuditOrigin = "api",
         **details: Any,
     ) -> None:
-        """Enters a deed; call it last in its transaction.
-
-        The project's next entry waits until this transaction ends. Whoever waits here must hold no
-        lock that others take afterwards.
-        """
+        """Appends an entry; call it last in its transaction, without holding a lock that others
+        take later: the project's next entry waits until this transaction ends."""
         self.enter_all([Deed(action, subject, by=by, origin=origin, details=details)])
 
     def enter_all(self, deeds: Sequence[Deed]) -> None:
@@ -119,10 +116,7 @@ class AuditLogRepository(ScopedRepository):
             statement = statement.where(AuditEntry.at > after)
         if before is not None:
             statement = statement.where(AuditEntry.at < before)
-        if cursor is not None:
-            statement = statement.where(AuditEntry.number < cursor[0])
-        items = self._all(statement.order_by(AuditEntry.number.desc()).limit(limit + 1))
-        return Page(items[:limit], (items[limit - 1].number,) if len(items) > limit else None)
+        return self._page(statement, AuditEntry.number, cursor, limit)
 
     def block(self, number: int, *, limit: int) -> Sequence[AuditEntry]:
         """The entries after this number, in order."""
@@ -130,7 +124,7 @@ class AuditLogRepository(ScopedRepository):
         return self._all(after.order_by(AuditEntry.number).limit(limit))
 
     def head(self) -> AuditHead | None:
-        """How far the log reaches; None for a project of which nothing is told yet."""
+        """The end of the log; None before the first entry."""
         return self._one(self._select(AuditHead))
 
     def put_signature(self, entries: int, envelope: Mapping[str, Any]) -> None:
@@ -185,23 +179,15 @@ class SettingChangeRepository(ScopedRepository):
         value: Mapping[str, Any] | None,
         changed_by: Actor,
     ) -> None:
-        """Enters a change, also on the audit log, and therefore last in its transaction.
-
-        `value` is what now holds, None where nothing does any more.
-        """
-        row = {
-            "id": new_id(),
-            "project_id": self.project_id,
-            "subject_kind": subject_kind,
-            "subject": subject,
-            "setting": setting,
-            "value": None if value is None else dict(value),
-            "changed_by": changed_by.as_dict(),
-            "changed_at": utc_now(),
-        }
+        """Records a change, also in the audit log, so call it last in its transaction. `value`: the
+        new setting, None if removed."""
+        owner = {"id": new_id(), "project_id": self.project_id, "setting": setting}
+        about = {"subject_kind": subject_kind, "subject": subject}
+        now = {"value": None if value is None else dict(value), "changed_at": utc_now()}
+        row = {**owner, **about, **now, "changed_by": changed_by.as_dict()}
         self._insert(SettingChange, [row])
         log = AuditLogRepository(self.session, self.project_id)
-        log.enter(_action(setting, value), subject, by=changed_by, **_told(setting, value))
+        log.enter(_action(setting, value), subject, by=changed_by, **_details(setting, value))
 
     def list(
         self,
@@ -212,19 +198,13 @@ class SettingChangeRepository(ScopedRepository):
         limit: int = 50,
     ) -> Page[SettingChange]:
         """Newest first; the cursor is (id,)."""
-        statement = (
-            self._select(SettingChange)
-            .where(SettingChange.subject_kind == subject_kind, SettingChange.subject == subject)
-            .order_by(SettingChange.id.desc())
-            .limit(limit + 1)
+        statement = self._select(SettingChange).where(
+            SettingChange.subject_kind == subject_kind, SettingChange.subject == subject
         )
-        if cursor is not None:
-            statement = statement.where(SettingChange.id < cursor[0])
-        items = self._all(statement)
-        return Page(items[:limit], (items[limit - 1].id,) if len(items) > limit else None)
+        return self._page(statement, SettingChange.id, cursor, limit)
 
 
-def _told(setting: Setting, value: Mapping[str, Any] | None) -> dict[str, Any]:
+def _details(setting: Setting, value: Mapping[str, Any] | None) -> dict[str, Any]:
     """What the log says of the value: gates have many words of their own, and are hashed."""
     if setting != "gates" or value is None:
         return {"value": value}
@@ -260,25 +240,16 @@ class GatePolicyRepository(ScopedRepository):
         now = utc_now()
         content = [dict(gate) for gate in gates]
         actor = None if by is None else by.as_dict()
-        row = {
-            "project_id": self.project_id,
-            "name": name,
-            "description": description,
-            "gates": content,
-            "created_at": now,
-            "updated_at": now,
-            "created_by": actor,
-            "updated_by": actor,
-        }
+        policy = {"project_id": self.project_id, "name": name, "description": description}
+        created = {"created_at": now, "created_by": actor, "updated_at": now, "updated_by": actor}
+        row = {**policy, **created, "gates": content}
         stored = None
         while stored is None:  # again where it is deleted between the two statements
             new = self._insert_absent(GatePolicy, row)
             stored = self._one(self._named(name).with_for_update())
         if not new:
-            stored.description = description
-            stored.gates = content
-            stored.updated_at = now
-            stored.updated_by = actor
+            stored.description, stored.gates = description, content
+            stored.updated_at, stored.updated_by = now, actor
             self.session.flush()
         return stored, new
 
@@ -287,26 +258,19 @@ class GatePolicyRepository(ScopedRepository):
         return self._one(self._named(name))
 
     def lock(self, name: str) -> GatePolicy | None:
-        """Like `get`, and nobody else changes it until the transaction ends."""
+        """Like `get`, locked until the transaction ends."""
         return self._one(self._named(name).with_for_update())
 
     def list(self, *, cursor: Cursor | None = None, limit: int = 50) -> Page[GatePolicy]:
         """By name; the cursor is (name,)."""
-        statement = self._select(GatePolicy).order_by(GatePolicy.name).limit(limit + 1)
-        if cursor is not None:
-            statement = statement.where(GatePolicy.name > cursor[0])
-        items = self._all(statement)
-        return Page(items[:limit], (items[limit - 1].name,) if len(items) > limit else None)
+        statement = self._select(GatePolicy)
+        return self._page(statement, GatePolicy.name, cursor, limit, ascending=True)
 
     def delete(self, name: str) -> bool:
         """False where the project has no such policy."""
         columns = table_of(GatePolicy).c
-        return bool(
-            self._execute(
-                delete(GatePolicy).where(
-                    columns.project_id == self.project_id, columns.name == name
-                )
-            )
+        return self._changes(
+            delete(GatePolicy).where(columns.project_id == self.project_id, columns.name == name)
         )
 
     def _named(self, name: str) -> Select[GatePolicy]:

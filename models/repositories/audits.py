@@ -3,79 +3,52 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from sqlalchemy import Select, func, select, update
+from sqlalchemy import Select, func, select
 from sqlalchemy.orm import defer
 
 from models.clock import utc_now
 from models.identifiers import new_id
 from models.person import Actor
-from models.repositories.base import ScopedRepository, table_of
+from models.repositories.base import RowRepository, table_of
 from models.repositories.units import UnitRepository
-from models.tables.experiments import Experiment
 from models.tables.reports import LaterAttacks, PredictionAudit
 from models.values import Cursor, FoundLater, LaterAttacksStatus, NewAudit, Page
 
 OPEN_AUDITS = ("queued", "running")
+OPEN_ATTACKS: tuple[LaterAttacksStatus, ...] = ("queued", "running", "cancelling")
 
 
-class AuditRepository(ScopedRepository):
-    """A project's audits; whoever writes for a worker holds its unit."""
+class AuditRepository(RowRepository[PredictionAudit]):
+    """A project's audits; a worker that writes holds the audit's unit."""
+
+    _table = PredictionAudit
+    _open = PredictionAudit.status.in_(OPEN_AUDITS)
 
     def create(self, audit: NewAudit, *, unit_id: str, by: Actor) -> PredictionAudit:
         """The audit, `queued`."""
-        row = PredictionAudit(
-            id=new_id(),
-            project_id=self.project_id,
-            status="queued",
-            unit_id=unit_id,
-            created_by=by.as_dict(),
-            created_at=utc_now(),
-            **vars(audit),
-        )
-        self.session.add(row)
-        self.session.flush()
-        return row
-
-    def get(self, id: str) -> PredictionAudit | None:
-        """One audit, or None where the project has no such one."""
-        return self._one(self._select(PredictionAudit).where(PredictionAudit.id == id))
+        row = {"id": new_id(), "project_id": self.project_id, "status": "queued"}
+        asked = {"unit_id": unit_id, "created_by": by.as_dict(), "created_at": utc_now()}
+        return self._add(PredictionAudit(**row, **asked, **vars(audit)))
 
     def of_unit(self, unit_id: str) -> PredictionAudit | None:
-        """The audit that a unit is to make; None where it has ended."""
-        return self._one(
-            self._select(PredictionAudit).where(
-                PredictionAudit.unit_id == unit_id, PredictionAudit.status.in_(OPEN_AUDITS)
-            )
-        )
+        """The audit that a unit is to make; None if it has ended."""
+        audits = self._select(PredictionAudit)
+        return self._one(audits.where(PredictionAudit.unit_id == unit_id, self._open))
 
     def list(self, *, cursor: Cursor | None = None, limit: int = 50) -> Page[PredictionAudit]:
         """Newest first, without their reports; the cursor is (id,)."""
-        statement = (
-            self._select(PredictionAudit)
-            .options(defer(PredictionAudit.report))
-            .order_by(PredictionAudit.id.desc())
-            .limit(limit + 1)
-        )
-        if cursor is not None:
-            statement = statement.where(PredictionAudit.id < cursor[0])
-        items = self._all(statement)
-        return Page(items[:limit], (items[limit - 1].id,) if len(items) > limit else None)
+        statement = self._select(PredictionAudit).options(defer(PredictionAudit.report))
+        return self._page(statement, PredictionAudit.id, cursor, limit)
 
     def degenerate(self, ids: Sequence[str]) -> dict[str, bool | None]:
-        """Of those with a report, whether the predictions are degenerate; None where that is not
-        known."""
-        found = select(
-            PredictionAudit.id, PredictionAudit.report["utility"]["degenerate"].as_boolean()
-        ).where(
-            PredictionAudit.project_id == self.project_id,
-            PredictionAudit.id.in_(ids),
-            PredictionAudit.status == "succeeded",
-        )
-        return dict(self.session.execute(found).all())
+        """Of those with a report, whether the predictions are degenerate; None if unknown."""
+        degenerate = PredictionAudit.report["utility"]["degenerate"].as_boolean()
+        found = self._select(PredictionAudit).with_only_columns(PredictionAudit.id, degenerate)
+        ended = (PredictionAudit.id.in_(ids), PredictionAudit.status == "succeeded")
+        return dict(self.session.execute(found.where(*ended)).all())
 
     def other_thresholds(self, row: PredictionAudit) -> int:
-        """At how many other thresholds the project audited the same data, truth and score
-        before."""
+        """At how many other thresholds the project audited the same data, truth and score."""
         same = (
             PredictionAudit.project_id == self.project_id,
             PredictionAudit.fingerprint == row.fingerprint,
@@ -86,71 +59,44 @@ class AuditRepository(ScopedRepository):
         counted = select(func.count(PredictionAudit.threshold.distinct())).where(*same)
         return int(self.session.scalar(counted) or 0)
 
+    # These change nothing if the audit has ended.
+
     def start(self, id: str) -> None:
-        """queued -> running; when it was first started stays."""
-        self._change(
-            id,
-            {
-                "status": "running",
-                "started_at": func.coalesce(PredictionAudit.started_at, utc_now()),
-            },
-        )
+        """queued -> running; the time of the first start stays."""
+        started = func.coalesce(PredictionAudit.started_at, utc_now())
+        self._update(id, self._open, status="running", started_at=started)
 
     def withhold(self, id: str, attributes: Sequence[str]) -> None:
-        """Notes which attributes nothing is said of, once."""
-        self._change(id, {"withheld": list(attributes)})
+        """Records the withheld attributes, once."""
+        self._update(id, self._open, withheld=list(attributes))
 
     def succeed(self, id: str, report: Mapping[str, Any], *, report_hash: str) -> None:
         """running -> succeeded, with its report."""
-        values = {
-            "status": "succeeded",
-            "report": dict(report),
-            "report_hash": report_hash,
-            "gate_outcome": report["gate_outcome"],
-            "finished_at": utc_now(),
-        }
-        self._change(id, values)
+        values = {"report": dict(report), "gate_outcome": report["gate_outcome"]}
+        ended = {"status": "succeeded", "finished_at": utc_now(), "report_hash": report_hash}
+        self._update(id, self._open, **ended, **values)
 
     def fail(self, id: str, reason: str, faults: Sequence[Mapping[str, str]]) -> None:
         """queued or running -> failed, for {pointer, message}."""
         values = {"status_reason": reason, "faults": [dict(one) for one in faults]}
-        self._change(id, {"status": "failed", "finished_at": utc_now(), **values})
-
-    def _change(self, id: str, values: Mapping[str, Any]) -> None:
-        """Changes nothing where the audit has ended."""
-        self._execute(
-            update(PredictionAudit)
-            .where(
-                PredictionAudit.id == id,
-                PredictionAudit.project_id == self.project_id,
-                PredictionAudit.status.in_(OPEN_AUDITS),
-            )
-            .values(dict(values))
-        )
-
-
-OPEN_ATTACKS: tuple[LaterAttacksStatus, ...] = ("queued", "running", "cancelling")
+        self._update(id, self._open, status="failed", finished_at=utc_now(), **values)
 
 
 def attacked_experiments() -> Select[tuple[str]]:
-    """The ids of experiments with attacks that have not ended, for the condition of a query: what
-    these were trained with is needed again."""
+    """For a query: the ids of experiments with open attacks, which need the training data again."""
     columns = table_of(LaterAttacks).c
     return select(columns.experiment_id).where(columns.status.in_(OPEN_ATTACKS))
 
 
-class LaterAttacksRepository(ScopedRepository):
-    """A project's requests; whoever writes for a worker holds its unit."""
+class LaterAttacksRepository(RowRepository[LaterAttacks]):
+    """A project's requests; a worker that writes holds the request's unit."""
+
+    _table = LaterAttacks
+    _open = LaterAttacks.status.in_(OPEN_ATTACKS)
 
     def next_number(self, experiment_id: str) -> int:
         """The number of the request to come; others wait until this transaction ends."""
-        mine = select(Experiment.id).where(Experiment.id == experiment_id)
-        self.session.execute(mine.with_for_update())
-        columns = table_of(LaterAttacks).c
-        newest = self.session.scalar(
-            select(func.max(columns.number)).where(columns.experiment_id == experiment_id)
-        )
-        return (newest or 0) + 1
+        return self._next_number(LaterAttacks, experiment_id)
 
     def add(
         self,
@@ -164,31 +110,26 @@ class LaterAttacksRepository(ScopedRepository):
         by: Actor,
     ) -> LaterAttacks:
         """The request, `queued`."""
-        row = LaterAttacks(
-            id=new_id(),
-            experiment_id=experiment_id,
-            number=number,
-            project_id=self.project_id,
-            status="queued",
-            asked=[dict(one) for one in asked],
-            report_hash=report_hash,
-            ledger_hash=ledger_hash,
-            unit_id=unit_id,
-            created_by=by.as_dict(),
-            created_at=utc_now(),
+        return self._add(
+            LaterAttacks(
+                id=new_id(),
+                experiment_id=experiment_id,
+                number=number,
+                project_id=self.project_id,
+                status="queued",
+                asked=[dict(one) for one in asked],
+                report_hash=report_hash,
+                ledger_hash=ledger_hash,
+                unit_id=unit_id,
+                created_by=by.as_dict(),
+                created_at=utc_now(),
+            )
         )
-        self.session.add(row)
-        self.session.flush()
-        return row
-
-    def get(self, id: str) -> LaterAttacks | None:
-        """One request as it is now; None where the project has no such one."""
-        return self._one(self._select(LaterAttacks).where(LaterAttacks.id == id))
 
     def of_unit(self, unit_id: str) -> LaterAttacks | None:
-        """What a unit is to carry out; None where it has ended."""
-        mine = (LaterAttacks.unit_id == unit_id, LaterAttacks.status.in_(OPEN_ATTACKS))
-        return self._one(self._select(LaterAttacks).where(*mine))
+        """What a unit is to carry out; None if it has ended."""
+        requests = self._select(LaterAttacks)
+        return self._one(requests.where(LaterAttacks.unit_id == unit_id, self._open))
 
     def list(self, experiment_id: str) -> "Sequence[LaterAttacks]":
         """An experiment's requests, oldest first."""
@@ -196,48 +137,38 @@ class LaterAttacksRepository(ScopedRepository):
         return self._all(mine.order_by(LaterAttacks.number))
 
     def sections(self, experiment_id: str) -> "Sequence[Mapping[str, Any]]":
-        """What all of its ended attacks found, oldest first: the sections of a report."""
-        columns = table_of(LaterAttacks).c
-        found = self.session.scalars(
-            select(columns.statement)
-            .where(
-                columns.project_id == self.project_id,
-                columns.experiment_id == experiment_id,
-                columns.alarms.is_not(None),
-            )
-            .order_by(columns.number)
-        )
-        return [section for statement in found for section in statement["attacks"]]
+        """What all ended attacks found, oldest first: the sections of a report."""
+        found = [one.statement for one in self.list(experiment_id) if one.alarms is not None]
+        return [section for one in found if one is not None for section in one["attacks"]]
 
     def newest_envelope(self, experiment_id: str) -> Mapping[str, Any] | None:
-        """That of the newest one that is signed."""
-        signed = (
-            self._select(LaterAttacks)
-            .where(LaterAttacks.experiment_id == experiment_id, LaterAttacks.alarms.is_not(None))
-            .order_by(LaterAttacks.number.desc())
-        )
-        row = self._one(signed.limit(1))
-        return None if row is None else row.envelope
+        """The envelope of the newest signed request."""
+        signed = [one.envelope for one in self.list(experiment_id) if one.alarms is not None]
+        return signed[-1] if signed else None
 
     def start(self, id: str) -> None:
-        """queued -> running; when it was first started stays."""
+        """queued -> running; the time of the first start stays."""
         started = func.coalesce(LaterAttacks.started_at, utc_now())
-        self._change(id, ("queued",), status="running", started_at=started)
+        self._update(id, LaterAttacks.status == "queued", status="running", started_at=started)
 
     def request_cancel(self, row: LaterAttacks, *, by: Actor) -> None:
-        """Asks for an end: at once where no worker has it, else `cancelling` until one stops.
-
-        One that has ended, or was asked before, is left as it is.
-        """
+        """Cancels: at once if no worker has it, otherwise `cancelling` until the worker stops. No
+        change if it has ended or was asked before."""
         asked = {"cancelled_by": by.as_dict()}
         if UnitRepository(self.session).withdraw(row.unit_id):
             self.end(row.id, "cancelled", reason="cancelled-by-caller")
-            self._set(row.id, **asked)
+            self._update(row.id, **asked)
         else:
-            self._change(row.id, ("queued", "running"), status="cancelling", **asked)
+            self._update(
+                row.id,
+                LaterAttacks.status != "cancelling",
+                self._open,
+                status="cancelling",
+                **asked,
+            )
 
     def is_cancelling(self, id: str) -> bool:
-        """Whether somebody has asked for its end."""
+        """Whether cancellation was asked for."""
         columns = table_of(LaterAttacks).c
         status = self.session.scalar(select(columns.status).where(columns.id == id))
         return bool(status == "cancelling")
@@ -251,26 +182,7 @@ class LaterAttacksRepository(ScopedRepository):
         detail: str | None = None,
         found: FoundLater | None = None,
     ) -> bool:
-        """Ends it, with what was found if anything was tried; False where it has ended."""
+        """Ends it, with what was found if anything was tried; False if it has ended."""
         values = {} if found is None else dict(vars(found))
-        return self._change(
-            id,
-            OPEN_ATTACKS,
-            status=status,
-            status_reason=reason,
-            status_detail=detail,
-            finished_at=utc_now(),
-            **values,
-        )
-
-    def _change(self, id: str, expected: Sequence[str], **values: Any) -> bool:
-        mine = (LaterAttacks.id == id, LaterAttacks.project_id == self.project_id)
-        return bool(
-            self._execute(
-                update(LaterAttacks).where(*mine, LaterAttacks.status.in_(expected)).values(values)
-            )
-        )
-
-    def _set(self, id: str, **values: Any) -> None:
-        mine = (LaterAttacks.id == id, LaterAttacks.project_id == self.project_id)
-        self._execute(update(LaterAttacks).where(*mine).values(values))
+        ended = {"status_reason": reason, "status_detail": detail, "finished_at": utc_now()}
+        return self._update(id, self._open, status=status, **ended, **values)

@@ -1,33 +1,47 @@
 """What repositories share: the project they may see, and the few statements they all use."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cache
-from typing import Any, ClassVar, TypeVar, cast
+from typing import Any, ClassVar, Generic, TypeVar, cast
 
-from sqlalchemy import CursorResult, Executable, Insert, Select, Table, Update, inspect, select
+from sqlalchemy import (
+    ColumnElement,
+    CursorResult,
+    Executable,
+    Insert,
+    Select,
+    Table,
+    Update,
+    and_,
+    exists,
+    func,
+    inspect,
+    or_,
+    select,
+    update,
+)
 from sqlalchemy.dialects import postgresql, sqlite
-from sqlalchemy.orm import Session
+from sqlalchemy.orm import InstrumentedAttribute, Session
 from sqlalchemy.sql.dml import Delete, ReturningInsert
 
 from models.tables.base import Base
+from models.tables.experiments import Experiment
+from models.values import Cursor, Item, Page
 
 Row = TypeVar("Row", bound=Base)
 
 
 _AS_IT_IS = {"populate_existing": True}
 _PAST_OBJECTS = {"synchronize_session": False}
-_NO_VALUES: Mapping[str, object] = {}
 _GATHERED = "fedaudit.gathered"
 """Where a session keeps what `gathered_writes` has gathered."""
 
 
 @contextmanager
 def gathered_writes(session: Session) -> Iterator[None]:
-    """Rows that repositories insert or put meanwhile go to the database at the end, many at a time.
-
-    They cannot be read before. For rows of several owners, whose statements would be the same.
-    """
+    """Collects the rows that repositories insert or put in the block, and writes them at its end,
+    many per statement. They cannot be read before. For rows of several owners."""
     gathered: dict[tuple[Executable, tuple[str, ...]], list[dict[str, Any]]] = {}
     session.info[_GATHERED] = gathered
     try:
@@ -45,11 +59,33 @@ class Repository:
         self.session = session
 
     def _execute(
-        self, statement: Update | Delete, values: Mapping[str, object] = _NO_VALUES
+        self, statement: Update | Delete, values: Mapping[str, object] | None = None
     ) -> int:
         """The number of rows changed. Objects read before keep their old values."""
         result = self.session.execute(statement, values, execution_options=_PAST_OBJECTS)
         return cast(CursorResult[Any], result).rowcount
+
+    def _changes(self, statement: Update | Delete) -> bool:
+        """Whether it changed anything."""
+        return bool(self._execute(statement))
+
+    def _exists(self, *conditions: ColumnElement[bool]) -> bool:
+        """Whether some row meets the conditions."""
+        return bool(self.session.scalar(select(exists().where(*conditions))))
+
+    def _add(self, row: Row) -> Row:
+        """Inserts one row, which stays the session's."""
+        self.session.add(row)
+        self.session.flush()
+        return row
+
+    def _next_number(self, table: type[Base], experiment_id: str) -> int:
+        """The next `number` of an experiment; others wait until this transaction ends."""
+        experiment = select(Experiment.id).where(Experiment.id == experiment_id)
+        self.session.execute(experiment.with_for_update())
+        columns = table_of(table).c
+        newest = select(func.max(columns.number)).where(columns.experiment_id == experiment_id)
+        return (self.session.scalar(newest) or 0) + 1
 
     def _insert(self, table: type[Base], rows: Sequence[dict[str, Any]]) -> None:
         """Many rows in one go, past the ORM's unit of work."""
@@ -66,10 +102,8 @@ class Repository:
                 gathered.setdefault((statement, tuple(row)), []).append(row)
 
     def _insert_absent(self, table: type[Base], row: dict[str, Any], **computed: Any) -> bool:
-        """Inserts unless the key exists; a concurrent insert of the key is waited for.
-
-        `computed`: columns that the database computes.
-        """
+        """Inserts unless the key exists, waiting for a concurrent insert of it. `computed`: columns
+        that the database computes."""
         statement = _absent_insert(table, self._dialect())
         if computed:
             statement = statement.values(computed)
@@ -88,16 +122,28 @@ class Repository:
         return self.session.get_bind().dialect.name
 
     def _one(self, statement: Select[Row], **values: object) -> Row | None:
-        """The row as it is now, also where this session has read it before.
-
-        `values`: of a statement that is made once, as those should be that many requests send:
-        making one costs more than sending it.
-        """
+        """The row as it is now, even if this session has read it before. `values`: of a prepared
+        statement; preparing costs more than sending."""
         return self.session.scalars(statement, values, execution_options=_AS_IT_IS).one_or_none()
 
     def _all(self, statement: Select[Row], **values: object) -> list[Row]:
         """The rows as they are now; `values` as in `_one`."""
         return list(self.session.scalars(statement, values, execution_options=_AS_IT_IS))
+
+    def _page(
+        self,
+        statement: Select[Row],
+        by: InstrumentedAttribute[Any],
+        cursor: Cursor | None,
+        limit: int,
+        *,
+        ascending: bool = False,
+    ) -> Page[Row]:
+        """A page in the order of a unique column, whose value is the cursor."""
+        if cursor is not None:
+            statement = statement.where(by > cursor[0] if ascending else by < cursor[0])
+        items = self._all(statement.order_by(by if ascending else by.desc()).limit(limit + 1))
+        return page_of(items, limit, lambda last: (getattr(last, by.key),))
 
 
 class ScopedRepository(Repository):
@@ -111,12 +157,32 @@ class ScopedRepository(Repository):
         return select(table).where(table_of(table).c.project_id == self.project_id)
 
 
-class PartRepository(Repository):
-    """Rows that belong to one owner, such as an experiment.
+class RowRepository(ScopedRepository, Generic[Row]):
+    """Rows of one project, each found by its id."""
 
-    Built with a project it reads that project's rows only, as the API must; without one it reads
-    across projects, as workers and the sweeper do. Rows are written under the project they name.
-    """
+    _table: ClassVar[type[Any]]
+
+    def get(self, id: str) -> Row | None:
+        """The row as it is now; None if the project has none with this id."""
+        return self._one(self._mine(id))
+
+    def lock(self, id: str) -> Row | None:
+        """The same, locked until the transaction ends; rows that refer to it can still be added."""
+        return self._one(self._mine(id).with_for_update(key_share=True))
+
+    def _mine(self, id: str) -> Select[Row]:
+        return self._select(self._table).where(self._table.id == id)
+
+    def _update(self, id: str, *conditions: ColumnElement[bool], **values: Any) -> bool:
+        """Changes the row if it meets the conditions, and says whether it did."""
+        mine = (self._table.id == id, self._table.project_id == self.project_id)
+        return self._changes(update(self._table).where(*mine, *conditions).values(values))
+
+
+class PartRepository(Repository):
+    """Rows of one owner, such as an experiment. With a project it reads only that project's rows,
+    as the API must; without, all projects', as workers do. Rows are written under the project they
+    name."""
 
     _owner: ClassVar[str]
     """The column that names the owner."""
@@ -139,13 +205,45 @@ class ExperimentPartRepository(PartRepository):
     _owner = "experiment_id"
 
 
+def page_of(items: list[Item], limit: int, cursor_of: Callable[[Item], Cursor]) -> Page[Item]:
+    """At most `limit` of the items, of which one more shows that there is a next page."""
+    return Page(items[:limit], cursor_of(items[limit - 1]) if len(items) > limit else None)
+
+
+def ordered(
+    statement: Select[Any],
+    column: ColumnElement[Any],
+    identifier: ColumnElement[str],
+    *,
+    descending: bool,
+    cursor: Cursor | None,
+) -> Select[Any]:
+    """The statement ordered by a column, ties by id, nulls last, beginning behind a cursor: (value,
+    id) or (id,). Raises ValueError for another sort's cursor."""
+    if cursor is not None:
+        if len(cursor) != (1 if column is identifier else 2):
+            raise ValueError("cursor: it belongs to another sort; begin again without one")
+        value, last_id = cursor[0], cursor[-1]
+        later: ColumnElement[bool] = identifier < last_id if descending else identifier > last_id
+        if column is not identifier and value is None:
+            later = and_(column.is_(None), later)
+        elif column is not identifier:
+            beyond = column < value if descending else column > value
+            later = or_(beyond, and_(column == value, later), column.is_(None))
+        statement = statement.where(later)
+    order: list[ColumnElement[Any]] = [identifier.desc() if descending else identifier.asc()]
+    if column is not identifier:
+        order = [column.is_(None), column.desc() if descending else column.asc(), *order]
+    return statement.order_by(*order)
+
+
 def table_of(table: type[Base]) -> Table:
     """The Core table behind a mapped class."""
     return cast(Table, inspect(table).local_table)
 
 
 def _insert_on(table: type[Base], dialect: str) -> postgresql.Insert | sqlite.Insert:
-    """An insert that knows `ON CONFLICT`, which each database has of its own."""
+    """An insert with `ON CONFLICT`, whose construct differs by database."""
     if dialect == "postgresql":
         return postgresql.insert(table_of(table))
     return sqlite.insert(table_of(table))

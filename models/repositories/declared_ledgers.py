@@ -73,11 +73,7 @@ class DeclaredLedgerRepository(ScopedRepository):
     def list(self, *, cursor: Cursor | None, limit: int) -> Page[DeclaredLedger]:
         """Newest first."""
         statement = self._select(DeclaredLedger)
-        if cursor is not None:
-            statement = statement.where(DeclaredLedger.id < cursor[0])
-        rows = self._all(statement.order_by(DeclaredLedger.id.desc()).limit(limit + 1))
-        more = len(rows) > limit
-        return Page(rows[:limit], (rows[limit - 1].id,) if more else None)
+        return self._page(statement, DeclaredLedger.id, cursor, limit)
 
 
 @cache

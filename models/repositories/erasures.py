@@ -91,12 +91,8 @@ class ErasureRepository(ScopedRepository):
 
     def pending(self, federation_id: str) -> bool:
         """Whether one is not done yet."""
-        mine = exists().where(
-            Erasure.federation_id == federation_id,
-            Erasure.project_id == self.project_id,
-            Erasure.completed_at.is_(None),
-        )
-        return bool(self.session.scalar(select(mine)))
+        mine = (Erasure.federation_id == federation_id, Erasure.project_id == self.project_id)
+        return self._exists(*mine, Erasure.completed_at.is_(None))
 
     def has_names(self, owner_id: str, federation_id: str | None) -> bool:
         """Whether a ledger has its clients' names still, though its federation was erased."""
@@ -110,18 +106,16 @@ class ErasureRepository(ScopedRepository):
 
     def statement(self, owner_id: str) -> dict[str, Any] | None:
         """The envelope that stands for the names of a ledger; None where it has them."""
-        mine = self._select(ErasedLedger).where(ErasedLedger.owner_id == owner_id)
-        found = self._one(mine)
+        found = self._one(self._select(ErasedLedger).where(ErasedLedger.owner_id == owner_id))
         return None if found is None else found.envelope
 
     def is_made_up(self, federation: Federation) -> bool:
-        """Whether the data are nobody's."""
-        real = exists().where(Content.fingerprint == federation.fingerprint)
-        return not self.session.scalar(select(real))
+        """Whether the data is synthetic."""
+        return not self._exists(Content.fingerprint == federation.fingerprint)
 
     def lock_ledgers(self, federation_id: str) -> Sequence[DeclaredLedger]:
-        """The ledgers of trainings elsewhere on it, to which nobody adds a round until the
-        transaction ends. Before the federation is locked, as those who add rounds do."""
+        """Its declared ledgers, locked against new rounds until the transaction ends. Call before
+        the federation is locked, in the order of those who add rounds."""
         mine = self._select(DeclaredLedger).where(DeclaredLedger.federation_id == federation_id)
         return self._all(mine.order_by(DeclaredLedger.id).with_for_update(key_share=True))
 
@@ -274,20 +268,10 @@ class ErasureRepository(ScopedRepository):
     def _erase_federation(self, federation: Federation) -> None:
         if federation.unit_id is not None:
             UnitRepository(self.session).withdraw(federation.unit_id)
-        self._execute(
-            update(Federation)
-            .where(Federation.id == federation.id, Federation.project_id == self.project_id)
-            .values(
-                status="erased",
-                profile={},
-                reasons=None,
-                registration=None,
-                storage_key=None,
-                file_name=None,
-                size_bytes=None,
-                deleted_at=utc_now(),
-            )
-        )
+        mine = (Federation.id == federation.id, Federation.project_id == self.project_id)
+        emptied = ("reasons", "registration", "storage_key", "file_name", "size_bytes")
+        values = {"status": "erased", "profile": {}, "deleted_at": utc_now()}
+        self._execute(update(Federation).where(*mine).values({**values, **dict.fromkeys(emptied)}))
 
     def add(
         self,
@@ -302,24 +286,23 @@ class ErasureRepository(ScopedRepository):
     ) -> Erasure:
         """Notes what the sweeper has to do, in the transaction that erased."""
         mine = select(func.max(Erasure.number)).where(Erasure.federation_id == federation.id)
-        row = Erasure(
-            federation_id=federation.id,
-            number=(self.session.scalar(mine) or 0) + 1,
-            project_id=self.project_id,
-            fingerprint=federation.fingerprint,
-            reference=reference,
-            requested_at=utc_now(),
-            requested_by=by.as_dict(),
-            removed=dict(removed),
-            files=list(files),
-            ledgers=list(ledgers),
-            others=others,
-            completed_at=None,
-            envelope=None,
+        return self._add(
+            Erasure(
+                federation_id=federation.id,
+                number=(self.session.scalar(mine) or 0) + 1,
+                project_id=self.project_id,
+                fingerprint=federation.fingerprint,
+                reference=reference,
+                requested_at=utc_now(),
+                requested_by=by.as_dict(),
+                removed=dict(removed),
+                files=list(files),
+                ledgers=list(ledgers),
+                others=others,
+                completed_at=None,
+                envelope=None,
+            )
         )
-        self.session.add(row)
-        self.session.flush()
-        return row
 
 
 class ErasingRepository(Repository):
@@ -338,12 +321,8 @@ class ErasingRepository(Repository):
 
     def is_profiled(self, erasure: Erasure) -> bool:
         """Whether a worker still profiles the data, and may keep something of them."""
-        profiling = exists().where(
-            Federation.id == erasure.federation_id,
-            Unit.id == Federation.unit_id,
-            Unit.state == "leased",
-        )
-        return bool(self.session.scalar(select(profiling)))
+        profiling = (Federation.id == erasure.federation_id, Unit.id == Federation.unit_id)
+        return self._exists(*profiling, Unit.state == "leased")
 
     def experiment(self, owner_id: str) -> Experiment | None:
         """The experiment with this id; None where it is a ledger of a training elsewhere."""
@@ -356,24 +335,16 @@ class ErasingRepository(Repository):
     def state_erased(
         self, owner_id: str, project_id: str, federation_id: str, envelope: Mapping[str, Any]
     ) -> bool:
-        """Stores the statement that stands for a ledger's names, first in the transaction that
-        removes them; False where another process was faster."""
-        row = {
-            "owner_id": owner_id,
-            "project_id": project_id,
-            "federation_id": federation_id,
-            "erased_at": utc_now(),
-            "envelope": dict(envelope),
-        }
-        return self._insert_absent(ErasedLedger, row)
+        """Stores the statement that replaces a ledger's names, first in the transaction that
+        removes them; False if another process was faster."""
+        row = {"owner_id": owner_id, "project_id": project_id, "federation_id": federation_id}
+        stated = {"erased_at": utc_now(), "envelope": dict(envelope)}
+        return self._insert_absent(ErasedLedger, {**row, **stated})
 
     def rename_experiment(self, experiment: Experiment, names: Sequence[str]) -> None:
-        """Gives its ledger these names, and forgets its salt: with it anybody could try the old
-        names on the digests of its entries.
-
-        The old names are removed unless another experiment has them, as one on the same content by
-        another project may.
-        """
+        """Gives its ledger these names, and deletes its salt, with which old names could be tried
+        on its digests. The old names go unless another experiment, such as another project's on the
+        same content, has them."""
         before = experiment.subject_set_id
         renamed = SubjectSetRepository(self.session).put(names)
         values = {"subject_set_id": renamed, "ledger_salt": None}
@@ -396,14 +367,12 @@ class ErasingRepository(Repository):
         return self._change(erasure, values)
 
     def _change(self, erasure: Erasure, values: Mapping[str, Any]) -> bool:
-        return bool(
-            self._execute(
-                update(Erasure)
-                .where(
-                    Erasure.federation_id == erasure.federation_id,
-                    Erasure.number == erasure.number,
-                    Erasure.completed_at.is_(None),
-                )
-                .values(**values)
+        return self._changes(
+            update(Erasure)
+            .where(
+                Erasure.federation_id == erasure.federation_id,
+                Erasure.number == erasure.number,
+                Erasure.completed_at.is_(None),
             )
+            .values(**values)
         )

@@ -17,16 +17,14 @@ from models.values import FairnessRow, RoundRow
 
 
 class EventRepository(ExperimentPartRepository):
-    """Appended by whoever changes an experiment, in the transaction that changes it."""
+    """Appended in the transaction that changes the experiment."""
 
     def append(
         self, experiment_id: str, project_id: str, events: Sequence[tuple[str, Mapping[str, Any]]]
     ) -> int:
-        """Appends (type, data) pairs; returns the number of the last event.
-
-        Writers of one experiment wait for each other here, so numbers have no gaps and become
-        visible in order. Raises LookupError where the project has no such experiment.
-        """
+        """Appends (type, data) pairs; returns the last event's number. Writers of one experiment
+        wait for each other, so numbers have no gaps. Raises LookupError for an unknown
+        experiment."""
         return self.append_each(project_id, {experiment_id: events})[experiment_id]
 
     def append_each(
@@ -65,21 +63,12 @@ class EventRepository(ExperimentPartRepository):
         *,
         first: int,
     ) -> None:
-        now = utc_now()
-        self._insert(
-            Event,
-            [
-                {
-                    "experiment_id": experiment_id,
-                    "sequence": sequence,
-                    "project_id": project_id,
-                    "type": type_,
-                    "data": dict(data),
-                    "created_at": now,
-                }
-                for sequence, (type_, data) in enumerate(events, start=first)
-            ],
-        )
+        owner = {"experiment_id": experiment_id, "project_id": project_id, "created_at": utc_now()}
+        rows = [
+            {**owner, "sequence": sequence, "type": type_, "data": dict(data)}
+            for sequence, (type_, data) in enumerate(events, start=first)
+        ]
+        self._insert(Event, rows)
 
     def of_type(self, experiment_id: str, *types: str) -> list[Event]:
         """Its events of these types, in order."""
@@ -115,10 +104,8 @@ class RoundRepository(ExperimentPartRepository):
         every: int = 1,
         among: Sequence[int] | None = None,
     ) -> list[RoundRow]:
-        """Rounds above `round_`, in order; without their planes, which can be long, if asked.
-
-        With `every`, only those that it divides; with `among`, only those.
-        """
+        """Rounds above `round_`, in order, without `planes` if asked; only those that `every`
+        divides, or those `among`."""
         statement = self._select(Round, experiment_id).where(Round.round > round_)
         if every > 1:
             statement = statement.where(Round.round % every == 0)
@@ -163,11 +150,9 @@ class FairnessRepository(ExperimentPartRepository):
         among: Sequence[int] | None = None,
         counts: bool = True,
     ) -> list[FairnessRow]:
-        """Rows above `round_`, or above (`round_`, `after_attribute`), by round and attribute.
-
-        With `attribute`, that attribute alone; with `every`, only rounds that it divides; with
-        `among`, only those. Without `counts`, which can be long, they are None.
-        """
+        """Rows above `round_`, or above (`round_`, `after_attribute`), by round and attribute; of
+        one `attribute`, rounds that `every` divides, or those `among`. Without `counts` these are
+        None."""
         statement = self._select(Fairness, experiment_id)
         if after_attribute is None:
             statement = statement.where(Fairness.round > round_)
@@ -191,12 +176,8 @@ class FairnessRepository(ExperimentPartRepository):
         """The attribute's last rows, at most so many, by round."""
         statement = self._select(Fairness, experiment_id).where(Fairness.attribute == attribute)
         rows = self._all(statement.order_by(Fairness.round.desc()).limit(rounds))
-        return [
-            FairnessRow(
-                round=row.round, attribute=row.attribute, figures=row.figures, counts=row.counts
-            )
-            for row in reversed(rows)
-        ]
+        names = FairnessRow.__dataclass_fields__
+        return [FairnessRow(**{name: getattr(row, name) for name in names}) for row in rows[::-1]]
 
 
 class CheckpointRepository(ExperimentPartRepository):
@@ -216,8 +197,7 @@ class CheckpointRepository(ExperimentPartRepository):
         self._execute(delete(Checkpoint).where(Checkpoint.experiment_id == experiment_id))
 
     def forget_ended(self, older_than: timedelta, *, limit: int) -> int:
-        """Removes those that runs left which ended so long ago without their worker; returns how
-        many. Such a run is never taken up again."""
+        """Removes checkpoints left by runs that ended so long ago; returns how many."""
         ended = (
             select(Checkpoint.experiment_id)
             .join(Experiment, Experiment.id == Checkpoint.experiment_id)

@@ -5,13 +5,12 @@ from dataclasses import asdict
 from functools import cache
 from typing import Any
 
-from sqlalchemy import ColumnElement, Select, and_, bindparam, false, func, or_, select, update
-from sqlalchemy.orm import InstrumentedAttribute
+from sqlalchemy import Column, ColumnElement, Select, bindparam, func, select, update
 
 from models.clock import utc_now
 from models.person import Actor
 from models.prepared import Prepared, PreparedRows
-from models.repositories.base import ScopedRepository, table_of
+from models.repositories.base import RowRepository, ordered, page_of, table_of
 from models.repositories.budgets.budgets import SUMS, Budgets
 from models.repositories.budgets.counting import REPORT, counts_report
 from models.repositories.experiment_parts import EventRepository
@@ -31,20 +30,20 @@ _TAGS = Prepared(
     )
 )
 
+_columns = table_of(Experiment).c
+
 ENDED = ("cancelled", "succeeded", "failed")
 
 
-class ExperimentRepository(ScopedRepository):
-    """A project's experiments.
+class ExperimentRepository(RowRepository[Experiment]):
+    """A project's experiments. `start`, `request_cancel` and `conclude` append the event
+    `status.changed`."""
 
-    `start`, `request_cancel` and `conclude` append the event `status.changed` themselves.
-    """
+    _table = Experiment
 
     def add(self, new: NewExperiment, *, announced: bool = False) -> Experiment:
-        """Queues an experiment, with its tags; gives the row as it is stored.
-
-        `announced`: with its first event, `status.changed`.
-        """
+        """Queues an experiment with its tags; `announced`: with its first event,
+        `status.changed`."""
         values = {name: getattr(new, name) for name in NewExperiment.__dataclass_fields__}
         tags = dict.fromkeys(values.pop("tags"))
         values["spec"] = dict(new.spec)
@@ -76,18 +75,15 @@ class ExperimentRepository(ScopedRepository):
         limit: int = 50,
         sort: str = "-created_at",
     ) -> Page[Experiment]:
-        """One page; `cursor` is the page before's `next_cursor`, under the same sort.
-
-        Raises ValueError for an unknown sort or bound, naming what may be used.
-        """
+        """One page; `cursor`: the previous page's `next_cursor`, same sort. Raises ValueError for
+        an unknown sort or bound."""
         if cursor is None and filters in (None, _UNFILTERED):
             first = {"project_id": self.project_id, "most": limit + 1}
             items = _first_page(sort).all(self.session, **first)
         else:
             statement = _filtered(self._select(Experiment), filters or _UNFILTERED)
-            items = self._all(_paged(statement, sort=sort, cursor=cursor).limit(limit + 1))
-        more = len(items) > limit
-        return Page(items[:limit], _cursor_of(items[limit - 1], sort) if more else None)
+            items = self._all(_paged(statement, sort, cursor).limit(limit + 1))
+        return page_of(items, limit, lambda last: _cursor_of(last, sort))
 
     def of_unit(self, unit_id: str) -> "Sequence[Experiment]":
         """A unit's experiments by position."""
@@ -112,17 +108,10 @@ class ExperimentRepository(ScopedRepository):
 
     def withhold(self, id: str, attributes: Sequence[str]) -> None:
         """Notes the attributes of which the experiment reports nothing; none is a decision too."""
-        self._execute(
-            update(Experiment)
-            .where(Experiment.id == id, Experiment.project_id == self.project_id)
-            .values(withheld_attributes=list(attributes))
-        )
+        self._update(id, withheld_attributes=list(attributes))
 
     def progress(self, id: str, rounds_done: int) -> bool:
-        """Notes the rounds done; True where the caller has asked for an end.
-
-        Called in each flush: cancellation is looked at there.
-        """
+        """Records the rounds done, in each flush; True if the caller has asked for cancellation."""
         return bool(self.progress_each({id: rounds_done}))
 
     def progress_each(self, rounds_done: Mapping[str, int]) -> set[str]:
@@ -146,11 +135,9 @@ class ExperimentRepository(ScopedRepository):
     def request_cancel(
         self, id: str, *, price: LeakagePrice, cancelled_by: Actor | None = None
     ) -> Experiment | None:
-        """Asks for an end, and answers with the experiment as it then is; None if there is none.
-
-        Without a worker it is `cancelled` at once; with one it is `cancelling` until the worker
-        has stopped. An experiment that has ended, or was asked before, is left as it is.
-        """
+        """Cancels, and returns the experiment; None if there is none. Without a worker it is
+        `cancelled` at once, otherwise `cancelling` until the worker stops. No change if it has
+        ended or was asked before."""
         experiment = self.get(id)
         if experiment is None or experiment.status in (*ENDED, "cancelling"):
             return experiment
@@ -159,7 +146,7 @@ class ExperimentRepository(ScopedRepository):
             asked["cancelled_by"] = cancelled_by.as_dict()
         if self._withdraw(experiment):
             self.conclude(id, status="cancelled", reason="cancelled-by-caller", price=price)
-            self._set(id, **asked)
+            self._update(id, **asked)
         else:
             self._change(id, ("queued", "running"), status="cancelling", **asked)
         return self.get(id)
@@ -174,12 +161,9 @@ class ExperimentRepository(ScopedRepository):
         detail: str | None = None,
         figures: FinalFigures | None = None,
     ) -> bool:
-        """Ends an experiment as `succeeded`, `failed` or `cancelled`; False where it has ended.
-
-        Settles its reservations by what the ledger shows, open intents counted as spent; leakage
-        without a noise multiplier to compute it by counts as spent in full. `price` gives what
-        releases cost.
-        """
+        """Ends an experiment as `succeeded`, `failed` or `cancelled`; False if it has ended.
+        Settles its reservations by the ledger, with open intents counted as spent; leakage without
+        a noise multiplier counts as spent in full. `price`: what releases cost."""
         experiment = self.get(id)
         if experiment is None or experiment.status in ENDED:
             return False
@@ -199,10 +183,10 @@ class ExperimentRepository(ScopedRepository):
         return changed
 
     def judge_later(self, id: str, *, raised: int, alarms: int, gate_outcome: str | None) -> None:
-        """Notes how an ended experiment is to be judged after more attacks, and tells whoever
-        listens. `raised`: alarms by these attacks, of `alarms` in all."""
+        """Records how an ended experiment is judged after more attacks, and notifies webhooks.
+        `raised`: alarms by these attacks, of `alarms` in all."""
         before = self.get(id)
-        self._set(id, alarms=alarms, gate_outcome=gate_outcome)
+        self._update(id, alarms=alarms, gate_outcome=gate_outcome)
         announcements = AnnouncementRepository(self.session, self.project_id)
         if raised:
             announcements.alarm_raised(id, alarms=alarms)
@@ -210,10 +194,8 @@ class ExperimentRepository(ScopedRepository):
             announcements.gates_judged(id, gate_outcome=gate_outcome)
 
     def _withdraw(self, experiment: Experiment) -> bool:
-        """True where no worker has the unit; a unit left without experiments is cancelled.
-
-        The row stays locked, so that no worker claims it before the transaction ends.
-        """
+        """True if no worker has the unit; a unit without open experiments is cancelled. The row
+        stays locked, so that no worker claims it before the transaction ends."""
         waits = (Unit.id == experiment.unit_id, Unit.state == "waiting")
         if not self._execute(update(Unit).where(*waits).values(fence=Unit.fence)):
             return False
@@ -245,30 +227,18 @@ class ExperimentRepository(ScopedRepository):
 
     def _change(self, id: str, expected: tuple[str, ...], **values: Any) -> bool:
         """A change of status from one of the expected ones, with its event."""
-        changed = self._execute(
-            update(Experiment)
-            .where(
-                Experiment.id == id,
-                Experiment.project_id == self.project_id,
-                Experiment.status.in_(expected),
-            )
-            .values(values)
-        )
+        changed = self._update(id, Experiment.status.in_(expected), **values)
         if changed:
             event = {"status": values["status"], "status_reason": values.get("status_reason")}
             events = EventRepository(self.session)
             events.append(id, self.project_id, [("status.changed", event)])
-        return bool(changed)
-
-    def _set(self, id: str, **values: Any) -> None:
-        mine = (Experiment.id == id, Experiment.project_id == self.project_id)
-        self._execute(update(Experiment).where(*mine).values(values))
+        return changed
 
 
 @cache
 def _first_page(sort: str) -> PreparedRows[Experiment]:
     """What is asked for most, without filters. Raises ValueError for an unknown sort."""
-    return PreparedRows(_paged(_OF_PROJECT, sort=sort, cursor=None).limit(bindparam("most")))
+    return PreparedRows(_paged(_OF_PROJECT, sort, None).limit(bindparam("most")))
 
 
 FIGURES = (
@@ -314,65 +284,30 @@ def _filtered(statement: Select[Experiment], filters: ExperimentFilters) -> Sele
     return statement
 
 
-def _paged(
-    statement: Select[Experiment], *, sort: str, cursor: Cursor | None
-) -> Select[Experiment]:
-    """The statement in the order of `sort`, ties by id, beginning behind `cursor`.
-
-    Nulls come last in both directions. Raises ValueError for an unknown `sort`, or a cursor that
-    another sort made.
-    """
+def _paged(statement: Select[Experiment], sort: str, cursor: Cursor | None) -> Select[Experiment]:
+    """In the order of `sort`. Raises ValueError for an unknown one, or a cursor of another."""
     column, descending = _sort_column(sort)
-    identifier = Experiment.id.desc() if descending else Experiment.id.asc()
-    if column is Experiment.id:
-        order: list[ColumnElement[Any]] = [identifier]
-    else:
-        order = [column.is_(None).asc(), column.desc() if descending else column.asc(), identifier]
-    if cursor is not None:
-        statement = statement.where(_behind(column, descending, cursor))
-    return statement.order_by(*order)
+    return ordered(statement, column, _columns.id, descending=descending, cursor=cursor)
 
 
 def _cursor_of(experiment: Experiment, sort: str) -> Cursor:
-    """The cursor that continues behind this experiment."""
     column, _ = _sort_column(sort)
-    if column is Experiment.id:
-        return (experiment.id,)
-    return (getattr(experiment, column.key), experiment.id)
+    own = () if column is _columns.id else (getattr(experiment, column.key),)
+    return (*own, experiment.id)
 
 
 def _within(figure: str, side: str, bound: float) -> ColumnElement[bool]:
     if figure not in FIGURES:
         raise ValueError(f"{figure}: not a final figure; use one of {', '.join(FIGURES)}")
-    column: ColumnElement[float] = table_of(Experiment).c[figure]
+    column: ColumnElement[float] = _columns[figure]
     if side in ("lte", "gte"):
         return column <= bound if side == "lte" else column >= bound
     raise ValueError(f"{figure}[{side}]: use [lte] or [gte]")
 
 
-def _sort_column(sort: str) -> tuple[InstrumentedAttribute[Any], bool]:
+def _sort_column(sort: str) -> tuple[Column[Any], bool]:
     name = sort.removeprefix("-")
     if name not in SORT_KEYS:
         raise ValueError(f"sort: {name!r} is unknown; use one of {', '.join(SORT_KEYS)}")
     # Ids rise with the time of creation, and are unique and indexed.
-    column = Experiment.id if name == "created_at" else getattr(Experiment, name)
-    return column, sort.startswith("-")
-
-
-def _behind(
-    column: InstrumentedAttribute[Any], descending: bool, cursor: Cursor
-) -> ColumnElement[bool]:
-    if len(cursor) != (1 if column is Experiment.id else 2):
-        raise ValueError("cursor: it belongs to another sort; begin again without one")
-    identifier = table_of(Experiment).c.id
-    later_id: ColumnElement[bool] = (
-        identifier < cursor[-1] if descending else identifier > cursor[-1]
-    )
-    if column is Experiment.id:
-        return later_id
-    value = cursor[0]
-    if value is None:
-        return and_(column.is_(None), later_id)
-    later = column < value if descending else column > value
-    nulls = column.is_(None) if column.nullable else false()
-    return or_(later, and_(column == value, later_id), nulls)
+    return _columns["id" if name == "created_at" else name], sort.startswith("-")

@@ -3,13 +3,13 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from sqlalchemy import Select, delete, exists, select, update
+from sqlalchemy import Select, delete, select
 from sqlalchemy.orm import Session
 
 from models.clock import utc_now
 from models.identifiers import new_id
 from models.repositories.audits import attacked_experiments
-from models.repositories.base import ScopedRepository
+from models.repositories.base import RowRepository
 from models.repositories.budgets.budgets import Budgets
 from models.repositories.budgets.counting import counts_together
 from models.repositories.units import UnitRepository
@@ -21,12 +21,11 @@ _OPEN = ("queued", "running", "cancelling")
 _IN_GOOD_ORDER = ("profiling", "ready")
 
 
-class FederationRepository(ScopedRepository):
-    """A project's federations.
+class FederationRepository(RowRepository[Federation]):
+    """A project's federations. The same content is one federation, named by path, registered or
+    uploaded, even after deletion: its spending stays with it."""
 
-    The same content is one federation, whether experiments name it by a path, it is registered or
-    uploaded, and also after it was deleted: what was spent on it belongs to it.
-    """
+    _table = Federation
 
     def __init__(
         self, session: Session, project_id: str, *, across: BudgetsAcross = "service"
@@ -44,18 +43,11 @@ class FederationRepository(ScopedRepository):
         profile: Mapping[str, Any],
         made_up: bool = False,
     ) -> Federation:
-        """The federation with this data; its name and profile stay what they first were.
-
-        `made_up`: data that is nobody's, which no other project shares.
-        """
-        self._add(
-            made_up=made_up,
-            fingerprint=fingerprint,
-            name=name,
-            source=source,
-            profile=dict(profile),
-            status="ready",
-        )
+        """The federation with this data; it keeps its first name and profile. `made_up`: synthetic
+        data, which projects do not share."""
+        named = {"fingerprint": fingerprint, "name": name, "source": source}
+        values = {**named, "profile": dict(profile), "status": "ready"}
+        self._add_absent(values, made_up=made_up)
         return self.session.scalars(self._has(fingerprint)).one()
 
     def find(self, fingerprint: str) -> Federation | None:
@@ -63,10 +55,8 @@ class FederationRepository(ScopedRepository):
         return self._one(self._has(fingerprint))
 
     def of_owner(self, fingerprint: str) -> Federation | None:
-        """The owner's federation with this data, where another project of the service owns it.
-
-        None where budgets do not count across projects: then nobody owns data for others.
-        """
+        """The owner's federation with this data, if another project owns it. None if budgets do not
+        count across projects."""
         if not counts_together(self._across):
             return None
         owner = select(Content.owner_project_id).where(Content.fingerprint == fingerprint)
@@ -79,8 +69,7 @@ class FederationRepository(ScopedRepository):
         )
 
     def disclosures(self, federation_id: str) -> list[Mapping[str, Any]]:
-        """The policies that bind who looks at a federation's groups: the project's own, and that of
-        the owner of its content. None where the project has no such federation."""
+        """The disclosure policies that apply: the project's own, and the content owner's."""
         mine = self.get(federation_id)
         if mine is None:
             return []
@@ -88,10 +77,8 @@ class FederationRepository(ScopedRepository):
         return [row.disclosure for row in rows if row is not None and row.disclosure is not None]
 
     def registered_at(self, path: str) -> Federation | None:
-        """The newest federation that is ready and was registered by this path below the sources.
-
-        Another file may lie there now: compare its fingerprint.
-        """
+        """The newest ready federation registered by this path below the sources. Compare its
+        fingerprint: the file may have changed."""
         named = Federation.registration["federation"]["path"].as_string() == path
         found = self._select(Federation).where(
             Federation.status == "ready", Federation.storage_key.is_(None), named
@@ -99,20 +86,12 @@ class FederationRepository(ScopedRepository):
         return self.session.scalars(found.order_by(Federation.id.desc()).limit(1)).first()
 
     def register(self, file: NewFile, *, unit_id: str) -> Federation:
-        """The federation with this data, now `profiling` by the unit under this registration.
-
-        A content that no project owns is this one's from now on. Where the file is stored already
-        it stays there, as its content is the same, and the caller compares `storage_key` with its
-        own; not so after a rejection, which the stored file may be the cause of. A unit that has
-        not begun with an earlier registration is withdrawn.
-        """
-        self._add(
-            fingerprint=file.fingerprint,
-            name=file.name,
-            source=file.source,
-            profile={},
-            status="profiling",
-        )
+        """The federation with this data, now to be profiled by the unit under this registration; a
+        content without an owner becomes this project's. A stored file stays (compare
+        `storage_key`), except after a rejection, which it may have caused. An earlier unit that has
+        not begun is withdrawn."""
+        named = {"fingerprint": file.fingerprint, "name": file.name, "source": file.source}
+        self._add_absent({**named, "profile": {}, "status": "profiling"})
         before = self.session.scalars(_locked(self._has(file.fingerprint))).one()
         Budgets(self.session, self.project_id).claim(before.id)
         if before.unit_id is not None:
@@ -130,56 +109,35 @@ class FederationRepository(ScopedRepository):
         }
         if before.storage_key is None or before.status not in _IN_GOOD_ORDER:
             values |= _place(file)
-        self._set(before.id, values)
+        self._update(before.id, **values)
         self.session.refresh(before)
         return before
 
     def attach(self, id: str, file: NewFile) -> None:
         """Notes where the file of a federation is stored that had none; its profile stays."""
-        self._set(id, {"registration": dict(file.registration), **_place(file)})
-
-    def get(self, id: str) -> Federation | None:
-        """One federation, or None where the project has no such one."""
-        return self._one(self._select(Federation).where(Federation.id == id))
-
-    def lock(self, id: str) -> Federation | None:
-        """The same, locked for this (write) transaction: it is not deleted under an admission."""
-        return self._one(_locked(self._select(Federation).where(Federation.id == id)))
+        self._update(id, registration=dict(file.registration), **_place(file))
 
     def set_simulation(self, id: str, simulation: Simulation) -> Federation:
-        """Whether noise may be simulated in what is admitted from now on; the row as it then is.
-
-        Raises LookupError where the project has no such federation.
-        """
+        """Whether experiments admitted from now on may simulate noise. Raises LookupError for an
+        unknown federation."""
         return self._changed(id, {"simulation": simulation})
 
     def set_disclosure(self, id: str, policy: Mapping[str, Any] | None) -> Federation:
-        """What may be asked of its groups in what is admitted from now on; the row as it then is.
-
-        It stays whatever becomes of the file, as what was spent does. Raises LookupError where the
-        project has no such federation.
-        """
+        """What experiments admitted from now on may ask of its groups. It outlives the file, as
+        spending does. Raises LookupError for an unknown federation."""
         stored = None if policy is None else dict(policy)
         return self._changed(id, {"disclosure": stored, "disclosure_set_at": utc_now()})
 
     def of_unit(self, unit_id: str) -> Federation | None:
-        """The federation that a unit is to profile.
-
-        None where nothing is left to do: it was deleted or registered anew, or is profiled.
-        """
-        return self._one(
-            self._select(Federation).where(
-                Federation.unit_id == unit_id, Federation.status == "profiling"
-            )
-        )
+        """The federation that a unit is to profile; None if it was deleted, registered anew, or is
+        profiled."""
+        mine = (Federation.unit_id == unit_id, Federation.status == "profiling")
+        return self._one(self._select(Federation).where(*mine))
 
     def gone_of_unit(self, unit_id: str) -> Federation | None:
-        """The federation that a unit was to profile, where it was deleted or erased meanwhile."""
-        return self._one(
-            self._select(Federation).where(
-                Federation.unit_id == unit_id, Federation.status.in_(("deleted", "erased"))
-            )
-        )
+        """The federation that a unit was to profile, if it was deleted or erased meanwhile."""
+        gone = (Federation.unit_id == unit_id, Federation.status.in_(("deleted", "erased")))
+        return self._one(self._select(Federation).where(*gone))
 
     def set_ready(self, id: str, profile: Mapping[str, Any], *, unit_id: str) -> bool:
         """profiling -> ready; False where the unit no longer has it to profile."""
@@ -198,62 +156,43 @@ class FederationRepository(ScopedRepository):
 
     def in_use(self, id: str) -> bool:
         """Whether an experiment on it, or an attack on one, is queued or running."""
-        open_ones = exists().where(
-            Experiment.project_id == self.project_id,
-            Experiment.federation_id == id,
-            Experiment.status.in_(_OPEN) | Experiment.id.in_(attacked_experiments()),
-        )
-        return bool(self.session.scalar(select(open_ones)))
+        is_open = Experiment.status.in_(_OPEN) | Experiment.id.in_(attacked_experiments())
+        mine = Experiment.project_id == self.project_id
+        return self._exists(mine, Experiment.federation_id == id, is_open)
 
     def used(self, id: str) -> bool:
         """Whether any experiment was ever submitted on it."""
-        submitted = exists().where(
-            Experiment.project_id == self.project_id, Experiment.federation_id == id
-        )
-        return bool(self.session.scalar(select(submitted)))
+        mine = Experiment.project_id == self.project_id
+        return self._exists(mine, Experiment.federation_id == id)
 
     def mark_deleted(self, id: str) -> bool:
-        """Any status -> deleted, without a profile or a sketch; False where it was deleted before.
-
-        `storage_key` stays until `forget_file`, so that what is left of the file can be found.
-        """
+        """Any status -> deleted, without profile or sketch; False if it was deleted before.
+        `storage_key` stays until `forget_file`."""
         found = self.lock(id)
         if found is None or found.status in ("deleted", "erased"):
             return False
         if found.unit_id is not None:
             UnitRepository(self.session).withdraw(found.unit_id)
         self._execute(delete(RowSketch).where(RowSketch.federation_id == id))
-        self._set(
-            id, {"status": "deleted", "profile": {}, "reasons": None, "deleted_at": utc_now()}
-        )
+        gone: dict[str, Any] = {"profile": {}, "reasons": None, "deleted_at": utc_now()}
+        self._update(id, status="deleted", **gone)
         return True
 
     def forget_file(self, id: str, storage_key: str) -> None:
-        """Notes that the stored file of a deleted federation is gone."""
-        self._execute(
-            update(Federation)
-            .where(
-                Federation.id == id,
-                Federation.project_id == self.project_id,
-                Federation.storage_key == storage_key,
-                Federation.status == "deleted",
-            )
-            .values(storage_key=None)
-        )
+        """Records that the stored file of a deleted federation is gone."""
+        stored = (Federation.storage_key == storage_key, Federation.status == "deleted")
+        self._update(id, *stored, storage_key=None)
 
     def list(
         self, *, status: str | None = None, cursor: Cursor | None = None, limit: int = 50
     ) -> Page[Federation]:
         """Newest first; the cursor is (id,)."""
-        statement = self._select(Federation).order_by(Federation.id.desc()).limit(limit + 1)
+        statement = self._select(Federation)
         if status is not None:
             statement = statement.where(Federation.status == status)
-        if cursor is not None:
-            statement = statement.where(Federation.id < cursor[0])
-        items = self._all(statement)
-        return Page(items[:limit], (items[limit - 1].id,) if len(items) > limit else None)
+        return self._page(statement, Federation.id, cursor, limit)
 
-    def _add(self, *, made_up: bool = False, **values: Any) -> None:
+    def _add_absent(self, values: Mapping[str, Any], *, made_up: bool = False) -> None:
         """A row for new data; nothing where the project has the data already."""
         if not made_up:
             content = {"fingerprint": values["fingerprint"], "owner_project_id": None}
@@ -269,30 +208,16 @@ class FederationRepository(ScopedRepository):
         )
 
     def _profiled(self, id: str, unit_id: str, values: Mapping[str, Any]) -> bool:
-        return bool(
-            self._execute(
-                update(Federation)
-                .where(
-                    Federation.id == id,
-                    Federation.project_id == self.project_id,
-                    Federation.unit_id == unit_id,
-                    Federation.status == "profiling",
-                )
-                .values(values)
-            )
-        )
+        profiling = (Federation.unit_id == unit_id, Federation.status == "profiling")
+        return self._update(id, *profiling, **values)
 
     def _changed(self, id: str, values: Mapping[str, Any]) -> Federation:
         found = self.lock(id)
         if found is None:
             raise LookupError(f"federation {id}: this project has no such federation")
-        self._set(id, values)
+        self._update(id, **values)
         self.session.refresh(found)
         return found
-
-    def _set(self, id: str, values: Mapping[str, Any]) -> None:
-        mine = (Federation.id == id, Federation.project_id == self.project_id)
-        self._execute(update(Federation).where(*mine).values(values))
 
 
 def _locked(statement: Select[Federation]) -> Select[Federation]:

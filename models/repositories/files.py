@@ -4,8 +4,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import ColumnElement, and_, delete, exists, select, update
-from sqlalchemy.orm import Session
+from sqlalchemy import ColumnElement, Select, and_, delete, exists, select, update
 
 from models.clock import seconds_from_now, utc_now
 from models.identifiers import new_id
@@ -57,11 +56,8 @@ class ArtifactRepository(ScopedRepository):
 
     def list(self, *, cursor: Cursor | None, limit: int) -> Page[Artifact]:
         """Newest first; the cursor is (id,)."""
-        statement = self._select(Artifact).order_by(Artifact.id.desc()).limit(limit + 1)
-        if cursor is not None:
-            statement = statement.where(Artifact.id < cursor[0])
-        items = self._all(statement)
-        return Page(items[:limit], (items[limit - 1].id,) if len(items) > limit else None)
+        statement = self._select(Artifact)
+        return self._page(statement, Artifact.id, cursor, limit)
 
     def uses(self, hashes: Sequence[str]) -> Mapping[str, Sequence[ArtifactUse]]:
         """By hash, the experiments that start from the file, newest first."""
@@ -80,10 +76,8 @@ class ArtifactRepository(ScopedRepository):
         return found
 
     def expire(self, sha256: str, *, kept_days: int) -> bool:
-        """Forgets one whose time is over; False where it is needed after all.
-
-        Who admits an experiment that starts from it locks it too (`hold`).
-        """
+        """Removes an expired one; False if it is still needed. Admissions that start from it lock
+        it too (`hold`)."""
         mine = self._select(Artifact).where(Artifact.sha256 == sha256)
         if self._one(mine.with_for_update()) is None:
             return False
@@ -105,8 +99,8 @@ class ArtifactRepository(ScopedRepository):
 
 
 def is_unneeded(kept_days: int) -> ColumnElement[bool]:
-    """The condition that a file was brought so long ago, and no experiment starts from it that has
-    not ended, that ended since, or that is being attacked."""
+    """For a query: the file is that old, and no experiment that starts from it is open, ended
+    since, or is being attacked."""
     columns, runs = table_of(Artifact).c, table_of(Experiment).c
     before = seconds_from_now(-_DAY_SECONDS * kept_days)
     needed = exists().where(
@@ -149,69 +143,49 @@ class PendingUploadRepository(ScopedRepository):
 
     def get(self, upload_id: str, *, api_key_id: str) -> PendingUpload | None:
         """The key's upload, if it has not expired."""
-        return self._one(
-            self._select(PendingUpload).where(
-                PendingUpload.id == upload_id,
-                PendingUpload.api_key_id == api_key_id,
-                PendingUpload.expires_at > seconds_from_now(),
-            )
-        )
+        return self._one(self._of_key(api_key_id).where(PendingUpload.id == upload_id))
 
     def of_key(self, api_key_id: str) -> Sequence[PendingUpload]:
         """The key's uploads that have not expired, newest first."""
-        return self._all(
-            self._select(PendingUpload)
-            .where(
-                PendingUpload.api_key_id == api_key_id,
-                PendingUpload.expires_at > seconds_from_now(),
-            )
-            .order_by(PendingUpload.id.desc())
-        )
+        return self._all(self._of_key(api_key_id).order_by(PendingUpload.id.desc()))
+
+    def _of_key(self, api_key_id: str) -> Select[PendingUpload]:
+        mine = PendingUpload.api_key_id == api_key_id
+        kept = PendingUpload.expires_at > seconds_from_now()
+        return self._select(PendingUpload).where(mine, kept)
 
     def lock(self, upload_id: str, *, api_key_id: str) -> PendingUpload | None:
-        """The key's upload, expired or not; nobody else registers or removes it until the
-        transaction ends. None where somebody did."""
-        return self._one(
-            self._select(PendingUpload)
-            .where(PendingUpload.id == upload_id, PendingUpload.api_key_id == api_key_id)
-            .with_for_update()
-        )
+        """The key's upload, expired or not, locked; None if it was registered or removed
+        meanwhile."""
+        mine = (PendingUpload.id == upload_id, PendingUpload.api_key_id == api_key_id)
+        return self._one(self._select(PendingUpload).where(*mine).with_for_update())
 
     def remove(self, upload_id: str) -> bool:
-        """Forgets an upload; False where somebody else did already."""
+        """Removes an upload; False if it was removed before."""
         columns = table_of(PendingUpload).c
         mine = (columns.id == upload_id) & (columns.project_id == self.project_id)
-        return bool(self._execute(delete(PendingUpload).where(mine)))
+        return self._changes(delete(PendingUpload).where(mine))
 
     def is_registered(self, storage_key: str) -> bool:
         """Whether a federation has the file, so that it must stay."""
-        return _is_registered(self.session, storage_key)
+        return self._exists(table_of(Federation).c.storage_key == storage_key)
 
 
 class ExpiredUploadRepository(Repository):
-    """Uploads of all projects whose time is over."""
+    """Expired uploads of all projects."""
 
     def list(self, limit: int) -> Sequence[PendingUpload]:
         """Some of them, the oldest first."""
-        return self._all(
-            select(PendingUpload)
-            .where(PendingUpload.expires_at <= seconds_from_now())
-            .order_by(PendingUpload.expires_at)
-            .limit(limit)
-        )
+        expired = select(PendingUpload).where(PendingUpload.expires_at <= seconds_from_now())
+        return self._all(expired.order_by(PendingUpload.expires_at).limit(limit))
 
     def remove(self, upload_id: str) -> bool:
-        """Forgets one; False where somebody else did already."""
-        return bool(self._execute(delete(PendingUpload).where(PendingUpload.id == upload_id)))
+        """Removes one; False if it was removed before."""
+        return self._changes(delete(PendingUpload).where(PendingUpload.id == upload_id))
 
     def is_registered(self, storage_key: str) -> bool:
         """Whether a federation has the file, so that it must stay."""
-        return _is_registered(self.session, storage_key)
-
-
-def _is_registered(session: Session, storage_key: str) -> bool:
-    named = exists().where(table_of(Federation).c.storage_key == storage_key)
-    return bool(session.scalar(select(named)))
+        return self._exists(table_of(Federation).c.storage_key == storage_key)
 
 
 @dataclass(frozen=True)
@@ -230,7 +204,7 @@ class ExpiredFileRepository(ScopedRepository):
     """What is gone of one project's files."""
 
     def get(self, kind: FileKind, owner: str) -> ExpiredFile | None:
-        """Why the file is gone; None where nobody removed it."""
+        """Why the file is gone; None if it was not removed."""
         mine = self._select(ExpiredFile).where(ExpiredFile.kind == kind, ExpiredFile.owner == owner)
         return self._one(mine)
 
@@ -243,22 +217,11 @@ class ExpiredFileRepository(ScopedRepository):
         kept_days: int | None = None,
         is_stored: bool = True,
     ) -> None:
-        """Notes that a file is about to be removed; an erasure replaces an earlier reason.
-
-        `is_stored`: False where there is none to remove.
-        """
-        self._put(
-            ExpiredFile,
-            {
-                "project_id": self.project_id,
-                "kind": kind,
-                "owner": owner,
-                "reason": reason,
-                "kept_days": kept_days,
-                "expired_at": utc_now(),
-                "removed_at": None if is_stored else utc_now(),
-            },
-        )
+        """Records that a file is about to be removed; an erasure replaces an earlier reason.
+        `is_stored`: False if there is no file."""
+        row = {"project_id": self.project_id, "kind": kind, "owner": owner, "reason": reason}
+        times = {"expired_at": utc_now(), "removed_at": None if is_stored else utc_now()}
+        self._put(ExpiredFile, {**row, **times, "kept_days": kept_days})
 
     def forget(self, kind: FileKind, owner: str) -> None:
         """The same file was brought again."""
@@ -278,8 +241,8 @@ class OldFileRepository(Repository):
     """Files of all projects whose time is over, for the sweeper."""
 
     def results(self, kept_days: int, limit: int) -> Sequence[OldFile]:
-        """Models, record tables and files of attacks of runs that succeeded so long ago, the oldest
-        first; each run is looked at once, also where it left no model."""
+        """Models, record tables and attack files of runs that succeeded so long ago, oldest first;
+        each run is examined once, even without a model."""
         columns = table_of(Experiment).c
         noted = exists().where(ExpiredFile.kind == "model", ExpiredFile.owner == columns.id)
         sha256 = Report.document["model"]["sha256"].as_string()
@@ -322,8 +285,7 @@ class OldFileRepository(Repository):
         return [OldFile(project_id, "attack-files", id_) for project_id, id_ in rows]
 
     def artifacts(self, kept_days: int, limit: int) -> Sequence[OldFile]:
-        """Parameters that were brought so long ago, and that no experiment started from or may
-        still start from: one that has not ended, or that was submitted or ended since."""
+        """Uploaded parameters that are that old and unneeded (`is_unneeded`)."""
         columns = table_of(Artifact).c
         old = select(columns.project_id, columns.sha256).where(is_unneeded(kept_days))
         rows = self.session.execute(old.order_by(columns.created_at).limit(limit))
@@ -337,29 +299,18 @@ class OldFileRepository(Repository):
         return self._all(waiting.order_by(ExpiredFile.expired_at).limit(limit))
 
     def lock(self, file: ExpiredFile) -> bool:
-        """Whether it is still to be removed; nobody changes that until the transaction ends."""
-        mine = select(ExpiredFile).where(
-            ExpiredFile.project_id == file.project_id,
-            ExpiredFile.kind == file.kind,
-            ExpiredFile.owner == file.owner,
-            ExpiredFile.removed_at.is_(None),
-        )
-        return self._one(mine.with_for_update()) is not None
+        """Whether it is still to be removed; locked until the transaction ends."""
+        waiting = select(ExpiredFile).where(*_same(file), ExpiredFile.removed_at.is_(None))
+        return self._one(waiting.with_for_update()) is not None
 
     def removed(self, file: ExpiredFile) -> None:
         """Notes that the storage has it no more."""
-        self._execute(
-            update(ExpiredFile)
-            .where(
-                ExpiredFile.project_id == file.project_id,
-                ExpiredFile.kind == file.kind,
-                ExpiredFile.owner == file.owner,
-            )
-            .values(removed_at=utc_now())
-        )
+        self._execute(update(ExpiredFile).where(*_same(file)).values(removed_at=utc_now()))
 
 
-_GONE = ("deleted", "erased")
+def _same(file: ExpiredFile) -> tuple[ColumnElement[bool], ...]:
+    names = ("project_id", "kind", "owner")
+    return tuple(table_of(ExpiredFile).c[name] == getattr(file, name) for name in names)
 
 
 class GoneContentRepository(Repository):
@@ -367,9 +318,8 @@ class GoneContentRepository(Repository):
 
     def among(self, fingerprints: Collection[str]) -> set[str]:
         """Those of the contents that every project that had them deleted or erased."""
-        statement = select(Federation.fingerprint, Federation.status).where(
-            Federation.fingerprint.in_(fingerprints)
-        )
-        found = self.session.execute(statement).all()
-        held = {fingerprint for fingerprint, status in found if status not in _GONE}
+        columns = (Federation.fingerprint, Federation.status)
+        asked = select(*columns).where(Federation.fingerprint.in_(fingerprints))
+        found = self.session.execute(asked).all()
+        held = {one for one, status in found if status not in ("deleted", "erased")}
         return {fingerprint for fingerprint, _ in found} - held

@@ -41,8 +41,8 @@ class LedgerRepository(SubjectRowRepository, ExperimentPartRepository):
         after: Cursor | None = None,
         limit: int = 100,
     ) -> list[LedgerRow]:
-        """As `rows_after`, but each row has a subject's element alone, or none; where rounds are
-        indexed, rows without it are left out."""
+        """As `rows_after`, with one subject's elements; in indexed rounds, rows without it are left
+        out."""
         index = ClientRoundsRepository(self.session, self.project_id)
         indexed = index.indexed_rounds(experiment_id)
         first = max(round_from or 1, 1 if after is None else after[0])
@@ -89,21 +89,10 @@ class LedgerRepository(SubjectRowRepository, ExperimentPartRepository):
         intents: Sequence[tuple[int, int, NDArray[np.int32]]],
     ) -> None:
         """Notes (round, release, subjects) that are about to be charged, before noise is drawn."""
-        now = utc_now()
-        self._insert(
-            ReleaseIntent,
-            [
-                {
-                    "experiment_id": experiment_id,
-                    "project_id": project_id,
-                    "round": round_,
-                    "release": release,
-                    "subjects": subjects,
-                    "created_at": now,
-                }
-                for round_, release, subjects in intents
-            ],
-        )
+        owner = {"experiment_id": experiment_id, "project_id": project_id, "created_at": utc_now()}
+        names = ("round", "release", "subjects")
+        rows = [{**owner, **dict(zip(names, intent, strict=True))} for intent in intents]
+        self._insert(ReleaseIntent, rows)
 
     def open_intents(self, experiment_id: str) -> list[Intent]:
         """Intents that no ledger row followed: their noise may have been drawn."""
@@ -117,11 +106,9 @@ class LedgerRepository(SubjectRowRepository, ExperimentPartRepository):
     def ended_with_open_intents(
         self, limit: int, *, excluded: Collection[str] = ()
     ) -> list[tuple[str, str]]:
-        """Experiments that failed or were cancelled with open intents: (id, project id).
-
-        Not those that diverged or succeeded: their worker lived, and knows that the rest of its
-        last block was never played. `excluded`: ids of others to leave out.
-        """
+        """Experiments that failed or were cancelled with open intents: (id, project id). Not those
+        that diverged or succeeded: their worker knows that the rest of its last block did not run.
+        `excluded`: ids to leave out."""
         rows = self.session.execute(
             select(ReleaseIntent.experiment_id, ReleaseIntent.project_id)
             .join(Experiment, Experiment.id == ReleaseIntent.experiment_id)
@@ -139,11 +126,8 @@ class LedgerRepository(SubjectRowRepository, ExperimentPartRepository):
         return [(experiment_id, project_id) for experiment_id, project_id in rows]
 
     def charged_releases(self, experiment_id: str, *, observers: int = 1) -> list[int]:
-        """The most releases that any one subject is charged, open intents included.
-
-        Before each observer, in the order of their names. Raises ValueError where the totals are
-        not those of so many observers.
-        """
+        """The most releases charged to any subject, open intents included, against each observer in
+        the order of names. Raises ValueError if the totals are not of so many observers."""
         totals = self.get_totals(experiment_id)
         released = np.zeros(0, np.int64) if totals is None else totals.releases.astype(np.int64)
         charged = released.reshape(observers, -1)
@@ -260,8 +244,7 @@ class ClientRoundsRepository(ExperimentPartRepository):
     def rounds_of(
         self, experiment_id: str, subject: int, *, first: int, last: int, limit: int
     ) -> list[int]:
-        """At least `limit` rounds that name the subject, ascending, or all from `first` to
-        `last`."""
+        """At least `limit` rounds that name the subject, ascending, or all in the range."""
         found: list[int] = []
         begin, end = block_of(max(first, 1)), block_of(last)
         while begin <= end and len(found) < limit:

@@ -77,10 +77,8 @@ class PackedRowRepository(PartRepository):
         after: Cursor | None = None,
         limit: int = 100,
     ) -> list[LedgerRow]:
-        """Packed rows with round_from <= round <= round_to, in the order of the key.
-
-        `after` is a row's (round, release, subject_kind, observer); the answer begins behind it.
-        """
+        """Packed rows with round_from <= round <= round_to, ordered by key, behind the key `after`:
+        (round, release, subject_kind, observer)."""
         table = self._table
         statement = self.behind(owner_id, after)
         if round_from is not None:
@@ -131,11 +129,8 @@ class PackedRowRepository(PartRepository):
         return None if newest is None else newest[1]
 
     def last_row(self, owner_id: str) -> tuple[int, bytes] | None:
-        """Round and link of the row that was inserted last; None before the first.
-
-        Rounds are inserted in the order (round, release), and the repeat of a lost round carries
-        a later release.
-        """
+        """Round and link of the row inserted last; None before the first. Rounds are inserted in
+        the order (round, release); the repeat of a lost round has a later release."""
         table = self._table
         key = (table.round, table.release, table.subject_kind, table.observer)
         newest = self.session.execute(
@@ -174,10 +169,8 @@ class PackedRowRepository(PartRepository):
         return statement.where(table.round >= after[0], tuple_(*key) > tuple(after))
 
     def unpacked(self, statement: Select[Any]) -> list[LedgerRow]:
-        """The rows of a statement, as plain columns: they are many, and nothing changes them.
-
-        Rows of one run have the same inputs, and share them.
-        """
+        """The statement's rows, read as plain columns since they are many; rows with equal inputs
+        share them."""
         names = (*_COLUMNS, *self._more)
         columns = [getattr(self._table, name) for name in (*names, *INPUTS)]
         result = self.session.execute(
@@ -243,10 +236,8 @@ class SubjectRowRepository(PackedRowRepository):
         after: Cursor | None,
         limit: int,
     ) -> list[LedgerRow]:
-        """Of the rows of these rounds those that name a subject, each with its element alone.
-
-        `after` and the order as with `rows_after`. Digest and link are the whole row's.
-        """
+        """The rows of these rounds that name a subject, each with that subject's element only.
+        `after` and order as in `rows_after`; digest and link are the whole row's."""
         if self._dialect() == "postgresql":
             return self._taken_out(owner_id, subject, rounds, after=after, limit=limit)
         found: list[LedgerRow] = []
@@ -286,8 +277,8 @@ class SubjectRowRepository(PackedRowRepository):
         after: Cursor | None,
         limit: int,
     ) -> list[LedgerRow]:
-        """What Postgres takes out of rows itself: to send them whole takes many times as long, and
-        so do a thousand rounds that are not one array."""
+        """Extracts the elements in Postgres, since whole rows, or a thousand rounds that are not
+        one array, take many times as long to send."""
         table = self._table
         looked_up = func.array_position(table.subjects, literal(subject, Integer)).label("place")
         # With an offset it is looked up once a row, and not again for each column.

@@ -8,7 +8,13 @@ from sqlalchemy import Column, ColumnElement, Select, and_, exists, not_, or_, s
 from sqlalchemy.sql.base import ReadOnlyColumnCollection
 
 from models.clock import utc_now
-from models.repositories.base import ExperimentPartRepository, ScopedRepository, table_of
+from models.repositories.base import (
+    ExperimentPartRepository,
+    ScopedRepository,
+    ordered,
+    page_of,
+    table_of,
+)
 from models.tables.experiments import Experiment, ExperimentTag
 from models.tables.reports import Report, ReportFigure, ReportSummary, SignOff
 from models.values import (
@@ -35,10 +41,8 @@ class ReportRepository(ExperimentPartRepository):
         index: ReportIndex | None = None,
         model_layout: Mapping[str, Any] | None = None,
     ) -> bool:
-        """Stores the report; False where there is one, which stays as it is.
-
-        Without an index the report is found by no figure, and a list shows little of it.
-        """
+        """Stores the report; False if there is one, which stays. Without an index no figure finds
+        it, and lists show little of it."""
         owner = {"experiment_id": experiment_id, "project_id": project_id}
         hashed = {**owner, "report_hash": report_hash}
         layout = None if model_layout is None else dict(model_layout)
@@ -78,20 +82,17 @@ class ReportListRepository(ScopedRepository):
         sort: str = "-created_at",
         attribute: str = "",
     ) -> Page[ListedReport]:
-        """One page; `cursor` is the page before's `next_cursor`, under the same sort.
-
-        `sort` is a time, the name or a figure, with a minus in front for downwards; `attribute`
-        is that of a fairness figure. Reports that lack the figure are not listed, nulls come last.
-        """
+        """One page; `cursor`: the previous page's `next_cursor`, same sort: a time, the name or a
+        figure, descending with a minus, nulls last. `attribute`: a fairness figure's. Reports
+        without the figure are not listed."""
         filters = filters or ReportFilters()
         observer = filters.observer or ""
         statement = listed(self.project_id, sort=sort, attribute=attribute, observer=observer)
         statement = filtered(statement, filters, project_id=self.project_id)
-        statement = paged(statement, sort=sort, cursor=cursor)
+        statement = paged(statement, sort, cursor)
         rows = self.session.execute(statement.limit(limit + 1)).mappings()
         items = [ListedReport(**row) for row in rows]
-        more = len(items) > limit
-        return Page(items[:limit], cursor_of(items[limit - 1], sort) if more else None)
+        return page_of(items, limit, lambda last: cursor_of(last, sort))
 
     def figures(self, ids: Sequence[str]) -> "dict[str, Sequence[IndexedFigure]]":
         """The figures of several reports; one query for a whole page."""
@@ -224,21 +225,21 @@ def filtered(statement: Select[Any], filters: ReportFilters, *, project_id: str)
     return statement.where(*(_within(bound, filters, project_id) for bound in filters.bounds))
 
 
-def paged(statement: Select[Any], *, sort: str, cursor: Cursor | None) -> Select[Any]:
+def paged(statement: Select[Any], sort: str, cursor: Cursor | None) -> Select[Any]:
     """The statement in the order of `sort`, ties by id, beginning behind `cursor`."""
-    column, descending = _sort_column(sort)
-    identifier = _summaries.experiment_id
-    if cursor is not None:
-        statement = statement.where(_behind(column, descending, cursor))
-    order: list[ColumnElement[Any]] = [identifier.desc() if descending else identifier.asc()]
-    if column is not identifier:
-        order = [column.is_(None), column.desc() if descending else column.asc(), *order]
-    return statement.order_by(*order)
+    key, identifier = sort.removeprefix("-"), _summaries.experiment_id
+    # Ids rise with the time of creation, and are unique and indexed.
+    column = _experiments[key] if key in SORT_KEYS else _sorting.value
+    column = identifier if key == "created_at" else column
+    descending = sort.startswith("-")
+    return ordered(statement, column, identifier, descending=descending, cursor=cursor)
 
 
 def cursor_of(report: ListedReport, sort: str) -> Cursor:
     """The cursor that continues behind this report."""
     key = sort.removeprefix("-")
+    if key == "created_at":
+        return (report.experiment_id,)
     return (getattr(report, key if key in SORT_KEYS else "sorted_by"), report.experiment_id)
 
 
@@ -249,7 +250,7 @@ def has_epsilon(
     delta: float | None = None,
     adjacency: str | None = None,
 ) -> ColumnElement[bool]:
-    """Whether a report counts an epsilon so, against the observer or against whoever sees most."""
+    """Whether a report has such an epsilon, against the observer or the largest."""
     row = table_of(ReportFigure).alias("counted").c
     conditions = [
         row.experiment_id == experiment_id,
@@ -327,23 +328,3 @@ def _within(bound: Bound, filters: ReportFilters, project_id: str) -> ColumnElem
         or_(other.value.is_(None), beyond),
     )
     return and_(_summaries.experiment_id.in_(some), not_(outside))
-
-
-def _sort_column(sort: str) -> tuple[ColumnElement[Any], bool]:
-    key, descending = sort.removeprefix("-"), sort.startswith("-")
-    if key == "created_at":
-        # Ids rise with the time of creation, and are unique and indexed.
-        return _summaries.experiment_id, descending
-    return (_experiments[key] if key in SORT_KEYS else _sorting.value), descending
-
-
-def _behind(column: ColumnElement[Any], descending: bool, cursor: Cursor) -> ColumnElement[bool]:
-    value, last_id = cursor
-    identifier = _summaries.experiment_id
-    later_id: ColumnElement[bool] = identifier < last_id if descending else identifier > last_id
-    if column is identifier:
-        return later_id
-    if value is None:
-        return and_(column.is_(None), later_id)
-    later = column < value if descending else column > value
-    return or_(later, and_(column == value, later_id), column.is_(None))

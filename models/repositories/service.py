@@ -36,22 +36,13 @@ class OutboxRepository(Repository):
     def add(self, project_id: str, topic: str, payload: Mapping[str, Any]) -> str:
         """Writes a message, to be sent from now on; returns its id."""
         id_ = new_id()
-        message = {
-            "id": id_,
-            "project_id": project_id,
-            "topic": topic,
-            "payload": dict(payload),
-            "attempts": 0,
-            "created_at": utc_now(),
-        }
-        self._write(_DUE, [message])
+        message = {"id": id_, "project_id": project_id, "topic": topic, "payload": dict(payload)}
+        self._write(_DUE, [{**message, "attempts": 0, "created_at": utc_now()}])
         return id_
 
     def pending(self, limit: int = 100) -> list[OutboxMessage]:
-        """Messages due, oldest first, locked for this (write) transaction.
-
-        Those that another transaction has locked are skipped.
-        """
+        """Due messages, oldest first, locked for this transaction; those locked by others are
+        skipped."""
         return self._all(
             select(OutboxMessage)
             .where(
@@ -86,31 +77,23 @@ class SweeperLeaseRepository(Repository):
         if self._insert_absent(SweeperLease, row, lease_until=until):
             return True
         free = or_(SweeperLease.holder == holder, SweeperLease.lease_until <= seconds_from_now())
-        return bool(
-            self._execute(
-                update(SweeperLease)
-                .where(SweeperLease.name == name, free)
-                .values(holder=holder, lease_until=until)
-            )
+        return self._changes(
+            update(SweeperLease)
+            .where(SweeperLease.name == name, free)
+            .values(holder=holder, lease_until=until)
         )
 
     def release(self, name: str, *, holder: str) -> bool:
         """Gives the duty up, so that another need not wait for the lease to end."""
-        return bool(
-            self._execute(
-                delete(SweeperLease).where(SweeperLease.name == name, SweeperLease.holder == holder)
-            )
+        return self._changes(
+            delete(SweeperLease).where(SweeperLease.name == name, SweeperLease.holder == holder)
         )
 
 
 def fail_unit(session: Session, taken: ReclaimedUnit, *, price: LeakagePrice) -> list[str]:
-    """Ends the experiments of a unit that failed; returns the ids of those that it ended.
-
-    Experiments fail with the reason `worker-lost`, or are cancelled where the caller had asked for
-    it. Reservations are settled by what the ledger shows, open intents counted as spent, at the
-    leakage that `price` gives. A federation that was to be profiled is rejected, and an audit
-    fails, as attacks on an ended experiment do. Called in the transaction that took the unit back.
-    """
+    """Ends what a failed unit was to do, in the transaction that took it back; returns the ids of
+    the experiments that it ended: failed as `worker-lost`, or cancelled if asked for. Reservations
+    are settled by the ledger, open intents as spent, at `price`."""
     federations = FederationRepository(session, taken.project_id)
     federation = federations.of_unit(taken.unit_id)
     if federation is not None:

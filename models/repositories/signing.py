@@ -8,7 +8,6 @@ from sqlalchemy import func, select, update
 
 from models.clock import utc_now
 from models.repositories.base import ExperimentPartRepository, Repository, table_of
-from models.tables.experiments import Experiment
 from models.tables.ledger import LedgerCheckpoint, SigningKey
 from models.tables.reports import SignOff
 
@@ -17,10 +16,8 @@ class SigningKeyRepository(Repository):
     """The service's keys; they belong to no project."""
 
     def use(self, key_id: str, *, algorithm: str, public_key: str) -> None:
-        """Makes this the key in use: a new one is listed, and every other one retires.
-
-        A key that comes back is in use again. Changes nothing where it is in use already.
-        """
+        """Makes this the key in use, listed if it is new, and retires all others. No change if it
+        is in use."""
         known = self._one(select(SigningKey).where(SigningKey.key_id == key_id))
         if known is not None and known.retired_at is None:
             return
@@ -41,11 +38,8 @@ class SigningKeyRepository(Repository):
     def mark_compromised(
         self, key_id: str, *, since: datetime, note: str | None
     ) -> tuple[SigningKey, bool] | None:
-        """Says that others may have the key since then; the key, and whether that is news. None for
-        an unknown key.
-
-        It can be said earlier afterwards, and never later: what was told once stays told.
-        """
+        """Marks a key as known to others since then; returns the key, and whether this is news.
+        None for an unknown key. The time can be moved earlier, never later."""
         known = self._one(select(SigningKey).where(SigningKey.key_id == key_id).with_for_update())
         if known is None:
             return None
@@ -57,7 +51,7 @@ class SigningKeyRepository(Repository):
         return known, is_news
 
     def is_compromised(self, key_id: str) -> bool:
-        """Whether somebody said so of this key."""
+        """Whether it is marked."""
         known = self._one(select(SigningKey).where(SigningKey.key_id == key_id))
         return known is not None and known.compromised_at is not None
 
@@ -79,16 +73,10 @@ class LedgerCheckpointRepository(ExperimentPartRepository):
         envelope: Mapping[str, Any],
     ) -> None:
         """Stores a checkpoint; one of the same count and status stays as it is."""
+        owner = {"experiment_id": experiment_id, "project_id": project_id}
+        signed = {"envelope": dict(envelope), "created_at": utc_now()}
         self._insert_absent(
-            LedgerCheckpoint,
-            {
-                "experiment_id": experiment_id,
-                "entries": entries,
-                "status": status,
-                "project_id": project_id,
-                "envelope": dict(envelope),
-                "created_at": utc_now(),
-            },
+            LedgerCheckpoint, {**owner, **signed, "entries": entries, "status": status}
         )
 
     def envelopes(self, experiment_id: str) -> "Sequence[dict[str, Any]]":
@@ -103,13 +91,7 @@ class SignOffRepository(ExperimentPartRepository):
 
     def next_number(self, experiment_id: str) -> int:
         """The number of the sign-off to come; others wait until this transaction ends."""
-        mine = select(Experiment.id).where(Experiment.id == experiment_id)
-        self.session.execute(mine.with_for_update())
-        columns = table_of(SignOff).c
-        newest = self.session.scalar(
-            select(func.max(columns.number)).where(columns.experiment_id == experiment_id)
-        )
-        return (newest or 0) + 1
+        return self._next_number(SignOff, experiment_id)
 
     def add(
         self,
@@ -122,20 +104,19 @@ class SignOffRepository(ExperimentPartRepository):
         statement: Mapping[str, Any],
     ) -> SignOff:
         """Stores a sign-off, which is not signed yet."""
-        row = SignOff(
-            experiment_id=experiment_id,
-            number=number,
-            project_id=project_id,
-            report_hash=report_hash,
-            decision=decision,
-            statement=dict(statement),
-            created_at=utc_now(),
-            envelope=None,
-            signed_at=None,
+        return self._add(
+            SignOff(
+                experiment_id=experiment_id,
+                number=number,
+                project_id=project_id,
+                report_hash=report_hash,
+                decision=decision,
+                statement=dict(statement),
+                created_at=utc_now(),
+                envelope=None,
+                signed_at=None,
+            )
         )
-        self.session.add(row)
-        self.session.flush()
-        return row
 
     def list(self, experiment_id: str) -> "Sequence[SignOff]":
         """A report's sign-offs, oldest first."""
@@ -158,16 +139,14 @@ class SignOffRepository(ExperimentPartRepository):
 
     def put_envelope(self, row: SignOff, envelope: Mapping[str, Any]) -> bool:
         """Stores the signature; False where there is one, which stays as it is."""
-        return bool(
-            self._execute(
-                update(SignOff)
-                .where(
-                    SignOff.experiment_id == row.experiment_id,
-                    SignOff.number == row.number,
-                    SignOff.signed_at.is_(None),
-                )
-                .values(envelope=dict(envelope), signed_at=utc_now())
+        return self._changes(
+            update(SignOff)
+            .where(
+                SignOff.experiment_id == row.experiment_id,
+                SignOff.number == row.number,
+                SignOff.signed_at.is_(None),
             )
+            .values(envelope=dict(envelope), signed_at=utc_now())
         )
 
     def newest_of(self, ids: Sequence[str]) -> "dict[str, SignOff]":

@@ -10,7 +10,7 @@ from sqlalchemy import func, select, update
 
 from models.clock import utc_now
 from models.person import Actor
-from models.repositories.base import ScopedRepository
+from models.repositories.base import RowRepository
 from models.repositories.budgets.budgets import SETTLED
 from models.tables.experiments import Experiment, Sweep, SweepCell
 from models.tables.reports import ReportSummary
@@ -18,21 +18,10 @@ from models.tables.reservations import Reservation
 from models.values import BookedCost, Cursor, Page
 
 _BOOKED = (
-    Reservation.experiment_id,
-    Reservation.federation_id,
-    Reservation.figure,
-    Reservation.observer,
-    Reservation.adjacency,
-    Reservation.unit,
-    Reservation.unit_key,
-    Reservation.delta,
-    Reservation.amount,
-    Reservation.spent,
-    Reservation.state,
-    Reservation.curve,
-    Reservation.step,
-    Reservation.planned,
-    Reservation.compositions,
+    *(Reservation.experiment_id, Reservation.federation_id, Reservation.figure),
+    *(Reservation.observer, Reservation.adjacency, Reservation.unit, Reservation.unit_key),
+    *(Reservation.delta, Reservation.amount, Reservation.spent, Reservation.state),
+    *(Reservation.curve, Reservation.step, Reservation.planned, Reservation.compositions),
 )
 
 
@@ -56,8 +45,10 @@ class SweepState:
     """Of all cells: the most that there can be."""
 
 
-class SweepRepository(ScopedRepository):
+class SweepRepository(RowRepository[Sweep]):
     """A project's sweeps."""
+
+    _table = Sweep
 
     def add(
         self,
@@ -70,45 +61,20 @@ class SweepRepository(ScopedRepository):
         by: Actor,
     ) -> Sweep:
         """A sweep over experiments that are stored: (experiment id, values) of each cell."""
-        sweep = Sweep(
-            id=id,
-            project_id=self.project_id,
-            name=name,
-            asked=dict(asked),
-            cells=len(cells),
-            facts=dict(facts),
-            created_at=utc_now(),
-            created_by=by.as_dict(),
-        )
-        self.session.add(sweep)
-        self.session.flush()
-        self._insert(
-            SweepCell,
-            [
-                {
-                    "sweep_id": id,
-                    "position": position,
-                    "project_id": self.project_id,
-                    "experiment_id": experiment_id,
-                    "newest": True,
-                    "values": dict(values),
-                }
-                for position, (experiment_id, values) in enumerate(cells)
-            ],
-        )
+        created = {"created_at": utc_now(), "created_by": by.as_dict()}
+        values = {"asked": dict(asked), "cells": len(cells), "facts": dict(facts)}
+        sweep = self._add(Sweep(id=id, project_id=self.project_id, name=name, **values, **created))
+        rows = [
+            self._cell(id, position, experiment_id, values)
+            for position, (experiment_id, values) in enumerate(cells)
+        ]
+        self._insert(SweepCell, rows)
         return sweep
-
-    def get(self, id: str) -> Sweep | None:
-        """One sweep, or None where the project has no such one."""
-        return self._one(self._select(Sweep).where(Sweep.id == id))
 
     def list(self, *, cursor: Cursor | None = None, limit: int = 50) -> Page[Sweep]:
         """Newest first; the cursor is (id,)."""
-        statement = self._select(Sweep).order_by(Sweep.id.desc()).limit(limit + 1)
-        if cursor is not None:
-            statement = statement.where(Sweep.id < cursor[0])
-        items = self._all(statement)
-        return Page(items[:limit], (items[limit - 1].id,) if len(items) > limit else None)
+        statement = self._select(Sweep)
+        return self._page(statement, Sweep.id, cursor, limit)
 
     def cells(self, sweep_id: str) -> Sequence[CellRow]:
         """Its cells by position."""
@@ -147,11 +113,10 @@ class SweepRepository(ScopedRepository):
 
     def degenerate(self, ids: Sequence[str]) -> set[str]:
         """The experiments whose report says that the model decides no better than a constant."""
-        told = ReportSummary.summary["degenerate"].as_boolean()
+        degenerate = ReportSummary.summary["degenerate"].as_boolean().is_(True)
         mine = (ReportSummary.project_id == self.project_id, ReportSummary.experiment_id.in_(ids))
-        return set(
-            self.session.scalars(select(ReportSummary.experiment_id).where(*mine, told.is_(True)))
-        )
+        found = select(ReportSummary.experiment_id).where(*mine, degenerate)
+        return set(self.session.scalars(found))
 
     def hold(self, sweep_id: str) -> None:
         """Until the transaction ends no cell of it is tried again, nor does one get its report."""
@@ -160,10 +125,8 @@ class SweepRepository(ScopedRepository):
         self._one(mine.with_for_update(key_share=True))
 
     def leave(self, sweep_id: str, experiment_ids: Sequence[str]) -> set[str]:
-        """The cells of these experiments are about to be tried again; those that still can be.
-
-        Under `hold`: who asks for the same at once then finds none of them.
-        """
+        """Marks these cells as about to be retried; returns those that can be. Under `hold`, so
+        that of two simultaneous callers only one gets each."""
         left = self.session.scalars(
             update(SweepCell)
             .where(
@@ -180,15 +143,15 @@ class SweepRepository(ScopedRepository):
 
     def enter(self, sweep_id: str, cell: CellRow, *, again: str) -> None:
         """A cell that was left is tried again by another experiment."""
-        row = {
-            "experiment_id": again,
-            "sweep_id": sweep_id,
-            "position": cell.position,
-            "project_id": self.project_id,
-            "newest": True,
-            "values": cell.values,
-        }
+        row = self._cell(sweep_id, cell.position, again, cell.values)
         self._insert(SweepCell, [row])
+
+    def _cell(
+        self, sweep_id: str, position: int, experiment_id: str, values: Mapping[str, Any]
+    ) -> dict[str, Any]:
+        owner = {"sweep_id": sweep_id, "project_id": self.project_id}
+        cell = {"experiment_id": experiment_id, "position": position, "values": dict(values)}
+        return {**owner, **cell, "newest": True}
 
     def cell_of(self, experiment_id: str) -> tuple[Sweep, SweepCell] | None:
         """The cell that an experiment is a try of, and its sweep; None where it is of none."""

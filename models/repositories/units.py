@@ -54,12 +54,9 @@ class UnitRepository(Repository):
         traceparent: str | None = None,
         stack: StackPlace | None = None,
     ) -> Unit:
-        """A waiting `run` or `profile` for `auto`, `cpu` or `cuda`, to be claimed from now on; read
-        it again for the database's times.
-
-        `traceparent`: of the request that makes it. `stack`: which others it can be run with; None
-        where it has nothing to gain from others.
-        """
+        """A unit waiting for `auto`, `cpu` or `cuda`; read it again for the database's times.
+        `traceparent`: its request's. `stack`: the units it can run with; None if others do not
+        help."""
         values: dict[str, Any] = {
             "id": new_id(),
             "project_id": project_id,
@@ -84,11 +81,8 @@ class UnitRepository(Repository):
     def claim(
         self, unit_id: str, *, worker: str, devices: Collection[str], lease_seconds: float
     ) -> Claim | None:
-        """Takes a unit that waits, or whose lease has run out; None where it cannot be had.
-
-        `devices` are the kinds this worker serves, such as {"auto", "cpu"}. Each claim counts as
-        an attempt.
-        """
+        """Claims a unit that waits or whose lease has expired; None if it cannot be had. `devices`:
+        what this worker serves, such as {"auto", "cpu"}. Each claim counts as an attempt."""
         claimed = self.session.execute(
             update(Unit)
             .where(
@@ -124,26 +118,15 @@ class UnitRepository(Repository):
         return self._fenced(unit_id, fence, lease_until=seconds_from_now(lease_seconds))
 
     def hold(self, unit_id: str, fence: int) -> bool:
-        """Locks the unit until the transaction ends; every write for it begins here.
-
-        False where the lease was lost: the caller abandons its transaction. A lease that ran out
-        and that nobody has taken is still held.
-        """
+        """Locks the unit until the transaction ends; every write for it begins here. False if the
+        lease was lost, and the caller must roll back; an expired lease that nobody else has taken
+        is still held."""
         return self._fenced(unit_id, fence, worker=Unit.worker)
 
     def release(self, unit_id: str, fence: int, *, count_attempt: bool) -> bool:
         """Gives the unit back to wait; a worker that was asked to stop counts no attempt."""
         back: dict[str, Any] = {} if count_attempt else {"attempts": Unit.attempts - 1}
-        return self._fenced(
-            unit_id,
-            fence,
-            state="waiting",
-            worker=None,
-            lease_until=None,
-            published_at=None,
-            available_at=seconds_from_now(),
-            **back,
-        )
+        return self._wait(unit_id, fence, **back)
 
     def finish(self, unit_id: str, fence: int, state: str, *, error: str | None = None) -> bool:
         """Ends the unit as `done`, `failed` or `cancelled`; False where the lease was lost."""
@@ -152,7 +135,7 @@ class UnitRepository(Repository):
     def withdraw(self, unit_id: str) -> bool:
         """Cancels a unit that no worker has; False where one has it, or it has ended."""
         waits = (Unit.id == unit_id, Unit.state == "waiting")
-        return bool(self._execute(update(Unit).where(*waits).values(state="cancelled")))
+        return self._changes(update(Unit).where(*waits).values(state="cancelled"))
 
     def mark_published(self, unit_ids: Sequence[str]) -> None:
         """Notes that these units were published to the queue just now."""
@@ -179,12 +162,8 @@ class UnitRepository(Repository):
     def reclaim_expired(
         self, limit: int = 100, *, backoff_seconds: float = 2.0, unit_id: str | None = None
     ) -> list[ReclaimedUnit]:
-        """Takes units from workers that are gone, and says what became of each.
-
-        A unit with attempts left waits again, twice as long after every attempt; the others fail,
-        and the caller concludes their experiments (`recovery.fail_unit`). `unit_id`: takes no
-        other unit.
-        """
+        """Takes units (or `unit_id` only) from lost workers. A unit with attempts left waits again,
+        twice as long after each attempt; others fail, and the caller calls `fail_unit`."""
         these = true() if unit_id is None else Unit.id == unit_id
         exhausted = self._all(_locked(and_(_exhausted(), these), limit))
         failed = [self._fail(unit) for unit in exhausted]
@@ -198,17 +177,8 @@ class UnitRepository(Repository):
     def _take_back(self, unit: Unit, backoff_seconds: float) -> ReclaimedUnit:
         wait = min(backoff_seconds * 2.0 ** (unit.attempts - 1), _MAX_BACKOFF_SECONDS)
         reason = f"the lease of worker {unit.worker} ran out in attempt {unit.attempts}"
-        self._fenced(
-            unit.id,
-            unit.fence,
-            state="waiting",
-            worker=None,
-            lease_until=None,
-            published_at=None,
-            available_at=seconds_from_now(wait),
-            last_error=reason,
-            lost_leases=Unit.lost_leases + 1,
-        )
+        lost: dict[str, Any] = {"last_error": reason, "lost_leases": Unit.lost_leases + 1}
+        self._wait(unit.id, unit.fence, seconds=wait, **lost)
         return _taken_back(unit, "waiting", reason)
 
     def _fail(self, unit: Unit) -> ReclaimedUnit:
@@ -227,22 +197,22 @@ class UnitRepository(Repository):
         )
         return _taken_back(unit, "failed", reason)
 
+    def _wait(self, unit_id: str, fence: int, *, seconds: float = 0.0, **values: Any) -> bool:
+        waiting = {"state": "waiting", "available_at": seconds_from_now(seconds)}
+        unheld = dict.fromkeys(("worker", "lease_until", "published_at"))
+        return self._fenced(unit_id, fence, **waiting, **unheld, **values)
+
     def _fenced(self, unit_id: str, fence: int, **values: Any) -> bool:
-        return bool(
-            self._execute(
-                update(Unit)
-                .where(Unit.id == unit_id, Unit.fence == fence, Unit.state == "leased")
-                .values(values)
-            )
+        return self._changes(
+            update(Unit)
+            .where(Unit.id == unit_id, Unit.fence == fence, Unit.state == "leased")
+            .values(values)
         )
 
 
 def can_run() -> ColumnElement[bool]:
-    """Whether the unit may be run now.
-
-    No wait is longer than the longest backoff: what is to wait longer was written before the
-    database's clock was set back, and would wait for as long as that was.
-    """
+    """Whether the unit may run now. A wait longer than the longest backoff was written before the
+    database's clock was set back, and is over."""
     now, latest = seconds_from_now(), seconds_from_now(_MAX_BACKOFF_SECONDS)
     due = or_(Unit.available_at <= now, Unit.available_at > latest)
     return and_(Unit.state == "waiting", due)
@@ -258,7 +228,7 @@ def _lost() -> ColumnElement[int]:
 
 
 def _exhausted() -> ColumnElement[bool]:
-    """Nobody has the unit, and nobody may attempt it again."""
+    """No worker has the unit, and no attempt is left."""
     idle = or_(Unit.state == "waiting", _lease_ran_out())
     return and_(idle, Unit.attempts >= Unit.max_attempts)
 
@@ -285,12 +255,9 @@ class UnitStackRepository(Repository):
     """Experiments move between units; their ids, reservations and ledgers stay."""
 
     def take_in(self, unit_id: str, *, most: int) -> int:
-        """Moves the experiments of waiting units of the same shape into this one; how many.
-
-        The unit must be held by the caller. It then has at most as many experiments as fit
-        together, and `most`. Only experiments that nobody has started are moved, or joined: they
-        begin together. The units they came from are deleted.
-        """
+        """Moves experiments of waiting units of the same shape into this held unit, up to its stack
+        size and `most`; returns how many. Only unstarted experiments, since they begin together.
+        Emptied units are deleted."""
         unit = self._one(select(Unit).where(Unit.id == unit_id))
         if unit is None or unit.stack_key is None or unit.attempts > 1:
             return 0
@@ -311,13 +278,9 @@ class UnitStackRepository(Repository):
         return moved
 
     def take_apart(self, unit_id: str, *, held: bool = False) -> list[str]:
-        """Gives every experiment that has not ended, but the first, a unit of its own to wait in.
-
-        Nobody may hold the unit but the caller (`held`), whose attempt is that of the first alone;
-        one that was not to be run with others stays whole. Returns the
-        ids of the new units, which the sweeper publishes. Their attempts so far are counted, and
-        they are never taken in again.
-        """
+        """Gives every open experiment but the first a unit to itself; returns these units, which
+        the sweeper publishes. Only the caller may hold the unit (`held`). The new units keep the
+        attempts so far, and are never stacked again."""
         unit = self._one(select(Unit).where(Unit.id == unit_id))
         open_ = [one for one in self._experiments(unit_id) if one.status not in ENDED]
         if unit is None or unit.stack_key is None or len(open_) < 2:

@@ -1,8 +1,6 @@
-"""What receivers of webhooks are told: written in the transaction of what they are told of.
-
-A call for each event, so that nothing but ids and outcomes can leave: receivers read figures over
-HTTP, with a key whose scopes allow it. Nothing is written where nobody has subscribed.
-"""
+"""Webhooks: events, enqueued in the transaction of the change they report; endpoints; deliveries.
+One method per event, so that only ids and outcomes leave: receivers read figures over HTTP, with a
+key."""
 
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
@@ -11,14 +9,14 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
-from sqlalchemy import ColumnElement, Select, and_, bindparam, delete, func, or_, select, update
+from sqlalchemy import ColumnElement, and_, bindparam, delete, func, or_, select, update
 
 from models.clock import seconds_from_now, utc_now
 from models.identifiers import new_id
 from models.person import Actor
 from models.prepared import Prepared
 from models.repositories.accounts import ProjectRepository
-from models.repositories.base import Repository, ScopedRepository, table_of
+from models.repositories.base import Repository, RowRepository, ScopedRepository, table_of
 from models.repositories.budgets.budgets import Budgets
 from models.tables.federations import Federation
 from models.tables.operations import WebhookDelivery, WebhookEndpoint
@@ -40,11 +38,10 @@ class AnnouncementRepository(ScopedRepository):
         gate_outcome: str | None,
         alarms: int = 0,
     ) -> None:
-        """`experiment.finished`, `gate.failed` where its gates were not all passed, and
-        `alarm.raised` where attacks raised alarms."""
-        told = {"experiment_id": experiment_id}
+        """`experiment.finished`, and `gate.failed` and `alarm.raised` if they apply."""
+        payload = {"experiment_id": experiment_id}
         ended = {"status": status, "status_reason": reason, "gate_outcome": gate_outcome}
-        self._tell("experiment.finished", {**told, **ended})
+        self._enqueue("experiment.finished", {**payload, **ended})
         self.gates_judged(experiment_id, gate_outcome=gate_outcome)
         if alarms:
             self.alarm_raised(experiment_id, alarms=alarms)
@@ -52,29 +49,29 @@ class AnnouncementRepository(ScopedRepository):
     def gates_judged(self, experiment_id: str, *, gate_outcome: str | None) -> None:
         """`gate.failed` where the gates were not all passed."""
         if gate_outcome in _NOT_PASSED:
-            self._tell("gate.failed", {"experiment_id": experiment_id, "outcome": gate_outcome})
+            self._enqueue("gate.failed", {"experiment_id": experiment_id, "outcome": gate_outcome})
 
     def alarm_raised(self, experiment_id: str, *, alarms: int) -> None:
         """`alarm.raised`: how many attacks found evidence against what was claimed."""
-        self._tell("alarm.raised", {"experiment_id": experiment_id, "alarms": alarms})
+        self._enqueue("alarm.raised", {"experiment_id": experiment_id, "alarms": alarms})
 
     def budget_low(self, federation_id: str, budget: Budget) -> None:
         """`budget.low`: which budget it is, without what it has left."""
         names = ("book", "figure", "delta", "adjacency", "observer")
-        told = {name: getattr(budget, name) for name in names}
+        payload = {name: getattr(budget, name) for name in names}
         if budget.terms is not None:
-            told |= {"radius": budget.terms.radius, "clip": budget.terms.clip}
-        self._tell("budget.low", {"federation_id": federation_id, "budget": told})
+            payload |= {"radius": budget.terms.radius, "clip": budget.terms.clip}
+        self._enqueue("budget.low", {"federation_id": federation_id, "budget": payload})
 
     def ledger_round_refused(self, ledger_id: str, *, round_: int) -> None:
         """`ledger.round_refused`: a round of a training run elsewhere was not admitted in full."""
-        self._tell("ledger.round_refused", {"ledger_id": ledger_id, "round": round_})
+        self._enqueue("ledger.round_refused", {"ledger_id": ledger_id, "round": round_})
 
     def erasure_completed(self, federation_id: str, *, number: int) -> None:
         """`erasure.completed`: names and files are gone, and the receipt is signed."""
-        self._tell("erasure.completed", {"federation_id": federation_id, "number": number})
+        self._enqueue("erasure.completed", {"federation_id": federation_id, "number": number})
 
-    def tells(self, event: WebhookEvent) -> bool:
+    def has_subscribers(self, event: WebhookEvent) -> bool:
         """Whether anybody has subscribed: finding out what to tell may be costly."""
         return any(event in one.events for one in self._enabled(lock=False))
 
@@ -82,7 +79,7 @@ class AnnouncementRepository(ScopedRepository):
         """`webhook.test` for one endpoint, whatever it has subscribed to."""
         return self._deliver([endpoint_id], TEST_EVENT, {"endpoint_id": endpoint_id})[0]
 
-    def _tell(self, event: WebhookEvent, data: Mapping[str, Any]) -> None:
+    def _enqueue(self, event: WebhookEvent, data: Mapping[str, Any]) -> None:
         wanted = [one.id for one in self._enabled(lock=True) if event in one.events]
         if wanted:
             self._deliver(wanted, event, data)
@@ -104,73 +101,57 @@ class AnnouncementRepository(ScopedRepository):
             "timestamp": now.isoformat(timespec="milliseconds").replace("+00:00", "Z"),
             "data": {"project": project, **data},
         }
-        rows = []
-        for endpoint_id in endpoint_ids:
-            row = {
-                "id": new_id(),
-                "endpoint_id": endpoint_id,
-                "project_id": self.project_id,
-                "message_id": message_id,
-                "type": type_,
-                "payload": payload,
-                "state": "waiting",
-                "attempts": 0,
-                "retries": 0,
-                "available_at": seconds_from_now(),
-                "created_at": now,
-            }
-            # Row by row: the database's clock is no value of which a list of rows could be made.
-            self.session.add(WebhookDelivery(**row))
-            rows.append(row["id"])
+        event = {"message_id": message_id, "type": type_, "payload": payload, "created_at": now}
+        state: dict[str, Any] = {"state": "waiting", "attempts": 0, "retries": 0}
+        ids = [new_id() for _ in endpoint_ids]
+        # Row by row, because the database's clock is no value for a list of rows.
+        for id_, endpoint_id in zip(ids, endpoint_ids, strict=True):
+            owner = {"id": id_, "endpoint_id": endpoint_id, "project_id": self.project_id}
+            due = {"available_at": seconds_from_now()}
+            self.session.add(WebhookDelivery(**owner, **event, **state, **due))
         self.session.flush()
-        written = select(WebhookDelivery).where(WebhookDelivery.id.in_(rows))
+        written = select(WebhookDelivery).where(WebhookDelivery.id.in_(ids))
         return self._all(written.order_by(WebhookDelivery.id))
 
 
-class WebhookEndpointRepository(ScopedRepository):
-    """A project's endpoints. Secrets come in encrypted, and are kept as they come."""
+class WebhookEndpointRepository(RowRepository[WebhookEndpoint]):
+    """A project's endpoints. Secrets arrive encrypted, and are stored as they are."""
+
+    _table = WebhookEndpoint
 
     def add(
         self, *, url: str, events: Sequence[str], description: str, secret: str, by: Actor
     ) -> WebhookEndpoint:
         """A new endpoint, enabled."""
         now = utc_now()
-        row = WebhookEndpoint(
-            id=new_id(),
-            project_id=self.project_id,
-            url=url,
-            description=description,
-            events=list(events),
-            secret=secret,
-            created_at=now,
-            created_by=by.as_dict(),
-            updated_at=now,
-            updated_by=by.as_dict(),
+        return self._add(
+            WebhookEndpoint(
+                id=new_id(),
+                project_id=self.project_id,
+                url=url,
+                description=description,
+                events=list(events),
+                secret=secret,
+                created_at=now,
+                created_by=by.as_dict(),
+                updated_at=now,
+                updated_by=by.as_dict(),
+            )
         )
-        self.session.add(row)
-        self.session.flush()
-        return row
 
     def count(self) -> int:
         """How many the project has."""
         mine = table_of(WebhookEndpoint).c.project_id == self.project_id
         return self.session.scalar(select(func.count()).where(mine)) or 0
 
-    def get(self, id: str) -> WebhookEndpoint | None:
-        """One endpoint, or None where the project has no such one."""
-        return self._one(self._with(id))
-
     def lock(self, id: str) -> WebhookEndpoint | None:
-        """Like `get`, and nobody else changes it or its deliveries until the transaction ends."""
-        return self._one(self._with(id).with_for_update())
+        """Like `get`, locked with its deliveries until the transaction ends."""
+        return self._one(self._mine(id).with_for_update())
 
     def list(self, *, cursor: Cursor | None = None, limit: int = 50) -> Page[WebhookEndpoint]:
         """Oldest first; the cursor is (id,)."""
-        statement = self._select(WebhookEndpoint).order_by(WebhookEndpoint.id).limit(limit + 1)
-        if cursor is not None:
-            statement = statement.where(WebhookEndpoint.id > cursor[0])
-        items = self._all(statement)
-        return Page(items[:limit], (items[limit - 1].id,) if len(items) > limit else None)
+        statement = self._select(WebhookEndpoint)
+        return self._page(statement, WebhookEndpoint.id, cursor, limit, ascending=True)
 
     def change(self, row: WebhookEndpoint, *, by: Actor, **values: Any) -> None:
         """Changes columns of a locked endpoint."""
@@ -187,9 +168,6 @@ class WebhookEndpointRepository(ScopedRepository):
         self._execute(delete(WebhookDelivery).where(WebhookDelivery.endpoint_id == id))
         self._execute(delete(WebhookEndpoint).where(WebhookEndpoint.id == id))
         return True
-
-    def _with(self, id: str) -> Select[WebhookEndpoint]:
-        return self._select(WebhookEndpoint).where(WebhookEndpoint.id == id)
 
 
 class StoredSecretRepository(Repository):
@@ -243,16 +221,8 @@ class WebhookDeliveryRepository(ScopedRepository):
         self, endpoint_id: str, *, cursor: Cursor | None = None, limit: int = 50
     ) -> Page[WebhookDelivery]:
         """Newest first; the cursor is (id,)."""
-        statement = (
-            self._select(WebhookDelivery)
-            .where(WebhookDelivery.endpoint_id == endpoint_id)
-            .order_by(WebhookDelivery.id.desc())
-            .limit(limit + 1)
-        )
-        if cursor is not None:
-            statement = statement.where(WebhookDelivery.id < cursor[0])
-        items = self._all(statement)
-        return Page(items[:limit], (items[limit - 1].id,) if len(items) > limit else None)
+        statement = self._select(WebhookDelivery).where(WebhookDelivery.endpoint_id == endpoint_id)
+        return self._page(statement, WebhookDelivery.id, cursor, limit)
 
     def get(self, endpoint_id: str, id: str) -> WebhookDelivery | None:
         """One delivery, or None where the project's endpoint has no such one."""
@@ -260,42 +230,35 @@ class WebhookDeliveryRepository(ScopedRepository):
         return self._one(self._select(WebhookDelivery).where(*mine))
 
     def send_again(self, endpoint_id: str, id: str) -> bool:
-        """Lets it be sent at once, with a whole schedule of retries; False while it is being
-        sent."""
-        return bool(
-            self._execute(
-                update(WebhookDelivery)
-                .where(
-                    WebhookDelivery.project_id == self.project_id,
-                    WebhookDelivery.endpoint_id == endpoint_id,
-                    WebhookDelivery.id == id,
-                    or_(WebhookDelivery.state != "sending", _lease_ran_out()),
-                )
-                .values(
-                    state="waiting",
-                    retries=0,
-                    available_at=seconds_from_now(),
-                    lease_until=None,
-                    ended_at=None,
-                )
+        """Sends it again at once, with a full schedule of retries; False while it is in
+        progress."""
+        return self._changes(
+            update(WebhookDelivery)
+            .where(
+                WebhookDelivery.project_id == self.project_id,
+                WebhookDelivery.endpoint_id == endpoint_id,
+                WebhookDelivery.id == id,
+                or_(WebhookDelivery.state != "sending", _lease_ran_out()),
+            )
+            .values(
+                state="waiting",
+                retries=0,
+                available_at=seconds_from_now(),
+                lease_until=None,
+                ended_at=None,
             )
         )
 
 
 class WebhookQueueRepository(Repository):
-    """What waits to be sent, across projects.
-
-    Whoever locks both an endpoint and its deliveries locks the endpoint first.
-    """
+    """Deliveries of all projects. To lock an endpoint and its deliveries, lock the endpoint
+    first."""
 
     def due(
         self, limit: int, *, endpoints: Collection[str] = (), projects: Collection[str] = ()
     ) -> "list[tuple[str, str, str]]":
-        """Delivery, endpoint and project: the longest due delivery of each enabled endpoint.
-
-        `endpoints` and `projects` are left out. One at a time for each, so that an endpoint with
-        many events delays those of no other.
-        """
+        """Delivery, endpoint and project: the longest due delivery of each enabled endpoint, so
+        that one with many events delays no other. `endpoints` and `projects` are left out."""
         place = func.row_number().over(
             partition_by=WebhookDelivery.endpoint_id,
             order_by=(WebhookDelivery.available_at, WebhookDelivery.id),
@@ -346,17 +309,9 @@ class WebhookQueueRepository(Repository):
         until = endpoint.previous_until
         if endpoint.previous_secret is not None and until is not None and utc_now() < until:
             secrets.append(endpoint.previous_secret)
-        return ClaimedDelivery(
-            row.id,
-            row.endpoint_id,
-            row.project_id,
-            row.attempts,
-            row.retries,
-            row.message_id,
-            row.payload,
-            endpoint.url,
-            tuple(secrets),
-        )
+        delivery = (row.id, row.endpoint_id, row.project_id, row.attempts, row.retries)
+        sent = (row.message_id, row.payload, endpoint.url, tuple(secrets))
+        return ClaimedDelivery(*delivery, *sent)
 
     def delivered(self, claimed: ClaimedDelivery, attempted: Attempted) -> bool:
         """Notes that it arrived; False where another process has taken it since."""
@@ -375,11 +330,9 @@ class WebhookQueueRepository(Repository):
         disable: str | None = None,
         disable_after: timedelta,
     ) -> bool:
-        """Notes a failure, to be tried again in `retry_in` seconds, or (None) not at all.
-
-        Disables the endpoint for the reason `disable`, or where it has failed without a success for
-        as long as `disable_after`. False where another process has taken the delivery since.
-        """
+        """Records a failure, to be retried in `retry_in` seconds or (None) never. Disables the
+        endpoint for the reason `disable`, or after `disable_after` without a success. False if
+        another process has taken the delivery."""
         endpoint = self._lock_endpoint(claimed)
         if retry_in is None:
             noted = self._end(claimed, attempted, state="failed", ended_at=seconds_from_now())
@@ -391,7 +344,7 @@ class WebhookQueueRepository(Repository):
         now = utc_now()
         endpoint.failing_since = endpoint.failing_since or now
         if disable is None and now - endpoint.failing_since >= disable_after:
-            disable = _worn_out(endpoint.failing_since, attempted)
+            disable = _repeated_failure_reason(endpoint.failing_since, attempted)
         if disable is not None and endpoint.disabled_at is None:
             endpoint.disabled_at = now
             endpoint.disabled_reason = disable
@@ -420,22 +373,20 @@ class WebhookQueueRepository(Repository):
 
     def _end(self, claimed: ClaimedDelivery, attempted: Attempted, **values: Any) -> bool:
         error = attempted.error
-        return bool(
-            self._execute(
-                update(WebhookDelivery)
-                .where(
-                    WebhookDelivery.id == claimed.id,
-                    WebhookDelivery.state == "sending",
-                    WebhookDelivery.attempts == claimed.attempt,
-                )
-                .values(
-                    lease_until=None,
-                    attempted_at=seconds_from_now(),
-                    status_code=attempted.status_code,
-                    duration_seconds=attempted.duration_seconds,
-                    error=None if error is None else error[:_MAX_ERROR_CHARACTERS],
-                    **values,
-                )
+        return self._changes(
+            update(WebhookDelivery)
+            .where(
+                WebhookDelivery.id == claimed.id,
+                WebhookDelivery.state == "sending",
+                WebhookDelivery.attempts == claimed.attempt,
+            )
+            .values(
+                lease_until=None,
+                attempted_at=seconds_from_now(),
+                status_code=attempted.status_code,
+                duration_seconds=attempted.duration_seconds,
+                error=None if error is None else error[:_MAX_ERROR_CHARACTERS],
+                **values,
             )
         )
 
@@ -450,7 +401,7 @@ def _claimable() -> ColumnElement[bool]:
     return or_(and_(waits, WebhookDelivery.available_at <= seconds_from_now()), _lease_ran_out())
 
 
-def _worn_out(since: datetime, attempted: Attempted) -> str:
+def _repeated_failure_reason(since: datetime, attempted: Attempted) -> str:
     return (
         f"every attempt since {since:%Y-%m-%d %H:%M} UTC has failed, the last one with: "
         f"{(attempted.error or '')[:200]}"

@@ -38,7 +38,7 @@ class ApiKey(Base):
     """When the secret was replaced last."""
     scopes: Mapped[list[Any]]
     person: Mapped[dict[str, Any] | None] = mapped_column(JSON(none_as_null=True))
-    """Whom it belongs to, by whoever made it; never changed. Null for a key that names nobody."""
+    """Its person, as named by its maker; never changed. Null for a key without a person."""
     created_at: Mapped[datetime]
     created_by: Mapped[dict[str, Any] | None] = mapped_column(JSON(none_as_null=True))
     """The actor who made it over HTTP; null for one that was made on the database itself."""
@@ -107,7 +107,7 @@ class AuditEntry(Base):
     """Null where no key was used: by the sweeper, or on the database itself."""
     key_name: Mapped[str | None] = mapped_column(Text)
     person: Mapped[str | None] = mapped_column(Text)
-    """As the key named them then; null for a key that names nobody."""
+    """As the key named them then; null for a key without a person."""
     details: Mapped[dict[str, Any]]
     """Ids, names and settings; never a secret, a spec or a value of a cell."""
     link: Mapped[str] = mapped_column(String(64))

@@ -9,10 +9,7 @@ from sqlalchemy.types import TypeDecorator
 
 
 class UtcDateTime(TypeDecorator[datetime]):
-    """A time with its zone, always UTC.
-
-    SQLite stores text of a fixed width without a zone, whose order is the order of time.
-    """
+    """A time in UTC. SQLite stores text of fixed width without zone, which sorts by time."""
 
     impl = DateTime(timezone=True)
     cache_ok = True

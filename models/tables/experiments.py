@@ -58,30 +58,30 @@ class Experiment(Base):
     noise_multiplier: Mapped[float | None] = mapped_column(Double)
     """Of metric privacy."""
     mechanism_inputs: Mapped[dict[str, Any] | None] = mapped_column(JSON(none_as_null=True))
-    """What every ledger row has to say of a mechanism with an epsilon and a delta, so that it can
-    be written without the data; null for the others."""
+    """What each ledger row states of a mechanism with an epsilon and a delta, so that it can be
+    written without the data; else null."""
     attributes: Mapped[dict[str, Any]]
     """Sensitive attribute -> its groups, in the order of the fairness counts."""
     withheld_attributes: Mapped[list[Any] | None] = mapped_column(JSON(none_as_null=True))
-    """Those that are too near to what earlier reports disclosed; null before a worker decided."""
+    """Those withheld as too near to earlier disclosures; null before the decision."""
 
     ledger_salt: Mapped[bytes | None] = mapped_column(LargeBinary)
-    """32 random bytes that the digests of its ledger are keyed with (`fedaudit.ledger.chain`). Null
-    where noise is simulated, before there were any, and after its clients' names were erased."""
+    """32 random bytes that key the digests of its ledger (`fedaudit.ledger.chain`). Null under
+    simulated noise, in old rows, and after its clients' names were erased."""
     disclosure: Mapped[dict[str, Any] | None] = mapped_column(JSON(none_as_null=True))
     """The policy of its federation when it was admitted; null where there was none."""
 
     rounds_total: Mapped[int] = mapped_column(Integer)
     rounds_done: Mapped[int] = mapped_column(Integer)
     event_sequence: Mapped[int] = mapped_column(Integer)
-    """The number of the last event; whoever appends one raises it first, and so waits its turn."""
+    """The number of the last event. Writers raise it first, and so wait for each other."""
     created_at: Mapped[datetime]
     started_at: Mapped[datetime | None]
     finished_at: Mapped[datetime | None] = mapped_column(index=True)
     cancel_requested_at: Mapped[datetime | None]
     created_by: Mapped[dict[str, Any] | None] = mapped_column(JSON(none_as_null=True))
-    """Who submitted it, also as a retry: key and person, as they were then. Null where that was
-    before anybody was recorded, as with `cancelled_by`."""
+    """Who submitted or retried it: key and person at the time; null in old rows, as
+    `cancelled_by`."""
     cancelled_by: Mapped[dict[str, Any] | None] = mapped_column(JSON(none_as_null=True))
 
     gate_outcome: Mapped[str | None] = mapped_column(Word)
@@ -96,7 +96,7 @@ class Experiment(Base):
     equalized_odds_difference: Mapped[float | None] = mapped_column(Double)
     equal_opportunity_difference: Mapped[float | None] = mapped_column(Double)
     alarms: Mapped[int | None] = mapped_column(Integer)
-    """How many attacks raised an alarm, later ones included; null where none was asked for."""
+    """Attacks that raised an alarm, later ones included; null if none was asked for."""
 
 
 class ExperimentTag(Base):
@@ -111,12 +111,8 @@ class ExperimentTag(Base):
 
 
 class Unit(Base):
-    """What one worker does at a time.
-
-    A `run` is one experiment, or a stack of experiments of one shape; a `profile` is a federation
-    to be read and described, an `audit` one of predictions; `attacks` are on an experiment that has
-    ended.
-    """
+    """What one worker does at a time: a `run` of one experiment or a stack of one shape, a
+    `profile` of a federation, an `audit` of predictions, or `attacks` on an ended experiment."""
 
     __tablename__ = "units"
     __table_args__ = (
@@ -139,11 +135,10 @@ class Unit(Base):
     attempts: Mapped[int] = mapped_column(Integer)
     max_attempts: Mapped[int] = mapped_column(Integer)
     lost_leases: Mapped[int] = mapped_column(Integer, server_default="0")
-    """How often a worker's lease ran out, and the unit was taken from it."""
+    """How often a lease expired."""
     worker: Mapped[str | None] = mapped_column(Text)
     stack_key: Mapped[str | None] = mapped_column(String(64))
-    """What its experiments have in common with those that could be trained beside them; null where
-    they are run by themselves."""
+    """What experiments share that can be trained together; null to run alone."""
     stack_size: Mapped[int] = mapped_column(Integer, server_default="1")
     """How many experiments fit together, at most."""
     available_at: Mapped[datetime]
@@ -151,7 +146,7 @@ class Unit(Base):
     published_at: Mapped[datetime | None]
     last_error: Mapped[str | None] = mapped_column(Text)
     traceparent: Mapped[str | None] = mapped_column(Word)
-    """The trace of the request that made it (W3C Trace Context); null where none was recorded."""
+    """Its request's trace (W3C Trace Context); null if none was recorded."""
 
 
 class SubjectSet(Base):
@@ -201,8 +196,7 @@ class Sweep(Base):
     """The body: base, grid, zip, repeats."""
     cells: Mapped[int] = mapped_column(Integer)
     facts: Mapped[dict[str, Any]]
-    """Of all cells, known before they ran: how their costs are counted, and what guarantees are
-    worth."""
+    """Of all cells, known beforehand: how costs are counted, and the guarantees."""
     created_at: Mapped[datetime]
     created_by: Mapped[dict[str, Any]]
 

@@ -12,10 +12,8 @@ from models.values import FederationStatus, FileKind, GoneReason, Simulation
 
 
 class Federation(Base):
-    """The clients' data, known by its fingerprint: whoever trains on it spends its budget.
-
-    One that was deleted keeps its row, so that what was spent on the data stays spent.
-    """
+    """The clients' data, by its fingerprint. Deletion keeps the row, so that what was spent on the
+    data stays spent."""
 
     __tablename__ = "federations"
     __table_args__ = (UniqueConstraint("project_id", "fingerprint"),)
@@ -31,7 +29,7 @@ class Federation(Base):
     reasons: Mapped[list[Any] | None] = mapped_column(JSON(none_as_null=True))
     """Why it was rejected: {pointer, message}, the pointer into the registration."""
     registration: Mapped[dict[str, Any] | None] = mapped_column(JSON(none_as_null=True))
-    """Null where nobody registered it, and experiments named the file by its path."""
+    """Null if it was never registered, and experiments named the file by path."""
     unit_id: Mapped[str | None] = mapped_column(ForeignKey("units.id"), index=True)
     """The unit that profiled it last, or is to."""
     storage_key: Mapped[str | None] = mapped_column(String(255))
@@ -53,10 +51,8 @@ class Federation(Base):
 
 
 class Content(Base):
-    """Real data that federations of any number of projects may hold; made-up data has no row here.
-
-    Whoever reserves of it locks its row, so that no two projects take the same last room.
-    """
+    """Real data that federations of several projects may share; synthetic data has no row.
+    Reserving from it locks the row, so that no two projects take the same last room."""
 
     __tablename__ = "contents"
 
@@ -66,10 +62,8 @@ class Content(Base):
 
 
 class RowSketch(Base):
-    """The smallest hashes of a table's rows, by which near-copies of it are recognised.
-
-    Deleted with the data: rows with few possible values can be guessed from their hashes.
-    """
+    """The smallest hashes of a table's rows, which recognise near-copies. Deleted with the data:
+    rows with few possible values can be guessed from their hashes."""
 
     __tablename__ = "row_sketches"
 
@@ -102,7 +96,7 @@ class Artifact(Base):
     project_id: Mapped[str] = mapped_column(ForeignKey("projects.id"))
     sha256: Mapped[str] = mapped_column(String(64))
     name: Mapped[str | None] = mapped_column(Text)
-    """What whoever sent it called it first."""
+    """Its first name."""
     size_bytes: Mapped[int] = mapped_column(BigInteger)
     hypotheses: Mapped[int] = mapped_column(Integer)
     parameters: Mapped[int] = mapped_column(BigInteger)

@@ -31,14 +31,13 @@ class PackedEntry:
     outcomes: Mapped[Packed] = mapped_column(PackedArray("int16"))
     """0 released, 1 refused, 2 withheld."""
     radii: Mapped[Packed] = mapped_column(PackedArray("float64"))
-    """NaN where nothing was released. Where there are components, those of a subject stand side by
-    side."""
+    """NaN if nothing was released. With components, a subject's are adjacent."""
     releases: Mapped[Packed] = mapped_column(PackedArray("int32"))
     """Each subject's releases up to and including this round: totals need no window."""
     clusters: Mapped[Packed] = mapped_column(PackedArray("int16"))
     epsilons: Mapped[Packed | None] = mapped_column(PackedArray("float64"))
-    """What each subject has spent up to and including this round, at `delta`; null for metric
-    privacy, whose epsilon follows from the radius."""
+    """Each subject's spending up to this round, at `delta`; null for metric privacy, whose epsilon
+    follows from the radius."""
 
     mechanism: Mapped[str] = mapped_column(Word)
     n: Mapped[int] = mapped_column(BigInteger)
@@ -55,8 +54,8 @@ class PackedEntry:
     adjacency: Mapped[str | None] = mapped_column(Word)
     accountant: Mapped[str | None] = mapped_column(Word)
     components: Mapped[list[dict[str, Any]] | None] = mapped_column(JSON(none_as_null=True))
-    """The name and the number of parameters of each part with a radius of its own; null where an
-    upload is released as a whole."""
+    """Name and number of parameters of each part with its own radius; null if an upload is released
+    as a whole."""
 
     digest: Mapped[bytes] = mapped_column(LargeBinary)
     link: Mapped[bytes] = mapped_column(LargeBinary)
@@ -64,10 +63,8 @@ class PackedEntry:
 
 
 class Ledger(PackedEntry, Base):
-    """One round of one release, as one observer saw it. Rows are only ever inserted.
-
-    The primary key is the only index: every other would be paid for at each round.
-    """
+    """One round of one release against one observer. Rows are only inserted. The primary key is the
+    only index, since each costs at every round."""
 
     __tablename__ = "ledger"
 
@@ -80,11 +77,8 @@ class Ledger(PackedEntry, Base):
 
 
 class LedgerTotals(Base):
-    """Each subject's running totals, index by index, overwritten at each flush.
-
-    Where there are several observers, all subjects against one stand behind those against another,
-    in the order of the observers' names.
-    """
+    """Each subject's running totals by index, overwritten at each flush; for several observers one
+    block each, in the order of their names."""
 
     __tablename__ = "ledger_totals"
 
@@ -98,11 +92,8 @@ class LedgerTotals(Base):
 
 
 class ClientRounds(Base):
-    """Which rounds of a block name the subjects of a part: an index over `Ledger`, made from its
-    rows.
-
-    `subjects` and `rounds` run side by side, a pair for each round that names a subject.
-    """
+    """Which rounds of a block name the subjects of a part: an index derived from `Ledger`.
+    `subjects` and `rounds` are parallel, one pair per round and subject."""
 
     __tablename__ = "client_rounds"
 
@@ -115,10 +106,8 @@ class ClientRounds(Base):
 
 
 class ReleaseIntent(Base):
-    """Who a release was about to charge, committed before its noise was drawn.
-
-    An intent without its ledger row is a round lost in a crash: it stays spent.
-    """
+    """Whom a release was about to charge, committed before its noise was drawn. An intent without a
+    ledger row is a round lost in a crash: it stays spent."""
 
     __tablename__ = "release_intents"
 
@@ -184,8 +173,7 @@ class SigningKey(Base):
     retired_at: Mapped[datetime | None]
     """When another key took its place; null while it is the key in use."""
     compromised_at: Mapped[datetime | None]
-    """From when on somebody else may have signed with it, by whoever runs the service; null for a
-    key of which nobody said so."""
+    """From when others may have the key, as the operator states; else null."""
     compromised_note: Mapped[str | None] = mapped_column(Text)
 
 

@@ -77,7 +77,7 @@ class WebhookDelivery(Base):
     endpoint_id: Mapped[str] = mapped_column(ForeignKey("webhook_endpoints.id"))
     project_id: Mapped[str] = mapped_column(Identifier)
     message_id: Mapped[str] = mapped_column(Word)
-    """The header `webhook-id`: the same for every endpoint that is told of the event."""
+    """The header `webhook-id`: the same for all endpoints of the event."""
     type: Mapped[str] = mapped_column(Word)
     payload: Mapped[dict[str, Any]]
     state: Mapped[DeliveryState] = mapped_column(Word)
@@ -89,7 +89,7 @@ class WebhookDelivery(Base):
     lease_until: Mapped[datetime | None]
     attempted_at: Mapped[datetime | None]
     status_code: Mapped[int | None] = mapped_column(Integer)
-    """Of the last attempt, as are the two below; null where nobody answered."""
+    """Status of the last attempt; null if there was no response."""
     duration_seconds: Mapped[float | None] = mapped_column(Double)
     error: Mapped[str | None] = mapped_column(Text)
     created_at: Mapped[datetime]

@@ -32,8 +32,8 @@ class Report(Base):
     report_hash: Mapped[str] = mapped_column(String(64))
     created_at: Mapped[datetime]
     model_layout: Mapped[dict[str, Any] | None] = mapped_column(JSON(none_as_null=True))
-    """What goes into its model and comes out, confidential; null without a model, of earlier
-    versions, and once its data were erased."""
+    """Its model's inputs and outputs, confidential; null without a model, in old rows, and after
+    erasure."""
 
 
 class ReportFigure(Base):
@@ -59,10 +59,8 @@ class ReportFigure(Base):
 
 
 class ReportSummary(Base):
-    """One report in short; apart from its document, whose size would slow every list down.
-
-    Kind, unit and summary are null where the document could not be read.
-    """
+    """A report's summary, apart from its large document. Kind, unit and summary are null if the
+    document could not be read."""
 
     __tablename__ = "report_summaries"
     __table_args__ = (
@@ -75,7 +73,7 @@ class ReportSummary(Base):
     guarantee_kind: Mapped[str | None] = mapped_column(Word)
     """formal, heuristic or none."""
     in_force: Mapped[bool | None] = mapped_column(Boolean)
-    """Whether the noise was secret, so that the guarantee protects somebody."""
+    """Whether the noise was secret, so that the guarantee is in force."""
     unit: Mapped[str | None] = mapped_column(Word)
     """Whose data the guarantee speaks of."""
     summary: Mapped[dict[str, Any] | None] = mapped_column(JSON(none_as_null=True))
@@ -169,7 +167,7 @@ class PredictionAudit(Base):
     threshold: Mapped[float | None] = mapped_column(Double)
     unit_id: Mapped[str] = mapped_column(ForeignKey("units.id"))
     withheld: Mapped[list[Any] | None] = mapped_column(JSON(none_as_null=True))
-    """Attributes that nothing is said of, because of earlier reports; null until it is decided."""
+    """Attributes withheld because of earlier reports; null before the decision."""
     report: Mapped[dict[str, Any] | None] = mapped_column(JSON(none_as_null=True))
     report_hash: Mapped[str | None] = mapped_column(String(64))
     gate_outcome: Mapped[str | None] = mapped_column(Word)
@@ -180,11 +178,8 @@ class PredictionAudit(Base):
 
 
 class DisclosureMemory(Base):
-    """Data of which something was disclosed, whichever project trained on it: a file by its
-    fingerprint, or rows of any file, by the first of their anchors.
-
-    Whoever adds to it locks this row first, so that two runs that start at once see each other.
-    """
+    """Data of which something was disclosed by any project: a file by fingerprint, or rows of any
+    file by their first anchor. Writers lock this row, so that simultaneous runs see each other."""
 
     __tablename__ = "disclosure_memories"
 

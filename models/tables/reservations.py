@@ -74,8 +74,8 @@ class Reservation(Base):
     """Of an epsilon, as are the curve and the counts: `client` or `record`, whom its adjacency is
     about."""
     curve: Mapped[Packed | None] = mapped_column(PackedArray("float64"))
-    """Renyi divergences, at orders that are the same for all: at most so much while it is held,
-    and what was spent once it is settled. They add up over experiments, whatever their deltas."""
+    """Renyi divergences at common orders: an upper bound while held, the spending once settled.
+    They add up over experiments, whatever their deltas."""
     step: Mapped[Packed | None] = mapped_column(PackedArray("float64"))
     """The same for one composition, at most. Of the theorem's sum: [1], what one release adds."""
     planned: Mapped[int | None] = mapped_column(Integer)

@@ -78,5 +78,5 @@ def offer_looks(monkeypatch: pytest.MonkeyPatch) -> Looks:
     """Every kind can be asked for, and is a look."""
     looks = Looks()
     monkeypatch.setattr(fedaudit.attacks.carried_out, "attack_of", looks.attack_of)
-    monkeypatch.setattr(fedaudit.attacks.feasibility, "_faults", lambda *_, **__: [])
+    monkeypatch.setattr(fedaudit.attacks.feasibility, "faults", lambda *_, **__: [])
     return looks

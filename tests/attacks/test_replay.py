@@ -7,18 +7,24 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from fedaudit.attacks.replay.least_delta import (
+from fedaudit.attacks.replay.accounting_replay import (
     least_delta,
     least_delta_of_coins,
     least_delta_of_samples,
     least_delta_of_two_stages,
+    sampled_epsilon,
 )
-from fedaudit.attacks.replay.noise_dependence import as_normal, dependence_law
-from fedaudit.attacks.replay.noise_law import binomial_spread, gaussian_law, laplace_law, turns
-from fedaudit.attacks.replay.passed_through import Floats
+from fedaudit.attacks.replay.noise_laws import (
+    as_normal,
+    binomial_spread,
+    dependence_law,
+    gaussian_law,
+    laplace_law,
+    turns,
+)
 from fedaudit.attacks.replay.replay import replay_cell
 from fedaudit.attacks.replay.replay_finding import FALSE_ALARM
-from fedaudit.attacks.replay.second_computation import sampled_epsilon
+from fedaudit.attacks.replay.watched_run import Floats
 from fedaudit.privacy.accounting.pld import PldAccountant
 from fedaudit.privacy.accounting.privacy_events import Gaussian, PoissonSampled, TwoStage
 from fedaudit.privacy.accounting.rdp import RdpAccountant

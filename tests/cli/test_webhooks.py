@@ -16,7 +16,7 @@ from typer.testing import CliRunner
 from fedaudit.cli.main import app
 from tests.api.service import running_api, served, settings_for
 from tests.api.webhooks.webhooks import deliver
-from workers.webhooks import Courier
+from workers.webhooks import WebhookDispatcher
 
 PAGE = Path(__file__).parents[2] / "docs/webhooks.md"
 
@@ -56,7 +56,7 @@ def test_from_registration_to_redelivery(
     with running_api(settings) as api, served(api) as url:
         monkeypatch.setenv("FEDAUDIT_URL", url)
         monkeypatch.setenv("FEDAUDIT_API_KEY", api.key)
-        courier = Courier(api.settings, api.database)
+        dispatcher = WebhookDispatcher(api.settings, api.database)
         address = f"http://127.0.0.1:{port}/"
         made = json.loads(call("add", address, "--event", "gate.failed", "--json"))
         id_ = made["id"]
@@ -65,19 +65,19 @@ def test_from_registration_to_redelivery(
         assert "secret" not in json.loads(call("list", "--json"))[0]
         rotated = json.loads(call("rotate-secret", id_, "--json"))
         call("test", id_)
-        [sent] = deliver(api, courier, made)
+        [sent] = deliver(api, dispatcher, made)
         assert (sent["state"], sent["status_code"]) == ("waiting", None)
         assert "Connection refused" in call("deliveries", id_)
         with shown_receiver(rotated["secret"], port) as receiver:
             call("redeliver", id_, sent["id"])
-            [sent] = deliver(api, courier, made)
+            [sent] = deliver(api, dispatcher, made)
             assert (sent["state"], sent["status_code"], sent["attempts"]) == ("delivered", 204, 2)
             assert receiver.stdout is not None
             line = receiver.stdout.readline()
         assert line.startswith(f"{sent['message_id']} webhook.test {{'project': 'hospital'")
         with shown_receiver("whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw", port):
             call("test", id_)
-            assert deliver(api, courier, made)[0]["status_code"] == 401
+            assert deliver(api, dispatcher, made)[0]["status_code"] == 401
         call("change", id_, "--disable")
         assert "disabled by tests" in call("list")
         call("remove", id_, "--yes")

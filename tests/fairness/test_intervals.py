@@ -157,15 +157,8 @@ def test_intervals_hold_the_true_gap(population, groups, rows, of_client):
     An interval that truly holds the gap in 95 % does so in fewer than 177 of 200 draws in 1 of
     7,000 cases (binomial tail), one that does in 85 % in more than nine of ten.
     """
-    found = cell(population, groups=groups, rows=rows, of_client=of_client, draws=200, former=0)
+    found = cell(population, groups=groups, rows=rows, of_client=of_client, draws=200)
     assert list(found) == list(FAIRNESS_FIGURES)
     for name, one in found.items():
         missed = round(one["draws"] * (1 - (one["coverage"] or 0.0)))
         assert missed <= 14, name
-
-
-def test_percentiles_over_clients_drawn_anew_never_held_a_gap_of_zero():
-    """Why reports no longer have them: the former intervals beside these, on the same draws."""
-    found = cell(POPULATIONS[0], groups=2, rows=100, of_client=1, draws=40, former=40)[GAP]
-    assert (found["coverage"], found["former_coverage"]) == (pytest.approx(0.95, abs=0.1), 0.0)
-    assert found["width"] < 1.2 * found["former_width"]

@@ -11,7 +11,7 @@ from zipfile import ZipFile
 import numpy as np
 import pytest
 
-from fedaudit.attacks.replay.loaded_neighbour import moved_by, units
+from fedaudit.attacks.replay.neighbours import moved_by, units
 from fedaudit.federations.load import load_federation
 from fedaudit.federations.table import table_federation
 from fedaudit.spec.experiment import ExperimentSpec

@@ -1,6 +1,9 @@
 """Rows that tests begin with."""
 
-from typing import Any
+import threading
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, TypeVar
 
 import numpy as np
 from sqlalchemy.orm import Session
@@ -14,6 +17,8 @@ from models.repositories import (
     UnitRepository,
 )
 from models.values import LedgerRow, NewExperiment
+
+T = TypeVar("T")
 
 NAMES = ("07001", "07002", "07003", "07004")
 """Subject keys; the ledger rows below name them by index."""
@@ -29,6 +34,18 @@ LAPLACE = {
     "guarantee": "heuristic",
     **dict.fromkeys(("event", "delta", "adjacency", "accountant", "components")),
 }
+
+
+def at_once(call: Callable[[int], T], times: int) -> list[T]:
+    """The answers to `call(0)`, `call(1)`, ..., each in its own thread. Raises what any raises."""
+    start = threading.Barrier(times)
+
+    def called(number: int) -> T:
+        start.wait()
+        return call(number)
+
+    with ThreadPoolExecutor(times) as pool:
+        return list(pool.map(called, range(times)))
 
 
 def add_project(session: Session, name: str = "hospital") -> str:

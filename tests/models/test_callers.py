@@ -1,7 +1,5 @@
 """Projects, keys, repeated requests, messages and duties."""
 
-import threading
-
 import pytest
 from sqlalchemy import select
 
@@ -15,21 +13,16 @@ from models.repositories import (
     SweeperLeaseRepository,
 )
 from models.tables.accounts import ApiKey
-from tests.models.rows import add_project
+from tests.models.rows import add_project, at_once
 
 
 def test_a_project_is_made_once(database: Database) -> None:
-    ids: list[str] = []
 
-    def ask() -> None:
+    def ask(_: int) -> str:
         with database.write() as session:
-            ids.append(ProjectRepository(session).get_or_create("hospital").id)
+            return ProjectRepository(session).get_or_create("hospital").id
 
-    threads = [threading.Thread(target=ask) for _ in range(6)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    ids = at_once(ask, 6)
     assert len(ids) == 6
     assert len(set(ids)) == 1
 
@@ -96,15 +89,7 @@ def test_a_repeated_request_finds_the_first(database: Database) -> None:
 
 def test_of_simultaneous_repeats_one_does_the_work(database: Database) -> None:
     project_id, key, _ = _key(database)
-    answers: list[bool] = []
-    threads = [
-        threading.Thread(target=lambda: answers.append(_take(database, key.id, project_id)))
-        for _ in range(6)
-    ]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    answers = at_once(lambda _: _take(database, key.id, project_id), 6)
     assert sorted(answers) == [False] * 5 + [True]
 
 

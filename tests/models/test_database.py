@@ -1,7 +1,6 @@
 """Databases: urls, transactions and what may be written where."""
 
 import os
-import threading
 from datetime import UTC, datetime, timedelta, timezone
 from time import sleep
 
@@ -15,6 +14,7 @@ from models.database import Database
 from models.repositories import ProjectRepository
 from models.tables.accounts import Project
 from models.tables.operations import SweeperLease
+from tests.models.rows import at_once
 
 
 def test_a_write_is_committed_and_a_failed_one_is_not(database: Database) -> None:
@@ -52,13 +52,13 @@ def test_a_glance_is_no_transaction_and_leaves_none_out(postgres_url: str) -> No
 
 
 def _glance(database: Database) -> None:
-    with database.glance() as session:
+    with database.autocommit_read() as session:
         # In a transaction that was begun before, the statement is later than its beginning.
         assert session.scalar(text("SELECT now() = statement_timestamp()"))
     with database.write() as session:
         session.execute(text("INSERT INTO glanced VALUES (1)"))
         session.rollback()
-    with database.glance() as session:
+    with database.autocommit_read() as session:
         assert session.scalar(text("SELECT count(*) FROM glanced")) == 0
 
 
@@ -76,7 +76,7 @@ def test_rows_that_were_read_are_values_and_stored_as_they_were(database: Databa
 def test_a_connection_that_ended_while_nobody_used_it_is_replaced(
     postgres_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("models.database._RESTED_SECONDS", 0.0)
+    monkeypatch.setattr("models.database._IDLE_SECONDS", 0.0)
     database, other = Database(postgres_url), Database(postgres_url)
     asked = text("SELECT pg_backend_pid()")
     with database.read() as session:
@@ -107,24 +107,15 @@ def test_writers_wait_for_each_other(database: Database) -> None:
     with database.write() as session:
         session.execute(text("CREATE TABLE counter (value INTEGER)"))
         session.execute(text("INSERT INTO counter VALUES (0)"))
-    failures: list[Exception] = []
 
-    def add() -> None:
+    def add(_: int) -> None:
         lock = " FOR UPDATE" if database.dialect == "postgresql" else ""
-        try:
-            for _ in range(20):
-                with database.write() as session:
-                    value = session.scalar(text(f"SELECT value FROM counter{lock}"))
-                    session.execute(text("UPDATE counter SET value = :v"), {"v": value + 1})
-        except Exception as error:
-            failures.append(error)
+        for _ in range(20):
+            with database.write() as session:
+                value = session.scalar(text(f"SELECT value FROM counter{lock}"))
+                session.execute(text("UPDATE counter SET value = :v"), {"v": value + 1})
 
-    threads = [threading.Thread(target=add) for _ in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert failures == []
+    at_once(add, 4)
     with database.read() as session:
         assert session.scalar(text("SELECT value FROM counter")) == 80
     with database.write() as session:

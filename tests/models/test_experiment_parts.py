@@ -1,7 +1,5 @@
 """What runs leave beside the ledger: events, rounds, fairness, checkpoints and reports."""
 
-import threading
-
 import numpy as np
 from sqlalchemy import func, select
 
@@ -16,7 +14,7 @@ from models.repositories import (
 )
 from models.tables.ledger import Round
 from models.values import FairnessRow, RoundRow
-from tests.models.rows import queued
+from tests.models.rows import at_once, queued
 
 
 def test_events_are_numbered_without_gaps_by_many_writers(database: Database) -> None:
@@ -28,11 +26,7 @@ def test_events_are_numbered_without_gaps_by_many_writers(database: Database) ->
                 events = [("round.completed", {"writer": writer})] * 2
                 EventRepository(session).append(new.id, project_id, events)
 
-    threads = [threading.Thread(target=write, args=(writer,)) for writer in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    at_once(write, 4)
     with database.read() as session:
         events = EventRepository(session, project_id)
         assert [event.sequence for event in events.after(new.id)] == list(range(1, 41))

@@ -4,7 +4,6 @@ import json
 import os
 import subprocess
 import sys
-import threading
 from dataclasses import replace
 from pathlib import Path
 
@@ -24,7 +23,7 @@ from models.tables.accounts import ApiKey
 from models.tables.base import Base
 from models.tables.experiments import Unit
 from models.tables.federations import Federation
-from tests.models.rows import LAPLACE, ledger_row, queued
+from tests.models.rows import LAPLACE, at_once, ledger_row, queued
 
 
 def test_the_code_asks_for_the_newest_revision() -> None:
@@ -187,20 +186,7 @@ def test_held_out_people_are_named_and_kept_from_a_revision_without_them(
 
 
 def test_simultaneous_upgrades_all_succeed(empty_database_url: str) -> None:
-    failures: list[Exception] = []
-
-    def upgrade() -> None:
-        try:
-            migrations.upgrade(empty_database_url)
-        except Exception as error:
-            failures.append(error)
-
-    threads = [threading.Thread(target=upgrade) for _ in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert failures == []
+    at_once(lambda _: migrations.upgrade(empty_database_url), 4)
     assert migrations.current(empty_database_url) == HEAD
 
 

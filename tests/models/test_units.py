@@ -1,6 +1,5 @@
 """Units: who runs what, whatever the queue delivers and whoever wakes up late."""
 
-import threading
 from collections.abc import Callable
 from typing import TypeVar
 
@@ -12,7 +11,7 @@ from models.database import Database
 from models.repositories import UnitRepository
 from models.tables.experiments import Unit
 from models.values import Claim
-from tests.models.rows import add_project
+from tests.models.rows import add_project, at_once
 
 T = TypeVar("T")
 _CPU = {"auto", "cpu"}
@@ -59,14 +58,7 @@ def test_a_unit_is_claimed_once(database: Database) -> None:
 
 def test_of_many_claims_at_once_one_succeeds(database: Database) -> None:
     unit_id = _waiting(database)
-    claims: list[Claim | None] = []
-    threads = [
-        threading.Thread(target=lambda: claims.append(_claim(database, unit_id))) for _ in range(8)
-    ]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    claims = at_once(lambda _: _claim(database, unit_id), 8)
     assert len(claims) == 8
     assert sum(claim is not None for claim in claims) == 1
 

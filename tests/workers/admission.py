@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from celery.worker import state as celery_state
 from sqlalchemy.orm import Session
 
 from api.services.admission import store_federation
@@ -12,13 +13,23 @@ from api.services.dispatch import queue_unit
 from api.services.submission import admitting
 from fedaudit.federations.load import load_federation
 from fedaudit.federations.reading.source_files import OpenUpload
+from fedaudit.reports.report import report_hash
 from fedaudit.runs.experiment_plan import ExperimentPlan, plan_experiment
 from fedaudit.spec.parse import parse_spec
 from models.database import Database
 from models.identifiers import new_id
 from models.leakage_terms import LeakageTerms
-from models.repositories import Budgets, EventRepository, ExperimentRepository, ProjectRepository
+from models.repositories import (
+    Budgets,
+    EventRepository,
+    ExperimentRepository,
+    LedgerRepository,
+    ProjectRepository,
+    ReportRepository,
+    RoundRepository,
+)
 from models.tables.experiments import Experiment
+from models.values import LedgerRow, RoundRow
 
 SPEC: dict[str, Any] = {
     "name": "linear",
@@ -112,6 +123,37 @@ def events_of(database: Database, experiment_id: str) -> Sequence[tuple[str, dic
     with database.read() as session:
         found = EventRepository(session).after(experiment_id, limit=10_000)
     return [(event.type, event.data) for event in found]
+
+
+def document_of(database: Database, submitted: Submitted) -> dict[str, Any]:
+    """The stored report."""
+    with database.read() as session:
+        report = ReportRepository(session, submitted.project_id).get(submitted.id)
+    assert report is not None, experiment_of(database, submitted).status_detail
+    assert report.report_hash == report_hash(report.document)
+    return report.document
+
+
+def ledger_of(database: Database, submitted: Submitted) -> list[LedgerRow]:
+    """All rows of the ledger."""
+    with database.read() as session:
+        return LedgerRepository(session).rows_after(submitted.id, limit=100_000)
+
+
+def rounds_of(database: Database, submitted: Submitted) -> list[RoundRow]:
+    """The figures of all rounds."""
+    with database.read() as session:
+        return RoundRepository(session).after(submitted.id)
+
+
+def crash() -> None:
+    """A fault that a worker survives."""
+    raise SystemError("power cut")
+
+
+def stop_worker() -> None:
+    """A signal asks the worker to stop."""
+    celery_state.should_stop = 0
 
 
 def _set_budget(

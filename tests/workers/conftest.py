@@ -11,6 +11,8 @@ import workers.run_loop
 from infrastructure.queue import Queue
 from infrastructure.settings import Settings
 from models.database import Database
+from tests.api.service import Api, running_api, settings_for
+from tests.workers.admission import crash
 from workers.context import WorkerContext
 from workers.proof.signing import CheckpointClock
 
@@ -40,11 +42,51 @@ def context(database: Database, make_context: Callable[[Database], WorkerContext
     return make_context(database)
 
 
-@pytest.fixture
-def not_stopping() -> Iterator[None]:
+@pytest.fixture(autouse=True)
+def _not_stopping() -> Iterator[None]:
     """Forgets a request to stop that the test made."""
     yield
     celery_state.should_stop = None
+
+
+@pytest.fixture
+def api(sqlite_url: str, tmp_path: Path, signing_key_file: Path) -> Iterator[Api]:
+    """A service on SQLite."""
+    settings = settings_for(sqlite_url, tmp_path, signing_key_file=signing_key_file)
+    with running_api(settings) as api:
+        yield api
+
+
+@pytest.fixture
+def served(api: Api) -> WorkerContext:
+    """A worker of the same service."""
+    return WorkerContext(api.settings, api.database, Queue(api.settings), "cpu")
+
+
+@pytest.fixture
+def crash_in_block(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
+    """The worker dies after the noise of these blocks was drawn, before they are stored."""
+
+    def install(*blocks: int, rounds: int = 3) -> None:
+        opened, counted = workers.run_loop.open_stack, iter(range(1, 1000))
+
+        def open_failing(*arguments: Any, **options: Any) -> Any:
+            stack = opened(*arguments, **options)
+            advance = stack.advance
+
+            def failing(number: int) -> Any:
+                records = advance(number)
+                if next(counted) in blocks:
+                    crash()
+                return records
+
+            stack.advance = failing
+            return stack
+
+        monkeypatch.setattr(workers.run_loop, "open_stack", open_failing)
+        monkeypatch.setattr(workers.run_loop.Pace, "rounds", lambda *_, **__: rounds)
+
+    return install
 
 
 @pytest.fixture

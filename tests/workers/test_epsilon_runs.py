@@ -5,44 +5,31 @@ from typing import Any
 import numpy as np
 import pytest
 
-import workers.run_loop
 from fedaudit.ledger.audit import LedgerAudit
 from fedaudit.ledger.ledger_context import rebuild_ledger_context
 from fedaudit.privacy.accounting.mechanism_parameters import MechanismParameters
 from fedaudit.privacy.accounting.rdp import composed_epsilon
 from models.database import Database
-from models.repositories import (
-    Budgets,
-    ExperimentRepository,
-    LedgerRepository,
-    ReportRepository,
-    RoundRepository,
-    SubjectSetRepository,
+from models.repositories import Budgets, ExperimentRepository, RoundRepository, SubjectSetRepository
+from models.values import Budget
+from tests.workers.admission import (
+    Submitted,
+    document_of,
+    events_of,
+    experiment_of,
+    ledger_of,
+    submit,
 )
-from models.values import Budget, LedgerRow
-from tests.workers.admission import Submitted, events_of, experiment_of, submit
 from tests.workers.epsilon_specs import EPSILON_SPECS, by_record, central, local
 from workers.context import WorkerContext
 from workers.run_unit import run_unit
 from workers.sweeper import Sweeper
 
 
-def ledger_of(database: Database, submitted: Submitted) -> list[LedgerRow]:
-    with database.read() as session:
-        return LedgerRepository(session).rows_after(submitted.id, limit=1000)
-
-
 def names_of(database: Database, submitted: Submitted) -> tuple[str, ...]:
     with database.read() as session:
         experiment = experiment_of(database, submitted)
         return SubjectSetRepository(session).names(experiment.subject_set_id)
-
-
-def report_of(database: Database, submitted: Submitted) -> dict[str, Any]:
-    with database.read() as session:
-        stored = ReportRepository(session, submitted.project_id).get(submitted.id)
-    assert stored is not None
-    return stored.document
 
 
 def budgets_of(database: Database, submitted: Submitted) -> dict[str, Budget]:
@@ -77,7 +64,7 @@ def test_ledger_rounds_report_and_budget_agree(
     rows = ledger_of(database, submitted)
     observers = {row.observer for row in rows}
     assert len(rows) == 12 * len(observers)
-    report = report_of(database, submitted)
+    report = document_of(database, submitted)
     stated = {one["observer"]: one["value"] for one in report["privacy"]["epsilon"]}
     largest = {
         observer: max(
@@ -158,7 +145,7 @@ def test_before_the_server_records_pay_for_the_rounds_of_the_busiest_client(
     assert 0 < sum(paid) < 12
     last = max(row.releases.max(initial=0) for row in server)
     assert last == sum(paid)
-    report = report_of(database, submitted)
+    report = document_of(database, submitted)
     assert report["privacy"]["participations_max"] == last
 
 
@@ -175,7 +162,7 @@ def test_a_budget_in_the_spec_ends_the_run_in_the_round_that_was_told(
     experiment = experiment_of(database, submitted)
     assert (experiment.status, experiment.rounds_done) == ("succeeded", 7)
     assert experiment.epsilon_max == allowed
-    assert report_of(database, submitted)["utility"]["stopped_by"] == "budget"
+    assert document_of(database, submitted)["utility"]["stopped_by"] == "budget"
 
 
 def test_a_client_over_its_budget_is_refused(database: Database, context: WorkerContext) -> None:
@@ -188,33 +175,6 @@ def test_a_client_over_its_budget_is_refused(database: Database, context: Worker
 
 
 # -- noise that nobody can draw again --------------------------------------------------------------
-
-
-@pytest.fixture
-def crash_in_block(monkeypatch: pytest.MonkeyPatch) -> Any:
-    """The worker dies after the noise of a block of three rounds was drawn, before it is stored."""
-    monkeypatch.setattr(workers.run_loop.Pace, "rounds", lambda *_, **__: 3)
-    opened = workers.run_loop.open_stack
-
-    def install(*blocks: int) -> None:
-        counted = iter(range(1, 1000))
-
-        def open_failing(*arguments: Any, **options: Any) -> Any:
-            stack = opened(*arguments, **options)
-            advance = stack.advance
-
-            def failing(rounds: int) -> Any:
-                records = advance(rounds)
-                if next(counted) in blocks:
-                    raise SystemError("power cut")
-                return records
-
-            stack.advance = failing
-            return stack
-
-        monkeypatch.setattr(workers.run_loop, "open_stack", open_failing)
-
-    return install
 
 
 @pytest.mark.parametrize("name", EPSILON_SPECS)
@@ -235,7 +195,7 @@ def test_lost_rounds_stay_spent_and_their_repeat_is_a_new_release(
     lost = {(row.round, row.release) for row in rows if row.interrupted}
     assert lost == {(4, 0), (5, 0), (6, 0)}
     assert all(row.release == 1 for row in rows if 4 <= row.round <= 6 and not row.interrupted)
-    report = report_of(database, submitted)
+    report = document_of(database, submitted)
     stated = {one["observer"]: one["value"] for one in report["privacy"]["epsilon"]}
     for observer, budget in budgets_of(database, submitted).items():
         assert budget.reserved == 0.0

@@ -11,7 +11,6 @@ from sqlalchemy import select
 from fedaudit.ledger.bundle import opened_bundle
 from fedaudit.ledger.signatures import Envelope, PublicKey
 from fedaudit.reports.verification.verification import verify
-from infrastructure.queue import Queue
 from infrastructure.storage import Storage, StorageError
 from models.repositories import ServiceStateRepository
 from models.tables.base import Base
@@ -42,16 +41,11 @@ def api(database_url: str, tmp_path: Path, signing_key_file: Path) -> Iterator[A
 
 
 @pytest.fixture
-def context(api: Api) -> WorkerContext:
-    return WorkerContext(api.settings, api.database, Queue(api.settings), "cpu")
+def sweeper(api: Api, served: WorkerContext) -> Sweeper:
+    return Sweeper(api.settings, api.database, served.queue)
 
 
-@pytest.fixture
-def sweeper(api: Api, context: WorkerContext) -> Sweeper:
-    return Sweeper(api.settings, api.database, context.queue)
-
-
-def register(api: Api, context: WorkerContext) -> str:
+def register(api: Api, served: WorkerContext) -> str:
     """The id of the federation, uploaded and profiled."""
     described = json.dumps({"name": "clinics", "federation": FEDERATION, "fairness": FAIRNESS})
     answer = api.post(
@@ -69,7 +63,7 @@ def register(api: Api, context: WorkerContext) -> str:
                 Base.metadata.tables["federations"].c.id == id_
             )
         )
-    run_unit(context, str(unit_id))
+    run_unit(served, str(unit_id))
     assert api.get(f"/v1/federations/{id_}").json()["status"] == "ready"
     return id_
 
@@ -79,9 +73,9 @@ def spec_on(federation_id: str, spec: dict[str, Any], **federation: Any) -> dict
     return {**spec, "federation": source, "fairness": FAIRNESS}
 
 
-def ran(api: Api, context: WorkerContext, spec: dict[str, Any]) -> str:
+def ran(api: Api, served: WorkerContext, spec: dict[str, Any]) -> str:
     id_ = str(api.submit(spec)["id"])
-    run_unit(context, api.stored(id_).unit_id)
+    run_unit(served, api.stored(id_).unit_id)
     assert api.stored(id_).status == "succeeded", api.stored(id_).status_detail
     return id_
 
@@ -103,21 +97,21 @@ def kept_text(api: Api) -> str:
     return "\n".join(str({**row}) for table in rows for row in table)
 
 
-def verdict(api: Api, context: WorkerContext, path: Path, experiment_id: str) -> Any:
+def verdict(api: Api, served: WorkerContext, path: Path, experiment_id: str) -> Any:
     path.write_bytes(api.get(f"/v1/experiments/{experiment_id}/bundle").content)
-    trusted: list[PublicKey] = [context.signing_key.public]
+    trusted: list[PublicKey] = [served.signing_key.public]
     with opened_bundle(path) as evidence:
         return verify(evidence, trusted=trusted)
 
 
 def test_names_models_and_counts_go_and_spending_and_proofs_stay(
-    api: Api, context: WorkerContext, sweeper: Sweeper, tmp_path: Path
+    api: Api, served: WorkerContext, sweeper: Sweeper, tmp_path: Path
 ) -> None:
-    federation = register(api, context)
-    model = ran(api, context, spec_on(federation, released(central())))
+    federation = register(api, served)
+    model = ran(api, served, spec_on(federation, released(central())))
     by_silo = spec_on(federation, released(by_record()), validation_unit="record")
-    records = ran(api, context, by_silo)
-    clients = ran(api, context, spec_on(federation, released(local())))
+    records = ran(api, served, by_silo)
+    clients = ran(api, served, spec_on(federation, released(local())))
     sweeper.tick()
     path = f"/v1/federations/{federation}"
     spent = api.get(f"{path}/budget").json()
@@ -148,11 +142,11 @@ def test_names_models_and_counts_go_and_spending_and_proofs_stay(
     assert api.get(f"{path}/budget").json() == spent
     assert api.get(f"/v1/experiments/{model}/report.json").json() == report
     for experiment in (model, records, clients):
-        found = verdict(api, context, tmp_path / f"{experiment}.zip", experiment)
+        found = verdict(api, served, tmp_path / f"{experiment}.zip", experiment)
         assert [one for one in found.checks if one.outcome != "pass"] == []
         assert found.verdict == "valid"
     envelope = Envelope.from_dict(done["receipt"])
-    assert context.signing_key.public.verifies(envelope.signature, envelope.message)
+    assert served.signing_key.public.verifies(envelope.signature, envelope.message)
     receipt = json.loads(envelope.payload)
     assert (receipt["reference"], receipt["removed"]["models"]) == ("2026-117", 3)
     assert sorted(receipt["ledgers"]) == sorted([model, clients])
@@ -161,18 +155,18 @@ def test_names_models_and_counts_go_and_spending_and_proofs_stay(
     assert actions[:2] == ["erasure.completed", "federation.erased"]
 
     # Whoever may use the data again finds what was spent on them, and their old ledgers nameless.
-    assert register(api, context) == federation
+    assert register(api, served) == federation
     assert api.get(f"{path}/budget").json() == spent
-    ran(api, context, spec_on(federation, released(central())))
+    ran(api, served, spec_on(federation, released(central())))
     lines = api.get(f"/v1/experiments/{clients}/privacy-ledger").json()["items"]
     assert {line["subject"].partition("-")[0] for line in lines} == {"erased"}
 
 
 def test_an_erased_ledger_that_is_altered_afterwards_is_told(
-    api: Api, context: WorkerContext, sweeper: Sweeper, tmp_path: Path
+    api: Api, served: WorkerContext, sweeper: Sweeper, tmp_path: Path
 ) -> None:
-    federation = register(api, context)
-    experiment = ran(api, context, spec_on(federation, released(local())))
+    federation = register(api, served)
+    experiment = ran(api, served, spec_on(federation, released(local())))
     erase(api, federation)
     sweeper.tick()
     with api.database.write() as session:
@@ -180,19 +174,19 @@ def test_an_erased_ledger_that_is_altered_afterwards_is_told(
             select(Ledger).where(Ledger.round == 2, Ledger.observer == "server")
         )
         row.releases = row.releases + 1
-    found = verdict(api, context, tmp_path / "bundle.zip", experiment)
+    found = verdict(api, served, tmp_path / "bundle.zip", experiment)
     assert found.verdict == "altered"
     assert "fail" in {one.outcome for one in found.checks if one.name == "erasure.ledger"}
     with api.database.write() as session:
         session.delete(session.get_one(ErasedLedger, experiment))
-    found = verdict(api, context, tmp_path / "bundle.zip", experiment)
+    found = verdict(api, served, tmp_path / "bundle.zip", experiment)
     assert "ledger.digests" in {one.name for one in found.checks if one.outcome == "fail"}
 
 
 def test_what_still_needs_the_federation_refuses_the_erasure_and_changes_nothing(
-    api: Api, context: WorkerContext
+    api: Api, served: WorkerContext
 ) -> None:
-    federation = register(api, context)
+    federation = register(api, served)
     waiting = api.submit(spec_on(federation, released(central())))["id"]
     before = api.counts()
     refused = erase(api, federation)
@@ -205,10 +199,10 @@ def test_what_still_needs_the_federation_refuses_the_erasure_and_changes_nothing
 
 
 def test_a_sweeper_that_is_killed_between_any_two_steps_loses_nothing(
-    api: Api, context: WorkerContext, sweeper: Sweeper, monkeypatch: pytest.MonkeyPatch
+    api: Api, served: WorkerContext, sweeper: Sweeper, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    federation = register(api, context)
-    ran(api, context, spec_on(federation, released(central())))
+    federation = register(api, served)
+    ran(api, served, spec_on(federation, released(central())))
     stored = Base.metadata.tables["federations"].c
     with api.database.read() as session:
         kept = session.scalar(select(stored.storage_key).where(stored.id == federation))
@@ -238,17 +232,17 @@ def test_a_sweeper_that_is_killed_between_any_two_steps_loses_nothing(
     )
     assert again.status_code == 409, "registered while it is being erased"
     monkeypatch.undo()
-    Sweeper(api.settings, api.database, context.queue).tick()
+    Sweeper(api.settings, api.database, served.queue).tick()
     # The duty is the first one's until it ends.
     sweeper.resign()
-    Sweeper(api.settings, api.database, context.queue).tick()
+    Sweeper(api.settings, api.database, served.queue).tick()
     done = api.get(f"/v1/federations/{federation}/erasure").json()
     assert (done["status"], done["files_left"]) == ("erased", 0)
     assert erase(api, federation).status_code == 200, "an erasure is repeated without harm"
 
 
 def test_projects_that_share_the_data_are_told_and_keep_theirs(
-    api: Api, context: WorkerContext, sweeper: Sweeper
+    api: Api, served: WorkerContext, sweeper: Sweeper
 ) -> None:
     assert api.settings.sources_dir is not None
     (api.settings.sources_dir / "clinics.csv").write_bytes(CONTENT)
@@ -263,9 +257,9 @@ def test_projects_that_share_the_data_are_told_and_keep_theirs(
     spec = spec_on("", local())
     shared = {**spec, "federation": {**spec["federation"], "id": None, "path": "clinics.csv"}}
     theirs = api.submit(shared, key=other)["id"]
-    run_unit(context, api.stored(theirs).unit_id)
-    federation = register(api, context)
-    mine = ran(api, context, spec_on(federation, local()))
+    run_unit(served, api.stored(theirs).unit_id)
+    federation = register(api, served)
+    mine = ran(api, served, spec_on(federation, local()))
     answer = erase(api, federation).json()
     sweeper.tick()
     assert (answer["other_projects"], "other-projects" in answer["remains"]) == (1, True)
@@ -283,9 +277,9 @@ def test_projects_that_share_the_data_are_told_and_keep_theirs(
 
 
 def test_a_ledger_of_a_training_elsewhere_loses_its_names_and_takes_no_more_rounds(
-    api: Api, context: WorkerContext, sweeper: Sweeper, tmp_path: Path
+    api: Api, served: WorkerContext, sweeper: Sweeper, tmp_path: Path
 ) -> None:
-    federation = register(api, context)
+    federation = register(api, served)
     ledger = opened(api, federation_id=federation)
     path = f"/v1/ledgers/{ledger}"
     assert reserve(api, ledger, 1, NAMES[:4])["admitted"] == NAMES[:4]
@@ -303,10 +297,10 @@ def test_a_ledger_of_a_training_elsewhere_loses_its_names_and_takes_no_more_roun
     file = tmp_path / "ledger.zip"
     file.write_bytes(api.get(f"{path}/bundle").content)
     with opened_bundle(file) as evidence:
-        found = verify(evidence, trusted=[context.signing_key.public])
+        found = verify(evidence, trusted=[served.signing_key.public])
     assert [one for one in found.checks if one.outcome != "pass"] == []
     assert found.verdict == "valid"
-    assert register(api, context) == federation
+    assert register(api, served) == federation
     assert post(api, ledger, declared(3, NAMES[:2])).status_code == 410, "it is taken up again"
     assert reserve_status(api, ledger) == 410
 

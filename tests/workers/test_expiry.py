@@ -3,12 +3,10 @@
 from collections.abc import Iterator
 from datetime import timedelta
 from pathlib import Path
-from typing import Any
 
 import pytest
 from sqlalchemy import func, select, update
 
-from infrastructure.queue import Queue
 from infrastructure.storage import Storage, StorageError
 from models.clock import utc_now
 from models.repositories import CheckpointRepository, IdempotencyRepository
@@ -18,6 +16,7 @@ from models.tables.federations import Artifact
 from tests.api.service import Api, running_api, settings_for
 from tests.workers.admission import spec_with
 from tests.workers.epsilon_specs import by_record, central
+from tests.workers.test_erasure import ran, released
 from workers.context import WorkerContext
 from workers.run_unit import run_unit
 from workers.upkeep import Expiry
@@ -36,25 +35,9 @@ def api(database_url: str, tmp_path: Path, signing_key_file: Path) -> Iterator[A
         yield api
 
 
-@pytest.fixture
-def context(api: Api) -> WorkerContext:
-    return WorkerContext(api.settings, api.database, Queue(api.settings), "cpu")
-
-
-def expire(api: Api, context: WorkerContext) -> None:
+def expire(api: Api, served: WorkerContext) -> None:
     """A sweeper's turn."""
-    Expiry(api.settings, api.database, context.storage).expire()
-
-
-def released(spec: dict[str, Any]) -> dict[str, Any]:
-    return {**spec, "privacy": {**spec["privacy"], "noise": "release"}}
-
-
-def ran(api: Api, context: WorkerContext, spec: dict[str, Any]) -> str:
-    id_ = str(api.submit(spec)["id"])
-    run_unit(context, api.stored(id_).unit_id)
-    assert api.stored(id_).status == "succeeded", api.stored(id_).status_detail
-    return id_
+    Expiry(api.settings, api.database, served.storage).expire()
 
 
 def age(api: Api, *ids: str, days: int = 31) -> None:
@@ -72,22 +55,22 @@ def brought(api: Api, content: bytes) -> str:
 
 
 def test_old_results_expire_and_say_so_and_reports_stay(
-    api: Api, context: WorkerContext, monkeypatch: pytest.MonkeyPatch
+    api: Api, served: WorkerContext, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    model, records = ran(api, context, released(central())), ran(api, context, by_record())
-    none, new = ran(api, context, spec_with()), ran(api, context, released(central()))
+    model, records = ran(api, served, released(central())), ran(api, served, by_record())
+    none, new = ran(api, served, spec_with()), ran(api, served, released(central()))
     report = api.get(f"/v1/experiments/{model}/report.json").content
     age(api, model, records, none)
     delete = Storage.delete
     monkeypatch.setattr(Storage, "delete", lambda *_: (_ for _ in ()).throw(StorageError("away")))
-    expire(api, context)
+    expire(api, served)
     monkeypatch.setattr(Storage, "delete", delete)
     for path in (f"{model}/model", f"{records}/record-table"):
         gone = api.get(f"/v1/experiments/{path}")
         assert (gone.status_code, gone.json()["reason"]) == (410, "expired"), gone.text
         assert "30 days (FEDAUDIT_KEEP_RESULTS_DAYS)" in gone.json()["detail"]
     left = [one for one in (api.settings.data_dir / "files").rglob("*") if one.is_file()]
-    expire(api, context)
+    expire(api, served)
     after = [one for one in (api.settings.data_dir / "files").rglob("*") if one.is_file()]
     assert len(left) - len(after) == 2, "what the storage refused is removed later"
     api.client.post("/sign-in", data={"key": api.key, "next": "/"})
@@ -106,8 +89,8 @@ def test_old_results_expire_and_say_so_and_reports_stay(
     assert sorted(entries) == [("model", 1), ("record-table", 1)]
 
 
-def test_parameters_that_somebody_starts_from_stay(api: Api, context: WorkerContext) -> None:
-    model = ran(api, context, released(central()))
+def test_parameters_that_somebody_starts_from_stay(api: Api, served: WorkerContext) -> None:
+    model = ran(api, served, released(central()))
     content = api.get(f"/v1/experiments/{model}/model").content
     artifact = brought(api, content)
     spec = central()
@@ -115,26 +98,26 @@ def test_parameters_that_somebody_starts_from_stay(api: Api, context: WorkerCont
     waiting = api.submit(spec)["id"]
     with api.database.write() as session:
         session.execute(update(Artifact).values(created_at=utc_now() - timedelta(days=31)))
-    expire(api, context)
-    run_unit(context, api.stored(waiting).unit_id)
+    expire(api, served)
+    run_unit(served, api.stored(waiting).unit_id)
     assert api.stored(waiting).status == "succeeded", "its parameters expired under it"
-    expire(api, context)
+    expire(api, served)
     assert api.get(f"/v1/artifacts/{artifact}").status_code == 200, "used a moment ago"
     age(api, waiting)
-    expire(api, context)
+    expire(api, served)
     gone = api.get(f"/v1/artifacts/{artifact}")
     assert (gone.status_code, gone.json()["reason"]) == (410, "expired")
     assert api.post("/v1/experiments", json=spec).status_code in (410, 422)
     assert brought(api, content) == artifact
-    expire(api, context)
+    expire(api, served)
     assert api.get(f"/v1/artifacts/{artifact}").status_code == 200, "brought again"
     assert api.post("/v1/experiments", json=spec).status_code == 202
 
 
 def test_checkpoints_of_runs_that_ended_and_old_repeats_are_forgotten(
-    api: Api, context: WorkerContext
+    api: Api, served: WorkerContext
 ) -> None:
-    ended, running = ran(api, context, spec_with()), api.submit(spec_with())["id"]
+    ended, running = ran(api, served, spec_with()), api.submit(spec_with())["id"]
     age(api, ended, days=8)
     with api.database.write() as session:
         for id_ in (ended, running):
@@ -147,7 +130,7 @@ def test_checkpoints_of_runs_that_ended_and_old_repeats_are_forgotten(
         long_ago = utc_now() - timedelta(days=31)
         old = IdempotencyKey.key == "old"
         session.execute(update(IdempotencyKey).where(old).values(created_at=long_ago))
-    expire(api, context)
+    expire(api, served)
     with api.database.read() as session:
         assert list(session.scalars(select(Checkpoint.experiment_id))) == [running]
         assert session.scalar(select(func.count()).select_from(IdempotencyKey)) == 1

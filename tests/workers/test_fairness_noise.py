@@ -15,9 +15,17 @@ from fedaudit.reports.verification.verification import verify
 from fedaudit.runs.blocks import Block
 from models.database import Database
 from models.repositories import Budgets, ExperimentRepository, FairnessRepository, RoundRepository
-from tests.workers.admission import Submitted, events_of, experiment_of, spec_with, submit
+from tests.workers.admission import (
+    Submitted,
+    document_of,
+    events_of,
+    experiment_of,
+    ledger_of,
+    spec_with,
+    submit,
+)
 from tests.workers.epsilon_specs import central
-from tests.workers.test_epsilon_runs import audited, budgets_of, ledger_of, report_of
+from tests.workers.test_epsilon_runs import audited, budgets_of
 from workers import run_loop
 from workers.context import WorkerContext
 from workers.flush import DatabaseSink
@@ -60,7 +68,7 @@ def test_ledger_report_and_budget_agree(database: Database, finished: Submitted)
     assert (last.round, last.observer, last.subject_kind) == (13, "report", "validation_client")
     assert last.epsilons is not None
     assert last.epsilons.tolist() == [0.5]
-    stated = report_of(database, finished)["fairness_privacy"]
+    stated = document_of(database, finished)["fairness_privacy"]
     assert (stated["epsilon"], stated["delta"], stated["unit"]) == (0.5, 0.0, "client")
     assert stated["sensitivity"] == {"l1": 5.0, "l2": 5.0, "attributes": 1, "max_rows": 5}
     assert stated["in_force"] is False  # the seed gives simulated noise back
@@ -74,7 +82,7 @@ def test_ledger_report_and_budget_agree(database: Database, finished: Submitted)
 def test_nothing_of_held_out_people_is_published_without_noise(
     database: Database, finished: Submitted
 ) -> None:
-    report = report_of(database, finished)
+    report = document_of(database, finished)
     utility = report["utility"]
     for name in ("validation_loss", "selection_loss", "accuracy"):
         assert utility[name] is None
@@ -111,7 +119,7 @@ def test_nothing_of_held_out_people_is_published_without_noise(
 def evidence_of(database: Database, submitted: Submitted, *, without: str = "") -> Evidence:
     """What is stored, without the entries against one observer."""
     experiment = experiment_of(database, submitted)
-    found = stored_evidence(database, experiment, report_of(database, submitted))
+    found = stored_evidence(database, experiment, document_of(database, submitted))
     kept = [row for row in found.rows if getattr(row, "observer", "") != without]
     return replace(found, rows=kept)
 
@@ -227,7 +235,7 @@ def test_secret_noise_differs_between_two_runs(
     for _ in range(2):
         submitted = submit(database, noised(privacy__noise=noise))
         run_unit(context, submitted.unit_id)
-        report = report_of(database, submitted)
+        report = document_of(database, submitted)
         assert report["fairness_privacy"]["in_force"] is (noise == "release")
         found.append([group["rows"] for group in report["fairness"][0]["groups"]])
     assert (found[0] == found[1]) is (noise == "simulation")
@@ -242,7 +250,7 @@ def test_one_service_rounds_the_same_people_alike(
         spec["fairness"] = {**spec["fairness"], "noise": None, "rounding": rounding}
         submitted = submit(database, spec)
         run_unit(context, submitted.unit_id)
-        report = report_of(database, submitted)
+        report = document_of(database, submitted)
         assert report["fairness_privacy"] is None
         assert "no epsilon bounds" in report["fairness_privacy_reason"]
         with database.read() as session:
@@ -274,7 +282,7 @@ def test_gaps_of_rounds_are_charged_reserved_and_verified(
     charged = [row.round for row in ledger_of(database, submitted) if row.observer == "report"]
     assert charged == [4, 8, 12, 13]
     assert set(rounds_of(database, submitted)) == {4, 8, 12}
-    stated = report_of(database, submitted)["fairness_privacy"]
+    stated = document_of(database, submitted)["fairness_privacy"]
     assert (stated["releases"], stated["epsilon"]) == (4, 2.0)
     budget = budgets_of(database, submitted)["report"]
     assert (budget.reserved, budget.spent) == (0.0, reserved)

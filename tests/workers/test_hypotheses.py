@@ -1,14 +1,11 @@
 """Clusters and hypotheses of stored runs: over rounds, after interruptions, and in the report."""
 
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import pytest
 from celery.worker import state as celery_state
 
-import workers.run_loop
 from fedaudit.cli.run import run_locally
 from fedaudit.ledger.columns import EntryColumns
 from fedaudit.ledger.rows import entry_of
@@ -16,33 +13,20 @@ from fedaudit.reports.ledger_totals import LedgerTotals
 from fedaudit.reports.sections.between_hypotheses import between_checks
 from fedaudit.reports.sections.parameter_plot import plane_checks
 from fedaudit.spec.parse import parse_spec
-from fedaudit.training.stack import Stack
 from models.database import Database
-from models.repositories import LedgerRepository, ReportRepository, RoundRepository
-from models.values import RoundRow
-from tests.workers.admission import Submitted, experiment_of, spec_with, submit
+from models.repositories import LedgerRepository
+from tests.workers.admission import (
+    document_of,
+    experiment_of,
+    rounds_of,
+    spec_with,
+    stop_worker,
+    submit,
+)
 from workers.context import WorkerContext
 from workers.run_unit import run_unit
 
 EVERY_THIRD = spec_with(training__stopping={"patience": None, "validate_every": 3})
-
-
-@pytest.fixture(autouse=True)
-def _not_stopping() -> Iterator[None]:
-    yield
-    celery_state.should_stop = None
-
-
-def report_of(database: Database, submitted: Submitted) -> dict[str, Any]:
-    with database.read() as session:
-        report = ReportRepository(session).get(submitted.id)
-    assert report is not None
-    return report.document
-
-
-def rounds_of(database: Database, submitted: Submitted) -> list[RoundRow]:
-    with database.read() as session:
-        return RoundRepository(session).after(submitted.id)
 
 
 def test_the_service_says_what_a_run_of_the_command_line_says(
@@ -50,7 +34,7 @@ def test_the_service_says_what_a_run_of_the_command_line_says(
 ) -> None:
     submitted = submit(database, EVERY_THIRD)
     run_unit(context, submitted.unit_id)
-    stored = report_of(database, submitted)
+    stored = document_of(database, submitted)
     local = run_locally(
         parse_spec(EVERY_THIRD), sources_dir=None, device="cpu", progress=lambda _: None
     )
@@ -76,7 +60,7 @@ def test_the_report_is_held_against_the_stored_ledger(
 ) -> None:
     submitted = submit(database)
     run_unit(context, submitted.unit_id)
-    report = report_of(database, submitted)
+    report = document_of(database, submitted)
     totals = LedgerTotals(40, best_round=report["utility"]["best_round"])
     with database.read() as session:
         for row in LedgerRepository(session).rows_after(submitted.id, limit=1000):
@@ -94,21 +78,12 @@ def test_the_report_is_held_against_the_stored_ledger(
 
 
 def test_an_interruption_changes_nothing(
-    database: Database, context: WorkerContext, monkeypatch: pytest.MonkeyPatch
+    database: Database, context: WorkerContext, flushing: Any
 ) -> None:
     undisturbed = submit(database, EVERY_THIRD)
     run_unit(context, undisturbed.unit_id)
     submitted = submit(database, EVERY_THIRD)
-    store, counted = workers.run_loop.store_blocks, iter(range(1, 1000))
-
-    def stopping(*arguments: Any, **options: Any) -> set[str]:
-        cancelled = store(*arguments, **options)
-        if next(counted) == 7:
-            celery_state.should_stop = 0
-        return cancelled
-
-    monkeypatch.setattr(workers.run_loop, "store_blocks", stopping)
-    monkeypatch.setattr(workers.run_loop.Pace, "rounds", lambda self, **_: 1)
+    flushing(7, stop_worker)
     run_unit(context, submitted.unit_id)
     assert experiment_of(database, submitted).rounds_done == 7
     celery_state.should_stop = None
@@ -118,30 +93,21 @@ def test_an_interruption_changes_nothing(
     ):
         assert one.leakage_by_cluster == other.leakage_by_cluster
         assert one.plane == other.plane
-    first, second = (report_of(database, one) for one in (undisturbed, submitted))
+    first, second = (document_of(database, one) for one in (undisturbed, submitted))
     assert first["plane"] == second["plane"]
     assert first["privacy"] == second["privacy"]
 
 
 def test_lost_rounds_count_in_the_cluster_that_a_client_was_in(
-    database: Database, context: WorkerContext, monkeypatch: pytest.MonkeyPatch
+    database: Database, context: WorkerContext, crash_in_block: Any
 ) -> None:
     submitted = submit(database, spec_with(privacy__noise="release"))
-    advance, counted = Stack.advance, iter(range(1, 1000))
-
-    def failing(stack: Stack, rounds: int) -> Any:
-        records = advance(stack, rounds)
-        if next(counted) == 3:
-            raise SystemError("power cut")
-        return records
-
-    monkeypatch.setattr(Stack, "advance", failing)
-    monkeypatch.setattr(workers.run_loop.Pace, "rounds", lambda *_, **__: 2)
+    crash_in_block(3, rounds=2)
     run_unit(context, submitted.unit_id)
     assert experiment_of(database, submitted).rounds_done == 4
     run_unit(context, submitted.unit_id)
     assert experiment_of(database, submitted).status == "succeeded"
-    report, rounds = report_of(database, submitted), rounds_of(database, submitted)
+    report, rounds = document_of(database, submitted), rounds_of(database, submitted)
     assert rounds[-1].leakage_by_cluster == report["privacy"]["leakage_by_cluster"]
     for row in rounds:
         assert row.leakage_max == max(one["leakage_max"] for one in row.leakage_by_cluster or ())
@@ -170,7 +136,7 @@ def test_uploads_of_real_clients_are_shown_to_nobody(
     submitted = submit(database, spec, sources_dir=examples)
     run_unit(replace(context, settings=settings), submitted.unit_id)
     assert experiment_of(database, submitted).status == "succeeded"
-    report = report_of(database, submitted)
+    report = document_of(database, submitted)
     assert report["data"]["parameters"] == 2
     assert report["plane"] is None
     assert "real clients" in report["plane_reason"]

@@ -11,7 +11,6 @@ import pytest
 from fedaudit.ledger.bundle import opened_bundle
 from fedaudit.ledger.signatures import PublicKey, SigningKey, public_keys_in
 from fedaudit.reports.verification.verification import verify
-from infrastructure.queue import Queue
 from infrastructure.secrets_key import SecretBox, SecretsKeyError
 from infrastructure.signing_keys import ROUNDING, main, public_file, rotate_key_file
 from models.keys import create_key
@@ -39,14 +38,9 @@ def api(sqlite_url: str, tmp_path: Path, key_file: Path) -> Iterator[Api]:
         yield api
 
 
-@pytest.fixture
-def context(api: Api) -> WorkerContext:
-    return WorkerContext(api.settings, api.database, Queue(api.settings), "cpu")
-
-
-def ran(api: Api, context: WorkerContext) -> str:
+def ran(api: Api, served: WorkerContext) -> str:
     id_ = str(api.submit(spec_with(training__rounds=2))["id"])
-    run_unit(context, api.stored(id_).unit_id)
+    run_unit(served, api.stored(id_).unit_id)
     return id_
 
 
@@ -57,14 +51,14 @@ def verdict(api: Api, path: Path, experiment_id: str, trusted: list[PublicKey]) 
 
 
 def test_a_running_worker_takes_the_new_key_up_and_old_reports_verify(
-    api: Api, context: WorkerContext, key_file: Path, tmp_path: Path
+    api: Api, served: WorkerContext, key_file: Path, tmp_path: Path
 ) -> None:
-    sweeper = Sweeper(api.settings, api.database, context.queue)
-    old, before = context.signing_key.key_id, ran(api, context)
-    rounding = context.signing_key.derived_secret(ROUNDING)
+    sweeper = Sweeper(api.settings, api.database, served.queue)
+    old, before = served.signing_key.key_id, ran(api, served)
+    rounding = served.signing_key.derived_secret(ROUNDING)
     retired = rotate_key_file(key_file)
-    after = ran(api, context)
-    new = context.signing_key
+    after = ran(api, served)
+    new = served.signing_key
     assert new.key_id != old
     assert new.derived_secret(ROUNDING) == rounding, "the same counts would be rounded anew"
     assert SigningKey.from_pem(retired.read_bytes()).key_id == old
@@ -80,17 +74,17 @@ def test_a_running_worker_takes_the_new_key_up_and_old_reports_verify(
     }
     assert (listed[new.key_id], listed[old] is None) == (None, False)
     rotate_key_file(key_file)
-    assert context.signing_key.derived_secret(ROUNDING) == rounding, "of the third key"
+    assert served.signing_key.derived_secret(ROUNDING) == rounding, "of the third key"
 
 
 def test_what_a_leaked_key_signed_is_never_valid_again(
     api: Api,
-    context: WorkerContext,
+    served: WorkerContext,
     key_file: Path,
     tmp_path: Path,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    experiment, leaked = ran(api, context), context.signing_key
+    experiment, leaked = ran(api, served), served.signing_key
     other = api.key_with("admin", project="another")
     url = ["--database-url", api.settings.database_url]
     assert mark(["compromised", *url, "--key-id", "0" * 64]) == 1

@@ -1,31 +1,29 @@
 """Runs in which each layer has noise of its own: ledger, report, verification, crashes."""
 
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 import pytest
-from celery.worker import state as celery_state
 from sqlalchemy import text
 
-import workers.run_loop
 from api.services.report_evidence import evidence_of
 from fedaudit.ledger.bundle import Evidence, bundle_chunks, opened_bundle
 from fedaudit.ledger.columns import ledger_lines
 from fedaudit.ledger.rows import entry_of
 from fedaudit.reports.report import Report
 from fedaudit.reports.verification.verification import verify
-from fedaudit.training.stack import Stack
 from models.database import Database
-from models.repositories import (
-    LedgerCheckpointRepository,
-    LedgerRepository,
-    ReportRepository,
-    SubjectSetRepository,
-)
+from models.repositories import LedgerCheckpointRepository, SubjectSetRepository
 from models.tables.ledger import Ledger
-from models.values import LedgerRow
-from tests.workers.admission import Submitted, experiment_of, spec_with, submit
+from tests.workers.admission import (
+    Submitted,
+    crash,
+    document_of,
+    experiment_of,
+    ledger_of,
+    spec_with,
+    submit,
+)
 from tests.workers.test_signing import judged
 from workers.context import WorkerContext
 from workers.run_unit import run_unit
@@ -38,24 +36,6 @@ LAYERS: dict[str, Any] = {
 }
 SIZES, NU = (9, 4), 3.0
 """Two features to three units, and these to one output, with a bias each."""
-
-
-@pytest.fixture(autouse=True)
-def _not_stopping() -> Iterator[None]:
-    yield
-    celery_state.should_stop = None
-
-
-def ledger_of(database: Database, submitted: Submitted) -> list[LedgerRow]:
-    with database.read() as session:
-        return LedgerRepository(session).rows_after(submitted.id, limit=1000)
-
-
-def document_of(database: Database, submitted: Submitted) -> dict[str, Any]:
-    with database.read() as session:
-        report = ReportRepository(session).get(submitted.id)
-    assert report is not None
-    return report.document
 
 
 def failed_checks(verification: Any) -> set[str]:
@@ -188,19 +168,10 @@ def test_a_bundle_is_verified_far_from_the_database(
 
 @pytest.mark.parametrize("ending", ["taken up", "failed"])
 def test_lost_rounds_are_charged_in_every_layer(
-    database: Database, context: WorkerContext, monkeypatch: pytest.MonkeyPatch, ending: str
+    database: Database, context: WorkerContext, crash_in_block: Any, ending: str
 ) -> None:
     """Whether another worker takes the run up, or nobody does and the sweeper enters them."""
-    advance, counted = Stack.advance, iter(range(1, 1000))
-
-    def failing(stack: Stack, rounds: int) -> Any:
-        records = advance(stack, rounds)
-        if next(counted) == 2:
-            raise SystemError("power cut")
-        return records
-
-    monkeypatch.setattr(workers.run_loop.Pace, "rounds", lambda *_, **__: 3)
-    monkeypatch.setattr(Stack, "advance", failing)
+    crash_in_block(2)
     attempts = 1 if ending == "failed" else 3
     spec = spec_with(**LAYERS, privacy__noise="release")
     submitted = submit(database, spec, max_attempts=attempts)
@@ -220,22 +191,14 @@ def test_lost_rounds_are_charged_in_every_layer(
 
 
 def test_a_simulation_is_resumed_to_the_same_ledger(
-    database: Database, context: WorkerContext, monkeypatch: pytest.MonkeyPatch
+    database: Database, context: WorkerContext, flushing: Any
 ) -> None:
     whole, interrupted = (
         submit(database, spec_with(**LAYERS)),
         submit(database, spec_with(**LAYERS)),
     )
     run_unit(context, whole.unit_id)
-    monkeypatch.setattr(workers.run_loop.Pace, "rounds", lambda *_, **__: 3)
-    store, counted = workers.run_loop.store_blocks, iter(range(1, 1000))
-
-    def failing(*arguments: Any, **options: Any) -> set[str]:
-        if next(counted) == 3:
-            raise SystemError("power cut")
-        return store(*arguments, **options)
-
-    monkeypatch.setattr(workers.run_loop, "store_blocks", failing)
+    flushing(7, crash)
     run_unit(context, interrupted.unit_id)
     assert experiment_of(database, interrupted).rounds_done == 6
     run_unit(context, interrupted.unit_id)

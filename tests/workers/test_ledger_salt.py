@@ -6,7 +6,6 @@ import hmac
 import json
 import struct
 import zipfile
-from collections.abc import Iterator
 from dataclasses import replace
 from itertools import combinations
 from pathlib import Path
@@ -25,9 +24,8 @@ from fedaudit.reports.verification.verification import Verification, verify
 from fedaudit.runs.run import cell_ledger_context, training_subjects
 from fedaudit.spec.parse import parse_spec
 from fedaudit.training.base.cell import Cell
-from infrastructure.queue import Queue
 from models.tables.experiments import Experiment
-from tests.api.service import Api, running_api, settings_for
+from tests.api.service import Api
 from tests.workers.epsilon_specs import local
 from workers.context import WorkerContext
 from workers.run_unit import run_unit
@@ -42,27 +40,14 @@ def one_round(noise: str) -> dict[str, Any]:
     return {**spec, "training": {**spec["training"], "rounds": 1, "cohort": {"clients": COHORT}}}
 
 
-@pytest.fixture
-def api(sqlite_url: str, tmp_path: Path, signing_key_file: Path) -> Iterator[Api]:
-    """An API, with the settings of its workers."""
-    settings = settings_for(sqlite_url, tmp_path, signing_key_file=signing_key_file)
-    with running_api(settings) as api:
-        yield api
-
-
-@pytest.fixture
-def context(api: Api) -> WorkerContext:
-    return WorkerContext(api.settings, api.database, Queue(api.settings), "cpu")
-
-
-def ran(api: Api, context: WorkerContext, spec: dict[str, Any], *, salted: bool = True) -> str:
+def ran(api: Api, served: WorkerContext, spec: dict[str, Any], *, salted: bool = True) -> str:
     """The id of an experiment that has ended; as one that was admitted before there were salts
     unless `salted`."""
     id_ = str(api.submit(spec)["id"])
     if not salted:
         with api.database.write() as session:
             session.execute(update(Experiment).where(Experiment.id == id_).values(ledger_salt=None))
-    run_unit(context, api.stored(id_).unit_id)
+    run_unit(served, api.stored(id_).unit_id)
     assert api.stored(id_).status == "succeeded", api.stored(id_).status_detail
     return id_
 
@@ -124,9 +109,9 @@ def found_in(text: str, tried: dict[str, tuple[str, ...]]) -> set[tuple[str, ...
     return {tuple(sorted(cohort)) for hashed, cohort in tried.items() if hashed in text}
 
 
-def test_no_reader_of_reports_finds_who_took_part(api: Api, context: WorkerContext) -> None:
+def test_no_reader_of_reports_finds_who_took_part(api: Api, served: WorkerContext) -> None:
     spec = one_round("release")
-    id_ = ran(api, context, spec)
+    id_ = ran(api, served, spec)
     text = shown(api, id_, *READER)
     assert api.get(f"/v1/experiments/{id_}/report.json").json()["integrity"]["ledger_hash"] in text
     assert found_in(text, guesses(id_, spec, None)) == set()
@@ -139,19 +124,19 @@ def test_no_reader_of_reports_finds_who_took_part(api: Api, context: WorkerConte
 
 
 def test_simulated_runs_have_plain_hashes_and_stored_ones_keep_them(
-    api: Api, context: WorkerContext, tmp_path: Path
+    api: Api, served: WorkerContext, tmp_path: Path
 ) -> None:
     """Whose cohort follows from the seed anyway. A release run of before there were salts goes on
     without one, and its bundle verifies as it did."""
-    simulated = ran(api, context, one_round("simulation"))
-    old = ran(api, context, one_round("release"), salted=False)
+    simulated = ran(api, served, one_round("simulation"))
+    old = ran(api, served, one_round("release"), salted=False)
     for id_, noise in ((simulated, "simulation"), (old, "release")):
         found = found_in(shown(api, id_, *READER), guesses(id_, one_round(noise), None))
         assert found == {participants(api, id_)}
         page = api.get(f"/v1/experiments/{id_}/privacy-ledger").json()
         assert page["salt"] is None
         assert "not keyed" in page["reasons"]["salt"]
-        verified = judged(bundle(api, id_, tmp_path), context)
+        verified = judged(bundle(api, id_, tmp_path), served)
         assert verified.verdict == "valid"
         assert "ledger.salt" not in {one.name for one in verified.checks}
 
@@ -162,18 +147,18 @@ def bundle(api: Api, id_: str, folder: Path) -> Path:
     return path
 
 
-def judged(path: Path, context: WorkerContext) -> Verification:
+def judged(path: Path, served: WorkerContext) -> Verification:
     with opened_bundle(path) as evidence:
-        return verify(evidence, trusted=[context.signing_key.public])
+        return verify(evidence, trusted=[served.signing_key.public])
 
 
 @pytest.mark.parametrize("changed", ["other", "missing", "added"])
 def test_a_bundle_verifies_with_its_own_salt_alone(
-    api: Api, context: WorkerContext, tmp_path: Path, changed: str
+    api: Api, served: WorkerContext, tmp_path: Path, changed: str
 ) -> None:
-    id_ = ran(api, context, one_round("simulation" if changed == "added" else "release"))
+    id_ = ran(api, served, one_round("simulation" if changed == "added" else "release"))
     path = bundle(api, id_, tmp_path)
-    verified = judged(path, context)
+    verified = judged(path, served)
     assert verified.verdict == "valid"
     assert (
         verified.ledger_hash
@@ -184,7 +169,7 @@ def test_a_bundle_verifies_with_its_own_salt_alone(
         rows = [row for row in evidence.rows if not isinstance(row, UnreadableRow)]
         altered = b"".join(bundle_chunks(replace(evidence, salt=salt), rows))
     path.write_bytes(altered)
-    found = judged(path, context)
+    found = judged(path, served)
     failed = {one.name: one.detail for one in found.checks if one.outcome == "fail"}
     assert found.verdict == "altered"
     assert {"ledger.salt", "ledger.digests"} <= failed.keys()
@@ -192,10 +177,10 @@ def test_a_bundle_verifies_with_its_own_salt_alone(
 
 
 def test_the_page_on_the_encoding_is_enough_to_follow_a_salted_bundle(
-    api: Api, context: WorkerContext, tmp_path: Path
+    api: Api, served: WorkerContext, tmp_path: Path
 ) -> None:
     """`docs/ledger-encoding.md`, by hand: entry of version 2, digest, link, ledger hash."""
-    id_ = ran(api, context, one_round("release"))
+    id_ = ran(api, served, one_round("release"))
     with zipfile.ZipFile(bundle(api, id_, tmp_path)) as archive:
         salt = bytes.fromhex(json.loads(archive.read("salt.json"))["salt"])
         names = json.loads(archive.read("subjects.json"))

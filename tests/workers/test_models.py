@@ -1,35 +1,16 @@
 """Trained models: stored by the worker before a run ends, and served where they may leave."""
 
 import hashlib
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
-import pytest
-
-from infrastructure.queue import Queue
 from infrastructure.storage import model_key
 from models.repositories import ReportRepository
 from models.vocabulary import SCOPES
-from tests.api.service import Api, running_api, settings_for
+from tests.api.service import Api
 from tests.workers.admission import spec_with
 from tests.workers.epsilon_specs import central
 from workers.context import WorkerContext
 from workers.run_unit import run_unit
-
-
-@pytest.fixture
-def api(sqlite_url: str, tmp_path: Path, signing_key_file: Path) -> Iterator[Api]:
-    """An API on SQLite, and the settings of its workers."""
-    settings = settings_for(sqlite_url, tmp_path, signing_key_file=signing_key_file)
-    with running_api(settings) as api:
-        yield api
-
-
-@pytest.fixture
-def context(api: Api) -> WorkerContext:
-    """A worker of the same service."""
-    return WorkerContext(api.settings, api.database, Queue(api.settings), "cpu")
 
 
 def released() -> dict[str, Any]:
@@ -38,15 +19,15 @@ def released() -> dict[str, Any]:
     return {**spec, "privacy": {**spec["privacy"], "noise": "release"}}
 
 
-def ran(api: Api, context: WorkerContext, spec: dict[str, Any]) -> str:
+def ran(api: Api, served: WorkerContext, spec: dict[str, Any]) -> str:
     """The path of an experiment that a worker took up."""
     id_ = api.submit(spec)["id"]
-    run_unit(context, api.stored(id_).unit_id)
+    run_unit(served, api.stored(id_).unit_id)
     return f"/v1/experiments/{id_}"
 
 
-def test_the_file_is_the_one_that_the_report_states(api: Api, context: WorkerContext) -> None:
-    path = ran(api, context, released())
+def test_the_file_is_the_one_that_the_report_states(api: Api, served: WorkerContext) -> None:
+    path = ran(api, served, released())
     report = api.get(f"{path}/report.json").json()
     answer = api.get(f"{path}/model", key=api.key_with("reports:read"))
     assert answer.status_code == 200, answer.text
@@ -56,16 +37,16 @@ def test_the_file_is_the_one_that_the_report_states(api: Api, context: WorkerCon
 
 
 def test_what_the_data_decide_of_the_layout_needs_the_scope_of_federations(
-    api: Api, context: WorkerContext
+    api: Api, served: WorkerContext
 ) -> None:
-    path = ran(api, context, released())
+    path = ran(api, served, released())
     layout = api.get(f"{path}/model-layout", key=api.key_with("federations:read"))
     assert layout.status_code == 200, layout.text
     assert layout.json()["features"] == [{"column": "x1"}, {"column": "x2"}]
     assert (layout.json()["classes"], layout.json()["target_scale"]) == (None, 1.0)
     others = api.key_with(*(scope for scope in SCOPES if scope != "federations:read"))
     assert api.get(f"{path}/model-layout", key=others).status_code == 403
-    kept = api.get(f"{ran(api, context, spec_with())}/model-layout")
+    kept = api.get(f"{ran(api, served, spec_with())}/model-layout")
     assert (kept.status_code, "set privacy.noise" in kept.json()["detail"]) == (409, True)
     with api.database.write() as session:
         row = ReportRepository(session, api.project_id).get(path.rpartition("/")[2])
@@ -75,31 +56,31 @@ def test_what_the_data_decide_of_the_layout_needs_the_scope_of_federations(
     assert (earlier.status_code, "kept no layout" in earlier.json()["detail"]) == (409, True)
 
 
-def test_who_may_not_read_reports_has_no_model(api: Api, context: WorkerContext) -> None:
-    path = f"{ran(api, context, released())}/model"
+def test_who_may_not_read_reports_has_no_model(api: Api, served: WorkerContext) -> None:
+    path = f"{ran(api, served, released())}/model"
     others = api.key_with(*(scope for scope in SCOPES if scope != "reports:read"))
     assert api.get(path, key=others).status_code == 403
     assert api.get(path, key=api.key_with(*SCOPES, project="another")).status_code == 404
 
 
 def test_what_may_not_leave_is_not_stored_and_refused_with_the_reason(
-    api: Api, context: WorkerContext
+    api: Api, served: WorkerContext
 ) -> None:
-    path = ran(api, context, spec_with())
+    path = ran(api, served, spec_with())
     answer = api.get(f"{path}/model")
     assert answer.status_code == 409
     assert answer.json()["type"].endswith("/conflict")
     assert "set privacy.noise to release" in answer.json()["detail"]
-    assert not context.storage.holds(model_key(api.project_id, path.rpartition("/")[2]))
+    assert not served.storage.holds(model_key(api.project_id, path.rpartition("/")[2]))
 
 
 def test_before_its_end_and_of_an_earlier_version_there_is_no_model(
-    api: Api, context: WorkerContext
+    api: Api, served: WorkerContext
 ) -> None:
     waiting = api.get(f"/v1/experiments/{api.submit(released())['id']}/model")
     assert waiting.status_code == 409
     assert "it is queued; ask again" in waiting.json()["detail"]
-    id_ = ran(api, context, released()).rpartition("/")[2]
+    id_ = ran(api, served, released()).rpartition("/")[2]
     with api.database.write() as session:
         row = ReportRepository(session, api.project_id).get(id_)
         assert row is not None

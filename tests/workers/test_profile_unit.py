@@ -29,12 +29,6 @@ from workers.context import ProjectFiles, WorkerContext
 from workers.run_unit import run_unit
 
 
-@pytest.fixture(autouse=True)
-def _not_stopping() -> Iterator[None]:
-    yield
-    celery_state.should_stop = None
-
-
 def with_sources(context: WorkerContext, folder: Path) -> WorkerContext:
     settings = context.settings.model_copy(update={"sources_dir": folder})
     return WorkerContext(settings, context.database, context.queue, "cpu")
@@ -100,35 +94,33 @@ def test_data_that_cannot_be_used_is_rejected_with_row_and_column(
     assert unit_of(database, registered).state == "done"
 
 
-def test_a_file_that_is_no_table_is_rejected_under_its_name(
-    database: Database, context: WorkerContext
+@pytest.mark.parametrize(
+    ("registered_as", "stored", "uploaded", "stated"),
+    [
+        (people(300) + b"1,2\n", None, True, "'people.csv' has 2 cells in data row 301"),
+        (people(301), people(300), False, "not what it was when it was registered"),
+        (people(300), people(299), True, "no longer the file that was uploaded"),
+    ],
+    ids=["no table", "changed below the sources", "changed in the storage"],
+)
+def test_a_file_that_cannot_be_used_is_rejected(
+    database: Database,
+    context: WorkerContext,
+    tmp_path: Path,
+    registered_as: bytes,
+    stored: bytes | None,
+    uploaded: bool,
+    stated: str,
 ) -> None:
-    registered = register(database, people(300) + b"1,2\n", storage=context.storage)
-    run_unit(context, registered.unit_id)
-    (reason,) = federation_of(database, registered).reasons or []
-    assert reason["pointer"] == "/federation/path"
-    assert "'people.csv' has 2 cells in data row 301" in reason["message"]
-
-
-def test_a_file_that_changed_since_is_rejected(
-    database: Database, context: WorkerContext, tmp_path: Path
-) -> None:
-    (tmp_path / "people.csv").write_bytes(people(300))
-    registered = register(database, people(301))
+    (tmp_path / "people.csv").write_bytes(stored or registered_as)
+    registered = register(database, registered_as, storage=context.storage if uploaded else None)
+    if uploaded and stored is not None:
+        with context.storage.writer(KEY) as writer:
+            writer.write(stored)
     run_unit(with_sources(context, tmp_path), registered.unit_id)
     (reason,) = federation_of(database, registered).reasons or []
-    assert "not what it was when it was registered" in reason["message"]
-
-
-def test_a_stored_file_that_is_not_what_was_uploaded_is_rejected(
-    database: Database, context: WorkerContext
-) -> None:
-    registered = register(database, people(300), storage=context.storage)
-    with context.storage.writer(KEY) as writer:
-        writer.write(people(299))
-    run_unit(context, registered.unit_id)
-    (reason,) = federation_of(database, registered).reasons or []
-    assert "no longer the file that was uploaded" in reason["message"]
+    assert reason["pointer"] == "/federation/path"
+    assert stated in reason["message"]
 
 
 def test_a_worker_that_must_stop_gives_the_profile_back(

@@ -2,17 +2,14 @@
 
 import csv
 import io
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 import workers.run_loop
-from infrastructure.queue import Queue
 from infrastructure.storage import Storage, StorageFullError, record_table_key
 from models.vocabulary import SCOPES
-from tests.api.service import Api, running_api, settings_for
+from tests.api.service import Api
 from tests.workers.admission import spec_with
 from tests.workers.epsilon_specs import by_record
 from workers.context import WorkerContext
@@ -21,20 +18,6 @@ from workers.run_unit import run_unit
 COLUMNS = ["client", "row", "budget", "rate", "left_out", "epsilon_final_model", "epsilon_server"]
 NAMES = {"=cmd": "'=cmd", "-7": "-7", "b": "b"}
 """Of clients; and how a spreadsheet is shown them."""
-
-
-@pytest.fixture
-def api(sqlite_url: str, tmp_path: Path, signing_key_file: Path) -> Iterator[Api]:
-    """An API on SQLite, and the settings of its workers."""
-    settings = settings_for(sqlite_url, tmp_path, signing_key_file=signing_key_file)
-    with running_api(settings) as api:
-        yield api
-
-
-@pytest.fixture
-def context(api: Api) -> WorkerContext:
-    """A worker of the same service."""
-    return WorkerContext(api.settings, api.database, Queue(api.settings), "cpu")
 
 
 @pytest.fixture
@@ -54,29 +37,29 @@ def people(api: Api) -> dict[str, Any]:
     return {**by_record(), "federation": federation}
 
 
-def ran(api: Api, context: WorkerContext, spec: dict[str, Any]) -> str:
+def ran(api: Api, served: WorkerContext, spec: dict[str, Any]) -> str:
     """The path of an experiment that a worker took up."""
     id_ = api.submit(spec)["id"]
-    run_unit(context, api.stored(id_).unit_id)
+    run_unit(served, api.stored(id_).unit_id)
     return f"/v1/experiments/{id_}"
 
 
-def stored_table(context: WorkerContext, api: Api, path: str) -> bytes:
+def stored_table(served: WorkerContext, api: Api, path: str) -> bytes:
     """The table's bytes in the storage."""
     key = record_table_key(api.project_id, path.rpartition("/")[2])
-    with context.storage.local(key) as file:
+    with served.storage.local(key) as file:
         return file.read_bytes()
 
 
 def test_the_table_has_a_line_for_each_record(
-    api: Api, context: WorkerContext, people: dict[str, Any]
+    api: Api, served: WorkerContext, people: dict[str, Any]
 ) -> None:
-    path = ran(api, context, people)
+    path = ran(api, served, people)
     answer = api.get(f"{path}/record-table", key=api.key_with("ledger:read"))
     assert answer.status_code == 200, answer.text
     assert answer.headers["content-type"].startswith("text/csv")
     assert answer.headers["content-disposition"].endswith('-record-table.csv"')
-    assert answer.content == stored_table(context, api, path)
+    assert answer.content == stored_table(served, api, path)
     records = list(csv.DictReader(io.StringIO(answer.text)))
     assert list(records[0]) == COLUMNS
     assert 30 < len(records) < 54  # of 60 rows, each is held out with chance 0.3
@@ -87,10 +70,8 @@ def test_the_table_has_a_line_for_each_record(
         assert stated == pytest.approx(one["value"], rel=1e-12)
 
 
-def test_the_table_is_confidential(
-    api: Api, context: WorkerContext, people: dict[str, Any]
-) -> None:
-    path = f"{ran(api, context, people)}/record-table"
+def test_the_table_is_confidential(api: Api, served: WorkerContext, people: dict[str, Any]) -> None:
+    path = f"{ran(api, served, people)}/record-table"
     others = api.key_with(*(scope for scope in SCOPES if scope != "ledger:read"))
     assert api.get(path, key=others).status_code == 403
     answer = api.get(path, key=api.key_with(*SCOPES, project="another"))
@@ -99,15 +80,15 @@ def test_the_table_is_confidential(
     assert api.get(f"{path}?limit=1").status_code == 422
 
 
-def test_another_mechanism_has_no_table(api: Api, context: WorkerContext) -> None:
-    answer = api.get(f"{ran(api, context, spec_with())}/record-table")
+def test_another_mechanism_has_no_table(api: Api, served: WorkerContext) -> None:
+    answer = api.get(f"{ran(api, served, spec_with())}/record-table")
     assert answer.status_code == 404
     assert answer.json()["type"].endswith("/not-found")
     assert "has no record table: its run left none" in answer.json()["detail"]
 
 
 def test_a_worker_lost_at_the_very_end_leaves_no_table_without_a_report(
-    api: Api, context: WorkerContext, people: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+    api: Api, served: WorkerContext, people: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def lost(*_: Any, **__: Any) -> None:
         raise SystemError("power cut")
@@ -115,26 +96,26 @@ def test_a_worker_lost_at_the_very_end_leaves_no_table_without_a_report(
     people["privacy"] = {**people["privacy"], "noise": "release"}
     with monkeypatch.context() as patch:
         patch.setattr(workers.run_loop, "succeed", lost)
-        path = ran(api, context, people)
+        path = ran(api, served, people)
     answer = api.get(f"{path}/record-table")
     assert answer.status_code == 404
     assert answer.json()["detail"] == "the experiment has no record table: it is running"
-    before = stored_table(context, api, path)
-    run_unit(context, api.stored(path.rpartition("/")[2]).unit_id)
+    before = stored_table(served, api, path)
+    run_unit(served, api.stored(path.rpartition("/")[2]).unit_id)
     assert api.get(path).json()["status"] == "succeeded"
     assert api.get(f"{path}/record-table").content == before
 
 
 def test_without_room_for_the_table_the_end_is_tried_again(
-    api: Api, context: WorkerContext, people: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+    api: Api, served: WorkerContext, people: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def full(*_: Any) -> None:
         raise StorageFullError("the storage is full")
 
     with monkeypatch.context() as patch:
         patch.setattr(Storage, "writer", full)
-        path = ran(api, context, people)
+        path = ran(api, served, people)
     assert api.get(path).json()["status"] == "running"
-    run_unit(context, api.stored(path.rpartition("/")[2]).unit_id)
+    run_unit(served, api.stored(path.rpartition("/")[2]).unit_id)
     assert api.get(path).json()["status"] == "succeeded"
     assert api.get(f"{path}/record-table").status_code == 200

@@ -8,7 +8,6 @@ import pytest
 
 import workers.run_loop
 from fedaudit.privacy.leakage import leakage
-from fedaudit.training.stack import Stack
 from models.database import Database
 from models.repositories import (
     Budgets,
@@ -19,7 +18,7 @@ from models.repositories import (
 )
 from models.values import LedgerRow
 from tests.ledger.whole_chain import first_broken_link
-from tests.workers.admission import Submitted, experiment_of, spec_with, submit
+from tests.workers.admission import Submitted, experiment_of, ledger_of, spec_with, submit
 from workers.context import WorkerContext
 from workers.run_unit import run_unit
 from workers.sweeper import Sweeper
@@ -31,30 +30,6 @@ PER_RELEASE = 2 / 3.0
 @pytest.fixture(autouse=True)
 def _blocks_of_three(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(workers.run_loop.Pace, "rounds", lambda *_, **__: 3)
-
-
-@pytest.fixture
-def crash_in_block(monkeypatch: pytest.MonkeyPatch) -> Any:
-    """The worker dies after the noise of these blocks was drawn, before they are stored."""
-
-    def install(*blocks: int) -> None:
-        advance = Stack.advance
-        counted = iter(range(1, 1000))
-
-        def failing(stack: Stack, rounds: int) -> Any:
-            records = advance(stack, rounds)
-            if next(counted) in blocks:
-                raise SystemError("power cut")
-            return records
-
-        monkeypatch.setattr(Stack, "advance", failing)
-
-    return install
-
-
-def ledger_of(database: Database, submitted: Submitted) -> list[LedgerRow]:
-    with database.read() as session:
-        return LedgerRepository(session).rows_after(submitted.id, limit=1000)
 
 
 def spent_of(database: Database, submitted: Submitted) -> float:

@@ -1,6 +1,5 @@
 """One spec with several seeds: a report that says how far its figures are chance in training."""
 
-from pathlib import Path
 from statistics import fmean, stdev
 from typing import Any
 
@@ -12,7 +11,7 @@ from fedaudit.cli.run import run_locally
 from fedaudit.reports.page.html import render
 from fedaudit.spec.parse import parse_spec
 from models.repositories import ReportRepository, SweepRepository
-from tests.api.service import Api, running_api, settings_for, spec
+from tests.api.service import Api, spec
 from workers.context import WorkerContext
 from workers.run_unit import run_unit
 
@@ -26,13 +25,6 @@ REPEATED = spec(
         {"figure": "sweep_epsilon_max", "op": "le", "value": 1e9},
     ],
 )
-
-
-@pytest.fixture
-def api(sqlite_url: str, tmp_path: Path, signing_key_file: Path) -> Any:
-    settings = settings_for(sqlite_url, tmp_path, signing_key_file=signing_key_file)
-    with running_api(settings) as found:
-        yield found
 
 
 def worker(api: Api) -> WorkerContext:
@@ -102,7 +94,7 @@ def _ignored(_: int) -> None:
 
 
 def test_a_worker_that_stops_and_goes_on_reports_the_same(
-    api: Api, monkeypatch: pytest.MonkeyPatch, not_stopping: None
+    api: Api, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The run that was asked for ends first, and its report waits for the others."""
     made = api.submit({**REPEATED, "training": {**REPEATED["training"], "rounds": 4}})

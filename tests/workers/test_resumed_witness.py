@@ -22,12 +22,10 @@ from models.repositories import (
 )
 from models.tables.experiments import Checkpoint as TrainerState
 from models.tables.ledger import Fairness, Ledger, LedgerCheckpoint, LedgerTotals, Round
-from tests.workers.admission import Submitted, experiment_of, submit
-from tests.workers.test_signing import checkpoints_of, judged, stop_worker
+from tests.workers.admission import Submitted, experiment_of, stop_worker, submit
+from tests.workers.test_signing import checkpoints_of, judged
 from workers.context import WorkerContext
 from workers.run_unit import run_unit
-
-pytestmark = pytest.mark.usefixtures("not_stopping")
 
 Flushing = Callable[[int, Callable[[], None]], None]
 

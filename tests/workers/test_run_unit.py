@@ -1,6 +1,5 @@
 """A unit from claim to end, with the real training, on both databases."""
 
-from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +11,7 @@ from sqlalchemy import update
 import workers.run_loop
 from fedaudit.fairness.gaps import NO_OUTCOME
 from fedaudit.privacy.leakage import leakage
-from fedaudit.reports.report import Report, report_hash
+from fedaudit.reports.report import Report
 from fedaudit.spec.metrics import METRICS
 from models.database import Database
 from models.repositories import (
@@ -26,9 +25,19 @@ from models.repositories import (
     UnitRepository,
 )
 from models.tables.experiments import Experiment
-from models.values import Budget, LedgerRow
+from models.values import Budget
 from tests.ledger.whole_chain import first_broken_link
-from tests.workers.admission import Submitted, events_of, experiment_of, spec_with, submit
+from tests.workers.admission import (
+    Submitted,
+    crash,
+    document_of,
+    events_of,
+    experiment_of,
+    ledger_of,
+    spec_with,
+    stop_worker,
+    submit,
+)
 from workers.context import WorkerContext
 from workers.run_unit import run_unit
 
@@ -49,28 +58,9 @@ GROUPS = {
 }
 
 
-@pytest.fixture(autouse=True)
-def _not_stopping() -> Iterator[None]:
-    yield
-    celery_state.should_stop = None
-
-
-def document_of(database: Database, submitted: Submitted) -> dict[str, Any]:
-    with database.read() as session:
-        report = ReportRepository(session).get(submitted.id)
-    assert report is not None
-    assert report.report_hash == report_hash(report.document)
-    return report.document
-
-
 def ledger_hash_of(database: Database, submitted: Submitted) -> str:
     found: str = document_of(database, submitted)["integrity"]["ledger_hash"]
     return found
-
-
-def ledger_of(database: Database, experiment_id: str) -> list[LedgerRow]:
-    with database.read() as session:
-        return LedgerRepository(session).rows_after(experiment_id, limit=100_000)
 
 
 def budget_of(database: Database, submitted: Submitted) -> Budget:
@@ -83,34 +73,6 @@ def budget_of(database: Database, submitted: Submitted) -> Budget:
 def unit_of(database: Database, submitted: Submitted) -> Any:
     with database.read() as session:
         return UnitRepository(session).get(submitted.unit_id)
-
-
-@pytest.fixture
-def after_flushes(monkeypatch: pytest.MonkeyPatch) -> Callable[[int, Callable[[], None]], None]:
-    """Calls a function after so many flushes of one round each."""
-
-    def install(flushes: int, act: Callable[[], None]) -> None:
-        counted = iter(range(1, 100_000))
-        store = workers.run_loop.store_blocks
-
-        def counting(*arguments: Any, **options: Any) -> set[str]:
-            cancelled = store(*arguments, **options)
-            if next(counted) == flushes:
-                act()
-            return cancelled
-
-        monkeypatch.setattr(workers.run_loop, "store_blocks", counting)
-        monkeypatch.setattr(workers.run_loop.Pace, "rounds", lambda self, **_: 1)
-
-    return install
-
-
-def stop_worker() -> None:
-    celery_state.should_stop = 0
-
-
-def crash() -> None:
-    raise SystemError("power cut")
 
 
 # -- the ordinary way ---------------------------------------------------------------------------
@@ -136,7 +98,7 @@ def test_a_finished_run_leaves_ledger_rounds_report_and_events(
     assert (experiment.rounds_done, experiment.gate_outcome) == (12, "fail")
     assert unit_of(database, submitted).state == "done"
 
-    rows = ledger_of(database, submitted.id)
+    rows = ledger_of(database, submitted)
     assert [(row.round, row.release) for row in rows] == [(one, 0) for one in range(1, 13)]
     assert (
         first_broken_link(submitted.id, [(row.digest, row.clusters, row.link) for row in rows])
@@ -295,12 +257,12 @@ def test_a_unit_for_another_device_is_left_alone(
 
 @pytest.mark.parametrize("flushes", [1, 6, 11])
 def test_a_stopped_worker_gives_the_unit_back_and_another_ends_with_the_same_ledger(
-    database: Database, context: WorkerContext, after_flushes: Any, flushes: int
+    database: Database, context: WorkerContext, flushing: Any, flushes: int
 ) -> None:
     undisturbed = submit(database, spec_with(**GROUPS))
     run_unit(context, undisturbed.unit_id)
     submitted = submit(database, spec_with(**GROUPS))
-    after_flushes(flushes, stop_worker)
+    flushing(flushes, stop_worker)
     run_unit(context, submitted.unit_id)
     unit = unit_of(database, submitted)
     assert (unit.state, unit.attempts) == ("waiting", 0)
@@ -315,12 +277,12 @@ def test_a_stopped_worker_gives_the_unit_back_and_another_ends_with_the_same_led
 
 
 def test_who_was_refused_is_known_after_an_interruption(
-    database: Database, context: WorkerContext, after_flushes: Any
+    database: Database, context: WorkerContext, flushing: Any
 ) -> None:
     # A release leaks 1 (n = 3, nu = 3), so each client takes part once and is refused after that.
     asked = {**GROUPS, "fairness__privacy_cost_by_group": True}
     submitted = submit(database, spec_with(**asked, privacy__client_budget=1.0))
-    after_flushes(10, stop_worker)
+    flushing(10, stop_worker)
     run_unit(context, submitted.unit_id)
     celery_state.should_stop = None
     run_unit(context, submitted.unit_id)
@@ -335,20 +297,20 @@ def test_who_was_refused_is_known_after_an_interruption(
 
 
 def test_a_given_back_unit_is_published_again(
-    database: Database, context: WorkerContext, after_flushes: Any, tmp_path: Path
+    database: Database, context: WorkerContext, flushing: Any, tmp_path: Path
 ) -> None:
     submitted = submit(database)
-    after_flushes(3, stop_worker)
+    flushing(3, stop_worker)
     run_unit(context, submitted.unit_id)
     (message,) = (tmp_path / "queue").glob("*.msg")
     assert message.name.endswith(".fedaudit.auto.msg")
 
 
 def test_a_fault_gives_the_unit_back_with_the_attempt_counted(
-    database: Database, context: WorkerContext, after_flushes: Any
+    database: Database, context: WorkerContext, flushing: Any
 ) -> None:
     submitted = submit(database)
-    after_flushes(3, crash)
+    flushing(3, crash)
     run_unit(context, submitted.unit_id)
     unit = unit_of(database, submitted)
     assert (unit.state, unit.attempts) == ("waiting", 1)
@@ -358,10 +320,10 @@ def test_a_fault_gives_the_unit_back_with_the_attempt_counted(
 
 
 def test_a_fault_in_the_last_attempt_fails_the_experiment_and_settles_its_budget(
-    database: Database, context: WorkerContext, after_flushes: Any
+    database: Database, context: WorkerContext, flushing: Any
 ) -> None:
     submitted = submit(database, max_attempts=1)
-    after_flushes(3, crash)
+    flushing(3, crash)
     run_unit(context, submitted.unit_id)
     experiment = experiment_of(database, submitted)
     assert (experiment.status, experiment.status_reason) == ("failed", "worker-error")
@@ -378,7 +340,7 @@ def test_a_worker_that_lost_its_unit_writes_nothing_more(
     before: list[Any] = []
 
     def take_over_before_the_fourth_block(*_: Any, **__: Any) -> int:
-        if len(ledger_of(database, submitted.id)) == 3 and not before:
+        if len(ledger_of(database, submitted)) == 3 and not before:
             with database.write() as session:
                 units = UnitRepository(session)
                 fence = unit_of(database, submitted).fence
@@ -392,7 +354,7 @@ def test_a_worker_that_lost_its_unit_writes_nothing_more(
     monkeypatch.setattr(workers.run_loop.Pace, "rounds", take_over_before_the_fourth_block)
     run_unit(context, submitted.unit_id)
     assert events_of(database, submitted.id) == before[0]
-    assert len(ledger_of(database, submitted.id)) == 3
+    assert len(ledger_of(database, submitted)) == 3
     assert experiment_of(database, submitted).status == "running"
     unit = unit_of(database, submitted)
     assert (unit.state, unit.worker, unit.fence) == ("leased", "other", 2)
@@ -425,7 +387,7 @@ def test_cancelled_shows_only_after_the_worker_has_stopped(
     with database.read() as session:
         assert ReportRepository(session).get(submitted.id) is None
     budget = budget_of(database, submitted)
-    rows = ledger_of(database, submitted.id)
+    rows = ledger_of(database, submitted)
     assert budget.reserved == 0
     assert budget.spent == max(int(row.releases.max()) for row in rows) * 2 / 3
 
@@ -469,7 +431,7 @@ def test_data_that_changed_since_its_admission_is_refused(
     assert (experiment.status, experiment.status_reason) == ("failed", "invalid-data")
     assert "not what it was" in (experiment.status_detail or "")
     assert unit_of(database, submitted).state == "done"
-    assert ledger_of(database, submitted.id) == []
+    assert ledger_of(database, submitted) == []
 
 
 @pytest.mark.parametrize(
@@ -488,7 +450,7 @@ def test_a_plan_that_the_data_do_not_bear_out_is_refused(
     experiment = experiment_of(database, submitted)
     assert (experiment.status, experiment.status_reason) == ("failed", "invalid-data")
     assert told in (experiment.status_detail or "")
-    assert ledger_of(database, submitted.id) == []
+    assert ledger_of(database, submitted) == []
 
 
 def test_an_experiment_cancelled_before_its_worker_started_is_never_played(
@@ -508,4 +470,4 @@ def test_an_experiment_cancelled_before_its_worker_started_is_never_played(
     run_unit(context, submitted.unit_id)
     experiment = experiment_of(database, submitted)
     assert (experiment.status, experiment.rounds_done) == ("cancelled", 0)
-    assert ledger_of(database, submitted.id) == []
+    assert ledger_of(database, submitted) == []

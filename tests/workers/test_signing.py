@@ -27,13 +27,11 @@ from models.repositories import (
 from models.tables.experiments import Experiment, Unit
 from models.tables.ledger import Ledger, LedgerCheckpoint
 from models.tables.reports import Report
-from tests.workers.admission import Submitted, experiment_of, spec_with, submit
+from tests.workers.admission import Submitted, crash, experiment_of, spec_with, stop_worker, submit
 from workers.context import WorkerContext
 from workers.proof.signing import CheckpointClock, SigningKeyFile
 from workers.run_unit import run_unit
 from workers.sweeper import Sweeper
-
-pytestmark = pytest.mark.usefixtures("not_stopping")
 
 
 def checkpoints_of(database: Database, submitted: Submitted) -> list[Checkpoint]:
@@ -48,14 +46,6 @@ def judged(database: Database, submitted: Submitted, context: WorkerContext) -> 
     document = None if report is None else report.document
     evidence = evidence_of(database, experiment_of(database, submitted), document)
     return verify(evidence, trusted=[context.signing_key.public])
-
-
-def crash() -> None:
-    raise SystemError("power cut")
-
-
-def stop_worker() -> None:
-    celery_state.should_stop = 0
 
 
 @pytest.mark.parametrize("mechanism", ["laplace-l2", "none"])
@@ -195,20 +185,15 @@ def without_the_newest_end(database: Database, submitted: Submitted) -> None:
 
 @pytest.mark.parametrize("lost", ["by the sweeper", "by its worker"])
 def test_a_ledger_without_its_lost_rounds_is_not_valid(
-    database: Database, context: WorkerContext, monkeypatch: pytest.MonkeyPatch, lost: str
+    database: Database,
+    context: WorkerContext,
+    monkeypatch: pytest.MonkeyPatch,
+    crash_in_block: Any,
+    lost: str,
 ) -> None:
     """Rolled back to an earlier signed state, it never passes for the whole."""
-    monkeypatch.setattr(workers.run_loop.Pace, "rounds", lambda self, **_: 3)
+    crash_in_block(3)
     monkeypatch.setattr(workers.run_loop, "CheckpointClock", lambda: CheckpointClock(seconds=0.0))
-    advance, blocks = Stack.advance, iter(range(1, 100))
-
-    def dying(stack: Stack, rounds: int) -> Any:
-        records = advance(stack, rounds)
-        if next(blocks) == 3:
-            raise SystemError("power cut")
-        return records
-
-    monkeypatch.setattr(Stack, "advance", dying)
     attempts = 1 if lost == "by its worker" else 2
     submitted = submit(database, spec_with(privacy__noise="release"), max_attempts=attempts)
     run_unit(context, submitted.unit_id)

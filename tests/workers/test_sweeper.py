@@ -14,7 +14,6 @@ import workers.sweeper
 from fedaudit.ledger.signatures import Envelope
 from fedaudit.ledger.statements import Checkpoint
 from fedaudit.privacy.leakage import leakage
-from fedaudit.training.stack import Stack
 from infrastructure.queue import Queue, QueueUnavailableError
 from infrastructure.settings import Settings
 from models.database import Database
@@ -166,20 +165,9 @@ def test_a_cancelled_experiment_ends_when_its_lost_worker_is_given_up(
 
 
 @pytest.fixture
-def lost_in_a_block(
-    database: Database, context: WorkerContext, monkeypatch: pytest.MonkeyPatch
-) -> Submitted:
+def lost_in_a_block(database: Database, context: WorkerContext, crash_in_block: Any) -> Submitted:
     """Two experiments whose last worker died after their noise was drawn, and before the flush."""
-    monkeypatch.setattr(workers.run_loop.Pace, "rounds", lambda *_, **__: 3)
-    advance, blocks = Stack.advance, iter(range(1, 100))
-
-    def dying(stack: Stack, rounds: int) -> Any:
-        records = advance(stack, rounds)
-        if next(blocks) == 2:
-            raise SystemError("power cut")
-        return records
-
-    monkeypatch.setattr(Stack, "advance", dying)
+    crash_in_block(2)
     release = {"privacy__noise": "release"}
     specs = [spec_with(**release), spec_with(**release, privacy__noise_multiplier=4.0)]
     submitted = submit(database, *specs, max_attempts=2)

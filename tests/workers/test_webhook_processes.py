@@ -14,7 +14,7 @@ from models.tables.operations import WebhookDelivery
 from tests.infrastructure.secrets_keys import secrets_key_in
 from tests.workers.processes import service, wait_until
 from tests.workers.receiver import receiving
-from workers.webhooks import Courier
+from workers.webhooks import WebhookDispatcher
 
 SECRET = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
 
@@ -61,7 +61,7 @@ def test_killed_processes_lose_nothing_and_repeat_under_the_same_id(
         first.kill()
         assert _state(database) == ("sending", 2)
         # Until its lease has run out it is nobody else's.
-        other = Courier(settings, database)
+        other = WebhookDispatcher(settings, database)
         other.look()
         assert (_state(database), len(receiver.received)) == (("sending", 2), 2)
         with database.write() as session:

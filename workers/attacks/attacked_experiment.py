@@ -1,4 +1,4 @@
-"""An experiment that has ended, as attacks need it: repeated, or from what is stored of it."""
+"""A finished experiment as attacks need it: repeated, or from what is stored of it."""
 
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
@@ -11,8 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fedaudit.attacks.attack import AttackedRun
-from fedaudit.attacks.repeated_run import NotRepeatedError, RecordedRun, repeat_run
+from fedaudit.attacks.attack import AttackedRun, NotRepeatedError, RecordedRun, repeat_run
 from fedaudit.ledger.chain import ledger_hash
 from fedaudit.networks.parameter_files import ParameterFileError, decode_tensors, hypotheses_of
 from fedaudit.privacy.lower_bounds.e_values import e_values_of
@@ -31,7 +30,7 @@ from workers.resume import stored_ledger
 
 
 class NothingToAttackError(Exception):
-    """The run cannot be had again; why, as a word and as a sentence."""
+    """The run cannot be restored; why, as a word and as a sentence."""
 
     def __init__(self, reason: str, detail: str) -> None:
         super().__init__(detail)
@@ -51,7 +50,7 @@ class AttackedExperiment:
 
     @cached_property
     def basis(self) -> Basis:
-        """What can be attacked: noise that nobody can draw again is attacked as it is stored."""
+        """What can be attacked: a run whose noise cannot be drawn again is attacked as stored."""
         if not draws_in_secret(self.cell):
             return "repeated"
         if any(attack.needs_hypotheses for attack in self.cell.spec.attacks):
@@ -59,17 +58,15 @@ class AttackedExperiment:
         return "companions"
 
     def attacked(self, progressed: Callable[[], None]) -> AttackedRun:
-        """The run at its end, with the evidence of every attack before. `progressed` may raise.
+        """The finished run, with the evidence of every attack before. `progressed` may raise.
         Raises NothingToAttackError."""
-        before = e_values_of([*(self.report.get("attacks") or []), *self.later])
-        return replace(self._at_its_end(progressed), before=tuple(before))
-
-    def _at_its_end(self, progressed: Callable[[], None]) -> AttackedRun:
+        before = tuple(e_values_of([*(self.report.get("attacks") or []), *self.later]))
         if self.basis == "repeated":
-            return self._repeated(progressed)
+            return replace(self._repeated(progressed), before=before)
         run = self._stored_run()
         hypotheses = self._hypotheses() if self.basis == "stored-model" else np.zeros((0, 0), "f4")
-        return AttackedRun(run, self._stored_result(hypotheses), self.context.device)
+        result = self._stored_result(hypotheses)
+        return AttackedRun(run, result, self.context.device, before=before)
 
     def _repeated(self, progressed: Callable[[], None]) -> AttackedRun:
         run = new_run(self.cell, experiment_id=self.row.id, started_at=datetime.now(UTC))
@@ -107,10 +104,10 @@ class AttackedExperiment:
         return run
 
     def _as_published(self, run: Run) -> None:
-        """Of whom nothing was reported nothing is told now, and counts are rounded as they were."""
+        """Withholds the groups that the report withheld, and rounds counts as it did."""
         if is_remembered(self.cell):
             withheld = self.row.withheld_attributes
-            # Null of a run before it was decided: then nothing is told of any group.
+            # Null of a run before it was decided: then no group is disclosed.
             run.withheld = frozenset(self.row.attributes if withheld is None else withheld)
         run.rounding_key = self.context.signing_key.derived_secret(ROUNDING)
 
@@ -134,7 +131,7 @@ class AttackedExperiment:
             raise NothingToAttackError("no-model", f"the stored model {error}") from None
 
     def _stored_result(self, hypotheses: NDArray[np.float32]) -> FinalResult:
-        """What attacks ask of the result of a run: its hypotheses, and how it ended."""
+        """What attacks use of the result of a run: its hypotheses, and how it ended."""
         utility = self.report["utility"]
         return FinalResult(
             stopped_by=known_ending(utility["stopped_by"]) or "rounds",

@@ -1,15 +1,17 @@
-"""A unit that attacks an experiment with a report: repeated or as stored, and told beside it."""
+"""A unit that attacks an experiment with a report, repeated or as stored, and reports beside it."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import structlog
 from pydantic import TypeAdapter
 from sqlalchemy.orm import Session
 
 from fedaudit.attacks.feasibility import check_attacks
-from fedaudit.reports.later import LaterStatement
+from fedaudit.ledger.signatures import Envelope
+from fedaudit.reports.later import Basis, LaterStatement, judged_later
+from fedaudit.reports.sections.attacks import raised_alarms
 from fedaudit.spec.attacks.attack_spec import AttackSpec
 from fedaudit.spec.errors import InvalidInputError
 from fedaudit.spec.parse import parse_admitted
@@ -17,17 +19,22 @@ from fedaudit.training.base.cell import Cell
 from fedaudit.version import __version__
 from infrastructure.telemetry import span
 from models.clock import utc_now
-from models.repositories import ExperimentRepository, LaterAttacksRepository, ReportRepository
+from models.repositories import (
+    EventRepository,
+    ExperimentRepository,
+    LaterAttacksRepository,
+    ReportRepository,
+)
 from models.tables.experiments import Experiment
 from models.tables.reports import LaterAttacks, Report
+from models.values import FoundLater
 from workers.claim import DETAIL_CHARACTERS, ClaimedUnit
 from workers.context import ProjectFiles
+from workers.proof.signing import use_key
 from workers.resume import load_cell
 
 if TYPE_CHECKING:
     from fedaudit.attacks.attack import AttackOutcome
-    from workers.attacks.attack_watch import LeasedAttacks
-    from workers.attacks.attacked_experiment import AttackedExperiment
 
 log = structlog.get_logger()
 
@@ -36,7 +43,7 @@ _CANCELLED = "somebody asked for its end"
 
 @dataclass(frozen=True)
 class _Request:
-    """What is asked for, with what it is about."""
+    """A request with the experiment and report that it is about."""
 
     row: LaterAttacks
     experiment: Experiment
@@ -49,14 +56,14 @@ class LaterAttacksRun(ClaimedUnit):
     """The attacks of one claimed unit."""
 
     def run(self) -> None:
-        """Carry them out, or give the unit back when the worker must stop."""
+        """Carries them out, or gives the unit back when the worker must stop."""
         log.info("attacks claimed", attempt=self._claim.attempts)
         request = self._writer.write(self._start)
         if request is not None:
             try:
                 cell = self._cell(request)
             except InvalidInputError as error:
-                # As experiments do: what is wrong with data is told to those who may read them.
+                # As of experiments: faults of data are shown to callers who may read them.
                 self._end_untried(request, "invalid-data", str(error))
             else:
                 if not self._attack(request, cell):
@@ -98,8 +105,9 @@ class LaterAttacksRun(ClaimedUnit):
         return cell
 
     def _attack(self, request: _Request, cell: Cell) -> bool:
-        """Whether they have come to an end; False where the worker was asked to stop."""
-        # Import torch, which a worker that only refuses bad data need not load.
+        """Whether they have ended; False if the worker was asked to stop."""
+        # These import torch, which a worker that only refuses bad data need not load.
+        from fedaudit.attacks.carried_out import carry_out, not_done
         from workers.attacks.attack_watch import (
             AttacksCancelledError,
             AttacksStoppedError,
@@ -123,70 +131,47 @@ class LaterAttacksRun(ClaimedUnit):
         outcomes: list[AttackOutcome] = []
         try:
             with span("fedaudit.attacks", {"fedaudit.experiment_id": row.experiment_id}):
-                self._carry_out(attacked, watch, outcomes)
+                # One by one, which keeps what was found if the next is stopped.
+                for outcome in carry_out(attacked.attacked(watch.look), watch=watch):
+                    outcomes.append(outcome)  # noqa: PERF402
         except AttacksStoppedError:
             return False
         except AttacksCancelledError:
-            self._end_cancelled(request, attacked, outcomes)
+            # What was found before stays found: cancelling hides nothing.
+            left = cell.spec.attacks[len(outcomes) :]
+            found = [*outcomes, *(not_done(spec, _CANCELLED) for spec in left)] if outcomes else []
+            self._end(request, attacked.basis, found, status="cancelled")
         except NothingToAttackError as error:
             self._end_untried(request, error.reason, str(error))
         else:
-            self._end(request, attacked, outcomes)
+            self._end(request, attacked.basis, outcomes, status="succeeded")
         return True
-
-    def _carry_out(
-        self,
-        attacked: "AttackedExperiment",
-        watch: "LeasedAttacks",
-        outcomes: "list[AttackOutcome]",
-    ) -> None:
-        """Adds what each found to `outcomes`, which keeps it if the next is stopped."""
-        from fedaudit.attacks.carried_out import carry_out
-
-        run = attacked.attacked(watch.look)
-        for outcome in carry_out(run, watch=watch):
-            outcomes.append(outcome)
-
-    def _end_cancelled(
-        self, request: _Request, attacked: "AttackedExperiment", outcomes: "list[AttackOutcome]"
-    ) -> None:
-        """What was found before stays found: an end that is asked for hides nothing."""
-        from fedaudit.attacks.carried_out import not_done
-
-        if not outcomes:
-            id_, why = request.row.id, "cancelled-by-caller"
-            self._writer.write(
-                lambda session: self._later(session).end(id_, "cancelled", reason=why)
-            )
-            return
-
-        left = attacked.cell.spec.attacks[len(outcomes) :]
-        self._end(
-            request,
-            attacked,
-            [*outcomes, *(not_done(spec, _CANCELLED) for spec in left)],
-            is_cancelled=True,
-        )
 
     def _end(
         self,
         request: _Request,
-        attacked: "AttackedExperiment",
+        basis: Basis,
         outcomes: "list[AttackOutcome]",
         *,
-        is_cancelled: bool = False,
+        status: Literal["succeeded", "cancelled"],
     ) -> None:
+        """Ends the request with what was found; one that was cancelled may have found nothing."""
         from fedaudit.training.engine import backend
-        from workers.attacks.later_end import end_later
         from workers.finish import store_attack_files
 
-        row, key = request.row, self._context.signing_key
+        row = request.row
+        reason = "cancelled-by-caller" if status == "cancelled" else None
+        if not outcomes:
+            self._writer.write(
+                lambda session: self._later(session).end(row.id, status, reason=reason)
+            )
+            return
         statement = LaterStatement(
             experiment_id=row.experiment_id,
             number=row.number,
             report_hash=row.report_hash,
             ledger_hash=row.ledger_hash,
-            basis=attacked.basis,
+            basis=basis,
             asked=row.asked,
             attacks=[one.section.model_dump(mode="json") for one in outcomes],
             asked_by=row.created_by,
@@ -197,16 +182,45 @@ class LaterAttacksRun(ClaimedUnit):
         )
         store_attack_files(self._context.storage, row.project_id, row.id, outcomes)
         self._writer.write(
-            lambda session: end_later(
-                session,
-                row,
-                request.report,
-                statement,
-                status="cancelled" if is_cancelled else "succeeded",
-                key=key,
-            )
+            lambda session: self._store(session, request, statement, status=status, reason=reason)
         )
         log.info("attacks ended", experiment_id=row.experiment_id, number=row.number)
+
+    def _store(
+        self,
+        session: Session,
+        request: _Request,
+        statement: LaterStatement,
+        *,
+        status: Literal["succeeded", "cancelled"],
+        reason: str | None,
+    ) -> None:
+        """Stores what was found, signed behind what was found before, and judges the experiment by
+        all of it: an alarm counts like one of the report. Changes nothing if it has ended."""
+        from workers.finish import GATE_EVALUATED, alarm_events, report_index
+
+        row, report, key = request.row, request.report.document, self._context.signing_key
+        id_, later = row.experiment_id, self._later(session)
+        before = judged_later(report, later.sections(id_))
+        newest = later.newest_envelope(id_)
+        envelope = statement.sign(key, after=None if newest is None else Envelope.from_dict(newest))
+        raised = len(raised_alarms(statement.fields()))
+        found = FoundLater(statement=statement.fields(), envelope=envelope.as_dict(), alarms=raised)
+        if not later.end(row.id, status, reason=reason, found=found):
+            return
+        use_key(session, key)
+        judged = judged_later(report, later.sections(id_))
+        changed = [gate for gate in judged["gates"] if gate not in before["gates"]]
+        events = [(GATE_EVALUATED, gate) for gate in changed]
+        events += alarm_events(statement.attacks, later=row.number)
+        EventRepository(session).append(id_, row.project_id, events)
+        ReportRepository(session).restate(id_, summary=report_index(judged).summary)
+        ExperimentRepository(session, row.project_id).judge_later(
+            id_,
+            raised=raised,
+            alarms=len(raised_alarms(judged)),
+            gate_outcome=judged["gate_outcome"],
+        )
 
     def _end_untried(self, request: _Request, reason: str, detail: str) -> None:
         id_, shown = request.row.id, detail[:DETAIL_CHARACTERS]

@@ -1,4 +1,4 @@
-"""Ask for attacks on an experiment that has succeeded, once however often it is repeated."""
+"""Requests for attacks on an experiment that has succeeded; a repeated request is one."""
 
 from dataclasses import dataclass
 from functools import partial
@@ -41,7 +41,7 @@ _MOST = 1000
 
 @dataclass(frozen=True)
 class AskedAttacks:
-    """The request's current state; `unit_message` where it was queued just now."""
+    """The request's current state; `unit_message` if it was queued just now."""
 
     row: LaterAttacks
     unit_message: UnitMessage | None
@@ -54,17 +54,20 @@ def ask_for_attacks(
     value: Any,
     idempotency: IdempotentRequest | None,
 ) -> AskedAttacks:
-    """Queue the attacks that a JSON value asks for.
+    """Queues the attacks that a JSON value asks for.
 
     Raises InvalidInputError for attacks that do not fit the experiment's spec or data, at the
-    fields of a spec; ProblemError where the experiment cannot be attacked any more.
+    fields of a spec; ProblemError if the experiment cannot be attacked any more.
     """
     with resources.database.read() as session:
         experiment = find_experiment(session, caller, experiment_id)
         if idempotency is not None and (found := idempotency.lookup(session, caller)):
             return _earlier(session, caller, experiment_id, str(found.resource_id))
         report = _report(session, experiment)
-    spec = _with_attacks(experiment, value)
+    requested = validated(AttacksRequest, value)
+    asked = [attack.model_dump(mode="json") for attack in requested.attacks]
+    # With these in place of the spec's attacks, faults are reported as at its submission.
+    spec = parse_admitted({**experiment.spec, "attacks": asked})
     cell = _cell(resources, caller, experiment, spec)
     with resources.database.write() as session:
         _hold_data(session, experiment, spec)
@@ -76,20 +79,10 @@ def ask_for_attacks(
         _refuse_open(later, experiment_id, number)
         if draws_in_secret(cell):
             _refuse_without_model(session, experiment, report, spec)
-        refuse_departures(
-            session,
-            caller.project_id,
-            experiment.federation_id,
-            spec,
-            across=resources.settings.budgets_across,
-        )
-        refuse_attacks_that_tell(
-            session,
-            caller.project_id,
-            experiment.federation_id,
-            spec.attacks,
-            across=resources.settings.budgets_across,
-        )
+        owner = session, caller.project_id, experiment.federation_id
+        across = resources.settings.budgets_across
+        refuse_departures(*owner, spec, across=across)
+        refuse_attacks_that_tell(*owner, spec.attacks, across=across)
         message = queue_unit(
             session,
             caller.project_id,
@@ -97,11 +90,10 @@ def ask_for_attacks(
             device=_device(report, spec),
             max_attempts=resources.settings.max_attempts,
         )
-        asked = [attack.model_dump(mode="json") for attack in spec.attacks]
         row = later.add(
             experiment_id,
             number=number,
-            asked=asked,
+            asked=[attack.model_dump(mode="json") for attack in spec.attacks],
             report_hash=report.report_hash,
             ledger_hash=report.document["integrity"]["ledger_hash"],
             unit_id=message.unit_id,
@@ -124,7 +116,7 @@ def ask_for_attacks(
 def cancel_attacks(
     resources: Resources, caller: Caller, experiment_id: str, later_id: str
 ) -> LaterAttacks:
-    """Ask for their end; what they have found by then stays. Raises ProblemError where they have
+    """Asks for their end; what they have found by then stays. Raises ProblemError if they have
     ended otherwise."""
     with resources.database.write() as session:
         row = find_later_attacks(session, caller, experiment_id, later_id)
@@ -157,21 +149,13 @@ def _report(session: Session, experiment: Experiment) -> Report:
     return report
 
 
-def _with_attacks(experiment: Experiment, value: Any) -> ExperimentSpec:
-    """The experiment's spec with the attacks that are asked for instead of its own, so that what
-    does not fit it is told as at its submission."""
-    asked = validated(AttacksRequest, value)
-    attacks = [attack.model_dump(mode="json") for attack in asked.attacks]
-    return parse_admitted({**experiment.spec, "attacks": attacks})
-
-
 def _cell(
     resources: Resources, caller: Caller, experiment: Experiment, spec: ExperimentSpec
 ) -> Cell:
     """The spec with the data of the run.
 
-    Raises ProblemError where these are not there as they were, InvalidInputError where an attack
-    does not fit them.
+    Raises ProblemError if these are not there as they were, InvalidInputError if an attack does
+    not fit them.
     """
     try:
         refuse_below_floor(resources.settings, spec.fairness)
@@ -194,8 +178,8 @@ def _cell(
 
 
 def _hold_data(session: Session, experiment: Experiment, spec: ExperimentSpec) -> None:
-    """Keep the data, and the parameters that training started from, until the request is stored,
-    which keeps them afterwards. Raises ProblemError where they have gone since they were loaded."""
+    """Keeps the data, and the parameters that training started from, until the request is stored,
+    which keeps them afterwards. Raises ProblemError if they have gone since they were loaded."""
     federation = FederationRepository(session, experiment.project_id).lock(experiment.federation_id)
     if federation is None or federation.status in ("deleted", "erased"):
         raise _not_again("they were removed just now")
@@ -210,9 +194,7 @@ def _not_again(why: str) -> ProblemError:
 
 def _refuse_open(later: LaterAttacksRepository, experiment_id: str, number: int) -> None:
     """One request after the other, so that each is judged beside all before it."""
-    going_on = [row for row in later.list(experiment_id) if row.status in OPEN_ATTACKS]
-    if going_on:
-        [row] = going_on
+    for row in (row for row in later.list(experiment_id) if row.status in OPEN_ATTACKS):
         raise ProblemError(
             409,
             "conflict",
@@ -227,7 +209,7 @@ def _refuse_open(later: LaterAttacksRepository, experiment_id: str, number: int)
 def _refuse_without_model(
     session: Session, experiment: Experiment, report: Report, spec: ExperimentSpec
 ) -> None:
-    """Noise that nobody can draw again leaves the stored hypotheses alone to attack."""
+    """If noise cannot be drawn again, only the stored hypotheses can be attacked."""
     section = report.document.get("model")
     gone = gone_words(session, experiment.project_id, "model", experiment.id)
     if section is not None and gone is None:

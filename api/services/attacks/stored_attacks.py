@@ -1,40 +1,101 @@
-"""What the attacks of an experiment's report found, with their files as the worker stored them."""
+"""What attacks of an experiment found, in its report and after it, with their files."""
 
 from collections.abc import Sequence
+from typing import Any
 
+from sqlalchemy.orm import Session
 from starlette.responses import Response
 
 from api.http.problems import not_found
-from api.schemas.experiments import AttackBody, AttackFileBody, AttackList
+from api.schemas.experiments import (
+    AttackBody,
+    AttackFileBody,
+    AttackList,
+    LaterAttacksBody,
+    LaterAttacksList,
+)
+from api.schemas.people import ActorBody
 from api.services.lookups import find_later_attacks, find_report, gone_words, refuse_gone
+from api.shared.data_faults import shown_detail
 from api.shared.resources import Resources
 from api.shared.security import Caller
 from fedaudit.attacks.attack_files import AttackFile, file_in, files_in
+from fedaudit.reports.later import judged_later
 from fedaudit.reports.sections.attacks import ReportedAttack
-from infrastructure.storage import Storage, StorageError, attack_files_key
+from infrastructure.storage import StorageError, attack_files_key
+from models.repositories import LaterAttacksRepository
+from models.tables.reports import LaterAttacks, Report
 
 FILE_TYPE = "application/octet-stream"
 """Whatever a file is: browsers are to save it, and to show nothing."""
 _NO_FILES = "the attack left none"
+_NOT_READABLE = "files of attacks are read with the scope ledger:read"
+
+
+def judged_document(session: Session, report: Report) -> dict[str, Any]:
+    """The document that decides: a stored report beside what attacks found after it was signed."""
+    later = LaterAttacksRepository(session, report.project_id).sections(report.experiment_id)
+    return judged_later(report.document, later)
+
+
+def find_judged(session: Session, caller: Caller, experiment_id: str) -> dict[str, Any]:
+    """The same of an experiment of the caller's project. Raises ProblemError without a report."""
+    return judged_document(session, find_report(session, caller, experiment_id))
 
 
 def attack_list(resources: Resources, caller: Caller, experiment_id: str) -> AttackList:
-    """The attacks of the experiment's report, with their files as far as the storage can be asked.
+    """The attacks of the experiment's report, with their files if the storage answers.
 
-    Raises ProblemError where it has no report.
+    Raises ProblemError if it has no report.
     """
     with resources.database.read() as session:
-        report = find_report(session, caller, experiment_id)
-        gone = gone_words(session, caller.project_id, "attack-files", experiment_id)
-    attacks = report.document["attacks"]
-    stored: list[AttackFile] = []
-    if attacks and gone is None:
-        try:
-            stored = stored_files(resources.storage, caller.project_id, experiment_id)
-        except StorageError as error:
-            gone = str(error)
-    base = f"/v1/experiments/{experiment_id}/attacks"
-    return AttackList(items=attack_bodies(base, attacks, stored, gone=gone))
+        attacks = find_report(session, caller, experiment_id).document["attacks"]
+        stored, gone = _files(resources, session, caller.project_id, experiment_id, attacks)
+    return AttackList(
+        items=_bodies(f"/v1/experiments/{experiment_id}/attacks", attacks, stored, gone)
+    )
+
+
+def later_list(resources: Resources, caller: Caller, experiment_id: str) -> LaterAttacksList:
+    """Every request for attacks after the report, oldest first. Raises ProblemError if the
+    experiment has no report."""
+    with resources.database.read() as session:
+        find_report(session, caller, experiment_id)
+        rows = LaterAttacksRepository(session, caller.project_id).list(experiment_id)
+        return LaterAttacksList(items=[later_body(resources, session, caller, row) for row in rows])
+
+
+def later_body(
+    resources: Resources, session: Session, caller: Caller, row: LaterAttacks
+) -> LaterAttacksBody:
+    """The body of one request; files are named to callers who may read them alone."""
+    attacks = [] if row.statement is None else row.statement["attacks"]
+    files: list[AttackFile] = []
+    gone: str | None = _NOT_READABLE
+    if caller.may("ledger:read"):
+        files, gone = _files(resources, session, row.project_id, row.id, attacks)
+    base = f"/v1/experiments/{row.experiment_id}/attacks/later/{row.id}"
+    cancelled_by = None if row.cancelled_by is None else ActorBody.model_validate(row.cancelled_by)
+    return LaterAttacksBody(
+        id=row.id,
+        experiment_id=row.experiment_id,
+        number=row.number,
+        status=row.status,
+        status_reason=row.status_reason,
+        status_detail=shown_detail(row.status_reason, row.status_detail, caller=caller),
+        asked=row.asked,
+        report_hash=row.report_hash,
+        ledger_hash=row.ledger_hash,
+        basis=None if row.statement is None else row.statement["basis"],
+        items=_bodies(base, attacks, files, gone),
+        alarms=row.alarms,
+        created_at=row.created_at,
+        created_by=ActorBody.model_validate(row.created_by),
+        started_at=row.started_at,
+        finished_at=row.finished_at,
+        cancelled_by=cancelled_by,
+        envelope=row.envelope,
+    )
 
 
 def attack_file(
@@ -48,7 +109,7 @@ def attack_file(
 ) -> bytes:
     """The content of one file. `later_id`: of attacks that were asked for after the report.
 
-    Raises ProblemError where there is none, StorageError where the storage cannot answer.
+    Raises ProblemError if there is none, StorageError if the storage cannot answer.
     """
     with resources.database.read() as session:
         find_report(session, caller, experiment_id)
@@ -75,35 +136,46 @@ def file_response(content: bytes, file_name: str) -> Response:
     return Response(content, media_type=FILE_TYPE, headers=headers)
 
 
-def stored_files(storage: Storage, project_id: str, owner_id: str) -> list[AttackFile]:
-    """What attacks left, by position and name. Raises StorageError."""
+def _files(
+    resources: Resources,
+    session: Session,
+    project_id: str,
+    owner_id: str,
+    attacks: Sequence[object],
+) -> tuple[list[AttackFile], str | None]:
+    """The files that these attacks left, by position and name, and why there are none."""
+    gone = gone_words(session, project_id, "attack-files", owner_id)
     key = attack_files_key(project_id, owner_id)
-    if not storage.holds(key):
-        return []
-    with storage.local(key) as archive:
-        return files_in(archive)
+    if not attacks or gone is not None:
+        return [], gone
+    try:
+        if not resources.storage.holds(key):
+            return [], None
+        with resources.storage.local(key) as archive:
+            return files_in(archive), None
+    except StorageError as error:
+        return [], str(error)
 
 
-def attack_bodies(
-    base: str, sections: Sequence[object], stored: list[AttackFile], *, gone: str | None
+def _bodies(
+    base: str, sections: Sequence[object], stored: list[AttackFile], gone: str | None
 ) -> list[AttackBody]:
-    """Each attack with its files, which lie below the address `base`; why there are none."""
-    return [_body(base, position, one, stored, gone) for position, one in enumerate(sections)]
-
-
-def _body(
-    base: str, position: int, section: object, stored: list[AttackFile], gone: str | None
-) -> AttackBody:
-    files = [
-        AttackFileBody(
-            name=one.name, size_bytes=one.size_bytes, href=f"{base}/{position}/{one.name}"
+    """Each attack with its files, below the address `base`."""
+    found = []
+    for position, section in enumerate(sections):
+        files = [
+            AttackFileBody(
+                name=one.name, size_bytes=one.size_bytes, href=f"{base}/{position}/{one.name}"
+            )
+            for one in stored
+            if one.position == position
+        ]
+        found.append(
+            AttackBody(
+                position=position,
+                section=ReportedAttack.model_validate(section),
+                files=files,
+                files_reason=None if files else gone or _NO_FILES,
+            )
         )
-        for one in stored
-        if one.position == position
-    ]
-    return AttackBody(
-        position=position,
-        section=ReportedAttack.model_validate(section),
-        files=files,
-        files_reason=None if files else gone or _NO_FILES,
-    )
+    return found

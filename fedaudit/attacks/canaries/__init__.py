@@ -1,1 +1,1 @@
-"""Canaries: known inputs that take part by the fall of a coin, looked for in what is released."""
+"""Canaries: known inputs that take part by the fall of a coin, searched for in releases."""

@@ -1,17 +1,44 @@
-"""Canaries planted in a companion training, by what the mechanism claims."""
+"""The attack `canaries`: planted in a companion training, by what the mechanism claims."""
 
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 
-from fedaudit.attacks.attack import Attack, AttackedRun, AttackOutcome, Progress
-from fedaudit.attacks.canaries.canary_audit import begin_audit
-from fedaudit.attacks.canaries.canary_claim import claim_of
+import numpy as np
+
+from fedaudit.attacks.attack import Attack, AttackedRun, AttackOutcome, Progress, Weighed, source_of
+from fedaudit.attacks.canaries.canary_bounds import (
+    CanaryClaim,
+    PlannedBounds,
+    claim_of,
+    plan_bounds,
+    take_bounds,
+)
 from fedaudit.attacks.canaries.canary_pool import draw_pool
-from fedaudit.attacks.canaries.canary_set import draw_canaries
-from fedaudit.attacks.canaries.companion import companion_of, source_of
 from fedaudit.attacks.canaries.metric_audit import audit_metric
-from fedaudit.attacks.canaries.without_claim import audit_without_claim
+from fedaudit.attacks.canaries.planted_canaries import (
+    ROUNDS_AT_ONCE,
+    CanaryClients,
+    CanaryRecords,
+    Companion,
+    ReleaseEvidence,
+    companion_of,
+    draw_canaries,
+    no_epsilon,
+)
+from fedaudit.privacy.accounting.privacy_events import observer_words
+from fedaudit.privacy.lower_bounds.e_values import ENOUGH_ALONE, EvidenceBasis, known_noise_e_value
+from fedaudit.privacy.lower_bounds.epsilon_bounds import GuessPlan, by_score, one_run_epsilon
+from fedaudit.privacy.lower_bounds.release_law import ReleaseLaw
+from fedaudit.reports.sections.attacks import CanaryBound
 from fedaudit.spec.attacks.canaries_spec import CanariesSpec
 from fedaudit.spec.privacy import LaplaceL2
+from fedaudit.training.base.cell import Cell, expected_cohort
+from fedaudit.training.stack import open_stack
+
+_HALVED_ALONE = (
+    "The power is for noise of the claimed kind and half its size alone; of any other fault, such "
+    "as noise that cancels over rounds, it says nothing."
+)
 
 
 @dataclass(frozen=True)
@@ -21,23 +48,233 @@ class CanaryAttack(Attack):
     spec: CanariesSpec
 
     def execute(self, attacked: AttackedRun, *, progress: Progress) -> AttackOutcome:
-        """See `Attack`. Raises ValueError where `requirements_of_canaries` has faults."""
-        own, device = attacked.run.cell, attacked.device
-        source, cell = source_of(own), companion_of(own)
-        pool, privacy = draw_pool(cell, self.spec.count, source), cell.spec.privacy
-        if not isinstance(privacy, LaplaceL2) and claim_of(cell, pool) is not None:
-            followed = attacked.audit if self.spec.stop else None
-            audit = followed or begin_audit(self.spec, own, device=device)
-            progress(0.0)
-            audit.play(progress=progress)
-            return audit.outcome(attacked.weigh)
-        canaries = draw_canaries(
-            pool.release, n=cell.shape.n, adjacency="replace-one", source=source
-        )
+        """Raises ValueError if the data cannot hold the canaries."""
+        companion, claim = draw_companion(self.spec, attacked.run.cell, device=attacked.device)
+        privacy = companion.cell.spec.privacy
         if isinstance(privacy, LaplaceL2):
-            return audit_metric(
-                self.spec, privacy, cell, pool, canaries, attacked=attacked, progress=progress
-            )
-        return audit_without_claim(
-            self.spec, cell, pool, canaries, device=device, progress=progress
+            return audit_metric(companion, privacy, attacked.weigh, progress=progress)
+        if claim is None:
+            return _audit_without_claim(companion, progress=progress)
+        followed = attacked.audit if self.spec.stop else None
+        audit = followed or begin_audit(companion, claim)
+        progress(0.0)
+        audit.play(progress=progress)
+        return audit.outcome(attacked.weigh)
+
+
+def draw_companion(
+    spec: CanariesSpec, of: Cell, *, device: str
+) -> tuple[Companion, CanaryClaim | None]:
+    """Canaries of a run's cell, and the claim that they can test; None if no epsilon is claimed."""
+    source, cell = source_of(of), companion_of(of)
+    pool = draw_pool(cell, spec.count, source)
+    claim = claim_of(cell, pool)
+    adjacency = "replace-one" if claim is None else claim.law.adjacency
+    canaries = draw_canaries(pool.release, n=cell.shape.n, adjacency=adjacency, source=source)
+    return Companion(spec, cell, pool, canaries, device), claim
+
+
+class CanaryAudit:
+    """The canaries of one attack, and their companion, which is trained step by step."""
+
+    def __init__(self, companion: Companion, planned: PlannedBounds) -> None:
+        """Raises ValueError without a clip that is a number."""
+        self._companion, self._planned = companion, planned
+        self._found = ReleaseEvidence(companion.canaries, planned.claim.law)
+        self._planted = self._plant()
+        cell = replace(companion.cell, planted=self._planted)
+        self._trainer = open_stack([cell], device=companion.device)
+        self.rounds = 0
+        """Rounds trained so far."""
+        self.crossed: int | None = None
+        """The round in which the evidence was enough, if the spec asks to `stop`."""
+
+    def _plant(self) -> CanaryClients | CanaryRecords:
+        cell, pool, canaries = self._companion.cell, self._companion.pool, self._companion.canaries
+        clip = getattr(cell.spec.privacy, "clip", None)
+        if not isinstance(clip, float | int) or not np.isfinite(clip):
+            raise ValueError("canaries need a clip that is a number")
+        if pool.rows is not None:
+            return CanaryRecords(pool.clients, pool.rows, canaries, self._found, clip=clip)
+        denominator = expected_cohort(cell) / cell.spec.training.hypotheses
+        return CanaryClients(
+            pool.clients, canaries, self._found, clip=clip, denominator=denominator
         )
+
+    def play(self, until: int | None = None, *, progress: Progress) -> None:
+        """Trains the companion up to the round `until`, or to its end.
+
+        If the spec asks to `stop`, the evidence is evaluated after each round until it is enough.
+        `progress` may raise; the companion can then be trained further.
+        """
+        rounds, stop = self._companion.cell.spec.training.rounds, self._companion.spec.stop
+        until = rounds if until is None else min(until, rounds)
+        with np.errstate(over="ignore", invalid="ignore"):
+            while self._trainer.active and self.rounds < until:
+                watched = stop and self.crossed is None
+                step = 1 if watched else min(ROUNDS_AT_ONCE, until - self.rounds)
+                self._trainer.plan(step)
+                self.rounds += len(self._trainer.advance(step)[0])
+                if watched and self._evidence() >= ENOUGH_ALONE:
+                    self.crossed = self.rounds
+                progress(min(1.0, self.rounds / rounds))
+
+    def _evidence(self) -> float:
+        return known_noise_e_value(self._found.fit, claimed=self._planned.claimed_ratio)
+
+    def outcome(self, weigh: Callable[[float, EvidenceBasis], Weighed]) -> AttackOutcome:
+        """What the canaries show, of a companion that has been trained to its end: bounds hold for
+        all of its rounds, and not for a number of them that depends on what was seen."""
+        spec, claim, found = self._companion.spec, self._planned.claim, self._found
+        canaries = self._companion.canaries
+        releases = self._releases()
+        bounds = take_bounds(self._planned, found, canaries.coins, releases=releases)
+        epsilon = claim.epsilon_of(releases)
+        claimed = (
+            f"epsilon {epsilon:.4g} at delta {claim.delta:g} for every {spec.unit}, against "
+            f"{observer_words(claim.observer)}"
+        )
+        e_value = self._planned.averaged(bounds)
+        if spec.stop:
+            # A martingale that was stopped at a level, and cut there (`known_noise_e_value`).
+            e_value = ENOUGH_ALONE if self.crossed is not None else self._evidence()
+            bounds = [bound.model_copy(update={"e_value": None}) for bound in bounds]
+        weighed = weigh(e_value, "fresh")
+        alarm = weighed.alarm(claim=claimed, evidence=_measured(bounds))
+        figures = ", ".join(
+            f"{bound.epsilon_lower_bound:.3g} by {bound.name} (power {bound.power:.0%})"
+            for bound in bounds
+        )
+        verdict = _verdict(epsilon, bounds, alarm=alarm is not None, stopped_in=self.crossed)
+        return self._companion.outcome(
+            f"Claimed: {claimed}. Measured from below: {figures}. {_HALVED_ALONE} {verdict}",
+            claim.observer,
+            releases=found.participations,
+            scores=found.scores,
+            guesses=self._planned.f_dp.plan.guessed(found.scores),
+            fields={
+                **weighed.fields(),
+                "alarm": alarm,
+                "claim": epsilon,
+                "claim_reason": None,
+                "delta": claim.delta,
+                "adjacency": claim.law.adjacency,
+                "compositions": releases,
+                "correlation": canaries.correlation(),
+                "bounds": bounds,
+                "stopped_in": self.crossed,
+            },
+        )
+
+    def _releases(self) -> int:
+        """How many releases the claim counts. Takes the kept model into the evidence first."""
+        if isinstance(self._planted, CanaryRecords):
+            return int(self._found.seen.max())
+        if self._planned.claim.observer != "final_model":
+            return int(self._found.participations.max())
+        result = self._trainer.result(0)
+        self._planted.see_model(result.hypotheses[0], round_=result.best_round)
+        return self.rounds
+
+
+def audit_beside(cell: Cell, *, device: str) -> CanaryAudit | None:
+    """The audit that may end a run of this cell; None if its spec asks for none.
+
+    Raises ValueError if nothing is claimed (`CanariesSpec.disagreements` refuses that before).
+    """
+    asked = cell.spec.attacks[0] if cell.spec.attacks else None
+    if not isinstance(asked, CanariesSpec) or not asked.stop:
+        return None
+    companion, claim = draw_companion(asked, cell, device=device)
+    if claim is None:
+        raise ValueError("nothing is claimed")
+    return begin_audit(companion, claim)
+
+
+def begin_audit(companion: Companion, claim: CanaryClaim) -> CanaryAudit:
+    """The audit of a claim, before the first round of the companion."""
+    spec = companion.spec
+    planned = plan_bounds(
+        claim, canaries=spec.count, significance=spec.significance, stop=spec.stop
+    )
+    return CanaryAudit(companion, planned)
+
+
+def _measured(bounds: Sequence[CanaryBound]) -> str:
+    """What each bound measured, for an alarm."""
+    return "; ".join(
+        f"{bound.name}: at least {bound.epsilon_lower_bound:.4g}, wrong with a chance of at most "
+        f"{bound.significance:.2g}"
+        + ("" if bound.e_value is None else f" (e-value {bound.e_value:.4g})")
+        for bound in bounds
+    )
+
+
+def _verdict(
+    epsilon: float, bounds: Sequence[CanaryBound], *, alarm: bool, stopped_in: int | None
+) -> str:
+    if stopped_in is not None:
+        return (
+            f"After round {stopped_in} the evidence was enough, and a run beside it was ended: "
+            "either the mechanism or its accounting is wrong."
+        )
+    if alarm:
+        return "The evidence is enough: either the mechanism or its accounting is wrong."
+    if any(bound.epsilon_lower_bound > epsilon for bound in bounds):
+        return (
+            "A bound exceeds the claim, which a single test at its significance does by chance now "
+            "and then; all attacks on this run together are not enough for an alarm."
+        )
+    if any(bound.all_clear is None for bound in bounds):
+        return (
+            "No measurement exceeds the claim, and one of them would likely have done so if the "
+            "noise were half of what is claimed. That is evidence and no proof: other faults may "
+            "be hidden."
+        )
+    return (
+        "No measurement exceeds the claim, but none was likely to even if the noise were half of "
+        "what is claimed: this is no all-clear. More canaries or rounds would show more, by "
+        "known-noise at least."
+    )
+
+
+def _audit_without_claim(companion: Companion, *, progress: Progress) -> AttackOutcome:
+    """The one-run bound at delta 0 if nothing is claimed, by guessing a quarter of the canaries
+    each way."""
+    law = ReleaseLaw(ratio=1.0, rate=1.0, compositions=1, adjacency="replace-one")
+    spec, canaries = companion.spec, companion.canaries
+    found = ReleaseEvidence(canaries, law)
+    planted = CanaryClients(companion.pool.clients, canaries, found, clip=1.0, denominator=1.0)
+    companion.train(planted, progress=progress)
+    plan = GuessPlan(max(1, spec.count // 4), spec.count // 4)
+    correct = int(plan.correct(by_score(found.scores, canaries.coins)))
+    epsilon = one_run_epsilon(
+        canaries=spec.count,
+        guesses=plan.guesses,
+        correct=correct,
+        delta=0.0,
+        significance=spec.significance,
+    )
+    bound = CanaryBound(
+        name="one-run",
+        epsilon_lower_bound=epsilon,
+        significance=spec.significance,
+        power=0.0,
+        assumption="fair, independent coins; epsilon at delta 0",
+        canaries=spec.count,
+        all_clear="nothing is claimed, so that nothing can be exceeded",
+    )
+    return companion.outcome(
+        f"Nothing is claimed. Of {plan.guesses} coins guessed from the uploads {correct} were "
+        f"guessed correctly, which no mechanism with an epsilon below {epsilon:.3g} allows; how "
+        "large the figure is depends on the number of canaries alone, since nothing hides them.",
+        "server",
+        releases=found.participations,
+        scores=found.scores,
+        guesses=plan.guessed(found.scores),
+        fields={
+            **no_epsilon("updates leave as they are: no epsilon is claimed, and none bounds them"),
+            "correlation": 0.0,
+            "bounds": [bound],
+        },
+    )

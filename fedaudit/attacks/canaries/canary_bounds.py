@@ -1,23 +1,25 @@
-"""The lower bounds of a claim and their e-values, planned before the run and taken after it.
+"""What the unit of canaries is promised, and the lower bounds and e-values that test the promise.
 
-What could be chosen by looking is chosen before: how many coins are guessed, and how the
-significance is shared. It is shared among the bounds (Bonferroni), so that all of them together are
-wrong with no greater chance: a tenth goes to each of those that assume less, and what is left to
-`known-noise`, which sees most. A claim of a single release has no sums of releases. The e-values
-are averaged in the same shares: they are of the same coins and noise.
+Every choice is made before the run, so that none depends on what was seen: how many coins are
+guessed, and how the significance is shared. It is shared among the bounds (Bonferroni), so that all
+of them together are wrong with no greater chance: a tenth goes to each of those that assume less,
+and the rest to `known-noise`, which sees most. A claim of a single release has no sums of releases.
+The e-values are averaged with the same shares, since they rest on the same coins and noise.
 """
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any
+from math import ceil
+from typing import assert_never
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fedaudit.attacks.canaries.canary_claim import CanaryClaim
-from fedaudit.attacks.canaries.evidence_of_releases import ReleaseEvidence
-from fedaudit.attacks.canaries.kept_numbers import most_kept
+from fedaudit.attacks.canaries.canary_pool import CanaryPool
+from fedaudit.attacks.canaries.planted_canaries import ReleaseEvidence, most_kept
+from fedaudit.federations.split import training_clients
+from fedaudit.privacy.accounting.privacy_events import Observer
 from fedaudit.privacy.lower_bounds.e_values import (
     calibrated,
     known_noise_alarm_power,
@@ -39,7 +41,18 @@ from fedaudit.privacy.lower_bounds.epsilon_bounds import (
     summed_power,
 )
 from fedaudit.privacy.lower_bounds.release_law import ReleaseLaw, simulated
+from fedaudit.privacy.planning.plan import SpendingPlan
+from fedaudit.privacy.records.record_use import client_rate
 from fedaudit.reports.sections.attacks import SUFFICIENT_POWER, BoundName, CanaryBound
+from fedaudit.spec.privacy import (
+    GaussianCentral,
+    GaussianLocal,
+    LaplaceL2,
+    NoMechanism,
+    RecordPersonalised,
+)
+from fedaudit.training.base.cell import Cell, expected_cohort
+from fedaudit.training.base.records import record_use_of, spending_of
 
 _SHARES_WITH_SUMS: Mapping[BoundName, float] = {
     "known-noise": 0.7,
@@ -48,8 +61,8 @@ _SHARES_WITH_SUMS: Mapping[BoundName, float] = {
     "summed-releases": 0.1,
 }
 _LEVELS = (1e-1, 1e-2, 1e-3, one_look_level(0.1), 1e-4, 1e-5, 1e-6)
-"""At which `f-dp` and `summed-releases` are asked whether they refute the claim; the p-value is the
-smallest at which one does."""
+"""Significances at which `f-dp` and `summed-releases` are evaluated; the p-value is the smallest
+that refutes the claim."""
 _DRAWS = 1000
 _NUMBERS = 4_000_000
 _LEAST_DRAWS = 100
@@ -75,6 +88,120 @@ _ASSUMPTIONS: Mapping[BoundName, str] = {
 }
 
 
+@dataclass(frozen=True, kw_only=True)
+class CanaryClaim:
+    """A promise, and what it implies for a canary's releases."""
+
+    law: ReleaseLaw
+    """As many releases as are expected before the run."""
+    delta: float
+    observer: Observer
+    epsilon_of: Callable[[int], float]
+    """The claimed epsilon after so many releases."""
+    entries: float
+    """Releases that all canaries together enter, on average."""
+    numbers: float
+    """Numbers in all releases that are seen, on average."""
+    alike: bool = True
+    """Whether every canary takes part as the law says. If some hardly ever do, the power of bounds
+    that guess about each canary is unknown, and counts as none."""
+
+    @property
+    def weight(self) -> float:
+        """The weight of the fit (`SignalFit.weight`), on average."""
+        replaces = self.law.adjacency == "replace-one"
+        return self.entries if replaces else self.entries / 2
+
+    @property
+    def epsilon(self) -> float:
+        """Claimed for the expected releases."""
+        return self.epsilon_of(self.law.compositions)
+
+    @property
+    def shares(self) -> Mapping[BoundName, float]:
+        """What each bound has of the significance and of the stakes; together they are 1."""
+        shares = dict(_SHARES_WITH_SUMS)
+        if self.law.compositions == 1:  # the sum of one release is the release
+            shares["known-noise"] += shares.pop("summed-releases")
+        return shares
+
+
+def claim_of(cell: Cell, pool: CanaryPool) -> CanaryClaim | None:
+    """The claim of the canaries; None if no epsilon is claimed.
+
+    Of records it is the claim against the server, who sees every step that the accountant composes,
+    for the record that is sampled most often.
+    """
+    privacy, plan = cell.spec.privacy, spending_of(cell.spec, cell.federation)
+    if plan is None:
+        return None
+    match privacy:
+        case GaussianCentral() | GaussianLocal():
+            return _claim_of_clients(cell, privacy, plan, canaries=len(pool.clients))
+        case RecordPersonalised():
+            return _claim_of_records(cell, privacy, pool)
+        case LaplaceL2() | NoMechanism():
+            return None
+        case _:
+            assert_never(privacy)
+
+
+def _claim_of_clients(
+    cell: Cell, privacy: GaussianCentral | GaussianLocal, plan: SpendingPlan, *, canaries: int
+) -> CanaryClaim:
+    cohort, rounds = expected_cohort(cell), cell.spec.training.rounds
+    training = training_clients(cell.federation.clients, cell.spec.federation)
+    rate = min(1.0, cohort / training)
+    by_server = isinstance(privacy, GaussianCentral)
+    observer: Observer = "final_model" if by_server else "server"
+    # A server that is not trusted sees who sends, and so only the releases that a client enters.
+    releases = rounds if by_server else max(1, ceil(rounds * rate))
+    if privacy.epsilon_budget is not None:
+        within = plan.steps_within(observer, privacy.epsilon_budget)
+        releases = max(1, min(releases, within))
+    adjacency = plan.adjacency if by_server else "replace-one"
+    law = ReleaseLaw(
+        ratio=1.0, rate=rate if by_server else 1.0, compositions=releases, adjacency=adjacency
+    )
+    entries = canaries * rate * releases if by_server else canaries * min(rounds * rate, releases)
+    return CanaryClaim(
+        law=law.with_ratio(law.reach / privacy.noise_multiplier),
+        delta=privacy.delta,
+        observer=observer,
+        epsilon_of=lambda count: plan.largest(observer, count),
+        entries=entries,
+        numbers=cell.shape.n * (releases if by_server else entries),
+        alike=by_server or cohort >= training,
+    )
+
+
+def _claim_of_records(
+    cell: Cell, privacy: RecordPersonalised, pool: CanaryPool
+) -> CanaryClaim | None:
+    use, steps = record_use_of(cell.spec, cell.federation), cell.spec.training.local.steps
+    if use is None or use.plan.runs is None or steps is None:
+        return None
+    run = replace(use.plan.runs[0], observer="server")
+    clients = client_rate(cell.spec.training.cohort)
+    expected, rate = clients * cell.spec.training.rounds, float(pool.rates.max())
+    return CanaryClaim(
+        law=ReleaseLaw(
+            ratio=1 / run.noise_multiplier,
+            rate=rate,
+            compositions=steps * max(1, ceil(expected)),
+            adjacency="add-or-remove-one",
+        ),
+        delta=privacy.delta,
+        observer="server",
+        epsilon_of=lambda count: float(
+            run.epsilons(np.array([rate]), rounds=ceil(count / steps))[0]
+        ),
+        entries=float(pool.rates.sum()) * steps * expected,
+        numbers=len(np.unique(pool.clients)) * steps * expected * cell.shape.n,
+        alike=clients == 1 and float(pool.rates.min()) == rate,
+    )
+
+
 @dataclass(frozen=True)
 class GuessTest:
     """How coins are guessed for one bound, as decided before the run."""
@@ -84,10 +211,11 @@ class GuessTest:
     """The first so many are its canaries; the coins of the others are taken as given."""
     power: float
 
-    def correct(self, found: ReleaseEvidence, coins: NDArray[np.bool_]) -> int:
-        """Correct guesses after the run."""
+    def counts(self, found: ReleaseEvidence, coins: NDArray[np.bool_]) -> Mapping[str, int]:
+        """Canaries, guesses, and correct guesses after the run."""
         own = slice(self.canaries)
-        return int(self.plan.correct(by_score(found.scores[own], coins[own])))
+        correct = int(self.plan.correct(by_score(found.scores[own], coins[own])))
+        return {"canaries": self.canaries, "guesses": self.plan.guesses, "correct": correct}
 
 
 @dataclass(frozen=True)
@@ -105,21 +233,9 @@ class PlannedBounds:
     summed: float
     """Power."""
 
-    @property
-    def shares(self) -> Mapping[BoundName, float]:
-        """What each bound has of the significance and of the stakes; together they are 1."""
-        return _shares_of(self.claim)
-
     def averaged(self, bounds: Sequence[CanaryBound]) -> float:
         """The e-value of all bounds together."""
-        return sum(self.shares[bound.name] * (bound.e_value or 0.0) for bound in bounds)
-
-
-def _shares_of(claim: CanaryClaim) -> Mapping[BoundName, float]:
-    shares = dict(_SHARES_WITH_SUMS)
-    if claim.law.compositions == 1:  # the sum of one release is the release
-        shares["known-noise"] += shares.pop("summed-releases")
-    return shares
+        return sum(self.claim.shares[bound.name] * (bound.e_value or 0.0) for bound in bounds)
 
 
 def plan_bounds(
@@ -127,26 +243,37 @@ def plan_bounds(
 ) -> PlannedBounds:
     """Powers against noise that is half of what is claimed, and what is guessed.
 
-    `stop`: where the evidence of `known-noise` is followed, and nothing is staked on the others.
+    `stop`: the evidence of `known-noise` is followed, and nothing is staked on the others.
     """
     law, delta, epsilon = claim.law, claim.delta, claim.epsilon
     needed = law.with_ratio(max(law.ratio_of_epsilon(epsilon, delta), law.ratio))
-    curve = needed.curve()
-    shares = _shares_of(claim)
+    curve, shares = needed.curve(), claim.shares
     level = {name: one_look_level(part) for name, part in shares.items()}
 
-    def refutes_curve(correct: int, plan: GuessPlan, count: int) -> bool:
+    def refutes_curve(count: int, guesses: int, correct: int) -> bool:
         return refutes(
-            curve, canaries=count, guesses=plan.guesses, correct=correct, significance=level["f-dp"]
+            curve, canaries=count, guesses=guesses, correct=correct, significance=level["f-dp"]
         )
 
-    def refutes_epsilon(correct: int, plan: GuessPlan, count: int) -> bool:
+    def refutes_epsilon(count: int, guesses: int, correct: int) -> bool:
         p = one_run_p_value(
-            canaries=count, guesses=plan.guesses, correct=correct, epsilon=epsilon, delta=delta
+            canaries=count, guesses=guesses, correct=correct, epsilon=epsilon, delta=delta
         )
         return p <= level["one-run"]
 
-    few = min(canaries, most_canaries(delta) or canaries)
+    def guess(count: int, refuted: Callable[[int, int, int], bool]) -> GuessTest:
+        test = _most_powerful_guesses(law, count, refuted)
+        return test if claim.alike and not stop else replace(test, power=0.0)
+
+    summed = 0.0
+    if "summed-releases" in level and claim.alike and not stop:
+        summed = summed_power(
+            law,
+            claimed=needed.ratio,
+            weight=claim.weight / law.compositions,
+            numbers=min(round(claim.numbers / law.compositions), most_kept(canaries)),
+            significance=level["summed-releases"],
+        )
     return PlannedBounds(
         claim,
         significance,
@@ -158,47 +285,26 @@ def plan_bounds(
             numbers=max(2, round(claim.numbers)),
             share=None if stop else shares["known-noise"],
         ),
-        _known_power(claim, _planned_guesses(law, canaries, refutes_curve), stop=stop),
-        _known_power(claim, _planned_guesses(law, few, refutes_epsilon), stop=stop),
-        0.0 if stop else _summed_power(claim, needed.ratio, level, canaries=canaries),
+        guess(canaries, refutes_curve),
+        guess(min(canaries, most_canaries(delta) or canaries), refutes_epsilon),
+        summed,
     )
 
 
-def _summed_power(
-    claim: CanaryClaim, needed: float, level: Mapping[BoundName, float], *, canaries: int
-) -> float:
-    if "summed-releases" not in level or not claim.alike:
-        return 0.0
-    releases = claim.law.compositions
-    return summed_power(
-        claim.law,
-        claimed=needed,
-        weight=claim.weight / releases,
-        numbers=min(round(claim.numbers / releases), most_kept(canaries)),
-        significance=level["summed-releases"],
-    )
-
-
-def _known_power(claim: CanaryClaim, test: GuessTest, *, stop: bool) -> GuessTest:
-    return test if claim.alike and not stop else replace(test, power=0.0)
-
-
-def _planned_guesses(
-    law: ReleaseLaw, canaries: int, refuted: Callable[[int, GuessPlan, int], bool]
+def _most_powerful_guesses(
+    law: ReleaseLaw, canaries: int, refuted: Callable[[int, int, int], bool]
 ) -> GuessTest:
-    """The guesses with the largest power, by scores drawn under half of the noise."""
+    """The guesses with the largest power, by scores drawn under half of the noise. `refuted` takes
+    canaries, guesses and correct guesses."""
     draws = max(_LEAST_DRAWS, min(_DRAWS, _NUMBERS // canaries))
+    generator = np.random.default_rng(canaries)
     scores, coins = simulated(
-        law,
-        ratio=2 * law.ratio,
-        canaries=canaries,
-        draws=draws,
-        generator=np.random.default_rng(canaries),
+        law, ratio=2 * law.ratio, canaries=canaries, draws=draws, generator=generator
     )
     ordered = by_score(scores, coins)
     best, margin = GuessTest(GuessPlan(canaries // 2, 0), canaries, 0.0), -np.inf
     for plan in possible_plans(canaries):
-        needed = fewest_correct(partial(_turned, refuted, plan, canaries), guesses=plan.guesses)
+        needed = fewest_correct(partial(refuted, canaries, plan.guesses), guesses=plan.guesses)
         correct = plan.correct(ordered)
         power = 0.0 if needed is None else float((correct >= needed).mean())
         spare = float(correct.mean()) - (plan.guesses + 1 if needed is None else needed)
@@ -207,33 +313,20 @@ def _planned_guesses(
     return best
 
 
-def _turned(
-    refuted: Callable[[int, GuessPlan, int], bool], plan: GuessPlan, canaries: int, correct: int
-) -> bool:
-    return refuted(correct, plan, canaries)
-
-
 def take_bounds(
     planned: PlannedBounds, found: ReleaseEvidence, coins: NDArray[np.bool_], *, releases: int
 ) -> list[CanaryBound]:
     """The bounds after a run in which the busiest canary's client made so many `releases`."""
     claim = planned.claim
     law = replace(claim.law, compositions=max(1, releases))
-    share = {name: part * planned.significance for name, part in planned.shares.items()}
+    share = {name: part * planned.significance for name, part in claim.shares.items()}
     ratio = found.fit.least_ratio(share["known-noise"]) * law.reach
     f_dp, one_run = planned.f_dp, planned.one_run
+    by_curve, by_epsilon = f_dp.counts(found, coins), one_run.counts(found, coins)
     epsilons: dict[BoundName, float] = {
         "known-noise": law.with_ratio(ratio).epsilon(claim.delta) if releases else 0.0,
-        "f-dp": _f_dp_epsilon(
-            law, claim.delta, f_dp, f_dp.correct(found, coins), significance=share["f-dp"]
-        ),
-        "one-run": one_run_epsilon(
-            canaries=one_run.canaries,
-            guesses=one_run.plan.guesses,
-            correct=one_run.correct(found, coins),
-            delta=claim.delta,
-            significance=share["one-run"],
-        ),
+        "f-dp": _f_dp_epsilon(law, claim.delta, by_curve, significance=share["f-dp"]),
+        "one-run": one_run_epsilon(**by_epsilon, delta=claim.delta, significance=share["one-run"]),
     }
     if "summed-releases" in share:
         epsilons["summed-releases"] = found.kept.epsilon(
@@ -245,7 +338,7 @@ def take_bounds(
         "one-run": (one_run.power, one_run.canaries),
         "summed-releases": (planned.summed, len(coins)),
     }
-    e_values = _e_values(planned, found, coins, law=law)
+    e_values = _e_values(planned, found, by_curve, by_epsilon, law=law)
     return [
         CanaryBound(
             name=name,
@@ -254,7 +347,7 @@ def take_bounds(
             power=powers[name][0],
             assumption=_ASSUMPTIONS[name],
             canaries=powers[name][1],
-            all_clear=no_all_clear(powers[name][0]),
+            all_clear=_why_no_all_clear(powers[name][0]),
             e_value=e_values[name],
         )
         for name, epsilon in epsilons.items()
@@ -262,35 +355,23 @@ def take_bounds(
 
 
 def _e_values(
-    planned: PlannedBounds, found: ReleaseEvidence, coins: NDArray[np.bool_], *, law: ReleaseLaw
+    planned: PlannedBounds,
+    found: ReleaseEvidence,
+    by_curve: Mapping[str, int],
+    by_epsilon: Mapping[str, int],
+    *,
+    law: ReleaseLaw,
 ) -> Mapping[BoundName, float]:
     """Against the claim for the releases that were planned; `law`: of those that were made."""
-    claim, f_dp, one_run = planned.claim, planned.f_dp, planned.one_run
+    claim = planned.claim
+    epsilon, delta = claim.epsilon, claim.delta
     curve = claim.law.with_ratio(planned.claimed_ratio * claim.law.reach).curve()
-    guessed = f_dp.correct(found, coins)
-    refuted = [
-        level
-        for level in _LEVELS
-        if refutes(
-            curve,
-            canaries=f_dp.canaries,
-            guesses=f_dp.plan.guesses,
-            correct=guessed,
-            significance=level,
-        )
-    ]
-    told: dict[str, Any] = {
-        "canaries": one_run.canaries,
-        "guesses": one_run.plan.guesses,
-        "correct": one_run.correct(found, coins),
-        "epsilon": claim.epsilon,
-        "delta": claim.delta,
-    }
+    refuted = [level for level in _LEVELS if refutes(curve, **by_curve, significance=level)]
     summed = [
         level
         for level in _LEVELS
-        if "summed-releases" in planned.shares
-        and found.kept.epsilon(law, claim.delta, significance=level) > claim.epsilon
+        if "summed-releases" in claim.shares
+        and found.kept.epsilon(law, delta, significance=level) > epsilon
     ]
     by_name: Mapping[BoundName, tuple[float, float]] = {
         "known-noise": (
@@ -298,25 +379,22 @@ def _e_values(
             known_noise_e_value(found.fit, claimed=planned.claimed_ratio),
         ),
         "f-dp": (min(refuted, default=1.0), calibrated(min(refuted, default=1.0))),
-        "one-run": (one_run_p_value(**told), one_run_e_value(**told)),
+        "one-run": (
+            one_run_p_value(**by_epsilon, epsilon=epsilon, delta=delta),
+            one_run_e_value(**by_epsilon, epsilon=epsilon, delta=delta),
+        ),
         "summed-releases": (min(summed, default=1.0), calibrated(min(summed, default=1.0))),
     }
-    return {name: staked(*by_name[name], share=part) for name, part in planned.shares.items()}
+    return {name: staked(*by_name[name], share=part) for name, part in claim.shares.items()}
 
 
 def _f_dp_epsilon(
-    law: ReleaseLaw, delta: float, test: GuessTest, correct: int, *, significance: float
+    law: ReleaseLaw, delta: float, counts: Mapping[str, int], *, significance: float
 ) -> float:
     """The epsilon of the least noise whose curve so many correct guesses refute."""
 
     def refuted(ratio: float) -> bool:
-        return refutes(
-            law.with_ratio(ratio).curve(),
-            canaries=test.canaries,
-            guesses=test.plan.guesses,
-            correct=correct,
-            significance=significance,
-        )
+        return refutes(law.with_ratio(ratio).curve(), **counts, significance=significance)
 
     low = high = law.ratio / (8 if law.is_sampled else 64)
     if not refuted(low):
@@ -330,8 +408,8 @@ def _f_dp_epsilon(
     return law.with_ratio(low).epsilon(delta)
 
 
-def no_all_clear(power: float) -> str | None:
-    """Why silence of a test of this power is no all-clear; None where it is one."""
+def _why_no_all_clear(power: float) -> str | None:
+    """Why silence of a test of this power is no all-clear; None if it is one."""
     if power >= SUFFICIENT_POWER:
         return None
     return (

@@ -23,21 +23,20 @@ class CanaryPool:
     """Canaries, ordered by their client; arrays [canaries]."""
 
     clients: NDArray[np.int64]
-    """In the federation's numbers: who each is, or whose record."""
+    """Each canary, or the client that holds it, as an index of the federation."""
     release: NDArray[np.int64]
-    """Canaries of one number share releases."""
+    """Canaries with the same number share releases."""
     rows: NDArray[np.int64] | None
-    """The place among the client's records that train; None where clients are canaries."""
+    """The place among the client's training records; None if clients are canaries."""
     rates: NDArray[np.float64]
-    """The chance of a record in a step of its client; 1 where clients are canaries."""
-    noise_multipliers: NDArray[np.float64] | None
-    """Of each record's client; None where clients are canaries."""
+    """The chance of a record in a step of its client; 1 if clients are canaries."""
 
 
 def draw_pool(cell: Cell, count: int, source: Source) -> CanaryPool:
-    """`count` of those who can be canaries, at random; of records those sampled most often.
+    """`count` possible canaries at random; of records those that are sampled most often.
 
-    Raises ValueError for more than there are (`pool_faults` says so before).
+    In a small model no client holds more canary records than the model has parameters. Raises
+    ValueError if there are too few (`faults` refuses that before).
     """
     role = mechanism_of(cell.spec).facts.applied_by
     match role:
@@ -47,45 +46,42 @@ def draw_pool(cell: Cell, count: int, source: Source) -> CanaryPool:
             _check_count(chosen, count)
             shared = np.zeros(count, dtype=np.int64)
             release = shared if role == "server" else np.arange(count)
-            return CanaryPool(chosen, release, None, np.ones(count), None)
+            return CanaryPool(chosen, release, None, np.ones(count))
         case "local-steps":
-            return _records(cell, count, source)
+            return _draw_records(cell, count, source)
         case _:
             assert_never(role)
 
 
-def pool_faults(spec: CanariesSpec, cell: Cell, *, pointer: str) -> list[FieldError]:
-    """Why there are not so many canaries, or no room for their directions."""
+def faults(spec: CanariesSpec, cell: Cell, *, pointer: str) -> list[FieldError]:
+    """Why the data cannot hold these canaries; `pointer` is that of the attack."""
     role, n = mechanism_of(cell.spec).facts.applied_by, cell.shape.n
     match role:
         case "clients" | "server":
             there, room = len(_training_clients(cell)), n
             words = "clients that train"
         case "local-steps":
-            sizes = _sampled_records_by_client(cell)
+            use = record_use_of(cell.spec, cell.federation)
+            if use is None:
+                raise ValueError(f"{cell.spec.privacy.mechanism} samples no records")
+            sizes = np.bincount(use.client_of[~use.plan.left_out])
             there = int(sizes.sum())
             room = there if n >= COLLIDING else int(np.minimum(sizes, n).sum())
             words = "records that train and are ever sampled"
         case _:
             assert_never(role)
     if spec.count > there:
-        return [
-            FieldError(
-                f"{pointer}/count",
-                f"{spec.count} canaries are more than the {words}; lower `count`",
-            )
-        ]
-    if role == "clients" or n >= COLLIDING or spec.count <= room:
+        message = f"{spec.count} canaries are more than the {words}; lower `count`"
+    elif role == "clients" or n >= COLLIDING or spec.count <= room:
         return []
-    return [
-        FieldError(
-            f"{pointer}/count",
-            f"canaries that share a release need directions of their own, and a model of {n} "
-            f"parameters has {n}: beyond, random directions collide (their cosines spread by "
+    else:
+        message = (
+            f"canaries that share a release need orthogonal directions, and a model of {n} "
+            f"parameters has {n}: beyond that, random directions collide (their cosines spread by "
             f"{n**-0.5:.2f}, and by 0.1 or less only from {COLLIDING} parameters on); lower "
-            f"`count` to {room} or use a larger model",
+            f"`count` to {room} or use a larger model"
         )
-    ]
+    return [FieldError(f"{pointer}/count", message)]
 
 
 def _training_clients(cell: Cell) -> NDArray[np.int64]:
@@ -97,17 +93,9 @@ def _training_clients(cell: Cell) -> NDArray[np.int64]:
     return np.sort(split.training.astype(np.int64))
 
 
-def _sampled_records_by_client(cell: Cell) -> NDArray[np.int64]:
+def _draw_records(cell: Cell, count: int, source: Source) -> CanaryPool:
+    """Records by descending rate, those of one rate at random."""
     use = record_use_of(cell.spec, cell.federation)
-    if use is None:
-        raise ValueError(f"{cell.spec.privacy.mechanism} samples no records")
-    return np.bincount(use.client_of[~use.plan.left_out])
-
-
-def _records(cell: Cell, count: int, source: Source) -> CanaryPool:
-    """Records by descending rate, those of one rate at random; in a small model no more of a client
-    than it has parameters."""
-    use, records = record_use_of(cell.spec, cell.federation), None
     if use is None or use.plan.runs is None:
         raise ValueError(f"{cell.spec.privacy.mechanism} has no noise that canaries could test")
     records = training_records(cell.spec, cell.federation)
@@ -115,23 +103,16 @@ def _records(cell: Cell, count: int, source: Source) -> CanaryPool:
     usable = usable[_shuffled(len(usable), source)]
     usable = usable[np.argsort(-use.plan.rates[usable], kind="stable")]
     if cell.shape.n < COLLIDING:
-        usable = usable[_rank_within(records.client_of[usable]) < cell.shape.n]
+        usable = usable[rank_within(records.client_of[usable]) < cell.shape.n]
     chosen = np.sort(usable[:count])
     _check_count(chosen, count)
     place = records.client_of[chosen]
     first = np.cumsum(records.counts) - records.counts
-    noise = np.array([run.noise_multiplier for run in use.plan.runs])
-    return CanaryPool(
-        clients=records.clients[place],
-        release=place,
-        rows=chosen - first[place],
-        rates=use.plan.rates[chosen],
-        noise_multipliers=noise[place],
-    )
+    return CanaryPool(records.clients[place], place, chosen - first[place], use.plan.rates[chosen])
 
 
-def _rank_within(groups: NDArray[np.int64]) -> NDArray[np.int64]:
-    """How many of the same group come before each."""
+def rank_within(groups: NDArray[np.int64]) -> NDArray[np.int64]:
+    """How many of the same group come before each, [members]."""
     order = np.argsort(groups, kind="stable")
     _, first, sizes = np.unique(groups[order], return_index=True, return_counts=True)
     rank = np.empty(len(groups), dtype=np.int64)

@@ -1,1 +1,1 @@
-"""Gradient leakage: a server that reconstructs clients' images from their noised updates."""
+"""Gradient leakage: images of clients, reconstructed from their updates."""

@@ -1,31 +1,203 @@
-"""Gradient leakage as a spec asks for it: images out of updates, at each noise multiplier."""
+"""The attack `gradient-leakage`: images out of updates, at each noise multiplier."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cached_property
 from typing import assert_never
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
-from fedaudit.attacks.attack import Attack, AttackedRun, AttackOutcome, Progress
-from fedaudit.attacks.gradient_leakage.attacked_images import AttackedImages, draw_images
-from fedaudit.attacks.gradient_leakage.attacked_uploads import AttackedClients, as_tensor
-from fedaudit.attacks.gradient_leakage.layered_view import layered_view
-from fedaudit.attacks.gradient_leakage.leakage_files import leakage_files
-from fedaudit.attacks.gradient_leakage.leakage_results import Reconstructed, leakage_section
+from fedaudit.attacks.attack import Attack, AttackedRun, AttackOutcome, Progress, source_of
+from fedaudit.attacks.attack_files import csv_table
+from fedaudit.attacks.feasibility import attackable_clients
 from fedaudit.attacks.gradient_leakage.reconstruction import Reconstruction
-from fedaudit.attacks.gradient_leakage.recovered_images import in_order
-from fedaudit.randomness import CounterSource, EntropySource, Purpose, Source
+from fedaudit.attacks.gradient_leakage.recovered_images import (
+    RECOVERED_BELOW,
+    Baselines,
+    contact_sheet,
+    in_order,
+    peak_signal_to_noise,
+    png,
+    quality,
+    share_interval,
+)
+from fedaudit.attacks.gradient_leakage.update_match import layered_view
+from fedaudit.federations.federation import ClientRows, Federation
+from fedaudit.networks.client_network import ClientNetwork
+from fedaudit.randomness import CounterSource, EntropySource, Purpose, Source, wide_uniforms
+from fedaudit.reports.sections.attacks import (
+    GradientLeakageSection,
+    LeakageBaseline,
+    LeakageResult,
+    ShareInterval,
+)
 from fedaudit.reproducible import one_thread
 from fedaudit.spec.attacks.gradient_leakage_spec import GradientLeakageSpec
-from fedaudit.training.base.cell import Cell, draws_in_secret, first_hypotheses
+from fedaudit.spec.experiment import ExperimentSpec
+from fedaudit.spec.privacy import LaplaceL2
+from fedaudit.training.base.cell import Cell, first_hypotheses
+from fedaudit.training.mechanisms.base import ClientProtection
+from fedaudit.training.mechanisms.registry import build_protection
+from fedaudit.training.one_by_one import ClientData, ClientUpdate
+from fedaudit.training.stacked.stack_round import build_loss
 
 _NUMBERS_AT_ONCE = 1 << 23
 """Of all updates that are attacked side by side: 64 MiB in double precision."""
 _NOISE = (1 << 32) - 1
 """The counter of the seed of the attacked clients' noise, which is none of an update's."""
+_SHOWN = 64
+"""Images in the picture, which thousands would make too large."""
+_ONE_IMAGE = "one image has no others to be compared with; attack several"
+_ALL_WITHHELD = "no update of the attacked clients was finite, so nothing left them"
+_SOME_WITHHELD = "some updates were not finite and left nobody, so that fewer images were attacked"
+_NO_ERROR = "the error is 0, so that the ratio is infinite"
+
+
+@dataclass(frozen=True)
+class AttackedImages:
+    """Some images of training clients, a few of one client for each attacked update."""
+
+    federation: Federation
+    """A client for each attacked update, with its images alone."""
+    rows: NDArray[np.int64]
+    """[updates, images]: their places in the run's federation."""
+    size: tuple[int, int, int]
+    """Height, width, channels."""
+
+    @cached_property
+    def pixels(self) -> NDArray[np.float64]:
+        """[updates, images, height, width, channels], from 0 to 1."""
+        features = self.federation.features
+        assert isinstance(features, ClientRows)
+        values = features.values.astype(np.float64) / features.divisor
+        pixels: NDArray[np.float64] = values.reshape(*self.rows.shape, *self.size)
+        return pixels
+
+    @property
+    def labels(self) -> NDArray[np.int64]:
+        """[updates, images]: their classes."""
+        return self.federation.target.astype(np.int64).reshape(self.rows.shape)
+
+
+def draw_images(cell: Cell, spec: GradientLeakageSpec, source: Source) -> AttackedImages:
+    """Images drawn at random, from as many training clients as there are before one has a second
+    turn. Raises ValueError if the data lack them (`feasibility.faults` refuses that before)."""
+    federation, features = cell.federation, cell.federation.features
+    if not isinstance(features, ClientRows) or features.image is None:
+        raise ValueError("these rows are no images")
+    together, turns = spec.images_per_update, []
+    for client in attackable_clients(cell).tolist():
+        own = federation.own(client)
+        words = source.wide_words(
+            purpose=Purpose.ATTACK, round_=0, counters=client, count=own.stop - own.start + 1
+        )
+        keys = wide_uniforms(words).ravel()
+        order = own.start + np.argsort(keys[1:], kind="stable")
+        whole = order[: len(order) // together * together].reshape(-1, together)
+        turns += [(turn, float(keys[0]), rows) for turn, rows in enumerate(whole)]
+    updates = spec.images // together
+    if len(turns) < updates:
+        raise ValueError("the training clients have too few images")
+    turns.sort(key=lambda one: one[:2])
+    rows = np.stack([rows for _, _, rows in turns[:updates]])
+    place = rows.ravel()
+    attacked = replace(
+        federation,
+        features=replace(features, values=features.values[place]),
+        target=federation.target[place],
+        raw_target=federation.raw_target[place],
+        first=np.arange(len(rows) + 1, dtype=np.int64) * rows.shape[1],
+        client_names=tuple(f"{update:06d}" for update in range(len(rows))),
+        attributes=(),
+        record_budgets=None,
+        row_numbers=None,
+        record_keys=None,
+    )
+    return AttackedImages(attacked, rows, features.image)
+
+
+class AttackedClients:
+    """The clients of a cell that holds the attacked images alone, as the run would train them."""
+
+    def __init__(self, cell: Cell, spec: GradientLeakageSpec, device: torch.device) -> None:
+        local = cell.spec.training.local
+        changes = {"epochs": None, "steps": spec.local_steps, "batch_size": None}
+        self._cell, self._per_layer, self._device = cell, spec.per_layer, device
+        self._network = ClientNetwork(cell.shape, device)
+        self._data = ClientData(cell.federation, device)
+        self._loss = build_loss(cell)
+        own = local.model_copy(update=changes)
+        self._update = ClientUpdate(self._network, self._loss, own, self._data)
+        self._step_size = local.step_size
+
+    def choose(self, theta: Tensor) -> list[int]:
+        """The hypothesis of theta [k, n] with the smallest loss on each client's images."""
+        losses = torch.zeros(len(theta), self._cell.federation.clients, dtype=torch.float64)
+        for place, hypothesis in enumerate(theta):
+            self._network.load(hypothesis)
+            for client in range(losses.shape[1]):
+                with torch.no_grad():
+                    outputs = self._network.outputs(self._data.features(client, slice(None)))
+                    target = self._data.target(client, slice(None))
+                    losses[place, client] = self._loss.values(outputs, target).double().mean()
+        chosen: list[int] = losses.nan_to_num(torch.inf).argmin(0).tolist()
+        return chosen
+
+    def send(
+        self, clients: Sequence[int], start: Tensor, *, noise_multiplier: float, source: Source
+    ) -> Tensor:
+        """What these clients send from the hypothesis `start` [n], float64 [clients, n]: start
+        minus upload over the step size, the sum of the local steps' gradients and the noise.
+
+        `source` is that of a stack of one; the same one draws the same noise, to be scaled, under
+        every multiplier. A client whose update is not finite sends nothing.
+        """
+        protection, uploads = self._protection(noise_multiplier), []
+        for client in clients:
+            self._network.load(start)
+            self._update(client, source=source, round_=0)
+            upload = self._network.theta.clone()
+            if protection is not None:
+                protection.protect_in_place(upload, start, source=source, round_=0, client=client)
+            uploads.append(upload)
+        return (start.double() - torch.stack(uploads).double()) / self._step_size
+
+    def _protection(self, noise_multiplier: float) -> ClientProtection | None:
+        """The run's Laplace mechanism, with its radius and clip, under another multiplier; if it
+        has another mechanism that of the paper, with an adaptive radius. None for no noise."""
+        if noise_multiplier == 0:
+            return None
+        spec, per_layer = self._cell.spec, self._per_layer
+        privacy = spec.privacy
+        if isinstance(privacy, LaplaceL2):
+            changes = {"noise_multiplier": noise_multiplier, "per_layer": per_layer}
+            privacy = privacy.model_copy(update={**changes, "client_budget": None})
+        else:
+            privacy = LaplaceL2(
+                mechanism="laplace-l2", noise_multiplier=noise_multiplier, per_layer=per_layer
+            )
+        cell = replace(self._cell, spec=spec.model_copy(update={"privacy": privacy}))
+        protection = build_protection([cell], self._device)
+        assert isinstance(protection, ClientProtection)
+        return protection
+
+
+@dataclass(frozen=True)
+class Reconstructed:
+    """What came of the attacked updates at one noise multiplier."""
+
+    noise_multiplier: float
+    images: NDArray[np.float64]
+    """[updates, images, height, width, channels]."""
+    labels: NDArray[np.int64]
+    """[updates, images]; -1 if the attacker needs none."""
+    distances: NDArray[np.float64]
+    """[updates]: how far the reconstruction's update is from the one that was sent."""
+    finite: NDArray[np.bool_]
+    """[updates]: whether an update left at all."""
 
 
 @dataclass(frozen=True)
@@ -33,15 +205,15 @@ class GradientLeakageAttack(Attack):
     """Reconstructs images of training clients from updates that are made for the attack.
 
     The updates are those that the run's local steps and its mechanism would send from the attacked
-    hypothesis; they are no uploads of the run, and its figures stay what they are.
+    hypothesis; they are no uploads of the run, and its figures do not change.
     """
 
     spec: GradientLeakageSpec
 
     def execute(self, attacked: AttackedRun, *, progress: Progress) -> AttackOutcome:
-        """See `Attack`. Raises ValueError for data that the requirements refuse."""
+        """Raises ValueError for data that `feasibility` refuses."""
         cell, device = attacked.run.cell, torch.device(attacked.device)
-        source: Source = EntropySource() if draws_in_secret(cell) else CounterSource(cell.spec.seed)
+        source = source_of(cell)
         with one_thread():
             images = draw_images(cell, self.spec, source)
             match self.spec.hypothesis:
@@ -51,95 +223,305 @@ class GradientLeakageAttack(Attack):
                     hypotheses = attacked.result.hypotheses
                 case _:
                     assert_never(self.spec.hypothesis)
-            campaign = _Campaign(self.spec, cell, images, as_tensor(hypotheses, device), source)
-            found = campaign.reconstruct(progress)
+            theta = torch.from_numpy(np.asarray(hypotheses, dtype=np.float32)).to(device)
+            found = _reconstruct(self.spec, cell, images, theta, source, progress=progress)
         progress(1.0)
-        section = leakage_section(self.spec, cell.spec, images, found)
-        return AttackOutcome(section, leakage_files(images, found))
+        section = _section(self.spec, cell.spec, images, found)
+        return AttackOutcome(section, _files(images, found))
 
 
-class _Campaign:
-    """The attack on all updates, some of them at a time."""
-
-    def __init__(
-        self,
-        spec: GradientLeakageSpec,
-        cell: Cell,
-        images: AttackedImages,
-        theta: Tensor,
-        source: Source,
-    ) -> None:
-        self._spec, self._images, self._theta, self._source = spec, images, theta, source
-        own = replace(cell, federation=images.federation)
-        self._clients = AttackedClients(own, spec, theta.device)
-        self._noise = _noise_source(source)
-        self._attacker = Reconstruction(
-            layered_view(cell.shape),
-            images.size,
-            len(cell.federation.classes),
-            cell.spec.training.local.step_size,
-            spec,
+def _reconstruct(
+    spec: GradientLeakageSpec,
+    cell: Cell,
+    images: AttackedImages,
+    theta: torch.Tensor,
+    source: Source,
+    *,
+    progress: Progress,
+) -> list[Reconstructed]:
+    """The reconstructions at each noise multiplier, of hypotheses `theta` [k, n]."""
+    clients = AttackedClients(replace(cell, federation=images.federation), spec, theta.device)
+    attacker = Reconstruction(
+        layered_view(cell.shape),
+        images.size,
+        len(cell.federation.classes),
+        cell.spec.training.local.step_size,
+        spec,
+    )
+    # A source of a stack of one that shares no number with the run's noise.
+    noise: Source = EntropySource([0])
+    if isinstance(source, CounterSource):
+        words = source.wide_words(purpose=Purpose.ATTACK, round_=0, counters=_NOISE, count=1)
+        noise = CounterSource(words.reshape(1))
+    together = max(1, _NUMBERS_AT_ONCE // cell.shape.n)
+    chosen = np.array(clients.choose(theta))
+    parts = [
+        own[first : first + together].tolist()
+        for own in (np.flatnonzero(chosen == one) for one in np.unique(chosen))
+        for first in range(0, len(own), together)
+    ]
+    found, done = [], 0.0
+    for multiplier in spec.noise_multipliers:
+        updates = len(images.rows)
+        one = Reconstructed(
+            multiplier,
+            np.zeros_like(images.pixels),
+            np.full(images.rows.shape, -1, dtype=np.int64),
+            np.zeros(updates),
+            np.zeros(updates, dtype=np.bool_),
         )
-        self._together = max(1, _NUMBERS_AT_ONCE // cell.shape.n)
+        for part in parts:
+            share = len(part) / len(chosen) / len(spec.noise_multipliers)
+            start = theta[int(chosen[part[0]])]
+            targets = clients.send(part, start, noise_multiplier=multiplier, source=noise)
+            finite = torch.isfinite(targets).all(-1)
+            left = [client for client, sent in zip(part, finite.tolist(), strict=True) if sent]
 
-    def reconstruct(self, progress: Progress) -> list[Reconstructed]:
-        """The reconstructions at each noise multiplier."""
-        chosen = np.array(self._clients.choose(self._theta))
-        parts = [
-            own[first : first + self._together]
-            for own in (np.flatnonzero(chosen == one) for one in np.unique(chosen))
-            for first in range(0, len(own), self._together)
-        ]
-        found, done = [], 0.0
-        for multiplier in self._spec.noise_multipliers:
-            one = Reconstructed.nothing(multiplier, self._images)
-            for clients in parts:
-                share = len(clients) / len(chosen) / len(self._spec.noise_multipliers)
-                start = self._theta[int(chosen[clients[0]])]
-                self._attack(one, clients.tolist(), start, partial(_after, progress, done, share))
-                done += share
-            found.append(one)
-        return found
+            def report(own: float, done: float = done, share: float = share) -> None:
+                progress(done + share * own)
 
-    def _attack(
-        self, found: Reconstructed, clients: Sequence[int], start: Tensor, progress: Progress
-    ) -> None:
-        """Writes what some clients' updates of one hypothesis give away into `found`."""
-        sent = self._clients.send(
-            clients, start, noise_multiplier=found.noise_multiplier, source=self._noise
+            if left:
+                guess = attacker(
+                    start.double(),
+                    targets[finite],
+                    known_labels=torch.from_numpy(images.labels[left]).to(start.device),
+                    numbers=left,
+                    source=source,
+                    progress=report,
+                )
+                for place, client in enumerate(left):
+                    originals = images.pixels[client]
+                    shown = guess.images[place].cpu().numpy().reshape(originals.shape)
+                    order = in_order(shown, originals)
+                    one.images[client] = shown[order]
+                    one.distances[client] = float(guess.distances[place])
+                    one.finite[client] = True
+                    if guess.labels is not None:
+                        one.labels[client] = guess.labels[place].cpu().numpy()[order]
+            done += share
+        found.append(one)
+    return found
+
+
+def _files(images: AttackedImages, found: Sequence[Reconstructed]) -> dict[str, bytes]:
+    """A picture of the first images, each original followed by its reconstructions in the order of
+    the multipliers, and a table of every image."""
+    columns = [images.pixels, *(one.images for one in found)]
+    shown = [column.reshape(-1, *images.size)[:_SHOWN] for column in columns]
+    flat, lines = images.pixels.reshape(-1, *images.size), list[dict[str, object]]()
+    for one in found:
+        measured = quality(one.images.reshape(flat.shape), flat)
+        for row, (update, image) in enumerate(np.ndindex(images.rows.shape)):
+            left, guessed = bool(one.finite[update]), int(one.labels[update, image])
+            figures = {
+                "guessed_label": "" if guessed < 0 else guessed,
+                "mse": float(measured.mse[row]),
+                "psnr": peak_signal_to_noise(float(measured.mse[row])),
+                "ssim": float(measured.ssim[row]),
+                "distance": float(one.distances[update]),
+            }
+            lines.append(
+                {
+                    "noise_multiplier": one.noise_multiplier,
+                    "update": update,
+                    "image": image,
+                    "label": int(images.labels[update, image]),
+                    **(figures if left else dict.fromkeys(figures, "")),
+                    "left": "yes" if left else "no",
+                }
+            )
+    return {"reconstructions.png": png(contact_sheet(shown)), "images.csv": csv_table(lines)}
+
+
+def _section(
+    spec: GradientLeakageSpec,
+    run: ExperimentSpec,
+    images: AttackedImages,
+    found: Sequence[Reconstructed],
+) -> GradientLeakageSection:
+    originals = images.pixels.reshape(-1, *images.size)
+    baselines = Baselines(originals) if len(originals) > 1 else None
+    results = [_result(one, images, baselines) for one in found if one.finite.any()]
+    done = bool(results)
+    by_noise = sorted(results, key=lambda result: result.noise_multiplier)
+    nu, nu_reason, nu_interval = _protecting(by_noise) if done else (None, _ALL_WITHHELD, None)
+    least = by_noise[0].recovered_share if done else None
+    mean = None if baselines is None else baselines.mean_image
+    other = None if baselines is None else baselines.nearest_other
+    return GradientLeakageSection(
+        status="done" if done else "not-done",
+        reason=None if done else _ALL_WITHHELD,
+        statement=_statement(spec, run, by_noise, protecting=nu),
+        capabilities=_capabilities(spec),
+        method=spec.method,
+        label=spec.label if spec.compares_updates else None,
+        per_layer=spec.per_layer,
+        layer_weights=spec.layer_weights,
+        images=spec.images,
+        images_per_update=spec.images_per_update,
+        local_steps=spec.local_steps,
+        iterations=spec.searched_for,
+        restarts=spec.restarts,
+        hypothesis=spec.hypothesis,
+        recovered_below=RECOVERED_BELOW,
+        baseline=LeakageBaseline(
+            mean_image_mse=None if mean is None else float(np.median(mean.mse)),
+            nearest_other_mse=None if other is None else float(np.median(other.mse)),
+            mean_image_ssim=None if mean is None else float(np.median(mean.ssim)),
+            nearest_other_ssim=None if other is None else float(np.median(other.ssim)),
+            reason=_ONE_IMAGE if baselines is None else None,
+        ),
+        results=results,
+        recovered_share=least,
+        recovered_share_reason=None if least is not None else nu_reason,
+        nu_protecting=nu,
+        nu_protecting_reason=nu_reason,
+        nu_protecting_interval=nu_interval,
+    )
+
+
+def _result(
+    one: Reconstructed, images: AttackedImages, baselines: Baselines | None
+) -> LeakageResult:
+    own = one.images[one.finite], images.pixels[one.finite]
+    measured = quality(*(part.reshape(-1, *images.size) for part in own))
+    error = float(np.median(measured.mse))
+    ratio = peak_signal_to_noise(error)
+    recovered = better = None
+    if baselines is not None:
+        least = baselines.errors.reshape(images.rows.shape)[one.finite].ravel()
+        by_update = (-1, images.rows.shape[1])
+        recovered = (measured.mse <= RECOVERED_BELOW * least).reshape(by_update)
+        better = (measured.mse < least).reshape(by_update)
+    guessed, true = one.labels[one.finite], images.labels[one.finite]
+    return LeakageResult(
+        noise_multiplier=one.noise_multiplier,
+        mse=error,
+        psnr=ratio,
+        psnr_reason=_NO_ERROR if ratio is None else None,
+        ssim=float(np.median(measured.ssim)),
+        recovered_share=None if recovered is None else float(recovered.mean()),
+        recovered_interval=None if recovered is None else share_interval(recovered),
+        better_share=None if better is None else float(better.mean()),
+        better_interval=None if better is None else share_interval(better),
+        label_share=None if (guessed < 0).any() else float((guessed == true).mean()),
+        withheld=int((~one.finite).sum()) * images.rows.shape[1],
+    )
+
+
+def _protecting(
+    by_noise: Sequence[LeakageResult],
+) -> tuple[float | None, str | None, ShareInterval | None]:
+    """The smallest multiplier from which on nothing was better than its baselines, or a reason."""
+    if by_noise[0].better_share is None:
+        return None, _ONE_IMAGE, None
+    protecting: LeakageResult | None = None
+    for result in reversed(by_noise):
+        if result.better_share != 0 or result.withheld:
+            break
+        protecting = result
+    if protecting is not None:
+        return protecting.noise_multiplier, None, protecting.better_interval
+    largest = by_noise[-1]
+    if largest.withheld:
+        return None, f"at {largest.noise_multiplier:g} {_SOME_WITHHELD}", None
+    return (
+        None,
+        f"at {largest.noise_multiplier:g}, the largest tried, {largest.better_share:.0%} of "
+        "the reconstructions were better than their baselines",
+        None,
+    )
+
+
+_METHODS = {
+    "lbfgs": "by searching for images with the same update ({} steps of L-BFGS at most)",
+    "adam-cosine": (
+        "by searching for smooth images whose update has the same direction ({} steps of Adam)"
+    ),
+    "first-layer": "by solving the update of the first layer for its input",
+    "features": (
+        "by solving the update of the first dense layer for its input, and searching for images "
+        "that give it ({} steps of L-BFGS at most)"
+    ),
+}
+_LABELS = {
+    "known": "It knows the labels of the images.",
+    "inferred": "It reads the label off the last layer's update.",
+    "optimised": "It does not know the labels, and searches for them together with the images.",
+}
+
+
+def _capabilities(spec: GradientLeakageSpec) -> list[str]:
+    """What the attacker knows and may do, a sentence each."""
+    trained = spec.hypothesis == "trained"
+    start = "those that came of training" if trained else "those before the first round"
+    known = [
+        "It sees one client's upload as the server does, and knows which client sent it.",
+        f"It knows the network, the loss, and the parameters that the client starts from: {start}.",
+        f"It knows the step size, and that the client takes {_counted(spec.local_steps, 'step')} "
+        f"on {_counted(spec.images_per_update, 'image')}.",
+        "It knows neither the noise nor its size, and has no images of the same kind.",
+    ]
+    if spec.compares_updates:
+        known.append(_LABELS[spec.label])
+    if spec.layer_weights == "by-noise":
+        known.append("It knows that each layer has separate noise, in proportion to its update.")
+    return known
+
+
+def _statement(
+    spec: GradientLeakageSpec,
+    run: ExperimentSpec,
+    by_noise: Sequence[LeakageResult],
+    *,
+    protecting: float | None,
+) -> str:
+    """The paragraph that an officer reads first; `by_noise` ascends."""
+    sentences = [
+        f"{_counted(spec.images, 'image')} of training clients were to be reconstructed from "
+        f"updates with noise of {_counted(len(spec.noise_multipliers), 'size')}, "
+        f"{_METHODS[spec.method].format(spec.searched_for)}.",
+        *(_result_words(result) for result in by_noise),
+    ]
+    if by_noise and by_noise[0].better_share is not None:
+        sentences.append(
+            "No noise that was tried kept this attacker from doing better than it could without an "
+            "update."
+            if protecting is None
+            else f"From nu = {protecting:g} on no reconstruction was better than what could be "
+            "said without an update."
         )
-        left = [
-            client for client, finite in zip(clients, sent.finite.tolist(), strict=True) if finite
-        ]
-        if not left:
-            return
-        guess = self._attacker(
-            start.double(),
-            sent.targets[sent.finite],
-            known_labels=torch.from_numpy(self._images.labels[left]).to(start.device),
-            numbers=left,
-            source=self._source,
-            progress=progress,
+    if isinstance(run.privacy, LaplaceL2) and by_noise:
+        own = run.privacy.noise_multiplier
+        tried = any(result.noise_multiplier == own for result in by_noise)
+        sentences.append(
+            f"The run itself has nu = {own:g}{'' if tried else ', which was not tried'}."
         )
-        for place, client in enumerate(left):
-            originals = self._images.pixels[client]
-            images = guess.images[place].cpu().numpy().reshape(originals.shape)
-            order = in_order(images, originals)
-            found.images[client] = images[order]
-            found.distances[client] = float(guess.distances[place])
-            found.finite[client] = True
-            if guess.labels is not None:
-                found.labels[client] = guess.labels[place].cpu().numpy()[order]
+    sentences += [
+        "A failed attack is no guarantee: another attacker, more steps or other images may "
+        "succeed, and none of these figures is an epsilon.",
+        "The updates were made for the attack by the run's local steps and mechanism; no upload of "
+        "the run was used, and none of its figures changed.",
+    ]
+    if run.privacy.noise == "release":
+        sentences.append("What the attack shows of these clients is covered by no guarantee.")
+    return " ".join(sentences)
 
 
-def _after(progress: Progress, done: float, share: float, own: float) -> None:
-    """Tells how much of everything is done, from the share `own` of a part of it."""
-    progress(done + share * own)
+def _result_words(result: LeakageResult) -> str:
+    noise = f"At nu = {result.noise_multiplier:g}"
+    if result.recovered_share is None or result.recovered_interval is None:
+        return f"{noise} the mean squared error was {result.mse:.2g}."
+    interval = result.recovered_interval
+    return (
+        f"{noise} {result.recovered_share:.0%} were recovered ({interval.level:.0%} interval "
+        f"{interval.low:.0%} to {interval.high:.0%}), that is, with at most {RECOVERED_BELOW:g} "
+        "times the error of the mean of the other images and of the nearest of them."
+        if result.recovered_share
+        else f"{noise} none was recovered ({interval.level:.0%} interval up to "
+        f"{interval.high:.0%})."
+    )
 
 
-def _noise_source(source: Source) -> Source:
-    """A source of a stack of one that shares no number with the run's own noise."""
-    if isinstance(source, EntropySource):
-        return EntropySource([0])
-    words = source.wide_words(purpose=Purpose.ATTACK, round_=0, counters=_NOISE, count=1)
-    return CounterSource(words.reshape(1))
+def _counted(number: int, noun: str) -> str:
+    return f"{'one' if number == 1 else number} {noun}{'' if number == 1 else 's'}"

@@ -1,5 +1,14 @@
-"""Images from updates, by the method of a spec."""
+"""Images from updates, by the method of a spec.
 
+What a layer's update shows by itself: the gradient of a dense layer for one row is the outer
+product of the slopes at its outputs and of its inputs, with a 1 for the bias. Under noise of the
+same size in every component the nearest such product is the likeliest; it consists of the leading
+singular vectors. So the first dense layer gives away its inputs, behind convolutions as well: more
+numbers than an image has pixels, from which the image is found by first derivatives alone. And the
+last layer gives away the label.
+"""
+
+from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
@@ -10,18 +19,6 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from fedaudit.attacks.gradient_leakage.batched_lbfgs import minimise
-from fedaudit.attacks.gradient_leakage.feature_search import (
-    FeatureSearch,
-    first_dense,
-    smoothness_under,
-)
-from fedaudit.attacks.gradient_leakage.first_layer import (
-    infer_labels,
-    invert_first_layer,
-    invert_layer,
-)
-from fedaudit.attacks.gradient_leakage.signed_adam import minimise_signed
 from fedaudit.attacks.gradient_leakage.update_match import (
     Distance,
     OneStepMatch,
@@ -31,13 +28,19 @@ from fedaudit.attacks.gradient_leakage.update_match import (
     sent_updates,
     squared_distance,
 )
-from fedaudit.networks.shape import LayeredShape
+from fedaudit.networks.client_network import first_values, operation_outputs, parameters_at
+from fedaudit.networks.shape import Convolution, Flattening, Layer, LayeredShape
 from fedaudit.randomness import Purpose, Source, normals
 from fedaudit.spec.attacks.gradient_leakage_spec import GradientLeakageSpec
 
 SMOOTHNESS = 1e-2
 """Weight of the mean total variation beside the cosine, whose distance is at most 2."""
-
+_SMOOTHNESS_OF_NOISE, _LEAST_SMOOTHNESS = 1e-2, 1e-5
+"""Weight of the variation in a search by features. Found by trial on handwriting: in proportion to
+the noise that the attacker sees in the features, but never nothing."""
+_ROUNDNESS = 1e-4
+"""Below about its root, differences of pixels count by their squares: L-BFGS needs slopes that do
+not jump."""
 _SPREAD = 0.3
 """Of the starting points of a search by features, around grey."""
 
@@ -51,10 +54,10 @@ class Guess:
     images: Tensor
     """float64 [updates, images, pixels], between 0 and 1."""
     labels: Tensor | None
-    """int64 [updates, images]; None where it needs none."""
+    """int64 [updates, images]; None if it needs none."""
     distances: Tensor
-    """[updates]: how far from the update that was sent the guess's own one lies, in the measure of
-    the method; 0 where nothing is searched for."""
+    """[updates]: how far the guess's update is from the one that was sent, in the measure of the
+    method; 0 if nothing is searched for."""
 
 
 @dataclass(frozen=True)
@@ -80,112 +83,27 @@ class Reconstruction:
     ) -> Guess:
         """The images behind updates `targets` [updates, n] of the hypothesis `theta` [n].
 
-        `known_labels` [updates, images] are used where the spec says that they are known; `numbers`
-        [updates] keep the starting points of updates apart. Everything is float64.
+        `known_labels` [updates, images] are used if the spec says that they are known; `numbers`
+        [updates] give each update its starting points. Everything is float64.
         """
-        if self.spec.method == "first-layer":
-            images = invert_first_layer(self.shape, targets)[:, None]
-            return Guess(images.clamp(0, 1), None, torch.zeros(len(targets)))
-        if self.spec.method == "features":
-            start = self._start(numbers, 0, source).to(targets)
-            return self._search_features(theta, targets, start, progress=progress)
-        best: Guess | None = None
-        for restart in range(self.spec.restarts):
+        match self.spec.method:
+            case "first-layer":
+                images = _invert_first_layer(self.shape, targets)[:, None]
+                return Guess(images.clamp(0, 1), None, torch.zeros(len(targets)))
+            case "features":
+                start = self._start(numbers, 0, source).to(targets)
+                return self._search_features(theta, targets, start, progress=progress)
+            case "lbfgs" | "adam-cosine":
+                search = self._search(theta, targets, known_labels)
+            case _:
+                assert_never(self.spec.method)
+        best, parts = None, self.spec.restarts
+        for restart in range(parts):
             start = self._start(numbers, restart, source).to(targets)
-            found = self._search(
-                theta,
-                targets,
-                start,
-                known_labels=known_labels,
-                progress=partial(_within, progress, restart, self.spec.restarts),
-            )
+            found = search.run(start, progress=partial(_within, progress, restart, parts))
             best = found if best is None else _better(best, found)
         assert best is not None
         return best
-
-    def _search(
-        self,
-        theta: Tensor,
-        targets: Tensor,
-        start: Tensor,
-        *,
-        known_labels: Tensor,
-        progress: Share,
-    ) -> Guess:
-        """The search from one starting point for each update: `start` [updates, numbers]."""
-        given = self._given_labels(targets, known_labels)
-        if given is not None:
-            start = start[:, : self._pixels]
-        search = _Search(self._match(theta, targets), self._measure, given, self)
-        match self.spec.method:
-            case "lbfgs":
-                points, values = minimise(
-                    search.values_and_slopes,
-                    start,
-                    iterations=self.spec.searched_for,
-                    progress=progress,
-                )
-            case "adam-cosine":
-                points = minimise_signed(
-                    search.slopes,
-                    start,
-                    boxed=self._pixels,
-                    iterations=self.spec.searched_for,
-                    progress=progress,
-                )
-                values, _ = search.values_and_slopes(points, search.all)
-            case "first-layer" | "features":
-                raise ValueError("no update is compared")
-            case _:
-                assert_never(self.spec.method)
-        images, labels = search.taken_apart(points, search.all)
-        return Guess(images.clamp(0, 1), labels.argmax(-1), values)
-
-    def _search_features(
-        self, theta: Tensor, targets: Tensor, start: Tensor, *, progress: Share
-    ) -> Guess:
-        """The search for images with the inputs of the first dense layer: `start` as above."""
-        features = invert_layer(first_dense(self.shape), targets)
-        search = FeatureSearch(
-            self.shape, theta, features.values, self.size, smoothness_under(features.noise)
-        )
-        points, values = minimise(
-            search.values_and_slopes,
-            0.5 + _SPREAD * start[:, : self._pixels],
-            iterations=self.spec.searched_for,
-            progress=progress,
-        )
-        return Guess(points[:, None].clamp(0, 1), None, values)
-
-    @property
-    def _measure(self) -> Distance:
-        return squared_distance if self.spec.method == "lbfgs" else cosine_distance
-
-    @property
-    def _pixels(self) -> int:
-        """Of all images of an update."""
-        return self.spec.images_per_update * int(np.prod(self.size))
-
-    def _match(self, theta: Tensor, targets: Tensor) -> UpdateMatch:
-        sent = sent_updates(self.shape, targets, by_noise=self.spec.layer_weights == "by-noise")
-        if self.spec.local_steps == 1:
-            return OneStepMatch(self.shape, theta, sent)
-        return UnrolledMatch(
-            self.shape, theta, sent, local_steps=self.spec.local_steps, step_size=self.step_size
-        )
-
-    def _given_labels(self, targets: Tensor, known: Tensor) -> Tensor | None:
-        """One-hot labels [updates, images, classes]; None where they are searched for."""
-        match self.spec.label:
-            case "optimised":
-                return None
-            case "inferred":
-                labels = infer_labels(self.shape, targets)[:, None]
-            case "known":
-                labels = known
-            case _:
-                assert_never(self.spec.label)
-        return functional.one_hot(labels, self.classes).to(targets)
 
     def _start(self, numbers: list[int], restart: int, source: Source) -> Tensor:
         """Standard normal numbers, for images and the logits of their labels."""
@@ -199,60 +117,151 @@ class Reconstruction:
         drawn = normals(words, np.float64).reshape(len(numbers), -1)
         return torch.from_numpy(drawn[:, :count].astype(np.float64))
 
+    @property
+    def _pixels(self) -> int:
+        """Of all images of an update."""
+        return self.spec.images_per_update * int(np.prod(self.size))
+
+    def _search(self, theta: Tensor, targets: Tensor, known_labels: Tensor) -> "_UpdateSearch":
+        spec, labels = self.spec, None
+        sent = sent_updates(self.shape, targets, by_noise=spec.layer_weights == "by-noise")
+        match: UpdateMatch = OneStepMatch(self.shape, theta, sent)
+        if spec.local_steps > 1:
+            match = UnrolledMatch(
+                self.shape, theta, sent, local_steps=spec.local_steps, step_size=self.step_size
+            )
+        if spec.label != "optimised":
+            inferred = spec.label == "inferred"
+            own = _infer_labels(self.shape, targets)[:, None] if inferred else known_labels
+            labels = functional.one_hot(own, self.classes).to(targets)
+        measure = squared_distance if spec.method == "lbfgs" else cosine_distance
+        return _UpdateSearch(match, measure, labels, self.size, self._pixels, spec)
+
+    def _search_features(
+        self, theta: Tensor, targets: Tensor, start: Tensor, *, progress: Share
+    ) -> Guess:
+        """The search for images with the inputs of the first dense layer, from `start` [updates,
+        numbers]."""
+        dense = next(layer for layer in self.shape.layers if isinstance(layer, Layer))
+        features, noise = _invert_layer(dense, targets)
+        smoothness = (_SMOOTHNESS_OF_NOISE * noise).clamp_min(_LEAST_SMOOTHNESS)
+        search = _FeatureSearch(self.shape, theta, features, self.size, smoothness)
+        points, values = minimise(
+            search.values_and_slopes,
+            0.5 + _SPREAD * start[:, : self._pixels],
+            iterations=self.spec.searched_for,
+            progress=progress,
+        )
+        return Guess(points[:, None].clamp(0, 1), None, values)
+
 
 @dataclass(frozen=True)
-class _Search:
-    """What is made as small as possible: a distance between updates, and roughness for Adam."""
+class _UpdateSearch:
+    """Minimises a distance between updates, and roughness for Adam."""
 
     match: UpdateMatch
     measure: Distance
-    given_labels: Tensor | None
-    attacker: Reconstruction
+    labels: Tensor | None
+    """One-hot [updates, images, classes]; None if they are searched for."""
+    size: tuple[int, int, int]
+    pixels: int
+    spec: GradientLeakageSpec
 
-    @property
-    def all(self) -> Tensor:
-        """Every update."""
-        whole = self.match.sent.whole
-        return torch.arange(len(whole), device=whole.device)
+    def run(self, start: Tensor, *, progress: Share) -> Guess:
+        """The guess from one starting point for each update: `start` [updates, numbers]."""
+        whole, steps = self.match.sent.whole, self.spec.searched_for
+        every = torch.arange(len(whole), device=whole.device)
+        if self.labels is not None:
+            start = start[:, : self.pixels]
+        if self.spec.method == "lbfgs":
+            points, values = minimise(
+                self._values_and_slopes, start, iterations=steps, progress=progress
+            )
+        else:
+            points = minimise_signed(
+                lambda points: self._values_and_slopes(points, every)[1],
+                start,
+                boxed=self.pixels,
+                iterations=steps,
+                progress=progress,
+            )
+            values, _ = self._values_and_slopes(points, every)
+        images, labels = self._taken_apart(points, every)
+        return Guess(images.clamp(0, 1), labels.argmax(-1), values)
 
-    def slopes(self, points: Tensor) -> Tensor:
-        """Slopes [updates, d] at a point of every update."""
-        return self.values_and_slopes(points, self.all)[1]
-
-    def values_and_slopes(self, points: Tensor, which: Tensor) -> tuple[Tensor, Tensor]:
+    def _values_and_slopes(self, points: Tensor, which: Tensor) -> tuple[Tensor, Tensor]:
         """Values [some] and slopes [some, d] at points of the updates `which`."""
         points = points.detach().requires_grad_()
         with torch.enable_grad():
-            images, labels = self.taken_apart(points, which)
+            images, labels = self._taken_apart(points, which)
             values = self.measure(self.match.products(images, labels, which))
             if self.measure is cosine_distance:
-                values = values + SMOOTHNESS * self._variation(images)
+                # The mean difference between neighbouring pixels.
+                maps = torch.unflatten(images, 2, self.size)
+                down, across = maps.diff(dim=2).abs(), maps.diff(dim=3).abs()
+                rough = down.mean((1, 2, 3, 4)) + across.mean((1, 2, 3, 4))
+                values = values + SMOOTHNESS * rough
             (slopes,) = torch.autograd.grad(values.sum(), points)
         return values.detach(), slopes
 
-    def taken_apart(self, points: Tensor, which: Tensor) -> tuple[Tensor, Tensor]:
+    def _taken_apart(self, points: Tensor, which: Tensor) -> tuple[Tensor, Tensor]:
         """Images [some, images, pixels] and their labels, as shares of the classes."""
-        together = self.attacker.spec.images_per_update
-        pixels = together * int(np.prod(self.attacker.size))
-        images = torch.unflatten(points[:, :pixels], 1, (together, -1))
-        if self.given_labels is not None:
-            return images, self.given_labels[which]
-        return images, torch.unflatten(points[:, pixels:], 1, (together, -1)).softmax(-1)
+        together = self.spec.images_per_update
+        images = torch.unflatten(points[:, : self.pixels], 1, (together, -1))
+        if self.labels is not None:
+            return images, self.labels[which]
+        return images, torch.unflatten(points[:, self.pixels :], 1, (together, -1)).softmax(-1)
+
+
+@dataclass(frozen=True)
+class _FeatureSearch:
+    """Minimises the distance between the features of images and those that updates gave away."""
+
+    shape: LayeredShape
+    theta: Tensor
+    """[n]: the parameters that the features were computed with."""
+    features: Tensor
+    """[updates, inputs of the first dense layer]."""
+    size: tuple[int, int, int]
+    smoothness: Tensor
+    """[updates]: weight of the mean difference of neighbouring pixels."""
+
+    def values_and_slopes(self, points: Tensor, which: Tensor) -> tuple[Tensor, Tensor]:
+        """Squared distances over squared lengths, and slopes, of images [some, pixels]."""
+        points = points.detach().requires_grad_()
+        with torch.enable_grad():
+            wanted = self.features[which]
+            apart = (self._features_of(points) - wanted).square().sum(-1)
+            values = apart / wanted.square().sum(-1)
+            values = values + self.smoothness[which] * self._variation(points)
+            (slopes,) = torch.autograd.grad(values.sum(), points)
+        return values.detach(), slopes
+
+    def _features_of(self, images: Tensor) -> Tensor:
+        parameters = iter(parameters_at(self.shape, self.theta))
+        values = first_values(self.shape, images)
+        for operation in self.shape.operations:
+            if isinstance(operation, Layer):
+                break
+            own = next(parameters) if isinstance(operation, Convolution) else None
+            values = operation_outputs(operation, values, own)
+        return values
 
     def _variation(self, images: Tensor) -> Tensor:
-        """The mean difference between neighbouring pixels: [some]."""
-        maps = torch.unflatten(images, 2, self.attacker.size)
-        down, across = maps.diff(dim=2).abs(), maps.diff(dim=3).abs()
-        return down.mean((1, 2, 3, 4)) + across.mean((1, 2, 3, 4))
+        maps = torch.unflatten(images, 1, self.size)
+        down, across = maps.diff(dim=1), maps.diff(dim=2)
+        return sum(
+            ((part.square() + _ROUNDNESS).sqrt().mean((1, 2, 3)) for part in (down, across)),
+            start=torch.zeros_like(images[:, 0]),
+        )
 
 
 def _within(progress: Share, part: int, parts: int, share: float) -> None:
-    """Tells how much of everything is done, from the share of one of its parts."""
     progress((part + share) / parts)
 
 
 def _better(first: Guess, second: Guess) -> Guess:
-    """For each update the guess whose own update is nearer."""
+    """For each update the guess with the nearer update."""
     better = second.distances < first.distances
     assert first.labels is not None
     assert second.labels is not None
@@ -261,3 +270,232 @@ def _better(first: Guess, second: Guess) -> Guess:
         torch.where(better[:, None], second.labels, first.labels),
         torch.where(better, second.distances, first.distances),
     )
+
+
+def _invert_first_layer(shape: LayeredShape, targets: Tensor) -> Tensor:
+    """The image behind each update [updates, n], from a dense first layer: [updates, pixels].
+
+    Raises ValueError if the first layer is a convolution.
+    """
+    first = shape.layers[0]
+    if isinstance(first, Convolution):
+        raise ValueError("the first layer is a convolution")
+    images, _ = _invert_layer(first, targets)
+    if shape.image is not None and any(isinstance(one, Flattening) for one in shape.operations):
+        # The layer's inputs hold channels outermost, and rows hold them innermost.
+        height, width, channels = shape.image
+        images = torch.unflatten(images, 1, (channels, height, width))
+        images = images.permute(0, 2, 3, 1).flatten(1)
+    return images
+
+
+def _invert_layer(layer: Layer, targets: Tensor) -> tuple[Tensor, Tensor]:
+    """The inputs of a dense layer [updates, inputs], from updates [updates, n] of one image each,
+    and about how large their error is beside them [updates], by what of the update is left over.
+
+    The weights' slopes over the bias's, as in Phong et al. 2017, taken over all units at once. Of
+    the first layer it holds for several steps on one image as well, since their slopes add up.
+    """
+    _, inputs, left_over = _leading_product(layer, targets)
+    values, noise = inputs[:, :-1] / inputs[:, -1:], (left_over / max(1, layer.outputs - 1)).sqrt()
+    return values.nan_to_num(0.0, 0.0, 0.0), noise.nan_to_num(0.0, 0.0, 0.0)
+
+
+def _infer_labels(shape: LayeredShape, targets: Tensor) -> Tensor:
+    """The class of the one image behind each update [updates, n]: int64 [updates].
+
+    Cross-entropy slopes down at the output of the true class alone (Zhao et al. 2020).
+    """
+    last = shape.layers[-1]
+    assert isinstance(last, Layer)
+    slopes, _, _ = _leading_product(last, targets)
+    if last.outputs == 1:  # the logit of the second of two classes
+        return (slopes[:, 0] < 0).long()
+    return slopes.argmin(-1)
+
+
+def _leading_product(layer: Layer, targets: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """The nearest outer product to each update's part in a layer: slopes [updates, outputs], inputs
+    [updates, inputs + 1], the last one, that of the bias, not negative, and [updates] the squared
+    length of the rest over that of the product."""
+    if layer.bias is None:
+        raise ValueError("a layer without bias does not show the size of its inputs")
+    weights = torch.unflatten(targets[:, layer.weights], 1, layer.weight_sizes)
+    whole = torch.cat((weights, targets[:, layer.bias, None]), dim=-1)
+    wide = layer.outputs <= layer.inputs
+    smaller = whole @ whole.transpose(1, 2) if wide else whole.transpose(1, 2) @ whole
+    found = torch.linalg.eigh(smaller)
+    leading = found.eigenvectors[..., -1]
+    other = torch.einsum("ujk,uj->uk" if wide else "ujk,uk->uj", whole, leading)
+    slopes, inputs = (leading, other) if wide else (other, leading)
+    sign = torch.where(inputs[:, -1:] < 0, -1.0, 1.0)
+    lengths = found.eigenvalues.clamp_min(0)
+    left_over = lengths[:, :-1].sum(-1) / lengths[:, -1]
+    return slopes * sign, inputs * sign, left_over
+
+
+Function = Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]
+"""Values [some] and slopes [some, d] at points [some, d] of the functions `which` [some]."""
+
+_HISTORY = 20
+_DECREASE, _CURVATURE = 1e-4, 0.9
+_TRIALS = 20
+"""Steps tried on one line."""
+_LEAST_CURVATURE = 1e-12
+_STEP, _SHRINK = 0.1, 0.1
+_SHRINKS_AT = (3 / 8, 5 / 8, 7 / 8)
+_MEAN, _SQUARE, _LEAST = 0.9, 0.999, 1e-8
+
+
+@dataclass
+class _Pair:
+    """What one step showed of the curvature; the first axis is that of the functions."""
+
+    move: Tensor
+    turn: Tensor
+    """How the slope changed with the move."""
+    weight: Tensor
+    """One over their inner product; 0 for a function of which it showed nothing."""
+
+
+@dataclass
+class _State:
+    """The functions that still move; the first axis is theirs."""
+
+    which: Tensor
+    points: Tensor
+    values: Tensor
+    slopes: Tensor
+    scale: Tensor
+    """The size of the inverse curvature by the newest pair; 0 without a history."""
+    pairs: deque[_Pair]
+    """The newest last."""
+
+    def keep(self, kept: Tensor) -> None:
+        """Leaves out the functions that are not `kept`."""
+        if kept.all():
+            return
+        for part in (self, *self.pairs):
+            for name, value in vars(part).items():
+                if isinstance(value, Tensor):
+                    setattr(part, name, value[kept])
+
+    def forget(self, stuck: Tensor) -> None:
+        """Removes the history of the functions that are `stuck`."""
+        self.scale[stuck] = 0
+        for pair in self.pairs:
+            pair.weight[stuck] = 0
+
+
+def minimise(
+    function: Function,
+    start: Tensor,
+    *,
+    iterations: int,
+    progress: Callable[[float], None] = lambda _: None,
+) -> tuple[Tensor, Tensor]:
+    """The last points [functions, d] and values [functions] of L-BFGS from `start`.
+
+    A function rests where its slope is 0 or no step along its direction makes it smaller, including
+    that of steepest descent. `progress` is given the share of iterations done.
+    """
+    points, which = start.clone(), torch.arange(len(start), device=start.device)
+    found, slopes = function(points, which)
+    values, none = found.clone(), torch.zeros_like(found)
+    state = _State(which, points.clone(), found, slopes, none, deque(maxlen=_HISTORY))
+    for iteration in range(iterations):
+        progress(iteration / iterations)
+        if not len(state.which):
+            break
+        has_history = state.scale > 0
+        moved = _search_line(function, state, _direction(state))
+        points[state.which], values[state.which] = state.points, state.values
+        # One that is stuck forgets its history and tries the steepest descent before it rests.
+        state.forget(~moved)
+        state.keep(moved | has_history)
+    return points, values
+
+
+def _direction(state: _State) -> Tensor:
+    """Minus the slope times the inverse of the curvature, as far as the history shows it."""
+    found, shares = state.slopes.clone(), []
+    for pair in reversed(state.pairs):
+        share = pair.weight * (pair.move * found).sum(-1)
+        found -= share[:, None] * pair.turn
+        shares.append(share)
+    # Before there is any, a first step of length 1 at most.
+    first = 1 / state.slopes.norm(dim=-1).clamp_min(1)
+    found *= torch.where(state.scale > 0, state.scale, first)[:, None]
+    for pair in state.pairs:
+        share = shares.pop() - pair.weight * (pair.turn * found).sum(-1)
+        found += share[:, None] * pair.move
+    return -found
+
+
+def _search_line(function: Function, state: _State, direction: Tensor) -> Tensor:
+    """Moves each function along its direction; returns which of them moved: bool [functions]."""
+    descent = (state.slopes * direction).sum(-1)
+    step = torch.ones_like(descent)
+    low, high = torch.zeros_like(step), torch.full_like(step, torch.inf)
+    best = (state.points.clone(), state.values.clone(), state.slopes.clone())
+    moved = torch.zeros_like(step, dtype=torch.bool)
+    open_ = (descent < 0).nonzero()[:, 0]
+    for _ in range(_TRIALS):
+        if not len(open_):
+            break
+        tried = state.points[open_] + step[open_, None] * direction[open_]
+        values, slopes = function(tried, state.which[open_])
+        bound = state.values[open_] + _DECREASE * step[open_] * descent[open_]
+        lower = values <= bound  # False where a value is no number
+        flat = (slopes * direction[open_]).sum(-1) >= _CURVATURE * descent[open_]
+        # The lowest so far counts if the trials run out before the slope is flat.
+        better = lower & (values <= best[1][open_])
+        for kept, new in zip(best, (tried, values, slopes), strict=True):
+            kept[open_[better]] = new[better]
+        moved[open_[better]] = True
+        high[open_[~lower]] = step[open_[~lower]]
+        low[open_[lower]] = step[open_[lower]]
+        middle = torch.where(high.isinf(), 2 * low, (low + high) / 2)
+        open_ = open_[~(lower & flat)]
+        step[open_] = middle[open_]
+    _remember(state, *best)
+    return moved
+
+
+def _remember(state: _State, points: Tensor, values: Tensor, slopes: Tensor) -> None:
+    """Takes over the new points, and the curvature of each function for which it is positive."""
+    move, turn = points - state.points, slopes - state.slopes
+    curvature, length = (move * turn).sum(-1), turn.square().sum(-1)
+    positive = curvature > _LEAST_CURVATURE * length
+    weight = torch.where(positive, 1 / curvature, torch.zeros_like(curvature))
+    state.pairs.append(_Pair(move, turn, weight))
+    state.scale = torch.where(positive, curvature / length, state.scale)
+    state.points, state.values, state.slopes = points, values, slopes
+
+
+def minimise_signed(
+    slopes_of: Callable[[Tensor], Tensor],
+    start: Tensor,
+    *,
+    boxed: int,
+    iterations: int,
+    progress: Callable[[float], None],
+) -> Tensor:
+    """The last points [functions, d] of signed Adam from `start`.
+
+    The first `boxed` components of each are kept within 0 and 1. Step sizes shrink to a tenth after
+    three, five and seven eighths of the iterations. `progress` is given the share of them done.
+    """
+    points = start.clone()
+    mean, square = torch.zeros_like(points), torch.zeros_like(points)
+    for iteration in range(iterations):
+        progress(iteration / iterations)
+        signs = slopes_of(points).sign()
+        mean = _MEAN * mean + (1 - _MEAN) * signs
+        square = _SQUARE * square + (1 - _SQUARE) * signs.square()
+        taken = iteration + 1
+        step = _STEP * _SHRINK ** sum(iteration >= part * iterations for part in _SHRINKS_AT)
+        root = (square / (1 - _SQUARE**taken)).sqrt() + _LEAST
+        points = points - step * (mean / (1 - _MEAN**taken)) / root
+        points[:, :boxed] = points[:, :boxed].clamp(0, 1)
+    return points

@@ -1,4 +1,4 @@
-"""How near the update that guessed images would give comes to the one that was sent.
+"""The distance between the update of guessed images and the update that was sent.
 
 An update is taken in the units of a gradient: the sum of the gradients of its local steps.
 """
@@ -6,18 +6,63 @@ An update is taken in the units of a gradient: the sum of the gradients of its l
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cached_property, lru_cache, partial
+from functools import cached_property, lru_cache
+from typing import assert_never
 
 import torch
 from torch import Tensor
+from torch.nn import functional
 
-from fedaudit.attacks.gradient_leakage.layer_products import layer_products
-from fedaudit.attacks.gradient_leakage.traced_network import traced_outputs
-from fedaudit.networks.client_network import layered_outputs, parameters_at
-from fedaudit.networks.shape import LayeredShape, layer_sizes
+from fedaudit.networks.client_network import (
+    Parameters,
+    first_values,
+    layered_outputs,
+    operation_outputs,
+    parameters_at,
+)
+from fedaudit.networks.shape import (
+    Convolution,
+    ConvolutionalShape,
+    DenseShape,
+    Layer,
+    LayeredShape,
+    NetworkShape,
+    layer_sizes,
+)
 from fedaudit.privacy.noise.laplace import layer_slices
+from fedaudit.spec import models as spec_layers
+from fedaudit.spec.models import Maps, Rows
 
 _LEAST_SQUARE = 1e-300
+
+
+def layered_view(shape: NetworkShape) -> LayeredShape:
+    """The same network as named layers, with the same vector of parameters. Raises ValueError for
+    dense layers without intercept."""
+    relu = spec_layers.Activation(kind="relu")
+    layers: list[spec_layers.LayerSpec] = []
+    match shape:
+        case LayeredShape():
+            return shape
+        case DenseShape():
+            if not shape.intercept:
+                raise ValueError("layers without a bias have no view as named layers")
+            for units in shape.sizes[1:-1]:
+                layers += [spec_layers.Dense(kind="dense", units=units), relu]
+            return LayeredShape(Rows(shape.sizes[0]), tuple(layers), shape.sizes[-1])
+        case ConvolutionalShape():
+            for filters in shape.channels:
+                convolution = spec_layers.Convolution(
+                    kind="convolution", filters=filters, size=shape.kernel
+                )
+                layers += [convolution, relu]
+            layers.append(spec_layers.Pooling(kind="max-pooling", size=2))
+            layers.append(spec_layers.Flatten(kind="flatten"))
+            for units in shape.units[:-1]:
+                layers += [spec_layers.Dense(kind="dense", units=units), relu]
+            return LayeredShape(Maps(*shape.image), tuple(layers), shape.units[-1])
+        case _:
+            assert_never(shape)
 
 
 @dataclass(frozen=True)
@@ -53,7 +98,7 @@ class SentUpdates:
     whole: Tensor
     """[updates, n]."""
     layers: tuple[slice, ...]
-    """Where the layers lie in an update."""
+    """The layers' places in an update."""
     weights: Tensor
     """[updates, layers]: factors of the layers' inner products."""
 
@@ -66,25 +111,25 @@ class SentUpdates:
     @cached_property
     def squared(self) -> Tensor:
         """[updates]: their weighted squared lengths."""
-        return (self.weights * squared_lengths(self.whole, self.layers)).sum(-1)
+        return (self.weights * _squared_lengths(self.whole, self.layers)).sum(-1)
 
 
 def sent_updates(shape: LayeredShape, whole: Tensor, *, by_noise: bool) -> SentUpdates:
     """Updates `whole` [updates, n] of a network.
 
-    Every component counts alike, or, with `by_noise`, as much as its noise is small where each
-    layer has noise of its own: by the layer's parameters over its squared length, which is the
-    likelihood of normal noise in the proportions of the mechanism's.
+    Every component counts alike; or, with `by_noise`, more the smaller its noise is if each layer
+    has separate noise: by the layer's parameters over its squared length, which is the likelihood
+    of normal noise in the proportions of the mechanism's.
     """
     layers = tuple(layer_slices(layer_sizes(shape)))
     weights = whole.new_ones(len(whole), len(layers))
     if by_noise:
         sizes = torch.tensor(layer_sizes(shape)).to(whole)
-        weights = sizes / shape.n / squared_lengths(whole, layers).clamp_min(_LEAST_SQUARE)
+        weights = sizes / shape.n / _squared_lengths(whole, layers).clamp_min(_LEAST_SQUARE)
     return SentUpdates(whole, layers, weights)
 
 
-def squared_lengths(updates: Tensor, layers: Sequence[slice]) -> Tensor:
+def _squared_lengths(updates: Tensor, layers: Sequence[slice]) -> Tensor:
     """Of each layer of updates [updates, n]: [updates, layers]."""
     return torch.stack([updates[:, own].square().sum(-1) for own in layers], dim=-1)
 
@@ -94,9 +139,7 @@ class UpdateMatch(ABC):
 
     def __init__(self, shape: LayeredShape, theta: Tensor, sent: SentUpdates) -> None:
         """`theta` [n]: the start that the clients share."""
-        self.shape = shape
-        self.theta = theta
-        self.sent = sent
+        self.shape, self.theta, self.sent = shape, theta, sent
 
     @abstractmethod
     def products(self, images: Tensor, labels: Tensor, which: Tensor) -> Products:
@@ -107,23 +150,25 @@ class UpdateMatch(ABC):
 
 
 class OneStepMatch(UpdateMatch):
-    """One local step: all guesses at once, and no gradient of a dense layer is ever written out.
+    """One local step: all guesses at once, without writing out a gradient of a dense layer.
 
-    The gradient of a dense layer is the outer product of its inputs and of the slopes at its
-    outputs, so that inner products with it are products with these two.
+    That gradient is the outer product of the layer's inputs and of the slopes at its outputs, so
+    inner products with it are products with these two.
     """
 
     def __init__(self, shape: LayeredShape, theta: Tensor, sent: SentUpdates) -> None:
-        """See `UpdateMatch`."""
         super().__init__(shape, theta, sent)
         # Guesses that rest leave the others the same for many evaluations in a row.
-        self._targets_of = lru_cache(maxsize=4)(partial(_targets_of, sent))
+        self._targets_of = lru_cache(maxsize=4)(self._weighted)
+
+    def _weighted(self, which: tuple[int, ...]) -> Tensor:
+        weighted = self.sent.weighted
+        return weighted if len(which) == len(weighted) else weighted[list(which)]
 
     def products(self, images: Tensor, labels: Tensor, which: Tensor) -> Products:
-        """See `UpdateMatch`."""
         guesses, together = images.shape[:2]
         parameters = parameters_at(self.shape, self.theta)
-        outputs, layers = traced_outputs(self.shape, parameters, images.flatten(0, 1))
+        outputs, layers = _traced_outputs(self.shape, parameters, images.flatten(0, 1))
         loss = mean_cross_entropy(torch.unflatten(outputs, 0, (guesses, together)), labels)
         slopes = torch.autograd.grad(
             loss.sum(), [layer.outputs for layer in layers], create_graph=True
@@ -131,7 +176,7 @@ class OneStepMatch(UpdateMatch):
         targets, weights = self._targets_of(tuple(which.tolist())), self.sent.weights[which]
         inner, squared = torch.zeros_like(loss), torch.zeros_like(loss)
         for layer, slope, weight in zip(layers, slopes, weights.unbind(1), strict=True):
-            own = layer_products(layer, slope, targets, together=together)
+            own = _layer_products(layer, slope, targets, together=together)
             inner, squared = inner + own[0], squared + weight * own[1]
         return Products(inner, squared, self.sent.squared[which])
 
@@ -148,16 +193,14 @@ class UnrolledMatch(UpdateMatch):
         local_steps: int,
         step_size: float,
     ) -> None:
-        """As for `UpdateMatch`; the sizes of the steps are those of the clients."""
+        """As for `UpdateMatch`; the number and size of the steps are those of the clients."""
         super().__init__(shape, theta, sent)
-        self._local_steps = local_steps
-        self._step_size = step_size
+        self._local_steps, self._step_size = local_steps, step_size
 
     def products(self, images: Tensor, labels: Tensor, which: Tensor) -> Products:
-        """See `UpdateMatch`."""
         updates = self.updates(images, labels)
         inner = (updates * self.sent.weighted[which]).sum(-1)
-        squared = self.sent.weights[which] * squared_lengths(updates, self.sent.layers)
+        squared = self.sent.weights[which] * _squared_lengths(updates, self.sent.layers)
         return Products(inner, squared.sum(-1), self.sent.squared[which])
 
     def updates(self, images: Tensor, labels: Tensor) -> Tensor:
@@ -176,12 +219,6 @@ class UnrolledMatch(UpdateMatch):
         return total
 
 
-def _targets_of(sent: SentUpdates, which: tuple[int, ...]) -> Tensor:
-    """The weighted updates of some guesses, which are ascending: [guesses, n]."""
-    whole = len(which) == len(sent.weighted)
-    return sent.weighted if whole else sent.weighted[list(which)]
-
-
 def mean_cross_entropy(outputs: Tensor, labels: Tensor) -> Tensor:
     """The loss of each guess, [guesses], against labels that may be shares of several classes.
 
@@ -191,3 +228,66 @@ def mean_cross_entropy(outputs: Tensor, labels: Tensor) -> Tensor:
     if outputs.shape[-1] == 1:
         outputs = torch.cat((torch.zeros_like(outputs), outputs), dim=-1)
     return -(labels * outputs.log_softmax(-1)).sum(-1).mean(-1)
+
+
+@dataclass(frozen=True)
+class _TracedLayer:
+    """A layer with parameters, and what passed through it."""
+
+    layer: Layer | Convolution
+    inputs: Tensor
+    """[rows, inputs], or [rows, channels, height, width] of a convolution."""
+    outputs: Tensor
+    """[rows, outputs], or maps."""
+
+
+def _traced_outputs(
+    shape: LayeredShape, parameters: Parameters, rows: Tensor
+) -> tuple[Tensor, list[_TracedLayer]]:
+    """As `layered_outputs`, and every layer that has parameters, in order."""
+    values, own, layers = first_values(shape, rows), iter(parameters), []
+    for operation in shape.operations:
+        if isinstance(operation, Layer | Convolution):
+            inputs, values = values, operation_outputs(operation, values, next(own))
+            layers.append(_TracedLayer(operation, inputs, values))
+        else:
+            values = operation_outputs(operation, values, None)
+    return values, layers
+
+
+def _layer_products(
+    traced: _TracedLayer, slopes: Tensor, targets: Tensor, *, together: int
+) -> tuple[Tensor, Tensor]:
+    """The inner product of a layer's gradient with each guess's target, and its squared length:
+    each [guesses].
+
+    `slopes`: the loss's derivatives by the layer's outputs, `together` rows for each guess;
+    `targets` [guesses, n], of which the layer has its part.
+    """
+    layer = traced.layer
+    weights = targets[:, layer.weights].view(len(targets), *layer.weight_sizes).flatten(2)
+    bias = None if layer.bias is None else targets[:, layer.bias]
+    inputs = torch.unflatten(traced.inputs, 0, (-1, together))
+    slopes = torch.unflatten(slopes, 0, (-1, together))
+    match layer:
+        case Layer():
+            through, overlap = inputs @ weights.transpose(1, 2), inputs @ inputs.transpose(1, 2)
+            if bias is not None:
+                through, overlap = through + bias[:, None], overlap + 1
+            inner = (slopes * through).sum((1, 2))
+            return inner, ((slopes @ slopes.transpose(1, 2)) * overlap).sum((1, 2))
+        case Convolution():
+            # The gradient is written out: it is small beside the maps.
+            patches = functional.unfold(
+                inputs.flatten(0, 1), layer.size, padding=layer.padding, stride=layer.stride
+            )
+            patches = torch.unflatten(patches, 0, inputs.shape[:2]).transpose(1, 2).flatten(2)
+            slopes = slopes.flatten(3).transpose(1, 2).flatten(2)
+            gradient = slopes @ patches.transpose(1, 2)
+            inner, squared = (gradient * weights).sum((1, 2)), gradient.square().sum((1, 2))
+            if bias is None:
+                return inner, squared
+            of_bias = slopes.sum(-1)
+            return inner + (of_bias * bias).sum(-1), squared + of_bias.square().sum(-1)
+        case _:
+            assert_never(layer)

@@ -8,51 +8,57 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from fedaudit.attacks.attack import Attack, AttackedRun, AttackOutcome, Progress
-from fedaudit.attacks.membership.attacked_rows import AttackedRows, choose_rows
-from fedaudit.attacks.membership.claimed_rates import Claim, claim_of
-from fedaudit.attacks.membership.found_members import (
+from fedaudit.attacks.attack import Attack, AttackedRun, AttackOutcome, Progress, source_of
+from fedaudit.attacks.attack_files import csv_table
+from fedaudit.attacks.membership.member_rates import (
+    CONFIDENCE,
     FALSE_POSITIVE_RATES,
+    Claim,
     FoundMembers,
     area_under_curve,
-    finite_scores,
+    claim_of,
+    contradiction_of,
     found_members,
+    group_exposure,
 )
-from fedaudit.attacks.membership.group_exposure import group_exposure
-from fedaudit.attacks.membership.likelihood_ratios import TESTED_ROWS, likelihood_ratios, not_normal
-from fedaudit.attacks.membership.membership_alarm import contradiction_of
-from fedaudit.attacks.membership.membership_files import membership_files
-from fedaudit.attacks.membership.membership_words import capabilities, statement
-from fedaudit.attacks.membership.relative_likelihoods import relative_likelihoods
-from fedaudit.attacks.membership.requirements_of_membership import least_shadows_each
-from fedaudit.attacks.membership.row_observations import Observations, RowObserver
-from fedaudit.attacks.membership.shadow_design import draw_shadows
-from fedaudit.attacks.membership.shadow_runs import ShadowObservations, observe_shadows
-from fedaudit.randomness import CounterSource, EntropySource, Source
+from fedaudit.attacks.membership.member_scores import (
+    TESTED_ROWS,
+    Observations,
+    RowObserver,
+    ShadowObservations,
+    likelihood_ratios,
+    not_normal,
+    observe_shadows,
+    relative_likelihoods,
+)
+from fedaudit.attacks.membership.shadow_design import (
+    AttackedRows,
+    choose_rows,
+    draw_shadows,
+    least_shadows_each,
+)
+from fedaudit.federations.federation import Federation
 from fedaudit.reports.sections.attacks import (
     ClaimedRate,
     ClaimSection,
-    ConfidenceLimits,
     MembershipRates,
     MembershipSection,
     RateAtFpr,
 )
 from fedaudit.spec.attacks.membership_spec import MembershipSpec, ScoreVariance, ShadowVariant
-from fedaudit.training.base.cell import draws_in_secret
+from fedaudit.spec.experiment import ExperimentSpec
+from fedaudit.spreadsheet import plain_text
 
-CONFIDENCE = 0.95
-"""Of intervals."""
 _TRAINED = 0.9
 """The share of the work that shadow runs are."""
 
-Way = tuple[ShadowVariant | None, ScoreVariance | None]
-_WAYS: tuple[Way, ...] = (
+_Way = tuple[ShadowVariant, ScoreVariance] | tuple[None, None]
+_RATIOS: tuple[tuple[ShadowVariant, ScoreVariance], ...] = (
     ("online", "per-record"),
     ("online", "global"),
     ("offline", "per-record"),
     ("offline", "global"),
 )
-"""All likelihood ratios."""
 
 
 @dataclass(frozen=True)
@@ -62,92 +68,77 @@ class MembershipAttack(Attack):
     spec: MembershipSpec
 
     def execute(self, attacked: AttackedRun, *, progress: Progress) -> AttackOutcome:
-        """See `Attack`."""
-        cell, spec = attacked.run.cell, self.spec
-        source = EntropySource() if draws_in_secret(cell) else CounterSource(cell.spec.seed)
+        cell, spec, shadows = attacked.run.cell, self.spec, None
+        source = source_of(cell)
         rows = choose_rows(cell, source, models=spec.shadows or 1)
         observer = RowObserver(cell, rows, torch.device(attacked.device))
         seen = observer.observe(attacked.result.hypotheses)
-        shadows = self._shadows(attacked, rows, source, progress=progress)
+        if spec.shadows is not None:
+            least = least_shadows_each(spec)
+            cells, trained = draw_shadows(cell, rows, source, shadows=spec.shadows, least=least)
+            shadows = observe_shadows(
+                cells,
+                trained,
+                rows,
+                device=attacked.device,
+                progress=lambda done: progress(_TRAINED * done),
+            )
         scores = self._scores(seen, shadows, residuals=not cell.federation.classes)
-        own = scores[self._way]
-        found = found_members(own, rows, confidence=CONFIDENCE)
+        found = found_members(scores[self._way], rows)
         progress(0.95)
         section = self._section(attacked, rows, scores, found, shadows)
-        files = membership_files(
-            attacked.run.federation,
-            rows,
-            {"score": own, "loss": seen.loss, "statistic": seen.statistic},
-            found,
-        )
+        files = _files(attacked.run.federation, rows, scores[self._way], seen, found)
         progress(1.0)
         return AttackOutcome(section, files)
 
     @property
-    def _way(self) -> Way:
+    def _way(self) -> _Way:
         """How the scores that count are made."""
         if self.spec.method == "likelihood-ratio":
             return self.spec.variant, self.spec.variance
         return None, None
 
-    def _shadows(
-        self, attacked: AttackedRun, rows: AttackedRows, source: Source, *, progress: Progress
-    ) -> ShadowObservations | None:
-        if self.spec.shadows is None:
-            return None
-        cells, trained = draw_shadows(
-            attacked.run.cell,
-            rows,
-            source,
-            shadows=self.spec.shadows,
-            least=least_shadows_each(self.spec),
-        )
-        return observe_shadows(
-            cells,
-            trained,
-            rows,
-            device=attacked.device,
-            progress=lambda done: progress(_TRAINED * done),
-        )
-
     def _scores(
         self, seen: Observations, shadows: ShadowObservations | None, *, residuals: bool
-    ) -> Mapping[Way, NDArray[np.float64]]:
+    ) -> Mapping[_Way, NDArray[np.float64]]:
         """The scores [rows] of every way to make them; larger for likelier members."""
+        scores: dict[_Way, NDArray[np.float64]] = {}
         match self.spec.method:
             case "threshold":
-                return {(None, None): finite_scores(-seen.loss)}
+                scores[None, None] = -seen.loss
             case "relative":
                 assert shadows is not None
-                found = relative_likelihoods(seen.statistic, shadows, residuals=residuals)
-                return {(None, None): finite_scores(found)}
+                scores[None, None] = relative_likelihoods(
+                    seen.statistic, shadows, residuals=residuals
+                )
             case "likelihood-ratio":
                 assert shadows is not None
-                return {
-                    (variant, variance): finite_scores(
-                        likelihood_ratios(
-                            seen.statistic,
-                            shadows,
-                            residuals=residuals,
-                            variant=variant,
-                            variance=variance,
-                        )
+                for variant, variance in _RATIOS:
+                    scores[variant, variance] = likelihood_ratios(
+                        seen.statistic,
+                        shadows,
+                        residuals=residuals,
+                        variant=variant,
+                        variance=variance,
                     )
-                    for variant, variance in _WAYS
-                    if variant is not None and variance is not None
-                }
             case _:
                 assert_never(self.spec.method)
+        # A row without a score comes last.
+        lowest, most = np.finfo(np.float64).min, np.finfo(np.float64).max
+        return {
+            way: np.nan_to_num(one, nan=lowest, posinf=most, neginf=lowest)
+            for way, one in scores.items()
+        }
 
     def _section(
         self,
         attacked: AttackedRun,
         rows: AttackedRows,
-        scores: Mapping[Way, NDArray[np.float64]],
+        scores: Mapping[_Way, NDArray[np.float64]],
         found: list[FoundMembers],
         shadows: ShadowObservations | None,
     ) -> MembershipSection:
-        spec, own = self.spec, scores[self._way]
+        spec, own, tested = self.spec, scores[self._way], None
         auc, claim = area_under_curve(own, rows.member), claim_of(attacked)
         alarm, weighed = None, None
         if not isinstance(claim, str):
@@ -155,22 +146,21 @@ class MembershipAttack(Attack):
             weighed = attacked.weigh(against.e_value, "run")
             alarm = weighed.alarm(claim=against.claim, evidence=against.evidence)
         fewest = (None, None) if shadows is None else shadows.fewest
+        if shadows is not None and spec.method == "likelihood-ratio":
+            # Of rows evenly spaced over those attacked.
+            count = min(TESTED_ROWS, len(rows))
+            tested = not_normal(shadows, np.linspace(0, len(rows) - 1, count).astype(np.int64))
+        rates = [one.rate for one in found]
+        at_1pct = next(one for one in rates if one.fpr == 0.01)
         variant, variance = self._way
-        tested = self._tested(rows, shadows)
-        reasons = _reasons(spec, found, claim)
         return MembershipSection(
             kind="membership",
             status="done",
             reason=None,
-            statement=statement(
-                spec,
-                attacked.run.spec,
-                auc=auc,
-                found=found,
-                claim=claim,
-                alarmed=alarm is not None,
+            statement=_statement(
+                spec, attacked.run.spec, auc, rates, claim, alarmed=alarm is not None
             ),
-            capabilities=capabilities(spec, attacked.run.spec),
+            capabilities=_capabilities(spec, attacked.run.spec),
             alarm=alarm,
             **({} if weighed is None else weighed.fields()),
             method=spec.method,
@@ -182,15 +172,15 @@ class MembershipAttack(Attack):
             members=int(rows.member.sum()),
             non_members=int((~rows.member).sum()),
             auc=auc,
-            tpr_at_fpr=_rates(found),
-            membership_tpr_at_1pct=_at_1pct(found).tpr,
+            tpr_at_fpr=rates,
+            membership_tpr_at_1pct=at_1pct.tpr,
             confidence=CONFIDENCE,
             others=[
                 MembershipRates(
                     variant=way[0],
                     variance=way[1],
                     auc=area_under_curve(values, rows.member),
-                    tpr_at_fpr=_rates(found_members(values, rows, confidence=CONFIDENCE)),
+                    tpr_at_fpr=[one.rate for one in found_members(values, rows)],
                 )
                 for way, values in scores.items()
                 if way != self._way
@@ -198,51 +188,21 @@ class MembershipAttack(Attack):
             not_normal_share=None if tested is None else float(tested.mean()),
             not_normal_rows=None if tested is None else len(tested),
             claim=None if isinstance(claim, str) else _claim_section(claim),
-            groups=group_exposure(attacked.run, rows, own, found, confidence=CONFIDENCE),
-            reasons=reasons,
+            groups=group_exposure(attacked.run, rows, own, found),
+            reasons=_reasons(spec, at_1pct, claim),
         )
 
-    def _tested(
-        self, rows: AttackedRows, shadows: ShadowObservations | None
-    ) -> NDArray[np.bool_] | None:
-        """Whether statistics are not normal, of rows evenly spaced over those attacked."""
-        if shadows is None or self.spec.method != "likelihood-ratio":
-            return None
-        count = min(TESTED_ROWS, len(rows))
-        return not_normal(shadows, np.linspace(0, len(rows) - 1, count).astype(np.int64))
 
-
-def _at_1pct(found: list[FoundMembers]) -> FoundMembers:
-    return next(one for one in found if one.fpr == 0.01)
-
-
-def _rates(found: list[FoundMembers]) -> list[RateAtFpr]:
-    return [
-        RateAtFpr(
-            fpr=one.fpr,
-            tpr=one.tpr,
-            interval=None
-            if one.limits is None
-            else ConfidenceLimits(low=one.limits.low, high=one.limits.high),
-            reason=one.reason,
-        )
-        for one in found
-    ]
-
-
-def _reasons(spec: MembershipSpec, found: list[FoundMembers], claim: Claim | str) -> dict[str, str]:
+def _reasons(spec: MembershipSpec, at_1pct: RateAtFpr, claim: Claim | str) -> dict[str, str]:
     reasons: dict[str, str] = {}
     if spec.method != "likelihood-ratio":
-        why = f"the method {spec.method} has none"
-        reasons |= dict.fromkeys(
-            ("variant", "variance", "not_normal_share", "not_normal_rows"), why
-        )
+        absent = ("variant", "variance", "not_normal_share", "not_normal_rows")
+        reasons |= dict.fromkeys(absent, f"the method {spec.method} has none")
     if spec.shadows is None:
         why = "a threshold on the loss needs no shadow runs"
         reasons |= dict.fromkeys(("shadows", "fewest_with", "fewest_without"), why)
-    missing = _at_1pct(found).reason
-    if missing is not None:
-        reasons["membership_tpr_at_1pct"] = missing
+    if at_1pct.reason is not None:
+        reasons["membership_tpr_at_1pct"] = at_1pct.reason
     if isinstance(claim, str):
         reasons["claim"] = claim
     return reasons
@@ -261,3 +221,144 @@ def _claim_section(claim: Claim) -> ClaimSection:
         steps=claim.steps,
         rates=[ClaimedRate(fpr=rate, tpr_max=claim.tpr_max(rate)) for rate in FALSE_POSITIVE_RATES],
     )
+
+
+def _files(
+    federation: Federation,
+    rows: AttackedRows,
+    scores: NDArray[np.float64],
+    seen: Observations,
+    found: list[FoundMembers],
+) -> dict[str, bytes]:
+    """`scores.csv`, a line for each row, and `clients.csv`, a line for each client."""
+    number = rows.place - federation.first[rows.client] + 1
+    by_row = (
+        {
+            "client": plain_text(federation.client_names[rows.client[place]]),
+            "row": int(number[place]),
+            "member": int(rows.member[place]),
+            "score": float(scores[place]),
+            "loss": float(seen.loss[place]),
+            "statistic": float(seen.statistic[place]),
+        }
+        for place in range(len(rows))
+    )
+    by_client = (
+        {
+            "client": plain_text(federation.client_names[client]),
+            "rows": int(own.sum()),
+            "members": int(rows.member[own].sum()),
+            "score_mean": float(scores[own].mean()),
+            **{
+                f"taken_for_members_at_{one.rate.fpr:g}": int((scores[own] >= one.threshold).sum())
+                for one in found
+                if one.threshold is not None
+            },
+        }
+        for client in np.unique(rows.client).tolist()
+        for own in [rows.client == client]
+    )
+    return {"scores.csv": csv_table(by_row), "clients.csv": csv_table(by_client)}
+
+
+def _capabilities(spec: MembershipSpec, attacked: ExperimentSpec) -> list[str]:
+    """What the attacker knows and may do."""
+    found = [
+        "Has the trained hypotheses, of the round that the run keeps, and nothing of the rounds "
+        "themselves.",
+        "Has every row in question, with its target, and does not know whether it was trained on.",
+    ]
+    if attacked.training.hypotheses > 1:
+        found.append(
+            "Has the other rows of the row's client, and evaluates a row under the hypothesis that "
+            "fits those best; the row itself does not influence it, unless its client has no other."
+        )
+    match spec.method:
+        case "threshold":
+            found.append("Takes rows with the smallest losses for members.")
+        case "likelihood-ratio" | "relative":
+            found.append(
+                f"Knows the spec but for its seed, and trains {spec.shadows} shadow runs by it on "
+                "random halves of all clients' data."
+            )
+        case _:
+            assert_never(spec.method)
+    found.append(
+        "Does not know the seed of the run: with it an attacker knows the split, and has nothing "
+        "to guess."
+    )
+    return found
+
+
+def _statement(
+    spec: MembershipSpec,
+    attacked: ExperimentSpec,
+    auc: float,
+    rates: list[RateAtFpr],
+    claim: Claim | str,
+    *,
+    alarmed: bool,
+) -> str:
+    """What was tried, what came of it and what that does not show."""
+    sentences = [
+        f"{_tried(spec)} A member scored above a non-member in {auc:.1%} of pairs (AUC), where "
+        "guessing gives 50 %."
+    ]
+    for rate in rates:
+        if rate.tpr is not None and rate.interval is not None:
+            sentences.append(
+                f"With at most {rate.fpr:.1%} of the non-members taken for members, "
+                f"{rate.tpr:.2%} of the members were found ({rate.interval.low:.2%} to "
+                f"{rate.interval.high:.2%}); guessing finds {rate.fpr:.1%}."
+            )
+        elif rate.reason is not None:
+            sentences.append(f"There is no rate at {rate.fpr:.1%}: {rate.reason}.")
+    if isinstance(claim, str):
+        sentences.append(f"The rates are compared with no claim: {claim}.")
+    else:
+        allowed = ", ".join(f"{claim.tpr_max(one.fpr):.2%} at {one.fpr:.1%}" for one in rates)
+        steps = "" if claim.steps == 1 else f" ({claim.steps} neighbours lie between the two)"
+        sentences.append(f"The claim, {claim}, allows at most {allowed}{steps}.")
+        sentences.append(
+            "That the measurement exceeds it is evidence that the mechanism or its accounting is "
+            "wrong."
+            if alarmed
+            else "The limits that one row of each client gives do not contradict it, which does "
+            "not prove it."
+        )
+    sentences += [
+        "Members and non-members differ by the split alone, which draws them at random, so nothing "
+        "but training distinguishes them; held-out rows do help to choose the round that is kept, "
+        "which no claim covers, and which makes their losses a little smaller.",
+        "A better attack may find more, so a small rate is no guarantee.",
+    ]
+    if spec.shadows is not None:
+        sentences.append(
+            "The shadow runs used the run's spec and code with fresh noise, never the noise that "
+            "the run drew; they changed no figure of the run and were charged to no budget."
+        )
+    if attacked.privacy.noise == "release":
+        sentences.append(
+            "These figures follow from the training data, and no guarantee covers them: keep them "
+            "confidential."
+        )
+    return " ".join(sentences)
+
+
+def _tried(spec: MembershipSpec) -> str:
+    match spec.method:
+        case "threshold":
+            return "Rows were taken for members by their loss alone (Yeom et al. 2018)."
+        case "likelihood-ratio":
+            return (
+                f"Rows were taken for members by a likelihood ratio, {spec.variant} and with a "
+                f"{spec.variance} variance, over {spec.shadows} shadow runs (LiRA, Carlini et al. "
+                "2022)."
+            )
+        case "relative":
+            return (
+                f"Rows were taken for members by their likelihood relative to {spec.shadows} "
+                "shadow runs and to other rows (RMIA, Zarifzadeh et al. 2024)."
+            )
+        case _:
+            assert_never(spec.method)

@@ -1,37 +1,108 @@
-"""Shadow runs as cells: the run's spec on random halves of all its clients. No torch.
+"""The rows whose membership is guessed, and shadow runs as cells. No torch.
 
-A shadow run trains as the run did, from a seed of its own: another half of the clients, and with
-them another start, other cohorts and other noise. The halves are of *all* clients, those that the
-run held out included, so whether a shadow trained on a row says nothing of whether the run did.
-Where records are held out, the halves are of all records.
+The split draws at random who is held out, so members and non-members are exchangeable: nothing but
+training distinguishes them, and a guess by the data alone has an AUC of 0.5. The seed of a run
+determines its split, so an attacker who knew the seed would have nothing to guess.
+
+A shadow run trains as the run did, with another seed: on another half of the clients, from another
+start, with other cohorts and noise. The halves are of *all* clients, including those that the run
+held out, so whether a shadow trained on a row is independent of whether the run did. Where records
+are held out, the halves are of all records.
 """
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import assert_never
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fedaudit.attacks.membership.attacked_rows import AttackedRows, trained_rows
-from fedaudit.federations.federation import Federation
 from fedaudit.federations.record_keys import record_keys
 from fedaudit.federations.split import training_clients, validation_clients
 from fedaudit.privacy.records.record_use import drawn_budgets
 from fedaudit.randomness import Purpose, Source
-from fedaudit.spec.experiment import ExperimentSpec
+from fedaudit.spec.attacks.membership_spec import MIN_SHADOWS_EACH, MembershipSpec
+from fedaudit.spec.errors import FieldError
 from fedaudit.spec.fairness import Fairness
 from fedaudit.spec.privacy import RecordPersonalised
-from fedaudit.spec.training import Cohort, FixedCohort, PoissonCohort
+from fedaudit.spec.training import FixedCohort, PoissonCohort
 from fedaudit.training.base.cell import Cell
+from fedaudit.training.base.records import record_use_of, training_records
 
+MAX_ROWS_EACH = 25_000
+"""Members, and non-members, that are attacked at most: enough for rates at 0.1 %."""
+MAX_SCORES = 1 << 24
+"""Rows times models that are evaluated: 128 MiB for each figure of theirs."""
+MIN_ROWS = 30
+"""Members, and non-members: with fewer an AUC is mostly chance."""
+MIN_CLIENTS = 10
+"""Of which shadow runs draw halves: fewer have hardly different halves."""
 HALF = 0.5
 _ATTEMPTS = 50
 _BUDGETS = "budget"
 
 
+@dataclass(frozen=True, eq=False)
+class AttackedRows:
+    """The rows that are attacked, client after client; arrays [rows]."""
+
+    place: NDArray[np.int64]
+    """Where the row is in the federation's arrays, ascending."""
+    client: NDArray[np.int64]
+    """Its client's index in the federation."""
+    member: NDArray[np.bool_]
+    """Whether it was trained on."""
+
+    def __len__(self) -> int:
+        return len(self.place)
+
+
+def trained_rows(cell: Cell) -> NDArray[np.bool_]:
+    """Which rows a run of the cell trains on: bool [rows of the federation]."""
+    trained = np.zeros(cell.federation.rows, dtype=np.bool_)
+    trained[training_records(cell.spec, cell.federation).place] = True
+    return trained
+
+
+def choose_rows(cell: Cell, source: Source, *, models: int) -> AttackedRows:
+    """Members and non-members of the cell's run, a random sample if there are very many.
+
+    Records that never enter a step, because their budgets are too small, are neither. `models`:
+    how many are evaluated.
+    """
+    trained = trained_rows(cell)
+    candidates = np.ones(cell.federation.rows, dtype=np.bool_)
+    use = record_use_of(cell.spec, cell.federation)
+    if use is not None:
+        place = training_records(cell.spec, cell.federation).place
+        candidates[place[use.plan.left_out]] = False
+    most = min(MAX_ROWS_EACH, MAX_SCORES // (2 * models))
+    sides = [np.flatnonzero(candidates & trained), np.flatnonzero(candidates & ~trained)]
+    for number, rows in enumerate(sides):
+        if len(rows) > most:
+            words = source.wide_words(
+                purpose=Purpose.ATTACK, round_=number + 1, counters=np.arange(len(rows)), count=1
+            )
+            sides[number] = rows[np.argsort(words[..., 0].reshape(-1), kind="stable")[:most]]
+    place = np.sort(np.concatenate(sides))
+    return AttackedRows(place, cell.federation.client_of[place], trained[place])
+
+
 def shadow_training_clients(clients: int) -> int:
-    """How many of a federation's clients a shadow run trains on, where clients are held out."""
+    """How many of a federation's clients a shadow run trains on, if clients are held out."""
     return clients - validation_clients(clients, validation_fraction=HALF)
+
+
+def least_shadows_each(spec: MembershipSpec) -> int:
+    """Shadow runs that must train on each row, and as many that must not, at least."""
+    match spec.method:
+        case "threshold":
+            return 0
+        case "likelihood-ratio":
+            return MIN_SHADOWS_EACH
+        case "relative":
+            return 1
+        case _:
+            assert_never(spec.method)
 
 
 def draw_shadows(
@@ -39,9 +110,9 @@ def draw_shadows(
 ) -> tuple[list[Cell], NDArray[np.bool_]]:
     """The cells of the shadow runs, and which rows each trains on: bool [shadows, rows].
 
-    Every row is in at least `least` of them and outside of as many: halves are drawn anew until
-    that holds. Raises RuntimeError where it does not come about; `requirements_of_membership`
-    refuses specs for which that is likely.
+    Every row is in at least `least` of them and outside of as many: halves are drawn again until
+    that holds. Raises RuntimeError if it never does; `faults` refuses specs for which that is
+    likely.
     """
     base = _shadow_cell(cell)
     for attempt in range(_ATTEMPTS):
@@ -49,7 +120,7 @@ def draw_shadows(
             purpose=Purpose.SHADOWS, round_=attempt, counters=np.arange(shadows), count=1
         )
         seeds = (words.reshape(-1) >> np.uint64(11)).tolist()  # below 2**53
-        cells = [_with_seed(base, seed) for seed in seeds]
+        cells = [replace(base, spec=base.spec.model_copy(update={"seed": seed})) for seed in seeds]
         trained = np.stack([trained_rows(one)[rows.place] for one in cells])
         within = trained.sum(0)
         if within.min() >= least and (shadows - within).min() >= least:
@@ -60,23 +131,33 @@ def draw_shadows(
     )
 
 
-def _with_seed(cell: Cell, seed: int) -> Cell:
-    return replace(cell, spec=cell.spec.model_copy(update={"seed": seed}))
-
-
 def _shadow_cell(cell: Cell) -> Cell:
-    """The cell of any shadow run: no groups are counted, and its noise is nobody's release.
+    """The cell of any shadow run: it counts no groups, and its noise is no release.
 
     All of them share one federation, so that a stack holds its rows once.
     """
     spec, federation = cell.spec, replace(cell.federation, attributes=())
     privacy = spec.privacy.model_copy(update={"noise": "simulation"})
     if isinstance(privacy, RecordPersonalised) and privacy.budgets.column is None:
-        # A record's budget goes by the seed, and a shadow's record is to have the run's.
-        federation = replace(federation, record_budgets=_budgets(spec, federation))
+        # A record's budget depends on the seed, and a shadow's record must have the run's.
+        budgets = drawn_budgets(spec, keys=record_keys(federation))
+        federation = replace(federation, record_budgets=budgets)
         column = privacy.budgets.model_copy(update={"distribution": None, "column": _BUDGETS})
         privacy = privacy.model_copy(update={"budgets": column})
-    cohort = _cohort(spec, federation)
+    cohort = spec.training.cohort
+    match cohort:
+        case FixedCohort():
+            # The same share of those who train, so that a client takes part as often; and as many
+            # as there are hypotheses, since fewer cannot be clustered.
+            most = shadow_training_clients(federation.clients)
+            share = cohort.clients / training_clients(federation.clients, spec.federation)
+            least = min(most, spec.training.hypotheses)
+            clients = max(least, min(most, round(share * most)))
+            cohort = cohort.model_copy(update={"clients": clients})
+        case PoissonCohort():
+            pass
+        case _:
+            assert_never(cohort)
     changed = spec.model_copy(
         update={
             "federation": spec.federation.model_copy(update={"validation_fraction": HALF}),
@@ -91,22 +172,63 @@ def _shadow_cell(cell: Cell) -> Cell:
     return replace(cell, spec=changed, federation=federation)
 
 
-def _budgets(spec: ExperimentSpec, federation: Federation) -> NDArray[np.float64]:
-    return drawn_budgets(spec, keys=record_keys(federation))
+def faults(spec: MembershipSpec, cell: Cell, *, pointer: str) -> list[FieldError]:
+    """Every reason why the attack cannot be carried out on the cell's data."""
+    found = []
+    if cell.spec.fairness.noise is not None:
+        message = (
+            "rates of this attack follow from the held-out people exactly, and `fairness.noise` "
+            "promises that nothing but counts with noise does; leave one of the two out"
+        )
+        found.append(FieldError(f"{pointer}/kind", message, of_spec=True))
+    trained = int(trained_rows(cell).sum())
+    held_out = cell.federation.rows - trained
+    if min(trained, held_out) < MIN_ROWS:
+        # Without numbers: over many seeds they would give the sizes of clients.
+        which = "train" if trained < held_out else "are held out"
+        message = (
+            f"too few rows {which}; to distinguish members from others this attack needs "
+            f"{MIN_ROWS} that train and as many that do not, so choose a share in between, or data "
+            "with more rows"
+        )
+        found.append(FieldError("/federation/validation_fraction", message))
+    if spec.shadows is None:
+        return found
+    if not cell.spec.federation.holds_out_rows:
+        found += _client_faults(cell, pointer=f"{pointer}/shadows")
+    return found or _balance_faults(spec, cell, pointer=f"{pointer}/shadows")
 
 
-def _cohort(spec: ExperimentSpec, federation: Federation) -> Cohort:
-    """The same share of those who train as in the run, so that a client takes part as often."""
-    cohort = spec.training.cohort
-    match cohort:
-        case FixedCohort():
-            most = shadow_training_clients(federation.clients)
-            share = cohort.clients / training_clients(federation.clients, spec.federation)
-            # As many as there are hypotheses, which could not be clustered otherwise.
-            least = min(most, spec.training.hypotheses)
-            clients = max(least, min(most, round(share * most)))
-            return cohort.model_copy(update={"clients": clients})
-        case PoissonCohort():
-            return cohort
-        case _:
-            assert_never(cohort)
+def _client_faults(cell: Cell, *, pointer: str) -> list[FieldError]:
+    clients, k = cell.federation.clients, cell.spec.training.hypotheses
+    if clients < MIN_CLIENTS:
+        message = (
+            "shadow runs train on halves of the clients, and so few clients have hardly "
+            f"different halves; use data with {MIN_CLIENTS} clients or more, or the method "
+            "`threshold`, which needs no shadow runs"
+        )
+    elif shadow_training_clients(clients) < k:
+        message = (
+            f"a shadow run trains on half of the clients, from whom {k} hypotheses cannot "
+            "be clustered; ask for fewer `training.hypotheses`, or choose the method `threshold`"
+        )
+    else:
+        return []
+    return [FieldError(pointer, message, of_spec=True)]
+
+
+def _balance_faults(spec: MembershipSpec, cell: Cell, *, pointer: str) -> list[FieldError]:
+    """Whether so many random halves would leave a row with too few shadow runs on either side."""
+    # The API asks, too, and starts without it.
+    from scipy.special import bdtr
+
+    shadows, least = spec.shadows or 0, least_shadows_each(spec)
+    federation = cell.federation
+    units = federation.rows if cell.spec.federation.holds_out_rows else federation.clients
+    if 2 * units * float(bdtr(least - 1, shadows, 0.5)) <= 1:
+        return []
+    message = (
+        f"of {shadows} random halves some of so many clients or records would be in fewer than "
+        f"{least}, or outside of fewer; ask for more shadow runs, 128 or 256"
+    )
+    return [FieldError(pointer, message)]

@@ -1,19 +1,19 @@
 """Stage accounting: the ledger charges what was done, and no less than it can cost."""
 
 import json
+import math
+from collections.abc import Callable
 from typing import assert_never
 
 import numpy as np
+from numpy.typing import NDArray
+from scipy import special, stats
+from scipy.optimize import minimize_scalar
+from scipy.special import logsumexp
 
-from fedaudit.attacks.replay.least_delta import (
-    least_delta,
-    least_delta_of_coins,
-    least_delta_of_samples,
-)
-from fedaudit.attacks.replay.record_accounting import check_record_epsilons
-from fedaudit.attacks.replay.replay_finding import Findings
-from fedaudit.attacks.replay.replayed import Replayed
-from fedaudit.attacks.replay.second_computation import expect_epsilon, sampled_epsilon
+from fedaudit.attacks.replay.neighbours import Replayed
+from fedaudit.attacks.replay.replay_finding import Checks, Findings
+from fedaudit.attacks.replay.watched_run import Floats
 from fedaudit.ledger.rows import Outcome
 from fedaudit.privacy.accounting.accountant import Accountant
 from fedaudit.privacy.accounting.pld import PldAccountant
@@ -22,10 +22,14 @@ from fedaudit.privacy.accounting.privacy_events import (
     Event,
     FixedSizeSampled,
     Gaussian,
+    Observer,
     PoissonSampled,
+    TwoStage,
     event_from_dict,
 )
 from fedaudit.privacy.accounting.rdp import RdpAccountant
+from fedaudit.privacy.accounting.two_stage import TwoStageAccountant
+from fedaudit.privacy.records.record_use import client_rate
 from fedaudit.spec.privacy import (
     GaussianCentral,
     GaussianLocal,
@@ -35,265 +39,191 @@ from fedaudit.spec.privacy import (
 )
 from fedaudit.spec.training import FixedCohort, PoissonCohort
 from fedaudit.training.base.cell import split_cells
+from fedaudit.training.base.records import training_records
 
 _CLOSE = 1e-9
+_CLOSE_AGAIN = 1e-6
+_OBSERVERS: tuple[Observer, ...] = ("final_model", "server")
 
 
 def check_accounting(replayed: Replayed, findings: Findings) -> None:
     """Rounds, uploads, parameters, and epsilons."""
     _check_counts(replayed, findings)
-    _check_parameters(replayed, findings)
-    privacy = replayed.spec.privacy
-    match privacy:
-        case GaussianCentral():
-            _check_central(replayed, privacy, findings)
-        case GaussianLocal():
-            _check_local(replayed, privacy, findings)
-        case RecordPersonalised():
-            check_record_epsilons(replayed, privacy, findings)
-        case LaplaceL2() | NoMechanism():
-            pass  # what is counted is the number of releases
-        case _:
-            assert_never(privacy)
-
-
-def _check_counts(replayed: Replayed, findings: Findings) -> None:
-    """Whoever released in a round has a line in the ledger, and a total that is one higher."""
-    base = replayed.base
-    subjects = len(base.ledger_context.subjects)
-    sent = np.zeros(subjects, dtype=np.int64)
-    for round_ in range(1, base.rounds + 1):
-        released = _released(replayed, round_)
-        sent[released] += 1
-        for observer in base.ledger_context.observers:
-            entries = [
-                one for one in base.entries if one.round == round_ and one.observer == observer
-            ]
-            paying = sum((one.outcomes == Outcome.RELEASED).sum() for one in entries)
-            if replayed.role == "local-steps" and observer == "server":
-                continue  # the busiest client's rounds, below
-            findings.expect(
-                "accounting",
-                "subjects charged in a round",
-                holds=paying == len(released),
-                round_=round_,
-                allowed=len(released),
-                measured=int(paying),
-            )
-            for entry in entries:
-                counted = entry.releases[entry.outcomes == Outcome.RELEASED]
-                right = sent[entry.subjects[entry.outcomes == Outcome.RELEASED]]
-                findings.expect(
-                    "accounting",
-                    "releases counted",
-                    holds=bool((counted >= right).all()),
-                    round_=round_,
-                    allowed=right.tolist(),
-                    measured=counted.tolist(),
-                )
-    if replayed.role == "local-steps" and replayed.charged.counts_epsilon:
-        _check_busiest(replayed, findings)
-
-
-def _released(replayed: Replayed, round_: int) -> np.ndarray[tuple[int, ...], np.dtype[np.int64]]:
-    """The subjects of which something was released in a round, by what passed."""
-    base = replayed.base
-    if replayed.role == "server":
-        return np.arange(1)
-    if replayed.role == "local-steps":
-        if replayed.charged.counts_epsilon:
-            return np.arange(len(base.ledger_context.subjects))
-        silos = [part.silos for part in base.passed.steps[round_]]
-        return np.sort(np.concatenate(silos)) if silos else np.zeros(0, dtype=np.int64)
-    found = []
-    refused = base.records[round_ - 1].outcomes == Outcome.REFUSED
-    out = base.records[round_ - 1].subjects[refused]
-    whose = replayed.clients_of_uploads(round_)
-    for clients, part in zip(whose, base.passed.uploads[round_], strict=True):
-        found.append(clients[part.finite.numpy() & ~np.isin(clients, out)])
-    return np.sort(np.concatenate(found)) if found else np.zeros(0, dtype=np.int64)
-
-
-def _check_busiest(replayed: Replayed, findings: Findings) -> None:
-    """Against the server every group is charged for the rounds of the busiest client."""
-    base = replayed.base
-    rounds = np.zeros(base.cell.federation.clients, dtype=np.int64)
-    for parts in base.passed.steps.values():
-        for part in parts:
-            rounds[part.silos] += 1
-    charged = [
-        entry.releases.min()
-        for entry in base.entries
-        if entry.observer == "server" and len(entry.subjects)
-    ]
-    findings.expect(
-        "accounting",
-        "rounds of the busiest client",
-        holds=max(charged, default=0) >= rounds.max(),
-        round_=None,
-        allowed=int(rounds.max()),
-        measured=int(max(charged, default=0)),
-    )
-
-
-def _check_parameters(replayed: Replayed, findings: Findings) -> None:
-    """The ledger names the parameters that are released and the noise that was asked for."""
-    charged, privacy = replayed.charged, replayed.spec.privacy
+    at, privacy = findings.at("accounting"), replayed.spec.privacy
     expected: dict[str, object] = {"n": replayed.base.hypotheses[0].shape[-1]}
     match privacy:
-        case LaplaceL2():
+        case LaplaceL2():  # what is counted is the number of releases
             radius = None if privacy.radius == "adaptive" else float(privacy.radius)
             noise = float(privacy.noise_multiplier)
             expected |= {"noise_multiplier": noise, "radius": radius, "clip": privacy.clip}
         case GaussianLocal():
             noise = float(privacy.noise_multiplier)
             expected |= {"noise_multiplier": noise, "clip": privacy.clip}
+            _check_local(replayed, privacy, findings)
         case GaussianCentral():
             expected["noise_multiplier"] = float(privacy.noise_multiplier)
+            _check_central(replayed, privacy, findings)
         case RecordPersonalised():
-            if charged.cost_kind != "unbounded":
+            if replayed.charged.cost_kind != "unbounded":
                 expected["clip"] = privacy.clip
+            _check_records(replayed, privacy, at)
         case NoMechanism():
             pass
         case _:
             assert_never(privacy)
     for name, value in expected.items():
-        found = getattr(charged, name)
-        findings.expect(
-            "accounting",
-            f"{name} of the ledger",
-            holds=found == value,
-            round_=None,
-            allowed=value,
-            measured=found,
+        at.equal(f"{name} of the ledger", getattr(replayed.charged, name), value)
+
+
+def _check_counts(replayed: Replayed, findings: Findings) -> None:
+    """Every subject of a release in a round has a line in the ledger, and a total that is one
+    higher."""
+    base = replayed.base
+    sent = np.zeros(len(base.ledger_context.subjects), dtype=np.int64)
+    by_record = replayed.role == "local-steps"
+    for round_ in replayed.rounds:
+        at, released = findings.at("accounting", round_), _released(replayed, round_)
+        sent[released] += 1
+        for observer in base.ledger_context.observers:
+            if by_record and observer == "server":
+                continue  # the busiest client's rounds, below
+            entries = [
+                one for one in base.entries if one.round == round_ and one.observer == observer
+            ]
+            paying = sum(int((one.outcomes == Outcome.RELEASED).sum()) for one in entries)
+            at.equal("subjects charged in a round", paying, len(released))
+            for entry in entries:
+                own = entry.outcomes == Outcome.RELEASED
+                counted, least = entry.releases[own], sent[entry.subjects[own]]
+                at.expect(
+                    "releases counted",
+                    bool((counted >= least).all()),
+                    allowed=least.tolist(),
+                    measured=counted.tolist(),
+                )
+    if by_record and replayed.charged.counts_epsilon:
+        # Against the server every group is charged for the rounds of the busiest client.
+        charged = [
+            int(entry.releases.min())
+            for entry in base.entries
+            if entry.observer == "server" and len(entry.subjects)
+        ]
+        busiest = int(replayed.rounds_of_clients().max())
+        findings.at("accounting").at_least(
+            "rounds of the busiest client", max(charged, default=0), busiest
         )
 
 
+def _released(replayed: Replayed, round_: int) -> NDArray[np.int64]:
+    """The subjects of which something was released in a round, by what passed."""
+    base, nobody = replayed.base, np.zeros(0, dtype=np.int64)
+    if replayed.role == "server":
+        return np.arange(1)
+    if replayed.role == "local-steps":
+        if replayed.charged.counts_epsilon:
+            return np.arange(len(base.ledger_context.subjects))
+        silos = [part.silos for part in base.passed.steps[round_]]
+        return np.sort(np.concatenate([nobody, *silos]))
+    record = base.records[round_ - 1]
+    out = record.subjects[record.outcomes == Outcome.REFUSED]
+    found = [
+        clients[part.finite.numpy() & ~np.isin(clients, out)]
+        for clients, part in replayed.uploads(round_)
+    ]
+    return np.sort(np.concatenate([nobody, *found]))
+
+
 def _check_central(replayed: Replayed, privacy: GaussianCentral, findings: Findings) -> None:
-    training, cell = replayed.spec.training, replayed.base.cell
-    population = split_cells([cell]).training.shape[1]
-    noised, cohort = Gaussian(float(privacy.noise_multiplier)), training.cohort
+    population = split_cells([replayed.base.cell]).training.shape[1]
+    multiplier, cohort = float(privacy.noise_multiplier), replayed.spec.training.cohort
     event: Event
+    adjacency: Adjacency
     match cohort:
         case FixedCohort():
             drawn = min(cohort.clients, population)
-            event, rate = FixedSizeSampled(population, drawn, noised), drawn / population
-            adjacency: Adjacency = "replace-one"
-            bounds = _bounds_of_coins
+            event = FixedSizeSampled(population, drawn, Gaussian(multiplier))
+            rate, adjacency = drawn / population, "replace-one"
         case PoissonCohort():
-            event, rate = PoissonSampled(cohort.rate, noised), cohort.rate
+            event, rate = PoissonSampled(cohort.rate, Gaussian(multiplier)), cohort.rate
             adjacency = "add-or-remove-one"
-            bounds = _bounds_of_samples
         case _:
             assert_never(cohort)
     _check_event(replayed, findings, event, adjacency)
     for entry in replayed.base.entries:
         if entry.epsilons is None or entry.round not in {1, replayed.base.rounds}:
             continue
-        epsilon, count = float(entry.epsilons[0]), entry.round
-        delta, least = bounds(privacy, epsilon, rate=rate, rounds=count)
-        expect_epsilon(findings, epsilon, least, round_=count)
-        _check_epsilon(
-            replayed,
-            findings,
-            count,
-            epsilon,
-            least=_epsilon(privacy, event, count, adjacency),
-            delta=delta,
-        )
-
-
-def _bounds_of_coins(
-    privacy: GaussianCentral, epsilon: float, *, rate: float, rounds: int
-) -> tuple[float, float]:
-    """The least delta at an epsilon, and the least epsilon that is known, of fixed cohorts."""
-    multiplier = float(privacy.noise_multiplier)
-    delta = least_delta_of_coins(
-        epsilon, rate=rate, rounds=rounds, noise_multiplier=multiplier, replaces=True
-    )
-    return delta, 0.0
-
-
-def _bounds_of_samples(
-    privacy: GaussianCentral, epsilon: float, *, rate: float, rounds: int
-) -> tuple[float, float]:
-    """The same of cohorts in which each client is drawn by itself."""
-    multiplier = float(privacy.noise_multiplier)
-    delta = least_delta_of_samples(epsilon, rate=rate, rounds=rounds, noise_multiplier=multiplier)
-    if privacy.accountant != "rdp":
-        return delta, 0.0
-    least = sampled_epsilon(rate, noise_multiplier=multiplier, rounds=rounds, delta=privacy.delta)
-    return delta, least
+        at, count = findings.at("accounting", entry.round), entry.round
+        epsilon = float(entry.epsilons[0])
+        again = 0.0
+        if isinstance(event, FixedSizeSampled):
+            delta = least_delta_of_coins(
+                epsilon, rate=rate, rounds=count, noise_multiplier=multiplier, replaces=True
+            )
+        else:
+            delta = least_delta_of_samples(
+                epsilon, rate=rate, rounds=count, noise_multiplier=multiplier
+            )
+            if privacy.accountant == "rdp":
+                again = sampled_epsilon(
+                    rate, noise_multiplier=multiplier, rounds=count, delta=privacy.delta
+                )
+        at.at_least("epsilon by another computation", epsilon, again, close=_CLOSE_AGAIN)
+        least = _epsilon(privacy, event, count, adjacency)
+        _check_epsilon(replayed, at, epsilon, least=least, delta=delta)
 
 
 def _check_local(replayed: Replayed, privacy: GaussianLocal, findings: Findings) -> None:
-    event = Gaussian(float(privacy.noise_multiplier))
+    multiplier = float(privacy.noise_multiplier)
+    event = Gaussian(multiplier)
     _check_event(replayed, findings, event, "replace-one")
     sent = np.zeros(len(replayed.base.ledger_context.subjects), dtype=np.int64)
     known: dict[int, tuple[float, float]] = {}
     for entry in replayed.base.entries:
         if entry.epsilons is None:
             continue
+        at = findings.at("accounting", entry.round)
         sent[_released(replayed, entry.round)] += 1
-        for subject, epsilon in zip(entry.subjects, entry.epsilons, strict=True):
+        for subject, epsilon in zip(entry.subjects, entry.epsilons.tolist(), strict=True):
             count = int(sent[subject])
             if count not in known:
-                weights = np.zeros(count + 1)
-                weights[count] = 1.0
-                delta = (
-                    least_delta(
-                        float(epsilon),
+                delta = 0.0
+                if count:
+                    weights = np.zeros(count + 1)
+                    weights[count] = 1.0
+                    delta = least_delta(
+                        epsilon,
                         weights=weights,
                         releases=count,
-                        noise_multiplier=float(privacy.noise_multiplier),
+                        noise_multiplier=multiplier,
                         replaces=True,
                     )
-                    if count
-                    else 0.0
-                )
                 if privacy.accountant == "rdp" and count:
                     # Sums of clients that are replaced differ by two clips.
                     again = sampled_epsilon(
-                        1.0,
-                        noise_multiplier=float(privacy.noise_multiplier) / 2,
-                        rounds=count,
-                        delta=privacy.delta,
+                        1.0, noise_multiplier=multiplier / 2, rounds=count, delta=privacy.delta
                     )
-                    expect_epsilon(findings, float(epsilon), again, round_=entry.round)
+                    at.at_least(
+                        "epsilon by another computation", epsilon, again, close=_CLOSE_AGAIN
+                    )
                 known[count] = _epsilon(privacy, event, count, "replace-one"), delta
             least, delta = known[count]
-            _check_epsilon(
-                replayed, findings, entry.round, float(epsilon), least=least, delta=delta
-            )
+            _check_epsilon(replayed, at, epsilon, least=least, delta=delta)
 
 
 def _check_event(
     replayed: Replayed, findings: Findings, event: Event, adjacency: Adjacency
 ) -> None:
     """The ledger names the event that took place, between the neighbours that it protects."""
-    found = event_from_dict(json.loads(replayed.charged.event or "null") or {})
-    findings.expect(
-        "accounting",
-        "event of the ledger",
-        holds=found == event,
-        round_=None,
-        allowed=event,
-        measured=found,
-    )
-    findings.expect(
-        "accounting",
-        "adjacency of the ledger",
-        holds=replayed.charged.adjacency == adjacency,
-        round_=None,
-        allowed=adjacency,
-        measured=replayed.charged.adjacency,
-    )
+    at, charged = findings.at("accounting"), replayed.charged
+    found = event_from_dict(json.loads(charged.event or "null") or {})
+    at.equal("event of the ledger", found, event)
+    at.equal("adjacency of the ledger", charged.adjacency, adjacency)
 
 
 def _epsilon(
     privacy: GaussianCentral | GaussianLocal, event: Event, count: int, adjacency: Adjacency
 ) -> float:
-    """What so many of these events cost, accounted for once more."""
+    """What so many of these events cost, accounted for again."""
     accountant: Accountant
     match privacy.accountant:
         case "rdp":
@@ -306,29 +236,253 @@ def _epsilon(
 
 
 def _check_epsilon(
-    replayed: Replayed,
-    findings: Findings,
-    round_: int,
-    epsilon: float,
-    *,
-    least: float,
-    delta: float,
+    replayed: Replayed, at: Checks, epsilon: float, *, least: float, delta: float
 ) -> None:
-    """`least`: what the event costs; `delta`: what is refuted by attack at the epsilon stated."""
-    findings.expect(
-        "accounting",
-        "epsilon of the ledger",
-        holds=epsilon >= least * (1 - _CLOSE),
-        round_=round_,
-        allowed=least,
-        measured=epsilon,
-    )
+    """`least`: what the event costs; `delta`: what an attack refutes at the epsilon stated."""
     stated = replayed.charged.delta or 0.0
-    findings.expect(
-        "accounting",
+    at.at_least("epsilon of the ledger", epsilon, least, close=_CLOSE)
+    at.expect(
         "epsilon against an attack",
-        holds=delta <= stated * (1 + _CLOSE),
-        round_=round_,
+        delta <= stated * (1 + _CLOSE),
         allowed=f"delta = {stated:g} at epsilon = {epsilon:.6g}",
         measured=f"at least {delta:.6g}",
     )
+
+
+def _check_records(replayed: Replayed, privacy: RecordPersonalised, at: Checks) -> None:
+    """Each group's epsilon is at least that of its record with the largest rate at each noise."""
+    base = replayed.base
+    plan = base.ledger_context.plan
+    if plan is None or plan.records is None or plan.records.use.plan.runs is None:
+        return
+    spending, training = plan.records, replayed.spec.training
+    client, steps = client_rate(training.cohort), training.local.steps or 1
+    rates, lasts = _largest_chances(replayed), spending.use.plan.rounds
+    runs = plan.records.use.plan.runs
+    multipliers = np.array([runs[client].noise_multiplier for client in spending.use.client_of])
+    for observer in _OBSERVERS:
+        charged = {
+            int(subject): float(epsilon)
+            for entry in base.entries
+            if entry.observer == observer and entry.epsilons is not None
+            for subject, epsilon in zip(entry.subjects, entry.epsilons, strict=True)
+        }
+        rounds, coin = base.rounds, client
+        if observer == "server":
+            rounds, coin = int(replayed.rounds_of_clients().max(initial=0)), 1.0
+        for group in range(len(spending.groups)):
+            mine, epsilon = spending.group_of == group, charged.get(group, 0.0)
+            for multiplier in np.unique(multipliers[mine]).tolist():
+                alike = mine & (multipliers == multiplier)
+                record = int(np.flatnonzero(alike)[(rates * np.sqrt(lasts))[alike].argmax()])
+                rate, count = float(rates[record]), min(rounds, int(lasts[record]))
+                if not rate or not count:
+                    continue
+                event = TwoStage(client, rate, multiplier, steps)
+                least = TwoStageAccountant(observer=observer).compose(event, count)
+                again = two_stage_epsilon(
+                    coin,
+                    rate,
+                    steps=steps,
+                    noise_multiplier=multiplier,
+                    rounds=count,
+                    delta=privacy.delta,
+                )
+                delta = least_delta_of_two_stages(
+                    epsilon,
+                    client_rate=coin,
+                    record_rate=rate,
+                    steps=steps,
+                    rounds=count,
+                    noise_multiplier=multiplier,
+                )
+                at.at_least("epsilon by another computation", epsilon, again, close=_CLOSE_AGAIN)
+                own = least.epsilon(privacy.delta)
+                _check_epsilon(replayed, at, epsilon, least=own, delta=delta)
+
+
+def _largest_chances(replayed: Replayed) -> Floats:
+    """Of every record, the largest chance that a step gave it."""
+    plan = replayed.base.ledger_context.plan
+    assert plan is not None
+    assert plan.records is not None
+    rates = plan.records.use.plan.rates.astype(np.float64).copy()
+    records = training_records(replayed.spec, replayed.base.cell.federation)
+    first = np.cumsum(records.counts) - records.counts
+    for parts in replayed.base.passed.steps.values():
+        for part in parts:
+            for place, silo in enumerate(part.silos.tolist()):
+                at = int(np.searchsorted(records.clients, silo))
+                own = slice(int(first[at]), int(first[at] + records.counts[at]))
+                given = part.inclusion[place, : own.stop - own.start]
+                rates[own] = np.maximum(rates[own], given)
+    return rates
+
+
+_STEPS = 12
+"""So many points to a standard deviation."""
+_REACH = 12
+_ORDERS = 1 + np.geomspace(0.02, 2047, 32)
+_CELLS = 1500
+_FINE_CELLS, _GRID = 10_000, 1 << 18
+_NEGLIGIBLE = 1e-14
+
+
+def sampled_epsilon(rate: float, *, noise_multiplier: float, rounds: int, delta: float) -> float:
+    """Of rounds that a unit enters by an independent coin, one clip from its absence."""
+    return _least_epsilon(
+        lambda order: rounds * _log_moment(rate, noise_multiplier, order) / (order - 1), delta
+    )
+
+
+def two_stage_epsilon(
+    client_rate: float,
+    record_rate: float,
+    *,
+    steps: int,
+    noise_multiplier: float,
+    rounds: int,
+    delta: float,
+) -> float:
+    """Of rounds that a client enters by one coin and a record each of their steps by another:
+    log(1 - lambda + lambda A^steps) / (alpha - 1) a round, lambda being the client's rate."""
+
+    def divergence(order: float) -> float:
+        exponent = steps * _log_moment(record_rate, noise_multiplier, order)
+        if client_rate < 1:
+            added = math.log(client_rate) + exponent
+            exponent = float(np.logaddexp(math.log1p(-client_rate), added))
+        return rounds * exponent / (order - 1)
+
+    return _least_epsilon(divergence, delta)
+
+
+def _log_moment(rate: float, noise_multiplier: float, order: float) -> float:
+    variance, step = noise_multiplier**2, noise_multiplier / _STEPS
+    if rate == 1:
+        return order * (order - 1) / (2 * variance)
+    x = np.arange(-_REACH * noise_multiplier, order + _REACH * noise_multiplier, step)
+    ratio = np.logaddexp(math.log1p(-rate), math.log(rate) + (2 * x - 1) / (2 * variance))
+    logs = order * ratio - x**2 / (2 * variance)
+    return float(logsumexp(logs)) + math.log(step / (noise_multiplier * math.sqrt(2 * math.pi)))
+
+
+def _least_epsilon(divergence: Callable[[float], float], delta: float) -> float:
+    """By the conversion of Balle et al. 2020, theorem 21, at the best order."""
+
+    def epsilon(log_order: float) -> float:
+        order = 1 + math.exp(log_order)
+        added = math.log1p(-1 / order) - math.log(delta * order) / (order - 1)
+        return divergence(order) + added
+
+    logs = np.log(_ORDERS - 1)
+    best = int(np.argmin([epsilon(one) for one in logs.tolist()]))
+    between = float(logs[max(0, best - 1)]), float(logs[min(len(logs) - 1, best + 1)])
+    found = float(minimize_scalar(epsilon, bounds=between, method="bounded").fun)
+    # Where even the total variation is below delta, epsilon is 0 (Bretagnolle and Huber 1979).
+    nothing = -math.expm1(-divergence(float(_ORDERS[0]))) < delta**2
+    return 0.0 if nothing else max(0.0, found)
+
+
+def least_delta(
+    epsilon: float,
+    *,
+    weights: Floats,
+    releases: int,
+    noise_multiplier: float,
+    replaces: bool = False,
+) -> float:
+    """A lower bound on delta between a unit that came in k times with chance `weights[k]` in so
+    many releases, and one that sent nothing; with `replaces`, one that sent the opposite."""
+    times = np.flatnonzero(weights > _NEGLIGIBLE)
+    chance, deviation = weights[times], noise_multiplier * math.sqrt(releases)
+    reach = float(times.max(initial=0)) + 9 * deviation
+    edges = np.concatenate([[-np.inf], np.linspace(-reach, reach, _CELLS), [np.inf]])
+    there = _cells(edges, times.astype(np.float64), chance, deviation)
+    if replaces:
+        other = _cells(edges, -times.astype(np.float64), chance, deviation)
+    else:
+        other = _cells(edges, np.zeros(1), np.ones(1), deviation)
+    # exp(epsilon) may overflow, and an epsilon as large is refuted by nothing.
+    factor = math.exp(min(epsilon, 700.0))
+    return max(
+        float(np.maximum(left - factor * right, 0.0).sum())
+        for left, right in ((there, other), (other, there))
+    )
+
+
+def least_delta_of_coins(
+    epsilon: float, *, rate: float, rounds: int, noise_multiplier: float, replaces: bool = False
+) -> float:
+    """Of rounds that a unit enters by a coin, or as one of a sample of that share."""
+    weights = stats.binom(rounds, rate).pmf(np.arange(rounds + 1))
+    return least_delta(
+        epsilon,
+        weights=weights,
+        releases=rounds,
+        noise_multiplier=noise_multiplier,
+        replaces=replaces,
+    )
+
+
+def least_delta_of_samples(
+    epsilon: float, *, rate: float, rounds: int, noise_multiplier: float
+) -> float:
+    """Of rounds that a unit enters by an independent coin, against its absence.
+
+    The attacker sees every round by itself: which of many intervals it falls into, and the
+    logarithms of their chances' ratios, rounded down to a grid, added up over rounds by a Fourier
+    transform. A ratio is at least 1 - rate, so nothing wraps around the grid's end from below.
+    """
+    reach = 12 * noise_multiplier
+    edges = np.concatenate([[-np.inf], np.linspace(-reach, reach + 1, _FINE_CELLS), [np.inf]])
+    without = _cells(edges, np.zeros(1), np.ones(1), noise_multiplier)
+    chance = (1 - rate) * without + rate * _cells(edges, np.ones(1), np.ones(1), noise_multiplier)
+    some = (chance > 0) & (without > 0)
+    least = math.log1p(-rate) if rate < 1 else -reach / noise_multiplier**2
+    losses = np.maximum(np.log(chance[some]) - np.log(without[some]), least)
+    step = (2 * (abs(epsilon) - rounds * least) + 1) / _GRID
+    places = np.minimum(np.floor((losses - least) / step), _GRID - 1).astype(np.int64)
+    # What is beyond the end wraps to smaller ratios, which refute less.
+    one = np.bincount(places, weights=chance[some], minlength=_GRID)
+    summed = np.fft.irfft(np.fft.rfft(one) ** rounds, _GRID)
+    sums = rounds * least + step * np.arange(_GRID)
+    return float((summed * np.maximum(-np.expm1(epsilon - np.maximum(sums, epsilon)), 0.0)).sum())
+
+
+def least_delta_of_two_stages(
+    epsilon: float,
+    *,
+    client_rate: float,
+    record_rate: float,
+    steps: int,
+    rounds: int,
+    noise_multiplier: float,
+) -> float:
+    """Of rounds that a client enters by a coin, and a record each of their steps by another.
+
+    A client that is alone changes the model in the rounds that it enters only, so how many these
+    were is seen (`fedaudit.training.records.personalised_round`).
+    """
+    found = 0.0
+    for taking_part in range(1, rounds + 1):
+        share = float(stats.binom(rounds, client_rate).pmf(taking_part))
+        if share > _NEGLIGIBLE:
+            found += share * least_delta_of_coins(
+                epsilon,
+                rate=record_rate,
+                rounds=taking_part * steps,
+                noise_multiplier=noise_multiplier,
+            )
+    return found
+
+
+def _cells(edges: Floats, means: Floats, weights: Floats, deviation: float) -> Floats:
+    """The chance of each interval under a mixture of normal numbers."""
+    found = np.zeros(len(edges) - 1)
+    for mean, weight in zip(means.tolist(), weights.tolist(), strict=True):
+        away = (edges - mean) / deviation
+        below, above = special.ndtr(away), special.ndtr(-away)
+        # The smaller tails keep their digits: beside a factor of exp(epsilon) they count.
+        found += weight * np.where(away[:-1] > 0, above[:-1] - above[1:], below[1:] - below[:-1])
+    return found

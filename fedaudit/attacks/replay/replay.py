@@ -1,26 +1,19 @@
-"""Replays a spec with a neighbouring federation, and says where a run leaves its guarantee."""
+"""Replays a spec with a neighbouring federation, and reports where a run leaves its guarantee."""
 
 from dataclasses import replace
 from pathlib import Path
 
 from fedaudit.attacks.replay.accounting_replay import check_accounting
-from fedaudit.attacks.replay.bounded_contributions import check_contributions
-from fedaudit.attacks.replay.loaded_neighbour import check_loading
-from fedaudit.attacks.replay.neighbour_pair import neighbour_pair
-from fedaudit.attacks.replay.new_noise import (
+from fedaudit.attacks.replay.neighbours import Replayed, check_loading, neighbour_pair
+from fedaudit.attacks.replay.noise_laws import (
     check_never_twice,
     check_secrecy,
     check_seeds_apart,
     check_words,
-    simulated,
 )
-from fedaudit.attacks.replay.noise_of_sums import check_noise_of_server, check_noise_of_steps
-from fedaudit.attacks.replay.noise_of_uploads import check_noise_of_uploads
-from fedaudit.attacks.replay.probed_noise import check_law
-from fedaudit.attacks.replay.released_values import check_release
+from fedaudit.attacks.replay.noise_replay import check_law, check_noise
 from fedaudit.attacks.replay.replay_finding import DEFAULT_ROUNDS, Findings, ReplayReport
-from fedaudit.attacks.replay.replayed import Replayed
-from fedaudit.attacks.replay.sampling_replay import check_sampling
+from fedaudit.attacks.replay.round_replay import check_contributions, check_release, check_sampling
 from fedaudit.attacks.replay.watched_run import WatchedRun, play
 from fedaudit.federations.load import load_federation
 from fedaudit.ledger.rows import Outcome
@@ -43,29 +36,32 @@ def replay(
 ) -> ReplayReport:
     """Replays at most `rounds` rounds of a spec over its own data.
 
-    Raises InvalidInputError where the spec does not fit its data.
+    Raises InvalidInputError if the spec does not fit its data.
     """
-    federation = load_federation(spec, sources_dir=sources_dir)
-    findings = Findings()
-    check_loading(Cell(spec, federation), findings, sources_dir=sources_dir)
-    cell = with_start(Cell(spec, federation), open_artifact)
-    return replay_cell(cell, rounds=rounds, findings=findings)
+    cell, findings = Cell(spec, load_federation(spec, sources_dir=sources_dir)), Findings()
+    check_loading(cell, findings, sources_dir=sources_dir)
+    return replay_cell(with_start(cell, open_artifact), rounds=rounds, findings=findings)
 
 
 def replay_cell(
     cell: Cell, *, rounds: int = DEFAULT_ROUNDS, findings: Findings | None = None
 ) -> ReplayReport:
-    """As `replay`, of data that are loaded. `findings`: of how they were."""
-    findings = findings or Findings()
+    """As `replay`, of data that are loaded. `findings`: of loading them."""
+    findings, spec = findings or Findings(), cell.spec
     if draws_in_secret(cell):
         check_secrecy(cell, findings)
         # Coins and noise that are the same in both runs are drawn from the seed, by the same code.
-        cell = simulated(cell)
-    cell = _without_noised_rounds(cell)
-    rounds = min(rounds, cell.spec.training.rounds)
+        simulated = spec.privacy.model_copy(update={"noise": "simulation"})
+        spec = spec.model_copy(update={"privacy": simulated})
+    noise = spec.fairness.noise
+    if noise is not None and noise.rounds:
+        # Gaps of rounds are withheld: noise on counts of held-out people is not the mechanism's.
+        without = noise.model_copy(update={"rounds": False})
+        fairness = spec.fairness.model_copy(update={"noise": without})
+        spec = spec.model_copy(update={"fairness": fairness})
+    cell, rounds = replace(cell, spec=spec), min(rounds, spec.training.rounds)
     pair = neighbour_pair(cell, cell_ledger_context(cell), rounds=rounds)
-    base = play(pair.base, rounds=rounds)
-    _note_silent(base)
+    base = _noting_silent(play(pair.base, rounds=rounds))
     replayed = Replayed(
         pair=pair,
         base=base,
@@ -77,21 +73,20 @@ def replay_cell(
     check_never_twice(replayed, findings)
     check_seeds_apart(replayed, findings)
     check_words(build_draws([cell]).source(), findings)
-    _check_noise(replayed, findings)
-    if replayed.charged.noise_multiplier is not None or replayed.base.passed.steps:
+    check_noise(replayed, findings)
+    if replayed.charged.noise_multiplier is not None or base.passed.steps:
         check_law(replayed, findings)
-    quiet = play(pair.quiet, rounds=min(rounds, _QUIET_ROUNDS))
-    _note_silent(quiet)
+    quiet = _noting_silent(play(pair.quiet, rounds=min(rounds, _QUIET_ROUNDS)))
     short = Replayed(pair=pair, base=quiet, neighbour=quiet, held_out=quiet)
     check_contributions(short, findings)
     # Beside short sums, another divisor cannot be distinguished from other noise.
     if not findings.found("release", "divisor of sums"):
-        _check_noise(short, findings)
+        check_noise(short, findings)
     unprotected = check_release(replayed, findings)
     check_accounting(replayed, findings)
     return ReplayReport(
         findings=findings.decide(),
-        mechanism=cell.spec.privacy.mechanism,
+        mechanism=spec.privacy.mechanism,
         neighbours=pair.words,
         rounds=base.rounds,
         checks=findings.checks,
@@ -100,30 +95,10 @@ def replay_cell(
     )
 
 
-def _check_noise(replayed: Replayed, findings: Findings) -> None:
-    if replayed.role == "server":
-        check_noise_of_server(replayed, findings)
-    elif replayed.role == "local-steps":
-        check_noise_of_steps(replayed, findings)
-    else:
-        check_noise_of_uploads(replayed, findings)
-
-
-def _without_noised_rounds(cell: Cell) -> Cell:
-    """The cell with the gaps of rounds withheld: noise on counts of held-out people is none of the
-    mechanism's, and is not tested here."""
-    noise = cell.spec.fairness.noise
-    if noise is None or not noise.rounds:
-        return cell
-    fairness = cell.spec.fairness.model_copy(
-        update={"noise": noise.model_copy(update={"rounds": False})}
-    )
-    return replace(cell, spec=cell.spec.model_copy(update={"fairness": fairness}))
-
-
-def _note_silent(base: WatchedRun) -> None:
+def _noting_silent(base: WatchedRun) -> WatchedRun:
     """Notes which uploads of each round the ledger charges nobody for."""
     for record in base.records:
         parts = base.passed.uploads.get(record.round, [])
         if len(parts) == 1 and len(parts[0].uploads) == len(record.subjects):
             base.passed.silent[record.round] = record.outcomes != Outcome.RELEASED
+    return base

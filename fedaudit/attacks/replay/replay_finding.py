@@ -1,14 +1,14 @@
-"""What a replay says: where a run leaves what its ledger charged for."""
+"""What a replay reports: where a run leaves what its ledger charged for. No torch."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal, get_args
 
 Stage = Literal["loading", "sampling", "clip", "sum", "noise", "release", "accounting"]
-"""In the order in which a round passes them; what breaks one often shows in later ones too."""
+"""In the order in which a round passes them; what breaks one often shows in later ones, too."""
 STAGES: tuple[Stage, ...] = get_args(Stage)
 DEFAULT_ROUNDS = 12
-"""Rounds that are played where nobody says."""
+"""Rounds that are played unless asked otherwise."""
 FALSE_ALARM = 1e-6
 """The chance that a correct run fails any of its tests of distributions, over seeds."""
 
@@ -19,9 +19,9 @@ class ReplayFinding:
 
     stage: Stage
     check: str
-    """Which check found it: a short name."""
+    """The short name of the check that found it."""
     round: int | None
-    """The first round in which it shows; None where it shows in no single one."""
+    """The first round in which it shows; None if it shows in no single one."""
     allowed: str
     measured: str
     times: int = 1
@@ -43,18 +43,17 @@ class ReplayReport:
     """What differs between the two runs."""
     rounds: int
     checks: dict[str, int]
-    """By name of a check, how many things it looked at; checks that had nothing to look at are
-    absent."""
+    """By name of a check, how many things it examined; a check without any is absent."""
     unprotected: tuple[str, ...]
-    """What observers see without noise: that it follows the neighbour is known and said."""
+    """What observers see without noise: that it follows the neighbour is known and documented."""
     tests: int
-    """Of the checks, those that test a distribution and can ring falsely."""
+    """Checks that test a distribution and can raise a false alarm."""
     false_alarm: float = FALSE_ALARM
     """The chance that a correct run has a finding: of all those tests together."""
 
     @property
     def broken(self) -> Stage | None:
-        """The first stage with a finding; None where there is none."""
+        """The first stage with a finding; None without findings."""
         return self.findings[0].stage if self.findings else None
 
     def as_dict(self) -> dict[str, Any]:
@@ -63,7 +62,7 @@ class ReplayReport:
 
 
 class Findings:
-    """Findings and counts of one replay, while it goes on."""
+    """Findings and counts of a replay in progress."""
 
     def __init__(self) -> None:
         self._found: dict[tuple[Stage, str], ReplayFinding] = {}
@@ -75,65 +74,78 @@ class Findings:
         """How many distributions were tested."""
         return len(self._tested)
 
+    def at(self, stage: Stage, round_: int | None = None) -> "Checks":
+        """The checks of one stage in one round, or in no single one."""
+        return Checks(self, stage, round_)
+
     def looked(self, check: str, count: int = 1) -> None:
-        """Counts what a check looked at."""
+        """Counts what a check examined."""
         if count:
             self.checks[check] = self.checks.get(check, 0) + count
 
-    def add(
-        self, stage: Stage, check: str, *, round_: int | None, allowed: object, measured: object
-    ) -> None:
+    def add(self, finding: ReplayFinding) -> None:
         """Adds a finding; of one stage and check the first is kept, and the others are counted."""
-        key = stage, check
+        key = finding.stage, finding.check
         if key in self._found:
-            self._found[key] = replace(self._found[key], times=self._found[key].times + 1)
-            return
-        self._found[key] = ReplayFinding(
-            stage=stage,
-            check=check,
-            round=round_,
-            allowed=_words(allowed),
-            measured=_words(measured),
-        )
+            finding = replace(self._found[key], times=self._found[key].times + 1)
+        self._found[key] = finding
 
     def found(self, stage: Stage, check: str) -> bool:
         """Whether a check has a finding."""
         return (stage, check) in self._found
 
-    def expect(
-        self,
-        stage: Stage,
-        check: str,
-        *,
-        holds: bool,
-        round_: int | None,
-        allowed: object,
-        measured: object,
-    ) -> None:
-        """Counts a look, and adds a finding where what is expected does not hold."""
-        self.looked(check)
-        if not holds:
-            self.add(stage, check, round_=round_, allowed=allowed, measured=measured)
-
     def test(self, stage: Stage, check: str, pvalue: float) -> None:
-        """Takes a p-value in; what it means is decided once all of them are known."""
+        """Takes in a p-value; what it means is decided once all of them are known."""
         self.looked(check)
         self._tested.append((stage, check, pvalue))
 
     def decide(self) -> tuple[ReplayFinding, ...]:
-        """All findings, by stage, those of the tests included."""
+        """All findings by stage, including those of the tests."""
         least = FALSE_ALARM / max(1, self.tests)
         for stage, check, pvalue in self._tested:
             if not pvalue >= least:
-                self.add(
-                    stage,
-                    check,
-                    round_=None,
-                    allowed=f"the charged distribution (p of at least {least:.1e})",
-                    measured=f"p = {pvalue:.1e}",
-                )
-        found: Iterable[ReplayFinding] = self._found.values()
-        return tuple(sorted(found, key=lambda one: STAGES.index(one.stage)))
+                allowed = f"the charged distribution (p of at least {least:.1e})"
+                self.at(stage).add(check, allowed=allowed, measured=f"p = {pvalue:.1e}")
+        return tuple(sorted(self._found.values(), key=lambda one: STAGES.index(one.stage)))
+
+
+@dataclass(frozen=True)
+class Checks:
+    """The checks of one stage; each counts what it examined, and adds a finding if it fails."""
+
+    findings: Findings
+    stage: Stage
+    round: int | None
+
+    def add(self, check: str, *, allowed: object, measured: object) -> None:
+        """Adds a finding without counting."""
+        self.findings.add(
+            ReplayFinding(
+                stage=self.stage,
+                check=check,
+                round=self.round,
+                allowed=_words(allowed),
+                measured=_words(measured),
+            )
+        )
+
+    def expect(self, check: str, holds: bool, *, allowed: object, measured: object) -> None:
+        """Expects a condition to hold."""
+        self.findings.looked(check)
+        if not holds:
+            self.add(check, allowed=allowed, measured=measured)
+
+    def equal(self, check: str, measured: object, allowed: object) -> None:
+        """Expects two values to be equal."""
+        self.expect(check, measured == allowed, allowed=allowed, measured=measured)
+
+    def at_most(self, check: str, measured: float, allowed: float, *, slack: float = 0.0) -> None:
+        """Expects a number to exceed another by no more than rounding does."""
+        self.expect(check, measured <= allowed + slack, allowed=allowed, measured=measured)
+
+    def at_least(self, check: str, measured: float, allowed: float, *, close: float = 0.0) -> None:
+        """Expects a number to be no smaller than another, but for this share of it."""
+        self.expect(check, measured >= allowed * (1 - close), allowed=allowed, measured=measured)
 
 
 def _words(value: object) -> str:

@@ -1,38 +1,381 @@
-"""A run through the path that every run takes, with somebody who looks on."""
+"""A run on the path that every run takes, whose mechanism is observed round by round."""
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+import copy
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
-from typing import Any, assert_never
+from typing import Any, TypeVar, assert_never
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
+from torch import Tensor
 
-from fedaudit.attacks.replay.passed_through import PassedThrough
-from fedaudit.attacks.replay.watched_server import WatchedServer
-from fedaudit.attacks.replay.watched_steps import WatchedRecords
-from fedaudit.attacks.replay.watched_uploads import WatchedClients
 from fedaudit.ledger.ledger_context import LedgerContext
 from fedaudit.ledger.rows import LedgerEntry
+from fedaudit.networks.record_gradients import ClippedGradients, RecordBatch, vector_norms
 from fedaudit.privacy.mechanisms.registry import mechanism_of
+from fedaudit.privacy.noise.gaussian import wide_normals
+from fedaudit.randomness import Purpose, Source, WideWords
 from fedaudit.runs.blocks import record_block
 from fedaudit.runs.run import new_run
 from fedaudit.runs.sink import MemorySink
 from fedaudit.training.base.cell import Cell, draws_in_secret
+from fedaudit.training.base.cohort import Block, Draws
+from fedaudit.training.base.record_steps import OptimiserState, RecordSteps, SiloRecords
 from fedaudit.training.base.rounds import RoundPlot, RoundRecord, Trainer
 from fedaudit.training.mechanisms.base import (
     ClientMechanism,
+    ClientProtection,
+    ProtectedUploads,
     RecordMechanism,
+    RecordProtection,
     ServerMechanism,
     TrainingMechanism,
+    TrustedServer,
     watching,
 )
 from fedaudit.training.personalised import PersonalisedState
 from fedaudit.training.stack import open_stack
 from fedaudit.training.stacked.stack_state import CellState
 
+Floats = NDArray[np.float64]
+T = TypeVar("T")
 _ROUNDING_KEY = bytes(32)
 """Of counts that are rounded: the same in both runs, as coins and noise are."""
+_SOMETHING_ELSE = 1000.0
+_SINGLE_STEPS, _SINGLE_ROWS = 2, 64
+"""In so many steps of a round, so many records of each batch are also observed one by one."""
+
+
+def wide(values: Tensor) -> Floats:
+    """The numbers as float64 on the host."""
+    found: Floats = values.detach().cpu().double().numpy()
+    return found
+
+
+def _overridden(instance: T, **methods: Callable[..., Any]) -> T:
+    """A copy of an object with other methods."""
+    found = copy.copy(instance)
+    for name, method in methods.items():
+        object.__setattr__(found, name, method)
+    return found
+
+
+# -- what passed through a mechanism --------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class UploadsPassed:
+    """Uploads that clients protected together; tensors and arrays [clients, n]."""
+
+    clients: NDArray[np.int64] | None
+    """[clients]; None if the protection does not know them, and they are the cohort."""
+    start: Tensor
+    updated: Tensor
+    bare: Tensor | None
+    """What would have left without noise; None if noise cannot be left out."""
+    uploads: Tensor
+    radii: Tensor | None
+    """float64 [clients], or [clients, layers]."""
+    finite: Tensor
+    noise: Floats | None
+    """Unscaled, as the protection was given it."""
+
+
+@dataclass(eq=False)
+class SumPassed:
+    """A round of a trusted server."""
+
+    clips: list[Tensor] = field(default_factory=list)
+    """[clients]: what updates were clipped to."""
+    clipped: list[Tensor] = field(default_factory=list)
+    """[clients, n] each."""
+    theta: Tensor | None = None
+    """[k, n]."""
+    sums: Tensor | None = None
+    """[k, n]; None if the round added up nothing."""
+    noise: Floats | None = None
+    """Unscaled, [k, n], as the server was given it."""
+    released: Tensor | None = None
+    """[k, n]."""
+    within: int | None = None
+    taking_part: int | None = None
+    count_noise: float | None = None
+    """Unscaled."""
+    next_clip: float | None = None
+
+
+@dataclass(eq=False)
+class StepsPassed:
+    """The local steps of some silos in one round; lists have an item for each step."""
+
+    silos: NDArray[np.int64]
+    inclusion: Floats
+    """[silos, rows]."""
+    normaliser: float
+    sums: list[Tensor] = field(default_factory=list)
+    """float64 [silos, n], of clipped gradients."""
+    clips: list[float] = field(default_factory=list)
+    single_norms: list[Floats] = field(default_factory=list)
+    """Of the contributions of records one by one, in the steps in which these were observed."""
+    gradients: list[Tensor] = field(default_factory=list)
+    """float32 [silos, n], as the optimiser was given them."""
+    taken: list[NDArray[np.bool_]] = field(default_factory=list)
+    """[silos, rows]."""
+    unit_noise: list[Floats] = field(default_factory=list)
+    """Normal numbers that the source was asked for, [silos, n]."""
+
+
+@dataclass(eq=False)
+class PassedThrough:
+    """Everything that passed through a mechanism while one cell was trained, by round."""
+
+    round: int = 0
+    """The round in progress."""
+    uploads: dict[int, list[UploadsPassed]] = field(default_factory=lambda: defaultdict(list))
+    sums: dict[int, SumPassed] = field(default_factory=lambda: defaultdict(SumPassed))
+    steps: dict[int, list[StepsPassed]] = field(default_factory=lambda: defaultdict(list))
+    cohorts: dict[int, NDArray[np.int64]] = field(default_factory=dict)
+    """The clients drawn for a round, by the block that it was drawn with."""
+    drawn: dict[int, Floats] = field(default_factory=dict)
+    """The noise drawn ahead for a round: [vectors, n]."""
+    silent: dict[int, NDArray[np.bool_]] = field(default_factory=dict)
+    """[clients], by round: uploads for which the ledger charges nobody. A run that follows this one
+    sends something else there, which must change nothing."""
+    draws: Draws | None = None
+    source: Source | None = None
+    """What noise was drawn from: by the mechanism itself, or step by step."""
+    protection: ClientProtection | TrustedServer | None = None
+    """The one that was observed, to draw from again."""
+
+    def draw_noise(
+        self, inner: ClientProtection | TrustedServer, draws: Draws, block: Block
+    ) -> None:
+        """Lets the mechanism draw the noise of a block of one cell, and keeps it."""
+        new = block.noise is None
+        inner.draw_noise(draws, block)
+        if not new:
+            return
+        self.draws = draws
+        for place, round_ in enumerate(block.rounds[:, 0].tolist()):
+            cohort = block.cohort[place, 0]
+            drawn = cohort if block.drawn is None else cohort[block.drawn[place, 0]]
+            self.cohorts.setdefault(round_, drawn.copy())
+            if block.noise is not None:
+                self.drawn.setdefault(round_, block.noise[place, 0].copy())
+
+
+# -- clients that protect their uploads -----------------------------------------------------------
+
+
+class _WatchedClients:
+    """Observes a protection of clients, and sends what a run that is followed sent instead."""
+
+    def __init__(
+        self, inner: ClientProtection, passed: PassedThrough, follow: PassedThrough | None
+    ) -> None:
+        self._inner, self._passed, self._follow = inner, passed, follow
+        passed.protection = inner
+
+    def draw_noise(self, draws: Draws, block: Block) -> None:
+        self._passed.draw_noise(self._inner, draws, block)
+
+    def protect(self, start: Tensor, updated: Tensor, noise: Floats | None) -> ProtectedUploads:
+        found = self._inner.protect(start, updated, noise)
+        zeros = None if noise is None else np.zeros_like(noise)
+        own = UploadsPassed(
+            clients=None,
+            start=start[0].clone(),
+            updated=updated[0].clone(),
+            bare=self._inner.protect(start, updated, zeros).uploads[0],
+            uploads=found.uploads[0].clone(),
+            radii=None if found.radii is None else found.radii[0].clone(),
+            finite=found.finite[0].clone(),
+            noise=None if noise is None else noise[0].copy(),
+        )
+        other = self._kept(own)
+        if other is None:
+            return found
+        radii = None if other.radii is None else other.radii[None].clone()
+        sent = other.uploads[None].clone()
+        silent = self._follow.silent.get(self._passed.round) if self._follow else None
+        if silent is not None:
+            sent[0, torch.from_numpy(silent)] += _SOMETHING_ELSE
+        return ProtectedUploads(sent, radii, other.finite[None].clone())
+
+    def protect_in_place(
+        self, upload: Tensor, start: Tensor, *, source: Source, round_: int, client: int
+    ) -> Tensor | float:
+        updated = upload.clone()
+        radius = self._inner.protect_in_place(
+            upload, start, source=source, round_=round_, client=client
+        )
+        radii = torch.as_tensor(radius, dtype=torch.float64)
+        own = UploadsPassed(
+            clients=np.array([client]),
+            start=start[None].clone(),
+            updated=updated[None],
+            bare=None,
+            uploads=upload[None].clone(),
+            radii=None if bool(radii.isnan().all()) else radii[None].clone(),
+            finite=torch.isfinite(upload[None]).all(-1),
+            noise=None,
+        )
+        other = self._kept(own)
+        if other is None:
+            return radius
+        upload.copy_(other.uploads[0])
+        return float("nan") if other.radii is None else other.radii[0]
+
+    def _kept(self, own: UploadsPassed) -> UploadsPassed | None:
+        """Keeps what passed; returns what the run that is followed sent at this place."""
+        kept = self._passed.uploads[self._passed.round]
+        kept.append(own)
+        if self._follow is None:
+            return None
+        return self._follow.uploads[self._passed.round][len(kept) - 1]
+
+
+# -- a trusted server -----------------------------------------------------------------------------
+
+
+class _WatchedServer:
+    """Observes a trusted server, and releases what a run that is followed released instead."""
+
+    def __init__(
+        self, inner: TrustedServer, passed: PassedThrough, follow: PassedThrough | None
+    ) -> None:
+        self._inner, self._passed, self._follow = inner, passed, follow
+        passed.protection = inner
+
+    def draw_noise(self, draws: Draws, block: Block) -> None:
+        self._passed.draw_noise(self._inner, draws, block)
+
+    def clip(self, updates: Tensor, clips: Tensor) -> tuple[Tensor, Tensor]:
+        clipped, finite = self._inner.clip(updates, clips)
+        self._own.clips.append(clips.expand(updates.shape[:-1]).reshape(-1).clone())
+        self._own.clipped.append(clipped.reshape(-1, updates.shape[-1]).clone())
+        return clipped, finite
+
+    def average(
+        self, theta: Tensor, sums: Tensor, noise: Floats | None, *, clips: Tensor
+    ) -> Tensor:
+        released = self._inner.average(theta, sums, noise, clips=clips)
+        own, other = self._own, self._other
+        own.theta, own.sums, own.released = theta[0].clone(), sums[0].clone(), released[0].clone()
+        own.noise = None if noise is None else noise[0].copy()
+        if other is None or other.released is None:
+            return released
+        return other.released[None].clone()
+
+    def next_clips(
+        self,
+        clips: Floats,
+        *,
+        within: Sequence[int],
+        taking_part: Sequence[int],
+        noise: Floats | None,
+    ) -> Floats:
+        moved = self._inner.next_clips(clips, within=within, taking_part=taking_part, noise=noise)
+        own, other = self._own, self._other
+        own.within, own.taking_part, own.next_clip = within[0], taking_part[0], float(moved[0])
+        own.count_noise = None if noise is None else float(noise[0])
+        return moved if other is None or other.next_clip is None else np.array([other.next_clip])
+
+    @property
+    def _own(self) -> SumPassed:
+        return self._passed.sums[self._passed.round]
+
+    @property
+    def _other(self) -> SumPassed | None:
+        return None if self._follow is None else self._follow.sums[self._passed.round]
+
+
+# -- local steps on records -----------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class _WatchedSteps(RecordSteps):
+    """Observes local steps; takes the clipped sums of a run that is followed instead, so that both
+    take the same steps."""
+
+    passed: PassedThrough
+    follow: PassedThrough | None
+
+    def __call__(
+        self,
+        theta: Tensor,
+        records: SiloRecords,
+        *,
+        source: Source,
+        round_: int,
+        state: OptimiserState | None = None,
+    ) -> tuple[Tensor, OptimiserState]:
+        self.passed.source = source
+        kept, other = self.passed.steps[self.passed.round], None
+        if self.follow is not None:
+            other = self.follow.steps[self.passed.round][len(kept)]
+        own = StepsPassed(records.silos.copy(), records.inclusion.copy(), self.normaliser)
+        kept.append(own)
+
+        def batches(taken: NDArray[np.bool_]) -> Iterator[RecordBatch]:
+            own.taken += list(taken)
+            return records.batches(taken)
+
+        def step(
+            theta: Tensor, gradient: Tensor, state: OptimiserState
+        ) -> tuple[Tensor, OptimiserState]:
+            own.gradients.append(torch.as_tensor(gradient).clone())
+            return self.optimiser.step(theta, gradient, state)
+
+        def wide_words(*, purpose: Purpose, **place: Any) -> WideWords:
+            found = source.wide_words(purpose=purpose, **place)
+            if purpose is Purpose.GAUSSIAN:
+                # The normal numbers that are made of it.
+                own.unit_noise += list(wide_normals(found)[..., : self.gradients.n])
+            return found
+
+        watched = RecordSteps(
+            _WatchedGradients(self.gradients, own, other),
+            _overridden(self.optimiser, step=step),
+            self.steps,
+            self.clip,
+            self.normaliser,
+        )
+        return watched(
+            theta,
+            _overridden(records, batches=batches),
+            source=_overridden(source, wide_words=wide_words),
+            round_=round_,
+            state=state,
+        )
+
+
+class _WatchedGradients:
+    """Implements `ClippedGradients`."""
+
+    def __init__(
+        self, inner: ClippedGradients, own: StepsPassed, other: StepsPassed | None
+    ) -> None:
+        self._inner, self._own, self._other = inner, own, other
+        self.n = inner.n
+
+    def __call__(self, theta: Tensor, batch: RecordBatch, *, clip: float) -> Tensor:
+        total, own = self._inner(theta, batch, clip=clip), self._own
+        alone = _SINGLE_ROWS if len(own.sums) < _SINGLE_STEPS else 0
+        for row in range(min(batch.target.shape[1], alone)):
+            part = slice(row, row + 1)
+            sizes = (batch.sizes > row).astype(np.int64)
+            single = RecordBatch(batch.features[:, part], batch.target[:, part], sizes)
+            own.single_norms.append(vector_norms(self._inner(theta, single, clip=clip)).numpy())
+        own.sums.append(total.clone())
+        own.clips.append(clip)
+        return total if self._other is None else self._other.sums[len(own.sums) - 1].clone()
+
+
+# -- a run ----------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, eq=False)
@@ -51,8 +394,6 @@ class WatchedRun:
     published: Sequence[Mapping[str, Any]]
     """What is published of each round: the figures of rounds and of groups."""
     ledger_lines: Sequence[Mapping[str, Any]]
-    releases: NDArray[np.int32]
-    """What training has counted by itself: [subjects]."""
     kept: NDArray[np.float32]
     """[k, n]: the hypotheses that a result would hold now."""
     best_round: int
@@ -67,20 +408,40 @@ class WatchedRun:
 def play(cell: Cell, *, rounds: int, follow: PassedThrough | None = None) -> WatchedRun:
     """Plays at most `rounds` rounds of a cell by itself, and writes their ledger.
 
-    `follow`: another run, whose released values are taken in place of this run's own.
+    `follow`: another run, whose released values are taken in place of this run's.
     """
     passed = PassedThrough()
 
+    def of_clients(inner: ClientProtection) -> ClientProtection:
+        own = _WatchedClients(inner, passed, follow)
+        methods = own.draw_noise, own.protect, own.protect_in_place
+        return _overridden(inner, **{one.__name__: one for one in methods})
+
+    def of_server(inner: TrustedServer) -> TrustedServer:
+        own = _WatchedServer(inner, passed, follow)
+        methods = own.draw_noise, own.clip, own.average, own.next_clips
+        return _overridden(inner, **{one.__name__: one for one in methods})
+
+    def of_records(inner: RecordProtection) -> RecordProtection:
+        return replace(
+            inner, steps=_WatchedSteps(**vars(inner.steps), passed=passed, follow=follow)
+        )
+
     def wrap(mechanism: TrainingMechanism) -> TrainingMechanism:
+        watch: Callable[[Any], Any]
         match mechanism:
             case ClientMechanism():
-                return WatchedClients(mechanism, passed, follow)
+                watch = of_clients
             case ServerMechanism():
-                return WatchedServer(mechanism, passed, follow)
+                watch = of_server
             case RecordMechanism():
-                return WatchedRecords(mechanism, passed, follow)
+                watch = of_records
             case _:
                 assert_never(mechanism)
+        real: Callable[..., Any] = mechanism.protection
+        return _overridden(
+            mechanism, protection=lambda *given, **named: watch(real(*given, **named))
+        )
 
     run = new_run(cell, experiment_id="replay", started_at=datetime.now(UTC))
     run.rounding_key = _ROUNDING_KEY
@@ -108,7 +469,6 @@ def play(cell: Cell, *, rounds: int, follow: PassedThrough | None = None) -> Wat
         entries=sink.entries,
         published=_published(sink, len(records)),
         ledger_lines=list(sink.lines()),
-        releases=trainer.releases(0),
         kept=result.hypotheses,
         best_round=result.best_round,
     )

@@ -20,7 +20,7 @@ from tests.api.people.keys import key_of
 from tests.api.service import Api, fail, finish, running_api, settings_for, spec
 from tests.api.webhooks.webhooks import EVERY, deliver, deliveries, register
 from tests.workers.receiver import Receiver, receiving
-from workers.webhooks import PAUSES_SECONDS, Courier
+from workers.webhooks import PAUSES_SECONDS, WebhookDispatcher
 
 
 @pytest.fixture
@@ -38,9 +38,9 @@ def api_on_both(database_url: str, tmp_path: Path) -> Iterator[Api]:
 
 
 @pytest.fixture
-def courier(api: Api) -> Courier:
+def dispatcher(api: Api) -> WebhookDispatcher:
     """Delivers when it is told to look."""
-    return Courier(api.settings, api.database)
+    return WebhookDispatcher(api.settings, api.database)
 
 
 @pytest.fixture
@@ -54,13 +54,13 @@ def test_an_end_is_told_again_until_it_is_taken_and_says_ids_and_outcomes_alone(
     api_on_both: Api, receiver: Receiver
 ) -> None:
     api = api_on_both
-    courier = Courier(api.settings, api.database)
+    dispatcher = WebhookDispatcher(api.settings, api.database)
     webhook = register(api, receiver.url, events=["experiment.finished", "gate.failed"])
     body = api.submit(spec(gates=[{"figure": "leakage_max", "op": "le", "value": 0.5}]))
     document = finish(api, body["id"])
     assert document["gate_outcome"] == "insufficient_evidence"
     receiver.answers = [500, 302, 503]
-    states = [[one["state"] for one in deliver(api, courier, webhook)] for _ in range(3)]
+    states = [[one["state"] for one in deliver(api, dispatcher, webhook)] for _ in range(3)]
     assert states[-1] == ["delivered", "delivered"]
     ended, gates = sorted(receiver.verified(webhook["secret"])[-2:], key=lambda one: one["type"])
     common = {"project": "hospital", "experiment_id": body["id"]}
@@ -100,13 +100,13 @@ def test_each_way_to_end_is_told_and_what_is_rolled_back_is_not(
 
 
 def test_a_receiver_that_is_gone_is_left_alone_until_somebody_enables_it(
-    api: Api, courier: Courier, receiver: Receiver
+    api: Api, dispatcher: WebhookDispatcher, receiver: Receiver
 ) -> None:
     webhook = register(api, receiver.url)
     address = f"/v1/webhooks/{webhook['id']}"
     receiver.answers = [410]
     assert api.post(f"{address}/test").status_code == 202
-    [sent] = deliver(api, courier, webhook)
+    [sent] = deliver(api, dispatcher, webhook)
     assert (sent["state"], sent["status_code"], sent["next_attempt_at"]) == ("failed", 410, None)
     shown = api.get(address).json()
     assert (shown["enabled"], shown["disabled_reason"]) == (False, "the receiver answered 410 Gone")
@@ -115,7 +115,7 @@ def test_a_receiver_that_is_gone_is_left_alone_until_somebody_enables_it(
     assert "410 Gone" in api.post(again).json()["detail"]
     assert api.request("PATCH", address, json={"enabled": True}).json()["disabled_reason"] is None
     assert api.post(again).status_code == 202
-    [sent] = deliver(api, courier, webhook)
+    [sent] = deliver(api, dispatcher, webhook)
     assert (sent["state"], sent["attempts"]) == ("delivered", 2)
     assert len(set(receiver.ids)) == 1
 
@@ -124,20 +124,20 @@ def test_the_schedule_ends_and_days_of_failures_disable(
     api_on_both: Api, receiver: Receiver
 ) -> None:
     api = api_on_both
-    courier = Courier(api.settings, api.database)
+    dispatcher = WebhookDispatcher(api.settings, api.database)
     webhook = register(api, receiver.url)
     receiver.answers = [500] * 3
     api.post(f"/v1/webhooks/{webhook['id']}/test")
     with api.database.write() as session:
         session.execute(update(WebhookDelivery).values(retries=len(PAUSES_SECONDS) - 1))
-    assert deliver(api, courier, webhook)[0]["state"] == "waiting"
-    assert deliver(api, courier, webhook)[0]["state"] == "failed"
+    assert deliver(api, dispatcher, webhook)[0]["state"] == "waiting"
+    assert deliver(api, dispatcher, webhook)[0]["state"] == "failed"
     assert api.get(f"/v1/webhooks/{webhook['id']}").json()["enabled"]
     with api.database.write() as session:
         long_ago = utc_now() - timedelta(days=5, minutes=1)
         session.execute(update(WebhookEndpoint).values(failing_since=long_ago))
     api.post(f"/v1/webhooks/{webhook['id']}/test")
-    deliver(api, courier, webhook)
+    deliver(api, dispatcher, webhook)
     shown = api.get(f"/v1/webhooks/{webhook['id']}").json()
     assert not shown["enabled"]
     assert "every attempt since" in shown["disabled_reason"]
@@ -145,7 +145,7 @@ def test_the_schedule_ends_and_days_of_failures_disable(
 
 
 def test_a_receiver_that_asks_to_be_left_alone_is(
-    api: Api, courier: Courier, receiver: Receiver
+    api: Api, dispatcher: WebhookDispatcher, receiver: Receiver
 ) -> None:
     webhook = register(api, receiver.url)
     api.post(f"/v1/webhooks/{webhook['id']}/test")
@@ -157,7 +157,7 @@ def test_a_receiver_that_asks_to_be_left_alone_is(
         ("soon", 0.8 * PAUSES_SECONDS[3], 1.2 * PAUSES_SECONDS[3]),
     ):
         receiver.answers, receiver.retry_after = [503], asked
-        [sent] = deliver(api, courier, webhook)
+        [sent] = deliver(api, dispatcher, webhook)
         due = datetime.fromisoformat(sent["next_attempt_at"])
         waits = (due - datetime.fromisoformat(sent["attempted_at"])).total_seconds()
         assert low - 2 <= waits <= high + 2, asked
@@ -176,21 +176,21 @@ def test_a_type_that_is_subscribed_to_no_more_does_no_harm(api: Api) -> None:
 
 
 def test_a_rotated_secret_and_the_new_one_both_verify_until_the_old_one_ends(
-    api: Api, courier: Courier, receiver: Receiver
+    api: Api, dispatcher: WebhookDispatcher, receiver: Receiver
 ) -> None:
     webhook = register(api, receiver.url)
     address = f"/v1/webhooks/{webhook['id']}"
     rotated = api.post(f"{address}/rotate-secret?overlap_seconds=3600").json()
     assert rotated["previous_secret_until"] is not None
     api.post(f"{address}/test")
-    deliver(api, courier, webhook)
+    deliver(api, dispatcher, webhook)
     for secret in (webhook["secret"], rotated["secret"]):
         assert receiver.verified(secret)[0]["type"] == "webhook.test"
     assert len(receiver.received[0][0]["webhook-signature"].split(" ")) == 2
     newest = api.post(f"{address}/rotate-secret?overlap_seconds=0").json()
     receiver.received.clear()
     api.post(f"{address}/test")
-    deliver(api, courier, webhook)
+    deliver(api, dispatcher, webhook)
     assert receiver.verified(newest["secret"])
     with pytest.raises(Exception, match="No matching signature"):
         receiver.verified(rotated["secret"])
@@ -232,7 +232,7 @@ def test_bad_registrations_name_the_field(api: Api) -> None:
 
 
 def test_what_is_deleted_takes_what_waits_with_it_and_nothing_is_kept_for_nobody(
-    api: Api, courier: Courier, receiver: Receiver
+    api: Api, dispatcher: WebhookDispatcher, receiver: Receiver
 ) -> None:
     webhook = register(api, receiver.url, events=["gate.failed"])
     with api.database.write() as session:
@@ -242,12 +242,14 @@ def test_what_is_deleted_takes_what_waits_with_it_and_nothing_is_kept_for_nobody
     assert deliveries(api, webhook) == []
     api.post(f"/v1/webhooks/{webhook['id']}/test")
     assert api.request("DELETE", f"/v1/webhooks/{webhook['id']}").status_code == 204
-    courier.look()
+    dispatcher.dispatch_due()
     assert receiver.received == []
     assert api.counts()["webhook_deliveries"] == 0
 
 
-def test_old_deliveries_are_forgotten(api: Api, courier: Courier, receiver: Receiver) -> None:
+def test_old_deliveries_are_forgotten(
+    api: Api, dispatcher: WebhookDispatcher, receiver: Receiver
+) -> None:
     webhook = register(api, receiver.url)
     for _ in range(2):
         api.post(f"/v1/webhooks/{webhook['id']}/test")
@@ -258,5 +260,5 @@ def test_old_deliveries_are_forgotten(api: Api, courier: Courier, receiver: Rece
             .where(WebhookDelivery.id == oldest["id"])
             .values(created_at=utc_now() - timedelta(days=31))
         )
-    courier.look()
+    dispatcher.dispatch_due()
     assert [one["id"] for one in deliveries(api, webhook)] == [newest["id"]]

@@ -9,7 +9,7 @@ from sqlalchemy import update
 from models.clock import seconds_from_now
 from models.tables.operations import WebhookDelivery
 from tests.api.service import Api
-from workers.webhooks import Courier
+from workers.webhooks import WebhookDispatcher
 
 EVERY = ("experiment.finished", "gate.failed", "budget.low", "ledger.round_refused")
 _PATIENCE_SECONDS = 20.0
@@ -30,14 +30,14 @@ def deliveries(api: Api, webhook: Any) -> list[dict[str, Any]]:
     return found
 
 
-def deliver(api: Api, courier: Courier, webhook: Any) -> list[dict[str, Any]]:
+def deliver(api: Api, dispatcher: WebhookDispatcher, webhook: Any) -> list[dict[str, Any]]:
     """Make one attempt at all that waits, however long it would wait."""
     before = {one["id"]: one["attempts"] for one in deliveries(api, webhook)}
     waits = [one["id"] for one in deliveries(api, webhook) if one["state"] == "waiting"]
     hurry(api)
     deadline = time.monotonic() + _PATIENCE_SECONDS
     while time.monotonic() < deadline:
-        courier.look()
+        dispatcher.dispatch_due()
         found = {one["id"]: one for one in deliveries(api, webhook)}
         if all(
             found[id_]["attempts"] > before[id_] and found[id_]["state"] != "sending"

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from fedaudit.attacks.attack import AttackedRun, AttackOutcome
-from fedaudit.attacks.cluster_membership.cluster_membership_attack import ClusterMembershipAttack
-from fedaudit.attacks.cluster_membership.requirements_of_cluster_membership import faults
+from fedaudit.attacks.cluster_membership import ClusterMembershipAttack
+from fedaudit.attacks.feasibility import faults
 from fedaudit.reports.sections.attacks import ClusterMembershipSection
 from fedaudit.spec.attacks.attack_part import AttackedSpec
 from fedaudit.spec.attacks.cluster_membership_spec import ClusterMembershipSpec
@@ -128,6 +128,6 @@ def test_nothing_to_guess(changes: dict[str, Any], remedy: str) -> None:
 
 def test_a_federation_with_few_clients_is_refused() -> None:
     few = cell(linear_spec(federation__clients=40, training__cohort={"clients": 20}))
-    [fault] = faults(ClusterMembershipSpec(), few, pointer="/attacks/0")
+    [fault] = faults(ClusterMembershipSpec(), few, at="/attacks/0")
     assert "too few clients train" in fault.message
     assert fault.pointer == "/attacks/0/kind"

@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from fedaudit.attacks.gradient_leakage.batched_lbfgs import minimise
+from fedaudit.attacks.gradient_leakage.reconstruction import minimise
 
 KINDS = 6
 

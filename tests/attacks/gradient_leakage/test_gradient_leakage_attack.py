@@ -7,11 +7,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fedaudit.attacks.gradient_leakage.attacked_images import draw_images
-from fedaudit.attacks.gradient_leakage.gradient_leakage_attack import GradientLeakageAttack
-from fedaudit.attacks.gradient_leakage.requirements_of_gradient_leakage import (
-    attackable_clients,
-    faults,
+from fedaudit.attacks.feasibility import attackable_clients, faults
+from fedaudit.attacks.gradient_leakage.gradient_leakage_attack import (
+    GradientLeakageAttack,
+    draw_images,
 )
 from fedaudit.randomness import CounterSource
 from fedaudit.reports.sections.attacks import protecting_against_all
@@ -153,6 +152,6 @@ def test_progress_goes_up_to_one_and_stops_the_attack() -> None:
 
 def test_data_with_too_few_images_are_refused_at_the_field() -> None:
     cell = small_cell()
-    assert faults(GradientLeakageSpec(images=12), cell, pointer="/attacks/0") == []
-    (fault,) = faults(GradientLeakageSpec(images=13), cell, pointer="/attacks/0")
+    assert faults(GradientLeakageSpec(images=12), cell, at="/attacks/0") == []
+    (fault,) = faults(GradientLeakageSpec(images=13), cell, at="/attacks/0")
     assert fault.pointer == "/attacks/0/images"

@@ -7,12 +7,14 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from numpy.typing import NDArray
 
-from fedaudit.attacks.gradient_leakage.image_quality import (
+from fedaudit.attacks.gradient_leakage.recovered_images import (
+    Baselines,
+    in_order,
     mean_squared_error,
     peak_signal_to_noise,
+    share_interval,
     structural_similarity,
 )
-from fedaudit.attacks.gradient_leakage.recovered_images import Baselines, in_order, share_interval
 
 PIXELS = st.floats(0, 1, width=32)
 IMAGES = st.integers(3, 14).flatmap(

@@ -8,10 +8,10 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from fedaudit.attacks.gradient_leakage.layered_view import layered_view
 from fedaudit.attacks.gradient_leakage.update_match import (
     OneStepMatch,
     UnrolledMatch,
+    layered_view,
     mean_cross_entropy,
     sent_updates,
     squared_distance,

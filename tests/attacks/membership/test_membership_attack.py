@@ -10,9 +10,9 @@ import pytest
 from numpy.typing import NDArray
 
 from fedaudit.attacks.attack import AttackedRun, AttackOutcome
-from fedaudit.attacks.membership.attacked_rows import AttackedRows, choose_rows
-from fedaudit.attacks.membership.group_exposure import shown_groups_of
+from fedaudit.attacks.membership.member_rates import shown_groups_of
 from fedaudit.attacks.membership.membership_attack import MembershipAttack
+from fedaudit.attacks.membership.shadow_design import AttackedRows, choose_rows
 from fedaudit.randomness import CounterSource
 from fedaudit.reports.sections.attacks import MembershipSection
 from fedaudit.spec.attacks.membership_spec import MembershipSpec
@@ -36,29 +36,15 @@ def memorised() -> AttackedRun:
     return overfitted()
 
 
-@pytest.fixture(scope="module")
-def ratio(memorised: AttackedRun) -> tuple[MembershipSection, AttackOutcome, list[float]]:
-    return attack(memorised, method="likelihood-ratio", shadows=64)
-
-
 def table(outcome: AttackOutcome, name: str) -> dict[str, NDArray[np.float64]]:
     lines = list(csv.DictReader(io.StringIO(outcome.files[name].decode())))
     columns = [column for column in lines[0] if column != "client"]
     return {column: np.array([float(line[column]) for line in lines]) for column in columns}
 
 
-def plain_rate(scores: NDArray[np.float64], member: NDArray[np.bool_], fpr: float) -> float:
-    """The true positive rate by sorting, without scikit-learn."""
-    others = np.sort(scores[~member])[::-1]
-    allowed = int(np.floor(fpr * len(others) + 1e-9))
-    return float((scores[member] > others[allowed]).mean())
-
-
-def test_a_model_that_memorised_gives_its_rows_away(
-    ratio: tuple[MembershipSection, AttackOutcome, list[float]],
-) -> None:
-    section, _, shares = ratio
-    one_percent = section.tpr_at_fpr[1]
+def test_a_model_that_memorised_gives_its_rows_away(memorised: AttackedRun) -> None:
+    section, outcome, shares = attack(memorised, method="likelihood-ratio", shadows=64)
+    per_mille, one_percent = section.tpr_at_fpr
     assert one_percent.fpr == 0.01
     assert one_percent.tpr is not None
     assert one_percent.tpr > 0.10  # ten times chance
@@ -66,77 +52,53 @@ def test_a_model_that_memorised_gives_its_rows_away(
     assert one_percent.interval.low > 0.10
     assert section.membership_tpr_at_1pct == one_percent.tpr
     assert section.auc > 0.8
-    assert shares == sorted(shares)
-    assert len(shares) > 60
-    assert shares[-1] == 1.0
-
-
-def test_rates_are_those_of_the_scores(
-    ratio: tuple[MembershipSection, AttackOutcome, list[float]],
-) -> None:
-    section, outcome, _ = ratio
-    found = table(outcome, "scores.csv")
-    member = found["member"] == 1
-    assert (section.members, section.non_members) == (int(member.sum()), int((~member).sum()))
-    rate = section.tpr_at_fpr[1]
-    plain = plain_rate(found["score"], member, 0.01)
-    assert rate.interval is not None
-    assert rate.interval.low <= plain <= rate.interval.high
-    assert rate.tpr == pytest.approx(plain)
-    pairs = found["score"][member][:, None] > found["score"][~member][None]
-    assert section.auc == pytest.approx(pairs.mean(), abs=1e-6)
-
-
-def test_a_rate_that_few_non_members_cannot_show_is_null_with_a_reason(
-    ratio: tuple[MembershipSection, AttackOutcome, list[float]],
-) -> None:
-    per_mille = ratio[0].tpr_at_fpr[0]
+    # Too few non-members show no rate of a thousandth.
     assert (per_mille.fpr, per_mille.tpr, per_mille.interval) == (0.001, None, None)
     assert per_mille.reason == (
         "1000 non-members were attacked, and a false positive rate of 0.1% needs 10000 or more"
     )
-
-
-def test_every_row_is_in_about_half_of_the_shadow_runs_and_all_ratios_are_told(
-    ratio: tuple[MembershipSection, AttackOutcome, list[float]],
-) -> None:
-    section = ratio[0]
-    assert section.fewest_with is not None
-    assert section.fewest_without is not None
-    assert min(section.fewest_with, section.fewest_without) >= 16
-    ways = [(one.variant, one.variance) for one in section.others]
+    assert shares == sorted(shares)
+    assert len(shares) > 60
+    assert shares[-1] == 1.0
+    # Rates are those of the scores, by sorting alone.
+    found = table(outcome, "scores.csv")
+    member, scores = found["member"] == 1, found["score"]
+    assert (section.members, section.non_members) == (int(member.sum()), int((~member).sum()))
+    others = np.sort(scores[~member])[::-1]
+    plain = (scores[member] > others[int(np.floor(0.01 * len(others) + 1e-9))]).mean()
+    assert one_percent.tpr == pytest.approx(plain)
+    assert one_percent.interval.low <= plain <= one_percent.interval.high
+    pairs = scores[member][:, None] > scores[~member][None]
+    assert section.auc == pytest.approx(pairs.mean(), abs=1e-6)
+    clients = table(outcome, "clients.csv")
+    assert len(clients["rows"]) == 30
+    assert set(clients["members"]) == {0.0, 50.0}
+    hits = clients["taken_for_members_at_0.01"][clients["members"] > 0].sum()
+    assert one_percent.tpr == pytest.approx(hits / section.members)
+    # Every row is in about half of the shadow runs, and all ratios are shown.
+    assert min(section.fewest_with or 0, section.fewest_without or 0) >= 16
     assert (section.variant, section.variance) == ("online", "per-record")
+    ways = [(one.variant, one.variance) for one in section.others]
     assert ways == [("online", "global"), ("offline", "per-record"), ("offline", "global")]
     # A logit that hangs on one averaged gradient is nearly normal; 0.05 is what normal ones give.
     assert section.not_normal_share is not None
     assert section.not_normal_share < 0.25
     assert section.not_normal_rows == 500
-
-
-def test_clients_have_lines_of_their_own(
-    ratio: tuple[MembershipSection, AttackOutcome, list[float]],
-) -> None:
-    clients = table(ratio[1], "clients.csv")
-    assert len(clients["rows"]) == 30
-    assert set(clients["members"]) == {0.0, 50.0}
-    section = ratio[0]
-    found = clients["taken_for_members_at_0.01"][clients["members"] > 0].sum()
-    assert section.tpr_at_fpr[1].tpr == pytest.approx(found / section.members)
-
-
-def test_no_claim_is_held_against_a_run_without_a_mechanism(
-    ratio: tuple[MembershipSection, AttackOutcome, list[float]],
-) -> None:
-    section = ratio[0]
+    # Without a mechanism there is no claim.
     assert section.claim is None
     assert section.reasons["claim"].startswith("there is no claim")
     assert section.alarm is None
+    relative, _, _ = attack(memorised, method="relative", shadows=32)
+    assert relative.membership_tpr_at_1pct is not None
+    assert relative.membership_tpr_at_1pct > 0.10
 
 
-def test_relative_likelihoods_find_them_too(memorised: AttackedRun) -> None:
-    section, _, _ = attack(memorised, method="relative", shadows=32)
-    assert section.membership_tpr_at_1pct is not None
-    assert section.membership_tpr_at_1pct > 0.10
+def test_the_same_run_gives_the_same_scores_and_metric_privacy_no_claim() -> None:
+    run = attacked_run(cell(groups_spec()))
+    section, first, _ = attack(run, method="relative", shadows=16)
+    assert first == attack(run, method="relative", shadows=16)[1]
+    assert section.claim is None
+    assert "does not translate into rates" in section.reasons["claim"]
 
 
 def test_noise_hides_them_and_nothing_contradicts_the_claim() -> None:
@@ -185,15 +147,3 @@ def test_a_group_that_only_the_members_are_few_of_is_suppressed_too() -> None:
     fewer = AttackedRows(rows.place[kept], rows.client[kept], rows.member[kept])
     assert shown_groups_of(run.run, rows)["group"].tolist() == [True, True]
     assert shown_groups_of(run.run, fewer)["group"].tolist() == [False, False]
-
-
-def test_metric_privacy_has_no_rate_to_be_held_against() -> None:
-    section, _, _ = attack(attacked_run(cell(groups_spec())))
-    assert section.claim is None
-    assert "does not translate into rates" in section.reasons["claim"]
-
-
-def test_the_same_run_gives_the_same_scores() -> None:
-    run = attacked_run(cell(groups_spec()))
-    first = attack(run, method="relative", shadows=16)[1]
-    assert first == attack(run, method="relative", shadows=16)[1]

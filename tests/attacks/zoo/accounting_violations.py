@@ -19,83 +19,64 @@ from tests.attacks.zoo.cells import central, coins, local, records
 from tests.attacks.zoo.violations import violation
 
 
-@violation(central, stage="accounting", check="event of the ledger")
-def account_for_coins(patch: pytest.MonkeyPatch) -> None:
+@violation(central, "accounting", "event of the ledger", at=(GaussianCentralMechanism, "_round"))
+def account_for_coins(_: Any, self: Any, training_clients: int = 1) -> Any:
     """A cohort of fixed size is accounted for as if coins had drawn it."""
-
-    def one_round(self: Any, training_clients: int = 1) -> Any:
-        rate = min(1.0, self.spec.training.cohort.clients / max(training_clients, 1))
-        event = PoissonSampled(rate, Gaussian(self.privacy.noise_multiplier))
-        return event, "add-or-remove-one"
-
-    patch.setattr(GaussianCentralMechanism, "_round", one_round)
+    rate = min(1.0, self.spec.training.cohort.clients / max(training_clients, 1))
+    event = PoissonSampled(rate, Gaussian(self.privacy.noise_multiplier))
+    return event, "add-or-remove-one"
 
 
-@violation(coins, stage="accounting", check="subjects charged in a round")
-def charge_every_other_round(patch: pytest.MonkeyPatch) -> None:
+@violation(coins, "accounting", "subjects charged in a round", at=(LedgerWriter, "record_rounds"))
+def charge_every_other_round(real: Any, self: Any, played: Any) -> Any:
     """Half of the rounds are charged."""
-    real = LedgerWriter.record_rounds
-
-    def record_rounds(self: Any, played: Any) -> Any:
-        # The replay plays one round at a time.
-        assert len(played) == 1
-        if played.round[0] % 2:
-            return real(self, played)
-        recorded = real(copy.deepcopy(self), played)
-        return replace(recorded, written=[[]])
-
-    patch.setattr(LedgerWriter, "record_rounds", record_rounds)
+    # The replay plays one round at a time.
+    assert len(played) == 1
+    if played.round[0] % 2:
+        return real(self, played)
+    recorded = real(copy.deepcopy(self), played)
+    return replace(recorded, written=[[]])
 
 
-@violation(
-    lambda: local(noise_multiplier=1.0), stage="accounting", check="epsilon against an attack"
-)
+@violation(lambda: local(noise_multiplier=1.0), "accounting", "epsilon against an attack")
 def take_the_wrong_neighbours(patch: pytest.MonkeyPatch) -> None:
     """Sums of clients that are replaced are accounted for one clip apart."""
     patch.setitem(rdp._CLIPS_APART, "replace-one", 1.0)
 
 
 @violation(
-    lambda: records(rate=0.3, rounds=8), stage="accounting", check="epsilon against an attack"
+    lambda: records(rate=0.3, rounds=8),
+    "accounting",
+    "epsilon against an attack",
+    at=(two_stage, "round_divergence"),
 )
-def miss_the_coin_of_the_client(patch: pytest.MonkeyPatch) -> None:
+def miss_the_coin_of_the_client(
+    _: Any,
+    rates: NDArray[np.float64],
+    *,
+    order: int,
+    noise_multiplier: float,
+    steps: int,
+    client_rate: float,
+) -> NDArray[np.float64]:
     """One coin for all steps of a round is accounted for as one for each."""
-
-    def divergence(
-        rates: NDArray[np.float64],
-        *,
-        order: int,
-        noise_multiplier: float,
-        steps: int,
-        client_rate: float,
-    ) -> NDArray[np.float64]:
-        together = log_moments(client_rate * rates, order=order, noise_multiplier=noise_multiplier)
-        return steps * together / (order - 1)
-
-    patch.setattr(two_stage, "round_divergence", divergence)
+    together = log_moments(client_rate * rates, order=order, noise_multiplier=noise_multiplier)
+    return steps * together / (order - 1)
 
 
-@violation(coins, stage="accounting", check="epsilon of the ledger")
-def state_less_epsilon(patch: pytest.MonkeyPatch) -> None:
+@violation(coins, "accounting", "epsilon of the ledger", at=(LedgerContext, "epsilons"))
+def state_less_epsilon(real: Any, self: Any, *given: Any) -> Any:
     """The ledger states nine tenths of what was spent."""
-    real = LedgerContext.epsilons
-
-    def epsilons(self: Any, *given: Any) -> Any:
-        found = real(self, *given)
-        return None if found is None else 0.9 * found
-
-    patch.setattr(LedgerContext, "epsilons", epsilons)
+    found = real(self, *given)
+    return None if found is None else 0.9 * found
 
 
-@violation(records, stage="accounting", check="rounds of the busiest client")
-def charge_the_average_client(patch: pytest.MonkeyPatch) -> None:
+@violation(
+    records, "accounting", "rounds of the busiest client", at=(PersonalisedRun, "_compositions")
+)
+def charge_the_average_client(real: Any, self: Any) -> Any:
     """Against the server the rounds of an average client count, not those of the busiest."""
-    real = PersonalisedRun._compositions
-
-    def compositions(self: Any) -> Any:
-        found = dict(real(self))
-        mean = int(self.state.participations[self._records.clients].mean())
-        found["server"] = self._repeat_by_group(mean)
-        return found
-
-    patch.setattr(PersonalisedRun, "_compositions", compositions)
+    found = dict(real(self))
+    mean = int(self.state.participations[self._records.clients].mean())
+    found["server"] = self._repeat_by_group(mean)
+    return found

@@ -42,24 +42,21 @@ def _by_round(factor: Any) -> Numbers:
     return wide
 
 
-@violation(central, stage="noise", check="noise used once")
+@violation(central, "noise", "noise used once")
 def reuse_every_third(patch: pytest.MonkeyPatch) -> None:
     """Every third round of a server takes the noise of the round before."""
     _server_noise(patch, lambda of, rounds: of(rounds - (rounds % 3 == 0)))
 
 
-@violation(local, stage="noise", check="noise at any lag")
-def reuse_every_third_of_clients(patch: pytest.MonkeyPatch) -> None:
+@violation(local, "noise", "noise at any lag", at=(GaussianUploads, "draw"))
+def reuse_every_third_of_clients(
+    real: Any, self: Any, draws: Any, rounds: Rounds, clients: Rounds
+) -> Any:
     """Every third round of a client takes its noise of the round before."""
-    real = GaussianUploads.draw
-
-    def draw(self: Any, draws: Any, rounds: Rounds, clients: Rounds) -> Any:
-        return real(self, draws, rounds - (rounds % 3 == 0), clients)
-
-    patch.setattr(GaussianUploads, "draw", draw)
+    return real(self, draws, rounds - (rounds % 3 == 0), clients)
 
 
-@violation(central, stage="noise", check="sums over rounds")
+@violation(central, "noise", "sums over rounds")
 def take_minus_the_round_before(patch: pytest.MonkeyPatch) -> None:
     """Even rounds take minus the noise of the round before."""
 
@@ -71,13 +68,13 @@ def take_minus_the_round_before(patch: pytest.MonkeyPatch) -> None:
     _server_noise(patch, change)
 
 
-@violation(central, stage="noise", check="noise at any lag")
+@violation(central, "noise", "noise at any lag")
 def let_sums_telescope(patch: pytest.MonkeyPatch) -> None:
     """A round's noise is the difference of two draws, one of which is the next round's."""
     _server_noise(patch, lambda of, rounds: (of(rounds) - of(rounds - 1)) / np.sqrt(2))
 
 
-@violation(central, stage="noise", check="noise used once")
+@violation(central, "noise", "noise used once")
 def undo_two_rounds(patch: pytest.MonkeyPatch) -> None:
     """Rounds 3 and 4 take minus the noise of rounds 1 and 2."""
 
@@ -89,7 +86,7 @@ def undo_two_rounds(patch: pytest.MonkeyPatch) -> None:
     _server_noise(patch, change)
 
 
-@violation(central, stage="noise", check="noise, pairs of coordinates")
+@violation(central, "noise", "noise, pairs of coordinates")
 def mirror_a_coordinate(patch: pytest.MonkeyPatch) -> None:
     """The noise of the last parameter is minus that of the first."""
 
@@ -101,7 +98,7 @@ def mirror_a_coordinate(patch: pytest.MonkeyPatch) -> None:
     _server_noise(patch, change)
 
 
-@violation(central, stage="noise", check="normal numbers")
+@violation(central, "noise", "normal numbers")
 def leave_a_parameter_bare(patch: pytest.MonkeyPatch) -> None:
     """One parameter has no noise."""
 
@@ -113,13 +110,13 @@ def leave_a_parameter_bare(patch: pytest.MonkeyPatch) -> None:
     _server_noise(patch, change)
 
 
-@violation(central, stage="noise", check="their size")
+@violation(central, "noise", "their size")
 def noise_the_first_hypothesis(patch: pytest.MonkeyPatch) -> None:
     """Only the first hypothesis has noise."""
     _server_noise(patch, lambda of, rounds: of(rounds) * np.array([[1.0], [0.0]]))
 
 
-@violation(central, stage="noise", check="noise at any lag")
+@violation(central, "noise", "noise at any lag")
 def share_a_part(patch: pytest.MonkeyPatch) -> None:
     """Hypotheses share 0.6 of their noise and have 0.8 of their own."""
 
@@ -131,13 +128,13 @@ def share_a_part(patch: pytest.MonkeyPatch) -> None:
     _server_noise(patch, change)
 
 
-@violation(lambda: central(training__rounds=40), stage="noise", check="size over rounds")
+@violation(lambda: central(training__rounds=40), "noise", "size over rounds")
 def halve_it_later(patch: pytest.MonkeyPatch) -> None:
     """Noise is halved from round 21 on, and 20 rounds are played."""
     _server_noise(patch, lambda of, rounds: of(rounds) * _by_round(np.where(rounds > 20, 0.5, 1)))
 
 
-@violation(lambda: central(training__rounds=40), stage="noise", check="size over rounds")
+@violation(lambda: central(training__rounds=40), "noise", "size over rounds")
 def stop_noise_later(patch: pytest.MonkeyPatch) -> None:
     """From round 30 on there is no noise, and 20 rounds are played."""
 
@@ -148,32 +145,22 @@ def stop_noise_later(patch: pytest.MonkeyPatch) -> None:
     _server_noise(patch, change)
 
 
-@violation(local, stage="noise", check="normal numbers")
-def spare_a_client(patch: pytest.MonkeyPatch) -> None:
+@violation(local, "noise", "normal numbers", at=(GaussianUploads, "draw"))
+def spare_a_client(real: Any, self: Any, draws: Any, rounds: Rounds, clients: Rounds) -> Any:
     """One client has a tenth of the noise."""
-    real = GaussianUploads.draw
-
-    def draw(self: Any, draws: Any, rounds: Rounds, clients: Rounds) -> Any:
-        found = real(self, draws, rounds, clients)
-        assert found is not None
-        return found * np.where(clients == 7, 0.1, 1.0)[..., None]
-
-    patch.setattr(GaussianUploads, "draw", draw)
+    found = real(self, draws, rounds, clients)
+    assert found is not None
+    return found * np.where(clients == 7, 0.1, 1.0)[..., None]
 
 
-@violation(local, stage="noise", check="noise added")
-def spare_the_short(patch: pytest.MonkeyPatch) -> None:
+@violation(local, "noise", "noise added", at=(LocalGaussian, "__call__"))
+def spare_the_short(real: Any, self: Any, start: Tensor, updated: Tensor, unit: Tensor) -> Any:
     """Noise is halved for updates shorter than a tenth of the clip, where none is."""
-    real = LocalGaussian.__call__
-
-    def call(self: Any, start: Tensor, updated: Tensor, unit: Tensor) -> Any:
-        short = (updated - start).norm(dim=-1) < 0.1 * self.clip
-        return real(self, start, updated, unit * torch.where(short, 0.5, 1.0)[..., None])
-
-    patch.setattr(LocalGaussian, "__call__", call)
+    short = (updated - start).norm(dim=-1) < 0.1 * self.clip
+    return real(self, start, updated, unit * torch.where(short, 0.5, 1.0)[..., None])
 
 
-@violation(central, stage="noise", check="noise added")
+@violation(central, "noise", "noise added")
 def lower_the_clip(patch: pytest.MonkeyPatch) -> None:
     """The clip is lowered to the largest update where that is smaller, and the noise with it."""
     largest: dict[int, Tensor] = {}
@@ -191,7 +178,7 @@ def lower_the_clip(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(GaussianServer, "average", average)
 
 
-@violation(central, stage="release", check="kept hypotheses")
+@violation(central, "release", "kept hypotheses")
 def keep_bare_hypotheses(patch: pytest.MonkeyPatch) -> None:
     """The best hypotheses are kept without noise."""
     bare: dict[int, Tensor] = {}
@@ -209,79 +196,63 @@ def keep_bare_hypotheses(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(StackState, "keep_best", keep)
 
 
-@violation(moving, stage="noise", check="noise on the count")
-def halve_the_noise_on_the_count(patch: pytest.MonkeyPatch) -> None:
+@violation(moving, "noise", "noise on the count", at=(GaussianServer, "next_clips"))
+def halve_the_noise_on_the_count(
+    real: Any, self: Any, clips: Any, *, noise: Any, **given: Any
+) -> Any:
     """The count that the clip follows has half the noise."""
-    real = GaussianServer.next_clips
-
-    def following(self: Any, clips: Any, *, noise: Any, **given: Any) -> Any:
-        return real(self, clips, noise=noise / 2, **given)
-
-    patch.setattr(GaussianServer, "next_clips", following)
+    return real(self, clips, noise=noise / 2, **given)
 
 
-@violation(moving, stage="noise", check="normal numbers, of the count")
-def draw_no_noise_on_the_count(patch: pytest.MonkeyPatch) -> None:
+@violation(moving, "noise", "normal numbers, of the count", at=(GaussianServer, "draw"))
+def draw_no_noise_on_the_count(real: Any, self: Any, *given: Any) -> ServerNoise:
     """No noise is drawn for the count that the clip follows."""
-    real = GaussianServer.draw
-
-    def draw(self: Any, *given: Any) -> ServerNoise:
-        found = real(self, *given)
-        assert found.counts is not None
-        return replace(found, counts=np.zeros_like(found.counts))
-
-    patch.setattr(GaussianServer, "draw", draw)
+    found = real(self, *given)
+    assert found.counts is not None
+    return replace(found, counts=np.zeros_like(found.counts))
 
 
-@violation(layered, stage="noise", check="radius")
+@violation(layered, "noise", "radius")
 def exchange_radii(patch: pytest.MonkeyPatch) -> None:
     """Layers have each other's radius."""
     real = LayerSanitiser.radii
     patch.setattr(LayerSanitiser, "radii", lambda *given: real(*given).flip(-1))
 
 
-@violation(layered, stage="noise", check="noise added")
-def take_the_size_of_the_other_layer(patch: pytest.MonkeyPatch) -> None:
+@violation(layered, "noise", "noise added", at=(laplace_l2, "_layer_sanitiser"))
+def take_the_size_of_the_other_layer(
+    real: Any, privacy: Any, sizes: tuple[int, ...], device: torch.device
+) -> LayerSanitiser:
     """The rate of a layer's noise is made of the other layer's size."""
-    real = laplace_l2._layer_sanitiser
-
-    def exchanged(privacy: Any, sizes: tuple[int, ...], device: torch.device) -> LayerSanitiser:
-        return replace(real(privacy, sizes[::-1], device), sizes=sizes)
-
-    patch.setattr(laplace_l2, "_layer_sanitiser", exchanged)
+    return replace(real(privacy, sizes[::-1], device), sizes=sizes)
 
 
-@violation(central, stage="noise", check="noise of other seeds")
-def cut_seeds_short(patch: pytest.MonkeyPatch) -> None:
+@violation(central, "noise", "noise of other seeds", at=(CounterSource, "__init__"))
+def cut_seeds_short(real: Any, self: Any, seed: Any) -> None:
     """Seeds are cut to 8 bits."""
-    real = CounterSource.__init__
-
-    def cut(self: Any, seed: Any) -> None:
-        real(self, np.asarray(seed, dtype=np.uint64) & np.uint64(255))
-
-    patch.setattr(CounterSource, "__init__", cut)
+    real(self, np.asarray(seed, dtype=np.uint64) & np.uint64(255))
 
 
-@violation(lambda: fixed(noise="release"), stage="noise", check="entropy of secret words")
-def draw_little_entropy(patch: pytest.MonkeyPatch) -> None:
+@violation(
+    lambda: fixed(noise="release"),
+    "noise",
+    "entropy of secret words",
+    at=(EntropySource, "wide_words"),
+)
+def draw_little_entropy(real: Any, self: Any, **given: Any) -> NDArray[np.uint64]:
     """Secret words have 16 bits of entropy a call."""
-    real = EntropySource.wide_words
-
-    def words(self: Any, **given: Any) -> NDArray[np.uint64]:
-        shape = real(self, **given).shape
-        seed = int.from_bytes(os.urandom(2), "little")
-        return np.random.default_rng(seed).integers(0, 2**64, size=shape, dtype=np.uint64)
-
-    patch.setattr(EntropySource, "wide_words", words)
+    shape = real(self, **given).shape
+    seed = int.from_bytes(os.urandom(2), "little")
+    return np.random.default_rng(seed).integers(0, 2**64, size=shape, dtype=np.uint64)
 
 
-@violation(lambda: central(noise="release"), stage="noise", check="bits of random words")
-def repeat_half_a_word(patch: pytest.MonkeyPatch) -> None:
+@violation(
+    lambda: central(noise="release"),
+    "noise",
+    "bits of random words",
+    at=(EntropySource, "wide_words"),
+)
+def repeat_half_a_word(real: Any, self: Any, **given: Any) -> NDArray[np.uint64]:
     """Secret words have 32 random bits twice."""
-    real = EntropySource.wide_words
-
-    def words(self: Any, **given: Any) -> NDArray[np.uint64]:
-        half = real(self, **given) & np.uint64(2**32 - 1)
-        return half | half << np.uint64(32)
-
-    patch.setattr(EntropySource, "wide_words", words)
+    half = real(self, **given) & np.uint64(2**32 - 1)
+    return half | half << np.uint64(32)

@@ -28,82 +28,61 @@ from tests.attacks.zoo.cells import central, coins, fixed, records
 from tests.attacks.zoo.violations import violation
 
 
-@violation(central, stage="sampling", check="every client as often")
-def draw_one_always(patch: pytest.MonkeyPatch) -> None:
+@violation(central, "sampling", "every client as often", at=(cohort, "_sample"))
+def draw_one_always(
+    real: Any, source: Any, purpose: Purpose, rounds: Any, clients: Any, size: int
+) -> Any:
     """One client is in every cohort."""
-    real = cohort._sample
-
-    def sample(source: Any, purpose: Purpose, rounds: Any, clients: Any, size: int) -> Any:
-        found = real(source, purpose, rounds, clients, size)
-        if purpose is Purpose.COHORT:
-            found[..., 0] = clients[:, 0]  # the smallest number, so no client is drawn twice
-        return found
-
-    patch.setattr(cohort, "_sample", sample)
+    found = real(source, purpose, rounds, clients, size)
+    if purpose is Purpose.COHORT:
+        found[..., 0] = clients[:, 0]  # the smallest number, so no client is drawn twice
+    return found
 
 
-@violation(central, stage="sampling", check="every client as often")
-def draw_from_some(patch: pytest.MonkeyPatch) -> None:
+@violation(central, "sampling", "every client as often", at=(cohort, "_sample"))
+def draw_from_some(
+    real: Any, source: Any, purpose: Purpose, rounds: Any, clients: Any, size: int
+) -> Any:
     """Cohorts are drawn from four fifths of the clients."""
-    real = cohort._sample
-
-    def sample(source: Any, purpose: Purpose, rounds: Any, clients: Any, size: int) -> Any:
-        some = clients[:, : 4 * clients.shape[1] // 5] if purpose is Purpose.COHORT else clients
-        return real(source, purpose, rounds, some, size)
-
-    patch.setattr(cohort, "_sample", sample)
+    some = clients[:, : 4 * clients.shape[1] // 5] if purpose is Purpose.COHORT else clients
+    return real(source, purpose, rounds, some, size)
 
 
-@violation(coins, stage="sampling", check="sizes of cohorts")
-def toss_for_two_clients(patch: pytest.MonkeyPatch) -> None:
+@violation(coins, "sampling", "sizes of cohorts", at=(cohort, "client_coins"))
+def toss_for_two_clients(real: Any, *given: Any, **named: Any) -> Any:
     """Clients toss coins in pairs."""
-    real = cohort.client_coins
-
-    def tossed(*given: Any, **named: Any) -> Any:
-        found = real(*given, **named)
-        found[..., 1::2] = found[..., : 2 * (found.shape[-1] // 2) : 2]
-        return found
-
-    patch.setattr(cohort, "client_coins", tossed)
+    found = real(*given, **named)
+    found[..., 1::2] = found[..., : 2 * (found.shape[-1] // 2) : 2]
+    return found
 
 
-@violation(coins, stage="sampling", check="sizes of cohorts")
-def draw_as_many_as_expected(patch: pytest.MonkeyPatch) -> None:
+@violation(coins, "sampling", "sizes of cohorts", at=(cohort, "client_coins"))
+def draw_as_many_as_expected(
+    _: Any, source: Any, *, round_: Any, clients: Any, rate: float
+) -> NDArray[np.bool_]:
     """As many are drawn as coins would on average, and coins are accounted for."""
-
-    def tossed(source: Any, *, round_: Any, clients: Any, rate: float) -> NDArray[np.bool_]:
-        words = source.words(
-            purpose=Purpose.CLIENT_COINS, round_=round_, counters=clients, count=1
-        )[..., 0]
-        return words.argsort(-1).argsort(-1) < round(rate * clients.shape[-1])
-
-    patch.setattr(cohort, "client_coins", tossed)
+    words = source.words(purpose=Purpose.CLIENT_COINS, round_=round_, counters=clients, count=1)[
+        ..., 0
+    ]
+    return words.argsort(-1).argsort(-1) < round(rate * clients.shape[-1])
 
 
-@violation(coins, stage="sampling", check="cohorts in turn")
-def toss_for_two_rounds(patch: pytest.MonkeyPatch) -> None:
+@violation(coins, "sampling", "cohorts in turn", at=(cohort, "client_coins"))
+def toss_for_two_rounds(real: Any, source: Any, *, round_: Any, **given: Any) -> Any:
     """A coin counts for two rounds."""
-    real = cohort.client_coins
-
-    def tossed(source: Any, *, round_: Any, **given: Any) -> Any:
-        return real(source, round_=round_ - (round_ % 2 == 0), **given)
-
-    patch.setattr(cohort, "client_coins", tossed)
+    return real(source, round_=round_ - (round_ % 2 == 0), **given)
 
 
-@violation(central, stage="clip", check="norm of a clipped update")
-def forget_the_intercept(patch: pytest.MonkeyPatch) -> None:
+@violation(central, "clip", "norm of a clipped update", at=(GaussianServer, "clip"))
+def forget_the_intercept(
+    real: Any, self: Any, updates: Tensor, clips: Tensor
+) -> tuple[Tensor, Tensor]:
     """The norm that is clipped leaves the intercept out."""
-    real = GaussianServer.clip
-
-    def clip(self: Any, updates: Tensor, clips: Tensor) -> tuple[Tensor, Tensor]:
-        clipped, finite = real(self, updates[..., :-1], clips)
-        return torch.cat([clipped, updates[..., -1:]], dim=-1), finite
-
-    patch.setattr(GaussianServer, "clip", clip)
+    clipped, finite = real(self, updates[..., :-1], clips)
+    return torch.cat([clipped, updates[..., -1:]], dim=-1), finite
 
 
-@violation(fixed, stage="clip", check="norm of an update")
+@violation(fixed, "clip", "norm of an update")
 def clip_a_little_late(patch: pytest.MonkeyPatch) -> None:
     """Updates are clipped to 1.01 times the clip."""
     real = laplace.kept_share
@@ -112,50 +91,40 @@ def clip_a_little_late(patch: pytest.MonkeyPatch) -> None:
     )
 
 
-@violation(central, stage="sum", check="distance of neighbouring sums")
-def weigh_clients(patch: pytest.MonkeyPatch) -> None:
+@violation(central, "sum", "distance of neighbouring sums", at=(stack_round, "block_sums"))
+def weigh_clients(real: Any, updates: Tensor, *given: Any, **named: Any) -> Tensor:
     """Updates have weights of 1.5 and 0.5 once they are clipped."""
-    real = stack_round.block_sums
-
-    def sums(updates: Tensor, *given: Any, **named: Any) -> Tensor:
-        weights = 1.5 - torch.arange(updates.shape[1]) % 2
-        return real(updates * weights[:, None], *given, **named)
-
-    patch.setattr(stack_round, "block_sums", sums)
+    weights = 1.5 - torch.arange(updates.shape[1]) % 2
+    return real(updates * weights[:, None], *given, **named)
 
 
 @violation(
-    lambda: fixed(budget=6.0), stage="release", check="uploads of clients that are not charged"
+    lambda: fixed(budget=6.0),
+    "release",
+    "uploads of clients that are not charged",
+    at=(stack_round, "_allowed"),
 )
-def let_one_refused_send(patch: pytest.MonkeyPatch) -> None:
+def let_one_refused_send(real: Any, present: Tensor, room: NDArray[np.bool_]) -> Tensor:
     """One client of a cohort sends though it is refused."""
-    real = stack_round._allowed
-
-    def allowed(present: Tensor, room: NDArray[np.bool_]) -> Tensor:
-        room = room.copy()
-        refused = np.argwhere(~room)
-        if len(refused):
-            room[tuple(refused[0])] = True
-        return real(present, room)
-
-    patch.setattr(stack_round, "_allowed", allowed)
+    room = room.copy()
+    refused = np.argwhere(~room)
+    if len(refused):
+        room[tuple(refused[0])] = True
+    return real(present, room)
 
 
-@violation(fixed, stage="release", check="uploads of clients that are not charged")
-def call_a_sender_refused(patch: pytest.MonkeyPatch) -> None:
+@violation(
+    fixed, "release", "uploads of clients that are not charged", at=(stack, "gather_to_host")
+)
+def call_a_sender_refused(real: Any, *given: Any, **named: Any) -> Any:
     """The ledger calls a client refused that has sent."""
-    real = stack.gather_to_host
-
-    def gather(*given: Any, **named: Any) -> Any:
-        found = real(*given, **named)
-        outcomes = found.outcomes.copy()
-        outcomes[..., 0] = Outcome.REFUSED
-        return replace(found, outcomes=outcomes)
-
-    patch.setattr(stack, "gather_to_host", gather)
+    found = real(*given, **named)
+    outcomes = found.outcomes.copy()
+    outcomes[..., 0] = Outcome.REFUSED
+    return replace(found, outcomes=outcomes)
 
 
-@violation(central, stage="release", check="hypotheses of the next round")
+@violation(central, "release", "hypotheses of the next round")
 def remember_bare_sums(patch: pytest.MonkeyPatch) -> None:
     """The server has a momentum of sums without noise."""
     real, before = stack_round._add_up, {0: torch.zeros(())}
@@ -171,53 +140,44 @@ def remember_bare_sums(patch: pytest.MonkeyPatch) -> None:
 
 @violation(
     lambda: central(fairness={}, training__stopping={"patience": 1}),
-    stage="release",
-    check="selection_loss",
+    "release",
+    "selection_loss",
+    at=(Stack, "_validate"),
 )
-def end_by_training_loss(patch: pytest.MonkeyPatch) -> None:
+def end_by_training_loss(real: Any, self: Any, *given: Any) -> Any:
     """Runs end by the loss of those who train."""
-    real = Stack._validate
-
-    def validate(self: Any, *given: Any) -> Any:
-        splits, figures = self._splits, real(self, *given)
-        self._splits = replace(splits, validation=splits.training)
-        try:
-            return replace(figures, selection_loss=real(self, *given).selection_loss)
-        finally:
-            self._splits = splits
-
-    patch.setattr(Stack, "_validate", validate)
+    splits, figures = self._splits, real(self, *given)
+    self._splits = replace(splits, validation=splits.training)
+    try:
+        return replace(figures, selection_loss=real(self, *given).selection_loss)
+    finally:
+        self._splits = splits
 
 
-@violation(records, stage="sampling", check="chance of a record")
-def favour_a_client(patch: pytest.MonkeyPatch) -> None:
+@violation(records, "sampling", "chance of a record", at=(PersonalisedRound, "_inclusion"))
+def favour_a_client(
+    real: Any, self: Any, places: Any, *given: Any, **named: Any
+) -> NDArray[np.float64]:
     """Records of one client are drawn more often than they are charged for."""
-    real = PersonalisedRound._inclusion
-
-    def inclusion(self: Any, places: Any, *given: Any, **named: Any) -> NDArray[np.float64]:
-        found: NDArray[np.float64] = real(self, places, *given, **named)
-        found[places == 0] = np.minimum(1.0, 1.2 * found[places == 0])
-        return found
-
-    patch.setattr(PersonalisedRound, "_inclusion", inclusion)
+    found: NDArray[np.float64] = real(self, places, *given, **named)
+    found[places == 0] = np.minimum(1.0, 1.2 * found[places == 0])
+    return found
 
 
-@violation(lambda: records(rounds=20), stage="sampling", check="batches in turn")
-def shuffle_batches(patch: pytest.MonkeyPatch) -> None:
+@violation(
+    lambda: records(rounds=20), "sampling", "batches in turn", at=(record_steps, "tossed_coins")
+)
+def shuffle_batches(_: Any, source: Any, *, steps: Any, silos: Any, inclusion: Any) -> Any:
     """Records take turns, as in shuffled batches, at the rate of their coins."""
-
-    def tossed(source: Any, *, steps: Any, silos: Any, inclusion: Any) -> Any:
-        first = np.broadcast_to(steps[:1], steps.shape)
-        words = source.words(
-            purpose=Purpose.RECORDS, round_=first, counters=silos, count=inclusion.shape[-1]
-        )
-        begun = words / 2.0**32 + (steps - first)[..., None] * inclusion
-        return np.floor(begun + inclusion) > np.floor(begun)
-
-    patch.setattr(record_steps, "tossed_coins", tossed)
+    first = np.broadcast_to(steps[:1], steps.shape)
+    words = source.words(
+        purpose=Purpose.RECORDS, round_=first, counters=silos, count=inclusion.shape[-1]
+    )
+    begun = words / 2.0**32 + (steps - first)[..., None] * inclusion
+    return np.floor(begun + inclusion) > np.floor(begun)
 
 
-@violation(records, stage="release", check="hypotheses of the next round")
+@violation(records, "release", "hypotheses of the next round")
 def adapt_to_bare_gradients(patch: pytest.MonkeyPatch) -> None:
     """Adam's second moments are of gradients without noise."""
     bare: dict[int, Tensor] = {}
@@ -249,13 +209,13 @@ def _sampled_curves(
         patch.setattr(module, "event_curve", curve)
 
 
-@violation(coins, stage="accounting", check="epsilon by another computation")
+@violation(coins, "accounting", "epsilon by another computation")
 def lose_a_term(patch: pytest.MonkeyPatch) -> None:
     """The accountant loses half of a sampled round's divergence."""
     _sampled_curves(patch, lambda of, event: of(event) / 2)
 
 
-@violation(coins, stage="accounting", check="epsilon by another computation")
+@violation(coins, "accounting", "epsilon by another computation")
 def account_for_less_often(patch: pytest.MonkeyPatch) -> None:
     """The accountant takes nine tenths of the rate."""
     _sampled_curves(patch, lambda of, event: of(replace(event, rate=0.9 * event.rate)))

@@ -10,7 +10,7 @@ from fedaudit.native.library import _loaded
 from fedaudit.privacy.noise import laplace
 from fedaudit.privacy.noise.laplace import compiled_release
 from tests.attacks.zoo.missed_violations import MISSED
-from tests.attacks.zoo.whole_zoo import ZOO
+from tests.attacks.zoo.violations import ZOO
 
 ROUNDS = 20
 
@@ -18,7 +18,7 @@ ROUNDS = 20
 def _among_all(name: str) -> object:
     """Those beside the noise run with the slow tests, but for the accountants'."""
     one = ZOO[name]
-    quick = one.stage == "accounting" or "path_violations" not in one.sabotage.__module__
+    quick = one.stage == "accounting" or "path_violations" not in one.module
     return name if quick else pytest.param(name, marks=pytest.mark.slow)
 
 

@@ -23,41 +23,32 @@ from tests.attacks.zoo.violations import violation
 Numbers = NDArray[np.float64]
 
 
-@violation(fixed, stage="noise", check="noise added")
-def halve_the_scale(patch: pytest.MonkeyPatch) -> None:
+@violation(fixed, "noise", "noise added", at=(Sanitiser, "release"))
+def halve_the_scale(
+    real: Any, self: Any, start: Tensor, update: Tensor, unit: Tensor, **given: Any
+) -> Tensor:
     """The scale of Laplace noise is halved."""
-    real = Sanitiser.release
-
-    def release(self: Any, start: Tensor, update: Tensor, unit: Tensor, **given: Any) -> Tensor:
-        return real(self, start, update, unit / 2, **given)
-
-    patch.setattr(Sanitiser, "release", release)
+    return real(self, start, update, unit / 2, **given)
 
 
-@violation(adaptive, stage="noise", check="noise used once")
-def reuse_over_rounds(patch: pytest.MonkeyPatch) -> None:
+@violation(adaptive, "noise", "noise used once", at=(WholeVectorLaplace, "draw"))
+def reuse_over_rounds(
+    real: Any, self: Any, draws: Draws, rounds: NDArray[Any], clients: NDArray[Any]
+) -> Any:
     """Noise is drawn once for several rounds."""
-    real = WholeVectorLaplace.draw
-
-    def draw(self: Any, draws: Draws, rounds: NDArray[Any], clients: NDArray[Any]) -> Any:
-        found = real(self, draws, rounds, clients)
-        return np.broadcast_to(found[:1], found.shape).copy() if found.ndim > 3 else found
-
-    patch.setattr(WholeVectorLaplace, "draw", draw)
+    found = real(self, draws, rounds, clients)
+    return np.broadcast_to(found[:1], found.shape).copy() if found.ndim > 3 else found
 
 
-@violation(fixed, stage="noise", check="noise used once")
-def reuse_over_clients(patch: pytest.MonkeyPatch) -> None:
+@violation(fixed, "noise", "noise used once", at=(WholeVectorLaplace, "draw"))
+def reuse_over_clients(
+    real: Any, self: Any, draws: Draws, rounds: NDArray[Any], clients: NDArray[Any]
+) -> Any:
     """Noise is drawn once for all clients of a round."""
-    real = WholeVectorLaplace.draw
-
-    def draw(self: Any, draws: Draws, rounds: NDArray[Any], clients: NDArray[Any]) -> Any:
-        return real(self, draws, rounds, np.zeros_like(clients))
-
-    patch.setattr(WholeVectorLaplace, "draw", draw)
+    return real(self, draws, rounds, np.zeros_like(clients))
 
 
-@violation(fixed, stage="noise", check="noise drawn for this round")
+@violation(fixed, "noise", "noise drawn for this round")
 def take_the_noise_of_another_round(patch: pytest.MonkeyPatch) -> None:
     """Every round takes the noise of the block's first."""
     from fedaudit.training.stack import Stack
@@ -70,125 +61,97 @@ def take_the_noise_of_another_round(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Stack, "_cohorts", cohorts)
 
 
-@violation(layered, stage="noise", check="norms of layers 1 and 2")
-def share_a_norm_between_layers(patch: pytest.MonkeyPatch) -> None:
+@violation(layered, "noise", "norms of layers 1 and 2", at=(laplace, "layer_gamma"))
+def share_a_norm_between_layers(
+    _: Any, source: Any, *, sizes: Sequence[int], layer: int, **given: Any
+) -> Numbers:
     """The norm of the noise is drawn once for all layers."""
-
-    def gamma(source: Any, *, sizes: Sequence[int], layer: int, **given: Any) -> Numbers:
-        return laplace.unit_gamma(source, shape=sizes[layer], **given)
-
-    patch.setattr(laplace, "layer_gamma", gamma)
+    return laplace.unit_gamma(source, shape=sizes[layer], **given)
 
 
-@violation(fixed, stage="clip", check="norm of an update")
+@violation(fixed, "clip", "norm of an update")
 def clip_nothing(patch: pytest.MonkeyPatch) -> None:
     """Updates under Laplace noise are not clipped."""
     patch.setattr(laplace, "kept_share", lambda norm, clip: None)
 
 
-@violation(layered, stage="clip", check="norm of an update")
-def clip_every_layer(patch: pytest.MonkeyPatch) -> None:
+@violation(layered, "clip", "norm of an update", at=(LayerSanitiser, "__call__"))
+def clip_every_layer(
+    _: Any, self: LayerSanitiser, start: Tensor, updated: Tensor, unit: Tensor
+) -> tuple[Tensor, Tensor]:
     """Every layer is clipped by itself, and the whole is what is accounted for."""
-
-    def call(
-        self: LayerSanitiser, start: Tensor, updated: Tensor, unit: Tensor
-    ) -> tuple[Tensor, Tensor]:
-        update, released = updated - start, []
-        slices = layer_slices(self.sizes)
-        lengths = torch.stack([norms(update[..., part]) for part in slices], dim=-1)
-        radii = self.radii(lengths)
-        for layer, (one, part) in enumerate(zip(self.parts, slices, strict=True)):
-            kept = laplace.kept_share(lengths[..., layer], self.clip)
-            released.append(
-                one.release(
-                    start[..., part],
-                    update[..., part],
-                    unit[..., part],
-                    radius=radii[..., layer],
-                    kept=kept,
-                )
+    update, released = updated - start, []
+    slices = layer_slices(self.sizes)
+    lengths = torch.stack([norms(update[..., part]) for part in slices], dim=-1)
+    radii = self.radii(lengths)
+    for layer, (one, part) in enumerate(zip(self.parts, slices, strict=True)):
+        kept = laplace.kept_share(lengths[..., layer], self.clip)
+        released.append(
+            one.release(
+                start[..., part],
+                update[..., part],
+                unit[..., part],
+                radius=radii[..., layer],
+                kept=kept,
             )
-        return torch.cat(released, dim=-1), radii
+        )
+    return torch.cat(released, dim=-1), radii
 
-    patch.setattr(LayerSanitiser, "__call__", call)
 
-
-@violation(fixed, stage="noise", check="norms of layer 1")
-def take_a_gaussian_magnitude(patch: pytest.MonkeyPatch) -> None:
+@violation(fixed, "noise", "norms of layer 1", at=(laplace, "unit_gamma"))
+def take_a_gaussian_magnitude(
+    _: Any, source: Any, *, shape: int, round_: Any, counters: Any, **more: Any
+) -> Numbers:
     """Laplace noise has the norm of Gaussian noise."""
-
-    def gamma(source: Any, *, shape: int, round_: Any, counters: Any, **_: Any) -> Numbers:
-        normal = laplace.drawn_normals(
-            source, purpose=laplace.Purpose.MAGNITUDE, n=shape, round_=round_, counters=counters
-        )
-        # As long on average as a Gamma number is.
-        lengths: Numbers = np.sqrt(np.square(normal).sum(-1)) * np.sqrt(shape)
-        return lengths
-
-    patch.setattr(laplace, "unit_gamma", gamma)
+    normal = laplace.drawn_normals(
+        source, purpose=laplace.Purpose.MAGNITUDE, n=shape, round_=round_, counters=counters
+    )
+    # As long on average as a Gamma number is.
+    lengths: Numbers = np.sqrt(np.square(normal).sum(-1)) * np.sqrt(shape)
+    return lengths
 
 
-@violation(fixed, stage="noise", check="directions of layer 1")
-def point_one_way(patch: pytest.MonkeyPatch) -> None:
+@violation(fixed, "noise", "directions of layer 1", at=(laplace, "drawn_normals"))
+def point_one_way(real: Any, *given: Any, **named: Any) -> Numbers:
     """The direction of the noise is not uniform: uniform numbers in place of normal ones."""
-    real = laplace.drawn_normals
+    from scipy import stats
 
-    def draw(*given: Any, **named: Any) -> Numbers:
-        from scipy import stats
-
-        found: Numbers = 2 * stats.norm.cdf(real(*given, **named)) - 1
-        return found
-
-    patch.setattr(laplace, "drawn_normals", draw)
+    found: Numbers = 2 * stats.norm.cdf(real(*given, **named)) - 1
+    return found
 
 
-@violation(adaptive, stage="noise", check="radius")
-def measure_the_wrong_vector(patch: pytest.MonkeyPatch) -> None:
+@violation(adaptive, "noise", "radius", at=(Sanitiser, "__call__"))
+def measure_the_wrong_vector(
+    _: Any, self: Any, start: Tensor, updated: Tensor, unit: Tensor
+) -> tuple[Tensor, Tensor]:
     """The adaptive radius is the norm of the parameters, not of the update."""
-
-    def call(self: Any, start: Tensor, updated: Tensor, unit: Tensor) -> tuple[Tensor, Tensor]:
-        radius = self.radii(norms(updated))
-        return self.release(start, updated - start, unit, radius=radius, kept=None), radius
-
-    patch.setattr(Sanitiser, "__call__", call)
+    radius = self.radii(norms(updated))
+    return self.release(start, updated - start, unit, radius=radius, kept=None), radius
 
 
-@violation(fixed, stage="noise", check="noise added")
-def count_parameters_wrongly(patch: pytest.MonkeyPatch) -> None:
+@violation(fixed, "noise", "noise added", at=(laplace_l2, "_sanitiser"))
+def count_parameters_wrongly(real: Any, privacy: Any, n: int, device: torch.device) -> Sanitiser:
     """The rate of the noise is made of too many parameters."""
-    real = laplace_l2._sanitiser
-
-    def sanitiser(privacy: Any, n: int, device: torch.device) -> Sanitiser:
-        return replace(
-            real(privacy, n, device), noise_scale=real(privacy, 2 * n, device).noise_scale
-        )
-
-    patch.setattr(laplace_l2, "_sanitiser", sanitiser)
+    return replace(real(privacy, n, device), noise_scale=real(privacy, 2 * n, device).noise_scale)
 
 
-@violation(fixed, stage="noise", check="norms of layer 1")
-def draw_every_coordinate(patch: pytest.MonkeyPatch) -> None:
+@violation(fixed, "noise", "norms of layer 1", at=(laplace_l2, "unit_laplace"))
+def draw_every_coordinate(_: Any, source: Any, *, n: int, round_: Any, counters: Any) -> Numbers:
     """Laplace noise for each coordinate: the mechanism of another distance."""
+    from scipy import stats
 
-    def unit(source: Any, *, n: int, round_: Any, counters: Any) -> Numbers:
-        from scipy import stats
-
-        normal = gaussian.unit_gaussian(source, n=n, round_=round_, counters=counters)
-        found: Numbers = stats.laplace.ppf(stats.norm.cdf(normal))
-        return found
-
-    patch.setattr(laplace_l2, "unit_laplace", unit)
+    normal = gaussian.unit_gaussian(source, n=n, round_=round_, counters=counters)
+    found: Numbers = stats.laplace.ppf(stats.norm.cdf(normal))
+    return found
 
 
-@violation(
-    lambda: fixed(budget=6.0), stage="release", check="uploads of clients that are not charged"
-)
+@violation(lambda: fixed(budget=6.0), "release", "uploads of clients that are not charged")
 def let_the_refused_send(patch: pytest.MonkeyPatch) -> None:
     """Clients that are refused over their budget send all the same."""
     patch.setattr(stack_round, "_allowed", lambda present, allowed: present)
 
 
-@violation(lambda: local(clip=3.0), stage="noise", check="noise added")
+@violation(lambda: local(clip=3.0), "noise", "noise added")
 def forget_the_clip_in_the_noise(patch: pytest.MonkeyPatch) -> None:
     """The noise multiplier is not multiplied by the clip."""
     patch.setattr(
@@ -196,7 +159,7 @@ def forget_the_clip_in_the_noise(patch: pytest.MonkeyPatch) -> None:
     )
 
 
-@violation(local, stage="noise", check="their size")
+@violation(local, "noise", "their size")
 def cut_the_tails(patch: pytest.MonkeyPatch) -> None:
     """Noise is cut at two standard deviations."""
     from fedaudit.training.mechanisms import gaussian as training_gaussian
@@ -210,21 +173,16 @@ def cut_the_tails(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(training_gaussian, "unit_gaussian", unit)
 
 
-@violation(lambda: fixed(noise="release"), stage="noise", check="secret noise")
-def take_secret_noise_from_the_seed(patch: pytest.MonkeyPatch) -> None:
+@violation(lambda: fixed(noise="release"), "noise", "secret noise", at=(WholeVectorLaplace, "draw"))
+def take_secret_noise_from_the_seed(real: Any, self: Any, draws: Draws, *given: Any) -> Any:
     """Noise for a release follows from the seed."""
-    real = WholeVectorLaplace.draw
-
-    def draw(self: Any, draws: Draws, *given: Any) -> Any:
-        return real(self, replace(draws, secret=False), *given)
-
-    patch.setattr(WholeVectorLaplace, "draw", draw)
+    return real(self, replace(draws, secret=False), *given)
 
 
 @violation(
     lambda: in_turn(mechanism="laplace-l2", noise_multiplier=2.0, radius=0.4, clip=0.2),
-    stage="noise",
-    check="noise added",
+    "noise",
+    "noise added",
 )
 def skip_the_end_of_a_vector(patch: pytest.MonkeyPatch) -> None:
     """The last parameter of a vector that is noised part by part gets no noise."""

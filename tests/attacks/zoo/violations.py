@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import pytest
 
@@ -13,7 +14,7 @@ Sabotage = Callable[[pytest.MonkeyPatch], None]
 
 @dataclass(frozen=True)
 class Violation:
-    """One way to break a guarantee, and what a replay ought to say of it."""
+    """One way to break a guarantee, and what a replay ought to report of it."""
 
     name: str
     cell: Callable[[], Cell]
@@ -22,21 +23,38 @@ class Violation:
     """The stage that broke."""
     check: str
     """The check that finds it."""
+    module: str
+    """The module of the zoo that it is in."""
 
 
 ZOO: dict[str, Violation] = {}
 
 
 def violation(
-    cell: Callable[[], Cell], *, stage: Stage, check: str
-) -> Callable[[Sabotage], Sabotage]:
-    """Puts a sabotage into the zoo; its docstring's first line is its name."""
+    cell: Callable[[], Cell], stage: Stage, check: str, *, at: tuple[Any, str] | None = None
+) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Puts a sabotage into the zoo; its docstring's first line is its name.
 
-    def keep(sabotage: Sabotage) -> Sabotage:
-        name = (sabotage.__doc__ or "").strip().splitlines()[0].rstrip(".")
+    `at`: the owner and name of what it replaces; it is called with the real one before the
+    arguments. Otherwise it is given a monkeypatch.
+    """
+
+    def keep(function: Callable[..., Any]) -> Callable[..., Any]:
+        name = (function.__doc__ or "").strip().splitlines()[0].rstrip(".")
         assert name
         assert name not in ZOO
-        ZOO[name] = Violation(name, cell, sabotage, stage, check)
-        return sabotage
+        sabotage: Sabotage = function if at is None else replacing(*at, function)
+        ZOO[name] = Violation(name, cell, sabotage, stage, check, function.__module__)
+        return function
 
     return keep
+
+
+def replacing(owner: Any, name: str, function: Callable[..., Any]) -> Sabotage:
+    """A sabotage that puts a function in the place of another one, which it is given first."""
+    real = getattr(owner, name)
+
+    def sabotage(patch: pytest.MonkeyPatch) -> None:
+        patch.setattr(owner, name, lambda *given, **named: function(real, *given, **named))
+
+    return sabotage

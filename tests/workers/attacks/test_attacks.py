@@ -155,7 +155,7 @@ def test_what_cannot_be_carried_out_is_refused_before_it_costs_anything(
 ) -> None:
     monkeypatch.setattr(
         fedaudit.attacks.feasibility,
-        "_faults",
+        "faults",
         lambda attack, _cell, *, at: [FieldError(f"{at}/kind", f"too few for {attack.kind}")],
     )
     asked = {**ATTACKED, "attacks": [ATTACK, ATTACK]}

@@ -1,0 +1,152 @@
+"""What attacks on an experiment found, and attacks beside its report, which stays as it was signed.
+
+Confidential: what they find follows from training data.
+"""
+
+from functools import partial
+from typing import Annotated
+
+from anyio.to_thread import run_sync
+from fastapi import APIRouter, BackgroundTasks, Path, Request, Response
+
+from api.http.bodies import JsonBody
+from api.openapi import Responses, problems, request_body
+from api.schemas.base import IdempotencyHeader
+from api.schemas.experiments import AttackList, AttacksRequest, LaterAttacksBody, LaterAttacksList
+from api.services.attacks.later_attacks import ask_for_attacks, cancel_attacks
+from api.services.attacks.stored_attacks import (
+    FILE_TYPE,
+    attack_file,
+    attack_list,
+    file_response,
+    later_body,
+    later_list,
+)
+from api.services.audit_log import note_export
+from api.services.dispatch import IdempotentRequest, dispatch
+from api.services.lookups import find_later_attacks
+from api.shared.resources import Shared
+from api.shared.security import ExperimentsWriter, LedgerReader, ReportsReader
+
+router = APIRouter(prefix="/experiments/{experiment_id}/attacks", tags=["attacks"])
+
+FILE_RESPONSES: Responses = {
+    **problems(404, 410),
+    200: {
+        "description": "The file.",
+        "content": {FILE_TYPE: {"schema": {"type": "string", "format": "binary"}}},
+    },
+}
+_LOCATION = {"Location": {"description": "What is asked for.", "schema": {"type": "string"}}}
+
+
+@router.post(
+    "",
+    status_code=202,
+    responses={
+        **problems(404, 409, 415, 429),
+        202: {"description": "To be carried out by a worker.", "headers": _LOCATION},
+    },
+    openapi_extra=request_body(AttacksRequest),
+)
+async def attack_experiment(
+    *,
+    request: Request,
+    experiment_id: str,
+    caller: ExperimentsWriter,
+    value: JsonBody,
+    resources: Shared,
+    background: BackgroundTasks,
+    response: Response,
+    idempotency_key: IdempotencyHeader = None,
+) -> LaterAttacksBody:
+    """Attack an experiment that has succeeded. Nothing is charged, and its report stays as it is.
+
+    Whatever is found counts like an attack of the report, whenever somebody judges the experiment.
+    """
+    route = f"POST /v1/experiments/{experiment_id}/attacks"
+    idempotency = IdempotentRequest.of(idempotency_key, route, value)
+    # The run's data are loaded, which may take long.
+    asked = await resources.loads.run(
+        caller.project_id,
+        partial(ask_for_attacks, resources, caller, experiment_id, value, idempotency),
+        request=request,
+    )
+    if asked.unit_message is not None:
+        background.add_task(dispatch, resources, asked.unit_message)
+    response.headers["Location"] = f"/v1/experiments/{experiment_id}/attacks/later/{asked.row.id}"
+
+    def answer() -> LaterAttacksBody:
+        with resources.database.read() as session:
+            return later_body(resources, session, caller, asked.row)
+
+    return await run_sync(answer)
+
+
+@router.get("/later", responses=problems(404))
+def list_later_attacks(
+    experiment_id: str, caller: ReportsReader, resources: Shared
+) -> LaterAttacksList:
+    """Every request for attacks after the report was signed, whatever became of it."""
+    return later_list(resources, caller, experiment_id)
+
+
+@router.get("/later/{later_id}", responses=problems(404))
+def get_later_attacks(
+    experiment_id: str, later_id: str, caller: ReportsReader, resources: Shared
+) -> LaterAttacksBody:
+    """One request for attacks, and what they found."""
+    with resources.database.read() as session:
+        row = find_later_attacks(session, caller, experiment_id, later_id)
+        return later_body(resources, session, caller, row)
+
+
+@router.post("/later/{later_id}/cancel", responses=problems(404, 409))
+def cancel_later_attacks(
+    experiment_id: str, later_id: str, caller: ExperimentsWriter, resources: Shared
+) -> LaterAttacksBody:
+    """Ask for their end. What they have found by then stays, and counts."""
+    row = cancel_attacks(resources, caller, experiment_id, later_id)
+    with resources.database.read() as session:
+        return later_body(resources, session, caller, row)
+
+
+@router.get(
+    "/later/{later_id}/{position}/{name}", response_class=Response, responses=FILE_RESPONSES
+)
+def get_later_attack_file(
+    *,
+    experiment_id: str,
+    later_id: str,
+    position: Annotated[int, Path(ge=0, le=19)],
+    name: Annotated[str, Path(max_length=100)],
+    caller: LedgerReader,
+    resources: Shared,
+) -> Response:
+    """One file of an attack, such as the scores of every record."""
+    found = attack_file(
+        resources, caller, experiment_id, position=position, name=name, later_id=later_id
+    )
+    form = f"attacks/later/{later_id}/{position}/{name}"
+    note_export(resources, caller, experiment_id, form)
+    return file_response(found, f"{experiment_id}-{later_id}-{position}-{name}")
+
+
+@router.get("", responses=problems(404))
+def get_attacks(experiment_id: str, caller: LedgerReader, resources: Shared) -> AttackList:
+    """The attacks of the experiment's report, with their files."""
+    return attack_list(resources, caller, experiment_id)
+
+
+@router.get("/{position}/{name}", response_class=Response, responses=FILE_RESPONSES)
+def get_attack_file(
+    experiment_id: str,
+    position: Annotated[int, Path(ge=0, le=19)],
+    name: Annotated[str, Path(max_length=100)],
+    caller: LedgerReader,
+    resources: Shared,
+) -> Response:
+    """One file of an attack, such as the scores of every record."""
+    found = attack_file(resources, caller, experiment_id, position=position, name=name)
+    note_export(resources, caller, experiment_id, f"attacks/{position}/{name}")
+    return file_response(found, f"{experiment_id}-{position}-{name}")

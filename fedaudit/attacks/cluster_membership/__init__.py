@@ -1,1 +1,0 @@
-"""Hypothesis membership: which hypothesis a client chose, told from its upload."""

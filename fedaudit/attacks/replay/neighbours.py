@@ -1,0 +1,507 @@
+"""Two federations that differ by one unit, as far apart as the guarantee's adjacency lets them be,
+and what a replay observes of runs on them.
+
+The guarantee covers all data, so in both the unit is one whose gradients are as large as the loss
+lets them be: what nothing bounds is then seen. The rows of all others are the spec's.
+
+Stage loading: what differs in the file of one unit changes nothing that is loaded of the others.
+There the neighbour is made in the file, before anything reads it. If loading keeps neighbours apart
+by their unit alone, the pairs made of loaded data are all there are.
+"""
+
+import io
+import shutil
+import zipfile
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any, Literal, assert_never
+
+import numpy as np
+import orjson
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+from numpy.typing import NDArray
+
+from fedaudit.attacks.replay.replay_finding import Findings
+from fedaudit.attacks.replay.watched_run import Floats, UploadsPassed, WatchedRun
+from fedaudit.federations.federation import ClientRows, Federation
+from fedaudit.federations.hospital import CHARGES, known_columns
+from fedaudit.federations.load import load_federation
+from fedaudit.federations.reading.source_files import Files, open_source
+from fedaudit.federations.reading.table_files import TableFile
+from fedaudit.federations.record_keys import record_keys
+from fedaudit.federations.table.columns import find_columns
+from fedaudit.ledger.ledger_context import LedgerContext
+from fedaudit.privacy.accounting.mechanism_parameters import MechanismParameters
+from fedaudit.privacy.mechanisms.registry import mechanism_of
+from fedaudit.randomness import CounterSource
+from fedaudit.spec.experiment import ExperimentSpec
+from fedaudit.spec.federation import Femnist, HospitalCharges, Images
+from fedaudit.spec.sources import FileSource
+from fedaudit.spec.table import Table
+from fedaudit.spec.training import PoissonCohort
+from fedaudit.training.base.cell import Cell, split_cells
+from fedaudit.training.base.cohort import Block, draw_block, drawn_clients
+from fedaudit.training.base.records import record_use_of, training_records, validation_rows
+from fedaudit.training.stacked.stack_round import build_draws
+
+_LOUD = 1000.0
+"""How many times the largest target of the data a loud unit's target is."""
+_QUIET = 1e-3
+"""Steps, and features and targets of records, of a run whose updates do not reach their clip."""
+_LOUD_FEATURES = 100.0
+"""Features of a loud unit, if slopes grow with these alone."""
+
+
+@dataclass(frozen=True, eq=False)
+class NeighbourPair:
+    """The cells of the runs of a replay."""
+
+    base: Cell
+    neighbour: Cell
+    held_out: Cell
+    """The base, but for a unit that is held out for validation."""
+    quiet: Cell
+    """The spec's data, with updates that do not reach their clip."""
+    client: int
+    record: int | None
+    """The record that differs, among those that train; None if all of the client does."""
+    words: str
+
+
+def neighbour_pair(cell: Cell, ledger_context: LedgerContext, *, rounds: int) -> NeighbourPair:
+    """A pair by the adjacency that the ledger charges; the unit is one that takes part often.
+
+    If the adjacency is a distance, or there is none, the unit has other values.
+    """
+    # With fixed keys of records, so that other values keep their coins.
+    keyed = replace(cell.federation, record_keys=record_keys(cell.federation))
+    cell = replace(cell, federation=keyed)
+    inputs = ledger_context.inputs
+    sends_nothing = inputs.adjacency == "add-or-remove-one"
+    often = _participations(cell, rounds)
+    record = None
+    if mechanism_of(cell.spec).facts.applied_by == "local-steps":
+        # The record that is expected in most steps.
+        records, use = training_records(cell.spec, keyed), record_use_of(cell.spec, keyed)
+        assert use is not None
+        client_of = records.clients[records.client_of]
+        weight: Floats = use.plan.rates * use.plan.rounds * (often[client_of] + 0.5)
+        record = int(weight.argmax())
+        client, place = int(client_of[record]), records.place[[record]]
+    else:
+        client = int(often.argmax())
+        place = keyed.rows_of(np.array([client]))
+    bounded = mechanism_of(cell.spec).cost_kind == "epsilon" or inputs.clip
+    factor = 1.0 if not bounded else _LOUD
+    # A root of a mean, and a cross-entropy, have slopes that no target makes larger.
+    scale = _LOUD_FEATURES if bounded and cell.spec.training.loss != "mse" else 1.0
+    base = _with_loud_rows(keyed, place, (factor, scale), sign=1)
+    if sends_nothing:
+        other = _with_silent_rows(base, place)
+    else:
+        other = _with_loud_rows(keyed, place, (factor, scale), sign=-1)
+    held_out = _with_loud_rows(base, _held_out_rows(cell), (1.0, 1.0), sign=-1)
+    unit = "a client" if record is None else "a record"
+    difference = "sends nothing" if sends_nothing else "has other values"
+    return NeighbourPair(
+        base=replace(cell, federation=base),
+        neighbour=replace(cell, federation=other),
+        held_out=replace(cell, federation=held_out),
+        quiet=_quiet(cell),
+        client=client,
+        record=record,
+        words=f"{unit} that trains {difference}",
+    )
+
+
+def _quiet(cell: Cell) -> Cell:
+    """The cell with short updates, or gradients of records: noise must not follow their length."""
+    federation, training = cell.federation, cell.spec.training
+    if mechanism_of(cell.spec).facts.applied_by != "local-steps":
+        step_size = {"step_size": _QUIET * training.local.step_size}
+        shorter = training.model_copy(update={"local": training.local.model_copy(update=step_size)})
+        return replace(cell, spec=cell.spec.model_copy(update={"training": shorter}))
+    if not isinstance(federation.features, ClientRows):
+        federation = replace(federation, features=_QUIET * federation.features)
+    if not federation.classes:
+        federation = replace(federation, target=_QUIET * federation.target)
+    return replace(cell, federation=federation)
+
+
+def _participations(cell: Cell, rounds: int) -> NDArray[np.int64]:
+    """How often each client of the federation is drawn: [clients]. It does not depend on data."""
+    cohort = cell.spec.training.cohort
+    if mechanism_of(cell.spec).facts.applied_by == "local-steps":
+        assert isinstance(cohort, PoissonCohort)
+        source = CounterSource(cell.spec.seed)
+        clients = training_records(cell.spec, cell.federation).clients
+        drawn = [
+            drawn_clients(source, round_=round_, clients=clients, rate=cohort.rate)
+            for round_ in range(1, rounds + 1)
+        ]
+    else:
+        block = drawn_block(cell, first=1, rounds=rounds)
+        drawn = [
+            row if block.drawn is None else row[block.drawn[place, 0]]
+            for place, row in enumerate(block.cohort[:, 0])
+        ]
+    together = np.concatenate(drawn).astype(np.int64)
+    times: NDArray[np.int64] = np.bincount(together, minlength=cell.federation.clients)
+    return times
+
+
+def drawn_block(cell: Cell, *, first: int, rounds: int) -> Block:
+    """The cohorts of some rounds, as the engine draws them."""
+    splits = split_cells([cell])
+    return draw_block(
+        build_draws([cell]),
+        first_rounds=np.array([first]),
+        rounds=rounds,
+        training=splits.training,
+        cohort=cell.spec.training.cohort,
+        validation=splits.validation,
+        validation_size=None,
+    )
+
+
+def _held_out_rows(cell: Cell) -> NDArray[np.int64]:
+    """The rows of one unit that is held out."""
+    if mechanism_of(cell.spec).facts.applied_by == "local-steps":
+        rows = validation_rows(cell.spec, cell.federation)
+        of_client: NDArray[np.int64] = rows.place[rows.client_of == 0]
+        return of_client
+    client: NDArray[np.int64] = split_cells([cell]).validation[0, :1]
+    rows_of_client: NDArray[np.int64] = cell.federation.rows_of(client)
+    return rows_of_client
+
+
+def _with_loud_rows(
+    federation: Federation, place: NDArray[np.int64], factors: tuple[float, float], *, sign: int
+) -> Federation:
+    """These rows with other values: targets as far out as the first factor says, and features as
+    many times as large as the second, unless they are images."""
+    factor, scale = factors
+    target, raw = federation.target.copy(), federation.raw_target.copy()
+    features = federation.features
+    if federation.classes:
+        target[place] = 0 if sign > 0 else len(federation.classes) - 1
+    else:
+        largest = float(np.abs(federation.target[np.isfinite(federation.target)]).max()) + 1.0
+        target[place] = sign * factor * largest
+    if scale > 1 and not isinstance(features, ClientRows):
+        scaled = features.copy()
+        scaled[place] *= scale
+        features = scaled
+    raw[place] = target[place] * federation.target_scale
+    return replace(federation, target=target, raw_target=raw, features=features)
+
+
+def _with_silent_rows(federation: Federation, place: NDArray[np.int64]) -> Federation:
+    """These rows give gradients that are not finite, which no sum takes in."""
+    features = federation.features
+    if isinstance(features, ClientRows):
+        values = features.values.astype(np.float32)
+        values[place] = np.nan
+        return replace(federation, features=replace(features, values=values))
+    silent = features.copy()
+    silent[place] = np.nan
+    return replace(federation, features=silent)
+
+
+@dataclass(frozen=True, eq=False)
+class Replayed:
+    """A run, the run of its neighbour, and one in which a held-out unit differs; the latter two
+    release what the first did."""
+
+    pair: NeighbourPair
+    base: WatchedRun
+    neighbour: WatchedRun
+    held_out: WatchedRun
+
+    @property
+    def spec(self) -> ExperimentSpec:
+        """What was asked for."""
+        return self.base.cell.spec
+
+    @property
+    def charged(self) -> MechanismParameters:
+        """The mechanism that the ledger states."""
+        return self.base.ledger_context.inputs
+
+    @property
+    def sensitivity(self) -> float:
+        """How many clips apart neighbouring sums may lie, by the adjacency charged."""
+        return 1.0 if self.charged.adjacency == "add-or-remove-one" else 2.0
+
+    @cached_property
+    def role(self) -> str:
+        """Where the mechanism is applied: clients, server or local-steps."""
+        return mechanism_of(self.spec).facts.applied_by
+
+    @property
+    def laplace_sizes(self) -> tuple[int, ...] | None:
+        """Parameters of each part that has separate Laplace noise; None of Gaussian noise.
+
+        Raises ValueError if the mechanism draws no noise.
+        """
+        law = mechanism_of(self.spec).facts.noise_law
+        match law:
+            case "laplace":
+                return self.charged.noised_sizes
+            case "gaussian":
+                return None
+            case "none":
+                raise ValueError(f"{self.charged.mechanism} draws no noise")
+            case _:
+                assert_never(law)
+
+    @property
+    def rounds(self) -> range:
+        """The rounds that the first run played."""
+        return range(1, self.base.rounds + 1)
+
+    @property
+    def together(self) -> range:
+        """Rounds that both runs played from one transcript."""
+        last = min(self.base.rounds, self.neighbour.rounds)
+        for round_ in range(1, last + 1):
+            before = self.base.hypotheses[round_ - 1], self.neighbour.hypotheses[round_ - 1]
+            if not np.array_equal(*before, equal_nan=True):
+                return range(1, round_)
+        return range(1, last + 1)
+
+    def clip(self, round_: int) -> float | None:
+        """What updates of a round may be clipped to: the ledger's number, or the clip that was
+        released the round before."""
+        released = self.base.clips[round_ - 1]
+        return self.charged.clip if self.charged.clip is not None else released
+
+    def charged_clients(self, round_: int) -> NDArray[np.int64]:
+        """Who was asked to take part in a round, by the ledger."""
+        entries = [entry for entry in self.base.entries if entry.round == round_]
+        return entries[0].subjects.astype(np.int64) if entries else np.zeros(0, dtype=np.int64)
+
+    def uploads(self, round_: int) -> Iterator[tuple[NDArray[np.int64], UploadsPassed]]:
+        """The clients and uploads of each part of a round, in the order in which they passed."""
+        cohort = self.base.passed.cohorts.get(round_)
+        for part in self.base.passed.uploads[round_]:
+            known = part.clients if part.clients is not None else cohort
+            yield self.charged_clients(round_) if known is None else known, part
+
+    def rounds_of_clients(self) -> NDArray[np.int64]:
+        """How many rounds each client of the federation took local steps in: [clients]."""
+        rounds = np.zeros(self.base.cell.federation.clients, dtype=np.int64)
+        for parts in self.base.passed.steps.values():
+            for part in parts:
+                rounds[part.silos] += 1
+        return rounds
+
+
+_FAR_OUT = "1000000.0"
+
+
+@dataclass(frozen=True, eq=False)
+class ChangedUnit:
+    """Rows of one client of a federation that differ in the file, or are missing from it."""
+
+    rows: NDArray[np.bool_]
+    """[rows], in the order of the federation."""
+    change: Literal["other values", "gone"]
+    trains: bool
+
+    def kept(self, mine: NDArray[np.bool_]) -> NDArray[np.bool_]:
+        """Of rows in a file, given which are the unit's, those that stay."""
+        return ~mine if self.change == "gone" else mine | True
+
+    def by_client(self, federation: Federation) -> dict[str, NDArray[np.int64]]:
+        """By name of a client: the places of these rows among its rows, as the file has them."""
+        rows, first = np.flatnonzero(self.rows), federation.first
+        of = federation.client_of[rows]
+        return {federation.client_names[one]: rows[of == one] - first[one] for one in np.unique(of)}
+
+
+def check_loading(cell: Cell, findings: Findings, *, sources_dir: Path | None) -> None:
+    """Loads neighbours of the spec's file: a unit that trains, and one that is held out."""
+    if cell.spec.federation.traits.made_up:
+        return  # nobody's data are loaded
+    with TemporaryDirectory() as folder:
+        for unit in units(cell):
+            moved = moved_by(cell.spec, cell.federation, unit, sources_dir, Path(folder))
+            findings.at("loading").expect(
+                "what is loaded of the others",
+                not moved,
+                allowed="the same",
+                measured=f"moved by a unit with {unit.change}: {', '.join(moved)}",
+            )
+
+
+def moved_by(
+    spec: ExperimentSpec,
+    federation: Federation,
+    unit: ChangedUnit,
+    sources_dir: Path | None,
+    folder: Path,
+) -> list[str]:
+    """What is loaded differently of all but the unit. `folder`: for copies of the file."""
+    source, named = spec.federation, spec
+    if isinstance(source, Table):  # a copy names its columns
+        named = spec.model_copy(update={"federation": source.model_copy(update={"header": True})})
+    nobody = ChangedUnit(unit.rows & False, "other values", trains=False)
+    for name, changed in (("base", nobody), ("neighbour", unit)):
+        _copy(spec, federation, changed, Files(sources_dir), folder / name)
+    base, neighbour = (
+        load_federation(named, sources_dir=folder / name) for name in ("base", "neighbour")
+    )
+    return _differences(base, neighbour, unit)
+
+
+def units(cell: Cell) -> Iterator[ChangedUnit]:
+    """One that trains and one that is held out, where there are such, in each way to differ."""
+    federation = cell.federation
+    if not cell.spec.privacy.draws_by_record:
+        split = split_cells([cell])
+        for clients, trains in ((split.training[0], True), (split.validation[0], False)):
+            yield ChangedUnit(federation.client_of == clients[0], "other values", trains)
+        return
+    training = np.zeros(federation.rows, dtype=np.bool_)
+    training[training_records(cell.spec, federation).place] = True
+    # The last one of a client that has many others, so that no record has it before itself.
+    counts = federation.counts
+    last = (federation.first[1:] - 1)[np.argsort(-counts, kind="stable")][: (counts > 1).sum()]
+    for rows, trains in ((last[training[last]], True), (last[~training[last]], False)):
+        for row in rows[:1]:
+            one = np.arange(federation.rows) == row
+            yield ChangedUnit(one, "other values", trains)
+            if not cell.spec.federation.traits.deals_rows:  # by place, which is taken as fixed
+                yield ChangedUnit(one, "gone", trains)
+
+
+def _differences(base: Federation, other: Federation, unit: ChangedUnit) -> list[str]:
+    mine = unit.rows
+    theirs = mine[~mine] if unit.change == "gone" else mine
+    if other.rows != len(theirs):
+        return ["which rows there are"]
+    named: list[dict[str, Any]] = []
+    arrays: list[dict[str, Any]] = []
+    for one in (base, other):
+        features = one.features
+        named.append(
+            {
+                "clients": one.client_names,
+                "columns": one.feature_names,
+                "classes": one.classes,
+                "groups": [(attribute.name, attribute.values) for attribute in one.attributes],
+            }
+        )
+        arrays.append(
+            {
+                "features": features.values if isinstance(features, ClientRows) else features,
+                "targets": one.target,
+                "whose rows they are": one.client_of,
+                "budgets": one.record_budgets,
+                "coins of records": one.record_keys,
+                "groups of rows": np.array([attribute.codes for attribute in one.attributes]).T,
+            }
+        )
+    found = [name for name, before in named[0].items() if before != named[1][name]]
+    for name, before in arrays[0].items():
+        after = arrays[1][name]
+        if before is None or after is None or not len(before) or not len(after):
+            continue
+        if not np.array_equal(before[~mine], after[~theirs]):
+            found.append(name)
+    return found
+
+
+def _copy(
+    spec: ExperimentSpec, federation: Federation, unit: ChangedUnit, files: Files, folder: Path
+) -> None:
+    """The source's file below `folder`, by the same name, with the unit changed."""
+    source = spec.federation
+    assert isinstance(source, FileSource)
+    if source.path is None:
+        raise ValueError("a federation that was uploaded is replayed where its file is")
+    place = folder / source.path
+    place.parent.mkdir(parents=True, exist_ok=True)
+    with open_source(source, files=files) as file:
+        match source:
+            case Table():
+                table, sensitive = TableFile(file, header=source.header), spec.fairness.sensitive
+                budgets = spec.privacy.budget_column
+                columns = find_columns(source, table.names, sensitive, budgets=budgets)
+                # Numbers far out, and another category or class.
+                cells = {one.name: (*one.categories, _FAR_OUT)[0] for one in columns.features}
+                if not source.traits.deals_rows:  # by the target, too, which is taken as fixed
+                    cells[source.target] = (*federation.classes, _FAR_OUT)[0]
+                _copy_table(table, cells, federation, unit, place)
+            case HospitalCharges():
+                table = TableFile(file)
+                paid = known_columns(table.names, CHARGES)[source.traits.target_name]
+                _copy_table(table, {paid: _FAR_OUT}, federation, unit, place)
+                if source.zip_table is not None and files.sources_dir is not None:
+                    shutil.copy(files.sources_dir / source.zip_table, folder / source.zip_table)
+            case Images():
+                _copy_images(file.read_all(), source.client_key, federation, unit, place)
+            case Femnist():
+                _copy_leaf(file.read_all(), federation, unit, place)
+            case _:
+                raise ValueError(f"no neighbour is made of {source.source}")
+
+
+def _copy_table(
+    table: TableFile, cells: dict[str, str], federation: Federation, unit: ChangedUnit, place: Path
+) -> None:
+    """As Parquet, whatever the file is, with every cell of the others as it is."""
+    assert federation.row_numbers is not None
+    numbers, writer = federation.row_numbers[unit.rows], None
+    for rows in table.batches(table.names):
+        mine, columns = np.isin(rows.row_numbers, numbers), dict(rows.columns)
+        for name, cell in cells.items():
+            value = pa.scalar(cell).cast(columns[name].type)
+            columns[name] = pc.if_else(pa.array(mine), value, columns[name])
+        written = pa.table(columns).filter(pa.array(unit.kept(mine)))
+        writer = writer or pq.ParquetWriter(place, written.schema)
+        writer.write_table(written)
+    if writer is not None:
+        writer.close()
+
+
+def _copy_images(
+    content: bytes, key: str, federation: Federation, unit: ChangedUnit, place: Path
+) -> None:
+    with np.load(io.BytesIO(content), allow_pickle=False) as archive:
+        arrays = {name: archive[name] for name in archive.files}
+    names, images = arrays[key].astype(np.str_), len(arrays["x"])
+    mine = np.zeros(images, dtype=np.bool_)
+    for client, places in unit.by_client(federation).items():
+        mine[np.flatnonzero(names == client)[places]] = True
+    arrays["x"][mine] = (255 if arrays["x"].dtype == np.uint8 else 1) - arrays["x"][mine]
+    arrays["y"][mine] = arrays["y"][0]
+    kept = unit.kept(mine)
+    with place.open("wb") as out:
+        np.savez(out, **{k: v[kept] if len(v) == images else v for k, v in arrays.items()})
+
+
+def _copy_leaf(content: bytes, federation: Federation, unit: ChangedUnit, place: Path) -> None:
+    """One JSON file, or a zip of several."""
+    with zipfile.ZipFile(place, "w") as out:
+        shards = {"all.json": content}
+        if zipfile.is_zipfile(io.BytesIO(content)):
+            with zipfile.ZipFile(io.BytesIO(content)) as archive:
+                shards = {name: archive.read(name) for name in archive.namelist()}
+        for name, shard in shards.items():
+            value = orjson.loads(shard)
+            for client, places in unit.by_client(federation).items():
+                if (own := value["user_data"].get(client)) is not None:
+                    for row in places.tolist()[::-1]:
+                        own["x"][row] = [1 - pixel for pixel in own["x"][row]]
+                        own["y"][row] = 0
+                        if unit.change == "gone":
+                            del own["x"][row], own["y"][row]
+                    value["num_samples"][value["users"].index(client)] = len(own["y"])
+            out.writestr(name, orjson.dumps(value))

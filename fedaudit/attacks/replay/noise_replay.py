@@ -1,0 +1,391 @@
+"""Stage noise: what was drawn for a round is what was added, at the scale charged, and has the law
+that was charged for.
+
+Drawing costs little beside training: the rounds that a run has left, and rounds that no run
+reaches, are drawn in blocks as an engine draws them.
+"""
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import assert_never
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedaudit.attacks.replay.neighbours import Replayed
+from fedaudit.attacks.replay.noise_laws import (
+    Tests,
+    as_normal,
+    dependence_law,
+    gaussian_law,
+    laplace_law,
+)
+from fedaudit.attacks.replay.replay_finding import Checks, Findings
+from fedaudit.attacks.replay.round_replay import FLOAT32, GRID, public_divisor, upload_slack
+from fedaudit.attacks.replay.watched_run import Floats, SumPassed, UploadsPassed, wide
+from fedaudit.ledger.rows import Outcome
+from fedaudit.privacy.noise.laplace import layer_slices
+from fedaudit.spec.privacy import GaussianCentral
+from fedaudit.training.base.records import training_records
+from fedaudit.training.mechanisms.base import ClientProtection, TrustedServer
+from fedaudit.training.stacked.stack_round import build_draws
+
+_CLOSE = 1e-6
+_TINY = 1e-300
+_PROBED_NUMBERS = 1 << 17
+_MOST_ROUNDS = 4000
+_BEYOND = 1 << 20
+"""The first of the rounds that no run reaches."""
+_BLOCK = 64
+
+
+def check_noise(replayed: Replayed, findings: Findings) -> None:
+    """Every round and every hypothesis, upload or step has separate noise, at the scale charged."""
+    if replayed.role == "server":
+        _check_noise_of_server(replayed, findings)
+    elif replayed.role == "local-steps":
+        _check_noise_of_steps(replayed, findings)
+    elif replayed.charged.noise_multiplier is not None:
+        _check_noise_of_uploads(replayed, findings)
+
+
+# -- clients that protect their uploads -----------------------------------------------------------
+
+
+def _check_noise_of_uploads(replayed: Replayed, findings: Findings) -> None:
+    for round_ in replayed.rounds:
+        at, record = findings.at("noise", round_), replayed.base.records[round_ - 1]
+        # By client, the radii of its release by the ledger, [layers]; NaN without a release.
+        rows = record.radii.reshape(len(record.subjects), -1)
+        released = (record.outcomes == Outcome.RELEASED)[:, None]
+        charged = dict(zip(record.subjects.tolist(), np.where(released, rows, np.nan), strict=True))
+        for clients, part in replayed.uploads(round_):
+            drawn = drawn_noise(replayed, round_, clients)
+            if part.noise is not None:
+                at.expect(
+                    "noise drawn for this round",
+                    np.array_equal(part.noise, drawn),
+                    allowed="what was drawn for this round and its clients",
+                    measured="other noise",
+                )
+            radii = np.array([charged[client] for client in clients.tolist()])
+            _check_radii(replayed, at, part, radii)
+            _check_added_to_uploads(replayed, at, part, drawn=drawn, radii=radii)
+
+
+def _check_radii(replayed: Replayed, at: Checks, part: UploadsPassed, radii: Floats) -> None:
+    """A radius is the public one, or the norm of the client's update, clipped."""
+    charged, sizes = replayed.charged, replayed.laplace_sizes
+    if part.radii is None or sizes is None:
+        return
+    update = wide(part.updated - part.start)
+    lengths = np.stack(
+        [np.linalg.norm(update[:, own], axis=-1) for own in layer_slices(sizes)], axis=-1
+    )
+    if charged.clip is not None:
+        whole = np.linalg.norm(lengths, axis=-1, keepdims=True)
+        lengths = lengths * np.minimum(1.0, charged.clip / np.maximum(whole, _TINY))
+    expected = np.maximum(lengths, charged.radius_floor or 0.0)
+    if charged.radius is not None:
+        expected = np.full_like(lengths, charged.radius)
+    for own, allowed in zip(radii, expected, strict=True):
+        if np.isfinite(own).all():
+            close = bool(np.allclose(own, allowed, rtol=_CLOSE, atol=0))
+            at.expect("radius", close, allowed=allowed.tolist(), measured=own.tolist())
+
+
+def _check_added_to_uploads(
+    replayed: Replayed, at: Checks, part: UploadsPassed, *, drawn: Floats, radii: Floats
+) -> None:
+    """What a release has beyond its bare update is what was drawn, at the scale charged."""
+    charged, start = replayed.charged, wide(part.start)
+    if part.bare is not None:
+        bare = wide(part.bare)
+    else:  # noise cannot be left out: the clipped updates on top of their starts
+        update = wide(part.updated) - start
+        if charged.clip is not None:
+            norms = np.linalg.norm(update, axis=-1, keepdims=True)
+            update = update * np.minimum(1.0, charged.clip / np.maximum(norms, _TINY))
+        bare = start + update
+    added = wide(part.uploads) - bare
+    multiplier, sizes = charged.noise_multiplier or 0.0, replayed.laplace_sizes
+    scale = np.full(added.shape, multiplier * (charged.clip or 0.0))
+    for layer, own in enumerate(layer_slices(sizes) if sizes is not None else ()):
+        scale[:, own] = multiplier / (sizes or ())[layer] * radii[:, [layer]]
+    slack = upload_slack(replayed, part)
+    for one, expected, finite in zip(added, scale * drawn, part.finite.tolist(), strict=True):
+        size = float(np.linalg.norm(expected))
+        if not finite or not np.isfinite(expected).all() or slack > size / 4:
+            continue
+        away = float(np.linalg.norm(one - expected))
+        at.expect(
+            "noise added",
+            away <= slack + _CLOSE * size,
+            allowed=f"a vector of length {size:.6g}, as it was drawn and charged",
+            measured=f"one of length {np.linalg.norm(one):.6g}, {away:.3g} away",
+        )
+
+
+# -- a trusted server -----------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class _Added:
+    """What came out of a round, times the public divisor, less the hypotheses sent out; the sum;
+    and the noise that was drawn for it at the scale charged: [k, n]."""
+
+    at: Checks
+    moved: Floats
+    sums: Floats
+    noise: Floats
+    slack: float
+
+    def away(self, factor: float) -> float:
+        """How far it is from the sum and its noise, times a factor."""
+        return float(np.linalg.norm(self.moved - factor * (self.sums + self.noise)))
+
+    @property
+    def factor(self) -> float:
+        """The factor with which it is nearest to these."""
+        return _least_squares(self.moved, self.sums + self.noise)
+
+
+def _check_noise_of_server(replayed: Replayed, findings: Findings) -> None:
+    privacy = replayed.spec.privacy
+    assert isinstance(privacy, GaussianCentral)
+    multiplier = float(privacy.noise_multiplier)
+    if privacy.adaptive_clip is not None:
+        # What the count of updates within the clip leaves (Andrew et al. 2021, theorem 1).
+        multiplier = (multiplier**-2 - (2 * privacy.adaptive_clip.count_noise) ** -2) ** -0.5
+    added: list[_Added] = []
+    for round_ in replayed.rounds:
+        at, own = findings.at("noise", round_), replayed.base.passed.sums[round_]
+        drawn = drawn_noise(replayed, round_)
+        if own.released is None or own.sums is None or own.theta is None or own.noise is None:
+            at.add(
+                "noise of a round", allowed="noise in every round, whoever came", measured="none"
+            )
+            continue
+        at.expect(
+            "noise drawn for this round",
+            np.array_equal(own.noise, drawn),
+            allowed="what was drawn for this round",
+            measured="other noise",
+        )
+        clip, divisor = replayed.clip(round_), public_divisor(replayed)
+        assert clip is not None
+        released = wide(own.released)
+        largest = float(np.abs(released).max())
+        slack = math.sqrt(drawn.size) * (FLOAT32 * largest * divisor + GRID * multiplier * clip)
+        moved, noise = (released - wide(own.theta)) * divisor, drawn * multiplier * clip
+        added.append(_Added(at, moved, wide(own.sums), noise, slack))
+        if privacy.adaptive_clip is not None:
+            _check_count(replayed, privacy, at, own, clip)
+    _check_added_to_sums(added, findings)
+
+
+def _check_added_to_sums(rounds: list[_Added], findings: Findings) -> None:
+    """What came out is the sum and its noise over the public divisor.
+
+    If it is a multiple of both alike, in every round, the divisor is another.
+    """
+    off = [one for one in rounds if one.away(1.0) > one.slack]
+    multiples = off and all(one.away(one.factor) <= one.slack for one in off)
+    findings.looked("noise added", len(rounds))
+    if multiples and any(np.linalg.norm(one.sums) > 10 * one.slack for one in off):
+        for one in off:
+            findings.at("release", one.at.round).add(
+                "divisor of sums",
+                allowed="the public number",
+                measured=f"{1 / one.factor:.6g} times it",
+            )
+        return
+    for one in off:
+        along = _least_squares(one.moved - one.sums, one.noise)
+        one.at.add(
+            "noise added",
+            allowed="what was drawn, at the scale charged",
+            measured=f"{along:.6g} times it",
+        )
+
+
+def _check_count(
+    replayed: Replayed, privacy: GaussianCentral, at: Checks, own: SumPassed, clip: float
+) -> None:
+    """The clip moved by the count of updates within it, and by the noise drawn for that."""
+    rule = privacy.adaptive_clip
+    assert rule is not None
+    if own.next_clip is None or own.count_noise is None or own.within is None:
+        at.add("noise on the count", allowed="noise in every round", measured="none")
+        return
+    share = rule.quantile - math.log(own.next_clip / clip) / rule.step_size
+    if not -0.99 < share < 1.99:  # beyond, a share is cut
+        return
+    expected_clients = public_divisor(replayed) * replayed.spec.training.hypotheses
+    counted = own.within - (own.taking_part or 0) / 2
+    added = (share - 0.5) * expected_clients - counted
+    expected = own.count_noise * rule.count_noise
+    slack = GRID * rule.count_noise + _CLOSE * (abs(counted) + expected_clients)
+    holds = abs(added - expected) <= slack
+    at.expect("noise on the count", holds, allowed=expected, measured=added)
+
+
+# -- local steps on records -----------------------------------------------------------------------
+
+
+def _check_noise_of_steps(replayed: Replayed, findings: Findings) -> None:
+    records = replayed.base.ledger_context.plan
+    if records is None or records.records is None:
+        return
+    runs, clip = records.records.use.plan.runs, replayed.charged.clip
+    assert runs is not None
+    assert clip is not None
+    # By client of the federation, its noise over the clip, as its records are charged.
+    clients = training_records(replayed.spec, replayed.base.cell.federation).clients
+    multipliers = {
+        int(client): run.noise_multiplier for client, run in zip(clients, runs, strict=True)
+    }
+    for round_ in replayed.rounds:
+        at = findings.at("noise", round_)
+        for part in replayed.base.passed.steps[round_]:
+            scale = np.array([multipliers[silo] for silo in part.silos.tolist()])[:, None] * clip
+            at.expect(
+                "noise of a step",
+                len(part.unit_noise) == len(part.gradients) == len(part.sums),
+                allowed=f"{len(part.sums)} draws for {len(part.sums)} steps",
+                measured=f"{len(part.unit_noise)} draws",
+            )
+            steps = zip(part.sums, part.gradients, part.unit_noise, strict=False)
+            for total, gradient, unit in steps:
+                given = wide(gradient) * part.normaliser
+                added, expected = given - wide(total), unit * scale
+                slack = math.sqrt(replayed.charged.n) * (
+                    4 * FLOAT32 * np.abs(given).max(axis=-1) + GRID * scale[:, 0]
+                )
+                away = np.linalg.norm(added - expected, axis=-1)
+                at.expect(
+                    "noise added",
+                    bool((away <= slack + _CLOSE * np.linalg.norm(expected, axis=-1)).all()),
+                    allowed=f"what was drawn, times {float(scale[away.argmax(), 0]):.6g}",
+                    measured=f"what was drawn, times {_least_squares(added, unit):.6g}",
+                )
+
+
+def _least_squares(values: Floats, of: Floats) -> float:
+    """The factor by which `of` comes nearest to the values."""
+    return float((values * of).sum() / max(float(np.square(of).sum()), _TINY))
+
+
+# -- the law of what was drawn --------------------------------------------------------------------
+
+
+def drawn_noise(
+    replayed: Replayed, round_: int, clients: NDArray[np.int64] | None = None
+) -> Floats:
+    """What was drawn ahead for a round, or else what is drawn for it now: [vectors, n].
+
+    `clients`: of a mechanism of clients, whose noise it is.
+    """
+    found = replayed.base.passed.drawn.get(round_)
+    return _draw(replayed, np.array([round_]), clients)[0][0] if found is None else found
+
+
+def _draw(
+    replayed: Replayed, rounds: NDArray[np.int64], clients: NDArray[np.int64] | None
+) -> tuple[Floats, Floats | None]:
+    """The noise of some rounds, [rounds, vectors, n], and of their counts, [rounds]."""
+    passed = replayed.base.passed
+    draws, column = passed.draws or build_draws([replayed.base.cell]), rounds[:, None]
+    match passed.protection:
+        case TrustedServer() as server:
+            found = server.draw(draws, column)
+            return found.sums[:, 0], None if found.counts is None else found.counts[:, 0]
+        case ClientProtection() as own:
+            assert clients is not None
+            everyone = np.broadcast_to(clients, (len(rounds), 1, len(clients)))
+            noise = own.draw(draws, column, everyone)
+            assert noise is not None
+            return noise[:, 0], None
+        case None:
+            raise RuntimeError("no protection was observed")
+        case _:
+            assert_never(passed.protection)
+
+
+def check_law(replayed: Replayed, findings: Findings) -> None:
+    """Tests the law of what was drawn, of the rounds that were played and of many more."""
+    charged, sizes = replayed.charged, replayed.laplace_sizes
+    played = [*_played(replayed)]
+    many, counts = _many_more(replayed)
+    if not played:
+        return
+
+    def test(law: Tests, suffix: str = "") -> None:
+        for name, pvalue in law:
+            findings.test("noise", name + suffix, pvalue)
+
+    whole = np.concatenate([one.reshape(-1, charged.n) for one in (*many, *dict(played).values())])
+    test(gaussian_law(whole) if sizes is None else laplace_law(whole, sizes))
+    test(dependence_law(_in_place(played, sizes)))
+    for series in many:
+        test(dependence_law(as_normal(series, sizes)))
+    if counts:
+        of_count = np.concatenate(counts)[:, None]
+        test(gaussian_law(of_count), ", of the count")
+        test(dependence_law(of_count[:, None]), ", of the count")
+
+
+def _many_more(replayed: Replayed) -> tuple[list[Floats], list[Floats]]:
+    """The noise of all rounds of the run, and of rounds beyond, [rounds, vectors, n] each, and that
+    of their counts."""
+    clients = None
+    if replayed.role == "local-steps":
+        return [], []  # drawn step by step, and observed there
+    if replayed.role == "clients":
+        clients = np.unique(np.append(replayed.charged_clients(1), replayed.pair.client))
+    vectors = replayed.spec.training.hypotheses if clients is None else len(clients)
+    probes = min(_MOST_ROUNDS, _PROBED_NUMBERS // (replayed.charged.n * vectors))
+    own = min(replayed.spec.training.rounds, probes)
+    noise, counts = [], []
+    for first, last in ((1, own + 1), (_BEYOND, _BEYOND + probes - own)):
+        rounds = np.arange(first, last)
+        blocks = [
+            _draw(replayed, rounds[begin : begin + _BLOCK], clients)
+            for begin in range(0, len(rounds), _BLOCK)
+        ]
+        if blocks:
+            noise.append(np.concatenate([one for one, _ in blocks]))
+        counts += [one for _, one in blocks if one is not None]
+    return noise, counts
+
+
+def _played(replayed: Replayed) -> Iterator[tuple[tuple[int, int], Floats]]:
+    """The noise of what was played, each [n], by round (or step) and hypothesis, client or silo."""
+    for round_ in replayed.rounds:
+        for part in replayed.base.passed.steps.get(round_, []):
+            for step, vectors in enumerate(part.unit_noise):
+                first = (round_ - 1) * len(part.unit_noise)
+                for silo, noise in zip(part.silos, vectors, strict=False):
+                    yield (first + step, int(silo)), noise
+        if replayed.role == "local-steps":
+            continue
+        if replayed.role == "server":
+            whose = [np.arange(replayed.spec.training.hypotheses)]
+        else:
+            whose = [clients for clients, _ in replayed.uploads(round_)]
+        for units in whose:
+            for unit, noise in zip(units, drawn_noise(replayed, round_, units), strict=False):
+                yield (round_ - 1, int(unit)), noise
+
+
+def _in_place(
+    played: Sequence[tuple[tuple[int, int], Floats]], sizes: Sequence[int] | None
+) -> Floats:
+    """As normal numbers [rounds, units, n], every unit in the same place in all rounds."""
+    rounds, units = (np.array([where[axis] for where, _ in played]) for axis in (0, 1))
+    normal = [as_normal(noise, sizes) for _, noise in played]
+    different, places = np.unique(units, return_inverse=True)
+    found = np.full((int(rounds.max()) + 1, len(different), len(normal[0])), np.nan)
+    found[rounds, places] = normal
+    return found

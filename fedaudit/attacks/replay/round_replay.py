@@ -1,0 +1,540 @@
+"""Stage sampling: who takes part, how often, and that neither depends on data."""
+
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from typing import Any, assert_never
+
+import numpy as np
+
+from fedaudit.attacks.replay.neighbours import Replayed, drawn_block
+from fedaudit.attacks.replay.noise_laws import binomial, binomial_spread, correlation, turns
+from fedaudit.attacks.replay.replay_finding import Findings
+from fedaudit.attacks.replay.watched_run import Floats, UploadsPassed, WatchedRun, wide
+from fedaudit.federations.federation import ClientRows, Federation
+from fedaudit.privacy.records.record_plans import RecordPlan
+from fedaudit.randomness import CounterSource
+from fedaudit.spec.privacy import RecordPersonalised
+from fedaudit.spec.training import FixedCohort, PoissonCohort
+from fedaudit.training.base.cell import Cell, split_cells
+from fedaudit.training.base.cohort import drawn_clients
+from fedaudit.training.base.records import record_use_of, training_records
+
+_PROBED_ROUNDS = 1000
+_PROBED_FROM = 1 << 20
+_SAME_CLIENTS = "the same clients, since coins do not depend on data"
+
+
+def check_sampling(replayed: Replayed, findings: Findings) -> None:
+    """Cohorts and batches are drawn as the spec says, and alike for both neighbours."""
+    if replayed.role == "local-steps":
+        _check_silos(replayed, findings)
+        _check_records(replayed, findings)
+        _check_removed_record(replayed, findings)
+        return
+    training = split_cells([replayed.base.cell]).training[0]
+    for round_ in replayed.rounds:
+        at, runs = findings.at("sampling", round_), (replayed.base, replayed.neighbour)
+        cohort, other = (run.passed.cohorts.get(round_) for run in runs)
+        if cohort is None or other is None:
+            continue
+        again = len(cohort) - len(np.unique(cohort))
+        others = int((~np.isin(cohort, training)).sum())
+        at.expect(
+            "a client once in a cohort",
+            again == 0 and others == 0,
+            allowed="each at most once, of those who train",
+            measured=f"{again} again, {others} who do not train",
+        )
+        same = np.array_equal(cohort, other)
+        at.expect("the neighbour's cohort", same, allowed=_SAME_CLIENTS, measured="other clients")
+    _check_cohort_law(replayed, findings)
+
+
+def _check_cohort_law(replayed: Replayed, findings: Findings) -> None:
+    """Of many more rounds than were played."""
+    cell = replayed.base.cell
+    cohort, clients = cell.spec.training.cohort, split_cells([cell]).training[0]
+    block = drawn_block(cell, first=_PROBED_FROM, rounds=_PROBED_ROUNDS)
+    drawn = np.ones(block.cohort.shape, np.bool_) if block.drawn is None else block.drawn
+    counts = np.bincount(block.cohort[drawn], minlength=cell.federation.clients)[clients]
+    sizes = drawn[:, 0].sum(-1)
+    match cohort:
+        case FixedCohort():
+            rate = min(1.0, cohort.clients / len(clients))
+            findings.at("sampling").expect(
+                "size of a cohort",
+                bool((sizes == min(cohort.clients, len(clients))).all()),
+                allowed=cohort.clients,
+                measured=f"{sizes.min()} to {sizes.max()}",
+            )
+        case PoissonCohort():
+            rate = cohort.rate
+            pvalue = binomial(int(counts.sum()), counts.size * _PROBED_ROUNDS, rate)
+            findings.test("sampling", "rate of the clients' coins", pvalue)
+            pvalue = binomial_spread(sizes, len(clients), rate)
+            findings.test("sampling", "sizes of cohorts", pvalue)
+        case _:
+            assert_never(cohort)
+    taking_part = np.zeros((_PROBED_ROUNDS, cell.federation.clients))
+    np.put_along_axis(taking_part, block.cohort[:, 0], drawn[:, 0] * 1.0, axis=-1)
+    findings.test("sampling", "cohorts in turn", turns(taking_part[:, clients] - rate))
+    for count in (int(counts.min()), int(counts.max())):
+        pvalue = min(1.0, binomial(count, _PROBED_ROUNDS, rate) * len(clients))
+        findings.test("sampling", "every client as often", pvalue)
+
+
+def _check_silos(replayed: Replayed, findings: Findings) -> None:
+    """Clients of records toss coins of the rate that is charged."""
+    cell = replayed.base.cell
+    cohort = cell.spec.training.cohort
+    assert isinstance(cohort, PoissonCohort)
+    rate, source = cohort.rate, CounterSource(cell.spec.seed)
+    clients = training_records(cell.spec, cell.federation).clients
+    drawn = [
+        len(drawn_clients(source, round_=round_, clients=clients, rate=rate))
+        for round_ in range(_PROBED_FROM, _PROBED_FROM + _PROBED_ROUNDS)
+    ]
+    counts = np.array(drawn, dtype=np.int64)
+    taking_part = 0
+    for round_ in replayed.rounds:
+        at = findings.at("sampling", round_)
+        own, other = (
+            [part.silos.tolist() for part in run.passed.steps[round_]]
+            for run in (replayed.base, replayed.neighbour)
+        )
+        everyone = [silo for part in own for silo in part]
+        again = len(everyone) - len(set(everyone))
+        taking_part += len(everyone)
+        at.expect(
+            "a client once in a cohort",
+            again == 0,
+            allowed="each at most once",
+            measured=f"{again} again",
+        )
+        if round_ in replayed.together:
+            at.expect(
+                "the neighbour's cohort",
+                own == other,
+                allowed=_SAME_CLIENTS,
+                measured="other clients",
+            )
+    for number, rounds in (
+        (int(counts.sum()), _PROBED_ROUNDS),
+        (taking_part, replayed.base.rounds),
+    ):
+        pvalue = binomial(number, len(clients) * rounds, rate)
+        findings.test("sampling", "rate of the clients' coins", pvalue)
+    findings.test("sampling", "sizes of cohorts", binomial_spread(counts, len(clients), rate))
+
+
+def _check_records(replayed: Replayed, findings: Findings) -> None:
+    """Every record enters every step by a coin of the rate that it is charged for."""
+    plan = _plan(replayed)
+    records = training_records(replayed.spec, replayed.base.cell.federation)
+    first = np.cumsum(records.counts) - records.counts
+    tally: dict[float, tuple[int, int]] = {}
+    in_turn: list[Floats] = []
+    for round_ in replayed.rounds:
+        at, others = findings.at("sampling", round_), replayed.neighbour.passed.steps
+        for part, other in zip(
+            replayed.base.passed.steps[round_], others.get(round_, []), strict=False
+        ):
+            off_rate = np.array(part.taken) - part.inclusion
+            in_turn.append((off_rate[:-1] * off_rate[1:]).ravel())
+            at.expect(
+                "the neighbour's records",
+                all(map(np.array_equal, part.taken, other.taken)),
+                allowed="the same coins for every record",
+                measured="other coins",
+            )
+            for place, silo in enumerate(part.silos.tolist()):
+                client = int(np.searchsorted(records.clients, silo))
+                own = slice(int(first[client]), int(first[client] + records.counts[client]))
+                charged = np.where(round_ <= plan.rounds[own], plan.rates[own], 0.0)
+                chance, padding = np.split(part.inclusion[place], [len(charged)])
+                worst = int(np.abs(chance - charged).argmax()) if len(charged) else None
+                at.expect(
+                    "chance of a record",
+                    bool((chance <= charged).all()) and not padding.any(),
+                    allowed=0.0 if worst is None else float(charged[worst]),
+                    measured="padding is drawn" if worst is None else float(chance[worst]),
+                )
+                for rate in np.unique(charged).tolist():
+                    mine = np.flatnonzero(charged == rate)
+                    taken = sum(int(step[place, mine].sum()) for step in part.taken)
+                    before = tally.get(rate, (0, 0))
+                    tally[rate] = before[0] + taken, before[1] + len(mine) * len(part.taken)
+    if in_turn:
+        products = np.concatenate(in_turn)
+        findings.test("sampling", "batches in turn", correlation(products, np.ones(len(products))))
+    for rate, (taken, trials) in sorted(tally.items()):
+        findings.test("sampling", f"coins of records at {rate:.4g}", binomial(taken, trials, rate))
+
+
+def _plan(replayed: Replayed) -> RecordPlan:
+    spending = replayed.base.ledger_context.plan
+    if spending is not None and spending.records is not None:
+        return spending.records.use.plan
+    use = record_use_of(replayed.spec, replayed.base.cell.federation)
+    assert use is not None
+    return use.plan
+
+
+def _check_removed_record(replayed: Replayed, findings: Findings) -> None:
+    """A record that is not there at all changes no other record's rate or place.
+
+    Baselines take as known how many there are, and are not checked.
+    """
+    privacy, cell = replayed.spec.privacy, replayed.base.cell
+    if not isinstance(privacy, RecordPersonalised) or privacy.baseline is not None:
+        return
+    federation = cell.federation
+    records = training_records(cell.spec, federation)
+    row = int(records.place[replayed.pair.record or 0])
+    if federation.counts[federation.client_of[row]] < 2:  # a client has a row at least
+        return
+    before = _chances(cell)
+    after = _chances(replace(cell, federation=_without_row(federation, row)))
+    before.pop(_key(federation, row))
+    moved = {key for key in before.keys() | after.keys() if before.get(key) != after.get(key)}
+    findings.at("sampling").expect(
+        "rates of the other records",
+        not moved,
+        allowed="the same records train, at the same rates",
+        measured=f"{len(moved)} of {len(before)} are moved",
+    )
+
+
+def _without_row(federation: Federation, row: int) -> Federation:
+    """The federation less one row, of a client that has others."""
+    kept = np.arange(federation.rows) != row
+    features, numbers = federation.features, federation.row_numbers
+    budgets, keys = federation.record_budgets, federation.record_keys
+    return replace(
+        federation,
+        features=replace(features, values=features.values[kept])
+        if isinstance(features, ClientRows)
+        else features[kept],
+        target=federation.target[kept],
+        raw_target=federation.raw_target[kept],
+        first=federation.first - (federation.first > row),
+        attributes=tuple(one.of_rows(kept) for one in federation.attributes),
+        record_budgets=None if budgets is None else budgets[kept],
+        row_numbers=None if numbers is None else numbers[kept],
+        record_keys=None if keys is None else keys[kept],
+    )
+
+
+def _chances(cell: Cell) -> dict[int, tuple[float, int]]:
+    """By key of a record that trains: its rate, and for how many rounds it stays."""
+    records = training_records(cell.spec, cell.federation)
+    use = record_use_of(cell.spec, cell.federation)
+    assert use is not None
+    return {
+        _key(cell.federation, int(row)): (float(rate), int(rounds))
+        for row, rate, rounds in zip(records.place, use.plan.rates, use.plan.rounds, strict=True)
+    }
+
+
+def _key(federation: Federation, row: int) -> int:
+    assert federation.record_keys is not None  # `neighbour_pair` gives every record one
+    return int(federation.record_keys[row])
+
+
+FLOAT32 = 2.0**-23
+GRID = 2.0**-11
+"""The widest step of the grid of uploads, in standard deviations of the noise."""
+_CHOICE = "the hypothesis that a client chose, which it reports without noise"
+
+
+def check_contributions(replayed: Replayed, findings: Findings) -> None:
+    """Norms within the clip that was charged, and neighbouring sums within the sensitivity."""
+    if replayed.role == "server":
+        _check_server(replayed, findings)
+    elif replayed.role == "local-steps":
+        _check_steps(replayed, findings)
+    else:
+        _check_uploads(replayed, findings)
+
+
+def _check_uploads(replayed: Replayed, findings: Findings) -> None:
+    clip = replayed.charged.clip
+    for round_ in replayed.rounds:
+        at = findings.at("clip", round_)
+        for part in replayed.base.passed.uploads[round_]:
+            if clip is not None and part.bare is not None:
+                norms = np.linalg.norm(wide(part.bare) - wide(part.start), axis=-1)
+                over = (norms > clip + upload_slack(replayed, part)) & part.finite.numpy()
+                findings.looked("norm of an update", len(norms))
+                for norm in norms[over]:
+                    at.add("norm of an update", allowed=clip, measured=norm)
+    for round_ in replayed.together:
+        at, others = findings.at("sum", round_), replayed.neighbour.passed.uploads[round_]
+        for (clients, own), other in zip(replayed.uploads(round_), others, strict=True):
+            unit = clients == replayed.pair.client
+            sent, again = wide(own.uploads), wide(other.uploads)
+            same = ((sent == again) | (np.isnan(sent) & np.isnan(again))).all(-1)
+            findings.looked("uploads of the others", int((~unit).sum()))
+            for moved in np.linalg.norm(sent - again, axis=-1)[~unit & ~same]:
+                at.add("uploads of the others", allowed=0.0, measured=float(moved))
+            if clip is not None and unit.any():
+                left = wide(own.uploads if own.bare is None else own.bare) - wide(own.start)
+                right = wide(other.uploads if other.bare is None else other.bare)
+                apart = np.linalg.norm(left - (right - wide(other.start)), axis=-1)[unit].max()
+                at.at_most(
+                    "distance of the unit's updates",
+                    float(apart),
+                    replayed.sensitivity * clip,
+                    slack=2 * upload_slack(replayed, own),
+                )
+
+
+def upload_slack(replayed: Replayed, part: UploadsPassed) -> float:
+    """How far an upload may lie from what noise was added to: it is rounded to its grid, and to
+    float32, once it has its noise."""
+    charged, sent = replayed.charged, wide(part.uploads)
+    largest = float(np.abs(sent[np.isfinite(sent)]).max(initial=0.0))
+    # The largest standard deviation of a component of the noise, as it is charged.
+    deviation, multiplier = 0.0, charged.noise_multiplier
+    if multiplier is not None and charged.cost_kind == "epsilon":
+        deviation = multiplier * (charged.clip or 0.0)
+    elif multiplier is not None:
+        radius = charged.radius
+        if radius is None:
+            radius = 0.0 if part.radii is None else float(part.radii.nan_to_num(0.0).max())
+        smallest = min(charged.noised_sizes)
+        deviation = multiplier * radius / smallest * math.sqrt(smallest + 1)
+    return math.sqrt(sent.shape[-1]) * (FLOAT32 * largest + GRID * deviation)
+
+
+def _check_server(replayed: Replayed, findings: Findings) -> None:
+    for round_ in replayed.rounds:
+        at, own = findings.at("clip", round_), replayed.base.passed.sums[round_]
+        allowed = replayed.clip(round_)
+        assert allowed is not None
+        for used, clipped in zip(own.clips, own.clipped, strict=True):
+            norms = np.linalg.norm(wide(clipped), axis=-1)
+            findings.looked("norm of a clipped update", len(norms))
+            if norms.max(initial=0.0) > allowed:
+                largest = float(norms.max())
+                at.add("norm of a clipped update", allowed=allowed, measured=largest)
+            clips = wide(used)
+            holds, most = bool((clips == allowed).all()), float(clips.max(initial=0.0))
+            at.expect("the clip of the round", holds, allowed=allowed, measured=most)
+    for round_ in replayed.together:
+        own, other = replayed.base.passed.sums[round_], replayed.neighbour.passed.sums[round_]
+        at, allowed = findings.at("sum", round_), replayed.clip(round_)
+        if own.sums is None or other.sums is None or allowed is None:
+            continue
+        apart = float(np.linalg.norm(wide(own.sums) - wide(other.sums)))
+        at.at_most("distance of neighbouring sums", apart, allowed * replayed.sensitivity)
+        if None not in (own.within, own.taking_part, other.within, other.taking_part):
+            counts = [(one.within or 0) - (one.taking_part or 0) / 2 for one in (own, other)]
+            moved = abs(counts[0] - counts[1])
+            at.at_most("distance of neighbouring counts", moved, replayed.sensitivity / 2)
+
+
+def _check_steps(replayed: Replayed, findings: Findings) -> None:
+    allowed = replayed.charged.clip
+    if allowed is None:
+        return
+    for round_ in replayed.rounds:
+        at = findings.at("clip", round_)
+        for part in replayed.base.passed.steps[round_]:
+            largest = max((float(norms.max(initial=0.0)) for norms in part.single_norms), default=0)
+            findings.looked("norm of a record's gradient", sum(map(len, part.single_norms)))
+            if largest > allowed:
+                at.add("norm of a record's gradient", allowed=allowed, measured=largest)
+            holds, most = set(part.clips) <= {allowed}, max(part.clips, default=allowed)
+            at.expect("the clip of a step", holds, allowed=allowed, measured=most)
+    for round_ in replayed.together:
+        at, base = findings.at("sum", round_), replayed.base.passed.steps[round_]
+        for own, other in zip(base, replayed.neighbour.passed.steps[round_], strict=True):
+            unit = own.silos == replayed.pair.client
+            for left, right in zip(own.sums, other.sums, strict=True):
+                apart = np.linalg.norm(wide(left) - wide(right), axis=-1)
+                most, others = (float(one.max(initial=0.0)) for one in (apart, apart[~unit]))
+                findings.looked("distance of neighbouring sums", len(apart))
+                if most > allowed:
+                    at.add("distance of neighbouring sums", allowed=allowed, measured=most)
+                if others > 0:
+                    at.add("sums of the other clients", allowed=0.0, measured=others)
+
+
+# -- release --------------------------------------------------------------------------------------
+
+
+def check_release(replayed: Replayed, findings: Findings) -> tuple[str, ...]:
+    """The names of what follows data without noise and is documented to."""
+    known: list[str] = []
+    base = replayed.base
+    if replayed.role == "server":
+        _check_divisor_of_sums(replayed, findings)
+    if replayed.role == "local-steps":
+        _check_divisor_of_gradients(replayed, findings)
+    findings.at("release", base.best_round).expect(
+        "kept hypotheses",
+        np.array_equal(base.kept, base.hypotheses[base.best_round], equal_nan=True),
+        allowed="the hypotheses after the round that is named the best",
+        measured="other hypotheses",
+    )
+    chooses = replayed.spec.training.reports_choices and replayed.spec.training.hypotheses > 1
+    if replayed.role == "clients" and chooses:
+        # What is reported differs, and the round follows it.
+        known.append(_CHOICE)
+    else:
+        _check_transcript(replayed, findings)
+    return (*known, *_check_held_out(replayed, findings))
+
+
+def public_divisor(replayed: Replayed) -> float:
+    """What the sum for a hypothesis is divided by: clients of a round on average over k."""
+    training = replayed.spec.training
+    cohort = training.cohort
+    match cohort:
+        case FixedCohort():
+            expected = float(cohort.clients)
+        case PoissonCohort():
+            expected = cohort.rate * split_cells([replayed.base.cell]).training.shape[1]
+        case _:
+            assert_never(cohort)
+    return expected / training.hypotheses
+
+
+def _check_divisor_of_sums(replayed: Replayed, findings: Findings) -> None:
+    """Sums are divided by a public number, and the next hypotheses are what came of that."""
+    base, divisor = replayed.base, public_divisor(replayed)
+    for round_ in replayed.rounds:
+        at, own = findings.at("release", round_), base.passed.sums[round_]
+        if own.released is None or own.sums is None:
+            continue
+        at.expect(
+            "hypotheses of the next round",
+            np.array_equal(wide(own.released), base.hypotheses[round_], equal_nan=True),
+            allowed="the sum with its noise over a public number",
+            measured="other hypotheses",
+        )
+        other = replayed.neighbour.passed.sums[round_] if round_ in replayed.together else None
+        if other is None or other.released is None or other.sums is None:
+            continue
+        released = (wide(own.released) - wide(other.released)) * divisor
+        apart = wide(own.sums) - wide(other.sums)
+        largest = float(np.abs(wide(own.released)).max())
+        deviation = (replayed.charged.noise_multiplier or 0.0) * (replayed.clip(round_) or 0.0)
+        slack = math.sqrt(apart.size) * (4 * FLOAT32 * largest * divisor + 2 * GRID * deviation)
+        at.expect(
+            "divisor of sums",
+            bool(np.linalg.norm(released - apart) <= slack),
+            allowed=f"a distance of {np.linalg.norm(apart):.6g} over {divisor:.6g}",
+            measured=f"a distance of {np.linalg.norm(released) / divisor:.6g}",
+        )
+
+
+def _check_divisor_of_gradients(replayed: Replayed, findings: Findings) -> None:
+    """Sums of gradients are divided by the batch size of the spec, or else by the noise."""
+    local, plan = replayed.spec.training.local, replayed.base.ledger_context.plan
+    if local.batch_size is not None:
+        public = float(local.batch_size)
+    elif plan is None or plan.records is None or plan.records.use.plan.runs is None:
+        public = 1.0
+    else:
+        public = max(1.0, plan.records.use.plan.runs[0].noise_multiplier)
+    for round_ in replayed.rounds:
+        for part in replayed.base.passed.steps[round_]:
+            findings.at("release", round_).equal("divisor of gradients", part.normaliser, public)
+
+
+def _check_transcript(replayed: Replayed, findings: Findings) -> None:
+    """Given the same releases, all that is observed is the same for both neighbours.
+
+    For uploads for which the ledger charges nobody, the neighbour's run sent others, which must
+    change nothing.
+    """
+    base, other = replayed.base, replayed.neighbour
+    same = "the same from the same releases"
+    for round_ in replayed.together:
+        at = findings.at("release", round_)
+        silent = bool(base.passed.silent.get(round_, np.zeros(0, dtype=np.bool_)).any())
+        at.expect(
+            "uploads of clients that are not charged" if silent else "hypotheses of the next round",
+            np.array_equal(base.hypotheses[round_], other.hypotheses[round_], equal_nan=True)
+            and base.clips[round_] == other.clips[round_],
+            allowed=same,
+            measured="other hypotheses, or another clip",
+        )
+        for name in _differing(base, other, round_):
+            at.add(name, allowed=same, measured="follows the neighbour without noise")
+        findings.looked("published figures", len(base.published[round_ - 1]))
+    findings.at("release").equal("the end of the run", other.rounds, base.rounds)
+
+
+def _check_held_out(replayed: Replayed, findings: Findings) -> list[str]:
+    """What depends on a unit that is held out: nothing of training, and of figures only what is
+    documented to have no noise."""
+    base, other = replayed.base, replayed.held_out
+    named: dict[str, None] = {}
+    protected = replayed.spec.fairness.noise is not None
+    for round_ in range(1, min(base.rounds, other.rounds) + 1):
+        at = findings.at("release", round_)
+        at.expect(
+            "training without those held out",
+            _trained_alike(base, other, round_),
+            allowed="the same updates, whoever is held out",
+            measured="other updates",
+        )
+        for name in _differing(base, other, round_):
+            if protected:
+                at.add(
+                    name,
+                    allowed="nothing of those held out but counts with noise",
+                    measured="follows somebody held out without noise",
+                )
+            else:
+                named[f"{name}, of those held out"] = None
+    return list(named)
+
+
+def _trained_alike(base: WatchedRun, other: WatchedRun, round_: int) -> bool:
+    for own, again in zip(base.passed.uploads[round_], other.passed.uploads[round_], strict=True):
+        if not np.array_equal(wide(own.updated), wide(again.updated), equal_nan=True):
+            return False
+    sums = base.passed.sums[round_].sums, other.passed.sums[round_].sums
+    if sums[0] is not None and sums[1] is not None:
+        return np.array_equal(wide(sums[0]), wide(sums[1]))
+    steps = zip(base.passed.steps[round_], other.passed.steps[round_], strict=True)
+    return all(
+        np.array_equal(wide(left), wide(right))
+        for own, again in steps
+        for left, right in zip(own.sums, again.sums, strict=True)
+    )
+
+
+def _differing(base: WatchedRun, other: WatchedRun, round_: int) -> Iterator[str]:
+    """The names of what is published of a round, or is in its ledger, and differs."""
+    own, again = base.published[round_ - 1], other.published[round_ - 1]
+    for name, value in own.items():
+        if not _same(value, again.get(name)):
+            yield name
+    lines = [
+        [line for line in run.ledger_lines if line["round"] == round_] for run in (base, other)
+    ]
+    if len(lines[0]) != len(lines[1]):
+        yield "lines of the ledger"
+        return
+    for left, right in zip(*lines, strict=True):
+        for name, value in left.items():
+            if not _same(value, right.get(name)):
+                yield f"{name} of the ledger"
+
+
+def _same(left: Any, right: Any) -> bool:
+    if isinstance(left, float) and isinstance(right, float):
+        return left == right or (math.isnan(left) and math.isnan(right))
+    if isinstance(left, np.ndarray):
+        return np.array_equal(left, right)
+    if isinstance(left, Mapping) and isinstance(right, Mapping):
+        return left.keys() == right.keys() and all(_same(left[key], right[key]) for key in left)
+    if isinstance(left, list | tuple) and isinstance(right, list | tuple):
+        return len(left) == len(right) and all(map(_same, left, right))
+    return bool(left == right)

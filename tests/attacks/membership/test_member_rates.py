@@ -1,0 +1,101 @@
+"""What (epsilon, delta) allows a test of one dataset against another, and what contradicts it."""
+
+import math
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+from scipy.stats import norm
+
+from fedaudit.attacks.membership.member_rates import Claim, claim_of, contradiction_of
+from fedaudit.attacks.membership.shadow_design import AttackedRows
+from fedaudit.privacy.lower_bounds.e_values import EValue, is_alarm, run_evidence
+from fedaudit.privacy.planning.plan import ObserverEpsilon
+from tests.attacks.attacked_runs import attacked_run
+from tests.training.personalised import records_spec
+from tests.training.specs import cell
+
+
+def claim(epsilon: float, delta: float, *, steps: int = 1) -> Claim:
+    claimed = ObserverEpsilon(
+        observer="final_model", delta=delta, adjacency="replace-one", value=epsilon
+    )
+    return Claim(claimed=claimed, unit="client", steps=steps)
+
+
+@pytest.mark.parametrize("mu", [0.3, 1.0, 2.5])
+@pytest.mark.parametrize("epsilon", [0.1, 1.0, 3.0])
+def test_no_test_of_the_gaussian_mechanism_exceeds_it(mu: float, epsilon: float) -> None:
+    # Noise of deviation 1 / mu at sensitivity 1: delta at epsilon by Balle and Wang 2018, and the
+    # best test by Neyman and Pearson.
+    delta = norm.cdf(mu / 2 - epsilon / mu) - math.exp(epsilon) * norm.cdf(-mu / 2 - epsilon / mu)
+    rates = np.linspace(0.0005, 0.9995, 400)
+    best = norm.sf(norm.isf(rates) - mu)
+    allowed = np.array([claim(epsilon, float(delta)).tpr_max(rate) for rate in rates.tolist()])
+    assert (best <= allowed + 1e-9).all()
+    # And some test comes up to it: the bound is no looser than delta says.
+    assert (allowed - best).min() < 2e-3
+
+
+def test_two_steps_are_the_composition_of_one_after_the_other() -> None:
+    one, two = claim(0.7, 1e-3), claim(0.7, 1e-3, steps=2)
+    assert two.epsilon == pytest.approx(1.4)
+    assert two.delta == pytest.approx(1e-3 * (1 + math.exp(0.7)))
+    assert two.tpr_max(0.001) == pytest.approx(one.tpr_max(one.tpr_max(0.001)))
+    assert claim(5000.0, 1e-5).tpr_max(0.001) == 1.0
+
+
+@pytest.mark.parametrize("unit", ["record", "client"])
+def test_a_claim_of_records_needs_records_that_are_held_out(unit: str) -> None:
+    found = claim_of(attacked_run(cell(records_spec(federation__validation_unit=unit))))
+    if unit == "client":
+        assert isinstance(found, str)
+        assert "hold out records" in found
+    else:
+        assert isinstance(found, Claim)
+        assert (found.unit, found.steps) == ("record", 1)
+        assert found.claimed.observer == "final_model"
+
+
+def attacked(
+    *, clients: int, rows: int, held_out: int, generator: np.random.Generator
+) -> AttackedRows:
+    member = np.ones(clients, dtype=np.bool_)
+    member[generator.choice(clients, held_out, replace=False)] = False
+    client = np.repeat(np.arange(clients), rows)
+    return AttackedRows(place=np.arange(len(client)), client=client, member=member[client])
+
+
+def alarms(claimed: Claim, scores: NDArray[np.float64], rows: AttackedRows) -> bool:
+    """As the first attack on a run."""
+    e_value = contradiction_of(claimed, scores, rows).e_value
+    return is_alarm(run_evidence([EValue(e_value, "run")]), e_value)
+
+
+def test_members_with_higher_scores_raise_an_alarm() -> None:
+    generator = np.random.default_rng(1)
+    rows = attacked(clients=600, rows=2, held_out=300, generator=generator)
+    scores = generator.normal(size=len(rows)) + 3 * rows.member
+    assert alarms(claim(0.5, 1e-6), scores, rows)
+    found = contradiction_of(claim(0.5, 1e-6), scores, rows)
+    assert "one row of each of 600 clients" in found.evidence
+    assert "epsilon 0.5" in found.claim
+    assert not alarms(claim(8.0, 1e-6), scores, rows)
+    # So many rows may each fail with a chance of delta.
+    assert not alarms(claim(0.5, 1e-4), scores, rows)
+
+
+def test_clients_whose_rows_are_alike_raise_no_false_alarm() -> None:
+    """Nothing is learnt; a few clients of another kind train or are held out by chance.
+
+    Each of 400 runs alarms with a chance of at most 1 in 400, so more than 5 alarms come with one
+    below 0.001; and e-values are 1 at most on average.
+    """
+    generator, found = np.random.default_rng(7), []
+    for _ in range(400):
+        rows = attacked(clients=100, rows=20, held_out=10, generator=generator)
+        unlike = generator.random(100) < 0.1
+        scores = generator.normal(size=len(rows)) + 5.0 * unlike[rows.client]
+        found.append(contradiction_of(claim(0.1, 1e-6), scores, rows).e_value)
+    assert sum(one >= 200 for one in found) <= 5
+    assert np.mean(found) <= 1
