@@ -22,7 +22,7 @@ from fedaudit.spec.gates import Gate
 from fedaudit.spec.labels import refuse_other_columns
 from fedaudit.spec.models import ModelSpec, with_default_start
 from fedaudit.spec.privacy import PrivacySpec, one_client_rate
-from fedaudit.spec.sources import moves_others
+from fedaudit.spec.sources import TargetKind, moves_others
 from fedaudit.spec.training import FixedCohort, PoissonCohort, Training
 
 Device = Literal["auto", "cpu", "cuda"]
@@ -243,13 +243,14 @@ class ExperimentSpec(SpecPart):
         a logistic model, whatever its loss."""
         if self.federation.traits.target == "class":
             return True
-        match self.model.output:
+        output: TargetKind = self.model.output
+        match output:
             case "class":
                 return True
             case "number" | "either":
                 return self.training.compares_classes
             case _:
-                assert_never(self.model.output)
+                assert_never(output)
 
     @property
     def declares_outcome(self) -> bool:
