@@ -6,8 +6,10 @@ an iterator; on an `AsyncClient` it returns an awaitable or an asynchronous iter
 need nothing but an id are rows: `asks` and `lists`.
 """
 
+import re
 from collections.abc import AsyncGenerator, Callable, Coroutine, Generator, Mapping
 from functools import wraps
+from inspect import Parameter, Signature
 from typing import IO, Any, Concatenate, Generic, ParamSpec, TypeVar, cast, overload
 
 import httpx
@@ -104,11 +106,13 @@ def call(make: Callable[Concatenate[Any, P], Request[T]]) -> steps[P, T]:
 def asks(
     route: str, parse: Callable[[httpx.Response], T], about: str, **options: Any
 ) -> steps[[str], T]:
-    """A call whose one argument is the id in its route, as `GET audits/{}`."""
+    """A call whose one argument is the id in its route, as `GET audits/{audit_id}`."""
     method, _, path = route.partition(" ")
+    takes = _parameters(path)
 
-    async def start(self: Calls, id_: str, /) -> T:
-        return await self._wire.send(Request(method, path_of(path, id_), parse, **options))
+    async def start(self: Calls, /, *given: str, **named: str) -> T:
+        [id_] = takes.bind(*given, **named).args
+        return await self._wire.send(Request(method, _filled(path, id_), parse, **options))
 
     start.__doc__ = about
     return steps(start)
@@ -116,12 +120,24 @@ def asks(
 
 def downloads(path: str, about: str) -> steps[[str, IO[bytes]], None]:
     """A call that writes what is at a path with one id into a file, as it arrives."""
+    takes = _parameters(path, "file")
 
-    async def start(self: Calls, id_: str, file: IO[bytes], /) -> None:
-        await self._wire.download(Request("GET", path_of(path, id_), content), file)
+    async def start(self: Calls, /, *given: Any, **named: Any) -> None:
+        id_, file = takes.bind(*given, **named).args
+        await self._wire.download(Request("GET", _filled(path, id_), content), file)
 
     start.__doc__ = about
     return steps(start)
+
+
+def _parameters(path: str, *others: str) -> Signature:
+    """Of a call: the name in its path, and others; each by position or by name."""
+    names = (*re.findall(r"{(\w+)}", path), *others)
+    return Signature([Parameter(one, Parameter.POSITIONAL_OR_KEYWORD) for one in names])
+
+
+def _filled(path: str, id_: str) -> str:
+    return path_of(re.sub(r"{\w+}", "{}", path), id_)
 
 
 def lists(path: str, kind: type[T], about: str) -> stream[..., T]:

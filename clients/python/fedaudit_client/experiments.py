@@ -129,7 +129,7 @@ class ExperimentCalls(Calls):
             repeatable=True,
         )
 
-    get = asks("GET experiments/{}", json_as(Experiment), "One experiment.")
+    get = asks("GET experiments/{experiment_id}", json_as(Experiment), "One experiment.")
     list = lists(
         "experiments",
         Experiment,
@@ -139,7 +139,9 @@ class ExperimentCalls(Calls):
         """,
     )
     cancel = asks(
-        "POST experiments/{}/cancel", json_as(Experiment), "Cancel an experiment; returns it."
+        "POST experiments/{experiment_id}/cancel",
+        json_as(Experiment),
+        "Cancel an experiment; returns it.",
     )
 
     @call
@@ -261,9 +263,11 @@ class SweepCalls(Calls):
         """
         return pages(self._wire, "sweeps", {"limit": limit}, ListedSweep)
 
-    sweep = asks("GET sweeps/{}", json_as(Sweep), "One sweep: its cells, progress and total cost.")
+    sweep = asks(
+        "GET sweeps/{sweep_id}", json_as(Sweep), "One sweep: its cells, progress and total cost."
+    )
     sweep_table = asks(
-        "GET sweeps/{}/table",
+        "GET sweeps/{sweep_id}/table",
         json_as(SweepTable),
         "A row for each combination: figures over seeds, which is best, and how surely.",
         headers={"Accept": "application/json"},
@@ -276,7 +280,7 @@ class SweepCalls(Calls):
         return Request("GET", path_of("sweeps/{}/table", sweep_id), text, headers=headers)
 
     cancel_sweep = asks(
-        "POST sweeps/{}/cancel", json_as(Sweep), "Cancel every cell that has not ended."
+        "POST sweeps/{sweep_id}/cancel", json_as(Sweep), "Cancel every cell that has not ended."
     )
 
     @call

@@ -70,7 +70,7 @@ class FederationCalls(Calls):
         Federation,
         "Every federation of the key's project that the filters select, newest first.",
     )
-    federation = asks("GET federations/{}", json_as(Federation), "One federation.")
+    federation = asks("GET federations/{federation_id}", json_as(Federation), "One federation.")
 
     @steps
     async def profiled(self, federation_id: str) -> Federation:
@@ -82,9 +82,11 @@ class FederationCalls(Calls):
         request = Request("GET", path_of("federations/{}", federation_id), json_as(Federation))
         return await last_of(polled(self._wire, request, has_ended=has_ended, patience_seconds=0.0))
 
-    profile = asks("GET federations/{}/profile", json_object, "A profile of a federation's data.")
+    profile = asks(
+        "GET federations/{federation_id}/profile", json_object, "A profile of a federation's data."
+    )
     delete_federation = asks(
-        "DELETE federations/{}",
+        "DELETE federations/{federation_id}",
         nothing,
         "Delete a federation's file and profile; what was spent on the data stays.",
     )
@@ -99,7 +101,7 @@ class FederationCalls(Calls):
         return Request("POST", path, json_as(Erasure), body={"json": body})
 
     erasure = asks(
-        "GET federations/{}/erasure",
+        "GET federations/{federation_id}/erasure",
         json_as(Erasure),
         "The progress of a federation's erasure, and its receipt once it is done.",
     )
@@ -135,7 +137,7 @@ class FederationCalls(Calls):
         return Request("PUT", path, json_as(Federation), body={"json": {"simulation": simulation}})
 
     disclosure = asks(
-        "GET federations/{}/disclosure",
+        "GET federations/{federation_id}/disclosure",
         json_object,
         "A federation's disclosure policy for groups, and the service's minimum.",
     )
@@ -159,7 +161,7 @@ class LedgerCalls(Calls):
         return Request("POST", "ledgers", json_object, **asked)
 
     ledgers = lists("ledgers", Json, "Every ledger of the key's project, newest first.")
-    ledger = asks("GET ledgers/{}", json_object, "One ledger, and the cost of its rounds.")
+    ledger = asks("GET ledgers/{ledger_id}", json_object, "One ledger, and the cost of its rounds.")
 
     @call
     def reserve_round(
@@ -194,15 +196,18 @@ class LedgerCalls(Calls):
             repeatable=True,
         )
 
-    ledger_report = asks("GET ledgers/{}/report.json", json_object, "The report document.")
-    ledger_report_page = asks("GET ledgers/{}/report.html", text, "The report as one HTML page.")
+    ledger_report = asks("GET ledgers/{ledger_id}/report.json", json_object, "The report document.")
+    ledger_report_page = asks(
+        "GET ledgers/{ledger_id}/report.html", text, "The report as one HTML page."
+    )
     ledger_verification = asks(
-        "GET ledgers/{}/report/verification",
+        "GET ledgers/{ledger_id}/report/verification",
         json_object,
         "The result of the service's check of the report against the stored entries.",
     )
     download_ledger_bundle = downloads(
-        "ledgers/{}/bundle", "Write the bundle for offline verification, a zip, into a file."
+        "ledgers/{ledger_id}/bundle",
+        "Write the bundle for offline verification, a zip, into a file.",
     )
 
 
@@ -226,7 +231,7 @@ class KeyCalls(Calls):
         path = path_of("api-keys/{}/rotation", key_id)
         return Request("POST", path, json_as(NewKey), params={"overlap_seconds": overlap_seconds})
 
-    revoke_key = asks("DELETE api-keys/{}", nothing, "Revoke a key.")
+    revoke_key = asks("DELETE api-keys/{key_id}", nothing, "Revoke a key.")
 
 
 class AuditLogCalls(Calls):
@@ -248,7 +253,7 @@ class WebhookCalls(Calls):
     """Calls on webhooks. The key needs the scope `admin`."""
 
     webhooks = lists("webhooks", Json, "Every webhook of the key's project, oldest first.")
-    webhook = asks("GET webhooks/{}", json_object, "One webhook, without its secret.")
+    webhook = asks("GET webhooks/{webhook_id}", json_object, "One webhook, without its secret.")
 
     @call
     def create_webhook(
@@ -265,10 +270,12 @@ class WebhookCalls(Calls):
         return Request("PATCH", path, json_object, body={"json": changes})
 
     delete_webhook = asks(
-        "DELETE webhooks/{}", nothing, "Delete a webhook and its pending deliveries."
+        "DELETE webhooks/{webhook_id}", nothing, "Delete a webhook and its pending deliveries."
     )
     test_webhook = asks(
-        "POST webhooks/{}/test", json_object, "Send the event `webhook.test`; returns its delivery."
+        "POST webhooks/{webhook_id}/test",
+        json_object,
+        "Send the event `webhook.test`; returns its delivery.",
     )
 
     @call
@@ -326,14 +333,14 @@ class ModelCalls(Calls):
     """Calls on models, and on files of parameters to start from."""
 
     download_model = downloads(
-        "experiments/{}/model",
+        "experiments/{experiment_id}/model",
         """Write the trained hypotheses into a file, as safetensors.
 
         Raises ConflictError if no guarantee in force covers them.
         """,
     )
     model_layout = asks(
-        "GET experiments/{}/model-layout",
+        "GET experiments/{experiment_id}/model-layout",
         json_object,
         """Inputs and outputs of the trained model: features, scales and classes, in order.
 
@@ -365,5 +372,9 @@ class ModelCalls(Calls):
         """The project's files of parameters, newest first: name, hash, size, when and by whom they
         were sent, and which experiments start from them.""",
     )
-    artifact = asks("GET artifacts/{}", json_as(Artifact), "The content of a file of parameters.")
-    delete_artifact = asks("DELETE artifacts/{}", nothing, "Delete a file of parameters.")
+    artifact = asks(
+        "GET artifacts/{artifact_id}", json_as(Artifact), "The content of a file of parameters."
+    )
+    delete_artifact = asks(
+        "DELETE artifacts/{artifact_id}", nothing, "Delete a file of parameters."
+    )

@@ -44,8 +44,12 @@ if TYPE_CHECKING:
 class ReportCalls(Calls):
     """Calls on the reports of experiments."""
 
-    report = asks("GET experiments/{}/report.json", json_object, "The report document.")
-    report_page = asks("GET experiments/{}/report.html", text, "The report as one HTML page.")
+    report = asks(
+        "GET experiments/{experiment_id}/report.json", json_object, "The report document."
+    )
+    report_page = asks(
+        "GET experiments/{experiment_id}/report.html", text, "The report as one HTML page."
+    )
 
     @call
     def reading(self, experiment_id: str, name: str) -> Request[Json | str]:
@@ -79,12 +83,13 @@ class ReportCalls(Calls):
         return Request("GET", "comparisons", json_object, params=asked)
 
     verification = asks(
-        "GET experiments/{}/report/verification",
+        "GET experiments/{experiment_id}/report/verification",
         json_object,
         "The result of the service's check of the report against the stored ledger.",
     )
     download_bundle = downloads(
-        "experiments/{}/bundle", "Write the bundle for offline verification, a zip, into a file."
+        "experiments/{experiment_id}/bundle",
+        "Write the bundle for offline verification, a zip, into a file.",
     )
 
     @call
@@ -250,7 +255,7 @@ class GateCalls(Calls):
         return found
 
     policies = lists("gates/policies", Policy, "Every policy of the key's project, by name.")
-    policy = asks("GET gates/policies/{}", json_as(Policy), "One policy.")
+    policy = asks("GET gates/policies/{name}", json_as(Policy), "One policy.")
 
     @call
     def put_policy(self, name: str, policy: Mapping[str, Any]) -> Request[Policy]:
@@ -258,7 +263,7 @@ class GateCalls(Calls):
         path = path_of("gates/policies/{}", name)
         return Request("PUT", path, json_as(Policy), body={"json": policy})
 
-    delete_policy = asks("DELETE gates/policies/{}", nothing, "Delete a policy.")
+    delete_policy = asks("DELETE gates/policies/{name}", nothing, "Delete a policy.")
 
 
 def _evaluation(
@@ -295,7 +300,9 @@ class AuditCalls(Calls):
         return Request("POST", "audits", json_as(Audit), body={"json": dict(spec)}, **asked)
 
     audits = lists("audits", Audit, "Every audit of the key's project, newest first.")
-    audit = asks("GET audits/{}", json_as(Audit), "One audit: its status, and faults if it failed.")
+    audit = asks(
+        "GET audits/{audit_id}", json_as(Audit), "One audit: its status, and faults if it failed."
+    )
 
     @steps
     async def wait_audit(self, audit_id: str, *, patience_seconds: float = 60.0) -> Audit:
@@ -314,16 +321,18 @@ class AuditCalls(Calls):
         return await last_of(answers)
 
     audit_report = asks(
-        "GET audits/{}/report.json", json_object, "The report document of an audit."
+        "GET audits/{audit_id}/report.json", json_object, "The report document of an audit."
     )
-    audit_report_page = asks("GET audits/{}/report.html", text, "The report as one HTML page.")
+    audit_report_page = asks(
+        "GET audits/{audit_id}/report.html", text, "The report as one HTML page."
+    )
     audit_verification = asks(
-        "GET audits/{}/report/verification",
+        "GET audits/{audit_id}/report/verification",
         json_as(AuditVerification),
         "The result of the service's check of the report, and what it could not check.",
     )
     download_audit_bundle = downloads(
-        "audits/{}/bundle", "Write the bundle for offline verification, a zip, into a file."
+        "audits/{audit_id}/bundle", "Write the bundle for offline verification, a zip, into a file."
     )
 
 
@@ -331,7 +340,7 @@ class AttackCalls(Calls):
     """Calls on the attacks on an experiment, both those of its spec and later ones."""
 
     attacks = asks(
-        "GET experiments/{}/attacks",
+        "GET experiments/{experiment_id}/attacks",
         json_object,
         "The attacks of the experiment's report as `items`: `position`, `section`, `files`.",
     )
@@ -361,7 +370,7 @@ class AttackCalls(Calls):
         return Request("POST", path, json_as(LaterAttacks), body=body, **once(idempotency_key))
 
     later_attacks = asks(
-        "GET experiments/{}/attacks/later",
+        "GET experiments/{experiment_id}/attacks/later",
         json_object,
         "Every request for attacks after the report was signed, oldest first, as `items`.",
     )
