@@ -68,7 +68,7 @@ def test_a_report_that_takes_long_keeps_its_lease(
     assert order == [
         "result",
         "publish_counts",
-        "utility_section",
+        "method_section",
         "rate_intervals",
         "with_nulls",
         "sign_report",
