@@ -22,7 +22,7 @@ from api.schemas.people import KeyRequest, SignOffRequest, WebhookChange, Webhoo
 from api.schemas.reports import GatesRequest, PolicyRequest
 from fedaudit.reports.audit_report import AuditReport
 from fedaudit.reports.declared.declared_document import DeclaredReport
-from fedaudit.reports.readings.reading_choice import READINGS
+from fedaudit.reports.readings.readings import READINGS
 from fedaudit.reports.report import Report
 from fedaudit.spec.audits import AuditSpec
 from fedaudit.spec.declared_ledgers import LedgerTerms, ReservationRequest, RoundsRequest

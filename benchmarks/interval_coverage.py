@@ -18,9 +18,8 @@ from scipy.special import betaincinv, ndtri
 
 from benchmarks.machine import machine
 from fedaudit.fairness.disclosure import Disclosure, DisclosureRule
-from fedaudit.fairness.gaps import GroupScores, gap_values, score_values
+from fedaudit.fairness.gaps import GroupScores, gap_values, rate_gaps, score_values
 from fedaudit.fairness.intervals import rate_intervals, score_intervals
-from fedaudit.fairness.metrics import rate_gaps
 from fedaudit.spec.metrics import FAIRNESS_FIGURES
 
 _RESULTS = Path(__file__).parent / "results" / "interval_coverage.jsonl"

@@ -12,7 +12,7 @@ from types import ModuleType
 
 import pytest
 
-import fedaudit_client.events
+import fedaudit_client.experiments
 import models.repositories.experiments
 from api.schemas.experiments import Status
 from fedaudit.ledger.rows import OUTCOMES, Outcome, OutcomeName
@@ -198,5 +198,5 @@ def test_every_outcome_code_has_its_name() -> None:
 
 def test_the_copies_of_what_an_ended_experiment_is_agree() -> None:
     ended = set(models.repositories.experiments.ENDED)
-    assert ended == set(fedaudit_client.events.ENDED)
+    assert ended == set(fedaudit_client.experiments.ENDED)
     assert set(typing.get_args(Status)) - ended == {"queued", "running", "cancelling"}

@@ -22,9 +22,17 @@ from fedaudit.reports.sections.utility import known_ending
 from fedaudit.runs.report_material import checked_report, report_material
 from fedaudit.spec.disclosure import parse_disclosure_policy
 from fedaudit.spec.metrics import ROUND_METRICS
-from fedaudit.sweeps.named_figures import named_figures
-from fedaudit.sweeps.repeats import SeedFigures, repeats_section, shown_figures, with_repeats
-from fedaudit.sweeps.report_section import SUMS, CellPlace, larger_sums, sweep_section
+from fedaudit.sweeps.report_section import (
+    SUMS,
+    CellPlace,
+    SeedFigures,
+    larger_sums,
+    named_figures,
+    repeats_section,
+    shown_figures,
+    sweep_section,
+    with_repeats,
+)
 from fedaudit.sweeps.sweep_costs import sweep_costs
 from fedaudit.training.base.records import RecordTable
 from fedaudit.training.base.rounds import FinalResult

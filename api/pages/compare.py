@@ -10,11 +10,10 @@ from starlette.responses import HTMLResponse
 from api.http.problems import ProblemError
 from api.pages.visits import ReportsVisit
 from api.services.reports import comparison_of
-from fedaudit.reports.charts.chart import Chart
-from fedaudit.reports.charts.front import axis_text, front_charts
-from fedaudit.reports.comparison.compared_reports import Comparison
-from fedaudit.reports.comparison.difference_rows import DifferenceRow, difference_rows
-from fedaudit.reports.comparison.parts import FigureRow, Front
+from fedaudit.reports.charts.drawing import Chart
+from fedaudit.reports.charts.scatter import axis_text, front_charts
+from fedaudit.reports.comparison.compared_reports import DifferenceRow, difference_rows
+from fedaudit.reports.comparison.parts import Comparison, FigureRow, Front
 from models.repositories import ExperimentRepository
 from models.values import ExperimentFilters
 

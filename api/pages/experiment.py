@@ -36,7 +36,7 @@ from api.services.report_pages import LiveFigures, live_figures
 from api.services.submission import RETRIED, Submitted, cancel, retry
 from api.shared.data_faults import shown_detail
 from fedaudit.privacy.mechanisms.registry import mechanism_of
-from fedaudit.reports.charts.running import running_charts
+from fedaudit.reports.charts.report_charts import running_charts
 from fedaudit.spec.attacks.attack_spec import attack_titles
 from fedaudit.spec.errors import InvalidInputError
 from fedaudit.spec.parse import parse_admitted

@@ -9,8 +9,7 @@ from api.pages.wording import NONE, cost, figure, small_number, whole
 from api.services.report_pages import LiveFigures
 from fedaudit.privacy.accounting.mechanism_parameters import GuaranteeKind
 from fedaudit.privacy.accounting.privacy_events import adjacency_words
-from fedaudit.reports.charts.series import Series
-from fedaudit.reports.charts.thinning import kept_places
+from fedaudit.reports.charts.line_chart import Series, kept_places
 from fedaudit.reports.sections.fairness import metric_of
 from fedaudit.reports.sections.utility import ON_PAGES
 from fedaudit.spec.metrics import METRICS, ROUND_METRICS

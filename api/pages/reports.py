@@ -34,8 +34,8 @@ from api.services.reports import sign_off_report, sign_offs_of
 from api.services.result_files import model_file
 from fedaudit.reports.page.html import Link
 from fedaudit.reports.readings.reading import ReportReading
-from fedaudit.reports.readings.reading_choice import READINGS, ReadingName, reading
-from fedaudit.reports.verdict.concerns import CONCERN_WORDS, concerns_of
+from fedaudit.reports.readings.readings import READINGS, ReadingName, reading
+from fedaudit.reports.verdict.verdict import CONCERN_WORDS, concerns_of
 from fedaudit.spec.errors import InvalidInputError
 from models.repositories import LaterAttacksRepository, SigningKeyRepository
 

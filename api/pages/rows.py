@@ -7,7 +7,7 @@ from typing import assert_never
 from api.pages.wording import cost, figure, small_number
 from api.schemas.experiments import ExperimentBody, Status
 from api.schemas.reports import LargestGapBody, ReportBody
-from fedaudit.fairness.metrics import gap_size
+from fedaudit.fairness.gaps import gap_size
 from fedaudit.privacy.accounting.mechanism_parameters import GuaranteeKind
 from fedaudit.privacy.guarantees.cost_sentences import level_words
 from fedaudit.privacy.mechanisms.base import PrivacyMechanism

@@ -18,13 +18,19 @@ from api.services.sweeps import (
     sweep_body,
     table_of,
 )
-from fedaudit.reports.charts.chart import Chart
-from fedaudit.sweeps.cost_lines import cost_cautions, cost_lines
-from fedaudit.sweeps.leading_figures import leading_figures, measured_figures
-from fedaudit.sweeps.spread_chart import spread_chart
-from fedaudit.sweeps.sweep_table import SweepTable
-from fedaudit.sweeps.table_lines import as_csv, as_markdown, figure_words
-from fedaudit.sweeps.varied_fields import value_words, varied_fields
+from fedaudit.reports.charts.drawing import Chart
+from fedaudit.sweeps.sweep_costs import cost_cautions, cost_lines
+from fedaudit.sweeps.sweep_table import (
+    SweepTable,
+    as_csv,
+    as_markdown,
+    figure_words,
+    leading_figures,
+    measured_figures,
+    spread_chart,
+    value_words,
+    varied_fields,
+)
 from models.repositories.experiments import ENDED
 
 router = APIRouter(prefix="/sweeps/{sweep_id}")

@@ -20,7 +20,7 @@ from api.shared.data_faults import shown_faults
 from api.shared.resources import Resources, Shared
 from api.shared.security import Caller, ExperimentsReader, ExperimentsWriter, ReportsReader
 from fedaudit.reports.audit_report import AuditReport
-from fedaudit.reports.readings.reading_choice import reading
+from fedaudit.reports.readings.readings import reading
 from fedaudit.reports.sections.predictions import as_report_of_run
 from fedaudit.spec.audits import AuditSpec, parse_audit
 from models.repositories import AuditRepository

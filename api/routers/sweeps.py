@@ -35,7 +35,7 @@ from api.services.sweeps import (
 from api.shared.resources import Resources, Shared
 from api.shared.security import Caller, ExperimentsReader, ExperimentsWriter, ReportsReader
 from fedaudit.spec.sweeps import SweepSpec
-from fedaudit.sweeps.table_lines import as_csv, as_markdown
+from fedaudit.sweeps.sweep_table import as_csv, as_markdown
 from models.repositories import SweepRepository
 
 router = APIRouter(prefix="/sweeps", tags=["sweeps"])

@@ -26,8 +26,7 @@ from fedaudit.reports.sections.attacks import ReportedAttack
 from fedaudit.spec.attacks.attack_spec import AttackSpec
 from fedaudit.spec.base import Text
 from fedaudit.spec.metrics import ROUND_METRICS
-from fedaudit.sweeps.sweep_costs import SweepCosts
-from fedaudit.sweeps.sweep_facts import SweepFacts
+from fedaudit.sweeps.sweep_costs import SweepCosts, SweepFacts
 from fedaudit.sweeps.sweep_table import SweepRow
 from models.repositories.experiments import ENDED, FIGURES, SORT_KEYS
 from models.tables.experiments import Experiment

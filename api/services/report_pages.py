@@ -13,7 +13,7 @@ from starlette.responses import HTMLResponse
 from api.services.lookups import find_experiment, find_report
 from api.shared.resources import Resources
 from api.shared.security import Caller
-from fedaudit.reports.charts.series import Series, series_of
+from fedaudit.reports.charts.line_chart import Series, series_of
 from infrastructure.storage import StorageError, report_pdf_key
 from models.database import Database
 from models.repositories import FairnessRepository, LaterAttacksRepository, RoundRepository

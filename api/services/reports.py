@@ -19,9 +19,10 @@ from api.shared.resources import Resources
 from api.shared.security import Caller
 from fedaudit.ledger.statements import Concern
 from fedaudit.ledger.statements import SignOff as Statement
-from fedaudit.reports.comparison.compared_reports import Comparison, compare_reports
+from fedaudit.reports.comparison.compared_reports import compare_reports
+from fedaudit.reports.comparison.parts import Comparison
 from fedaudit.reports.figures import FAIRNESS, LargestGap, largest_gap, parsed
-from fedaudit.reports.verdict.concerns import CONCERN_WORDS, concerns_of
+from fedaudit.reports.verdict.verdict import CONCERN_WORDS, concerns_of
 from fedaudit.spec.errors import FieldError, InvalidInputError
 from models.clock import utc_now
 from models.repositories import ExperimentRepository, ReportListRepository, SignOffRepository

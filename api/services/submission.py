@@ -45,8 +45,8 @@ from fedaudit.privacy.mechanisms.registry import mechanism_of
 from fedaudit.runs.experiment_plan import ExperimentPlan
 from fedaudit.spec.models import ArtifactStart
 from fedaudit.spec.parse import parse_spec
-from fedaudit.sweeps.repeats import repeated
-from fedaudit.sweeps.sweep_facts import sweep_facts
+from fedaudit.sweeps.report_section import repeated
+from fedaudit.sweeps.sweep_costs import sweep_facts
 from fedaudit.training.base.cell import Cell, cells_at_once, stack_digest
 from models.identifiers import new_id
 from models.person import Actor

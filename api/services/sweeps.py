@@ -36,10 +36,8 @@ from fedaudit.runs.experiment_plan import ExperimentPlan
 from fedaudit.spec.errors import InvalidInputError
 from fedaudit.spec.parse import parse_spec
 from fedaudit.spec.sweeps import SweepCell, SweepSpec, parse_cells, parse_sweep, placed
-from fedaudit.sweeps.named_figures import named_figures
-from fedaudit.sweeps.report_section import CellPlace, larger_sums, sweep_section
-from fedaudit.sweeps.sweep_costs import SweepCosts, sweep_costs
-from fedaudit.sweeps.sweep_facts import SweepFacts, sweep_facts
+from fedaudit.sweeps.report_section import CellPlace, larger_sums, named_figures, sweep_section
+from fedaudit.sweeps.sweep_costs import SweepCosts, SweepFacts, sweep_costs, sweep_facts
 from fedaudit.sweeps.sweep_table import CellFigures, SweepTable, sweep_table
 from models.identifiers import new_id
 from models.repositories import (

@@ -27,7 +27,7 @@ from api.schemas.experiment_tables import (
     LedgerLine,
     RoundBody,
 )
-from fedaudit.fairness.metrics import group_rates
+from fedaudit.fairness.gaps import group_rates
 from fedaudit.ledger.columns import LedgerColumns, columns_of_rows, ledger_columns
 from fedaudit.spec.metrics import COUNTS, RATES
 from fedaudit.spreadsheet import plain_text

@@ -19,9 +19,9 @@ MAX_WAITING = 4
 MAX_SECONDS = 120
 _MAX_MEBIBYTES = 4096
 _NOT_INSTALLED = 3
-"""Exit status of `fedaudit.reports.page.print_process` without WeasyPrint."""
+"""Exit status of `fedaudit.reports.page.pdf` without WeasyPrint."""
 _RETRY_SECONDS = 10
-_COMMAND = (sys.executable, "-P", "-m", "fedaudit.reports.page.print_process")
+_COMMAND = (sys.executable, "-P", "-m", "fedaudit.reports.page.pdf")
 _KEPT = ("PATH", "HOME", "LANG", "LC_ALL", "TMPDIR", "LD_LIBRARY_PATH", "FONTCONFIG_PATH")
 """What the process gets of the environment: nothing of the service's databases and keys."""
 

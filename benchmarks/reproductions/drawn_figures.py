@@ -33,10 +33,10 @@ from benchmarks.reproductions.row_facts import (
     synthetic_method,
 )
 from benchmarks.reproductions.side_by_side import DOLLARS
-from fedaudit.reports.charts.chart import Drawing
-from fedaudit.reports.charts.final_charts import spending_charts
+from fedaudit.reports.charts.drawing import Drawing
 from fedaudit.reports.charts.line_chart import Line, LinePlot, line_chart
-from fedaudit.reports.charts.parameter_plot_chart import plane_charts
+from fedaudit.reports.charts.report_charts import spending_charts
+from fedaudit.reports.charts.scatter import plane_charts
 
 Rows = Sequence[KeptRow]
 _FIGURES = Path("docs/evidence/figures")

@@ -6,10 +6,21 @@ from dataclasses import dataclass
 from markupsafe import Markup
 
 from benchmarks.reproductions.kept_sweeps import KeptFigure
-from fedaudit.reports.charts.chart import WIDTH, Drawing, drawn
-from fedaudit.reports.charts.legend import SERIES, legend, mark
-from fedaudit.reports.charts.scale import Scale, value_scale
-from fedaudit.reports.charts.svg import element, label, line, number, together
+from fedaudit.reports.charts.drawing import (
+    SERIES,
+    WIDTH,
+    Drawing,
+    Scale,
+    drawn,
+    element,
+    label,
+    legend,
+    line,
+    mark,
+    number,
+    together,
+    value_scale,
+)
 
 _LEFT, _RIGHT, _HEIGHT = 56.0, WIDTH - 12, 200.0
 _CROSS = 3.5

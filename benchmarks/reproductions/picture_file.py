@@ -5,8 +5,7 @@ from dataclasses import dataclass
 
 from markupsafe import Markup
 
-from fedaudit.reports.charts.chart import WIDTH, Drawing
-from fedaudit.reports.charts.svg import element, label, number
+from fedaudit.reports.charts.drawing import WIDTH, Drawing, element, label, number
 from fedaudit.reports.page.style_sheets import paper_chart_style
 
 _COLUMNS, _GAP, _TITLE, _EDGE = 2, 28.0, 26.0, 12.0

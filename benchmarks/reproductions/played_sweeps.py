@@ -28,7 +28,7 @@ from fedaudit.cli.installation import BROKER_URL, DATABASE_URL, python_module
 from fedaudit.spec.parse import decode_text
 from fedaudit_client.client import Client
 from fedaudit_client.errors import ValidationError
-from fedaudit_client.events import ENDED
+from fedaudit_client.experiments import ENDED
 from fedaudit_client.result_types import Sweep
 
 _STOP_SECONDS = 30

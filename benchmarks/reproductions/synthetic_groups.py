@@ -11,8 +11,7 @@ from scipy.stats import t
 from benchmarks.reproductions.runs import Run, quartiles, table, train
 from benchmarks.workloads import cells, synthetic_groups
 from fedaudit.fairness.disclosure import attribute_rule
-from fedaudit.fairness.gaps import gaps
-from fedaudit.fairness.metrics import scored_rows
+from fedaudit.fairness.gaps import gaps, scored_rows
 
 HYPOTHESES = (1, 2)
 NOISE = (None, 1.0, 2.0, 3.0, 4.0, 5.0)

@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 from fedaudit.audits.audited_rows import AuditedRows, predicted_from
 from fedaudit.fairness.disclosure import Disclosure
 from fedaudit.fairness.gaps import GroupScores, gaps
-from fedaudit.fairness.population import PredictedRows
-from fedaudit.fairness.published_counts import (
+from fedaudit.fairness.joint_disclosure import PredictedRows
+from fedaudit.fairness.noised_counts import (
     ExactCounts,
     NoisedCounts,
     PublishedCounts,
@@ -35,12 +35,7 @@ from fedaudit.reports.sections.predictions import (
 )
 from fedaudit.reports.sections.published_fairness import exact_sections, fairness_sections
 from fedaudit.spec.metrics import COUNTS, METRICS, is_ratio
-from fedaudit.utility.constant import (
-    ConstantComparison,
-    LossShape,
-    MeasuredRows,
-    compare_with_constant,
-)
+from fedaudit.utility import ConstantComparison, LossShape, MeasuredRows, compare_with_constant
 
 _TP, _FP, _TN, _FN = range(len(COUNTS))
 

@@ -4,8 +4,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from fedaudit.reports.charts.chart import Chart
-from fedaudit.reports.charts.final_charts import rates_chart
+from fedaudit.reports.charts.drawing import Chart
+from fedaudit.reports.charts.report_charts import rates_chart
 from fedaudit.reports.page.fairness_tables import fairness_tables
 from fedaudit.reports.page.html import Link, page_environment
 from fedaudit.reports.sections.outcome_words import for_readers

@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedaudit.audits.row_contents import RowContents
-from fedaudit.fairness.population import Population
+from fedaudit.fairness.joint_disclosure import Population
 from fedaudit.fairness.scored_groups import Numbered, NumberedRows, ScoredGroups, clients_by_number
 from fedaudit.federations.favourable_outcomes import OutcomeRules
 from fedaudit.federations.federation import Federation

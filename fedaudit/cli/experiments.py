@@ -43,9 +43,8 @@ from fedaudit.cli.remote import (
     first_of,
     query_parameters,
 )
-from fedaudit_client.client import Client
+from fedaudit_client.client import Client, experiment_page, report_page
 from fedaudit_client.errors import ProblemError
-from fedaudit_client.pages import experiment_page, report_page
 from fedaudit_client.result_types import Experiment
 
 if TYPE_CHECKING:

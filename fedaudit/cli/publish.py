@@ -16,6 +16,7 @@ from fedaudit.publishing.openlineage_events import (
     lineage_of_file,
     lineage_of_service,
     publish_to_openlineage,
+    publish_to_wandb,
 )
 from fedaudit.publishing.publication import (
     MissingExtraError,
@@ -25,7 +26,6 @@ from fedaudit.publishing.publication import (
     from_service,
     import_tool,
 )
-from fedaudit.publishing.wandb_runs import publish_to_wandb
 
 _MLFLOW_SETTINGS = {
     # A mistyped address is told within seconds rather than minutes.

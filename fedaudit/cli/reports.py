@@ -44,10 +44,10 @@ from fedaudit.cli.remote import (
 from fedaudit.cli.summary import show, show_gates
 from fedaudit.privacy.accounting.privacy_events import adjacency_words, observer_words
 from fedaudit.privacy.guarantees.guarantee import at_most
-from fedaudit.reports.comparison.difference_rows import difference_rows
-from fedaudit.reports.gates.gate_junit import junit as junit_of
-from fedaudit.reports.gates.gate_markdown import markdown as markdown_of
+from fedaudit.reports.comparison.compared_reports import difference_rows
 from fedaudit.reports.gates.gate_results import Evaluation, GateResults
+from fedaudit.reports.gates.gate_results import junit as junit_of
+from fedaudit.reports.gates.gate_results import markdown as markdown_of
 from fedaudit.reports.sections.guarantee import (
     PRIVACY_COSTS,
     UNBOUNDED,
@@ -58,7 +58,7 @@ from fedaudit.spec.gates import PolicyFile
 from fedaudit_client.client import Client
 
 if TYPE_CHECKING:
-    from fedaudit.reports.readings.reading_choice import ReadingName
+    from fedaudit.reports.readings.readings import ReadingName
 
 Json = Mapping[str, Any]
 
@@ -259,7 +259,7 @@ def _known_reading(name: str | None) -> str | None:
     if name is None:
         return None
     # Only where one is asked for: the readings take a second to import.
-    from fedaudit.reports.readings.reading_choice import READINGS
+    from fedaudit.reports.readings.readings import READINGS
 
     if name not in READINGS:
         raise typer.BadParameter(f"{name!r} is not one of {', '.join(map(repr, READINGS))}.")
@@ -294,7 +294,7 @@ def report(
         raise usage_error("--out: goes with --format json, html and pdf; text is for reading here")
     if form == "pdf" and out is None:
         raise usage_error("--format pdf: name a file with --out")
-    from fedaudit.publishing.later_found import later_found
+    from fedaudit.publishing.published_figures import later_found
 
     with connected() as client:
         later = later_found(client, experiment_id)

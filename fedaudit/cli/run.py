@@ -35,9 +35,9 @@ from fedaudit.cli.output import (
 from fedaudit.cli.summary import show
 from fedaudit.federations.load import load_federation
 from fedaudit.federations.reading.source_files import DataRoom
-from fedaudit.reports.charts.series import Series
+from fedaudit.reports.charts.line_chart import Series
 from fedaudit.reports.page.html import render
-from fedaudit.reports.readings.reading_choice import reading
+from fedaudit.reports.readings.readings import reading
 from fedaudit.reports.sections.fairness import FiguresDisagreeError
 from fedaudit.reports.sections.material import ModelFile, ReportMaterial
 from fedaudit.reports.sections.other_runs import SweepSection
@@ -47,16 +47,16 @@ from fedaudit.runs.report_material import checked_report, report_material
 from fedaudit.runs.run import MissingLibraryError, Run, import_worker_extra, new_run
 from fedaudit.runs.sink import MemorySink
 from fedaudit.spec.experiment import ExperimentSpec
-from fedaudit.sweeps.repeats import (
+from fedaudit.sweeps.report_section import (
+    CellPlace,
     SeedFigures,
     repeated,
     repeats_section,
     shown_figures,
+    sweep_section,
     with_repeats,
 )
-from fedaudit.sweeps.report_section import CellPlace, sweep_section
-from fedaudit.sweeps.sweep_costs import sweep_costs
-from fedaudit.sweeps.sweep_facts import sweep_facts
+from fedaudit.sweeps.sweep_costs import sweep_costs, sweep_facts
 from fedaudit.training.base.cell import Cell, draws_in_secret, stacks
 from fedaudit.training.base.records import RecordTable
 from fedaudit.training.base.rounds import FinalResult, PlayedRounds

@@ -29,14 +29,18 @@ from fedaudit.cli.remote import MAX_PAGE, Given, argument, checked_key, connecte
 from fedaudit.spec.parse import parse_spec
 from fedaudit.spec.registration import waits_for_registration
 from fedaudit.spec.sweeps import SweepSpec, expand, parse_cells, parse_sweep
-from fedaudit.sweeps import sweep_costs, sweep_facts, sweep_table
-from fedaudit.sweeps.cost_lines import cost_cautions, cost_lines
-from fedaudit.sweeps.leading_figures import leading_figures, measured_figures
-from fedaudit.sweeps.table_lines import figure_words
-from fedaudit.sweeps.varied_fields import short_names, value_words, varied_fields
-from fedaudit_client.client import Client
+from fedaudit.sweeps import sweep_costs, sweep_table
+from fedaudit.sweeps.sweep_costs import cost_cautions, cost_lines
+from fedaudit.sweeps.sweep_table import (
+    figure_words,
+    leading_figures,
+    measured_figures,
+    short_names,
+    value_words,
+    varied_fields,
+)
+from fedaudit_client.client import Client, sweep_page
 from fedaudit_client.errors import ProblemError
-from fedaudit_client.pages import sweep_page
 from fedaudit_client.result_types import (
     ListedSweep,
     SubmittedSweep,
@@ -95,7 +99,7 @@ def show_costs(costs: SweepCosts, facts: SweepFacts) -> None:
     for (value, remark), same in groupby(lines, key=lambda line: (line.value, line.remark)):
         names = ", ".join(line.name for line in same)
         _item(f"{names}: at most {value}, {remark}" if value else f"{names}: none: {remark}")
-    for caution in cost_cautions(cast("sweep_facts.SweepFacts", facts)):
+    for caution in cost_cautions(cast("sweep_costs.SweepFacts", facts)):
         _item(f"Mind: {caution}")
 
 

@@ -1,42 +1,181 @@
-"""Gaps between groups, each with its reason: of rates, of loss and accuracy, and over clients.
+"""Counts of groups, their rates and the gaps between these, and how much a gap is.
 
-Names and definitions are Fairlearn's (version 0.15, `between_groups`); how gaps are computed is in
-`metrics`. Fairlearn answers 0 for the true positive rate of a group without positives, reads a
-single group as perfectly fair and gives NaN for 0/0. Here such a figure is None, with the reason.
-Groups that are not disclosed are left out; the figure then covers the others and its reason says
-so.
+Counted are true positives, false positives, true negatives and false negatives. "Positive" is the
+favourable outcome. Counts are pooled over records, not averaged over clients. Every array of counts
+ends in [groups, 4], in the order of `fedaudit.spec.metrics.COUNTS`.
 
-Loss and accuracy need no favourable outcome. A group's accuracy is the share of its rows classified
-rightly; its loss is that of its rows taken as one client's, in the unit of the training loss: the
-mean of the rows' values, for `rmse` the root of that mean. Both are pooled over records and cover
-the rows that the counts cover; without a favourable outcome, every held-out row of a group.
+Which rates and gaps there are is in the table in `fedaudit.spec.metrics`.
 
-In a rate averaged over clients each client's own rate counts the same, however many rows it has.
-Rates pooled over records and rates averaged over clients are two figures. Where large clients fare
-better than small ones in one group and not in another, their gaps differ, and either may be 0 where
-the other is not. A client has a say in a rate only where it has rows in the rate's denominator.
+- a difference is the largest rate less the smallest, a ratio the smallest over the largest.
+- with a reference group, a difference is the largest distance to that group's rate, and a ratio
+  the smallest of lower over higher rate against it (Fairlearn's `to_overall` with the reference
+  group in the place of everyone).
+- of a family with several rates the worst gap counts (Fairlearn's `agg="worst_case"`).
 
-What is hidden in the pooled rates is hidden here, and groups with fewer than two clients besides:
-their average would be one client's rate.
+There is one threshold in common use, the four fifths of 29 CFR 1607.4 (D), Uniform Guidelines on
+Employee Selection Procedures: a selection rate below four fifths of the highest is taken there for
+evidence of adverse impact. It is a rule of thumb for selections by employers in the United States.
+No standard says which difference of rates is too large, and so no word here calls one small.
 """
 
 import math
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from functools import reduce
+from typing import NamedTuple, assert_never
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fedaudit.fairness.disclosure import MIN_CLIENTS, Disclosure
-from fedaudit.fairness.metrics import (
-    comparable,
-    group_rates,
-    lacking,
-    rate_gaps,
-    scored_rows,
-    spread,
-)
-from fedaudit.spec.metrics import METRICS, RATES, SCORE_METRICS
+from fedaudit.spec.metrics import COUNTS, FAMILIES, METRICS, RATES, SCORE_METRICS, Count, Kind
+
+
+def scored_rows(counts: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Rows of each group: [..., groups]."""
+    total: NDArray[np.int64] = counts.sum(axis=-1)
+    return total
+
+
+def _indicators(*of_rates: tuple[Count, ...]) -> NDArray[np.float64]:
+    """Which counts are among those of each rate: [rates, 4]."""
+    return np.array([[float(count in counts) for count in COUNTS] for counts in of_rates])
+
+
+_NUMERATORS = _indicators(*(rate.numerator for rate in RATES.values()))
+_DENOMINATORS = _indicators(*(rate.denominator for rate in RATES.values()))
+_PLACES = {family.name: [list(RATES).index(name) for name in family.rates] for family in FAMILIES}
+
+
+def group_rates(counts: NDArray[np.int64]) -> NDArray[np.float64]:
+    """[..., groups, 4] to [..., rates, groups]: the RATES by group, NaN without a denominator."""
+    # Counts stay far below 2**53, so these products are exact.
+    numbers = counts.swapaxes(-1, -2).astype(np.float64)
+    numerators, denominators = _NUMERATORS @ numbers, _DENOMINATORS @ numbers
+    missing = np.full_like(numerators, np.nan)
+    return np.divide(numerators, denominators, out=missing, where=denominators != 0)
+
+
+def rate_gaps(
+    rates: NDArray[np.float64], shown: NDArray[np.bool_], *, reference: int | None = None
+) -> NDArray[np.float64]:
+    """The METRICS of the RATES [..., rates, groups] over the shown groups: [..., metrics].
+
+    NaN where fewer than two groups are shown, a shown group lacks one of a metric's rates, the
+    reference group (an index) is hidden, or a ratio is 0/0.
+    """
+    differences, ratios = spread(rates, shown[..., np.newaxis, :], reference)
+    values = np.empty((*rates.shape[:-2], len(METRICS)))
+    for place, metric in enumerate(METRICS.values()):
+        places = _PLACES[metric.family.name]
+        values[..., place] = _worst(differences, ratios, places, metric.kind)
+    values[~comparable(shown, reference), :] = np.nan
+    return values
+
+
+def lacking(rates: NDArray[np.float64], family: str) -> int:
+    """How many of some groups, with the RATES [rates, groups], lack a rate of a family."""
+    return int(np.isnan(rates[_PLACES[family]]).any(axis=0).sum())
+
+
+def spread(
+    values: NDArray[np.float64], visible: NDArray[np.bool_], reference: int | None
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Difference and ratio of values [..., groups] over the visible groups: [...] each.
+
+    Values are not negative. NaN where a visible value is NaN, and for a ratio of 0/0.
+    """
+    with np.errstate(invalid="ignore"):
+        if reference is not None:
+            return _against(values, visible, reference)
+        high = np.where(visible, values, -np.inf).max(axis=-1)
+        low = np.where(visible, values, np.inf).min(axis=-1)
+        return high - low, low / high
+
+
+def comparable(shown: NDArray[np.bool_], reference: int | None) -> NDArray[np.bool_]:
+    """Where there are two groups to compare, and the reference group is one: [...]."""
+    found: NDArray[np.bool_] = np.count_nonzero(shown, axis=-1) >= 2
+    if reference is not None:
+        found &= shown[..., reference]
+    return found
+
+
+def _worst(
+    differences: NDArray[np.float64], ratios: NDArray[np.float64], places: list[int], kind: Kind
+) -> NDArray[np.float64]:
+    """The worst gap among some rates: [...] of the gaps of all rates [..., rates]."""
+    worse: Callable[[NDArray[np.float64], NDArray[np.float64]], NDArray[np.float64]]
+    match kind:
+        case "difference":
+            gaps, worse = differences, np.maximum
+        case "ratio":
+            gaps, worse = ratios, np.minimum
+        case _:
+            assert_never(kind)
+    return reduce(worse, (gaps[..., place] for place in places))
+
+
+def _against(
+    rates: NDArray[np.float64], visible: NDArray[np.bool_], reference: int
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    base = rates[..., reference, np.newaxis]
+    differences = np.where(visible, np.abs(rates - base), 0.0).max(axis=-1)
+    high, low = np.maximum(rates, base), np.minimum(rates, base)
+    # Two rates of 0 do not differ: they say nothing, unless every pair is one.
+    pairs = np.where(visible & (high != 0), low / high, np.inf)
+    ratios = pairs.min(axis=-1)
+    return differences, np.where(np.isinf(ratios), np.nan, ratios)
+
+
+FOUR_FIFTHS = 0.8
+OF_SELECTION = "demographic_parity_ratio"
+"""The metric that the four fifths are about."""
+# Rates are ratios of counts, so a ratio meant to be 0.8 may lie below it by a rounding error.
+_ROUNDING = 1e-9
+_NO_STANDARD = "no standard says which difference is too large"
+
+
+def is_below_four_fifths(ratio: float) -> bool:
+    """Whether a selection rate over the highest one is below four fifths."""
+    return ratio < FOUR_FIFTHS - _ROUNDING
+
+
+def gap_size(metric: str, value: float) -> str:
+    """A gap in the words of lists: percentage points of a difference of shares; '' of a gap of
+    losses or of other rates, which have no common unit."""
+    if metric not in METRICS or not METRICS[metric].is_share:
+        return ""
+    if METRICS[metric].kind == "difference":
+        return f"{100 * value:.2g} percentage points"
+    if metric == OF_SELECTION:
+        return f"{'below' if is_below_four_fifths(value) else 'at least'} four fifths"
+    return ""
+
+
+def gap_words(metric: str, value: float, *, interval: tuple[float, float] | None) -> str:
+    """One sentence on a gap and its interval; '' where `gap_size` has none.
+
+    The interval is of the gap between the two groups that are furthest apart.
+    """
+    size = gap_size(metric, value)
+    if not size:
+        return ""
+    if metric == OF_SELECTION:
+        ends = None if interval is None else f"{interval[0]:.3g} to {interval[1]:.3g}"
+        sure = "" if ends is None else f" (its interval {ends})"
+        return (
+            f"The lowest selection rate is {value:.3g} of the highest{sure}: {size}, the threshold "
+            "of 29 CFR 1607.4 (D) for selections by employers; other uses have no standard."
+        )
+    if interval is None:
+        chance = "whether it may be chance is not known"
+    elif interval[0] > 0:
+        chance = "its interval excludes 0"
+    else:
+        chance = "its interval reaches 0, so the groups may fare alike"
+    return f"That is {size} between two groups: {chance}; {_NO_STANDARD}."
+
 
 NO_OUTCOME = "no favourable outcome was declared"
 _SUPPRESSED = "too few scored rows, or suppressed for another reason"
@@ -97,22 +236,47 @@ def gaps_between(
     """
     groups = block.shape[1]
     values = gap_values(block, shown, reference=reference)
-    missing: NDArray[np.bool_] = np.isnan(values)
+    explain: list[bool] = np.any(np.isnan(values), axis=-1).tolist()
     left_out = (groups - shown.sum(axis=-1)).tolist()
-    explain: list[bool] = np.any(missing, axis=-1).tolist()
     figures = []
     for position, row in enumerate(values.tolist()):
         note = left_out_note(left_out[position], groups)
         if not explain[position]:
             figures.append([Figure(*pair, note) for pair in zip(METRICS, row, strict=True)])
             continue
-        reasons = _Reasons(block[position], shown[position], rows[position], reference)
-        figures.append(
-            [
-                Figure(metric, None, reasons.why(metric)) if lost else Figure(metric, value, note)
-                for metric, value, lost in zip(METRICS, row, missing[position], strict=True)
-            ]
-        )
+        common = why_incomparable(rows[position], shown[position], reference)
+        rates = group_rates(block[position])[:, shown[position]]
+        figures.append(_explained(row, rates, note, common=common, lacking_words=_NO_RATE))
+    return figures
+
+
+_NO_RATE = "{count} of the groups compared {lack} {rows}: a rate is undefined"
+_NO_AVERAGE = "in {count} of the groups compared, fewer than two clients have such a rate"
+
+
+def _explained(
+    values: Sequence[float],
+    rates: NDArray[np.float64],
+    note: str | None,
+    *,
+    common: str | None,
+    lacking_words: str,
+) -> list[Figure]:
+    """The METRICS with their values, None and a reason where NaN; `rates` [rates, groups shown].
+
+    `note`: what the values leave out; `common`: a reason for all of them.
+    """
+    figures = []
+    for metric, value in zip(METRICS, values, strict=True):
+        if not math.isnan(value):
+            figures.append(Figure(metric, value, note))
+            continue
+        family = METRICS[metric].family
+        reason = common or ZERO_OVER_ZERO
+        if common is None and (count := lacking(rates, family.name)):
+            lack = "lacks" if count == 1 else "lack"
+            reason = lacking_words.format(count=count, lack=lack, rows=family.rows)
+        figures.append(Figure(metric, None, reason))
     return figures
 
 
@@ -140,30 +304,6 @@ def why_incomparable(
     return None
 
 
-class _Reasons:
-    """Why figures of one index are missing."""
-
-    def __init__(
-        self,
-        counts: NDArray[np.int64],
-        shown: NDArray[np.bool_],
-        rows: NDArray[np.int64],
-        reference: int | None,
-    ) -> None:
-        self._rates = group_rates(counts)[:, shown]
-        self._common = why_incomparable(rows, shown, reference)
-
-    def why(self, metric: str) -> str:
-        if self._common is not None:
-            return self._common
-        family = METRICS[metric].family
-        without = lacking(self._rates, family.name)
-        if without:
-            lack = "lacks" if without == 1 else "lack"
-            return f"{without} of the groups compared {lack} {family.rows}: a rate is undefined"
-        return ZERO_OVER_ZERO
-
-
 NO_ACCURACY = "the target is a number, so there is no accuracy"
 NOT_FINITE = "the loss of a group is not finite"
 LOSSES_ZERO_OVER_ZERO = "the losses compared are all 0, and 0/0 is no ratio"
@@ -176,7 +316,7 @@ class GroupScores:
     rows: NDArray[np.int64]
     """[clients, groups]: rows that were scored."""
     correct: NDArray[np.int64] | None
-    """[clients, groups]: rows classified rightly; None for regression."""
+    """[clients, groups]: rows classified correctly; None for regression."""
     loss: NDArray[np.float64]
     """[clients, groups]: sums of the rows' values of the training loss, before any root."""
 
@@ -283,36 +423,18 @@ def client_averages(client_counts: NDArray[np.int64], disclosure: Disclosure) ->
     enough = contributing >= MIN_CLIENTS
     rates = np.divide(sums, contributing, out=np.full_like(sums, np.nan), where=enough)
     found = disclosure.of_clients(clients)
+    shown, reference, common = found.shown, found.reference, None
+    if int(shown.sum()) < 2:
+        common = "fewer than two groups are left to compare"
+    elif reference is not None and not shown[reference]:
+        common = "the reference group is left out"
+    values = rate_gaps(rates, shown, reference=reference).tolist()
+    note = left_out_note(len(shown) - int(shown.sum()), len(shown))
+    figures = _explained(values, rates[:, shown], note, common=common, lacking_words=_NO_AVERAGE)
     return ClientAverages(
         disclosure=found,
         clients=clients,
         contributing=contributing,
         rates=rates,
-        figures=_averaged_figures(rates, found.shown, found.reference),
+        figures=tuple(figures),
     )
-
-
-def _averaged_figures(
-    rates: NDArray[np.float64], shown: NDArray[np.bool_], reference: int | None
-) -> tuple[Figure, ...]:
-    values = rate_gaps(rates, shown, reference=reference).tolist()
-    note = left_out_note(len(shown) - int(shown.sum()), len(shown))
-    return tuple(
-        Figure(metric, None, _why(metric, rates, shown, reference))
-        if math.isnan(value)
-        else Figure(metric, value, note)
-        for metric, value in zip(METRICS, values, strict=True)
-    )
-
-
-def _why(
-    metric: str, rates: NDArray[np.float64], shown: NDArray[np.bool_], reference: int | None
-) -> str:
-    if int(shown.sum()) < 2:
-        return "fewer than two groups are left to compare"
-    if reference is not None and not shown[reference]:
-        return "the reference group is left out"
-    without = lacking(rates[:, shown], METRICS[metric].family.name)
-    if without:
-        return f"in {without} of the groups compared, fewer than two clients have such a rate"
-    return ZERO_OVER_ZERO

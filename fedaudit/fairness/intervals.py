@@ -31,8 +31,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedaudit.fairness.disclosure import Disclosure
-from fedaudit.fairness.gaps import NO_OUTCOME, GroupScores
-from fedaudit.fairness.metrics import scored_rows
+from fedaudit.fairness.gaps import NO_OUTCOME, GroupScores, scored_rows
 from fedaudit.spec.metrics import COUNTS, METRICS, RATES, Count, Kind, Rate
 
 METHOD = "score-pairs"
@@ -299,7 +298,7 @@ def gain_intervals(clustered: Clustered, *, level: float, are_shares: bool) -> l
 
 
 def _student(worth: NDArray[np.float64], share: float) -> NDArray[np.float64]:
-    """The lower quantile of Student's t of which a `share` lies outside on both sides."""
+    """The lower quantile of Student's t with a `share` outside on both sides together."""
     # Only now: it takes a while, and not every report has intervals.
     from scipy.special import stdtrit
 

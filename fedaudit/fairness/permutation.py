@@ -26,8 +26,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedaudit.fairness.disclosure import Disclosure
-from fedaudit.fairness.gaps import GroupScores, gap_values, score_values
-from fedaudit.fairness.metrics import comparable, scored_rows
+from fedaudit.fairness.gaps import GroupScores, comparable, gap_values, score_values, scored_rows
 from fedaudit.native.library import regroup
 from fedaudit.randomness import CounterSource, Purpose
 from fedaudit.spec.metrics import METRICS, SCORE_METRICS, is_ratio
@@ -48,7 +47,7 @@ _SAME = 1e-12
 
 @dataclass(frozen=True)
 class Null:
-    """The null distribution of one gap, and where the observed gap stands in it."""
+    """The null distribution of one gap, and the place of the observed gap in it."""
 
     unit: Unit
     permutations: int

@@ -9,6 +9,7 @@ each other are such a set too; other sums of several groups are not looked at.
 """
 
 import hashlib
+import math
 import zlib
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -18,8 +19,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedaudit.fairness.disclosure import Disclosure, DisclosureRule, attribute_rule
-from fedaudit.fairness.joint_disclosure import decide_together
-from fedaudit.fairness.population import Population
+from fedaudit.fairness.joint_disclosure import Population, decide_together
+from fedaudit.fairness.permutation import Unit, unit_of
 from fedaudit.spec.experiment import ExperimentSpec
 from fedaudit.spec.fairness import Fairness
 
@@ -117,7 +118,7 @@ class Neighbourhood:
         known = client_of[client_of >= 0]
         longest = int(np.bincount(known).max(initial=0))
         self._most = len(client_of) - len(known) + (clients - 1) * longest
-        """Rows that fewer than so many clients can have, with all that nobody is known of."""
+        """Rows that fewer than so many clients can have, with all rows of unknown clients."""
 
     def is_near(self, one: DisclosedRows, other: DisclosedRows) -> bool:
         """Whether they differ, and only in few rows; or are the same rows, judged alike but for
@@ -334,4 +335,78 @@ def _near(fairness: Fairness) -> str:
         f"those of an earlier report on these data by fewer than {fairness.minimum_group_size} "
         f"rows or by rows of fewer than {fairness.minimum_group_clients} clients, which the two "
         "reports together would disclose; keep to its edges, categories, rules and split"
+    )
+
+
+_MARGIN = 6.0
+"""A step is this many standard errors: a mean that chance alone moved rounds to the overall one."""
+_EQUAL = 1e-9
+"""Clients whose figures differ by no more than rounding, relative to their mean, are equal."""
+
+
+@dataclass(frozen=True, eq=False)
+class Membership:
+    """Which clients belong to which groups, and which groups are disclosed."""
+
+    unit: Unit
+    weights: NDArray[np.float64]
+    """[clients, groups]: how much a client counts in a group's mean, 0 where it has no rows."""
+    disclosure: Disclosure
+    """By rows and by clients."""
+
+    def coarse_mean(
+        self, figures: NDArray[np.number], *, training_clients: int
+    ) -> NDArray[np.float64]:
+        """The mean over each group of a figure per client, coarse: [groups]; NaN without rows.
+
+        `figures` [clients], 0 for those that do not train. A mean is the one over all training
+        clients, or a whole number of steps away from it; two significant digits of that are given.
+        A step is the standard deviation over training clients times a power of two, and at least
+        six times the standard error of the group's mean and what one client can move it by.
+        """
+        values = figures.astype(np.float64)
+        overall = float(values.sum() / training_clients)
+        variance = float((values**2).sum() / training_clients) - overall**2
+        spread = math.sqrt(max(variance, 0.0))
+        found = np.full(self.weights.shape[1], np.nan)
+        for group, weights in enumerate(self.weights.T):
+            if weights.any():
+                shares = weights / weights.sum()
+                found[group] = _two_digits(_on_grid(shares, values, overall, spread))
+        return found
+
+
+def _on_grid(
+    shares: NDArray[np.float64], values: NDArray[np.float64], overall: float, spread: float
+) -> float:
+    """The mean of values [clients], weighed by shares [clients], on the grid about `overall`."""
+    if spread <= _EQUAL * max(1.0, abs(overall)):
+        return overall
+    error = math.sqrt(float((shares**2).sum())) * spread
+    largest = float((shares * np.abs(values - overall)).max())
+    least = max(spread, _MARGIN * error, _MARGIN * largest)
+    # The step itself is a fact about the group, so it comes from a grid too.
+    step = spread * 2.0 ** math.ceil(math.log2(least / spread))
+    return overall + step * round((float(shares @ values) - overall) / step)
+
+
+def _two_digits(value: float) -> float:
+    return float(f"{value:.1e}")
+
+
+def membership(rows: NDArray[np.integer], rule: DisclosureRule) -> Membership:
+    """Of rows per client and group [clients, groups]; clients that do not train have none.
+
+    Suppressed are groups with too few rows or clients, and the smallest other where just one would
+    be, or few rows together. Within the totals of an intersection's parts they are not looked at:
+    the caller must show none of its figures where one is suppressed.
+    """
+    unit = unit_of(rows)
+    belongs = rows > 0
+    pooled, clients = rows.sum(axis=0, dtype=np.int64), np.count_nonzero(belongs, axis=0)
+    by_rows = rule.alone().decide(pooled, of="training rows")
+    return Membership(
+        unit=unit,
+        weights=(belongs if unit == "client" else rows).astype(np.float64),
+        disclosure=by_rows.of_clients(clients, of="training clients"),
     )

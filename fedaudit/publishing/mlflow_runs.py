@@ -3,23 +3,23 @@
 import hashlib
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from importlib import import_module
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any, NamedTuple
+from typing import Any, TypeVar
 
 from fedaudit.publishing.publication import MODEL_FILE, Publication, PublishingError, import_tool
 from fedaudit.publishing.published_figures import PublishedFigure
 from fedaudit.reports.gates.gate_results import condition
 
+T = TypeVar("T")
 DEFAULT_EXPERIMENT = "fedaudit"
 MOST_METRICS, MOST_PARAMETERS, MOST_TAGS = 1000, 12, 9
-"""In one request, of at most 1,000,000 bytes: as many as fit at the greatest lengths, where JSON
-escapes every letter. Source: mlflow 3.17, `mlflow/utils/validation.py`."""
+"""Per request of at most 1,000,000 bytes, at the greatest lengths with every letter escaped.
+Source: mlflow 3.17, `mlflow/utils/validation.py`."""
 LONGEST_NAME, LONGEST_PARAMETER, LONGEST_TAG = 250, 6000, 8000
 
 _NO_CHARACTER = re.compile(r"[^\w.\- :]", re.ASCII)
@@ -31,29 +31,21 @@ _EXTERNAL_TAG = "mlflow.model.isExternal"
 """Of a model whose files are elsewhere."""
 
 
-class Batch(NamedTuple):
-    """The content of one request."""
-
-    metrics: Sequence[PublishedFigure] = ()
-    parameters: Sequence[tuple[str, str]] = ()
-    tags: Sequence[tuple[str, str]] = ()
-
-
 @dataclass(frozen=True)
 class MlflowRun:
-    """Where a publication went."""
+    """The run that a publication was written to."""
 
     run_id: str
     url: str | None
-    """The run's page; None where the tracking address is no web address."""
+    """The run's page; None if the tracking address is not a web address."""
     created: bool
-    """False where the run was there already."""
+    """False if the run existed."""
     metrics: int
     """How many values were written this time."""
     files: int
     """How many artifacts were written this time."""
     model_id: str | None
-    """The logged model; None where the trained hypotheses may not leave."""
+    """The logged model; None if the trained hypotheses may not leave."""
 
 
 def publish_to_mlflow(
@@ -66,7 +58,7 @@ def publish_to_mlflow(
     """
     mlflow = import_tool("mlflow")
     client = mlflow.MlflowClient(tracking_uri=tracking_uri)
-    with _refusals(mlflow, tracking_uri):
+    try:
         home = _experiment_id(client, experiment)
         run, created = _run(client, home, publication)
         run_id = run.info.run_id
@@ -75,15 +67,12 @@ def publish_to_mlflow(
         files = _write_files(client, run_id, publication)
         if run.info.status != "FINISHED":
             client.set_terminated(run_id, end_time=_milliseconds(publication, "finished_at"))
-    return MlflowRun(run_id, _page(tracking_uri, home, run_id), created, metrics, files, model_id)
-
-
-@contextmanager
-def _refusals(mlflow: Any, tracking_uri: str) -> Iterator[None]:
-    try:
-        yield
     except mlflow.MlflowException as error:
         raise PublishingError(f"MLflow at {tracking_uri}: {error}") from error
+    page = None
+    if tracking_uri.startswith(("http://", "https://")):
+        page = f"{tracking_uri.rstrip('/')}/#/experiments/{home}/runs/{run_id}"
+    return MlflowRun(run_id, page, created, metrics, files, model_id)
 
 
 def _experiment_id(client: Any, name: str) -> str:
@@ -122,10 +111,18 @@ def _write_entities(
         PublishedFigure(allowed_name(one.name), one.value, one.round)
         for one in (*publication.figures.by_round, *publication.figures.final)
     ]
-    there = _written(client, run)
+    there = {
+        (name, value.step)
+        for name in run.data.metrics
+        for value in client.get_metric_history(run_id, name)
+    }
     metrics = [one for one in metrics if (one.name, one.round) not in there]
-    parameters = allowed_parameters(spec_parameters(publication.report.spec))
-    for batch in batches(metrics, parameters, allowed_tags(_tags(publication))):
+    parameters = allowed(spec_parameters(publication.report.spec), LONGEST_PARAMETER)
+    for some in batched(allowed(_tags(publication), LONGEST_TAG).items(), MOST_TAGS):
+        client.log_batch(run_id, tags=[entities.RunTag(*one) for one in some])
+    for some in batched(parameters.items(), MOST_PARAMETERS):
+        client.log_batch(run_id, params=[entities.Param(*one) for one in some])
+    for figures in batched(metrics, MOST_METRICS):
         client.log_batch(
             run_id,
             metrics=[
@@ -137,21 +134,10 @@ def _write_entities(
                     model_id=model_id if one.name in final else None,
                     run_id=run_id,
                 )
-                for one in batch.metrics
+                for one in figures
             ],
-            params=[entities.Param(*one) for one in batch.parameters],
-            tags=[entities.RunTag(*one) for one in batch.tags],
         )
     return len(metrics)
-
-
-def _written(client: Any, run: Any) -> set[tuple[str, int]]:
-    """Names and rounds of the values that the run has."""
-    return {
-        (name, value.step)
-        for name in run.data.metrics
-        for value in client.get_metric_history(run.info.run_id, name)
-    }
 
 
 def _tags(publication: Publication) -> dict[str, str]:
@@ -194,21 +180,23 @@ def _model_id(client: Any, run: Any, publication: Publication) -> str | None:
     if found and found[0].status == "READY":
         return str(found[0].model_id)
     if found:
-        # Of a time of publishing that was interrupted.
+        # Left by an interrupted publication.
         client.delete_logged_model(found[0].model_id)
     facts = publication.facts()
     kept = ("experiment_id", "guarantee", "privacy_cost", "report_hash")
     tags = {f"fedaudit.{name}": facts[name] for name in kept}
     tags["fedaudit.model_file"] = f"runs:/{run_id}/model/{MODEL_FILE}"
+    # Names of models have none of / : . % and quotes in them.
+    words = "".join(one if one.isalnum() or one in "-_ " else "_" for one in publication.name)
     made = client.create_logged_model(
         home,
-        name=_model_name(publication),
+        name=words.strip() or "fedaudit",
         source_run_id=run_id,
-        tags={**allowed_tags(tags), _EXTERNAL_TAG: "true"},
+        tags={**allowed(tags, LONGEST_TAG), _EXTERNAL_TAG: "true"},
         model_type="federated",
     )
-    # As mlflow.create_external_model, which knows the process's tracking address alone, and needs
-    # pandas for a signature that says nothing.
+    # As mlflow.create_external_model, which uses the process's tracking address only, and needs
+    # pandas for an empty signature.
     with TemporaryDirectory(prefix="fedaudit-") as folder:
         stated = import_module("mlflow.models.model").Model(
             artifact_path=made.artifact_location,
@@ -223,61 +211,35 @@ def _model_id(client: Any, run: Any, publication: Publication) -> str | None:
     return str(made.model_id)
 
 
-def _model_name(publication: Publication) -> str:
-    """Model names have none of / : . % quotes in them."""
-    words = "".join(one if one.isalnum() or one in "-_ " else "_" for one in publication.name)
-    return words.strip() or "fedaudit"
-
-
 def _milliseconds(publication: Publication, name: str) -> int | None:
     stated = getattr(publication.report.provenance, name)
     return None if stated is None else int(datetime.fromisoformat(stated).timestamp() * 1000)
 
 
-def _page(tracking_uri: str, home: str, run_id: str) -> str | None:
-    if not tracking_uri.startswith(("http://", "https://")):
-        return None
-    return f"{tracking_uri.rstrip('/')}/#/experiments/{home}/runs/{run_id}"
-
-
-def batches(
-    metrics: Sequence[PublishedFigure], parameters: Mapping[str, str], tags: Mapping[str, str]
-) -> Iterator[Batch]:
-    """Everything in as many requests as it takes, each within every limit."""
-    for start in range(0, len(tags), MOST_TAGS):
-        yield Batch(tags=[*tags.items()][start : start + MOST_TAGS])
-    for start in range(0, len(parameters), MOST_PARAMETERS):
-        yield Batch(parameters=[*parameters.items()][start : start + MOST_PARAMETERS])
-    for start in range(0, len(metrics), MOST_METRICS):
-        yield Batch(metrics=metrics[start : start + MOST_METRICS])
+def batched(items: Iterable[T], most: int) -> Iterator[list[T]]:
+    """The items, at most so many at a time."""
+    found = list(items)
+    yield from (found[start : start + most] for start in range(0, len(found), most))
 
 
 def allowed_name(name: str) -> str:
-    """The name as MLflow takes it, different names still different.
+    """The name as MLflow takes it; different names stay different.
 
-    A character that it refuses becomes an underscore, and a digest of the name follows. So it does
-    where a part between slashes reads as a folder, or the name is too long.
+    A refused character becomes an underscore, and a digest of the name follows, as for a part
+    between slashes that reads as a folder and for a name that is too long.
     """
     parts = [_NO_CHARACTER.sub("_", part) for part in name.split("/")]
     parts = ["_" if part.strip(".") == "" else part for part in parts]
-    allowed = "/".join(parts)
-    if allowed == name and len(name) <= LONGEST_NAME:
+    found = "/".join(parts)
+    if found == name and len(name) <= LONGEST_NAME:
         return name
     digest = hashlib.sha256(name.encode()).hexdigest()[:_DIGEST]
-    return f"{allowed[: LONGEST_NAME - _DIGEST - 1]}-{digest}"
+    return f"{found[: LONGEST_NAME - _DIGEST - 1]}-{digest}"
 
 
-def allowed_parameters(parameters: Mapping[str, str]) -> dict[str, str]:
-    """Names and values as MLflow takes them; a value cut short ends with the hash of all of it."""
-    return {
-        allowed_name(name): shortened(value, LONGEST_PARAMETER)
-        for name, value in parameters.items()
-    }
-
-
-def allowed_tags(tags: Mapping[str, str]) -> dict[str, str]:
-    """The same for tags."""
-    return {allowed_name(name): shortened(value, LONGEST_TAG) for name, value in tags.items()}
+def allowed(values: Mapping[str, str], longest: int) -> dict[str, str]:
+    """Names and values as MLflow takes them; a shortened value ends with the hash of all of it."""
+    return {allowed_name(name): shortened(value, longest) for name, value in values.items()}
 
 
 def spec_parameters(spec: Mapping[str, Any]) -> dict[str, str]:

@@ -1,11 +1,17 @@
-"""An experiment as OpenLineage's run events, its gates as tests. Needs the extra `openlineage`."""
+"""OpenLineage run events, with gates as tests, and offline runs of Weights & Biases.
 
+Each needs the extra of its name, `openlineage` or `wandb`.
+"""
+
+import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import groupby
 from pathlib import Path
 from typing import Any, Literal
 
 from fedaudit.publishing.publication import (
+    Publication,
     PublishingError,
     import_tool,
     parsed_report,
@@ -15,8 +21,7 @@ from fedaudit.publishing.publication import (
 from fedaudit.reports.gates.gate_results import condition
 from fedaudit.reports.sections.part import PASS
 from fedaudit.version import __version__
-from fedaudit_client.client import Client
-from fedaudit_client.pages import report_page
+from fedaudit_client.client import Client, report_page
 
 DEFAULT_NAMESPACE = "fedaudit"
 PRODUCER = f"urn:fedaudit:{__version__}"
@@ -29,10 +34,10 @@ _ENDS: dict[str, Literal["COMPLETE", "FAIL", "ABORT"]] = {
 
 @dataclass(frozen=True, kw_only=True)
 class Lineage:
-    """What is told of an experiment that has ended."""
+    """An experiment that has ended."""
 
     experiment_id: str
-    """A UUID, which is the run's id: publishing again tells of the same run."""
+    """A UUID, which is also the run's id in OpenLineage."""
     name: str
     status: str
     """succeeded, failed or cancelled."""
@@ -50,11 +55,11 @@ class Lineage:
 
 
 def lineage_events(lineage: Lineage, *, namespace: str = DEFAULT_NAMESPACE) -> list[Any]:
-    """The event of the beginning and that of the end.
+    """The start and end events.
 
-    The end carries the gates as tests. A gate that nobody can decide is a failed test, whose
-    description says what evidence lacks; OpenLineage's third word, skip, would read as harmless.
-    Numbers of rows and clients are left out. Raises MissingExtraError.
+    The end event has the gates as tests. A gate without enough evidence is a failed test with the
+    reason, because OpenLineage's `skip` would look harmless. Numbers of rows and clients are left
+    out. Raises MissingExtraError.
     """
     import_tool("openlineage")
     from openlineage.client import event_v2 as events
@@ -97,7 +102,7 @@ def publish_to_openlineage(
         client = OpenLineageClient(transport=HttpTransport(HttpConfig.from_dict(stated)))
         for event in events:
             client.emit(event)
-    # The library passes on whatever its HTTP client of the day raises.
+    # The library passes on the errors of its HTTP client, which may change.
     except Exception as error:
         raise PublishingError(f"the OpenLineage receiver at {url}: {error}") from error
     return len(events)
@@ -121,17 +126,15 @@ def _facets(lineage: Lineage) -> dict[str, Any]:
     from openlineage.client.facet_v2 import processing_engine_run as engine
     from openlineage.client.facet_v2 import tags_run, test_run
 
+    tags = [
+        tags_run.TagsRunFacetFields(key=name, value=value, source="fedaudit")
+        for name, value in lineage.facts.items()
+    ]
     facets: dict[str, Any] = {
         "processing_engine": engine.ProcessingEngineRunFacet(
             name="fedaudit", version=__version__, producer=PRODUCER
         ),
-        "tags": tags_run.TagsRunFacet(
-            tags=[
-                tags_run.TagsRunFacetFields(key=name, value=value, source="fedaudit")
-                for name, value in lineage.facts.items()
-            ],
-            producer=PRODUCER,
-        ),
+        "tags": tags_run.TagsRunFacet(tags=tags, producer=PRODUCER),
     }
     if lineage.gates:
         tests = [_test(test_run.TestExecution, gate) for gate in lineage.gates]
@@ -159,10 +162,7 @@ def _test(make: Any, gate: Mapping[str, Any]) -> Any:
 
 
 def lineage_of_service(client: Client, experiment_id: str) -> Lineage:
-    """Of an experiment that has ended, in whichever way.
-
-    Raises ClientError, and PublishingError where it goes on.
-    """
+    """An experiment of a service. Raises ClientError, and PublishingError if it has not ended."""
     experiment = client.get(experiment_id)
     if experiment["finished_at"] is None:
         raise PublishingError(
@@ -178,7 +178,7 @@ def lineage_of_service(client: Client, experiment_id: str) -> Lineage:
         name=experiment["name"],
         status=experiment["status"],
         why=": ".join(filter(None, reasons)),
-        # One that was cancelled in the queue never started.
+        # A run that was cancelled in the queue never started.
         started_at=experiment["started_at"] or experiment["finished_at"],
         finished_at=experiment["finished_at"],
         facts={"experiment_id": experiment["id"], "status": experiment["status"]},
@@ -186,7 +186,7 @@ def lineage_of_service(client: Client, experiment_id: str) -> Lineage:
 
 
 def lineage_of_file(path: Path) -> Lineage:
-    """Of the experiment of a report file. Raises PublishingError where it is none."""
+    """The experiment of a report file. Raises PublishingError for another file."""
     return _of_report(read_document(path), origin="file", url=None)
 
 
@@ -207,3 +207,94 @@ def _of_report(document: Mapping[str, Any], *, origin: str, url: str | None) -> 
         gates=[gate.model_dump(mode="json") for gate in report.gates],
         facts=report_facts(document, report, origin=origin, url=url),
     )
+
+
+DEFAULT_PROJECT = "fedaudit"
+STEP = "round"
+
+
+@dataclass(frozen=True)
+class WandbRun:
+    """Where a publication went."""
+
+    folder: Path
+    """Of the offline run; `wandb sync` sends it."""
+    created: bool
+    """False if the folder had the run, which is then left unchanged."""
+
+
+def publish_to_wandb(
+    publication: Publication, *, folder: Path, project: str = DEFAULT_PROJECT
+) -> WandbRun:
+    """Write an offline run below `folder`/wandb, for Weights & Biases; nothing is sent.
+
+    The run's id is the experiment's. Host, code and packages are left out. Raises
+    MissingExtraError, and PublishingError if the folder cannot be written.
+    """
+    wandb = import_tool("wandb")
+    for found in (folder / "wandb").glob(f"offline-run-*-{publication.experiment_id}"):
+        return WandbRun(found, created=False)
+    try:
+        run = _opened(wandb, publication, folder, project)
+    except (OSError, wandb.Error) as error:
+        raise PublishingError(f"W&B cannot write a run below {folder}: {error}") from error
+    # W&B's own property ends in `files`.
+    written = Path(run.dir).parent
+    try:
+        _write(wandb, run, publication)
+    except BaseException:
+        run.finish(exit_code=1)
+        # The next publication would take an incomplete run for a complete one.
+        shutil.rmtree(written, ignore_errors=True)
+        raise
+    run.finish(exit_code=0)
+    return WandbRun(written, created=True)
+
+
+def _opened(wandb: Any, publication: Publication, folder: Path, project: str) -> Any:
+    folder.mkdir(parents=True, exist_ok=True)
+    return wandb.init(
+        project=project,
+        id=publication.experiment_id,
+        name=publication.name,
+        notes=publication.report.verdict,
+        config={
+            "spec": publication.report.spec,
+            "fedaudit": publication.facts(),
+            "missing": publication.figures.missing,
+            "gates": list(publication.gates),
+        },
+        dir=str(folder),
+        mode="offline",
+        reinit="create_new",
+        settings=wandb.Settings(
+            console="off",
+            disable_code=True,
+            disable_git=True,
+            host="",
+            save_code=False,
+            silent=True,
+            x_disable_machine_info=True,
+            x_disable_meta=True,
+            x_disable_stats=True,
+            x_save_requirements=False,
+        ),
+    )
+
+
+def _write(wandb: Any, run: Any, publication: Publication) -> None:
+    run.define_metric(STEP)
+    run.define_metric("rounds/*", step_metric=STEP)
+    by_round = sorted(publication.figures.by_round, key=lambda one: one.round)
+    for number, figures in groupby(by_round, key=lambda one: one.round):
+        run.log({STEP: number, **{one.name: one.value for one in figures}})
+    run.summary.update({one.name: one.value for one in publication.figures.final})
+    report = wandb.Artifact(f"report-{publication.experiment_id}", type="audit-report")
+    folder = publication.files[0].parent
+    for path in publication.files:
+        report.add_file(str(path), name=path.relative_to(folder).as_posix())
+    run.log_artifact(report)
+    if publication.model is not None:
+        model = wandb.Artifact(f"model-{publication.experiment_id}", type="model")
+        model.add_file(str(publication.model))
+        run.log_artifact(model)

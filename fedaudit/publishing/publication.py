@@ -1,4 +1,4 @@
-"""What is published of one experiment, whichever tool it goes to, and where it comes from."""
+"""What is published of one experiment, for every tool."""
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
@@ -10,31 +10,25 @@ from tempfile import TemporaryDirectory
 from types import ModuleType
 from typing import Any, Literal
 
-from fedaudit.publishing.later_found import LaterFound, later_found
 from fedaudit.publishing.published_figures import (
     NOT_IN_FILE,
+    LaterFound,
     PublishedFigures,
     add_rounds,
+    later_found,
     report_figures,
 )
 from fedaudit.reports.figures import parsed
 from fedaudit.reports.page.html import render
 from fedaudit.reports.readings import facts
-from fedaudit.reports.readings.reading_choice import READINGS, reading
+from fedaudit.reports.readings.readings import READINGS, reading
 from fedaudit.reports.report import Report, report_hash
 from fedaudit.reports.sections.guarantee import guarantee_words
 from fedaudit.reports.sections.utility import why_not_useful
-from fedaudit_client.client import Client
-from fedaudit_client.errors import ProblemError
-from fedaudit_client.pages import report_page
+from fedaudit_client.client import Client, report_page
+from fedaudit_client.errors import ConflictError
 
 Extra = Literal["mlflow", "wandb", "openlineage"]
-
-_MODULES: dict[Extra, str] = {
-    "mlflow": "mlflow",
-    "wandb": "wandb",
-    "openlineage": "openlineage.client",
-}
 
 
 class PublishingError(Exception):
@@ -47,7 +41,7 @@ class MissingExtraError(PublishingError):
 
 def import_tool(extra: Extra) -> ModuleType:
     """The tool's client library. Raises MissingExtraError."""
-    name = _MODULES[extra]
+    name = "openlineage.client" if extra == "openlineage" else extra
     try:
         return import_module(name)
     except ImportError as error:
@@ -65,20 +59,20 @@ class Publication:
     """One experiment's report, and what is published beside it."""
 
     document: Mapping[str, Any]
-    """The report as it has to be judged: the stored one, beside what attacks found later."""
+    """The stored report, with the outcomes that follow from later attacks."""
     report: Report
     """The same, parsed."""
     figures: PublishedFigures
     files: list[Path]
     """Whole files, in the order in which they are published."""
     model: Path | None = None
-    """The trained hypotheses, where they may leave."""
+    """The trained hypotheses, if they may leave."""
     model_reason: str | None = None
     """Why there is no model."""
     origin: str
-    """Where the report was had from: the service's address, or `file`."""
+    """The service's address, or `file`."""
     url: str | None = None
-    """The report's page, where a service has it."""
+    """The report's page on the service."""
 
     @property
     def gates(self) -> Sequence[Mapping[str, Any]]:
@@ -96,7 +90,7 @@ class Publication:
         return self.report.experiment.name
 
     def facts(self) -> dict[str, str]:
-        """What whoever looks at the figures has to know beside them, by name."""
+        """The context of the figures, by name."""
         stated = report_facts(self.document, self.report, origin=self.origin, url=self.url)
         return {**stated, "model": self.model_reason or MODEL_FILE}
 
@@ -112,8 +106,8 @@ def publication(
 ) -> Publication:
     """The publication of a report, its page and its readings, written below `folder`.
 
-    `later`: what attacks found after it was signed, which counts as if it stood in it.
-    Raises PublishingError where the document is no report.
+    `later`: attacks after it was signed; their findings count. Raises PublishingError if the
+    document is not a report.
     """
     contents = {"report.json": _json(document), "report.html": page}
     if later is not None and later.requests:
@@ -148,17 +142,16 @@ def _json(value: Any) -> str:
 
 LEDGER_FILE = "ledger.ndjson"
 _NO_MODEL_IN_FILE = "a report file has no model; publish by the experiment's id for it"
-_CONFLICT = 409
 
 
 @contextmanager
 def from_service(
     client: Client, experiment_id: str, *, with_ledger: bool = False
 ) -> Iterator[Publication]:
-    """What a service has of an experiment that has ended; its files are there within the block.
+    """The publication of a service's experiment that has ended; its files exist within the block.
 
     `with_ledger` adds the ledger, which is confidential: the key needs the scope `ledger:read`.
-    Raises ClientError, and PublishingError where the report cannot be read.
+    Raises ClientError, and PublishingError if the report cannot be read.
     """
     document = client.report(experiment_id)
     with TemporaryDirectory(prefix="fedaudit-") as name:
@@ -183,25 +176,33 @@ def from_service(
             with ledger.open("wb") as file:
                 file.writelines(client.export(experiment_id, "ledger"))
             found.files.append(ledger)
-        _add_model(found, client, folder / MODEL_FILE)
+        path = folder / MODEL_FILE
+        try:
+            with path.open("wb") as file:
+                client.download_model(experiment_id, file)
+        except ConflictError as error:
+            path.unlink()
+            found.model_reason = error.detail
+        else:
+            found.model = path
         yield found
 
 
 @contextmanager
 def from_file(path: Path) -> Iterator[Publication]:
-    """A report file, as `fedaudit run --out` and `fedaudit report --out` write it.
+    """The publication of a report file of `fedaudit run --out` or `fedaudit report --out`.
 
-    Raises PublishingError where it is none. Its signature is not checked: `fedaudit verify` does
+    Raises PublishingError if it is not one. The signature is not checked: `fedaudit verify` does
     that, with a bundle.
     """
     document = read_document(path)
-    # Before its page is made, which would only say that it is no report of a run.
+    # Before its page is rendered, which would fail with a less helpful message.
     refuse_declared(document)
     with TemporaryDirectory(prefix="fedaudit-") as name:
         try:
             page = render(document)
         except (ValueError, KeyError, TypeError, AttributeError):
-            raise PublishingError(f"{path} is no audit report") from None
+            raise PublishingError(f"{path} is not an audit report") from None
         found = publication(document, page=page, folder=Path(name), origin="file")
         found.figures.missing["rounds"] = NOT_IN_FILE
         found.model_reason = found.report.model_reason or _NO_MODEL_IN_FILE
@@ -215,44 +216,33 @@ def read_document(path: Path) -> Mapping[str, Any]:
     except OSError as error:
         raise PublishingError(f"cannot read {path}: {error.strerror}") from None
     except ValueError as error:
-        raise PublishingError(f"{path} is no JSON: {error}") from None
+        raise PublishingError(f"{path} is not JSON: {error}") from None
     if not isinstance(document, Mapping) or "report_version" not in document:
-        raise PublishingError(f"{path} is no audit report; `fedaudit report ID --out` writes one")
+        raise PublishingError(
+            f"{path} is not an audit report; `fedaudit report ID --out` writes one"
+        )
     return document
 
 
-def _add_model(found: Publication, client: Client, path: Path) -> None:
-    try:
-        with path.open("wb") as file:
-            client.download_model(found.experiment_id, file)
-    except ProblemError as error:
-        if error.status != _CONFLICT:
-            raise
-        path.unlink()
-        found.model_reason = error.detail
-    else:
-        found.model = path
-
-
 def parsed_report(document: Mapping[str, Any]) -> Report:
-    """The report, with what its version left unsaid of the guarantee.
+    """The report, with the guarantee's fields that its version lacks.
 
-    Raises PublishingError where it is none, and where it is that of a declared ledger.
+    Raises PublishingError if it is none, or that of a declared ledger.
     """
     refuse_declared(document)
     try:
         return parsed(document)
     except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise PublishingError(f"this is no audit report that can be read: {error}") from None
+        raise PublishingError(f"this is not an audit report that can be read: {error}") from None
 
 
 def refuse_declared(document: Mapping[str, Any]) -> None:
-    """Raises PublishingError for the report of a declared ledger: it has no spec and no rounds of
-    this service, and its figures must not be sorted with those of runs."""
+    """Raises PublishingError for the report of a declared ledger: it has no spec and no rounds, and
+    its figures must not be sorted with those of runs."""
     if document.get("declared"):
         raise PublishingError(
             "this is the report of a declared ledger, which is not published to other tools: its "
-            "figures are the trainer's word; log them from the training itself, under names that "
+            "figures are the trainer's claims; log them from the training itself, under names that "
             "say so"
         )
 
@@ -260,11 +250,15 @@ def refuse_declared(document: Mapping[str, Any]) -> None:
 def report_facts(
     document: Mapping[str, Any], report: Report, *, origin: str, url: str | None
 ) -> dict[str, str]:
-    """By name, what whoever looks at a figure of this report has to know with it.
+    """The context of a report's figures, by name.
 
-    `report` is the document parsed, `origin` where it was had from, `url` its page.
+    `report` is the document parsed, `origin` its source, `url` its page.
     """
     useless = why_not_useful(document)
+    guarantee = guarantee_words(report.guarantee.model_dump())
+    cost = f"{guarantee}: {' '.join(facts.spent(document)) or 'no figure'}"
+    if report.guarantee.kind == "none":
+        cost = "unbounded: nothing protects the clients"
     stated = {
         "experiment_id": report.experiment.id,
         "status": report.experiment.status,
@@ -273,20 +267,12 @@ def report_facts(
         "report_hash": report_hash(document),
         "spec_hash": report.experiment.spec_hash,
         "signing_key": report.integrity.key_id or "not signed",
-        "guarantee": guarantee_words(report.guarantee.model_dump()),
+        "guarantee": guarantee,
         "guarantee_in_force": "true" if report.guarantee.in_force else "false",
         "mechanism": report.guarantee.mechanism,
-        "privacy_cost": _privacy_cost(document, report),
+        "privacy_cost": cost,
         "model_decides": "true" if useless is None else f"not shown: {useless}",
         "gate_outcome": report.gate_outcome or "no gate was given",
         "verdict": report.verdict,
     }
     return {name: value for name, value in stated.items() if value is not None}
-
-
-def _privacy_cost(document: Mapping[str, Any], report: Report) -> str:
-    """What training spent, after what that is worth."""
-    if report.guarantee.kind == "none":
-        return "unbounded: nothing protects the clients"
-    words = guarantee_words(report.guarantee.model_dump())
-    return f"{words}: {' '.join(facts.spent(document)) or 'no figure'}"

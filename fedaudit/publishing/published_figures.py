@@ -1,7 +1,7 @@
-"""The figures of a report and of its rounds, under the names they are published by.
+"""The figures of a report and of its rounds, under their published names.
 
-Someone who sorts runs in another tool sees a figure's name and its value, and neither the guarantee
-nor the verdict. So a figure that a gate would not count without an exception has another name.
+Users of another tool see a figure's name and its value, without guarantee and verdict. So a figure
+that a gate would not count without an exception has another name.
 """
 
 import math
@@ -12,12 +12,15 @@ from itertools import chain
 from typing import Any, NamedTuple, assert_never
 
 from fedaudit.privacy.accounting.mechanism_parameters import GuaranteeKind
-from fedaudit.reports.charts.series import FIGURES as BY_ROUND
-from fedaudit.reports.figures import COUNTED, PRIVACY, ReportFigure, figures_of
+from fedaudit.reports.charts.line_chart import FIGURES as BY_ROUND
+from fedaudit.reports.figures import COUNTED, PRIVACY, figures_of
+from fedaudit.reports.later import judged_later
 from fedaudit.reports.report import Report
 from fedaudit.reports.sections.attacks import raised_alarms
 from fedaudit.reports.sections.guarantee import condition_of, is_in_force
 from fedaudit.reports.sections.utility import why_not_useful
+from fedaudit_client.client import Client
+from fedaudit_client.errors import NotFoundError
 
 NOT_FINITE = "the value is not finite"
 NOT_IN_FILE = "a report file has no figures by round; publish by the experiment's id for them"
@@ -56,13 +59,23 @@ def report_figures(document: Mapping[str, Any], report: Report) -> PublishedFigu
     `report` is the document parsed. A figure that is null or not finite is missing.
     """
     found = PublishedFigures()
-    last = report.utility.rounds
+
+    def add(name: str, value: float | None, reason: str | None) -> None:
+        if value is None:
+            found.missing[name] = reason or _NO_REASON
+        else:
+            found.final.append(PublishedFigure(name, float(value), report.utility.rounds))
+
     for figure in figures_of(report):
-        name = _name(document, figure)
-        _add(found, name, figure.value, figure.reason, last)
+        name = f"{_section(document, figure.figure)}/{figure.figure}"
+        if figure.attribute is not None:
+            name = f"{fairness_section(document)}/{figure.attribute}/{figure.figure}"
+        elif figure.observer is not None:
+            name = f"{name}_{figure.observer}"
+        add(name, figure.value, figure.reason)
         if figure.interval is not None and name not in found.missing:
-            _add(found, f"{name}_low", figure.interval.low, None, last)
-            _add(found, f"{name}_high", figure.interval.high, None, last)
+            add(f"{name}_low", figure.interval.low, None)
+            add(f"{name}_high", figure.interval.high, None)
     return found
 
 
@@ -76,10 +89,14 @@ def add_rounds(
 ) -> None:
     """Add the figures of rounds, and their gaps, to those of the report.
 
-    Only what the report shows at its end: a figure that it withholds, or suppresses, is not to be
-    had round by round either. `rounds` and `gaps` are the service's lines.
+    A figure that the report withholds or suppresses is not published round by round either.
+    `rounds` and `gaps` are the service's lines.
     """
-    withheld = _withheld(report)
+    withheld = {
+        (figure.attribute, figure.figure): figure.reason or _NO_REASON
+        for figure in figures_of(report)
+        if figure.value is None
+    }
     absent: dict[str, Counter[str]] = {}
     counted: Counter[str] = Counter()
     for one in chain(_of_rounds(document, rounds), _of_gaps(document, gaps)):
@@ -94,7 +111,9 @@ def add_rounds(
         else:
             absent.setdefault(one.name, Counter())[why] += 1
     for name, reasons in absent.items():
-        found.missing[name] = _in_words(reasons, counted[name])
+        missing, rounds_ = reasons.total(), counted[name]
+        where = "in every round" if missing == rounds_ else f"in {missing} of {rounds_} rounds"
+        found.missing[name] = f"{where}: {'; '.join(reasons)}"
 
 
 class _Line(NamedTuple):
@@ -121,45 +140,14 @@ def _of_gaps(document: Mapping[str, Any], gaps: Iterable[Mapping[str, Any]]) -> 
         yield _Line(name, key, line["round"], line["value"], line["reason"])
 
 
-def _withheld(report: Report) -> dict[_Key, str]:
-    """Why the report does not show a figure, of those that it does not show."""
-    return {
-        (figure.attribute, figure.figure): figure.reason or _NO_REASON
-        for figure in figures_of(report)
-        if figure.value is None
-    }
-
-
-def _in_words(reasons: Counter[str], rounds: int) -> str:
-    missing = reasons.total()
-    where = "in every round" if missing == rounds else f"in {missing} of {rounds} rounds"
-    return f"{where}: {'; '.join(reasons)}"
-
-
-def _name(document: Mapping[str, Any], figure: ReportFigure) -> str:
-    if figure.attribute is not None:
-        return f"{fairness_section(document)}/{figure.attribute}/{figure.figure}"
-    name = f"{_section(document, figure.figure)}/{figure.figure}"
-    return name if figure.observer is None else f"{name}_{figure.observer}"
-
-
 def _section(document: Mapping[str, Any], figure: str) -> str:
     return privacy_section(document, figure) if figure in PRIVACY else "utility"
-
-
-def _add(
-    found: PublishedFigures, name: str, value: float | None, reason: str | None, last: int
-) -> None:
-    if value is None:
-        found.missing[name] = reason or _NO_REASON
-    else:
-        found.final.append(PublishedFigure(name, float(value), last))
 
 
 def privacy_section(report: Mapping[str, Any], figure: str) -> str:
     """The heading of a privacy figure; `report` is a stored report.
 
-    It is `privacy` alone where the figure is proven, for all datasets, the noise was secret, and no
+    It is `privacy` only if the figure is proven for all datasets, the noise was secret, and no
     attack found evidence against it.
     """
     if figure in COUNTED or raised_alarms(report):
@@ -182,8 +170,38 @@ def privacy_section(report: Mapping[str, Any], figure: str) -> str:
 
 
 def fairness_section(report: Mapping[str, Any]) -> str:
-    """The heading of gaps: a model that decides nothing, or is not shown to decide anything, has
-    the smallest gaps of all. Gaps of counts that nobody here made are `fairness_declared`."""
+    """The heading of gaps: the smallest gaps are those of a model that decides nothing, or is not
+    shown to decide anything. Declared gaps are `fairness_declared`."""
     if report["guarantee"]["kind"] == "declared":
         return "fairness_declared"
     return "fairness" if why_not_useful(report) is None else "fairness_no_evidence"
+
+
+@dataclass(frozen=True)
+class LaterFound:
+    """Requests for attacks after a report was signed, with their findings."""
+
+    requests: list[Mapping[str, Any]]
+
+    @property
+    def sections(self) -> list[Mapping[str, Any]]:
+        """The sections of all attacks, in their order."""
+        return [attack["section"] for one in self.requests for attack in one["items"]]
+
+    @property
+    def alarms(self) -> int:
+        """How many of them raised an alarm."""
+        return sum(section.get("alarm") is not None for section in self.sections)
+
+    def judge(self, report: Mapping[str, Any]) -> Mapping[str, Any]:
+        """The report with the outcomes that follow from them."""
+        return judged_later(report, self.sections)
+
+
+def later_found(client: Client, experiment_id: str) -> LaterFound:
+    """The later attacks on an experiment of a service. Raises ClientError."""
+    try:
+        return LaterFound(client.later_attacks(experiment_id)["items"])
+    except NotFoundError:
+        # A service of an earlier version has no later attacks.
+        return LaterFound([])

@@ -10,9 +10,8 @@ from typing import Any, Literal
 
 from fedaudit.reports.canonical_json import canonical_json
 from fedaudit.reports.checks import Check, check, same
-from fedaudit.reports.gates.gate_evaluation import evaluate, overall
+from fedaudit.reports.gates.gate_evaluation import evaluate, intervals_then, overall
 from fedaudit.reports.gates.gate_evidence import as_judged_then, deltas_then, uncharged_then
-from fedaudit.reports.gates.noised_gates import intervals_then
 from fedaudit.reports.ledger_totals import RunEvidence
 from fedaudit.reports.sections.attacks import ATTACKS, ReportedAttack
 from fedaudit.reports.sections.fairness import FairnessSection

@@ -9,9 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedaudit.fairness.disclosure import Disclosure
-from fedaudit.fairness.gaps import Figure, gaps, gaps_between
-from fedaudit.fairness.metrics import scored_rows
-from fedaudit.fairness.published_counts import (
+from fedaudit.fairness.gaps import Figure, gaps, gaps_between, scored_rows
+from fedaudit.fairness.noised_counts import (
     ExactCounts,
     NoisedCounts,
     PublishedCounts,

@@ -18,8 +18,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedaudit.fairness.disclosure import Disclosure
-from fedaudit.fairness.population import Population
-from fedaudit.fairness.published_counts import Rounder, rounder_of
+from fedaudit.fairness.joint_disclosure import Population
+from fedaudit.fairness.noised_counts import Rounder, rounder_of
 from fedaudit.fairness.scored_groups import Numbered, NumberedRows, ScoredGroups, clients_by_number
 from fedaudit.federations.favourable_outcomes import outcome_rules
 from fedaudit.federations.federation import Attribute, Federation

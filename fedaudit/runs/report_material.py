@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from fedaudit.fairness.disclosure import Disclosure
 from fedaudit.fairness.joint_disclosure import decide_parts_together
-from fedaudit.fairness.published_counts import ExactCounts, NoisedCounts, RoundedCounts
+from fedaudit.fairness.noised_counts import ExactCounts, NoisedCounts, RoundedCounts
 from fedaudit.federations.federation import ClientRows, Federation
 from fedaudit.federations.hospital import FEATURES
 from fedaudit.federations.packing import EVERY_NUMBER, Scales

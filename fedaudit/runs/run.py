@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedaudit.fairness.disclosure import Disclosure
-from fedaudit.fairness.published_counts import Rounder
+from fedaudit.fairness.noised_counts import Rounder
 from fedaudit.federations.federation import Federation
 from fedaudit.federations.split import split_clients, training_clients
 from fedaudit.ledger.chain import new_salt

@@ -16,8 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedaudit.fairness.disclosure import Disclosure, DisclosureRule
-from fedaudit.fairness.joint_disclosure import decide_together
-from fedaudit.fairness.population import Population
+from fedaudit.fairness.joint_disclosure import Population, decide_together
 from fedaudit.native.library import NearRounds
 from fedaudit.randomness import CounterSource, Purpose, sample_without_replacement
 from fedaudit.runs.held_out_groups import held_out_groups

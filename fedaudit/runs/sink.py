@@ -7,7 +7,7 @@ from fedaudit.ledger.chain import Row
 from fedaudit.ledger.columns import ledger_lines
 from fedaudit.ledger.ledger_context import LedgerContext
 from fedaudit.ledger.rows import LedgerEntry
-from fedaudit.reports.charts.series import Series, series_of
+from fedaudit.reports.charts.line_chart import Series, series_of
 from fedaudit.runs.blocks import Block, FairnessFigures, RoundFigures, values_by_metric
 from fedaudit.runs.ledger_writer import WrittenEntry
 

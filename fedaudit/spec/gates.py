@@ -13,7 +13,7 @@ from fedaudit.spec.metrics import FAIRNESS_FIGURES
 AttackFigure = Literal[
     "epsilon_lower_bound", "membership_tpr_at_1pct", "recovered_share", "nu_protecting"
 ]
-"""What attacks found: the worst of those of its kind (`fedaudit.reports.gates.attack_gates`)."""
+"""What attacks found: the worst of those of its kind (`fedaudit.reports.gates.gate_evidence`)."""
 PlainFigure = Literal[
     "leakage_max",
     "leakage_median",

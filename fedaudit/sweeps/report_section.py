@@ -1,21 +1,128 @@
-"""What the report of a cell says of its sweep."""
+"""The figures of a report under the names that tables over several runs give them."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, Protocol
 
 from fedaudit.privacy.accounting.privacy_events import REPORT
-from fedaudit.reports.sections.other_runs import SweepEpsilonSection, SweepSection
+from fedaudit.reports.figures import COUNTED, FIGURES, figures_of, parsed
+from fedaudit.reports.sections.guarantee import PRIVACY_COSTS
+from fedaudit.reports.sections.other_runs import (
+    RepeatsSection,
+    SpreadSection,
+    SweepEpsilonSection,
+    SweepSection,
+)
+from fedaudit.reports.verdict.verdict import verdict, verdict_parts
+from fedaudit.spec.experiment import ExperimentSpec
 from fedaudit.sweeps.sweep_costs import SweepCosts
+from fedaudit.sweeps.sweep_table import spread
+
+_PLACES = {name: place for place, name in enumerate(FIGURES) if name not in COUNTED}
+
+
+class Figure(Protocol):
+    """One figure, of a document or as it is stored."""
+
+    @property
+    def figure(self) -> str: ...
+    @property
+    def attribute(self) -> str | None: ...
+    @property
+    def observer(self) -> str | None: ...
+    @property
+    def value(self) -> float | None: ...
+
+
+def named_figures(figures: Iterable[Figure]) -> dict[str, float | None]:
+    """By name, those of an attribute as name[attribute], in the order of reports. Counts are left
+    out, and epsilons against one observer: the largest of all represents them."""
+    found = [one for one in figures if not one.observer and one.figure in _PLACES]
+    found.sort(key=lambda one: _PLACES[one.figure])
+    return {
+        f"{one.figure}[{one.attribute}]" if one.attribute else one.figure: one.value
+        for one in found
+    }
+
+
+_MISSING = "{missing} of {asked} seeds have no report: they failed, were cancelled or go on"
+_NAME_CHARACTERS = 200
+
+
+@dataclass(frozen=True)
+class SeedFigures:
+    """The figures of the report of one seed."""
+
+    seed: int
+    experiment_id: str
+    figures: Mapping[str, float | None]
+    """As `shown_figures` names them."""
+
+
+def repeated(spec: ExperimentSpec) -> list[ExperimentSpec]:
+    """The specs of all seeds, the given one first, with the number of repeats; none for one seed.
+
+    The others follow one another from the next seed on, and are repeated no further. Attacks are
+    on the given one alone.
+    """
+    others = [
+        spec.model_copy(
+            update={
+                "seed": spec.seed + step,
+                "repeats": 1,
+                "attacks": [],
+                "name": f"{spec.name}: seed {spec.seed + step}"[:_NAME_CHARACTERS],
+            }
+        )
+        for step in range(1, spec.repeats)
+    ]
+    return [spec, *others] if others else []
+
+
+def shown_figures(document: Mapping[str, Any]) -> dict[str, float | None]:
+    """The figures of a report by name; those of an attribute as name[attribute]."""
+    return named_figures(figures_of(parsed(document)))
+
+
+def repeats_section(found: Sequence[SeedFigures], *, asked: int) -> RepeatsSection:
+    """The spread over the seeds that have a report, the report's own first.
+
+    Privacy costs are left out: their mean is no bound, and all seeds together cost what the sweep
+    says.
+    """
+    every = dict.fromkeys(name for one in found for name in one.figures)
+    names = [name for name in every if name not in PRIVACY_COSTS]
+    missing = asked - len(found)
+    reasons = {"seeds": _MISSING.format(missing=missing, asked=asked)} if missing else {}
+    metrics = {}
+    for name in names:
+        values = [value for one in found if (value := one.figures.get(name)) is not None]
+        metrics[name] = SpreadSection(**spread(name, values))
+        if len(values) < len(found):
+            reasons[name] = f"{len(found) - len(values)} of {len(found)} seeds have no such figure"
+    return RepeatsSection(
+        seeds=[one.seed for one in found],
+        asked=asked,
+        experiment_ids=[one.experiment_id for one in found],
+        metrics=metrics,
+        reasons=reasons,
+    )
+
+
+def with_repeats(document: Mapping[str, Any], section: RepeatsSection) -> dict[str, Any]:
+    """An unsigned report with the section, and a verdict that knows it."""
+    sections = {**document, "repeats": section.model_dump(mode="json"), "repeats_reason": None}
+    parts = verdict_parts(sections)
+    return {**sections, "verdict": verdict(parts), "verdict_parts": parts.model_dump(mode="json")}
+
 
 SUMS = ("sweep_epsilon_max", "sweep_log_ratio_max", "sweep_leakage")
 """What all cells cost together; null where there is no sum, as where nothing bounds one."""
 _AS_BOOKED = (
-    "of all {cells} cells together, in {tries} runs{at_delta}, as they had booked it {when}; files "
-    "are taken to be about the same people, and of made-up data those that pay most count; cells "
-    "that are tried again add to it: the sweep itself (its page, GET /v1/sweeps/{{id}}) has the "
-    "sum of today"
+    "of all {cells} cells together, in {tries} runs{at_delta}, as charged or reserved {when}; "
+    "files count as the same people, and of generated data the largest cost counts; retried cells "
+    "add to it: the sweep itself (its page, GET /v1/sweeps/{{id}}) has the present sum"
 )
 
 
@@ -58,12 +165,8 @@ def sweep_section(
         sweep_log_ratio_max=costs["log_ratio_max"],
         sweep_leakage=costs["leakage"],
         epsilon=[
-            SweepEpsilonSection(
-                observer=one["observer"],
-                delta=one["delta"],
-                adjacency=one["adjacency"],
-                unit=one["unit"],
-                value=one["value"],
+            SweepEpsilonSection.model_validate(
+                {name: value for name, value in one.items() if name != "cell_max"}
             )
             for one in costs["epsilon"]
         ],
@@ -75,10 +178,10 @@ def sweep_section(
 
 
 def larger_sums(now: Mapping[str, Any], stated: Mapping[str, Any]) -> list[str]:
-    """Those of SUMS that a later section of the same sweep has larger; one that nothing bounds any
-    more is larger than any."""
-    return [name for name in SUMS if _is_larger(now[name], than=stated[name])]
-
-
-def _is_larger(now: float | None, *, than: float | None) -> bool:
-    return than is not None and (now is None or now > than)
+    """The SUMS that are larger in a later section of the same sweep; None (no longer bounded)
+    counts as larger than any."""
+    return [
+        name
+        for name in SUMS
+        if stated[name] is not None and (now[name] is None or now[name] > stated[name])
+    ]

@@ -1,19 +1,24 @@
-"""What many runs on the same people cost together, for whoever sees every one of them.
+"""What the runs of a sweep cost together, against an observer of all of them.
 
-Choosing the best of them is covered by it: composition holds for everything that was computed from
-the data, so for any choice among it as well. The figure of one run does not say that.
+This covers the choice of the best run: composition holds for everything that was computed from the
+data, so for any choice among it. The figure of a single run does not cover it.
 """
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Literal, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 from typing_extensions import TypedDict
 
-from fedaudit.privacy.accounting.privacy_events import REPORT
+from fedaudit.ledger.ledger_context import LedgerContext
+from fedaudit.privacy.accounting.privacy_events import REPORT, adjacency_words, observer_words
 from fedaudit.privacy.accounting.rdp import composed_epsilon
+from fedaudit.privacy.mechanisms.registry import mechanism_of
 from fedaudit.privacy.unit_key import MADE_UP
+from fedaudit.reports.charts.number_text import bound_text
+from fedaudit.spec.experiment import ExperimentSpec
 
 CostFigure = Literal["leakage", "log_ratio", "epsilon"]
 
@@ -22,14 +27,14 @@ _MIXED_NOISE = (
     "the noise of some cells is simulated, and can be drawn again by anyone who has the seed: "
     "nothing bounds what the sweep reveals"
 )
-_OTHER_COST = "cells are counted in different figures, which nobody may add up"
+_OTHER_COST = "cells are counted in different figures, which cannot be added up"
 _NO_EPSILON = "metric privacy has no epsilon; see log_ratio_max"
 _NO_LOG_RATIO = "the mechanism is counted as an epsilon; see epsilon"
 _NO_THEOREM = "the guarantee of a cell is heuristic: no theorem bounds it"
-_NO_CLIP = "a cell has no clip, or nobody is bound to it: no theorem adds its releases up"
+_NO_CLIP = "a cell has no clip, or none that is enforced: no theorem adds its releases up"
 _OTHER_CLIENTS = (
-    "cells tell the clients of the same data apart otherwise, as where each seed deals the rows "
-    "anew: what they cost one person together, nothing adds up"
+    "cells divide the same data into clients differently, as where each seed deals the rows "
+    "anew: no theorem adds up what they cost one person"
 )
 _OTHER_TERMS = (
     "cells have other radii or clips: their leakages are of different neighbours, and are not "
@@ -43,8 +48,7 @@ _ALL = ("leakage", "log_ratio_max", "epsilon")
 
 
 class BookedCost(Protocol):
-    """What one run has booked of one figure: at most so much while it may go on, and what was spent
-    once it has ended."""
+    """The cost of one run in one figure: reserved while it may go on, spent once it has ended."""
 
     @property
     def experiment_id(self) -> str: ...
@@ -101,40 +105,38 @@ def sweep_costs(
 ) -> SweepCosts:
     """The cost of all runs together.
 
-    `runs`: the ids of all of them; `facts`: what is known of them all (`SweepFacts`).
-
-    Runs on made-up data of different seeds spend on different people: the figure is that of the
-    data that pay most. Files are taken to hold the same people, since a file with a line more is
-    another one.
-    What the report reveals of the people held out is an entry of its own.
+    `runs`: their ids; `facts`: their `SweepFacts`. Runs on generated data of different seeds spend
+    on different people: the figure is the largest over these data. Files count as the same people,
+    since one more line makes another file. The cost of the report to held-out people is a separate
+    entry.
     """
     reasons = _reasons(facts)
-    of_figure = {
-        figure: [one for one in booked if one.figure == figure]
+    leakages, log_ratios, epsilons = (
+        [one for one in booked if one.figure == figure]
         for figure in ("leakage", "log_ratio", "epsilon")
-    }
+    )
     leakage = log_ratio = None
     if "leakage" not in reasons:
-        if len({one.terms for one in of_figure["leakage"]}) > 1:
+        if len({one.terms for one in leakages}) > 1:
             reasons["leakage"] = _OTHER_TERMS
-        elif not _covers(of_figure["leakage"], runs):
+        elif not _covers(leakages, runs):
             reasons["leakage"] = _UNPROTECTED
-        elif _has_other_clients(of_figure["leakage"]):
+        elif _has_other_clients(leakages):
             reasons["leakage"] = _OTHER_CLIENTS
         else:
-            leakage = _largest_sum(of_figure["leakage"])
+            leakage = _largest_sum(leakages)
     if "log_ratio_max" not in reasons:
-        if not _covers(of_figure["log_ratio"], runs):
+        if not _covers(log_ratios, runs):
             heuristic = "heuristic" in facts["guarantees"]
             reasons["log_ratio_max"] = _NO_THEOREM if heuristic else _NO_CLIP
-        elif _has_other_clients(of_figure["log_ratio"]):
+        elif _has_other_clients(log_ratios):
             reasons["log_ratio_max"] = _OTHER_CLIENTS
         else:
-            log_ratio = _largest_sum(of_figure["log_ratio"])
+            log_ratio = _largest_sum(log_ratios)
     return {
         "leakage": leakage,
         "log_ratio_max": log_ratio,
-        "epsilon": _epsilons(of_figure["epsilon"], runs, reasons),
+        "epsilon": _epsilons(epsilons, runs, reasons),
         "reasons": reasons,
     }
 
@@ -157,8 +159,8 @@ def _reasons(facts: Mapping[str, Any]) -> dict[str, str]:
 
 
 def _has_other_clients(booked: Iterable[BookedCost]) -> bool:
-    """Whether runs on the same data tell its clients apart otherwise, as a dealing by seed does:
-    somebody's rows may then be in a client of each, and no theorem adds these up."""
+    """Whether runs on the same data divide it into clients differently, as by seed: a person's rows
+    may then be in a client of each, and no theorem adds these up."""
     keys: dict[str, set[str]] = {}
     for one in booked:
         keys.setdefault(_people(one), set()).add(one.unit_key)
@@ -224,3 +226,97 @@ def _alone(one: BookedCost) -> float:
     if one.enlarged and one.curve is not None:
         return max(one.amount, composed_epsilon(one.curve, one.delta))
     return one.amount
+
+
+_FIGURES = ("log_ratio_max", "epsilon_max")
+
+
+class SweepFacts(TypedDict):
+    """Of all cells, each distinct word once."""
+
+    cost_kinds: list[str]
+    """How costs are counted: `leakage`, `epsilon`, `unbounded`."""
+    noises: list[str]
+    """`simulation`, `release`."""
+    guarantees: list[str]
+    """`formal`, `heuristic`, `none`."""
+    conditions: list[str]
+    """Why a guarantee bounds some datasets only."""
+    leakage_conditions: list[str]
+    """The same of the leakage alone, which no gate on the sweep is about."""
+
+
+def sweep_facts(cells: Sequence[tuple[ExperimentSpec, LedgerContext]]) -> SweepFacts:
+    """The facts of all cells together."""
+    conditions: set[str] = set()
+    of_leakage: set[str] = set()
+    guarantees: set[str] = set()
+    for spec, context in cells:
+        inputs = context.inputs
+        found = mechanism_of(spec).guarantee(n=inputs.n, layers=inputs.component_sizes)
+        guarantees.add(found.kind)
+        for name, condition in found.conditions.items():
+            if name in _FIGURES:
+                conditions.add(condition)
+            elif name == "leakage_max":
+                of_leakage.add(condition)
+    return {
+        "cost_kinds": sorted({context.inputs.cost_kind for _, context in cells}),
+        "noises": sorted({spec.privacy.noise for spec, _ in cells}),
+        "guarantees": sorted(guarantees),
+        "conditions": sorted(conditions),
+        "leakage_conditions": sorted(of_leakage - conditions),
+    }
+
+
+NOT_IN_FORCE = (
+    "cells draw simulated noise, which their seed repeats: the costs stated here are not in force, "
+    "and no client is protected"
+)
+_NO_MORE = (
+    "no client of the same data is charged more; a client in several data is charged for each"
+)
+HEURISTIC = (
+    "the guarantee of cells is heuristic: what is counted follows a convention, and no theorem "
+    "bounds what they reveal"
+)
+
+
+@dataclass(frozen=True)
+class CostLine:
+    """One cost of all cells together."""
+
+    name: str
+    value: str | None
+    """An upper bound; None where there is none."""
+    remark: str
+    """What the bound means, or why there is none."""
+
+
+def cost_lines(costs: SweepCosts) -> Iterator[CostLine]:
+    """Those that there are, then why there are no others."""
+    for one in costs["epsilon"]:
+        terms = (
+            f"of a {one['unit']}, against {observer_words(one['observer'])}, "
+            f"at delta = {one['delta']:g} under {adjacency_words(one['adjacency'])}; "
+            f"a single cell at most {bound_text(one['cell_max'])}"
+        )
+        yield CostLine("epsilon", bound_text(one["value"]), terms)
+    named = (("log_ratio_max", "log ratio"), ("leakage", "leakage"))
+    for field, name in named:
+        value = costs[field]  # type: ignore[literal-required]
+        if value is not None:
+            yield CostLine(name, bound_text(value), _NO_MORE)
+    for field, name in (("epsilon", "epsilon"), *named):
+        if field in costs["reasons"]:
+            yield CostLine(name, None, costs["reasons"][field])
+
+
+def cost_cautions(facts: SweepFacts) -> Iterator[str]:
+    """What the costs are not worth."""
+    if "simulation" in facts["noises"]:
+        yield NOT_IN_FORCE if facts["noises"] == ["simulation"] else f"some {NOT_IN_FORCE}"
+    if "heuristic" in facts["guarantees"]:
+        yield HEURISTIC
+    yield from facts["conditions"]
+    yield from facts["leakage_conditions"]

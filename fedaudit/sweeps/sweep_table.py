@@ -1,19 +1,75 @@
 """The table of a sweep: a row for each combination, its figures over seeds, and which is best.
 
-A figure is called best in a row only where its interval lies beyond those of all other rows. Every
-figure is measured on the same held-out clients by which the rows are compared, so that the best of
-many looks better than it is: the table says so.
+A row is best in a figure only if its interval is beyond the intervals of all other rows. Every
+figure is measured on the same held-out clients by which the rows are compared, so the best of many
+looks better than it is: the table says so.
 """
 
+import csv
+import io
 import json
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
 from typing_extensions import TypedDict
 
+from fedaudit.reports.charts.drawing import Chart, FigureTable, Row, range_chart
+from fedaudit.reports.comparison.fronts import dominated_by
+from fedaudit.reports.readings.reading import plain, table
+from fedaudit.reports.sections.guarantee import PRIVACY_COSTS, UNBOUNDED
+from fedaudit.spec.metrics import SHARES
 from fedaudit.spec.sweeps import SEED
-from fedaudit.sweeps.seed_spread import Spread, spread
+from fedaudit.spreadsheet import plain_text
+
+LEVEL = 0.95
+
+
+class Spread(TypedDict):
+    """A figure over several seeds; null without one, and what needs two of them without a second.
+
+    `low` and `high` bound the mean over all seeds by Student's t at 95 %, and go no further than
+    the figure itself can: they say nothing of other clients or other data.
+    """
+
+    n: int
+    """Seeds that have the figure."""
+    mean: float | None
+    standard_deviation: float | None
+    low: float | None
+    high: float | None
+
+
+def spread(name: str, values: Sequence[float]) -> Spread:
+    """Of the values of all seeds that have the figure `name`, as `accuracy` or
+    `loss_ratio[sex]`. Infinite ones are none."""
+    found = [value for value in values if math.isfinite(value)]
+    n = len(found)
+    if not n:
+        return {"n": 0, "mean": None, "standard_deviation": None, "low": None, "high": None}
+    mean = math.fsum(found) / n
+    if n == 1:
+        return {"n": 1, "mean": mean, "standard_deviation": None, "low": None, "high": None}
+    deviation = math.sqrt(math.fsum((value - mean) ** 2 for value in found) / (n - 1))
+    bounded = name.partition("[")[0] in SHARES
+    half = _student(n - 1) * deviation / math.sqrt(n)
+    return {
+        "n": n,
+        "mean": mean,
+        "standard_deviation": deviation,
+        "low": max(mean - half, 0.0) if bounded else mean - half,
+        "high": min(mean + half, 1.0) if bounded else mean + half,
+    }
+
+
+def _student(freedom: int) -> float:
+    """The quantile of Student's t that leaves half of 5 % above it."""
+    # Takes a while to import, which commands without a sweep need not wait for.
+    from scipy.special import stdtrit
+
+    return float(stdtrit(freedom, 0.5 + LEVEL / 2))
+
 
 Direction = Literal["lower", "higher"]
 
@@ -50,7 +106,7 @@ SURVIVORS = (
     "cells that failed, were cancelled or go on have no figures: a row that lacks some is called "
     "best in nothing and is not on the front, because which seeds fail is not chance"
 )
-ONE_SEED = "one seed tells nothing of the spread, so no row is called best; give `repeats`"
+ONE_SEED = "one seed shows no spread, so no row is called best; give `repeats`"
 OTHER_TERMS = (
     "the costs of the cells do not mean the same: their guarantees have other terms or noises, or "
     "one has none; so no row is called best by its cost, and the front leaves costs out"
@@ -61,7 +117,7 @@ class FigureSpread(Spread):
     """A figure of a row."""
 
     best: bool
-    """Whether its interval lies beyond those of all other rows."""
+    """Whether its interval is beyond the intervals of all other rows."""
 
 
 class SweepRow(TypedDict):
@@ -218,11 +274,230 @@ def _mark_front(rows: Sequence[SweepRow], names: Sequence[str]) -> None:
         ]
         for row in compared
     ]
-    for row, point in zip(compared, points, strict=True):
-        row["front"] = not any(_dominates(one, point) for one in points)
+    for row, others in zip(compared, dominated_by(points), strict=True):
+        row["front"] = not others
 
 
-def _dominates(one: Sequence[float], other: Sequence[float]) -> bool:
-    """Whether it is as good everywhere, and better somewhere; lower is better."""
-    pairs = list(zip(one, other, strict=True))
-    return all(a <= b for a, b in pairs) and any(a < b for a, b in pairs)
+ABSENT = ""
+"""The value of a field that a row lacks."""
+
+
+def varied_fields(rows: Sequence[Mapping[str, Any]]) -> dict[str, list[Any]]:
+    """By path the value of every row.
+
+    An object, as `privacy: {mechanism: none}`, is a column for each of its fields; rows whose
+    object has no such field have ABSENT there.
+    """
+    flat = [
+        {inner: one for path, value in row.items() for inner, one in _below(path, value)}
+        for row in rows
+    ]
+    tops = dict.fromkeys(path for row in rows for path in row)
+    paths = dict.fromkeys(
+        path for top in tops for row in rows if top in row for path, _ in _below(top, row[top])
+    )
+    return {path: [row.get(path, ABSENT) for row in flat] for path in paths}
+
+
+def value_words(value: Any) -> str:
+    """As a spec would say it: `k-means`, `3`, `null`."""
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+
+
+def short_names(paths: Sequence[str], *, taken: Collection[str] = ()) -> list[str]:
+    """`noise_multiplier` for `privacy.noise_multiplier`: the shortest end of each path that is
+    neither the end of another one nor a name that is taken."""
+    return [_shortest(path, [one for one in paths if one != path], taken) for path in paths]
+
+
+def _shortest(path: str, others: Sequence[str], taken: Collection[str]) -> str:
+    parts = path.split(".")
+    for start in range(len(parts) - 1, 0, -1):
+        end = ".".join(parts[start:])
+        # The place of an item in a list says nothing by itself.
+        is_plain = end not in taken and not end.isdigit()
+        if is_plain and not any(one == end or one.endswith(f".{end}") for one in others):
+            return end
+    return path
+
+
+def _below(path: str, value: Any) -> Iterator[tuple[str, Any]]:
+    if isinstance(value, Mapping) and value:
+        for name, inner in value.items():
+            yield from _below(f"{path}.{name}", inner)
+    else:
+        yield path, value
+
+
+_LEADING = (
+    *("epsilon_max", "log_ratio_max", "leakage_max"),
+    *("accuracy", "validation_loss"),
+    *("equalized_odds_difference", "demographic_parity_difference", "equal_opportunity_difference"),
+)
+
+
+def measured_figures(found: SweepTable) -> list[str]:
+    """Those that some row has, the leading ones first."""
+    measured = [
+        name
+        for name in found["figures"]
+        if any(row["figures"][name]["mean"] is not None for row in found["rows"])
+    ]
+    leading = leading_figures(found, measured)
+    return [*leading, *(name for name in measured if name not in leading)]
+
+
+def leading_figures(found: SweepTable, measured: Sequence[str]) -> list[str]:
+    """Of these those by which the front is drawn, then cost, utility and the gaps of groups."""
+    plain = [name for head in _LEADING for name in measured if name.partition("[")[0] == head]
+    unbounded = any(row["unbounded"] for row in found["rows"])
+    # A row that nothing bounds has no cost, and that is what is to be seen of it.
+    costs = ["leakage_max"] if unbounded and "leakage_max" in found["figures"] else []
+    return list(dict.fromkeys([*found["front_figures"], *costs, *plain]))
+
+
+_OF_A_FIGURE = ("mean", "standard_deviation", "low", "high", "n", "best")
+_DIGITS = 4
+
+
+def as_csv(found: SweepTable) -> str:
+    """A line for each row; a figure takes six columns, as accuracy.mean."""
+    text = io.StringIO()
+    writer = csv.writer(text)
+    fields = _fields(found)
+    figures = [f"{name}.{part}" for name in found["figures"] for part in _OF_A_FIGURE]
+    writer.writerow(
+        [*fields, "seeds", "succeeded", "degenerate", "front", *map(plain_text, figures)]
+    )
+    for place, row in enumerate(found["rows"]):
+        cells = [
+            plain_text(value_words(value)) if isinstance(value, str | bool | list | dict) else value
+            for value in (values[place] for values in fields.values())
+        ]
+        counts = [row["seeds"], row["succeeded"], row["degenerate"], row["front"]]
+        parts = [
+            row["figures"][name][part]  # type: ignore[literal-required]
+            for name in found["figures"]
+            for part in _OF_A_FIGURE
+        ]
+        writer.writerow([*cells, *counts, *parts])
+    return text.getvalue()
+
+
+def as_markdown(found: SweepTable) -> str:
+    """The means with their intervals, the best ones in bold, and the notes."""
+    fields = _fields(found)
+    head = [*fields, "seeds", *found["figures"], "front"]
+    rows = [
+        [
+            *(plain(value_words(values[place])) for values in fields.values()),
+            f"{row['succeeded']} of {row['seeds']}"
+            + (f", {row['degenerate']} degenerate" if row["degenerate"] else ""),
+            *(_in_markdown(row, name) for name in found["figures"]),
+            "yes" if row["front"] else "",
+        ]
+        for place, row in enumerate(found["rows"])
+    ]
+    lines = table([plain(one) for one in head], rows)
+    if found["front_figures"]:
+        front = ", ".join(found["front_figures"])
+        lines += ["", f"On the front: no other row is better in all of {front}."]
+    for note in found["notes"]:
+        lines += ["", f"{note[0].upper()}{note[1:]}."]
+    return "\n".join(lines) + "\n"
+
+
+def _in_markdown(row: SweepRow, name: str) -> str:
+    words = figure_words(row, name)
+    return f"**{words}**" if row["figures"][name]["best"] else words
+
+
+def figure_words(row: SweepRow, name: str) -> str:
+    """A figure of a row with its interval over seeds; `unbounded` for a cost that nothing bounds,
+    which a dash would hide."""
+    if row["unbounded"] and name in PRIVACY_COSTS:
+        return UNBOUNDED
+    return spread_words(row["figures"][name])
+
+
+def spread_words(figure: Spread) -> str:
+    """As 0.72 (0.70 to 0.74); a dash for what no seed has."""
+    if figure["mean"] is None:
+        return "–"
+    mean = f"{figure['mean']:.{_DIGITS}g}"
+    if figure["low"] is None or figure["high"] is None:
+        return mean
+    return f"{mean} ({figure['low']:.{_DIGITS}g} to {figure['high']:.{_DIGITS}g})"
+
+
+def _fields(found: SweepTable) -> dict[str, list[Any]]:
+    return varied_fields([row["values"] for row in found["rows"]])
+
+
+_MOST = 40
+"""Rows that fit into a drawing."""
+
+
+def spread_chart(found: SweepTable, name: str) -> Chart | None:
+    """The drawing of a figure of the table; None where no row has it.
+
+    Of many rows those are drawn whose means are best, or the first where no end is better.
+    """
+    numbered = list(enumerate(found["rows"], start=1))
+    measured = [one for one in numbered if one[1]["figures"][name]["mean"] is not None]
+    if not measured:
+        return None
+    drawn = measured
+    if len(drawn) > _MOST:
+        better = direction(name)
+        if better is not None:
+            sign = -1.0 if better == "higher" else 1.0
+            drawn = sorted(drawn, key=lambda one: sign * (one[1]["figures"][name]["mean"] or 0.0))
+        drawn = sorted(drawn[:_MOST], key=lambda one: one[0])
+    paths = list(varied_fields([row["values"] for row in found["rows"]]))
+    return Chart(
+        name="chart-spread",
+        title=name,
+        description=f"Range chart of {name}: a row for each of {len(drawn)} combinations, with the "
+        "mean over seeds and its interval. The figures are in the table below.",
+        caption=_caption(paths, drawn=len(drawn), rows=len(numbered)),
+        drawing=range_chart(
+            [_drawn(number, row, name) for number, row in drawn],
+            kinds=("mean over seeds",),
+            unit=name,
+            whole=None,
+        ),
+        table=FigureTable(
+            head=("Row", "Mean (interval over seeds)", "Seeds"),
+            rows=[
+                (
+                    row_label(number, row["values"]),
+                    figure_words(row, name),
+                    str(row["figures"][name]["n"]),
+                )
+                for number, row in numbered
+            ],
+        ),
+    )
+
+
+def row_label(number: int, values: Mapping[str, Any]) -> str:
+    """`2: 1, k-means`: its number in the table, and its values in the order of the columns."""
+    said = ", ".join(value_words(one) for [one] in varied_fields([values]).values())
+    return f"{number}: {said}" if said else str(number)
+
+
+def _drawn(number: int, row: SweepRow, name: str) -> Row:
+    figure: Spread = row["figures"][name]
+    low, high = figure["low"], figure["high"]
+    box = None if low is None or high is None else (low, high)
+    return Row(row_label(number, row["values"]), (figure["mean"],), box=box, span=box)
+
+
+def _caption(paths: list[str], *, drawn: int, rows: int) -> str:
+    said = "The thick bar is the interval of the mean over seeds, by Student's t at 95 %."
+    if paths:
+        said += f" Rows are named by their number in the table, then {', '.join(paths)}."
+    if drawn < rows:
+        said += f" {drawn} of {rows} rows are drawn; the table lists all."
+    return said

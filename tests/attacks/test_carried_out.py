@@ -11,9 +11,9 @@ from fedaudit.attacks.attack_files import file_in, files_in, packed
 from fedaudit.cli.main import app
 from fedaudit.cli.run import LocalRun, run_locally
 from fedaudit.reports.page.html import render
-from fedaudit.reports.readings.reading_choice import reading
+from fedaudit.reports.readings.readings import reading
 from fedaudit.reports.sections.attacks import Alarm
-from fedaudit.reports.verdict.concerns import concerns_of
+from fedaudit.reports.verdict.verdict import concerns_of
 from fedaudit.spec.experiment import spec_hash
 from fedaudit.spec.parse import parse_spec
 from tests.api.service import spec

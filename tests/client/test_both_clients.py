@@ -138,7 +138,7 @@ def test_what_does_more_when_repeated_is_not(
 def test_events_go_on_where_the_connection_broke(
     service: tuple[Api, str], made: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("fedaudit_client.experiments._FIRST_WAIT_SECONDS", 0.0)
+    monkeypatch.setattr("fedaudit_client.wire._FIRST_WAIT_SECONDS", 0.0)
     api, url = service
     id_ = api.submit(spec(name="watched"))["id"]
     fail(api, id_)

@@ -42,7 +42,7 @@ def live(sqlite_url: str, tmp_path: Path) -> Iterator[tuple[Api, Client]]:
 
 @pytest.fixture(autouse=True)
 def _no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("fedaudit_client.http.wire.sleep", lambda _seconds: None)
+    monkeypatch.setattr("fedaudit_client.wire.sleep", lambda _seconds: None)
 
 
 def test_from_submission_to_report(live: tuple[Api, Client]) -> None:
@@ -287,7 +287,7 @@ def test_watching_waits_for_a_place_as_long_as_it_is_asked_to(
     monkeypatch: pytest.MonkeyPatch, status: int, asked: str | None
 ) -> None:
     slept: list[float] = []
-    monkeypatch.setattr("fedaudit_client.http.wire.sleep", slept.append)
+    monkeypatch.setattr("fedaudit_client.wire.sleep", slept.append)
     refusals = iter(range(2))
 
     def answer(request: httpx.Request) -> httpx.Response:
@@ -311,7 +311,7 @@ def test_watching_gives_up_where_there_is_no_place_for_long() -> None:
 
 def test_watching_does_not_repeat_what_is_refused_for_good(monkeypatch: pytest.MonkeyPatch) -> None:
     slept: list[float] = []
-    monkeypatch.setattr("fedaudit_client.http.wire.sleep", slept.append)
+    monkeypatch.setattr("fedaudit_client.wire.sleep", slept.append)
     with _client(lambda _: _refusal(403, retry_after="5")) as client, pytest.raises(ProblemError):
         list(client.watch("x"))
     assert slept == []

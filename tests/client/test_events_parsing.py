@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fedaudit_client.events import Event, EventReader
+from fedaudit_client.experiments import Event, EventReader
 
 STREAM = (
     b": ping\n\n"

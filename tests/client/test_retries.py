@@ -9,7 +9,7 @@ from fedaudit_client import Client, ProblemError, Retries, UnreachableError
 @pytest.fixture
 def slept(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     found: list[float] = []
-    monkeypatch.setattr("fedaudit_client.http.wire.sleep", found.append)
+    monkeypatch.setattr("fedaudit_client.wire.sleep", found.append)
     return found
 
 

@@ -111,7 +111,7 @@ def test_sweeps_are_listed_page_after_page(service: tuple[Api, str]) -> None:
 def test_waiting_outlasts_a_service_that_is_away(
     service: tuple[Api, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("fedaudit_client.http.wire._FIRST_WAIT_SECONDS", 0.0)
+    monkeypatch.setattr("fedaudit_client.wire._FIRST_WAIT_SECONDS", 0.0)
     api, url = service
     ask = blocking(url, api.key)
     sweep = ask("submit_sweep", asked())

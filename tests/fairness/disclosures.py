@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 
 from fedaudit.fairness.disclosure import Disclosure, DisclosureRule, attribute_rule
-from fedaudit.fairness.metrics import scored_rows
+from fedaudit.fairness.gaps import scored_rows
 from fedaudit.fairness.suppression import IntersectionTable
 from fedaudit.reports.sections.material import ReportMaterial
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from fedaudit.fairness.gaps import GroupScores
 from fedaudit.fairness.permutation import _exchanged_once, permutation_nulls, score_nulls
 from fedaudit.native.library import fallback_only, kernels
-from fedaudit.utility.constant import LossShape, MeasuredRows, best_constant
+from fedaudit.utility import LossShape, MeasuredRows, best_constant
 from tests.fairness.disclosures import disclosed_clients, disclosed_scores
 
 pytestmark = pytest.mark.skipif(kernels() is None, reason="built without a C compiler")

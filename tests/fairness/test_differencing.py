@@ -6,8 +6,13 @@ import numpy as np
 import pytest
 
 from fedaudit.fairness.disclosure import DisclosureRule
-from fedaudit.fairness.joint_disclosure import Exposure, decide_together, find_exposure
-from fedaudit.fairness.population import Atoms, Population
+from fedaudit.fairness.joint_disclosure import (
+    Atoms,
+    Exposure,
+    Population,
+    decide_together,
+    find_exposure,
+)
 
 
 def atoms_of(rows, *, clients=None) -> Atoms:

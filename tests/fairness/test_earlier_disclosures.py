@@ -7,8 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fedaudit.fairness.joint_disclosure import decide_together
-from fedaudit.fairness.population import Population
+from fedaudit.fairness.joint_disclosure import Population, decide_together
 from fedaudit.fairness.scored_groups import (
     DisclosedRows,
     Neighbourhood,

@@ -10,13 +10,18 @@ from hypothesis import strategies as st
 from pydantic import TypeAdapter
 from sklearn.metrics import accuracy_score
 
-from fedaudit.fairness import noised_intervals
 from fedaudit.fairness.gaps import (
     ZERO_OVER_ZERO,
     GroupScores,
     client_averages,
+    gap_size,
+    gap_words,
     gaps,
+    group_rates,
     group_scores,
+    is_below_four_fifths,
+    lacking,
+    rate_gaps,
     score_gaps,
 )
 from fedaudit.fairness.intervals import (
@@ -27,16 +32,7 @@ from fedaudit.fairness.intervals import (
     rate_intervals,
     score_intervals,
 )
-from fedaudit.fairness.metrics import (
-    gap_size,
-    gap_words,
-    group_rates,
-    is_below_four_fifths,
-    lacking,
-    rate_gaps,
-)
-from fedaudit.fairness.noised_intervals import rate_bounds
-from fedaudit.fairness.published_counts import NoisedCounts
+from fedaudit.fairness.noised_counts import NoisedCounts, noised_intervals, rate_bounds
 from fedaudit.reports.sections.part import stored_rate
 from fedaudit.spec.gates import FairnessFigure, Gate
 from fedaudit.spec.metrics import (

@@ -10,8 +10,12 @@ from hypothesis import strategies as st
 
 from fedaudit.fairness import joint_disclosure
 from fedaudit.fairness.disclosure import DisclosureRule
-from fedaudit.fairness.joint_disclosure import UNDECIDED, decide_parts_together, decide_together
-from fedaudit.fairness.population import Population
+from fedaudit.fairness.joint_disclosure import (
+    UNDECIDED,
+    Population,
+    decide_parts_together,
+    decide_together,
+)
 from fedaudit.fairness.suppression import IntersectionTable
 
 

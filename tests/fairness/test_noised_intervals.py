@@ -12,8 +12,12 @@ import numpy as np
 import pytest
 
 from fedaudit.fairness.gaps import gap_values
-from fedaudit.fairness.noised_intervals import noised_intervals, rate_bounds
-from fedaudit.fairness.published_counts import NoisedCounts, bounded_counts
+from fedaudit.fairness.noised_counts import (
+    NoisedCounts,
+    bounded_counts,
+    noised_intervals,
+    rate_bounds,
+)
 from fedaudit.privacy.count_release import CountRelease, count_release
 from fedaudit.privacy.noise.exact_integers import IntegerDraws, drawn_integers
 from fedaudit.randomness import CounterSource, Purpose

@@ -6,7 +6,7 @@ from numpy.typing import NDArray
 from scipy.optimize import lsq_linear
 
 from fedaudit.fairness.disclosure import DisclosureRule
-from fedaudit.fairness.privacy_cost_by_group import membership
+from fedaudit.fairness.scored_groups import membership
 
 
 def test_groups_that_pay_alike_have_the_mean_over_all_clients():

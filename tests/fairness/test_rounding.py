@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fedaudit.fairness.published_counts import GroupRows, Rounder, nearest, outward, step_of
+from fedaudit.fairness.noised_counts import GroupRows, Rounder, nearest, outward, step_of
 
 BASE = 5
 COUNTS = st.lists(st.integers(0, 200), min_size=8, max_size=8)

@@ -13,7 +13,7 @@ from fedaudit.federations.load import load_federation
 from fedaudit.runs.experiment_plan import plan_experiment
 from fedaudit.spec.parse import decode_text, parse_spec
 from fedaudit.spec.sweeps import SEED, expand, parse_cells, parse_sweep
-from fedaudit.sweeps.sweep_facts import sweep_facts
+from fedaudit.sweeps.sweep_costs import sweep_facts
 
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "evidence" / "reproduction.md"

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fedaudit.fairness.published_counts import bounded_counts
+from fedaudit.fairness.noised_counts import bounded_counts
 from fedaudit.privacy.accounting.epsilon_tables import pure_curve
 from fedaudit.privacy.accounting.rdp import RDP_ORDERS
 from fedaudit.privacy.count_release import CountRelease, count_release

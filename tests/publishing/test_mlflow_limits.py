@@ -5,12 +5,15 @@ import json
 from fedaudit.publishing.mlflow_runs import (
     LONGEST_NAME,
     LONGEST_PARAMETER,
+    LONGEST_TAG,
+    MOST_METRICS,
+    MOST_PARAMETERS,
+    MOST_TAGS,
+    allowed,
     allowed_name,
-    allowed_parameters,
-    batches,
+    batched,
     spec_parameters,
 )
-from fedaudit.publishing.published_figures import PublishedFigure
 
 
 def test_names_are_mended_and_stay_different():
@@ -26,7 +29,7 @@ def test_names_are_mended_and_stay_different():
 def test_long_values_end_with_the_hash_of_all_of_them():
     one, other = ("x" * LONGEST_PARAMETER + end for end in "ab")
     spec = {"privacy": {"noise": "release", "clip": None}, "features": [one], "drop": [other]}
-    made = allowed_parameters(spec_parameters(spec))
+    made = allowed(spec_parameters(spec), LONGEST_PARAMETER)
     assert made["privacy.noise"] == "release"
     assert made["privacy.clip"] == "null"
     assert len(made["features"]) == LONGEST_PARAMETER
@@ -35,31 +38,12 @@ def test_long_values_end_with_the_hash_of_all_of_them():
 
 
 def test_every_request_is_within_every_limit_and_nothing_is_lost():
-    metrics = [PublishedFigure(f"rounds/{one % 7}", one / 3, one) for one in range(4321)]
-    parameters = {f"p{one}": "𝄞" * 6000 for one in range(250)}
-    tags = {f"t{one}": "𝄞" * 8000 for one in range(150)}
-    made = list(batches(metrics, parameters, tags))
-    for batch in made:
-        assert len(batch.metrics) <= 1000
-        assert len(batch.parameters) <= 100
-        assert len(batch.tags) <= 100
-        sent = {
-            "run_id": "r" * 32,
-            "metrics": [
-                {
-                    "key": one.name,
-                    "value": one.value,
-                    "timestamp": 1_900_000_000_000,
-                    "step": one.round,
-                    "model_id": "m" * 34,
-                    "run_id": "r" * 32,
-                }
-                for one in batch.metrics
-            ],
-            "params": [{"key": key, "value": value} for key, value in batch.parameters],
-            "tags": [{"key": key, "value": value} for key, value in batch.tags],
-        }
-        assert len(json.dumps(sent)) < 1_000_000
-    assert [one for batch in made for one in batch.metrics] == metrics
-    assert dict(one for batch in made for one in batch.parameters) == parameters
-    assert dict(one for batch in made for one in batch.tags) == tags
+    value = {"value": 1 / 3, "timestamp": 1_900_000_000_000, "step": 12345, "model_id": "m" * 34}
+    metrics = [{"key": "n" * LONGEST_NAME, "run_id": "r" * 32, **value} for _ in range(4321)]
+    parameters = [{"key": "n" * LONGEST_NAME, "value": "𝄞" * LONGEST_PARAMETER}] * 25
+    tags = [{"key": "n" * LONGEST_NAME, "value": "𝄞" * LONGEST_TAG}] * 15
+    for sent, most in ((metrics, MOST_METRICS), (parameters, MOST_PARAMETERS), (tags, MOST_TAGS)):
+        requests = list(batched(sent, most))
+        assert all(len(one) <= most for one in requests)
+        assert all(len(json.dumps({"run_id": "r" * 32, "tags": one})) < 10**6 for one in requests)
+        assert [one for request in requests for one in request] == sent

@@ -13,7 +13,7 @@ from fedaudit.privacy.planning.plan import SpendingPlan
 from fedaudit.reports.sections.material import FederationFacts, FinalFigures, ReportMaterial
 from fedaudit.spec.experiment import ExperimentSpec
 from fedaudit.spec.parse import parse_admitted
-from fedaudit.utility.constant import ConstantByGroup
+from fedaudit.utility import ConstantByGroup
 from tests.fairness.disclosures import with_disclosures
 from tests.utility.comparisons import useful_model
 

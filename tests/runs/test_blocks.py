@@ -11,7 +11,7 @@ import pytest
 from numpy.typing import NDArray
 
 from fedaudit.cli.run import LocalRun, run_locally
-from fedaudit.fairness.published_counts import NoisedCounts, Rounder
+from fedaudit.fairness.noised_counts import NoisedCounts, Rounder
 from fedaudit.federations.load import load_federation
 from fedaudit.privacy.count_release import count_release
 from fedaudit.randomness import CounterSource

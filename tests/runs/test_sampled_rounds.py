@@ -10,7 +10,7 @@ import pytest
 from numpy.typing import NDArray
 
 from fedaudit.fairness.disclosure import DisclosureRule
-from fedaudit.fairness.population import Population
+from fedaudit.fairness.joint_disclosure import Population
 from fedaudit.federations.load import load_federation
 from fedaudit.native.library import fallback_only, kernels
 from fedaudit.runs import sampled_rounds

@@ -2,7 +2,7 @@
 
 import pytest
 
-from fedaudit.sweeps.seed_spread import spread
+from fedaudit.sweeps.sweep_table import spread
 
 VALUES = [0.99, 0.97, 1.0, 0.9]
 

@@ -93,7 +93,7 @@ def test_clients_that_are_dealt_anew_have_no_sum() -> None:
     ]
     costs = sweep_costs(booked, runs=["a", "b"], facts=LEAKAGE)
     assert (costs["leakage"], costs["log_ratio_max"]) == (None, None)
-    assert "clients of the same data" in costs["reasons"]["log_ratio_max"]
+    assert "divide the same data into clients" in costs["reasons"]["log_ratio_max"]
 
 
 def test_rounds_that_were_charged_again_count() -> None:

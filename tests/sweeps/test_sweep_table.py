@@ -8,9 +8,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from fedaudit.sweeps.seed_spread import spread
-from fedaudit.sweeps.sweep_table import ONE_SEED, SURVIVORS, CellFigures, direction, sweep_table
-from fedaudit.sweeps.table_lines import as_csv, as_markdown
+from fedaudit.sweeps.sweep_table import (
+    ONE_SEED,
+    SURVIVORS,
+    CellFigures,
+    as_csv,
+    as_markdown,
+    direction,
+    spread,
+    sweep_table,
+)
 
 FINITE = st.integers(-1_000_000, 1_000_000).map(float)
 

@@ -1,6 +1,6 @@
 """What varies between cells, as columns."""
 
-from fedaudit.sweeps.varied_fields import ABSENT, short_names, value_words, varied_fields
+from fedaudit.sweeps.sweep_table import ABSENT, short_names, value_words, varied_fields
 
 
 def test_an_object_is_a_column_for_each_of_its_fields() -> None:

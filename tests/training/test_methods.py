@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from fedaudit.cli.run import LocalRun, run_locally
 from fedaudit.federations.federation import Federation
-from fedaudit.reports.readings.reading_choice import reading
+from fedaudit.reports.readings.readings import reading
 from fedaudit.spec.parse import parse_spec
 from fedaudit.spec.training import method_parts
 from fedaudit.training.base.cell import Cell, first_hypotheses

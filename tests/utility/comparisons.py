@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from fedaudit.utility.constant import ConstantByGroup, ConstantComparison, RowGains
+from fedaudit.utility import ConstantByGroup, ConstantComparison, RowGains
 
 
 def useful_model(

@@ -7,8 +7,13 @@ from hypothesis import strategies as st
 from sklearn.dummy import DummyClassifier
 from sklearn.metrics import accuracy_score, log_loss
 
-from fedaudit.utility.constant import LossShape, MeasuredRows, best_constant, compare_with_constant
-from fedaudit.utility.degenerate import judge_comparison
+from fedaudit.utility import (
+    LossShape,
+    MeasuredRows,
+    best_constant,
+    compare_with_constant,
+    judge_comparison,
+)
 
 
 def rows_of(client, target, predicted=None, values=None, **changes) -> MeasuredRows:

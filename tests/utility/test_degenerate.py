@@ -2,7 +2,7 @@
 
 import pytest
 
-from fedaudit.utility.degenerate import Gained, judge_model
+from fedaudit.utility import Gained, judge_model
 
 GOOD = Gained(0.1, shown=True)
 

@@ -8,8 +8,8 @@ from fedaudit_client.errors import (
     ProblemError,
     UnreachableError,
 )
-from fedaudit_client.http.wire import Retries
 from fedaudit_client.version import __version__
+from fedaudit_client.wire import Retries
 
 __all__ = [
     "AsyncClient",

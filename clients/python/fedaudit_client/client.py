@@ -1,25 +1,22 @@
 """The service's HTTP interface as Python calls, blocking and awaited."""
 
-from types import TracebackType
 from typing import Self
 
 import httpx
 
-from fedaudit_client.audits import AttackCalls, AuditCalls
-from fedaudit_client.experiments import ExperimentCalls
-from fedaudit_client.federations import FederationCalls
-from fedaudit_client.http.calls import Awaiting, Blocking, settled
-from fedaudit_client.http.wire import AwaitingWire, BlockingWire, Connection, Retries
-from fedaudit_client.ledgers import LedgerCalls
-from fedaudit_client.project_calls import (
+from fedaudit_client.calls import Awaiting, Blocking, settled
+from fedaudit_client.experiments import ExperimentCalls, SweepCalls
+from fedaudit_client.projects import (
     AuditLogCalls,
+    FederationCalls,
     KeyCalls,
+    LedgerCalls,
     ModelCalls,
     SignOffCalls,
     WebhookCalls,
 )
-from fedaudit_client.reports import GateCalls, ReportCalls, TableCalls
-from fedaudit_client.sweeps import SweepCalls
+from fedaudit_client.reports import AttackCalls, AuditCalls, GateCalls, ReportCalls, TableCalls
+from fedaudit_client.wire import AwaitingWire, BlockingWire, Connection, Retries, path_of
 
 
 class EveryCall(
@@ -38,15 +35,20 @@ class EveryCall(
     AuditCalls,
     AuditLogCalls,
 ):
-    """Whatever can be asked of the service."""
+    """Every call to the service."""
+
+    @property
+    def url(self) -> str:
+        """The service's address; its pages are below it."""
+        return self._wire.connection.url
 
 
 class Client(Blocking, EveryCall):
-    """Calls one service with one key; to be closed, or used as a context manager.
+    """Calls one service with one key; close it, or use it as a context manager.
 
-    Address and key come from FEDAUDIT_URL and FEDAUDIT_API_KEY where they are not given. Every
-    call raises UnreachableError where nobody answers and ProblemError where the service refuses.
-    Answers are the service's JSON. May be shared by threads, as `httpx.Client` may.
+    FEDAUDIT_URL and FEDAUDIT_API_KEY are the defaults of address and key. Every call raises
+    UnreachableError if there is no answer, and ProblemError if the service refuses. Answers are
+    the service's JSON. Threads may share a client.
     """
 
     def __init__(
@@ -58,30 +60,20 @@ class Client(Blocking, EveryCall):
         retries: Retries | None = None,
         http_transport: httpx.BaseTransport | None = None,
     ) -> None:
-        """Raises NotConfiguredError naming what is not given, and UnreachableError for what is no
-        address. `timeout`: seconds for each step of a request."""
+        """`timeout`: seconds for each step of a request. Raises NotConfiguredError for a missing
+        address or key, and UnreachableError for an invalid address."""
         connection = Connection.of(url, api_key, timeout=timeout, retries=retries)
         super().__init__(BlockingWire(connection, http_transport))
 
-    @property
-    def url(self) -> str:
-        """The service's address, under which its pages are too."""
-        return self._wire.connection.url
-
     @classmethod
     def from_environment(cls) -> Self:
-        """By FEDAUDIT_URL and FEDAUDIT_API_KEY. Raises NotConfiguredError naming what lacks."""
+        """From FEDAUDIT_URL and FEDAUDIT_API_KEY. Raises NotConfiguredError if one is not set."""
         return cls()
 
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *failure: object) -> None:
         self.close()
 
     def close(self) -> None:
@@ -106,22 +98,27 @@ class AsyncClient(Awaiting, EveryCall):
         connection = Connection.of(url, api_key, timeout=timeout, retries=retries)
         super().__init__(AwaitingWire(connection, http_transport))
 
-    @property
-    def url(self) -> str:
-        """The service's address, under which its pages are too."""
-        return self._wire.connection.url
-
     async def __aenter__(self) -> Self:
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *failure: object) -> None:
         await self.close()
 
     async def close(self) -> None:
         """Close the connections."""
         await self._wire.close()
+
+
+def experiment_page(url: str, experiment_id: str) -> str:
+    """The address of the page of an experiment."""
+    return f"{url}/{path_of('experiments/{}', experiment_id)}"
+
+
+def report_page(url: str, experiment_id: str) -> str:
+    """The address of the page of a report."""
+    return f"{experiment_page(url, experiment_id)}/report"
+
+
+def sweep_page(url: str, sweep_id: str) -> str:
+    """The address of the page of a sweep."""
+    return f"{url}/{path_of('sweeps/{}', sweep_id)}"

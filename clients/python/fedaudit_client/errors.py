@@ -1,4 +1,4 @@
-"""What can go wrong between a client and the service."""
+"""Errors of calls to the service."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -6,27 +6,27 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class FieldError:
-    """One fault of what was sent."""
+    """One invalid field of a request."""
 
     pointer: str
-    """The field, as a JSON pointer (RFC 6901); empty for the body as a whole."""
+    """The field, as a JSON pointer (RFC 6901); empty for the whole body."""
     message: str
-    """What is wrong, and the remedy."""
+    """The fault and its remedy."""
 
 
 class ClientError(Exception):
-    """Anything that a call to the service may raise."""
+    """Base class of the errors of calls."""
 
     is_temporary: bool = False
     """Whether the same call may succeed later."""
 
 
 class NotConfiguredError(ClientError):
-    """The service's address or the key is not given, or is none."""
+    """The service's address or the key is missing or invalid."""
 
 
 class UnreachableError(ClientError):
-    """Nobody answered, or what answered is not this service."""
+    """There was no answer, or it does not come from this service."""
 
     def __init__(self, message: str, *, is_temporary: bool = True) -> None:
         super().__init__(message)
@@ -34,7 +34,7 @@ class UnreachableError(ClientError):
 
 
 class ProblemError(ClientError):
-    """The service refused (RFC 9457). Kinds that are worth telling apart have classes."""
+    """The service refused (RFC 9457); the subclasses are kinds of refusal."""
 
     def __init__(
         self,
@@ -47,22 +47,22 @@ class ProblemError(ClientError):
         request_id: str | None = None,
     ) -> None:
         faults = "".join(f"\n  {error.pointer or '(body)'}: {error.message}" for error in errors)
-        # The detail of invalid input is the first fault once more, or names the places of all.
+        # The detail of invalid input repeats the first fault, or names the fields of all.
         repeated = any(error.message in detail for error in errors[:1]) or (
             bool(errors) and all(error.pointer and error.pointer in detail for error in errors)
         )
-        said = "what was sent cannot be used" if repeated else detail
+        said = "invalid request" if repeated else detail
         super().__init__(f"{said} ({status} {type.rpartition('/')[2]}){faults}")
         self.status = status
         self.type = type
-        """A URI whose last part names the kind of problem, as `budget-exhausted`."""
+        """A URI; its last part names the kind of problem, as `budget-exhausted`."""
         self.detail = detail
         self.errors = tuple(errors)
         """For invalid input: each field and its fault."""
         self.retry_after_seconds = retry_after_seconds
-        """When the service asks to be called again; None where it does not say."""
+        """The pause that the service asks for; None if it asks for none."""
         self.request_id = request_id
-        """By which the service's log has the request; None where the answer has none."""
+        """The id of the request in the service's log; None if the answer has none."""
         self.is_temporary = status in (429, 503)
 
     @property
@@ -72,7 +72,7 @@ class ProblemError(ClientError):
 
 
 class ValidationError(ProblemError):
-    """What was sent cannot be used; `errors` has every fault."""
+    """The request is invalid; `errors` has every fault."""
 
 
 class UnauthorisedError(ProblemError):
@@ -88,19 +88,19 @@ class NotFoundError(ProblemError):
 
 
 class GoneError(ProblemError):
-    """It was there, and expired or was erased; `members` say which, and when."""
+    """It existed, and has expired or was erased."""
 
 
 class ConflictError(ProblemError):
-    """It does not fit the present state."""
+    """The present state does not allow it."""
 
 
 class BudgetExhaustedError(ConflictError):
-    """The worst case does not fit what is left of a budget."""
+    """The worst case exceeds what remains of a budget."""
 
 
 class SimulationForbiddenError(ConflictError):
-    """The owner of the data admits no simulated noise."""
+    """The data's owner forbids simulated noise."""
 
 
 class IdempotencyMismatchError(ConflictError):
@@ -108,7 +108,7 @@ class IdempotencyMismatchError(ConflictError):
 
 
 class PreconditionFailedError(ProblemError):
-    """It is no longer as it was."""
+    """It has changed since it was read."""
 
 
 class PayloadTooLargeError(ProblemError):
@@ -120,18 +120,18 @@ class RateLimitedError(ProblemError):
 
 
 class UnavailableError(ProblemError):
-    """The service cannot answer just now."""
+    """The service is temporarily unavailable."""
 
 
 class GatesNotPassedError(ClientError):
-    """Gates that had to pass did not, or there are none."""
+    """Required gates did not pass, or there are none."""
 
-    def __init__(self, experiment_id: str, outcome: str | None, told: Sequence[str]) -> None:
+    def __init__(self, experiment_id: str, outcome: str | None, lines: Sequence[str]) -> None:
         said = "has no gates" if outcome is None else f"did not pass its gates: {outcome}"
-        super().__init__("".join((f"experiment {experiment_id} {said}", *told)))
+        super().__init__("".join((f"experiment {experiment_id} {said}", *lines)))
         self.experiment_id = experiment_id
         self.outcome = outcome
-        """`fail` or `insufficient_evidence`; None where there are no gates."""
+        """`fail` or `insufficient_evidence`; None if there are no gates."""
 
 
 PROBLEMS: dict[str, type[ProblemError]] = {

@@ -1,39 +1,121 @@
-"""Calls on experiments: submit, look at, follow, end."""
+"""Calls on experiments, their events, and sweeps."""
 
+import json
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing
-from time import monotonic
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, Literal
 
 import httpx
 
-from fedaudit_client.errors import ProblemError, UnreachableError
-from fedaudit_client.events import ENDED, Event, EventReader
-from fedaudit_client.http.calls import Calls, call, pages, steps, stream
-from fedaudit_client.http.request import Request, experiment_path, json_as, nothing, once
-from fedaudit_client.http.wire import Wire
-from fedaudit_client.result_types import Experiment, Submitted, Validation
+from fedaudit_client.calls import Calls, asks, call, lists, pages, steps, stream
+from fedaudit_client.errors import ClientError, ProblemError, UnreachableError
+from fedaudit_client.result_types import (
+    Experiment,
+    ListedSweep,
+    Submitted,
+    SubmittedSweep,
+    Sweep,
+    SweepTable,
+    SweepValidation,
+    Validation,
+)
+from fedaudit_client.wire import (
+    Patience,
+    Request,
+    Wire,
+    json_as,
+    last_of,
+    nothing,
+    once,
+    path_of,
+    polled,
+    text,
+)
 
-# The service sends a comment every 15 seconds where nothing happens.
-_SILENCE = httpx.Timeout(10.0, read=45.0)
-_FIRST_WAIT_SECONDS, _MAX_WAIT_SECONDS = 0.2, 5.0
+ENDED = ("cancelled", "succeeded", "failed")
+"""The final statuses of an experiment."""
+
+
+@dataclass(frozen=True)
+class Event:
+    """One event of an experiment."""
+
+    id: int
+    """Counts from 1 within the experiment."""
+    type: str
+    """`status.changed`, `round.completed`, `gate.evaluated`, `alarm.raised`, or one of an attack:
+    `attack.started`, `attack.stopped`, `attack.completed`."""
+    data: Mapping[str, Any]
+
+    @property
+    def is_last(self) -> bool:
+        """Whether the experiment has ended with this event."""
+        return self.type == "status.changed" and self.data.get("status") in ENDED
+
+
+class LineReader:
+    """The complete lines of a UTF-8 stream, however it is cut; an unfinished one is left out.
+
+    Only line feeds end a line: JSON text may contain other line breaks of Unicode.
+    """
+
+    def __init__(self) -> None:
+        self._rest = b""
+
+    def read(self, chunk: bytes) -> list[str]:
+        """The lines that end in this part of the stream."""
+        *lines, self._rest = (self._rest + chunk).split(b"\n")
+        return [line.removesuffix(b"\r").decode("utf-8") for line in lines]
+
+
+class EventReader:
+    """The server-sent events of a stream (WHATWG HTML, section 9.2); comments are ignored.
+
+    An unfinished event is left out: the service sends it again after reconnecting.
+    """
+
+    def __init__(self) -> None:
+        self._lines = LineReader()
+        self._fields: dict[str, list[str]] = {}
+
+    def read(self, chunk: bytes) -> list[Event]:
+        """The events that end in this part of the stream.
+
+        Raises ValueError for an id that is not a number, or data that is not a JSON object.
+        """
+        found = []
+        for line in self._lines.read(chunk):
+            if line:
+                name, _, value = line.partition(":")
+                self._fields.setdefault(name, []).append(value.removeprefix(" "))
+                continue
+            if "data" in self._fields:
+                found.append(_event(self._fields))
+            self._fields = {}
+        return found
+
+
+def _event(fields: Mapping[str, list[str]]) -> Event:
+    data = json.loads("\n".join(fields["data"]))
+    if not isinstance(data, dict):
+        raise ValueError(f"an event's data must be a JSON object; it is {data!r:.100}")
+    return Event(int(fields.get("id", ["0"])[-1]), fields.get("event", ["message"])[-1], data)
 
 
 class ExperimentCalls(Calls):
-    """What can be done with experiments."""
+    """Calls on experiments."""
 
     @call
     def submit(
         self, spec: Mapping[str, Any], *, idempotency_key: str | None = None
     ) -> Request[Submitted]:
-        """Queue an experiment; the answer is the experiment.
+        """Queue an experiment; returns it.
 
-        Tried again where no answer comes: a key, made here unless given, keeps it from being
-        queued twice.
+        Repeated after a lost answer: the key, generated unless given, prevents a second experiment.
         """
-        body = {"json": spec}
-        answer = json_as(Submitted)
-        return Request("POST", "experiments", answer, body=body, **once(idempotency_key))
+        asked = once(idempotency_key)
+        return Request("POST", "experiments", json_as(Submitted), body={"json": spec}, **asked)
 
     @call
     def project(self, spec: Mapping[str, Any]) -> Request[Validation]:
@@ -47,30 +129,25 @@ class ExperimentCalls(Calls):
             repeatable=True,
         )
 
-    @call
-    def get(self, experiment_id: str) -> Request[Experiment]:
-        """One experiment."""
-        return _one(experiment_id)
-
-    @stream
-    def list(self, /, **filters: Any) -> AsyncGenerator[Experiment, None]:
-        """Every experiment that the filters let through, page after page, newest first.
+    get = asks("GET experiments/{}", json_as(Experiment), "One experiment.")
+    list = lists(
+        "experiments",
+        Experiment,
+        """Every experiment that the filters select, page after page, newest first.
 
         The filters are the service's query parameters; bounds as `**{"leakage_max[lte]": 40}`.
-        """
-        return pages(self._wire, "experiments", filters, Experiment)
-
-    @call
-    def cancel(self, experiment_id: str) -> Request[Experiment]:
-        """Ask for an end; the answer is the experiment as it then is."""
-        return Request("POST", f"{experiment_path(experiment_id)}/cancel", json_as(Experiment))
+        """,
+    )
+    cancel = asks(
+        "POST experiments/{}/cancel", json_as(Experiment), "Cancel an experiment; returns it."
+    )
 
     @call
     def retry(
         self, experiment_id: str, *, idempotency_key: str | None = None
     ) -> Request[Submitted]:
-        """Queue a failed or cancelled experiment's spec again; the answer is the new one."""
-        path = f"{experiment_path(experiment_id)}/retry"
+        """Queue the spec of a failed or cancelled experiment again; returns the new experiment."""
+        path = path_of("experiments/{}/retry", experiment_id)
         return Request("POST", path, json_as(Submitted), **once(idempotency_key))
 
     @stream
@@ -79,61 +156,58 @@ class ExperimentCalls(Calls):
     ) -> AsyncGenerator[Event, None]:
         """The experiment's events above number `after`, as they happen, until it ends.
 
-        A broken connection is taken up again where it was left. So is a stream for which the
-        service has no place, or that it cannot serve just now (429, 503), once the time that it
-        names is over. Raises UnreachableError after `patience_seconds` without the service, and
-        ProblemError where a place would take longer.
+        Reconnects after a broken connection and after 429 and 503, once the time that the service
+        asks for is over. Raises UnreachableError after `patience_seconds` without the service, and
+        ProblemError if the service asks for a longer pause.
         """
         return _events(self._wire, experiment_id, after, patience_seconds)
 
     @steps
     async def wait(self, experiment_id: str, *, patience_seconds: float = 60.0) -> Experiment:
-        """The experiment, once it has ended; `patience_seconds` as of `watch`."""
+        """The experiment, once it has ended; `patience_seconds` as for `watch`."""
         async for _ in _events(self._wire, experiment_id, 0, patience_seconds):
             pass
-        return await self._wire.send(_one(experiment_id))
+        return await self._wire.send(_experiment(experiment_id))
 
 
-def _one(experiment_id: str) -> Request[Experiment]:
-    return Request("GET", experiment_path(experiment_id), json_as(Experiment))
+def _experiment(experiment_id: str) -> Request[Experiment]:
+    return Request("GET", path_of("experiments/{}", experiment_id), json_as(Experiment))
 
 
 async def _events(
     wire: Wire, experiment_id: str, after: int, patience_seconds: float
 ) -> AsyncGenerator[Event, None]:
-    heard, wait, ended = monotonic(), _FIRST_WAIT_SECONDS, False
+    patience, ended = Patience(wire, patience_seconds), False
     while True:
-        first, asked = after, 0.0
+        first = after
+        failure: ClientError | None = None
         try:
             async with aclosing(_one_stream(wire, experiment_id, after)) as events:
                 async for event in events:
-                    after, heard, wait = event.id, monotonic(), _FIRST_WAIT_SECONDS
+                    after = event.id
+                    patience.answered(news=True)
                     yield event
                     if event.is_last:
                         return
             if ended and after == first:
                 return
-            # The stream ended well without a last event: that one came before `after`, or the
+            # The stream ended without a last event: either that one is not above `after`, or the
             # service is stopping, and another stream has the rest.
-            ended = (await wire.send(_one(experiment_id)))["status"] in ENDED
-            heard = monotonic()
+            ended = (await wire.send(_experiment(experiment_id)))["status"] in ENDED
+            patience.answered()
             if ended:
                 continue
-        except UnreachableError:
-            if monotonic() - heard > patience_seconds:
-                raise
-        except ProblemError as error:
-            asked = error.retry_after_seconds or 0.0
-            if not error.is_temporary or monotonic() + asked - heard > patience_seconds:
-                raise
-        await wire.pause(max(wait, asked))
-        wait = min(2 * wait, _MAX_WAIT_SECONDS)
+        except (UnreachableError, ProblemError) as error:
+            failure = error
+        await patience.pause(failure)
 
 
 async def _one_stream(wire: Wire, experiment_id: str, after: int) -> AsyncGenerator[Event, None]:
-    path = f"{experiment_path(experiment_id)}/events"
+    path = path_of("experiments/{}/events", experiment_id)
     headers = {"Accept": "text/event-stream", "Last-Event-ID": str(after)}
-    request = Request("GET", path, nothing, headers=headers, timeout=_SILENCE)
+    # The service sends a comment every 15 seconds if nothing happens.
+    silence = httpx.Timeout(10.0, read=45.0)
+    request = Request("GET", path, nothing, headers=headers, timeout=silence)
     reader = EventReader()
     async with wire.opened(request) as chunks:
         async for chunk in chunks:
@@ -146,3 +220,94 @@ async def _one_stream(wire: Wire, experiment_id: str, after: int) -> AsyncGenera
                 ) from None
             for event in events:
                 yield event
+
+
+# The service plans and reserves every cell before it answers.
+_PLANNED = httpx.Timeout(30.0, read=600.0)
+
+
+class SweepCalls(Calls):
+    """Calls on sweeps."""
+
+    @call
+    def submit_sweep(
+        self, sweep: Mapping[str, Any], *, idempotency_key: str | None = None
+    ) -> Request[SubmittedSweep]:
+        """Queue an experiment for every combination of values; all are admitted, or none is.
+
+        Repeated after a lost answer, as `submit` is.
+        """
+        asked = {"body": {"json": sweep}, "timeout": _PLANNED, **once(idempotency_key)}
+        return Request("POST", "sweeps", json_as(SubmittedSweep), **asked)
+
+    @call
+    def project_sweep(self, sweep: Mapping[str, Any]) -> Request[SweepValidation]:
+        """What all cells would cost together, and whether budgets have room; nothing is stored."""
+        return Request(
+            "POST",
+            "sweeps",
+            json_as(SweepValidation),
+            params={"validate_only": "true"},
+            body={"json": sweep},
+            timeout=_PLANNED,
+            repeatable=True,
+        )
+
+    @stream
+    def sweeps(self, *, limit: int | None = None) -> AsyncGenerator[ListedSweep, None]:
+        """Every sweep of the key's project, newest first, without its cells.
+
+        `limit`: the size of a page.
+        """
+        return pages(self._wire, "sweeps", {"limit": limit}, ListedSweep)
+
+    sweep = asks("GET sweeps/{}", json_as(Sweep), "One sweep: its cells, progress and total cost.")
+    sweep_table = asks(
+        "GET sweeps/{}/table",
+        json_as(SweepTable),
+        "A row for each combination: figures over seeds, which is best, and how surely.",
+        headers={"Accept": "application/json"},
+    )
+
+    @call
+    def sweep_table_text(self, sweep_id: str, form: Literal["csv", "markdown"]) -> Request[str]:
+        """The same table as the text of a file."""
+        headers = {"Accept": f"text/{form}"}
+        return Request("GET", path_of("sweeps/{}/table", sweep_id), text, headers=headers)
+
+    cancel_sweep = asks(
+        "POST sweeps/{}/cancel", json_as(Sweep), "Cancel every cell that has not ended."
+    )
+
+    @call
+    def retry_sweep(
+        self, sweep_id: str, *, idempotency_key: str | None = None
+    ) -> Request[SubmittedSweep]:
+        """Queue every cell that failed or was cancelled again; what it spent stays spent."""
+        asked = {"timeout": _PLANNED, **once(idempotency_key)}
+        return Request(
+            "POST", path_of("sweeps/{}/retry", sweep_id), json_as(SubmittedSweep), **asked
+        )
+
+    @stream
+    def watch_sweep(
+        self, sweep_id: str, *, patience_seconds: float = 60.0
+    ) -> AsyncGenerator[Sweep, None]:
+        """The sweep as it is now, and every few seconds again until all cells have ended.
+
+        Raises UnreachableError, or ProblemError, after `patience_seconds` without the service.
+        """
+        return _sweeps(self._wire, sweep_id, patience_seconds)
+
+    @steps
+    async def wait_sweep(self, sweep_id: str, *, patience_seconds: float = 60.0) -> Sweep:
+        """The sweep, once all cells have ended; `patience_seconds` as for `watch_sweep`."""
+        return await last_of(_sweeps(self._wire, sweep_id, patience_seconds))
+
+
+def _sweeps(wire: Wire, sweep_id: str, patience_seconds: float) -> AsyncGenerator[Sweep, None]:
+    def has_ended(sweep: Sweep) -> bool:
+        return sweep["status"] in ENDED
+
+    request = Request("GET", path_of("sweeps/{}", sweep_id), json_as(Sweep))
+    return polled(wire, request, has_ended=has_ended, patience_seconds=patience_seconds)

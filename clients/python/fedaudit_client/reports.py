@@ -1,34 +1,39 @@
-"""Calls on reports, on the tables of experiments and on gates."""
+"""Calls on reports, tables, gates, audits of predictions, and attacks after the report."""
 
 import io
 import json
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
-from typing import IO, TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
+from fedaudit_client.calls import Calls, asks, call, downloads, lists, steps, stream
 from fedaudit_client.errors import GatesNotPassedError, UnreachableError
-from fedaudit_client.events import LineReader
-from fedaudit_client.http.calls import Calls, call, pages, steps, stream
-from fedaudit_client.http.request import (
+from fedaudit_client.experiments import ENDED, LineReader
+from fedaudit_client.result_types import (
+    Audit,
+    AuditVerification,
+    GateResult,
+    GatesEvaluation,
+    LaterAttacks,
+    ListedReport,
+    Policy,
+    SigningKey,
+)
+from fedaudit_client.wire import (
     Json,
     Request,
     content,
-    experiment_path,
     items,
     json_as,
     json_object,
     json_or_markdown,
+    last_of,
     nothing,
-    path_part,
+    once,
+    path_of,
+    polled,
     text,
-)
-from fedaudit_client.result_types import (
-    GateResult,
-    GatesEvaluation,
-    ListedReport,
-    Policy,
-    SigningKey,
 )
 
 if TYPE_CHECKING:
@@ -37,35 +42,29 @@ if TYPE_CHECKING:
 
 
 class ReportCalls(Calls):
-    """What can be had of experiments that have ended."""
+    """Calls on the reports of experiments."""
 
-    @call
-    def report(self, experiment_id: str) -> Request[Json]:
-        """The report document."""
-        return Request("GET", f"{experiment_path(experiment_id)}/report.json", json_object)
-
-    @call
-    def report_page(self, experiment_id: str) -> Request[str]:
-        """The report as one HTML page."""
-        return Request("GET", f"{experiment_path(experiment_id)}/report.html", text)
+    report = asks("GET experiments/{}/report.json", json_object, "The report document.")
+    report_page = asks("GET experiments/{}/report.html", text, "The report as one HTML page.")
 
     @call
     def reading(self, experiment_id: str, name: str) -> Request[Json | str]:
-        """The report in the form that its reader has to fill: JSON, or Markdown for a card.
+        """The report in a published form: JSON, or Markdown for a model card.
 
         `name`: `registry`, `nist-800-226`, `impact-ratio` or `model-card`.
         """
-        path = f"{experiment_path(experiment_id)}/report"
+        path = path_of("experiments/{}/report", experiment_id)
         return Request("GET", path, json_or_markdown, params={"reading": name})
 
-    @stream
-    def reports(self, /, **filters: Any) -> AsyncGenerator[ListedReport, None]:
-        """Every report that the filters let through, with its figures, newest first.
+    reports = lists(
+        "reports",
+        ListedReport,
+        """Every report that the filters select, with its figures, newest first.
 
         The filters are the service's query parameters: `attribute="sex"`, `sort="-accuracy"`,
         bounds as `**{"equalized_odds_difference[lte]": 0.1}`.
-        """
-        return pages(self._wire, "reports", filters, ListedReport)
+        """,
+    )
 
     @call
     def compare(
@@ -79,26 +78,23 @@ class ReportCalls(Calls):
         asked = {"experiment_id": list(experiment_ids), "fairness": fairness, "utility": utility}
         return Request("GET", "comparisons", json_object, params=asked)
 
-    @call
-    def verification(self, experiment_id: str) -> Request[Json]:
-        """What the service found when it checked the report against the stored ledger."""
-        path = f"{experiment_path(experiment_id)}/report/verification"
-        return Request("GET", path, json_object)
-
-    @steps
-    async def download_bundle(self, experiment_id: str, file: IO[bytes]) -> None:
-        """Write everything that offline verification needs into a file, as a zip."""
-        request = Request("GET", f"{experiment_path(experiment_id)}/bundle", content)
-        await self._wire.download(request, file)
+    verification = asks(
+        "GET experiments/{}/report/verification",
+        json_object,
+        "The result of the service's check of the report against the stored ledger.",
+    )
+    download_bundle = downloads(
+        "experiments/{}/bundle", "Write the bundle for offline verification, a zip, into a file."
+    )
 
     @call
     def signing_keys(self) -> Request[Sequence[SigningKey]]:
-        """The service's public keys, also the retired ones, as the service itself gives them."""
+        """The service's public keys, retired ones included, as the service states them."""
         return Request("GET", "signing-keys", items)
 
 
 class MissingLibraryError(ImportError):
-    """A library is needed that this client does not bring."""
+    """An optional library is not installed."""
 
 
 @dataclass(frozen=True)
@@ -106,10 +102,10 @@ class ExportedTable:
     """One table, as the service exports it."""
 
     parquet: bytes
-    """The whole file; written as it is, any tool that reads Parquet takes it."""
+    """A complete Parquet file."""
 
     def to_arrow(self) -> "pyarrow.Table":
-        """As a table of pyarrow. Raises MissingLibraryError where that is not installed."""
+        """As a table of pyarrow. Raises MissingLibraryError if that is not installed."""
         try:
             from pyarrow import parquet
         except ImportError as error:
@@ -119,9 +115,9 @@ class ExportedTable:
         return parquet.read_table(io.BytesIO(self.parquet))
 
     def to_pandas(self) -> "pandas.DataFrame":
-        """As a data frame of pandas. Raises MissingLibraryError where pandas or pyarrow lacks."""
+        """As a data frame. Raises MissingLibraryError if pandas or pyarrow is not installed."""
         try:
-            import pandas  # noqa: F401 said here, rather than by pyarrow
+            import pandas  # noqa: F401 reported here, rather than by pyarrow
         except ImportError as error:
             raise MissingLibraryError(
                 "to_pandas() needs pandas and pyarrow: pip install pandas pyarrow"
@@ -131,11 +127,9 @@ class ExportedTable:
 
 Table = Literal["ledger", "rounds", "fairness"]
 
-_TABLES: dict[Table, str] = {"ledger": "privacy-ledger", "rounds": "rounds", "fairness": "fairness"}
-
 
 class TableCalls(Calls):
-    """What can be had of an experiment's tables, row by row or whole."""
+    """Calls on an experiment's tables, row by row or whole."""
 
     @stream
     def export(
@@ -145,23 +139,29 @@ class TableCalls(Calls):
         *,
         form: Literal["csv", "ndjson", "parquet"] = "ndjson",
     ) -> AsyncGenerator[bytes, None]:
-        """A whole table as the bytes of a file, as they come."""
-        return self._wire.read(_file(experiment_id, table, form))
+        """A whole table as the bytes of a file, as they arrive."""
+        return self._wire.read(Request("GET", _table(experiment_id, table, form), content))
 
     @stream
     def record_table(self, experiment_id: str) -> AsyncGenerator[bytes, None]:
         """What every record of a `record-personalised` run spent, as the bytes of a CSV file."""
-        path = f"{experiment_path(experiment_id)}/record-table"
+        path = path_of("experiments/{}/record-table", experiment_id)
         return self._wire.read(Request("GET", path, content))
 
     @stream
     async def rows(self, experiment_id: str, table: Table) -> AsyncGenerator[Json, None]:
         """Every row of a table."""
         reader = LineReader()
-        async with aclosing(self._wire.read(_file(experiment_id, table, "ndjson"))) as chunks:
+        request = Request("GET", _table(experiment_id, table, "ndjson"), content)
+        async with aclosing(self._wire.read(request)) as chunks:
             async for chunk in chunks:
                 for line in reader.read(chunk):
-                    yield _decoded(line)
+                    try:
+                        yield json.loads(line)
+                    except ValueError as error:
+                        raise UnreachableError(
+                            f"the service sent a row that is not JSON: {error}", is_temporary=False
+                        ) from None
 
     @call
     def privacy_ledger(
@@ -193,27 +193,18 @@ class TableCalls(Calls):
         return _whole(experiment_id, "fairness", filters)
 
 
-def _file(experiment_id: str, table: Table, form: str) -> Request[bytes]:
-    return Request("GET", f"{experiment_path(experiment_id)}/{_TABLES[table]}.{form}", content)
+def _table(experiment_id: str, table: Table, form: str) -> str:
+    name = "privacy-ledger" if table == "ledger" else table
+    return path_of(f"experiments/{{}}/{name}.{form}", experiment_id)
 
 
 def _whole(experiment_id: str, table: Table, filters: dict[str, Any]) -> Request[ExportedTable]:
-    path = f"{experiment_path(experiment_id)}/{_TABLES[table]}.parquet"
+    path = _table(experiment_id, table, "parquet")
     return Request("GET", path, lambda answer: ExportedTable(content(answer)), params=filters)
 
 
-def _decoded(line: str) -> Json:
-    try:
-        row: Json = json.loads(line)
-    except ValueError as error:
-        raise UnreachableError(
-            f"the service sent a row that is no JSON: {error}", is_temporary=False
-        ) from None
-    return row
-
-
 class GateCalls(Calls):
-    """What can be done with gates."""
+    """Calls on gates and gate policies."""
 
     @call
     def evaluate_gates(
@@ -223,8 +214,20 @@ class GateCalls(Calls):
         *,
         policy: str | None = None,
     ) -> Request[GatesEvaluation]:
-        """Whether the experiment meets these gates, or a stored policy's; else its own."""
-        return _evaluation(experiment_id, gates, policy)
+        """Whether the experiment passes these gates, or a stored policy's; otherwise its own."""
+        return _evaluation(gates, policy, experiment_id=experiment_id)
+
+    @call
+    def evaluate_ledger_gates(
+        self,
+        ledger_id: str,
+        gates: Sequence[Mapping[str, Any]] | None = None,
+        *,
+        policy: str | None = None,
+    ) -> Request[GatesEvaluation]:
+        """Whether the ledger passes these gates, or a stored policy's; they must allow what is
+        declared."""
+        return _evaluation(gates, policy, ledger_id=ledger_id)
 
     @steps
     async def require_gates(
@@ -234,57 +237,174 @@ class GateCalls(Calls):
         *,
         policy: str | None = None,
     ) -> GatesEvaluation:
-        """As `evaluate_gates`, for pipelines: gives the evaluation only where it passed.
+        """As `evaluate_gates`, for pipelines: returns the evaluation only if it passed.
 
-        Raises GatesNotPassedError where a gate failed, lacks evidence, or where there is none.
+        Raises GatesNotPassedError if a gate failed or lacks evidence, or there is no gate.
         """
-        found = await self._wire.send(_evaluation(experiment_id, gates, policy))
+        request = _evaluation(gates, policy, experiment_id=experiment_id)
+        found = await self._wire.send(request)
         if found["outcome"] != "pass" or not found["gates"]:
             outcome = found["outcome"] if found["gates"] else None
-            raise GatesNotPassedError(
-                experiment_id, outcome, [_told(one) for one in found["gates"]]
-            )
+            lines = [_gate_line(one) for one in found["gates"]]
+            raise GatesNotPassedError(experiment_id, outcome, lines)
         return found
 
-    @stream
-    def policies(self) -> AsyncGenerator[Policy, None]:
-        """Every policy of the key's project, by name."""
-        return pages(self._wire, "gates/policies", {}, Policy)
-
-    @call
-    def policy(self, name: str) -> Request[Policy]:
-        """One policy."""
-        return Request("GET", _policy(name), json_as(Policy))
+    policies = lists("gates/policies", Policy, "Every policy of the key's project, by name.")
+    policy = asks("GET gates/policies/{}", json_as(Policy), "One policy.")
 
     @call
     def put_policy(self, name: str, policy: Mapping[str, Any]) -> Request[Policy]:
         """Store a policy's `description` and `gates` under a name, or replace it."""
-        return Request("PUT", _policy(name), json_as(Policy), body={"json": policy})
+        path = path_of("gates/policies/{}", name)
+        return Request("PUT", path, json_as(Policy), body={"json": policy})
 
-    @call
-    def delete_policy(self, name: str) -> Request[None]:
-        """Delete a policy."""
-        return Request("DELETE", _policy(name), nothing)
+    delete_policy = asks("DELETE gates/policies/{}", nothing, "Delete a policy.")
 
 
 def _evaluation(
-    experiment_id: str, gates: Sequence[Mapping[str, Any]] | None, policy: str | None
+    gates: Sequence[Mapping[str, Any]] | None, policy: str | None, **subject: str
 ) -> Request[GatesEvaluation]:
-    body: Json = {"experiment_id": experiment_id}
+    body: Json = dict(subject)
     if gates is not None:
         body["gates"] = list(gates)
     if policy is not None:
         body["policy"] = policy
-    return Request("POST", "gates/evaluations", json_as(GatesEvaluation), body={"json": body})
+    answer = json_as(GatesEvaluation)
+    return Request("POST", "gates/evaluations", answer, body={"json": body}, repeatable=True)
 
 
-def _told(gate: GateResult) -> str:
-    """A gate in a line of its own."""
+def _gate_line(gate: GateResult) -> str:
     of = f" ({gate['attribute']})" if gate["attribute"] else ""
     value = "no value" if gate["value"] is None else gate["value"]
     reason = f": {gate['reason']}" if gate["reason"] else ""
     return f"\n  {gate['figure']}{of} {gate['outcome']}, {value}{reason}"
 
 
-def _policy(name: str) -> str:
-    return f"gates/policies/{path_part(name)}"
+class AuditCalls(Calls):
+    """Calls on audits of a table of predictions."""
+
+    @call
+    def submit_audit(
+        self, spec: Mapping[str, Any], *, idempotency_key: str | None = None
+    ) -> Request[Audit]:
+        """Queue an audit; returns it. Nothing is trained.
+
+        Repeated after a lost answer, as `submit` is.
+        """
+        asked = once(idempotency_key)
+        return Request("POST", "audits", json_as(Audit), body={"json": dict(spec)}, **asked)
+
+    audits = lists("audits", Audit, "Every audit of the key's project, newest first.")
+    audit = asks("GET audits/{}", json_as(Audit), "One audit: its status, and faults if it failed.")
+
+    @steps
+    async def wait_audit(self, audit_id: str, *, patience_seconds: float = 60.0) -> Audit:
+        """The audit, once it has `succeeded` or `failed`.
+
+        Raises UnreachableError, or ProblemError, after `patience_seconds` without the service.
+        """
+
+        def has_ended(audit: Audit) -> bool:
+            return audit["status"] in ENDED
+
+        request = Request("GET", path_of("audits/{}", audit_id), json_as(Audit))
+        answers = polled(
+            self._wire, request, has_ended=has_ended, patience_seconds=patience_seconds
+        )
+        return await last_of(answers)
+
+    audit_report = asks(
+        "GET audits/{}/report.json", json_object, "The report document of an audit."
+    )
+    audit_report_page = asks("GET audits/{}/report.html", text, "The report as one HTML page.")
+    audit_verification = asks(
+        "GET audits/{}/report/verification",
+        json_as(AuditVerification),
+        "The result of the service's check of the report, and what it could not check.",
+    )
+    download_audit_bundle = downloads(
+        "audits/{}/bundle", "Write the bundle for offline verification, a zip, into a file."
+    )
+
+
+class AttackCalls(Calls):
+    """Calls on the attacks on an experiment, both those of its spec and later ones."""
+
+    attacks = asks(
+        "GET experiments/{}/attacks",
+        json_object,
+        "The attacks of the experiment's report as `items`: `position`, `section`, `files`.",
+    )
+
+    @stream
+    def attack_file(
+        self, experiment_id: str, position: int, name: str
+    ) -> AsyncGenerator[bytes, None]:
+        """A file of an attack, as its bytes arrive."""
+        path = path_of("experiments/{}/attacks/{}/{}", experiment_id, str(position), name)
+        return self._wire.read(Request("GET", path, content))
+
+    @call
+    def attack(
+        self,
+        experiment_id: str,
+        attacks: Sequence[Mapping[str, Any]],
+        *,
+        idempotency_key: str | None = None,
+    ) -> Request[LaterAttacks]:
+        """Attack an experiment that has succeeded: its report stays, and the findings count.
+
+        `attacks`: as in a spec. Repeated after a lost answer, as `submit` is.
+        """
+        body = {"json": {"attacks": [dict(one) for one in attacks]}}
+        path = path_of("experiments/{}/attacks", experiment_id)
+        return Request("POST", path, json_as(LaterAttacks), body=body, **once(idempotency_key))
+
+    later_attacks = asks(
+        "GET experiments/{}/attacks/later",
+        json_object,
+        "Every request for attacks after the report was signed, oldest first, as `items`.",
+    )
+
+    @call
+    def later_attack(self, experiment_id: str, later_id: str) -> Request[LaterAttacks]:
+        """One of these requests."""
+        return _later(experiment_id, later_id)
+
+    @steps
+    async def wait_attack(
+        self, experiment_id: str, later_id: str, *, patience_seconds: float = 60.0
+    ) -> LaterAttacks:
+        """The request, once it has ended.
+
+        Raises UnreachableError, or ProblemError, after `patience_seconds` without the service.
+        """
+
+        def has_ended(found: LaterAttacks) -> bool:
+            return found["status"] in ENDED
+
+        request = _later(experiment_id, later_id)
+        answers = polled(
+            self._wire, request, has_ended=has_ended, patience_seconds=patience_seconds
+        )
+        return await last_of(answers)
+
+    @call
+    def cancel_attack(self, experiment_id: str, later_id: str) -> Request[LaterAttacks]:
+        """Cancel a request; what was found by then stays, and counts."""
+        path = path_of("experiments/{}/attacks/later/{}/cancel", experiment_id, later_id)
+        return Request("POST", path, json_as(LaterAttacks))
+
+    @stream
+    def later_attack_file(
+        self, experiment_id: str, later_id: str, position: int, name: str
+    ) -> AsyncGenerator[bytes, None]:
+        """A file of a later attack, as its bytes arrive."""
+        ids = (experiment_id, later_id, str(position), name)
+        path = path_of("experiments/{}/attacks/later/{}/{}/{}", *ids)
+        return self._wire.read(Request("GET", path, content))
+
+
+def _later(experiment_id: str, later_id: str) -> Request[LaterAttacks]:
+    path = path_of("experiments/{}/attacks/later/{}", experiment_id, later_id)
+    return Request("GET", path, json_as(LaterAttacks))

@@ -23,8 +23,7 @@ from sklearn.metrics import roc_auc_score, roc_curve
 from fedaudit.attacks.attack import AttackedRun
 from fedaudit.attacks.binomial_intervals import clopper_pearson, clustered_interval
 from fedaudit.attacks.membership.shadow_design import AttackedRows
-from fedaudit.fairness.joint_disclosure import decide_together
-from fedaudit.fairness.population import Population
+from fedaudit.fairness.joint_disclosure import Population, decide_together
 from fedaudit.privacy.accounting.privacy_events import Adjacency, adjacency_words, observer_words
 from fedaudit.privacy.lower_bounds.e_values import calibrated, one_look_level, staked
 from fedaudit.privacy.mechanisms.base import PrivacyUnit

@@ -1,21 +1,181 @@
-"""Line charts over rounds."""
+"""A run's rounds as series, and line charts of them."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+import itertools
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
 
+import numpy as np
 from markupsafe import Markup
 
-from fedaudit.reports.charts.chart import WIDTH, Drawing, drawn
-from fedaudit.reports.charts.legend import SERIES, legend, line_sample
+from fedaudit.reports.charts.drawing import (
+    PLOT_LEFT,
+    PLOT_RIGHT,
+    SERIES,
+    Drawing,
+    Scale,
+    Values,
+    axes,
+    drawn,
+    element,
+    label,
+    legend,
+    line,
+    line_sample,
+    number,
+    round_scale,
+    together,
+    value_scale,
+)
 from fedaudit.reports.charts.number_text import bound_text, figure_text
-from fedaudit.reports.charts.scale import Scale, round_scale, value_scale
-from fedaudit.reports.charts.series import Values
-from fedaudit.reports.charts.svg import element, label, line, number, together
-from fedaudit.reports.charts.thinning import segments
 
-_LEFT, _RIGHT = 56.0, WIDTH - 20
+FIGURES = (
+    "selection_loss",
+    "validation_loss",
+    "accuracy",
+    "separation",
+    "leakage_median",
+    "leakage_max",
+    "epsilon_max",
+)
 _PLOT_HEIGHT = 168.0
 _FINAL_WIDTH = 14.0
+
+
+class RoundFigures(Protocol):
+    """A round as the service stores it or as a run in this process returns it; also has FIGURES."""
+
+    @property
+    def round(self) -> int:
+        """Round number, from 1."""
+
+    @property
+    def cluster_sizes(self) -> Sequence[int]:
+        """Uploads in each cluster; empty where the sample of clients is secret."""
+
+    @property
+    def leakage_by_cluster(self) -> Sequence[Mapping[str, Any]] | None:
+        """Objects with the keys cluster and leakage_max; None where the cost is not leakage."""
+
+
+class GapFigures(Protocol):
+    """The gaps of one sensitive attribute in one round."""
+
+    @property
+    def round(self) -> int: ...
+    @property
+    def attribute(self) -> str: ...
+    @property
+    def figures(self) -> Sequence[Mapping[str, Any]]:
+        """Objects with the keys metric and value."""
+
+
+@dataclass(frozen=True)
+class GapSeries:
+    """The gaps of one sensitive attribute, in the rounds that were validated."""
+
+    rounds: tuple[int, ...]
+    values: Mapping[str, Values]
+    """Metric -> one value per round."""
+
+
+@dataclass(frozen=True)
+class Series:
+    """Public figures by round, in ascending order; None where a round lacks the figure."""
+
+    rounds: tuple[int, ...] = ()
+    figures: Mapping[str, Values] = field(default_factory=dict)
+    """One of FIGURES -> one value per round."""
+    cluster_sizes: tuple[tuple[int, ...], ...] = ()
+    """One value per round."""
+    cluster_leakage: Mapping[int, Values] = field(default_factory=dict)
+    """By cluster, the largest leakage of a client whose newest upload is in it, one per round."""
+    gaps: Mapping[str, GapSeries] = field(default_factory=dict)
+    """By sensitive attribute."""
+    every: int = 1
+    """Above 1 for long runs: the first round, the last, and every round that it divides."""
+
+
+def series_of(
+    rounds: Sequence[RoundFigures], gaps: Sequence[GapFigures], *, every: int = 1
+) -> Series:
+    """The series of rounds and gaps, both in the order of their rounds."""
+    attributes = dict.fromkeys(one.attribute for one in gaps)
+    return Series(
+        rounds=tuple(one.round for one in rounds),
+        figures={name: tuple(_finite(getattr(one, name)) for one in rounds) for name in FIGURES},
+        cluster_sizes=tuple(tuple(one.cluster_sizes) for one in rounds),
+        cluster_leakage=_columns(
+            {part["cluster"]: part["leakage_max"] for part in one.leakage_by_cluster or ()}
+            for one in rounds
+        ),
+        gaps={name: _gaps([one for one in gaps if one.attribute == name]) for name in attributes},
+        every=every,
+    )
+
+
+def _gaps(rows: Sequence[GapFigures]) -> GapSeries:
+    values = ({one["metric"]: one["value"] for one in row.figures} for row in rows)
+    return GapSeries(tuple(row.round for row in rows), _columns(values, in_order=True))
+
+
+def _columns(
+    rounds: Iterable[Mapping[Any, float | None]], *, in_order: bool = False
+) -> dict[Any, Values]:
+    """By name, one value per round; names sorted, or in the order of their first round."""
+    found = list(rounds)
+    names = dict.fromkeys(name for values in found for name in values)
+    return {
+        name: tuple(_finite(values.get(name)) for values in found)
+        for name in (names if in_order else sorted(names))
+    }
+
+
+def _finite(value: float | None) -> float | None:
+    return value if value is not None and math.isfinite(value) else None
+
+
+def kept_places(columns: Sequence[Sequence[float | None]], *, most: int) -> list[int]:
+    """The indices of the points to draw, ascending: at most `most`, or 2 + 2 for each column.
+
+    The columns are cut into equal stretches. The indices of the smallest and largest value of every
+    column in each stretch are kept, and so are the first and the last index.
+    """
+    if not columns or not len(columns[0]):
+        return []
+    count = len(columns[0])
+    if count <= most:
+        return list(range(count))
+    stretches = max(1, (most - 2) // (2 * len(columns)))
+    edges = np.linspace(0, count, stretches + 1).astype(int).tolist()
+    kept = {0, count - 1}
+    for column in columns:
+        values = np.array(column, dtype=np.float64)
+        present = ~np.isnan(values)
+        for first, end in itertools.pairwise(edges):
+            if present[first:end].any():
+                kept.add(first + int(np.nanargmin(values[first:end])))
+                kept.add(first + int(np.nanargmax(values[first:end])))
+    return sorted(kept)
+
+
+def segments(
+    rounds: Sequence[int], values: Sequence[float | None], kept: Sequence[int]
+) -> list[list[int]]:
+    """The kept indices that have a value, in stretches that are each drawn as one line.
+
+    A line breaks where a value is missing: where neighbours are further apart than is usual for
+    this series, which may have been validated only in every tenth round.
+    """
+    present = [place for place, value in enumerate(values) if value is not None]
+    if not present:
+        return []
+    steps = np.diff([rounds[place] for place in present])
+    breaks = steps > (np.median(steps) if len(steps) else 0)
+    part = dict(zip(present, np.concatenate([[0], np.cumsum(breaks)]).tolist(), strict=True))
+    drawn_places = (place for place in kept if place in part)
+    return [list(places) for _, places in itertools.groupby(drawn_places, key=part.__getitem__)]
 
 
 @dataclass(frozen=True)
@@ -25,11 +185,6 @@ class Final:
     value: float
     low: float | None = None
     high: float | None = None
-
-    @property
-    def bounds(self) -> tuple[float, ...]:
-        """The values that are drawn."""
-        return tuple(part for part in (self.low, self.value, self.high) if part is not None)
 
 
 @dataclass(frozen=True)
@@ -59,67 +214,37 @@ class LinePlot:
     whole: tuple[float, float] | None = None
     """The least range of the axis; a share runs from 0 to 1."""
     best_round: int | None = None
-    """A value marked by a vertical line, if it lies within the axis."""
+    """The round that a vertical line marks; None for no line."""
 
 
 def line_chart(plot: LinePlot) -> Drawing:
     """The drawing: legend, axes, one line per series, and the final values to the right of them."""
-    key, top = legend(_entries(plot))
+    entries = []
+    if len(plot.lines) > 1:
+        entries = [
+            (line_sample(f"s{place % SERIES}"), one.name) for place, one in enumerate(plot.lines)
+        ]
+    if plot.best_round is not None:
+        entries.append((line(11, -6, 11, 6, "best"), f"best round ({plot.best_round})"))
+    key, top = legend(entries)
     top += 26
-    finals = [place for place, one in enumerate(plot.lines) if one.final is not None]
-    right = _RIGHT - (_FINAL_WIDTH * len(finals) + 10 if finals else 0)
     bottom = top + _PLOT_HEIGHT
-    x = round_scale(plot.rounds[0], plot.rounds[-1], start=_LEFT, end=right)
-    y = value_scale(_all_values(plot), start=bottom, end=top, whole=plot.whole)
-    parts = [key, label(_axis_title(plot, y), 0, top - 12, kind="axis"), _grid(x, y, right)]
+    finals = [(place, one.final) for place, one in enumerate(plot.lines) if one.final is not None]
+    values = [value for one in plot.lines for value in one.values if value is not None]
+    for _, final in finals:
+        bounds = (final.low, final.value, final.high)
+        values += [value for value in bounds if value is not None]
+    right = PLOT_RIGHT - (_FINAL_WIDTH * len(finals) + 10 if finals else 0)
+    x = round_scale(plot.rounds[0], plot.rounds[-1], start=PLOT_LEFT, end=right)
+    y = value_scale(values, start=bottom, end=top, whole=plot.whole)
+    unit = f"{plot.unit} (logarithmic)" if y.logarithmic else plot.unit
+    parts = [key, axes(x, y, across="round", up=unit)]
     if plot.best_round is not None:
         parts.append(line(x(plot.best_round), top, x(plot.best_round), bottom, "best"))
     parts += [_line(plot, place, x, y) for place in range(len(plot.lines))]
     if finals:
-        parts.append(_finals(plot, finals, right=right, y=y))
+        parts.append(_finals(finals, right=right, y=y))
     return drawn(*parts, height=bottom + 38)
-
-
-def _entries(plot: LinePlot) -> list[tuple[Markup, str]]:
-    found = []
-    if len(plot.lines) > 1:
-        found = [
-            (line_sample(f"s{place % SERIES}", 0, 0), one.name)
-            for place, one in _number_lines(plot)
-        ]
-    if plot.best_round is not None:
-        found.append((line(11, -6, 11, 6, "best"), f"best round ({plot.best_round})"))
-    return found
-
-
-def _number_lines(plot: LinePlot) -> list[tuple[int, Line]]:
-    return list(enumerate(plot.lines))
-
-
-def _all_values(plot: LinePlot) -> list[float]:
-    found = [value for one in plot.lines for value in one.values if value is not None]
-    for one in plot.lines:
-        found += one.final.bounds if one.final is not None else ()
-    return found
-
-
-def _axis_title(plot: LinePlot, y: Scale) -> str:
-    return f"{plot.unit} (logarithmic)" if y.logarithmic else plot.unit
-
-
-def _grid(x: Scale, y: Scale, right: float) -> Markup:
-    parts = []
-    for value, shown in zip(y.ticks, y.texts(), strict=True):
-        parts.append(line(_LEFT, y(value), right, y(value), "grid"))
-        parts.append(label(shown, _LEFT - 6, y(value) + 4, anchor="end", kind="tick"))
-    for value in x.ticks:
-        parts.append(line(x(value), y.start, x(value), y.start + 4, "axis-line"))
-        shown = str(int(value))
-        parts.append(label(shown, x(value), y.start + 17, anchor="middle", kind="tick"))
-    parts.append(line(_LEFT, y.start, right, y.start, "axis-line"))
-    middle = (_LEFT + right) / 2
-    parts.append(label("round", middle, y.start + 34, anchor="middle", kind="axis"))
-    return together(*parts)
 
 
 def _line(plot: LinePlot, place: int, x: Scale, y: Scale) -> Markup:
@@ -141,18 +266,14 @@ def _line(plot: LinePlot, place: int, x: Scale, y: Scale) -> Markup:
     return together(*parts)
 
 
-def _finals(plot: LinePlot, places: Sequence[int], *, right: float, y: Scale) -> Markup:
+def _finals(finals: Sequence[tuple[int, Final]], *, right: float, y: Scale) -> Markup:
     """The report's own value of each series as a dot with its interval, to the right of the
     rounds."""
-    parts = []
     at = right + 10 + _FINAL_WIDTH / 2
-    middle = at + _FINAL_WIDTH * (len(places) - 1) / 2
+    middle = at + _FINAL_WIDTH * (len(finals) - 1) / 2
     # Lower than the ticks, because the last tick may end here.
-    parts.append(label("report", middle, y.start + 34, anchor="middle", kind="axis"))
-    for place in places:
-        final = plot.lines[place].final
-        if final is None:
-            continue
+    parts = [label("report", middle, y.start + 34, anchor="middle", kind="axis")]
+    for place, final in finals:
         kind = f"w{place % SERIES}"
         if final.low is not None and final.high is not None:
             low, high = y(final.low), y(final.high)

@@ -35,7 +35,7 @@ def whole_text(value: int | None) -> str:
 
 
 def exact_text(value: float | None) -> str:
-    """A number that somebody set, as it was set: `1e-06`, `2,500`."""
+    """A configured number in full: `1e-06`, `2,500`."""
     if value is None or (value and abs(value) < _SMALLEST):
         return NO_FIGURE if value is None else f"{value:g}"
     return f"{value:,.15g}"

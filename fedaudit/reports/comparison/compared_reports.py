@@ -1,20 +1,28 @@
 """Compare several reports: their figures, differences between their specs, and Pareto fronts."""
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, NamedTuple, assert_never
 
-from fedaudit.reports.comparison.best_of_row import with_best
-from fedaudit.reports.comparison.figure_rows import figure_rows
-from fedaudit.reports.comparison.fronts import fronts
-from fedaudit.reports.comparison.parts import ComparedExperiment, ComparedGuarantee, Comparison
-from fedaudit.reports.comparison.spec_differences import spec_differences
-from fedaudit.reports.comparison.warnings import warnings
-from fedaudit.reports.figures import parsed
+from fedaudit.privacy.accounting.mechanism_parameters import GuaranteeKind
+from fedaudit.privacy.accounting.privacy_events import observer_words
+from fedaudit.reports.comparison.fronts import fronts, warnings
+from fedaudit.reports.comparison.parts import (
+    Caution,
+    Cell,
+    ComparedExperiment,
+    ComparedGuarantee,
+    Comparison,
+    FigureRow,
+    SpecDifference,
+    SpecValue,
+)
+from fedaudit.reports.figures import COUNTED, ReportFigure, Section, figures_of, parsed
+from fedaudit.reports.readings.facts import text_at
 from fedaudit.reports.report import Report
-
-__all__ = ["Comparison", "compare", "compare_reports"]
-
-_NO_GATES = "its spec has no gates"
+from fedaudit.reports.sections.guarantee import is_unbounded
+from fedaudit.spec.gates import GateOp
+from fedaudit.spec.metrics import is_ratio
 
 
 def compare(
@@ -58,6 +66,297 @@ def _experiment(report: Report) -> ComparedExperiment:
         degenerate=report.utility.degenerate,
         guarantee=ComparedGuarantee(**report.guarantee.model_dump(exclude={"statement"})),
         gate_outcome=report.gate_outcome,
-        gate_outcome_reason=_NO_GATES if report.gate_outcome is None else None,
+        gate_outcome_reason="its spec has no gates" if report.gate_outcome is None else None,
         data_fingerprint=report.provenance.data_fingerprint,
     )
+
+
+_SECTIONS = ("privacy", "utility", "fairness")
+_Name = tuple[Section, str, str | None]
+_LOSSES = ("validation_loss", "loss_difference", "loss_ratio")
+
+
+class _Meaning(NamedTuple):
+    """What two figures must share to be in one row."""
+
+    section: Section
+    figure: str
+    attribute: str | None
+    observer: str | None
+    delta: float | None
+    adjacency: str | None
+    unit: str | None
+    guarantee: GuaranteeKind | None
+    loss: str | None
+
+    @property
+    def name(self) -> _Name:
+        """Section, figure and attribute: the name of a figure, regardless of its meaning."""
+        return self.section, self.figure, self.attribute
+
+
+def figure_rows(reports: Sequence[Report]) -> list[FigureRow]:
+    """The rows: privacy, utility, then fairness by attribute."""
+    found = [{_meaning(report, one): one for one in figures_of(report)} for report in reports]
+    by_figure: dict[_Name, list[_Meaning]] = {}
+    for meaning in dict.fromkeys(one for figures in found for one in figures):
+        by_figure.setdefault(meaning.name, []).append(meaning)
+    rows = []
+    for name in sorted(by_figure, key=lambda one: _SECTIONS.index(one[0])):
+        meanings = by_figure[name]
+        valued = [
+            one
+            for one in meanings
+            if any(one in figures and figures[one].value is not None for figures in found)
+        ]
+        # Where no experiment has a value, a single row states every reason.
+        rows += [_row(one, reports, found) for one in valued or meanings[:1]]
+    return rows
+
+
+def _meaning(report: Report, one: ReportFigure) -> _Meaning:
+    guaranteed = one.section == "privacy" and one.figure not in COUNTED
+    return _Meaning(
+        section=one.section,
+        figure=one.figure,
+        attribute=one.attribute,
+        observer=one.observer,
+        delta=one.delta,
+        adjacency=one.adjacency,
+        unit=report.guarantee.unit if guaranteed else None,
+        guarantee=report.guarantee.kind if guaranteed else None,
+        loss=text_at(report.spec, "training", "loss") if one.figure in _LOSSES else None,
+    )
+
+
+def _row(
+    meaning: _Meaning, reports: Sequence[Report], found: Sequence[dict[_Meaning, ReportFigure]]
+) -> FigureRow:
+    cells = [
+        _cell(meaning, report, figures) for report, figures in zip(reports, found, strict=True)
+    ]
+    differs = len({(cell.value, cell.unbounded) for cell in cells}) > 1
+    return FigureRow(**meaning._asdict(), cells=cells, differs=differs)
+
+
+def _cell(meaning: _Meaning, report: Report, figures: dict[_Meaning, ReportFigure]) -> Cell:
+    unbounded = is_unbounded(report.guarantee.kind, meaning.figure)
+    if (own := figures.get(meaning)) is not None:
+        unbounded &= own.value is None
+        return Cell(value=own.value, reason=own.reason, interval=own.interval, unbounded=unbounded)
+    same = [one for one in figures if one.name == meaning.name]
+    stated = [figures[one].reason for one in same if figures[one].value is None]
+    if stated:
+        reason = stated[0]
+    else:
+        reason = _otherwise(meaning, same) if same else _absent(meaning, report)
+    return Cell(value=None, reason=reason, unbounded=unbounded)
+
+
+def _absent(meaning: _Meaning, report: Report) -> str:
+    if meaning.attribute is None:
+        return f"its report, of version {report.report_version}, has no such figure"
+    measured = any(section.attribute == meaning.attribute for section in report.fairness)
+    if measured:
+        return "its report was made before this figure was computed"
+    return f"{meaning.attribute!r} is not one of its sensitive attributes"
+
+
+def _otherwise(meaning: _Meaning, same: Sequence[_Meaning]) -> str:
+    """How an experiment's figures of this name differ in meaning from the row's."""
+    nearest = next((one for one in same if one.observer == meaning.observer), None)
+    if nearest is None:
+        against = observer_words(meaning.observer or "all observers")
+        return f"it has no such figure against {against}"
+    stated = [
+        f"{name} is {of_it:g}" if isinstance(of_it, float) else f"{name} is {of_it}"
+        for name, of_row, of_it in zip(meaning._fields, meaning, nearest, strict=True)
+        if of_row != of_it
+    ]
+    return f"it has another row: its {', its '.join(stated)}"
+
+
+_TOTALS = ("leakage_max", "log_ratio_max", "epsilon_max")
+_OF_COSTS: frozenset[Caution] = frozenset({"other-radius", "other-model", "early-end"})
+_OF_GAPS: frozenset[Caution] = frozenset({"other-data", "other-outcome", "other-loss"})
+
+
+def with_best(rows: Sequence[FigureRow], reports: Sequence[Report]) -> list[FigureRow]:
+    """The rows, with the best cell of each marked where it is best beyond doubt.
+
+    People choose a run by this mark, so it is rare. A run without protection, or with a degenerate
+    model, is never the best. A gap is the best only where its interval is apart from every other; a
+    figure without an interval is not known well enough. A cost is exact, and competes where its
+    guarantee is in force. Nothing is the best where the figures do not mean the same: on other
+    data, for other outcomes, within another radius.
+    """
+    found = []
+    for row in rows:
+        best, cells = _best(row, reports), list(row.cells)
+        if best is not None:
+            cells[best] = cells[best].model_copy(update={"best": True})
+        found.append(row.model_copy(update={"cells": cells}))
+    return found
+
+
+def _best(row: FigureRow, reports: Sequence[Report]) -> int | None:
+    competing = [
+        place
+        for place, (cell, report) in enumerate(zip(row.cells, reports, strict=True))
+        if cell.value is not None and _may_win(row, report)
+    ]
+    refused = _OF_COSTS if row.section == "privacy" else _OF_GAPS
+    found = warnings([reports[one] for one in competing])
+    if len(competing) < 2 or any(one.code in refused for one in found):
+        return None
+    ranges = {place: _range(row, row.cells[place]) for place in competing}
+    known = {place: found for place, found in ranges.items() if found is not None}
+    if len(known) < len(ranges):
+        return None
+    best = min(known, key=lambda place: known[place][1])
+    others = (low for place, (low, _) in known.items() if place != best)
+    return best if known[best][1] < min(others) else None
+
+
+def _may_win(row: FigureRow, report: Report) -> bool:
+    if report.guarantee.kind == "none":
+        return False
+    if row.section == "privacy":
+        return report.guarantee.in_force is True
+    # Reports of earlier versions do not say whether the model decides anything.
+    return report.utility.degenerate is not True
+
+
+def _range(row: FigureRow, cell: Cell) -> tuple[float, float] | None:
+    """From the best to the worst that the figure may be, less being better; None if not known."""
+    match row.section:
+        case "privacy":
+            exact = cell.value if row.figure in _TOTALS else None
+            return None if exact is None else (exact, exact)
+        case "utility":
+            return None  # losses and accuracies have no interval
+        case "fairness":
+            if cell.interval is None:
+                return None
+            low, high = cell.interval.low, cell.interval.high
+            return (-high, -low) if is_ratio(row.figure) else (low, high)
+        case _:
+            assert_never(row.section)
+
+
+# Every experiment has its own name, which the comparison's head already shows.
+_PASSED_OVER = ("name",)
+
+
+def spec_differences(specs: Sequence[Mapping[str, Any]]) -> list[SpecDifference]:
+    """The paths at which the specs differ, section by section."""
+    leaves = [dict(_leaves(spec)) for spec in specs]
+    sections = list(dict.fromkeys(name for spec in specs for name in spec))
+    paths = dict.fromkeys(path for of_one in leaves for path in of_one)
+    differences = []
+    for path in sorted(paths, key=lambda one: sections.index(one.partition(".")[0])):
+        values = [SpecValue(present=path in of_one, value=of_one.get(path)) for of_one in leaves]
+        if path not in _PASSED_OVER and any(one != values[0] for one in values):
+            differences.append(SpecDifference(path=path, values=values))
+    return differences
+
+
+def _leaves(part: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """Dotted paths and their values: lists, empty objects and scalars."""
+    for name, value in part.items():
+        if isinstance(value, Mapping) and value:
+            yield from _leaves(value, f"{prefix}{name}.")
+        else:
+            yield f"{prefix}{name}", value
+
+
+Json = Mapping[str, Any]
+
+_DIRECTIONS: dict[GateOp, str] = {"le": "at most", "ge": "at least"}
+_NAMES = ("figure", "attribute", "op", "value")
+_ALLOWS = "allow_"
+
+
+class DifferenceRow(NamedTuple):
+    """One thing that specs say differently."""
+
+    label: str
+    """A path in the spec, or a gate in words."""
+    is_path: bool
+    cells: tuple[str | None, ...]
+    """What each spec says; None where it says nothing there."""
+
+
+def difference_rows(differences: Sequence[Json]) -> list[DifferenceRow]:
+    """The rows of `spec_differences`, as JSON has them; those that are alike everywhere are left
+    out."""
+    rows = [row for one in differences for row in _difference_rows(one)]
+    return [row for row in rows if len(set(row.cells)) > 1]
+
+
+def _difference_rows(difference: Json) -> Iterator[DifferenceRow]:
+    path, values = difference["path"], difference["values"]
+    said = [one["value"] if one["present"] else None for one in values]
+    if path == "gates":
+        yield from _side_by_side([_gates(one or []) for one in said], is_path=False)
+    elif any(
+        isinstance(one, list) and any(isinstance(each, Mapping) for each in one) for one in said
+    ):
+        yield from _side_by_side([dict(_scalars(path, one)) for one in said], is_path=True)
+    else:
+        cells = tuple(_text(one["value"]) if one["present"] else None for one in values)
+        yield DifferenceRow(path, True, cells)
+
+
+def _side_by_side(found: Sequence[Mapping[str, str]], *, is_path: bool) -> Iterator[DifferenceRow]:
+    for label in dict.fromkeys(label for of_one in found for label in of_one):
+        yield DifferenceRow(label, is_path, tuple(of_one.get(label) for of_one in found))
+
+
+def _gates(gates: Sequence[Json]) -> dict[str, str]:
+    """The bounds of a spec's gates by what they are on. Several on the same thing share a cell."""
+    bounds: dict[str, list[str]] = {}
+    for gate in gates:
+        by = f" by {gate['attribute']}" if gate.get("attribute") else ""
+        label = f"gate: {gate['figure'].replace('_', ' ')}{by}, {_DIRECTIONS[gate['op']]}"
+        bounds.setdefault(label, []).append(_bound(gate))
+    return {label: "; ".join(found) for label, found in bounds.items()}
+
+
+def _bound(gate: Json) -> str:
+    allowed = [
+        name.removeprefix(_ALLOWS) for name in gate if name.startswith(_ALLOWS) and gate[name]
+    ]
+    others = [
+        f"{name} {_text(value)}"
+        for name, value in gate.items()
+        if name not in _NAMES and not name.startswith(_ALLOWS) and value is not None
+    ]
+    marks = [*([f"allowed: {', '.join(allowed)}"] if allowed else []), *others]
+    return f"{gate['value']:g}" + (f" ({'; '.join(marks)})" if marks else "")
+
+
+def _scalars(path: str, value: Any) -> Iterator[tuple[str, str]]:
+    """Paths below a value and their scalars, such as `attacks[0].kind`."""
+    if isinstance(value, Mapping) and value:
+        for name, part in value.items():
+            yield from _scalars(f"{path}.{name}", part)
+    elif isinstance(value, list) and any(isinstance(one, (Mapping, list)) for one in value):
+        for place, part in enumerate(value):
+            yield from _scalars(f"{path}[{place}]", part)
+    elif value is not None:
+        yield path, _text(value)
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, str):
+        return value
+    if value is None:
+        return "not set"
+    if (
+        isinstance(value, list)
+        and value
+        and not any(isinstance(one, (Mapping, list)) for one in value)
+    ):
+        return ", ".join(map(_text, value))
+    return json.dumps(value, ensure_ascii=False)

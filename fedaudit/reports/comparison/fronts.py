@@ -1,20 +1,177 @@
-"""Pareto fronts of reports over privacy, fairness and utility.
+"""Warnings where figures that stand side by side may not mean the same."""
 
-A front holds experiments whose privacy figures mean the same: one family, guarantee, unit,
-adjacency, delta, observer and, for a leakage, radius. Losses of different kinds are kept apart too.
-"""
-
-from collections.abc import Iterator, Sequence
-from typing import Literal, NamedTuple
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, Literal, NamedTuple
 
 from fedaudit.privacy.accounting.mechanism_parameters import GuaranteeKind
 from fedaudit.reports.checks import value_at
-from fedaudit.reports.comparison.pareto import dominated_by
-from fedaudit.reports.comparison.parts import Axis, Family, Front, FrontPoint, LeftOut
-from fedaudit.reports.comparison.warnings import EARLY_END, ended_early
-from fedaudit.reports.readings.document_fields import text_at
+from fedaudit.reports.comparison.parts import (
+    Axis,
+    Caution,
+    Family,
+    Front,
+    FrontPoint,
+    LeftOut,
+    Warned,
+)
+from fedaudit.reports.readings.facts import text_at
 from fedaudit.reports.report import Report
+from fedaudit.reports.sections.utility import chosen_by_losses
 from fedaudit.spec.metrics import is_ratio
+
+_UNPROTECTED = "none"
+
+
+class _Rule(NamedTuple):
+    """Warn of the experiments for which `of` gives more than one distinct value."""
+
+    code: Caution
+    of: Callable[[Report], Any]
+    message: str
+
+
+def _spec(report: Report, *paths: str) -> list[Any]:
+    return [value_at(report.spec, *path.split(".")) for path in paths]
+
+
+def _rules(favourable: Any) -> Any:
+    """What is counted, whatever it is called."""
+    if isinstance(favourable, list):
+        return [_rules(one) for one in favourable]
+    if not isinstance(favourable, dict):
+        return favourable
+    return {name: value for name, value in favourable.items() if name != "label"}
+
+
+_ALWAYS = (
+    _Rule(
+        "other-data",
+        lambda report: report.provenance.data_fingerprint,
+        "The experiments ran on different data: losses and gaps were measured on other rows.",
+    ),
+    _Rule(
+        "other-guarantee",
+        lambda report: report.guarantee.kind,
+        "The guarantees are of different kinds: a heuristic figure rests on no theorem, and "
+        "without a guarantee nothing is bounded.",
+    ),
+    _Rule(
+        "other-loss",
+        lambda report: _spec(
+            report, "training.loss", "federation.scale", "federation.target", "federation.classes"
+        ),
+        "Losses are measured differently: the loss, the target or its scale is another one.",
+    ),
+    _Rule(
+        "other-outcome",
+        lambda report: [
+            _rules(value_at(report.spec, "fairness", "favourable")),
+            *_spec(
+                report,
+                "fairness.sensitive",
+                "fairness.intersections",
+                "fairness.edges",
+                "fairness.reference_group",
+                "fairness.minimum_group_size",
+                "fairness.minimum_group_clients",
+            ),
+        ],
+        "Gaps are measured differently: the sensitive attributes, the favourable outcome, the "
+        "reference group or the smallest group that is shown is another one.",
+    ),
+)
+_OF_PROTECTED = (
+    _Rule(
+        "other-unit",
+        lambda report: report.guarantee.unit,
+        "The guarantees protect different units: a record's figure says less than a client's.",
+    ),
+    _Rule(
+        "other-noise",
+        lambda report: _spec(report, "privacy.noise"),
+        "Some experiments drew their noise from the seed: their models are not for release.",
+    ),
+)
+_OF_EPSILON = (
+    _Rule(
+        "other-adjacency",
+        lambda report: report.guarantee.adjacency,
+        "Epsilons are counted under different adjacencies and cannot be compared.",
+    ),
+    _Rule(
+        "other-delta",
+        lambda report: report.guarantee.delta,
+        "Epsilons are counted at different deltas and cannot be compared.",
+    ),
+)
+_OF_LEAKAGE = (
+    _Rule(
+        "other-radius",
+        lambda report: _spec(report, "privacy.radius", "privacy.per_layer"),
+        "Leakages hold within different radii: the same figure within a larger one is stronger.",
+    ),
+    _Rule(
+        "other-model",
+        lambda report: [report.data.parameters, *_spec(report, "federation.scale")],
+        "Leakages are counted over models of different size or scale, whose distances are not "
+        "the same.",
+    ),
+)
+
+
+EARLY_END = (
+    "Validation losses ended a run whose epsilon is reported: what is proven is the larger "
+    "epsilon of all rounds that were planned, which its guarantee's statement gives."
+)
+
+
+DEGENERATE = (
+    "The model of an experiment decides nothing: its gaps, its accuracy and its loss are no better "
+    "or worse than another's, however small they are."
+)
+
+
+def ended_early(report: Report) -> bool:
+    """Whether the epsilon that is reported is that of fewer rounds than were planned."""
+    return report.privacy.epsilon_max is not None and chosen_by_losses(report.utility.stopped_by)
+
+
+def warnings(reports: Sequence[Report]) -> list[Warned]:
+    """The caveats of reading these reports side by side."""
+    protected = [one for one in reports if one.guarantee.kind != _UNPROTECTED]
+    with_epsilon = [one for one in protected if one.privacy.epsilon_max is not None]
+    with_leakage = [one for one in protected if one.privacy.leakage_max is not None]
+    degenerate = any(one.utility.degenerate for one in reports)
+    found = [Warned(code="degenerate", message=DEGENERATE)] if degenerate else []
+    for rules, compared in (
+        (_ALWAYS, reports),
+        (_OF_PROTECTED, protected),
+        (_OF_EPSILON, with_epsilon),
+        (_OF_LEAKAGE, with_leakage),
+    ):
+        found += [
+            Warned(code=rule.code, message=rule.message)
+            for rule in rules
+            if any(rule.of(one) != rule.of(compared[0]) for one in compared)
+        ]
+    if any(map(ended_early, protected)):
+        found.append(Warned(code="early-end", message=EARLY_END))
+    return found
+
+
+def dominated_by(points: Sequence[Sequence[float]]) -> list[list[int]]:
+    """For each point the indices of those that dominate it; empty for a point on the front.
+
+    Points have one finite value per axis; lower is better. A point dominates another if it is
+    nowhere worse and somewhere better, so equal points do not dominate each other.
+    """
+
+    def dominates(one: Sequence[float], other: Sequence[float]) -> bool:
+        pairs = list(zip(one, other, strict=True))
+        return all(a <= b for a, b in pairs) and any(a < b for a, b in pairs)
+
+    return [[i for i, other in enumerate(points) if dominates(other, point)] for point in points]
+
 
 # The fairness figure of a front by default: the first that any of its experiments has.
 _FAIRNESS = ("equalized_odds_difference", "demographic_parity_difference", "loss_difference")
@@ -62,11 +219,12 @@ def fronts(
             kinds.setdefault(kind, []).append(_Weighed(report, value))
         if not found:
             without.append(LeftOut(experiment_id=report.experiment.id, reason=_NO_FIGURE))
-    made = [
-        _front(kind, weighed, _axes(kind, weighed, attribute, fairness=fairness, utility=utility))
-        for kind, weighed in kinds.items()
-        for attribute in _attributes(weighed)
-    ]
+    made = []
+    for kind, weighed in kinds.items():
+        names = dict.fromkeys(part.attribute for one in weighed for part in one.report.fairness)
+        for name in names or [None]:
+            axes = _axes(kind, weighed, name, fairness=fairness, utility=utility)
+            made.append(_front(kind, weighed, axes))
     return made, without
 
 
@@ -75,46 +233,25 @@ def _kinds(report: Report) -> Iterator[tuple[_Kind, float]]:
     guarantee, privacy = report.guarantee, report.privacy
     if guarantee.kind == "none":
         return
-    loss = text_at(report.spec, "training", "loss")
+    common = {
+        "guarantee": guarantee.kind,
+        "unit": guarantee.unit,
+        "loss": text_at(report.spec, "training", "loss"),
+    }
     if privacy.leakage_max is not None:
-        radius = value_at(report.spec, "privacy", "radius")
-        per_layer = value_at(report.spec, "privacy", "per_layer") is True
+        within = {
+            "adjacency": guarantee.adjacency,
+            "delta": guarantee.delta,
+            "radius": value_at(report.spec, "privacy", "radius"),
+            "per_layer": value_at(report.spec, "privacy", "per_layer") is True,
+        }
         for observer in guarantee.observers:
-            yield (
-                _Kind(
-                    family="leakage",
-                    guarantee=guarantee.kind,
-                    unit=guarantee.unit,
-                    adjacency=guarantee.adjacency,
-                    delta=guarantee.delta,
-                    observer=observer,
-                    radius=radius,
-                    per_layer=per_layer,
-                    loss=loss,
-                ),
-                privacy.leakage_max,
-            )
+            kind = _Kind(family="leakage", observer=observer, **within, **common)  # type: ignore[arg-type]
+            yield kind, privacy.leakage_max
     for one in privacy.epsilon:
-        yield (
-            _Kind(
-                family="epsilon",
-                guarantee=guarantee.kind,
-                unit=guarantee.unit,
-                adjacency=one.adjacency,
-                delta=one.delta,
-                observer=one.observer,
-                radius=None,
-                per_layer=False,
-                loss=loss,
-            ),
-            one.value,
-        )
-
-
-def _attributes(weighed: Sequence[_Weighed]) -> list[str | None]:
-    """The sensitive attributes of a front's experiments; a single None where there are none."""
-    found = dict.fromkeys(section.attribute for one in weighed for section in one.report.fairness)
-    return [*found] or [None]
+        terms = {"adjacency": one.adjacency, "delta": one.delta, "observer": one.observer}
+        kind = _Kind(family="epsilon", radius=None, per_layer=False, **terms, **common)  # type: ignore[arg-type]
+        yield kind, one.value
 
 
 def _axes(
@@ -160,6 +297,13 @@ def _front(kind: _Kind, weighed: Sequence[_Weighed], axes: list[Axis]) -> Front:
         else:
             reports.append(one.report)
             values.append([value for value, _ in found if value is not None])
+    cautions = []
+    if len({one.provenance.data_fingerprint for one in reports}) > 1:
+        cautions.append(_OTHER_DATA)
+    if kind.family == "leakage" and len({one.data.parameters for one in reports}) > 1:
+        cautions.append(_OTHER_MODEL)
+    if any(map(ended_early, reports)):
+        cautions.append(EARLY_END)
     ids = [report.experiment.id for report in reports]
     losses = [
         [-value if axis.better == "higher" else value for value, axis in zip(of, axes, strict=True)]
@@ -177,7 +321,7 @@ def _front(kind: _Kind, weighed: Sequence[_Weighed], axes: list[Axis]) -> Front:
         front=[one.experiment_id for one in points if not one.dominated_by],
         dominated_by={one.experiment_id: one.dominated_by for one in points if one.dominated_by},
         left_out=left_out,
-        cautions=_cautions(kind, reports),
+        cautions=cautions,
     )
 
 
@@ -199,14 +343,3 @@ def _gap(report: Report, attribute: str, figure: str) -> tuple[float | None, str
     if metric is None:
         return None, f"its report was made before {figure} was computed"
     return metric.value, metric.reason
-
-
-def _cautions(kind: _Kind, reports: Sequence[Report]) -> list[str]:
-    cautions = []
-    if len({one.provenance.data_fingerprint for one in reports}) > 1:
-        cautions.append(_OTHER_DATA)
-    if kind.family == "leakage" and len({one.data.parameters for one in reports}) > 1:
-        cautions.append(_OTHER_MODEL)
-    if any(map(ended_early, reports)):
-        cautions.append(EARLY_END)
-    return cautions

@@ -6,8 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedaudit.fairness.disclosure import DisclosureRule
-from fedaudit.fairness.gaps import gaps
-from fedaudit.fairness.metrics import scored_rows
+from fedaudit.fairness.gaps import gaps, scored_rows
 from fedaudit.reports.sections.exact_fairness import group_sections, no_gain
 from fedaudit.reports.sections.fairness import FairnessSection, GroupSection, MetricSection
 from fedaudit.spec.metrics import COUNTS, SCORE_METRICS

@@ -1,15 +1,16 @@
-"""Whether a report meets conditions: pass, fail, or insufficient evidence.
+"""Whether a report meets gates: pass, fail, or insufficient evidence.
 
-This is the only place where gates are decided: for reports, for the service's evaluations, and when
-a bundle is verified.
+This is the only place that decides gates: for reports, for the service's evaluations, and when a
+bundle is verified.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, assert_never, cast
 
-from fedaudit.reports.gates.attack_gates import attack_doubt, attack_evidence
 from fedaudit.reports.gates.gate_evidence import (
     alarm_doubt,
+    attack_doubt,
+    attack_evidence,
     declared_doubt,
     declared_words,
     delta_doubt,
@@ -18,7 +19,6 @@ from fedaudit.reports.gates.gate_evidence import (
     personal_doubt,
     sweep_doubt,
 )
-from fedaudit.reports.gates.noised_gates import noise_doubt, sections_of
 from fedaudit.reports.sections.fairness import metric_of
 from fedaudit.reports.sections.part import FAIL, INSUFFICIENT, PASS, GateOutcome
 from fedaudit.reports.sections.utility import chosen_by_losses, known_ending
@@ -28,7 +28,7 @@ from fedaudit.spec.metrics import NOT_IN_REPORT
 _SIGNS: dict[GateOp, str] = {"le": "at most", "ge": "at least"}
 _WORST_FIRST: tuple[GateOutcome, ...] = (FAIL, INSUFFICIENT, PASS)
 _EARLY_END = (
-    ", for the rounds that were played; validation losses ended the run early, and what is proven "
+    ", for the rounds that ran; validation losses ended the run early, and what is proven "
     "is the larger epsilon of all planned rounds, which the guarantee's statement gives"
 )
 
@@ -36,10 +36,8 @@ _EARLY_END = (
 def evaluate(gates: Sequence[Gate], report: Mapping[str, Any]) -> list[dict[str, Any]]:
     """Each gate's figure, attribute, op, bound, value, outcome and reason.
 
-    A gate on a figure of groups that names no attribute is one on each of the report's: the worst
-    of them decides, and is named.
-
-    `report` is the JSON document. A figure that is null, or that its guarantee does not make
+    A gate on groups without an attribute applies to each attribute of the report: the worst
+    decides, and is named. `report` is the JSON document. A figure that is null, or that is no
     evidence (`gate_evidence.doubt`), is insufficient evidence.
     """
     return [_evaluate(gate, report) for gate in gates]
@@ -69,8 +67,7 @@ def _evaluate(gate: Gate, report: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _worst(of_attributes: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """What decides of the same gate on several attributes: of equal outcomes the value that is
-    furthest beyond the bound, or nearest to it."""
+    """The same gate on several attributes: the worst outcome, then the worst value."""
 
     def place(found: Mapping[str, Any]) -> tuple[int, float]:
         value = found["value"]
@@ -115,23 +112,23 @@ def _judge(
         return INSUFFICIENT, why_not
     met = _is_met(value, gate)
     relation = "is" if met else "is not"
-    shown, bound = _apart(value, gate.value)
+    shown, bound = f"{value:.6g}", f"{gate.value:.6g}"
+    if shown == bound and value != gate.value:  # Few digits would hide the difference.
+        shown, bound = str(value), str(gate.value)
     sentence = f"{shown} {relation} {_SIGNS[gate.op]} {bound}"
     if figure is not None and figure.has_delta:
-        sentence += _at_delta(report)
-    sentence += declared_words(report) + _whose_models(gate, report)
-    return (PASS if met else FAIL), sentence if reason is None else f"{sentence} ({reason})"
-
-
-def _whose_models(gate: Gate, report: Mapping[str, Any]) -> str:
-    """That a figure is of models that do not leave; empty where it is of the one that may."""
+        guarantee = report["guarantee"]
+        sentence += f", at delta = {guarantee['delta']:g} under {guarantee['adjacency']}"
+        if chosen_by_losses(known_ending(report["utility"]["stopped_by"])):
+            sentence += _EARLY_END
     method = report["utility"].get("method")
-    if method is None or method["personalised"] is None or not gate.measures_predictions:
-        return ""
-    return (
-        f", of models that held-out clients made of their own rows ({method['kind']}) and not of "
-        "the common one"
-    )
+    sentence += declared_words(report)
+    if method and method["personalised"] is not None and gate.measures_predictions:
+        sentence += (
+            f", of models that held-out clients made of their own rows ({method['kind']}) and not "
+            "of the common one"
+        )
+    return (PASS if met else FAIL), sentence if reason is None else f"{sentence} ({reason})"
 
 
 def _is_met(value: float, gate: Gate) -> bool:
@@ -144,24 +141,15 @@ def _is_met(value: float, gate: Gate) -> bool:
             assert_never(gate.op)
 
 
-def _at_delta(report: Mapping[str, Any]) -> str:
-    guarantee = report["guarantee"]
-    sentence = f", at delta = {guarantee['delta']:g} under {guarantee['adjacency']}"
-    early = chosen_by_losses(known_ending(report["utility"]["stopped_by"]))
-    return sentence + _EARLY_END if early else sentence
-
-
-def _apart(value: float, bound: float) -> tuple[str, str]:
-    """Both numbers in few digits, or in all digits where few would make different numbers look
-    alike."""
-    shown = f"{value:.6g}", f"{bound:.6g}"
-    return (str(value), str(bound)) if shown[0] == shown[1] and value != bound else shown
-
-
 def _look_up(gate: Gate, report: Mapping[str, Any]) -> tuple[float | None, str | None]:
     figure = gate.plain_figure
     if figure is None:
-        return _fairness_figure(gate, report["fairness"])
+        fitting = sections_of(gate, report["fairness"])
+        if not fitting:
+            which = f"attribute {gate.attribute!r}" if gate.attribute else "sensitive attribute"
+            return None, f"the report has no {which}"
+        metric = metric_of(fitting[0], gate.figure)
+        return metric["value"], metric["reason"]
     if figure.section == "attacks":
         found = attack_evidence(cast(AttackFigure, gate.figure), report)
         return found.value, found.reason
@@ -171,12 +159,73 @@ def _look_up(gate: Gate, report: Mapping[str, Any]) -> tuple[float | None, str |
     return section.get(gate.figure), section["reasons"].get(gate.figure)
 
 
-def _fairness_figure(
-    gate: Gate, sections: Sequence[Mapping[str, Any]]
-) -> tuple[float | None, str | None]:
-    fitting = sections_of(gate, sections)
-    if not fitting:
-        which = "sensitive attribute" if gate.attribute is None else f"attribute {gate.attribute!r}"
-        return None, f"the report has no {which}"
-    metric = metric_of(fitting[0], gate.figure)
-    return metric["value"], metric["reason"]
+# -- figures from counts with noise ----------------------------------------------------------------
+
+LEAST_LEVEL = 0.95
+"""Of an interval that decides. The spec under judgement chooses its level, and one of 1 % would be
+no more than the value."""
+
+
+def sections_of(gate: Gate, sections: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    """The sections of the attributes that a gate may refer to; a single one if it is clear."""
+    return [one for one in sections if gate.attribute in (None, one["attribute"])]
+
+
+def noise_doubt(
+    gate: Gate, report: Mapping[str, Any], *, meets: Callable[[float, Gate], bool]
+) -> str | None:
+    """Why a figure from counts with noise decides nothing; None where it decides, or has no noise.
+
+    A bound is met where every value in the interval meets it, and missed where none does; where the
+    interval reaches across the bound nothing is decided. `meets`: whether a value meets the bound.
+    """
+    figure = gate.plain_figure
+    if report.get("fairness_privacy") is None:
+        return None
+    interval: Mapping[str, Any] | None
+    if figure is None:
+        [section] = sections_of(gate, report["fairness"])
+        interval = metric_of(section, gate.figure)["interval"]
+    elif figure.section == "utility":
+        interval = report["utility"].get(f"{gate.figure}_interval")
+    else:
+        return None
+    if interval is None:
+        return "the counts have noise, and without an interval a figure decides nothing"
+    low, high, level = interval["low"], interval["high"], interval["level"]
+    if level < LEAST_LEVEL:
+        return (
+            f"the counts have noise, and an interval of {level * 100:g}% decides nothing; set "
+            f"fairness.intervals.level to {LEAST_LEVEL:g} or more"
+        )
+    if meets(low, gate) == meets(high, gate):
+        return None
+    return (
+        f"the {level * 100:g}% interval from counts with noise, {low:.6g} to {high:.6g}, "
+        f"reaches across {gate.value:.6g}; more epsilon or more people narrow it"
+    )
+
+
+def intervals_then(report: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The report with intervals that reproduce the outcomes of its gates, for verification only.
+
+    In earlier versions gates on shares of noised counts were decided by the value, and gates on
+    gaps by an interval of any level.
+    """
+    utility = report["utility"]
+    if report.get("fairness_privacy") is None or "prediction_share_interval" in utility:
+        return report
+    points = {
+        f"{name}_interval": {"low": utility.get(name), "high": utility.get(name), "level": 1.0}
+        for name in ("accuracy_over_baseline", "prediction_share")
+    }
+
+    def sure(metric: Mapping[str, Any]) -> Mapping[str, Any]:
+        interval = metric["interval"]
+        return metric if interval is None else {**metric, "interval": {**interval, "level": 1.0}}
+
+    sections = [
+        {**section, "metrics": {name: sure(one) for name, one in section["metrics"].items()}}
+        for section in report["fairness"]
+    ]
+    return {**report, "utility": {**utility, **points}, "fairness": sections}

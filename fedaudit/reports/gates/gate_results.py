@@ -1,11 +1,15 @@
-"""Results of the gates of one experiment, policy by policy."""
+"""Results of the gates of one experiment, policy by policy: as a dictionary, JUnit or Markdown."""
 
-from collections.abc import Mapping
+import re
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
+from xml.etree import ElementTree
+from xml.etree.ElementTree import Element, SubElement
 
 from fedaudit.reports.gates.gate_evaluation import overall
-from fedaudit.reports.sections.part import GateOutcome
+from fedaudit.reports.readings.reading import plain, table
+from fedaudit.reports.sections.part import FAIL, INSUFFICIENT, PASS, GateOutcome
 from fedaudit.spec.gates import GateOp
 
 OUTCOME_WORDS: dict[GateOutcome, str] = {
@@ -13,8 +17,20 @@ OUTCOME_WORDS: dict[GateOutcome, str] = {
     "fail": "failed",
     "insufficient_evidence": "not enough evidence",
 }
+_TITLES: dict[GateOutcome, str] = {
+    "pass": "The gates passed",
+    "fail": "The gates failed",
+    "insufficient_evidence": "There is not enough evidence for the gates",
+}
+_ELEMENTS: dict[GateOutcome, str | None] = {
+    "pass": None,
+    "fail": "failure",
+    "insufficient_evidence": "error",
+}
+"""In JUnit. Missing evidence is not `skipped`, because skipped cases often count as passed."""
 _SIGNS: dict[GateOp, str] = {"le": "<=", "ge": ">="}
-_UNNAMED = "gates"
+# Characters that XML 1.0 does not allow, even escaped.
+_NO_CHARACTERS = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
 @dataclass(frozen=True)
@@ -23,12 +39,7 @@ class Evaluation:
 
     policy: str | None
     gates: tuple[Mapping[str, Any], ...]
-    """As returned by `reports.gates.evaluate`."""
-
-    @property
-    def name(self) -> str:
-        """The policy's display name."""
-        return self.policy or _UNNAMED
+    """As returned by `gate_evaluation.evaluate`."""
 
     @property
     def outcome(self) -> GateOutcome | None:
@@ -63,20 +74,15 @@ class GateResults:
 
     def as_dict(self) -> dict[str, Any]:
         """JSON-able: all gates in `gates`, each with its policy, and by policy in `evaluations`."""
+        each = [(one, [dict(gate) for gate in one.gates]) for one in self.evaluations]
         return {
             "experiment_id": self.experiment_id,
             "outcome": self.outcome,
             "reason": None if self.outcome else "no gate was given",
-            "gates": [
-                {"policy": one.policy, **gate} for one in self.evaluations for gate in one.gates
-            ],
+            "gates": [{"policy": one.policy, **gate} for one, gates in each for gate in gates],
             "evaluations": [
-                {
-                    "policy": one.policy,
-                    "outcome": one.outcome,
-                    "gates": [dict(gate) for gate in one.gates],
-                }
-                for one in self.evaluations
+                {"policy": one.policy, "outcome": one.outcome, "gates": gates}
+                for one, gates in each
             ],
         }
 
@@ -85,3 +91,80 @@ def condition(gate: Mapping[str, Any]) -> str:
     """The condition of an evaluated gate, such as `equalized_odds_difference (sex) <= 0.1`."""
     about = f" ({gate['attribute']})" if gate["attribute"] else ""
     return f"{gate['figure']}{about} {_SIGNS[gate['op']]} {gate['bound']:g}"
+
+
+def junit(results: GateResults) -> str:
+    """JUnit XML, valid against the schema of Jenkins' xUnit plugin: a suite per policy, a case per
+    gate."""
+    root = Element("testsuites", {"name": "fedaudit", **_counts(results)})
+    for one in results.evaluations:
+        policy = one.policy or "gates"
+        named = {"name": policy, **_counts(one), "skipped": "0"}
+        suite = SubElement(root, "testsuite", named)
+        properties = SubElement(suite, "properties")
+        stated = (("experiment_id", results.experiment_id), ("outcome", one.outcome or ""))
+        for name, value in stated:
+            SubElement(properties, "property", {"name": name, "value": _xml_text(value)})
+        for gate in one.gates:
+            _add_case(suite, gate, policy)
+    ElementTree.indent(root)
+    text = ElementTree.tostring(root, encoding="unicode")
+    return f'<?xml version="1.0" encoding="UTF-8"?>\n{text}\n'
+
+
+def _add_case(suite: Element, gate: Mapping[str, Any], policy: str) -> None:
+    named = {"name": _xml_text(condition(gate)), "classname": f"fedaudit.{policy}", "time": "0"}
+    case = SubElement(suite, "testcase", named)
+    reason, element = _xml_text(gate["reason"]), _ELEMENTS[gate["outcome"]]
+    if element is None:
+        SubElement(case, "system-out").text = reason
+    else:
+        SubElement(case, element, {"type": gate["outcome"], "message": reason}).text = reason
+
+
+def _counts(counted: GateResults | Evaluation) -> dict[str, str]:
+    return {
+        "tests": str(len(counted.gates)),
+        "failures": str(counted.count(FAIL)),
+        "errors": str(counted.count(INSUFFICIENT)),
+    }
+
+
+def _xml_text(value: str) -> str:
+    return _NO_CHARACTERS.sub("\ufffd", value)
+
+
+def markdown(results: GateResults) -> str:
+    """A comment on a change request: the overall outcome, and one table per policy."""
+    return "\n".join(_lines(results)) + "\n"
+
+
+def _lines(results: GateResults) -> Iterator[str]:
+    yield f"## {'No gate was given' if results.outcome is None else _TITLES[results.outcome]}"
+    yield ""
+    counts = [f"{results.count(one)} {word}" for one, word in OUTCOME_WORDS.items()]
+    yield f"Experiment {_shown(results.experiment_id)}: {', '.join(counts)}."
+    for evaluation in results.evaluations:
+        yield ""
+        if evaluation.policy is not None:
+            yield f"### {_shown(evaluation.policy)}"
+            yield ""
+        yield from table(("Outcome", "Gate", "Figure", "Why"), map(_row, evaluation.gates))
+    if results.count(INSUFFICIENT):
+        yield ""
+        yield "A gate without enough evidence has neither passed nor failed."
+
+
+def _row(gate: Mapping[str, Any]) -> tuple[str, ...]:
+    word, value = OUTCOME_WORDS[gate["outcome"]], gate["value"]
+    return (
+        word if gate["outcome"] == PASS else f"**{word}**",
+        _shown(condition(gate)),
+        "–" if value is None else f"{value:.4g}",
+        _shown(gate["reason"]),
+    )
+
+
+def _shown(text: str) -> str:
+    """The text escaped; a name with an at sign does not notify anyone."""
+    return plain(text).replace("@", "@<!-- -->")

@@ -15,9 +15,9 @@ from markupsafe import Markup
 from fedaudit.privacy.accounting.privacy_events import adjacency_words, observer_words
 from fedaudit.privacy.guarantees.cost_sentences import level_words
 from fedaudit.privacy.mechanisms.registry import unbounded_release
-from fedaudit.reports.charts.chart_choice import charts_of
+from fedaudit.reports.charts.line_chart import Series
 from fedaudit.reports.charts.number_text import bound_text, exact_text, figure_text, whole_text
-from fedaudit.reports.charts.series import Series
+from fedaudit.reports.charts.report_charts import charts_of
 from fedaudit.reports.page.attack_tables import attack_tables, false_alarm_chance
 from fedaudit.reports.page.fairness_tables import fairness_tables
 from fedaudit.reports.page.later_attempts import BASIS_WORDS, LaterAttempts

@@ -1,6 +1,8 @@
 """The report's page as a PDF. Needs the extra `pdf`."""
 
 import re
+import resource
+import sys
 
 from fedaudit.reports.page.style_sheets import paper_chart_style, paper_style
 
@@ -52,3 +54,26 @@ def _with_appendix(page: str) -> str:
     if not tables:
         return page
     return _LONG_TABLE.sub("", page).replace("</main>", _APPENDIX.format(tables), 1)
+
+
+NOT_INSTALLED = 3
+"""Exit status where the library is missing; standard error says which."""
+
+
+def main() -> int:
+    """Raises MemoryError beyond the limit; beyond the seconds of processor time it is ended."""
+    seconds, mebibytes = map(int, sys.argv[1:])
+    resource.setrlimit(resource.RLIMIT_CPU, (seconds, seconds))
+    resource.setrlimit(resource.RLIMIT_AS, (mebibytes * 2**20, mebibytes * 2**20))
+    page = sys.stdin.buffer.read().decode()
+    try:
+        pdf = pdf_of(page)
+    except PdfUnavailableError as error:
+        sys.stderr.write(str(error))
+        return NOT_INSTALLED
+    sys.stdout.buffer.write(pdf)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

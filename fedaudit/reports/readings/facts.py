@@ -1,22 +1,99 @@
-"""Statements about a report that several formats share, worded once."""
+"""Fields of a report of any version, and statements that several readings share.
 
-from typing import assert_never
+A field that is missing or has another type is None.
+"""
+
+import json
+import math
+from collections.abc import Mapping
+from typing import Any, assert_never
+
+from pydantic import BaseModel, ConfigDict
 
 from fedaudit.privacy.accounting.mechanism_parameters import known_guarantee_kind
 from fedaudit.privacy.accounting.privacy_events import adjacency_words, observer_words
+from fedaudit.privacy.guarantees.guarantee import number as shown
 from fedaudit.privacy.mechanisms.base import MechanismFacts, NoiseOrigin
 from fedaudit.privacy.mechanisms.no_mechanism import NoPrivacyMechanism
 from fedaudit.privacy.mechanisms.registry import known_facts
-from fedaudit.reports.readings.document_fields import (
-    Document,
-    figure,
-    number_at,
-    part_at,
-    parts_at,
-    settings,
-    text_at,
-)
+from fedaudit.reports.checks import value_at
 from fedaudit.reports.sections.outcome_words import derived_outcome
+
+Document = Mapping[str, Any]
+
+NOT_STATED = "Not stated by this run"
+"""Prefix of every text for a person to replace."""
+
+
+class ReadingPart(BaseModel):
+    """A part of a reading that is JSON."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
+
+
+class ReportName(ReadingPart):
+    """Which report was read."""
+
+    experiment_id: str | None
+    name: str | None
+    spec_hash: str | None
+    report_version: int | None
+
+
+def report_name(document: Document) -> ReportName:
+    """The fields that identify the report."""
+    version = number_at(document, "report_version")
+    return ReportName(
+        experiment_id=text_at(document, "experiment", "id"),
+        name=text_at(document, "experiment", "name"),
+        spec_hash=text_at(document, "experiment", "spec_hash"),
+        report_version=None if version is None else int(version),
+    )
+
+
+def text_at(document: Document, *path: str) -> str | None:
+    """A non-empty text."""
+    found = value_at(document, *path)
+    return found if isinstance(found, str) and found else None
+
+
+def number_at(document: Document, *path: str) -> float | None:
+    """A finite number; counts stay integers."""
+    found = value_at(document, *path)
+    if isinstance(found, bool) or not isinstance(found, int | float):
+        return None
+    return found if math.isfinite(found) else None
+
+
+def texts_at(document: Document, *path: str) -> list[str]:
+    """The texts of a list; empty where there is no list."""
+    found = value_at(document, *path)
+    return [one for one in found if isinstance(one, str)] if isinstance(found, list) else []
+
+
+def parts_at(document: Document, *path: str) -> list[Document]:
+    """The objects of a list; empty where there is no list."""
+    found = value_at(document, *path)
+    return [one for one in found if isinstance(one, Mapping)] if isinstance(found, list) else []
+
+
+def part_at(document: Document, *path: str) -> Document:
+    """An object; empty where there is no object."""
+    found = value_at(document, *path)
+    return found if isinstance(found, Mapping) else {}
+
+
+def figure(value: float | None) -> str:
+    """A figure for a sentence; counts in full precision."""
+    if value is None:
+        return "unknown"
+    return str(value) if isinstance(value, int) else shown(value)
+
+
+def settings(part: Document) -> str:
+    """An object of the spec in one line: `clip 1, noise "simulation"`."""
+    return ", ".join(f"{name} {json.dumps(value)}" for name, value in part.items())
+
 
 NOT_FOR_RELEASE = (
     "The noise was simulated from the experiment's seed, so the guarantee is not in force: the "
@@ -69,7 +146,7 @@ def mechanism_facts(document: Document) -> MechanismFacts | None:
 def noise_origin(document: Document) -> NoiseOrigin | None:
     """Who adds noise; None where it is not known.
 
-    The report's guarantee decides: a mechanism may have a baseline in which nobody adds any.
+    The report's guarantee decides: some mechanisms have a baseline without noise.
     """
     stated = known_guarantee_kind(kind(document))
     match stated:
@@ -88,14 +165,9 @@ def is_protected(document: Document) -> bool:
 
 
 def is_simulated(document: Document) -> bool:
-    """Whether noise was added that can be drawn again from the seed."""
+    """Whether the noise follows from the seed."""
     noise = text_at(document, "spec", "privacy", "noise")
     return is_protected(document) and noise == "simulation"
-
-
-def observer(name: str) -> str:
-    """The observer, in words."""
-    return observer_words(name)
 
 
 def favourable_outcome(document: Document) -> str:
@@ -105,7 +177,7 @@ def favourable_outcome(document: Document) -> str:
 
 
 def group_name(group: Document) -> str:
-    """What a group is called: its label, or its code where it has none."""
+    """A group's label, or its code if it has none."""
     return text_at(group, "label") or text_at(group, "value") or "not named"
 
 
@@ -137,10 +209,10 @@ def spent(document: Document) -> list[str]:
 
 def _epsilon(one: Document) -> str:
     adjacency = adjacency_words(text_at(one, "adjacency") or "unknown")
+    observer = observer_words(text_at(one, "observer") or "an observer that is not named")
     return (
         f"epsilon = {figure(number_at(one, 'value'))} against "
-        f"{observer(text_at(one, 'observer') or 'an observer that is not named')}, at delta = "
-        f"{figure(number_at(one, 'delta'))} under {adjacency} "
+        f"{observer}, at delta = {figure(number_at(one, 'delta'))} under {adjacency} "
         f"(accountant {text_at(one, 'accountant') or 'unknown'})."
     )
 
@@ -150,7 +222,8 @@ def federation(document: Document) -> str | None:
     data = part_at(document, "data")
     if not data:
         return None
-    count = {name: figure(number_at(data, name)) for name in _COUNTED}
+    counted = ("rows", "clients", "training_clients", "validation_clients")
+    count = {name: figure(number_at(data, name)) for name in counted}
     held_out = f"{count['validation_clients']} are held out"
     if text_at(document, "spec", "federation", "validation_unit") == "record":
         held_out = "rows of each of them are held out"
@@ -159,9 +232,6 @@ def federation(document: Document) -> str | None:
         f"{text_at(data, 'source') or 'unknown'}; {count['training_clients']} clients train, "
         f"{held_out}."
     )
-
-
-_COUNTED = ("rows", "clients", "training_clients", "validation_clients")
 
 
 def client_key(document: Document) -> str | None:
@@ -190,7 +260,7 @@ def sends_nothing(document: Document) -> bool:
 def trained(document: Document) -> str:
     """How training went, in one sentence."""
     if sends_nothing(document):
-        return "No round was played, as every client trains for itself."
+        return "No round ran, as every client trains for itself."
     rounds = figure(number_at(document, "utility", "rounds"))
     best = figure(number_at(document, "utility", "best_round"))
     ended = text_at(document, "utility", "stopped_by") or "unknown"

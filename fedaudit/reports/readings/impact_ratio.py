@@ -10,10 +10,10 @@ law itself sets none.
 from itertools import permutations
 from typing import Literal
 
-from fedaudit.fairness.metrics import is_below_four_fifths
+from fedaudit.fairness.gaps import is_below_four_fifths
 from fedaudit.reports.checks import value_at
 from fedaudit.reports.readings import facts
-from fedaudit.reports.readings.document_fields import (
+from fedaudit.reports.readings.facts import (
     Document,
     ReadingPart,
     ReportName,
@@ -36,8 +36,7 @@ _WHICH_ROWS = {
     True: "Rates come from the rows of the audited table. Whether they were held out of training, "
     "and whether they are of the tool's use, is not known here.",
 }
-"""By whether the report is of an audit of predictions."""
-_COUNTS_OF_ROUNDS = "holders of the scope ledger:read get the counts of every round."
+"""By whether the report is of an audit of predictions, which has no training."""
 _JOINED = ("_", " and ", " & ", " x ", "_x_", "-", "*", "/", "+", ", ", ",")
 
 Reading = Literal["below four fifths", "at least four fifths"]
@@ -92,7 +91,10 @@ def impact_ratio(document: Document) -> ImpactRatioReading:
     """The tables of a report, one for each of its sensitive attributes."""
     tables = [_table(document, section) for section in parts_at(document, "fairness")]
     tables.sort(key=lambda one: one.intersection_of is not None)
-    rate = _rate(document)
+    loss = text_at(document, "spec", "training", "loss")
+    rate: Literal["selection", "scoring"] | None = None
+    if loss is not None:
+        rate = "selection" if loss == "cross-entropy" else "scoring"
     return ImpactRatioReading(
         report=report_name(document),
         notice=NOTICE,
@@ -114,6 +116,7 @@ IMPACT_RATIO = ReportReading(
 
 def _table(document: Document, section: Document) -> ImpactRatioTable:
     attribute = text_at(section, "attribute") or "not named"
+    others = [text_at(one, "attribute") for one in parts_at(document, "fairness")]
     groups = parts_at(section, "groups")
     shown = [rate for rate in map(_shown_rate, groups) if rate is not None]
     highest = max(shown, default=None)
@@ -121,7 +124,7 @@ def _table(document: Document, section: Document) -> ImpactRatioTable:
     return ImpactRatioTable(
         attribute=attribute,
         intersection_of=texts_at(section, "intersection_of")
-        or _intersection_of(attribute, _attributes(document)),
+        or _intersection_of(attribute, [one for one in others if one is not None]),
         categories=categories,
         highest_rate=highest,
         below_four_fifths=sum(one.four_fifths == "below four fifths" for one in categories),
@@ -139,7 +142,8 @@ def _shown_rate(group: Document) -> float | None:
 
 def _category(group: Document, highest: float | None, *, compared: int) -> ImpactRatioCategory:
     """One row. `compared`: the number of categories that show a rate."""
-    rate, ratio, reading = _shown_rate(group), None, None
+    rate, ratio = _shown_rate(group), None
+    reading: Reading | None = None
     reason: str | None = None
     if rate is None or highest is None:
         reason = text_at(group, "reasons", "selection_rate") or "the report has no rate"
@@ -149,7 +153,7 @@ def _category(group: Document, highest: float | None, *, compared: int) -> Impac
         reason = "no category has a favourable outcome, so there is no ratio"
     else:
         ratio = rate / highest
-        reading = _read(ratio)
+        reading = "below four fifths" if is_below_four_fifths(ratio) else "at least four fifths"
     return ImpactRatioCategory(
         category=facts.group_name(group),
         value=text_at(group, "value"),
@@ -159,15 +163,6 @@ def _category(group: Document, highest: float | None, *, compared: int) -> Impac
         four_fifths=reading,
         reason=reason,
     )
-
-
-def _read(ratio: float) -> Reading:
-    return "below four fifths" if is_below_four_fifths(ratio) else "at least four fifths"
-
-
-def _attributes(document: Document) -> list[str]:
-    found = [text_at(section, "attribute") for section in parts_at(document, "fairness")]
-    return [name for name in found if name is not None]
 
 
 def _intersection_of(attribute: str, others: list[str]) -> list[str] | None:
@@ -192,13 +187,6 @@ def _missing_rows(document: Document, attribute: str) -> int | None:
     return 0
 
 
-def _rate(document: Document) -> Literal["selection", "scoring"] | None:
-    loss = text_at(document, "spec", "training", "loss")
-    if loss is None:
-        return None
-    return "selection" if loss == "cross-entropy" else "scoring"
-
-
 def _definition(document: Document, rate: str | None) -> str:
     rule = facts.favourable_outcome(document)
     rows = "audited rows" if _is_audit(document) else "held-out rows"
@@ -212,33 +200,28 @@ def _definition(document: Document, rate: str | None) -> str:
 
 
 def _is_audit(document: Document) -> bool:
-    """Whether the report is of an audit of predictions, which knows no training."""
     return text_at(document, "subject") == "predictions"
-
-
-def _useless(document: Document) -> list[str]:
-    why = text_at(document, "utility", "reasons", "degenerate")
-    if value_at(document, "utility", "degenerate") is not True:
-        return []
-    return [
-        f"The model decides nothing ({why}), so its ratios say nothing of how it would treat "
-        "people."
-    ]
 
 
 def _notes(document: Document, tables: list[ImpactRatioTable]) -> list[str]:
     size = number_at(document, "spec", "fairness", "minimum_group_size")
     small = "the report's minimum" if size is None else f"{size:g} scored rows"
-    notes = [
-        *_useless(document),
-        _WHICH_ROWS[_is_audit(document)],
+    audit, notes = _is_audit(document), []
+    if value_at(document, "utility", "degenerate") is True:
+        why = text_at(document, "utility", "reasons", "degenerate")
+        notes.append(
+            f"The model decides nothing ({why}), so its ratios say nothing of how it would treat "
+            "people."
+        )
+    notes += [
+        _WHICH_ROWS[audit],
         f"A category with fewer than {small} is suppressed, and another with it where its figures "
         "would follow; either may have the highest rate or the lowest. The local law's own limit "
         "is 2 % of the data, and it wants the figures of a category so left out.",
         "How many rows and selections a category has is confidential and not part of a report"
-        + ("." if _is_audit(document) else "; " + _COUNTS_OF_ROUNDS),
+        + ("." if audit else "; the scope ledger:read gives the counts of every round."),
     ]
-    if not _is_audit(document):
+    if not audit:
         notes.append("Missing values are counted over all rows of the federation, held out or not.")
     if not any(one.intersection_of for one in tables):
         notes.append(

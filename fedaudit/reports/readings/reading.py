@@ -1,6 +1,7 @@
-"""A report format: one object, defined beside the code that makes it, and texts of templates."""
+"""A report format, its templates, and escaped Markdown."""
 
-from collections.abc import Callable, Mapping
+import re
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -9,10 +10,10 @@ from typing import Any
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from pydantic import BaseModel
 
-from fedaudit.privacy.accounting.privacy_events import adjacency_words
+from fedaudit.privacy.accounting.privacy_events import adjacency_words, observer_words
 from fedaudit.reports.checks import value_at
 from fedaudit.reports.readings import facts
-from fedaudit.reports.readings.document_fields import (
+from fedaudit.reports.readings.facts import (
     NOT_STATED,
     Document,
     figure,
@@ -23,7 +24,6 @@ from fedaudit.reports.readings.document_fields import (
     text_at,
     texts_at,
 )
-from fedaudit.reports.readings.markdown import plain
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -58,7 +58,7 @@ def _environment() -> Environment:
         keep_trailing_newline=True,
         autoescape=False,
     )
-    made.filters |= {"observer": facts.observer, "plain": plain}
+    made.filters |= {"observer": observer_words, "plain": plain}
     made.globals |= {
         "NOT_STATED": NOT_STATED,
         "adjacency_words": adjacency_words,
@@ -73,3 +73,24 @@ def _environment() -> Environment:
         "value": value_at,
     }
     return made
+
+
+# An underscore between letters or digits has no effect in Markdown.
+_MARKS = re.compile(r"[\\`*\[\]{}<>&$|#~]|(?<![^\W_])_|_(?![^\W_])")
+
+
+def plain(text: str) -> str:
+    """The text on one line, every mark of Markdown, HTML and LaTeX escaped."""
+    return _MARKS.sub(r"\\\g<0>", " ".join(text.split()))
+
+
+def bullets(items: Iterable[str]) -> list[str]:
+    """A list of lines that are already Markdown."""
+    return [f"- {item}" for item in items]
+
+
+def table(head: Iterable[str], rows: Iterable[Iterable[str]]) -> list[str]:
+    """A table of cells that are already Markdown."""
+    names = list(head)
+    lines = [names, ["---"] * len(names), *rows]
+    return [f"| {' | '.join(line)} |" for line in lines]

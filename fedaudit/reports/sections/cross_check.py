@@ -33,7 +33,7 @@ from numpy.typing import NDArray
 from sklearn.metrics import accuracy_score
 
 from fedaudit.fairness.gaps import NO_OUTCOME
-from fedaudit.fairness.population import PredictedRows
+from fedaudit.fairness.joint_disclosure import PredictedRows
 from fedaudit.reports.sections.fairness import CrossCheck, FiguresDisagreeError
 
 TOLERANCE = 1e-12

@@ -15,12 +15,13 @@ from fedaudit.fairness.gaps import (
     GroupScores,
     client_averages,
     gaps_between,
+    group_rates,
     group_scores,
+    scored_rows,
 )
 from fedaudit.fairness.intervals import GAIN_METHOD, Interval
-from fedaudit.fairness.metrics import group_rates, scored_rows
 from fedaudit.fairness.permutation import NO_GAP, Null, permutation_nulls, score_nulls
-from fedaudit.fairness.privacy_cost_by_group import Membership, membership
+from fedaudit.fairness.scored_groups import Membership, membership
 from fedaudit.privacy.mechanisms.registry import mechanism_of, why_unbounded
 from fedaudit.privacy.planning.cost_projection import NO_EPSILON, NO_LEAKAGE
 from fedaudit.reports.sections.fairness import (
@@ -38,7 +39,7 @@ from fedaudit.reports.sections.fairness import (
 from fedaudit.reports.sections.material import ReportMaterial, ScoredMaterial
 from fedaudit.reports.sections.part import IntervalSection
 from fedaudit.spec.metrics import RATES, is_ratio
-from fedaudit.utility.degenerate import NO_INTERVALS, group_intervals
+from fedaudit.utility import NO_INTERVALS, group_intervals
 
 NOT_HANDED_OVER = "the run did not hand over what its rows scored by group"
 SIZES_CONFIDENTIAL = "sizes without noise are confidential; fairness.noise publishes noised ones"

@@ -9,7 +9,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from fedaudit.fairness.disclosure import Disclosure
 from fedaudit.fairness.gaps import GroupScores
-from fedaudit.fairness.published_counts import ExactCounts, PublishedCounts
+from fedaudit.fairness.noised_counts import ExactCounts, PublishedCounts
 from fedaudit.privacy.accounting.mechanism_parameters import MechanismParameters
 from fedaudit.privacy.accounting.privacy_events import Observer
 from fedaudit.privacy.planning.plan import SpendingPlan
@@ -21,7 +21,7 @@ from fedaudit.reports.sections.parameter_plot import Plane
 from fedaudit.spec.disclosure import DisclosurePolicy
 from fedaudit.spec.experiment import ExperimentSpec
 from fedaudit.spec.training import StoppedBy
-from fedaudit.utility.constant import ConstantComparison
+from fedaudit.utility import ConstantComparison
 
 
 @dataclass(frozen=True)

@@ -8,22 +8,24 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedaudit.fairness.disclosure import DisclosureRule
-from fedaudit.fairness.gaps import Figure, gaps_between
+from fedaudit.fairness.gaps import Figure, gaps_between, scored_rows
 from fedaudit.fairness.intervals import Interval
-from fedaudit.fairness.metrics import scored_rows
-from fedaudit.fairness.noised_intervals import (
+from fedaudit.fairness.noised_counts import (
     METHOD,
+    Counts,
+    NoisedCounts,
     noised_intervals,
+    plausible,
     rate_bounds,
     share_difference_bounds,
+    without_dust,
 )
-from fedaudit.fairness.published_counts import Counts, NoisedCounts, plausible, without_dust
 from fedaudit.reports.sections.exact_fairness import GAIN_FIELDS, privacy_cost_by_group, shown_rates
 from fedaudit.reports.sections.fairness import FairnessSection, GroupSection, MetricSection
 from fedaudit.reports.sections.material import ScoredMaterial
 from fedaudit.reports.sections.part import IntervalSection
 from fedaudit.spec.metrics import COUNTS, RATES, SCORE_METRICS
-from fedaudit.utility.degenerate import Gained, Judgement, judge_model
+from fedaudit.utility import Gained, Judgement, judge_model
 
 WITHHELD = (
     "fairness.noise protects the held-out people, and this would be computed from their data "

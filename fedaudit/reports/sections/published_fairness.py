@@ -6,7 +6,7 @@ from typing import assert_never
 from fedaudit.fairness.disclosure import Disclosure
 from fedaudit.fairness.gaps import Figure, gaps, score_gaps
 from fedaudit.fairness.intervals import METHOD, Interval, rate_intervals, score_intervals
-from fedaudit.fairness.published_counts import ExactCounts, NoisedCounts, RoundedCounts
+from fedaudit.fairness.noised_counts import ExactCounts, NoisedCounts, RoundedCounts
 from fedaudit.privacy.mechanisms.registry import mechanism_of
 from fedaudit.reports.ledger_totals import RunEvidence
 from fedaudit.reports.sections.exact_fairness import (

@@ -5,10 +5,9 @@ from collections.abc import Mapping
 import numpy as np
 from numpy.typing import NDArray
 
-from fedaudit.fairness.gaps import Figure, gaps_between
+from fedaudit.fairness.gaps import Figure, gaps_between, scored_rows, spread
 from fedaudit.fairness.intervals import METHOD, Interval, accuracy_interval, rate_intervals
-from fedaudit.fairness.metrics import scored_rows, spread
-from fedaudit.fairness.published_counts import (
+from fedaudit.fairness.noised_counts import (
     Rounder,
     digit_step,
     nearest,

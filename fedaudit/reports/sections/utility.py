@@ -6,8 +6,8 @@ from typing import Annotated, Any, Literal, assert_never, get_args
 
 from fedaudit.fairness.gaps import NO_ACCURACY
 from fedaudit.fairness.intervals import GAIN_METHOD
-from fedaudit.fairness.noised_intervals import METHOD
-from fedaudit.fairness.published_counts import (
+from fedaudit.fairness.noised_counts import (
+    METHOD,
     ExactCounts,
     NoisedCounts,
     RoundedCounts,
@@ -32,9 +32,9 @@ from fedaudit.reports.sections.section import Section
 from fedaudit.spec.experiment import ExperimentSpec
 from fedaudit.spec.models import ArtifactStart
 from fedaudit.spec.training import Ditto, FineTuning, Hypotheses, LocalOnly, QFfl, StoppedBy
-from fedaudit.utility.constant import ConstantComparison
-from fedaudit.utility.degenerate import (
+from fedaudit.utility import (
     NO_INTERVALS,
+    ConstantComparison,
     Judgement,
     OverConstant,
     judge_comparison,

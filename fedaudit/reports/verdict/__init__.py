@@ -1,1 +1,1 @@
-"""What somebody decides by: four parts in words, each sentence with its figures."""
+"""The verdict: four parts in words, each sentence with its figures."""

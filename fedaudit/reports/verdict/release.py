@@ -1,13 +1,27 @@
 """Whether the model may be released, and why not."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, assert_never
 
+from fedaudit.privacy.accounting.privacy_events import REPORT, adjacency_words, observer_words
+from fedaudit.privacy.guarantees.cost_sentences import (
+    CostLevel,
+    cost_level,
+    doubted_cost_words,
+    guessed_words,
+)
+from fedaudit.privacy.guarantees.guarantee import at_most, number
+from fedaudit.privacy.mechanisms.registry import known_facts, unbounded_release
 from fedaudit.reports.sections.attacks import alarm_words, raised_alarms
 from fedaudit.reports.sections.guarantee import condition_of, delta_gives_data_away
 from fedaudit.reports.sections.part import GateOutcome
-from fedaudit.reports.sections.utility import SENTENCES, is_compared, known_ending, why_not_useful
-from fedaudit.reports.verdict.cost import bounds_every_dataset, report_level, sends_nothing
+from fedaudit.reports.sections.utility import (
+    SENTENCES,
+    chosen_by_losses,
+    is_compared,
+    known_ending,
+    why_not_useful,
+)
 from fedaudit.spec.gates import PLAIN_FIGURES
 
 SIMULATED = (
@@ -16,6 +30,7 @@ SIMULATED = (
 )
 _NO_GUARANTEE = "there is no privacy guarantee, so the model may disclose its training data"
 _NO_MODEL = "there is no common model to release: each client's own stays with it"
+_EXCEPTIONS = ("allow_heuristic", "allow_conditional", "allow_degenerate", "allow_personal_models")
 _COUNTS: dict[GateOutcome, str] = {
     "pass": "passed",
     "fail": "failed",
@@ -36,33 +51,37 @@ def release_part(report: Mapping[str, Any]) -> str:
         answer = f"No: {'; '.join(against)}."
     elif outcome is None:
         answer = (
-            "Nobody has said what this model must meet: no gate was set. "
-            f"{_guarantee(report)}, and nothing else here stands against a release."
+            "No requirement was set for this model: there are no gates. "
+            f"{_guarantee(report)}, and nothing else here speaks against a release."
         )
     elif not _judged_by_guarantee(report):
         answer = (
-            "Nobody has said how private this model must be: the gates that were set passed "
+            "No requirement was set for this model's privacy: the gates that were set passed "
             f"({_counts(report['gates'])}), and none of them is on its guarantee. "
             f"{_guarantee(report)}."
         )
     else:
         answer = (
             f"Yes, by the gates that were set: {_counts(report['gates'])}. {_guarantee(report)}."
-            f"{_allowed(report)}"
         )
+        gates = report["spec"]["gates"]
+        flags = [name for name in _EXCEPTIONS if any(gate.get(name) for gate in gates)]
+        if flags:
+            answer += f" Gates of the spec say {', '.join(flags)}."
     utility = report["utility"]
-    return " ".join([answer, _training(utility), *_method(utility), *_beside_constant(report)])
+    sentences = [answer, _training(utility)]
+    method = utility.get("method")
+    if method is not None and method["personalised"] is not None:
+        sentences.append(f"By the method {method['kind']}, {method['personalised']}.")
+    return " ".join([*sentences, *_beside_constant(report)])
 
 
 def objections(report: Mapping[str, Any]) -> list[str]:
-    """What stands against a release, the most important first."""
-    found = [*_alarms(report), _model(report), _protection(report), *_gates(report)]
+    """Reasons against a release, the most important first."""
+    # Alarms first: where the claim is wrong, nothing that is proven or gated holds.
+    alarms = [alarm_words(kind, alarm) for kind, alarm in raised_alarms(report)]
+    found = [*alarms, _model(report), _protection(report), _gates(report)]
     return [one for one in found if one is not None]
-
-
-def _alarms(report: Mapping[str, Any]) -> list[str]:
-    """Whatever else is proven or gated: where the claim is wrong, none of that holds."""
-    return [alarm_words(kind, alarm) for kind, alarm in raised_alarms(report)]
 
 
 def _model(report: Mapping[str, Any]) -> str | None:
@@ -90,9 +109,12 @@ def _protection(report: Mapping[str, Any]) -> str | None:
             "practically nothing"
         )
     if delta_gives_data_away(report):
-        return f"a delta of {guarantee['delta']:g} allows somebody's data to be handed over whole"
+        return f"a delta of {guarantee['delta']:g} allows one person's data to be handed over whole"
     if not is_proven(report) and not _judged_by_guarantee(report):
-        return _unproven(report)
+        return (
+            f"the guarantee is {guarantee['label']} and bounds some datasets only or rests on no "
+            "proof, and no gate says that this will do"
+        )
     return None
 
 
@@ -111,14 +133,6 @@ def is_proven(report: Mapping[str, Any]) -> bool:
     )
 
 
-def _unproven(report: Mapping[str, Any]) -> str:
-    label = report["guarantee"]["label"]
-    return (
-        f"the guarantee is {label} and bounds some datasets only or rests on no proof, and no gate "
-        "says that this will do"
-    )
-
-
 def _judged_by_guarantee(report: Mapping[str, Any]) -> bool:
     """Whether a gate that passed is on a figure which rests on the guarantee: where that is not
     proven, the gate allows it."""
@@ -126,28 +140,14 @@ def _judged_by_guarantee(report: Mapping[str, Any]) -> bool:
     return any(one["outcome"] == "pass" and one["figure"] in resting for one in report["gates"])
 
 
-_EXCEPTIONS = (
-    *("allow_heuristic", "allow_conditional", "allow_degenerate"),
-    "allow_personal_models",
-)
-
-
-def _allowed(report: Mapping[str, Any]) -> str:
-    """What the gates accept that others would not."""
-    flags = [
-        name for name in _EXCEPTIONS if any(gate.get(name) for gate in report["spec"]["gates"])
-    ]
-    return f" Gates of the spec say {', '.join(flags)}." if flags else ""
-
-
-def _gates(report: Mapping[str, Any]) -> Sequence[str | None]:
+def _gates(report: Mapping[str, Any]) -> str | None:
     gates, outcome = report["gates"], report["gate_outcome"]
     if outcome in (None, "pass"):
-        return []
+        return None
     worst = next(gate for gate in gates if gate["outcome"] == outcome)
     of = "" if worst["attribute"] is None else f" by {worst['attribute']}"
     word = "failed" if outcome == "fail" else "lack evidence"
-    return [f"the gates {word}: {_counts(gates)}; {worst['figure']}{of}: {worst['reason']}"]
+    return f"the gates {word}: {_counts(gates)}; {worst['figure']}{of}: {worst['reason']}"
 
 
 def _counts(gates: Sequence[Mapping[str, Any]]) -> str:
@@ -167,20 +167,12 @@ def _training(utility: Mapping[str, Any]) -> str:
     stated = SENTENCES[utility["stopped_by"]].format(rounds=utility["rounds"])
     stated += f". The best hypotheses are those of round {utility['best_round']}"
     if utility["rounds"] == 0 and utility["stopped_by"] == "rounds":
-        stated = "No round was played, as every client trains for itself"
+        stated = "No round ran, as every client trains for itself"
     if utility["validation_loss"] is not None:
         stated += f", with a validation loss of {utility['validation_loss']:.4g}"
     if utility["accuracy"] is not None:
         stated += f" and an accuracy of {utility['accuracy']:.4g}"
     return stated + "."
-
-
-def _method(utility: Mapping[str, Any]) -> list[str]:
-    """Whose models the figures are of, where clients made some of their own."""
-    method = utility.get("method")
-    if method is None or method["personalised"] is None:
-        return []
-    return [f"By the method {method['kind']}, {method['personalised']}."]
 
 
 def _beside_constant(report: Mapping[str, Any]) -> list[str]:
@@ -202,3 +194,215 @@ def _beside_constant(report: Mapping[str, Any]) -> list[str]:
         why = ": noise drowned what there was to learn" if drowned else ""
         found.append(f"No round was better than the start{why}.")
     return found
+
+
+_THEOREM = "This rests on a theorem for the public, fixed radius."
+_CONVENTION = "This rests on the paper's convention, not on a theorem."
+_EPSILON_BASIS = {
+    "formal": "This rests on theorems about the mechanism and its accountant.",
+    "heuristic": (
+        "This takes for known, or leaves to a fit, what the guarantee's statement names, and rests "
+        "on no theorem as a whole."
+    ),
+}
+_WARM_START = (
+    "Training started from an artifact whose own cost is not counted: this is what the run adds. "
+    "If the artifact was trained on these people without protection, so is the model."
+)
+_SERVER_SEES = (
+    "The server sees every update, and who sent it: nothing here protects a client against it."
+)
+
+
+def cost_part(report: Mapping[str, Any]) -> str:
+    """What was spent, and how much that is, from an otherwise complete report."""
+    warm = [_WARM_START] if _starts_from_artifact(report) else []
+    return " ".join([*_sentences(report), *warm, *_of_sweep(report)])
+
+
+def _of_sweep(report: Mapping[str, Any]) -> list[str]:
+    """What choosing this run among others costs, which its own figures do not say."""
+    sweep = report.get("sweep")
+    if sweep is None:
+        return []
+    repeated = bool(report.get("repeats"))
+    which = f"The run is one of {sweep['cells']} of a sweep"
+    if repeated:
+        which = f"This report speaks of {sweep['cells']} runs, one for each seed"
+    if sweep["sweep_epsilon_max"] is not None:
+        delta = min(one["delta"] for one in sweep["epsilon"] if one["observer"] != REPORT)
+        value = at_most(sweep["sweep_epsilon_max"], digits=4)
+        figure = f"an epsilon of {value} at delta = {delta:g}"
+    elif sweep["sweep_log_ratio_max"] is not None:
+        figure = f"a theorem's sum of {at_most(sweep['sweep_log_ratio_max'], digits=4)}"
+    elif sweep["sweep_leakage"] is not None:
+        figure = f"a leakage of {at_most(sweep['sweep_leakage'], digits=4)}"
+    else:
+        return [f"{which}, and what all of them cost together is not bounded by a figure."]
+    if repeated:
+        return [f"{which}: what it reveals costs that of all together, {figure}."]
+    chosen = f"{which}: if it was chosen among them, the cost is that of all together, {figure}"
+    if (tries := sweep.get("tries")) is None:
+        return [f"{chosen}."]
+    return [
+        f"{chosen}. That is of the {tries} runs that the sweep had when this report was signed; "
+        "further ones add to it, and the sweep itself has the figure of today."
+    ]
+
+
+def sends_nothing(report: Mapping[str, Any]) -> bool:
+    """Whether training sent nothing from any client."""
+    method = report["utility"].get("method")
+    return method is not None and method["sent"] is None
+
+
+def report_level(report: Mapping[str, Any]) -> CostLevel:
+    """How much the report's guarantee is worth as a bound, were its noise secret."""
+    return cost_level(bounding_exponent(report), delta=report["guarantee"]["delta"] or 0.0)
+
+
+def bounding_exponent(report: Mapping[str, Any]) -> float | None:
+    """The exponent of the odds between two datasets that the guarantee bounds; None for none.
+
+    The largest epsilon, of all planned rounds where losses ended the run early; of metric privacy
+    the theorem's sum over all datasets, where a clip makes there be one, and otherwise what was
+    charged within the radius.
+    """
+    privacy = report["privacy"]
+    if report["guarantee"]["kind"] == "none":
+        return None
+    for name in ("epsilon_planned", "epsilon_max", "log_ratio_max", "leakage_max"):
+        found: float | None = privacy.get(name)
+        if found is not None:
+            return found
+    return None
+
+
+def _sentences(report: Mapping[str, Any]) -> list[str]:
+    privacy, guarantee = report["privacy"], report["guarantee"]
+    if sends_nothing(report):
+        return [
+            "Training sent nothing from any client, so there is no cost of it to bound. What is "
+            "published of held-out people has no guarantee from it."
+        ]
+    if guarantee["kind"] == "none":
+        how = unbounded_release(guarantee["mechanism"])
+        return [
+            "There is no privacy guarantee, so the cost is unbounded: "
+            f"{_took_part(privacy, start='a')}, each time {how}."
+        ]
+    kind = f"The guarantee is {guarantee['label']}."
+    if privacy["epsilon"]:
+        stated = [kind, _epsilons(report)]
+        if chosen_by_losses(known_ending(report["utility"]["stopped_by"])):
+            planned = privacy.get("epsilon_planned")
+            figure = "" if planned is None else f", {at_most(planned, digits=4)}"
+            stated.append(
+                "Validation losses ended the run early: what is proven is the larger epsilon of "
+                f"all rounds that were planned{figure}."
+            )
+        return [*stated, _scale(report), _EPSILON_BASIS[guarantee["kind"]], *_trust(guarantee)]
+    return [kind, *_leakage(report)]
+
+
+def _scale(report: Mapping[str, Any]) -> str:
+    """How much that is; where the guarantee is not in force or not proven, how much it would be."""
+    guarantee = report["guarantee"]
+    if delta_gives_data_away(report):
+        return (
+            f"A delta of {guarantee['delta']:g} allows one person's data to be handed over whole, "
+            "so no one in particular is protected."
+        )
+    guessed = guessed_words(
+        unit=guarantee["unit"],
+        adjacency=guarantee["adjacency"] if report["privacy"]["epsilon"] else None,
+        bounds_every_dataset=bounds_every_dataset(report),
+        hypotheses=report["spec"]["training"]["hypotheses"],
+    )
+    sentence = doubted_cost_words(
+        bounding_exponent(report),
+        guessed=guessed,
+        delta=guarantee["delta"] or 0.0,
+        kind=guarantee["kind"],
+        in_force=guarantee["in_force"],
+        bounds_every_dataset=bounds_every_dataset(report),
+        is_epsilon=bool(report["privacy"]["epsilon"]),
+    )
+    if _starts_from_artifact(report):
+        return sentence.replace("That is", "Of what this run adds alone, that is", 1)
+    return sentence
+
+
+def _starts_from_artifact(report: Mapping[str, Any]) -> bool:
+    """Whether training started from parameters of another run, whose cost is not in the report."""
+    return isinstance(report["spec"]["model"].get("start"), Mapping)
+
+
+def bounds_every_dataset(report: Mapping[str, Any]) -> bool:
+    """Whether something is bounded between any two datasets, and not within a radius alone."""
+    privacy = report["privacy"]
+    return bool(privacy["epsilon"]) or privacy.get("log_ratio_max") is not None
+
+
+def _trust(guarantee: Mapping[str, Any]) -> list[str]:
+    """That the server sees every update, where it does."""
+    facts = known_facts(guarantee["mechanism"])
+    if facts is None:
+        return []
+    match facts.applied_by:
+        case "server":
+            return [_SERVER_SEES]
+        case "clients" | "local-steps":
+            return []
+        case _:
+            assert_never(facts.applied_by)
+
+
+def _took_part(privacy: Mapping[str, Any], *, start: str = "A") -> str:
+    return f"{start} client took part in at most {privacy['participations_max']} rounds"
+
+
+def _leakage(report: Mapping[str, Any]) -> list[str]:
+    """The convention's figure, and beside it the distance within which it holds and the theorem's
+    own sum."""
+    privacy, asked = report["privacy"], report["spec"]["privacy"]
+    each, most = (at_most(privacy[f"leakage_{name}"], digits=4) for name in ("per_release", "max"))
+    stated = [
+        f"{_took_part(privacy)}. By the convention n/nu it was charged a leakage of {each} for "
+        f"each and {most} in all, and the median client {privacy['leakage_median']:.4g}."
+    ]
+    clip = asked["clip"]
+    clipped = "are not clipped" if clip is None else f"are clipped to {number(clip)}"
+    if asked["radius"] == "adaptive":
+        stated.append(f"The radius follows each update, and updates {clipped}.")
+        return [*stated, _scale(report), _CONVENTION]
+    stated.append(
+        f"n/nu holds between uploads within the radius of {number(asked['radius'])}, and updates "
+        f"{clipped}."
+    )
+    bound = privacy["log_ratio_max"]
+    if bound is None:
+        stated.append("Over all datasets of a client nothing is bounded.")
+    else:
+        several = report["spec"]["training"]["hypotheses"] > 1
+        alike = " that choose the same hypothesis" if several else ""
+        stated.append(
+            f"Over all datasets of a client{alike} the theorem's sum is {at_most(bound, digits=4)}."
+        )
+    return [
+        *stated,
+        _scale(report),
+        _THEOREM if report["guarantee"]["kind"] == "formal" else _CONVENTION,
+    ]
+
+
+def _epsilons(report: Mapping[str, Any]) -> str:
+    stated = " and ".join(
+        f"{at_most(one['value'], digits=4)} against {observer_words(one['observer'])}"
+        for one in report["privacy"]["epsilon"]
+    )
+    guarantee = report["guarantee"]
+    return (
+        f"A {guarantee['unit']} spent at most an epsilon of {stated}, at delta = "
+        f"{guarantee['delta']:g} under {adjacency_words(guarantee['adjacency'])}."
+    )

@@ -4,18 +4,16 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from fedaudit.fairness.gaps import NO_OUTCOME
-from fedaudit.fairness.metrics import OF_SELECTION, gap_words
+from fedaudit.fairness.gaps import NO_OUTCOME, OF_SELECTION, gap_words
 from fedaudit.reports.sections.fairness import metric_of
 from fedaudit.reports.sections.outcome_words import favourable_words, group_words
 from fedaudit.reports.sections.utility import why_not_useful
 from fedaudit.spec.metrics import HEADLINE, HEADLINE_WITHOUT_OUTCOME, IDEALS, METRICS
 
-_NO_GROUPS = "No groups were compared: the spec names no sensitive attribute."
 _BY_CHANCE = 0.05
 """A gap that more assignments than this share match or exceed may well be chance."""
 _SHOWN = 3
-"""How many attributes are told of after the first."""
+"""Number of attributes that are named after the first."""
 
 
 def fairness_part(report: Mapping[str, Any]) -> str:
@@ -23,17 +21,18 @@ def fairness_part(report: Mapping[str, Any]) -> str:
     report."""
     sections = report["fairness"]
     if not sections:
-        return _NO_GROUPS
+        return "No groups were compared: the spec names no sensitive attribute."
     known = sorted((one for one in sections if _gap(one) is not None), key=_unevenness)
     unknown = [one for one in sections if _gap(one) is None]
-    sentences = [_doubt(report)] if known else []
+    sentences = []
     if known:
-        sentences += _worst(report, known[-1])
-        sentences += _others(known[-2::-1])
-    sentences += [_unknown(one) for one in unknown[:_SHOWN]]
-    left = len(unknown) - _SHOWN
-    if left > 0:
-        sentences.append(f"So it is for {left} more.")
+        sentences = [_doubt(report), *_worst(report, known[-1]), *_others(known[-2::-1])]
+    for one in unknown[:_SHOWN]:
+        metric = headline_metric(one)
+        reason = metric_of(one, metric)["reason"]
+        sentences.append(f"{metric} by {one['attribute']} is unknown: {reason}.")
+    if (left := len(unknown) - _SHOWN) > 0:
+        sentences.append(f"The same holds for {left} more attributes.")
     return " ".join(sentence for sentence in sentences if sentence)
 
 
@@ -68,11 +67,6 @@ def _doubt(report: Mapping[str, Any]) -> str:
     )
 
 
-def _unknown(section: Mapping[str, Any]) -> str:
-    metric = headline_metric(section)
-    return f"{metric} by {section['attribute']} is unknown: {metric_of(section, metric)['reason']}."
-
-
 # -- the widest gap -------------------------------------------------------------------------------
 
 
@@ -103,17 +97,13 @@ class _Pair:
     @property
     def width(self) -> float:
         """How far the two are apart."""
-        return float(abs(_rate(self.better, self.rate) - _rate(self.worse, self.rate)))
+        return float(abs(self.better[self.rate] - self.worse[self.rate]))
 
 
-def _known(group: Mapping[str, Any], name: str) -> float | None:
-    """A rate, accuracy or loss; None where the report lacks it."""
-    found: float | None = group.get(name)
-    return found
-
-
-def _rate(group: Mapping[str, Any], name: str) -> float:
-    return _known(group, name) or 0.0
+def _rates(section: Mapping[str, Any], name: str) -> list[tuple[float, Mapping[str, Any]]]:
+    """The groups that have a rate, accuracy or loss, the lowest first."""
+    found = [(one[name], one) for one in section["groups"] if one.get(name) is not None]
+    return sorted(found, key=lambda pair: pair[0])
 
 
 def _widest(
@@ -123,23 +113,17 @@ def _widest(
     is one; None where fewer than two have any."""
     pairs = []
     for rate in rates:
-        groups = [one for one in section["groups"] if _known(one, rate) is not None]
+        groups = [group for _, group in _rates(section, rate)]
         if len(groups) < 2:
             continue
-        groups.sort(key=lambda one, rate=rate: _rate(one, rate))  # type: ignore[misc]
-        reference = [one for one in groups if one["value"] == section["reference_group"]]
-        ends = [(low, high) for one in reference for low, high in _with(one, groups)]
-        for low, high in ends or [(groups[0], groups[-1])]:
+        ends = [(groups[0], groups[-1])]
+        for one in groups:
+            if one["value"] == section["reference_group"]:
+                ends = [(groups[0], one), (one, groups[-1])]
+        for low, high in ends:
             worse, better = (low, high) if lower_is_worse else (high, low)
             pairs.append(_Pair(rate, worse, better))
     return max(pairs, key=lambda pair: pair.width, default=None)
-
-
-def _with(
-    reference: Mapping[str, Any], groups: Sequence[Mapping[str, Any]]
-) -> list[tuple[Mapping[str, Any], Mapping[str, Any]]]:
-    """The reference group with the lowest and with the highest: lower first."""
-    return [(groups[0], reference), (reference, groups[-1])]
 
 
 def _by_rates(report: Mapping[str, Any], section: Mapping[str, Any], metric: str) -> str:
@@ -156,14 +140,17 @@ def _by_rates(report: Mapping[str, Any], section: Mapping[str, Any], metric: str
         "true_positive_rate": " who truly have it",
         "false_positive_rate": " who truly lack it",
     }[pair.rate]
-    low, high = (_percent(_rate(one, pair.rate)) for one in (pair.worse, pair.better))
-    outcome = _outcome(report, attribute)
+    low, high = (_percent(one[pair.rate]) for one in (pair.worse, pair.better))
+    favourable = favourable_words(report, attribute=attribute)
+    outcome = f"The favourable outcome is {favourable}."
+    if favourable is None:
+        outcome = "The report does not say which outcome is favourable."
     if pair.width == 0:
         return (
             f"{outcome} By {attribute} all groups fare alike: {low} of those{whose} are predicted "
             "to have it."
         )
-    if _lowest(section, pair.rate) < _rate(pair.worse, pair.rate):
+    if _rates(section, pair.rate)[0][0] < pair.worse[pair.rate]:
         # Only with a reference group, to which the gap is measured.
         return (
             f"{outcome} By {attribute}, {better} are furthest from the reference group {worse}: "
@@ -174,18 +161,6 @@ def _by_rates(report: Mapping[str, Any], section: Mapping[str, Any], metric: str
         f"{outcome} By {attribute}, {worse} are worst off: {low} of {worse}{whose} are predicted "
         f"to have it, and {high} of {better}."
     )
-
-
-def _lowest(section: Mapping[str, Any], rate: str) -> float:
-    """The lowest rate of all groups that are shown."""
-    return min(_rate(one, rate) for one in section["groups"] if _known(one, rate) is not None)
-
-
-def _outcome(report: Mapping[str, Any], attribute: str) -> str:
-    outcome = favourable_words(report, attribute=attribute)
-    if outcome is None:
-        return "The report does not say which outcome is favourable."
-    return f"The favourable outcome is {outcome}."
 
 
 def _by_values(
@@ -202,7 +177,7 @@ def _by_values(
     shown = _percent if name == "accuracy" else _figure
     return (
         f"By {attribute}, predictions are worst for {worse}: their {name} is "
-        f"{shown(_rate(pair.worse, name))}, and {shown(_rate(pair.better, name))} for {better}."
+        f"{shown(pair.worse[name])}, and {shown(pair.better[name])} for {better}."
     )
 
 
@@ -228,7 +203,7 @@ def _stated(section: Mapping[str, Any], metric: str, over_seeds: Mapping[str, An
     if moved is None:
         return stated
     return (
-        f"{stated} Over the last {moved['rounds']} validated rounds it lay between "
+        f"{stated} Over the last {moved['rounds']} validated rounds it was between "
         f"{_figure(moved['low'])} and {_figure(moved['high'])}; neither says how far another "
         "seed would differ."
     )

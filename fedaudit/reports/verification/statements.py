@@ -10,7 +10,7 @@ from fedaudit.ledger.statements import ChainedSignOff, SignOff, link_of
 from fedaudit.privacy.lower_bounds.e_values import e_values_of, is_alarm, run_evidence
 from fedaudit.reports.checks import Check, canonical_hash, check, same, unknown_key, value_at
 from fedaudit.reports.later import LaterStatement, judged_later, link_of_statement, statement_in
-from fedaudit.reports.verdict.concerns import concerns_of
+from fedaudit.reports.verdict.verdict import concerns_of
 
 _SHOWN = 3
 

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedaudit.fairness.gaps import GroupScores
-from fedaudit.fairness.population import PredictedRows
+from fedaudit.fairness.joint_disclosure import PredictedRows
 from fedaudit.privacy.accounting.privacy_events import Observer
 from fedaudit.privacy.mechanisms.registry import mechanism_of
 from fedaudit.spec.models import Linear
@@ -20,7 +20,7 @@ from fedaudit.spec.training import QFfl
 from fedaudit.training.base.cell import Cell
 from fedaudit.training.base.records import RecordTable
 from fedaudit.training.base.stopping import RunEnd
-from fedaudit.utility.constant import ConstantComparison
+from fedaudit.utility import ConstantComparison
 
 _MAX_UPLOADS = 100
 _AT_PLACES = ("selection_losses", "validation_losses", "accuracies")

@@ -8,13 +8,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedaudit.fairness.gaps import GroupScores
-from fedaudit.fairness.population import PredictedRows
+from fedaudit.fairness.joint_disclosure import PredictedRows
 from fedaudit.federations.favourable_outcomes import OutcomeRules, outcome_rules
 from fedaudit.federations.federation import Federation
 from fedaudit.native.library import kernels, line, place_of
 from fedaudit.spec.fairness import Fairness
 from fedaudit.training.base.cell import Cell
-from fedaudit.utility.constant import (
+from fedaudit.utility import (
     ConstantComparison,
     LossShape,
     MeasuredRows,

@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from api.pages.live import MAX_POINTS, curves, time_left
-from fedaudit.reports.charts.series import GapSeries, Series
+from fedaudit.reports.charts.line_chart import GapSeries, Series
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 

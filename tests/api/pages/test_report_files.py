@@ -12,7 +12,7 @@ import pytest
 import yaml
 
 from fedaudit.ledger.bundle import opened_bundle
-from fedaudit.reports.readings.reading_choice import READINGS
+from fedaudit.reports.readings.readings import READINGS
 from tests.api.pages.browser import signed_in
 from tests.api.people.keys import key_of
 from tests.api.service import Api, finish, spec

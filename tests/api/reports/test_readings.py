@@ -2,7 +2,7 @@
 
 import pytest
 
-from fedaudit.reports.readings.reading_choice import reading
+from fedaudit.reports.readings.readings import reading
 from tests.api.service import Api, finish, finished
 
 FORMS = {

@@ -280,7 +280,7 @@ def test_a_policy_is_held_to_what_the_sweep_has_booked_by_now(api: Api) -> None:
     assert found["outcome"] == "fail", found
     of_all = api.get(f"/v1/sweeps/{made['id']}").json()["costs"]["log_ratio_max"]
     assert found["gates"][0]["value"] == of_all > of_one
-    assert "as they had booked it by now" in found["gates"][0]["reason"]
+    assert "as charged or reserved by now" in found["gates"][0]["reason"]
 
 
 def test_the_table_over_seeds(api: Api) -> None:

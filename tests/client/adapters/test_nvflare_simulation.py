@@ -51,7 +51,7 @@ def test_the_round_that_would_pass_the_budget_trains_nobody(
     shown = api.get(f"/v1/ledgers/{told['ledger']}").json()
     assert (shown["rounds"], shown["over_budget"]) == (2, 0)
     assert epsilon(api, told["ledger"]) == pytest.approx(library([3.0] * 2), rel=1e-12)
-    assert "round 3 is refused: nobody has room for it" in told["log"]
+    assert "round 3 is refused: no client has enough budget" in told["log"]
     assert api.key not in told["configuration"]
 
 

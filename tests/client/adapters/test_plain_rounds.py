@@ -62,7 +62,7 @@ def test_a_round_that_breaks_is_charged_unless_it_was_withdrawn(
     with pytest.raises(KeyError) as broken:
         broken_round()
     [note] = broken.value.__notes__
-    told = "nobody is charged" if withdrawn else "declared and charged: 1 asked, 0 sent"
+    told = "no client is charged" if withdrawn else "declared and charged: 1 asked, 0 sent"
     assert told in note
     room = reserve(api, ledger.id, 2, ["a"])
     assert room["admitted"] == (["a"] if withdrawn else [])

@@ -6,9 +6,8 @@ from xml.etree import ElementTree
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fedaudit.reports.charts.chart import WIDTH, Chart, FigureTable
+from fedaudit.reports.charts.drawing import WIDTH, Chart, FigureTable, Row, range_chart
 from fedaudit.reports.charts.line_chart import Final, Line, LinePlot, line_chart
-from fedaudit.reports.charts.ranges import Row, range_chart
 
 FINITE = st.floats(allow_nan=False, allow_infinity=False)
 NAME = st.text(max_size=60)

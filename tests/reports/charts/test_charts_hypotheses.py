@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from fedaudit.reports.charts.series import series_of
+from fedaudit.reports.charts.line_chart import series_of
 from fedaudit.reports.page.html import render
 from fedaudit.reports.report import assemble
 from fedaudit.reports.sections.parameter_plot import Plane

@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pytest
 
-from fedaudit.reports.charts.chart_choice import charts_of
-from fedaudit.reports.charts.series import FIGURES, Series, series_of
+from fedaudit.reports.charts.line_chart import FIGURES, Series, series_of
+from fedaudit.reports.charts.report_charts import charts_of
 from fedaudit.reports.page.html import render
 from fedaudit.reports.report import assemble
 from fedaudit.spec.metrics import METRICS

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fedaudit.reports.charts.scale import round_scale, value_scale
+from fedaudit.reports.charts.drawing import round_scale, value_scale
 
 FINITE = st.floats(allow_nan=False, allow_infinity=False)
 

@@ -3,7 +3,7 @@
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fedaudit.reports.charts.thinning import kept_places, segments
+from fedaudit.reports.charts.line_chart import kept_places, segments
 
 VALUE = st.none() | st.floats(-100, 100)
 

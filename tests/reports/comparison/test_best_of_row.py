@@ -6,8 +6,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from fedaudit.reports.comparison.best_of_row import with_best
-from fedaudit.reports.comparison.compared_reports import compare, compare_reports
+from fedaudit.reports.comparison.compared_reports import compare, compare_reports, with_best
 from fedaudit.reports.comparison.parts import Cell, FigureRow
 from fedaudit.reports.figures import parsed
 from fedaudit.reports.report import assemble

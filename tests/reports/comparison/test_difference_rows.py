@@ -1,7 +1,6 @@
 """What specs say differently, as rows: no cell holds a list of objects."""
 
-from fedaudit.reports.comparison.difference_rows import difference_rows
-from fedaudit.reports.comparison.spec_differences import spec_differences
+from fedaudit.reports.comparison.compared_reports import difference_rows, spec_differences
 
 GAP = {"figure": "equalized_odds_difference", "attribute": "race", "op": "le", "value": 0.1}
 COST = {

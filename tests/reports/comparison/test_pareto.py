@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fedaudit.reports.comparison.pareto import dominated_by
+from fedaudit.reports.comparison.fronts import dominated_by
 
 POINTS = st.integers(1, 4).flatmap(
     lambda axes: st.lists(

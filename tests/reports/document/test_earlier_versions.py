@@ -4,14 +4,13 @@ import copy
 
 import pytest
 
-from fedaudit.reports.charts.chart_choice import charts_of
-from fedaudit.reports.charts.final_charts import rates_chart
+from fedaudit.reports.charts.report_charts import charts_of, rates_chart
 from fedaudit.reports.comparison.compared_reports import compare
 from fedaudit.reports.figures import figures_of, parsed
 from fedaudit.reports.gates.gate_evaluation import evaluate
 from fedaudit.reports.page.fairness_tables import fairness_tables
 from fedaudit.reports.page.html import render
-from fedaudit.reports.readings.reading_choice import reading
+from fedaudit.reports.readings.readings import reading
 from fedaudit.reports.report import assemble
 from fedaudit.reports.sections import part as rate_fields
 from fedaudit.reports.sections.part import Part

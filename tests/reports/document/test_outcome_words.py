@@ -5,7 +5,7 @@ import re
 import pytest
 
 from fedaudit.reports.page.html import render
-from fedaudit.reports.readings.reading_choice import reading
+from fedaudit.reports.readings.readings import reading
 from fedaudit.reports.report import assemble
 from fedaudit.reports.sections.outcome_words import (
     favourable_words,

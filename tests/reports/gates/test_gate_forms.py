@@ -5,9 +5,7 @@ from xml.etree import ElementTree
 import pytest
 
 from fedaudit.reports.gates.gate_evaluation import without_report
-from fedaudit.reports.gates.gate_junit import junit
-from fedaudit.reports.gates.gate_markdown import markdown
-from fedaudit.reports.gates.gate_results import Evaluation, GateResults
+from fedaudit.reports.gates.gate_results import Evaluation, GateResults, junit, markdown
 from fedaudit.spec.gates import Gate
 
 
@@ -101,9 +99,9 @@ def test_a_comment_says_what_came_of_it():
     assert r"| passed | leakage_max \<= 40 | 12 | 12 is at most 40 |" in lines
     assert r"| **failed** | leakage_max \<= 40 | 50 | 50 is not at most 40 |" in lines
     assert r"| **not enough evidence** | leakage_max \<= 40 | – | nobody measured it |" in lines
-    assert lines[-1] == "Where evidence lacks, a gate has neither passed nor failed."
+    assert lines[-1] == "A gate without enough evidence has neither passed nor failed."
     assert markdown(results(gate("pass"))).startswith("## The gates passed\n")
-    assert "evidence does not suffice" in markdown(results(NO_EVIDENCE))
+    assert "not enough evidence" in markdown(results(NO_EVIDENCE))
 
 
 def test_a_comment_shows_names_as_they_are_and_calls_nobody():

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fedaudit.reports.readings.markdown import plain
-from fedaudit.reports.readings.reading_choice import READINGS, ReadingName, reading
+from fedaudit.reports.readings.reading import plain
+from fedaudit.reports.readings.readings import READINGS, ReadingName, reading
 from fedaudit.reports.report import assemble
 from tests.reports.reading_documents import NAMES, documents
 

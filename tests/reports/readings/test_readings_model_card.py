@@ -5,7 +5,7 @@ import re
 import pytest
 import yaml
 
-from fedaudit.reports.readings.model_card import model_card
+from fedaudit.reports.readings.readings import model_card
 from fedaudit.reports.report import assemble
 from tests.reports.reading_documents import documents, gaussian
 

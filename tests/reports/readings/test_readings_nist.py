@@ -2,7 +2,7 @@
 
 import pytest
 
-from fedaudit.reports.readings.nist_800_226 import NistReading, nist_800_226
+from fedaudit.reports.readings.readings import NistReading, nist_800_226
 from fedaudit.reports.report import assemble
 from tests.reports.reading_documents import FIXED, NOTHING, WITHOUT_NOISE, documents, gaussian
 

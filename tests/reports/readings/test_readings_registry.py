@@ -7,7 +7,7 @@ import jsonschema
 import pytest
 import yaml
 
-from fedaudit.reports.readings.registry import registry
+from fedaudit.reports.readings.readings import registry
 from fedaudit.reports.report import assemble
 from tests.reports.reading_documents import NOTHING, WITHOUT_NOISE, documents, gaussian
 

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from sklearn.metrics import accuracy_score
 
 from fedaudit.fairness.gaps import NO_OUTCOME, GroupScores, gaps, score_gaps
-from fedaudit.fairness.population import PredictedRows
+from fedaudit.fairness.joint_disclosure import PredictedRows
 from fedaudit.reports.page.html import render
 from fedaudit.reports.report import Report, assemble
 from fedaudit.reports.sections.cross_check import TOLERANCE, SecondFigures, cross_checked

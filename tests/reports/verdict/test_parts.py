@@ -108,13 +108,13 @@ def test_a_guarantee_that_is_not_proven_needs_a_gate_that_says_it_will_do(
 def test_gates_on_other_figures_say_nothing_of_privacy(material):
     beside = {"gates": [{"figure": "participations_max", "op": "le", "value": 1e9}]}
     release = assemble(material({**RELEASED, **ONE, **beside}))["verdict_parts"]["release"]
-    assert release.startswith("Nobody has said how private this model must be")
+    assert release.startswith("No requirement was set for this model's privacy")
 
 
 def test_a_delta_that_gives_somebody_away_is_no_protection(good):
     parts = parts_with(good, guarantee__delta=0.5)
-    assert parts.release.startswith("No: a delta of 0.5 allows somebody's data to be handed over")
-    assert "protects nobody in particular" in parts.cost
+    assert parts.release.startswith("No: a delta of 0.5 allows one person's data to be handed over")
+    assert "no one in particular is protected" in parts.cost
 
 
 def test_a_failed_gate_is_named_with_its_figure(material):
@@ -130,7 +130,7 @@ def test_a_failed_gate_is_named_with_its_figure(material):
 
 def test_without_gates_nobody_has_said_what_it_must_meet(material):
     parts = assemble(material({**RELEASED, **ONE, "gates": []}))["verdict_parts"]
-    assert parts["release"].startswith("Nobody has said what this model must meet: no gate was set")
+    assert parts["release"].startswith("No requirement was set for this model: there are no gates")
     assert parts["next"].startswith("Set gates")
 
 

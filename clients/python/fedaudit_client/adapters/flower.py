@@ -66,13 +66,13 @@ _FIXED = (DifferentialPrivacyClientSideFixedClipping, DifferentialPrivacyServerS
 class AveragedNoise:
     """Noise that the server adds to a mean, of standard deviation multiplier * clip / calibrated.
 
-    A mean of m updates moves by clip / m where one of them does, so fewer than the wrapper was
-    told of have less noise in proportion.
+    A mean of m updates moves by clip / m where one of them does, so fewer than the wrapper
+    assumes have proportionally less noise.
     """
 
     multiplier: float
     calibrated: int
-    """The number of clients that the wrapper was told of."""
+    """The number of clients that the wrapper assumes."""
     weight_key: str
     """The metric by which the mean is weighted: it has to be the same for all."""
 
@@ -154,7 +154,7 @@ class FedauditStrategy(Strategy):
     result is used.
 
     The outermost strategy: Flower's own wrappers for differential privacy lie inside it. Clients
-    that are refused get no message. `RoundRefused` ends the run where nobody is admitted.
+    that are refused get no message. `RoundRefused` ends the run if no client is admitted.
     """
 
     def __init__(
@@ -167,7 +167,7 @@ class FedauditStrategy(Strategy):
         ask_subjects: bool = False,
         group_counts: bool = False,
     ) -> None:
-        """`event`: what each round releases, in the user's words; None takes the noise of the
+        """`event`: what each round releases; None takes the noise of the
         wrapper with fixed clipping that is found in `inner`.
 
         `fixed_size_sample` counts on amplification: nodes are drawn evenly from all of the
@@ -177,7 +177,7 @@ class FedauditStrategy(Strategy):
         ValueError where the event is not known, or does not fit.
         """
         if type(inner).start is not Strategy.start:
-            raise ValueError(f"{type(inner).__name__} has a loop of its own; rounds are not seen")
+            raise ValueError(f"{type(inner).__name__} has its own loop; rounds cannot be observed")
         self.inner = inner
         self.ledger = ledger
         self._event = dict(event) if event is not None else None
@@ -324,13 +324,13 @@ class FedauditStrategy(Strategy):
                 self._learn(reply)
 
     def _learn(self, reply: Message) -> None:
-        """The first name that a node tells stays: a client has one budget, not one a name."""
+        """The first name of a node is kept: a client has one budget, not one per name."""
         if reply.has_error():
             return
         record = reply.content.config_records.get(RECORD)
-        told = None if record is None else record.get("subject")
-        if isinstance(told, str) and told:
-            self._subjects.setdefault(int(reply.metadata.src_node_id), told)
+        name = None if record is None else record.get("subject")
+        if isinstance(name, str) and name:
+            self._subjects.setdefault(int(reply.metadata.src_node_id), name)
 
     def _names(self, number: int, nodes: Sequence[int]) -> dict[int, str]:
         known = [node for node in nodes if not self._asks or node in self._subjects]
@@ -396,7 +396,7 @@ Mod = Callable[[Message, Context, Callable[[Message, Context], Message]], Messag
 def subject_mod(subject: str | Callable[[Context], str]) -> Mod:
     """A mod of a ClientApp that adds to each reply whose node it is, under a name that lasts."""
 
-    def tell(
+    def with_subject(
         message: Message, context: Context, call_next: Callable[[Message, Context], Message]
     ) -> Message:
         reply = call_next(message, context)
@@ -405,7 +405,7 @@ def subject_mod(subject: str | Callable[[Context], str]) -> Mod:
             reply.content[RECORD] = ConfigRecord({"subject": name})
         return reply
 
-    return tell
+    return with_subject
 
 
 def say_subject(message: Message, context: Context) -> Message:

@@ -14,7 +14,7 @@ from nvflare.widgets.widget import Widget
 from fedaudit_client.adapters.plain import Event, Ledger, RoundRefused, declared
 from fedaudit_client.client import Client
 
-# Ways to send a task to one site after the other, or to whoever asks: no round is seen in them.
+# Ways to send a task to one site after the other, or to sites that ask: rounds are not visible.
 _WITHOUT_ROUNDS = ("broadcast_forever", "relay", "send")
 
 
@@ -22,8 +22,8 @@ class FedauditRounds(Widget):
     """Reserves each round before its task is sent, and declares it once it is aggregated.
 
     Stands between the job's controllers and their communicators, so it needs neither a controller
-    of its own nor one particular workflow. Sites that are refused get no task. Where nobody is
-    admitted, or fewer than the controller waits for, the run ends before anybody trains.
+    of its own nor one particular workflow. Sites that are refused get no task. If no site is
+    admitted, or fewer than the controller waits for, the run ends before any site trains.
     """
 
     def __init__(
@@ -139,8 +139,8 @@ class FedauditRounds(Widget):
     # -- afterwards --------------------------------------------------------------------------------
 
     def _aggregated(self) -> None:
-        """Raises RoundRefused behind a round that was not reserved: whoever got a task is charged
-        for it, and it is the last."""
+        """Raises RoundRefused after a round that was not reserved, which is the last: a site that
+        got a task is charged for it."""
         if self._asked:
             self._settle()
         elif self._sent:
@@ -175,9 +175,9 @@ def keep_ledger(
 ) -> None:
     """Have a job, or the job of a recipe, keep this ledger while it runs.
 
-    `event` is what each round releases, in the user's words: NVFlare knows no noise of its own
-    that a guarantee follows from. `task` is the name of the task that is a round. Raises
-    ValueError where the event counts on how sites are drawn.
+    `event` is what each round releases: NVFlare has no noise that a guarantee follows from. `task`
+    is the name of the task that is a round. Raises ValueError if the event counts on how sites are
+    drawn.
     """
     _check_event(ledger, event)
     rounds = FedauditRounds(ledger.id, event, task=task)

@@ -7,7 +7,7 @@ from typing import Any, Self
 
 from fedaudit_client.client import Client
 from fedaudit_client.errors import ClientError
-from fedaudit_client.http.request import Json
+from fedaudit_client.wire import Json
 
 Event = Mapping[str, Any]
 """What a round releases, as the ledger's rounds state it: `kind` and the fields that go with it."""
@@ -17,8 +17,8 @@ class RoundRefused(ClientError):  # noqa: N818 an answer of the ledger, and no f
     """A round may not run, or its result may not be used."""
 
     def __init__(self, round_: int, why: str, refused: Mapping[str, str] | None = None) -> None:
-        told = "".join(f"\n  {name}: {reason}" for name, reason in (refused or {}).items())
-        super().__init__(f"round {round_} is refused: {why}{told}")
+        each = "".join(f"\n  {name}: {reason}" for name, reason in (refused or {}).items())
+        super().__init__(f"round {round_} is refused: {why}{each}")
         self.round = round_
         self.refused = dict(refused or {})
         """Each client that was refused, and why."""
@@ -26,7 +26,7 @@ class RoundRefused(ClientError):  # noqa: N818 an answer of the ledger, and no f
 
 @dataclass(frozen=True)
 class Admission:
-    """What a ledger answered to a reservation; somebody is admitted."""
+    """A ledger's answer to a reservation; at least one client is admitted."""
 
     admitted: tuple[str, ...]
     refused: Mapping[str, str]
@@ -61,11 +61,11 @@ class Ledger:
         return bool(self.terms["observer"] == "server")
 
     def reserve(self, round_: int, *, event: Event, participants: Sequence[str]) -> Admission:
-        """Ask before anybody trains. Raises RoundRefused where nobody is admitted."""
+        """Reserve a round before training. Raises RoundRefused if no client is admitted."""
         answer = self._client.reserve_round(self.id, round_, event=event, participants=participants)
         refused = {one["subject"]: one["reason"] for one in answer["refused"]}
         if not answer["admitted"]:
-            why = answer["reason"] or "nobody has room for it"
+            why = answer["reason"] or "no client has enough budget"
             raise RoundRefused(round_, why, None if answer["reason"] else refused)
         return Admission(tuple(answer["admitted"]), refused)
 
@@ -86,7 +86,7 @@ class Ledger:
 
         An exception in the block declares the round too, with all who did not answer as failures:
         what they sent before it cannot be known here. Only after `withdraw` is nothing charged.
-        The exception has a note that says which. Raises RoundRefused where nobody is admitted, and
+        The exception has a note that says which. Raises RoundRefused if no client is admitted, and
         ConflictError where the number is in the chain already; None takes the next one.
         """
         number = self.next_round if number is None else number
@@ -118,7 +118,7 @@ class OpenRound:
     def answered(self, names: Sequence[str], *, groups: Mapping[str, Any] | None = None) -> None:
         """State who sent an update, where not all did, and how the model predicted by group.
 
-        Raises ValueError for somebody who was not admitted.
+        Raises ValueError for a client that was not admitted.
         """
         strangers = sorted(set(names) - set(self.admitted))
         if strangers:
@@ -127,8 +127,8 @@ class OpenRound:
         self._groups = groups or {}
 
     def withdraw(self) -> None:
-        """State that nothing left: no client was asked, or nobody sees uploads and no model was
-        released."""
+        """State that nothing was released: no client was asked, or no observer saw uploads and no
+        model was released."""
         self._withdrawn = True
 
     def end(self) -> None:
@@ -143,14 +143,14 @@ class OpenRound:
         try:
             if self._withdrawn:
                 self._ledger.release(self.number)
-                told = "was withdrawn, and nobody is charged"
+                fate = "was withdrawn, and no client is charged"
             else:
                 self._declare(self._answered or ())
                 count = len(self.admitted)
-                told = f"is declared and charged: {count} asked, {len(self._answered or ())} sent"
+                fate = f"is declared and charged: {count} asked, {len(self._answered or ())} sent"
         except ClientError as failure:
-            told = f"is reserved for a day at most and was not declared: {failure}"
-        error.add_note(f"fedaudit: round {self.number} of ledger {self._ledger.id} {told}")
+            fate = f"is reserved for a day at most and was not declared: {failure}"
+        error.add_note(f"fedaudit: round {self.number} of ledger {self._ledger.id} {fate}")
 
     def _declare(self, answered: Sequence[str]) -> None:
         failures = [name for name in self.admitted if name not in set(answered)]

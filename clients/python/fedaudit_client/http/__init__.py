@@ -1,1 +1,0 @@
-"""How requests are made, sent, repeated and answered, whatever they are about."""

@@ -1,0 +1,369 @@
+"""Calls on federations, ledgers, keys, the audit log, webhooks, sign-offs and models."""
+
+import json
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from typing import IO, Any
+
+import httpx
+
+from fedaudit_client.calls import Calls, asks, call, downloads, lists, pages, steps, stream
+from fedaudit_client.result_types import (
+    Artifact,
+    Budget,
+    Erasure,
+    Federation,
+    Key,
+    ListedArtifact,
+    NewKey,
+    SignOff,
+)
+from fedaudit_client.wire import (
+    Json,
+    Request,
+    items,
+    json_as,
+    json_object,
+    last_of,
+    nothing,
+    once,
+    path_of,
+    polled,
+    text,
+)
+
+# The service answers an upload once the file is checked and stored.
+_UPLOADED = httpx.Timeout(45.0, read=600.0)
+# While the service signs a ledger, rounds may wait for seconds.
+_HELD = httpx.Timeout(30.0, read=60.0)
+
+
+class FederationCalls(Calls):
+    """Calls on federations: data, profiles, budgets and policies."""
+
+    @call
+    def register(
+        self, registration: Mapping[str, Any], *, idempotency_key: str | None = None
+    ) -> Request[Federation]:
+        """Register a file below the service's sources folder; returns the federation."""
+        asked = {"body": {"json": registration}, **once(idempotency_key)}
+        return Request("POST", "federations", json_as(Federation), **asked)
+
+    @call
+    def upload(
+        self, file: IO[bytes], registration: Mapping[str, Any], *, file_name: str
+    ) -> Request[Federation]:
+        """Upload a file with its registration; returns the federation.
+
+        The file is streamed, and an upload that broke is not repeated by itself. Repeating it is
+        harmless: the same content is the same federation.
+        """
+        # In this order: the service refuses a wrong registration before the file is sent.
+        parts = [
+            ("registration", (None, json.dumps(registration), "application/json")),
+            ("file", (file_name, file, "application/octet-stream")),
+        ]
+        answer = json_as(Federation)
+        return Request("POST", "federations", answer, body={"files": parts}, timeout=_UPLOADED)
+
+    federations = lists(
+        "federations",
+        Federation,
+        "Every federation of the key's project that the filters select, newest first.",
+    )
+    federation = asks("GET federations/{}", json_as(Federation), "One federation.")
+
+    @steps
+    async def profiled(self, federation_id: str) -> Federation:
+        """The federation, once it is no longer being profiled."""
+
+        def has_ended(federation: Federation) -> bool:
+            return federation["status"] != "profiling"
+
+        request = Request("GET", path_of("federations/{}", federation_id), json_as(Federation))
+        return await last_of(polled(self._wire, request, has_ended=has_ended, patience_seconds=0.0))
+
+    profile = asks("GET federations/{}/profile", json_object, "A profile of a federation's data.")
+    delete_federation = asks(
+        "DELETE federations/{}",
+        nothing,
+        "Delete a federation's file and profile; what was spent on the data stays.",
+    )
+
+    @call
+    def erase_federation(
+        self, federation_id: str, *, reference: str | None = None
+    ) -> Request[Erasure]:
+        """Remove a federation's personal data for good; what was spent and signed stays."""
+        body = {} if reference is None else {"reference": reference}
+        path = path_of("federations/{}/erasure", federation_id)
+        return Request("POST", path, json_as(Erasure), body={"json": body})
+
+    erasure = asks(
+        "GET federations/{}/erasure",
+        json_as(Erasure),
+        "The progress of a federation's erasure, and its receipt once it is done.",
+    )
+
+    @steps
+    async def erased(self, federation_id: str) -> Erasure:
+        """The federation's erasure, once names and files are removed too."""
+
+        def has_ended(erasure: Erasure) -> bool:
+            return erasure["status"] == "erased"
+
+        path = path_of("federations/{}/erasure", federation_id)
+        request = Request("GET", path, json_as(Erasure))
+        return await last_of(polled(self._wire, request, has_ended=has_ended, patience_seconds=0.0))
+
+    @call
+    def budgets(self, federation_id: str) -> Request[Sequence[Budget]]:
+        """The budgets on a federation's data."""
+        return Request("GET", path_of("federations/{}/budget", federation_id), items)
+
+    @call
+    def set_budget(
+        self, federation_id: str, budget: Mapping[str, Any]
+    ) -> Request[Sequence[Budget]]:
+        """Set one budget: `book`, `figure` and `total`; returns all of them."""
+        path = path_of("federations/{}/budget", federation_id)
+        return Request("PUT", path, items, body={"json": budget})
+
+    @call
+    def set_simulation(self, federation_id: str, simulation: str) -> Request[Federation]:
+        """Whether noise may be simulated: `allowed` or `forbidden`; returns the federation."""
+        path = path_of("federations/{}/simulation", federation_id)
+        return Request("PUT", path, json_as(Federation), body={"json": {"simulation": simulation}})
+
+    disclosure = asks(
+        "GET federations/{}/disclosure",
+        json_object,
+        "A federation's disclosure policy for groups, and the service's minimum.",
+    )
+
+    @call
+    def set_disclosure(self, federation_id: str, policy: Mapping[str, Any]) -> Request[Json]:
+        """Replace the policy, with `{}` for none; returns it."""
+        path = path_of("federations/{}/disclosure", federation_id)
+        return Request("PUT", path, json_object, body={"json": policy})
+
+
+class LedgerCalls(Calls):
+    """Calls on the ledgers of training that runs elsewhere."""
+
+    @call
+    def create_ledger(
+        self, terms: Mapping[str, Any], *, idempotency_key: str | None = None
+    ) -> Request[Json]:
+        """Open a ledger on these terms, which never change; returns the ledger."""
+        asked = {"body": {"json": dict(terms)}, **once(idempotency_key)}
+        return Request("POST", "ledgers", json_object, **asked)
+
+    ledgers = lists("ledgers", Json, "Every ledger of the key's project, newest first.")
+    ledger = asks("GET ledgers/{}", json_object, "One ledger, and the cost of its rounds.")
+
+    @call
+    def reserve_round(
+        self, ledger_id: str, round_: int, *, event: Mapping[str, Any], participants: Sequence[str]
+    ) -> Request[Json]:
+        """Reserve a round before training; the answer says who is `admitted` and `refused`.
+
+        A second reservation of the same round replaces the first.
+        """
+        body = {"json": {"event": dict(event), "participants": list(participants)}}
+        path = path_of("ledgers/{}/rounds/{}/reservation", ledger_id, str(round_))
+        return Request("POST", path, json_object, body=body, repeatable=True)
+
+    @call
+    def release_round(self, ledger_id: str, round_: int) -> Request[None]:
+        """Give back the reservation of a round that will not run."""
+        path = path_of("ledgers/{}/rounds/{}/reservation", ledger_id, str(round_))
+        return Request("DELETE", path, nothing)
+
+    @call
+    def declare_rounds(self, ledger_id: str, rounds: Sequence[Mapping[str, Any]]) -> Request[Json]:
+        """Declare rounds that ran, in ascending order; repeating it changes nothing.
+
+        The answer has the chain's head after each round: keep it.
+        """
+        return Request(
+            "POST",
+            path_of("ledgers/{}/rounds", ledger_id),
+            json_object,
+            body={"json": {"rounds": [dict(one) for one in rounds]}},
+            timeout=_HELD,
+            repeatable=True,
+        )
+
+    ledger_report = asks("GET ledgers/{}/report.json", json_object, "The report document.")
+    ledger_report_page = asks("GET ledgers/{}/report.html", text, "The report as one HTML page.")
+    ledger_verification = asks(
+        "GET ledgers/{}/report/verification",
+        json_object,
+        "The result of the service's check of the report against the stored entries.",
+    )
+    download_ledger_bundle = downloads(
+        "ledgers/{}/bundle", "Write the bundle for offline verification, a zip, into a file."
+    )
+
+
+class KeyCalls(Calls):
+    """Calls on API keys."""
+
+    @call
+    def keys(self) -> Request[Sequence[Key]]:
+        """The project's API keys, without their secrets."""
+        return Request("GET", "api-keys", items)
+
+    @call
+    def create_key(self, *, name: str, scopes: Sequence[str]) -> Request[NewKey]:
+        """A new key; `key` in the answer is shown only once."""
+        body = {"name": name, "scopes": list(scopes)}
+        return Request("POST", "api-keys", json_as(NewKey), body={"json": body})
+
+    @call
+    def rotate_key(self, key_id: str, *, overlap_seconds: int = 86400) -> Request[NewKey]:
+        """A new secret, `key`, shown only once; the old one works for `overlap_seconds` more."""
+        path = path_of("api-keys/{}/rotation", key_id)
+        return Request("POST", path, json_as(NewKey), params={"overlap_seconds": overlap_seconds})
+
+    revoke_key = asks("DELETE api-keys/{}", nothing, "Revoke a key.")
+
+
+class AuditLogCalls(Calls):
+    """Calls on the audit log. The key needs the scope `admin`."""
+
+    audit_log = lists(
+        "audit-log",
+        Json,
+        """The entries, newest first; filters `actor`, `action`, `subject`, `created_after`.""",
+    )
+
+    @call
+    def verify_audit_log(self) -> Request[Json]:
+        """Whether the log is unchanged, and the newest signed head."""
+        return Request("GET", "audit-log/verification", json_object)
+
+
+class WebhookCalls(Calls):
+    """Calls on webhooks. The key needs the scope `admin`."""
+
+    webhooks = lists("webhooks", Json, "Every webhook of the key's project, oldest first.")
+    webhook = asks("GET webhooks/{}", json_object, "One webhook, without its secret.")
+
+    @call
+    def create_webhook(
+        self, url: str, events: Sequence[str], *, description: str = ""
+    ) -> Request[Json]:
+        """A new webhook; `secret` in the answer is shown only once."""
+        body = {"url": url, "events": list(events), "description": description}
+        return Request("POST", "webhooks", json_object, body={"json": body})
+
+    @call
+    def change_webhook(self, /, webhook_id: str, **changes: Any) -> Request[Json]:
+        """Change `url`, `events`, `description` or `enabled`; the others stay."""
+        path = path_of("webhooks/{}", webhook_id)
+        return Request("PATCH", path, json_object, body={"json": changes})
+
+    delete_webhook = asks(
+        "DELETE webhooks/{}", nothing, "Delete a webhook and its pending deliveries."
+    )
+    test_webhook = asks(
+        "POST webhooks/{}/test", json_object, "Send the event `webhook.test`; returns its delivery."
+    )
+
+    @call
+    def rotate_webhook_secret(
+        self, webhook_id: str, *, overlap_seconds: int = 86400
+    ) -> Request[Json]:
+        """Replace the secret, shown only once; the old one signs too for `overlap_seconds`."""
+        parameters = {"overlap_seconds": overlap_seconds}
+        path = path_of("webhooks/{}/rotate-secret", webhook_id)
+        return Request("POST", path, json_object, params=parameters)
+
+    @stream
+    def webhook_deliveries(self, webhook_id: str) -> AsyncGenerator[Json, None]:
+        """Deliveries of the last 30 days and pending ones, newest first."""
+        return pages(self._wire, path_of("webhooks/{}/deliveries", webhook_id), {}, Json)
+
+    @call
+    def redeliver_webhook(self, webhook_id: str, delivery_id: str) -> Request[Json]:
+        """Send a delivery again, under the same `webhook-id`."""
+        path = path_of("webhooks/{}/deliveries/{}/redeliver", webhook_id, delivery_id)
+        return Request("POST", path, json_object)
+
+
+class SignOffCalls(Calls):
+    """Calls on sign-offs: what people decide about reports."""
+
+    @call
+    def sign_offs(self, experiment_id: str) -> Request[Sequence[SignOff]]:
+        """The sign-offs of an experiment's report, oldest first."""
+        return Request("GET", path_of("experiments/{}/sign-offs", experiment_id), items)
+
+    @call
+    def sign_off(
+        self,
+        experiment_id: str,
+        decision: str,
+        *,
+        note: str = "",
+        role: str | None = None,
+        report_hash: str | None = None,
+        idempotency_key: str | None = None,
+    ) -> Request[SignOff]:
+        """Approve, reject or send back the report, in the name of the key's person.
+
+        `decision`: `approved`, `rejected` or `needs-changes`. `report_hash`: the hash of the report
+        that was read; another one is refused.
+        """
+        asked = {"decision": decision, "note": note, "role": role, "report_hash": report_hash}
+        body = {name: value for name, value in asked.items() if value is not None}
+        path = path_of("experiments/{}/sign-offs", experiment_id)
+        return Request("POST", path, json_as(SignOff), body={"json": body}, **once(idempotency_key))
+
+
+class ModelCalls(Calls):
+    """Calls on models, and on files of parameters to start from."""
+
+    download_model = downloads(
+        "experiments/{}/model",
+        """Write the trained hypotheses into a file, as safetensors.
+
+        Raises ConflictError if no guarantee in force covers them.
+        """,
+    )
+    model_layout = asks(
+        "GET experiments/{}/model-layout",
+        json_object,
+        """Inputs and outputs of the trained model: features, scales and classes, in order.
+
+        Confidential. Raises ConflictError if no guarantee in force covers the model.
+        """,
+    )
+
+    @call
+    def upload_artifact(self, file: IO[bytes], *, name: str | None = None) -> Request[Artifact]:
+        """Upload parameters to start from, as safetensors; returns the artifact.
+
+        `name` is shown in the list. Repeating it is harmless: the same content is the same
+        artifact.
+        """
+        return Request(
+            "POST",
+            "artifacts",
+            json_as(Artifact),
+            params={"name": name},
+            headers={"Content-Type": "application/octet-stream"},
+            body={"content": file.read()},
+            timeout=_UPLOADED,
+            repeatable=True,
+        )
+
+    artifacts = lists(
+        "artifacts",
+        ListedArtifact,
+        """The project's files of parameters, newest first: name, hash, size, when and by whom they
+        were sent, and which experiments start from them.""",
+    )
+    artifact = asks("GET artifacts/{}", json_as(Artifact), "The content of a file of parameters.")
+    delete_artifact = asks("DELETE artifacts/{}", nothing, "Delete a file of parameters.")

@@ -1,0 +1,481 @@
+"""Requests, what their answers mean, and the two connections that send and repeat them."""
+
+import asyncio
+import os
+import uuid
+from abc import ABC, abstractmethod
+from collections.abc import (
+    AsyncGenerator,
+    AsyncIterator,
+    Awaitable,
+    Callable,
+    Iterator,
+    Mapping,
+    Sequence,
+)
+from contextlib import (
+    AbstractAsyncContextManager,
+    AsyncExitStack,
+    aclosing,
+    asynccontextmanager,
+    contextmanager,
+)
+from dataclasses import dataclass, field
+from json import JSONDecodeError
+from time import monotonic, sleep
+from typing import IO, Any, Generic, Self, TypeVar, cast
+from urllib.parse import quote, urlsplit
+
+import httpx
+from tenacity import AsyncRetrying, RetryCallState, retry_if_exception, stop_after_attempt
+
+from fedaudit_client.errors import (
+    PROBLEMS,
+    ClientError,
+    FieldError,
+    NotConfiguredError,
+    ProblemError,
+    UnreachableError,
+)
+from fedaudit_client.version import __version__
+
+T = TypeVar("T")
+Json = dict[str, Any]
+
+# Sending these twice has the effect of sending them once. DELETE is not among them: the second
+# answer would be 404.
+_REPEATABLE = ("GET", "PUT")
+# What a gateway between client and service answers while the service is away.
+_GATEWAY = (502, 503, 504)
+_LOOPBACK = ("localhost", "127.0.0.1", "::1")
+_FIRST_WAIT_SECONDS, _MAX_WAIT_SECONDS = 0.2, 5.0
+
+
+# -- requests and answers --------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Request(Generic[T]):
+    """One request below `/v1`, and how its answer is parsed."""
+
+    method: str
+    path: str
+    parse: Callable[[httpx.Response], T]
+    """The value of a successful answer. Raises UnreachableError if it has none."""
+    params: Mapping[str, Any] = field(default_factory=dict)
+    """Query parameters; those that are None are left out."""
+    headers: Mapping[str, str] = field(default_factory=dict)
+    body: Mapping[str, Any] = field(default_factory=dict)
+    """The body, as httpx takes it: `json`, `content` or `files`."""
+    timeout: httpx.Timeout | None = None
+    """Replaces the client's own."""
+    repeatable: bool | None = None
+    """Whether it may be sent again after a lost answer; None: depends on the method."""
+
+    @property
+    def may_repeat(self) -> bool:
+        """Whether sending it twice has the effect of sending it once."""
+        return self.method in _REPEATABLE if self.repeatable is None else self.repeatable
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """Everything but method and path, as httpx takes it."""
+        params = {name: value for name, value in self.params.items() if value is not None}
+        options = {**self.body, "params": params, "headers": dict(self.headers)}
+        return options if self.timeout is None else {**options, "timeout": self.timeout}
+
+
+def once(key: str | None) -> dict[str, Any]:
+    """What makes a POST repeatable: an idempotency key, generated unless given."""
+    return {"headers": {"Idempotency-Key": key or str(uuid.uuid4())}, "repeatable": True}
+
+
+def path_of(path: str, *ids: str) -> str:
+    """A path with `{}` filled in, each id escaped to one segment."""
+    return path.format(*(quote(one, safe="") for one in ids))
+
+
+def check(response: httpx.Response) -> None:
+    """Raises ProblemError for a problem document, UnreachableError for any other refusal.
+
+    The body must have been read.
+    """
+    if response.status_code < 400:
+        return
+    if _media_type(response) != "application/problem+json":
+        raise UnreachableError(
+            f"{response.url} answered {response.status_code} without saying why; "
+            "is it the address of a fedaudit service?",
+            is_temporary=response.status_code in _GATEWAY,
+        )
+    problem = json_object(response)
+    type_ = str(problem.get("type", "about:blank"))
+    faults = [one for one in problem.get("errors") or [] if isinstance(one, Mapping)]
+    # A date, which this service never sends, counts as no pause.
+    pause = response.headers.get("retry-after", "").strip()
+    raise PROBLEMS.get(type_.rpartition("/")[2], ProblemError)(
+        response.status_code,
+        type_,
+        str(problem.get("detail") or problem.get("title") or response.reason_phrase),
+        [FieldError(str(one.get("pointer", "")), str(one.get("message", ""))) for one in faults],
+        retry_after_seconds=float(pause) if pause.isascii() and pause.isdigit() else None,
+        request_id=response.headers.get("x-request-id"),
+    )
+
+
+def json_object(response: httpx.Response) -> Json:
+    """The JSON object of an answer. Raises UnreachableError if it is none."""
+    try:
+        value = response.json()
+    except (JSONDecodeError, UnicodeDecodeError):
+        value = None
+    if not isinstance(value, dict):
+        raise UnreachableError(
+            f"{response.url} answered with something other than a JSON object; "
+            "is it the address of a fedaudit service?",
+            is_temporary=False,
+        )
+    return value
+
+
+def json_as(kind: type[T]) -> Callable[[httpx.Response], T]:
+    """As `json_object`, for an answer with the fields of `kind`; they are not checked."""
+    return cast("Callable[[httpx.Response], T]", json_object)
+
+
+def items(response: httpx.Response) -> Sequence[Any]:
+    """The `items` of an answer. Raises UnreachableError if there are none."""
+    found = json_object(response).get("items")
+    if not isinstance(found, list):
+        raise UnreachableError(f"{response.url} answered without `items`", is_temporary=False)
+    return found
+
+
+def text(response: httpx.Response) -> str:
+    """The text of an answer."""
+    return response.text
+
+
+def json_or_markdown(response: httpx.Response) -> Json | str:
+    """The JSON object of an answer, or its text if the answer is Markdown."""
+    return text(response) if _media_type(response) == "text/markdown" else json_object(response)
+
+
+def content(response: httpx.Response) -> bytes:
+    """The bytes of an answer."""
+    return response.content
+
+
+def nothing(response: httpx.Response) -> None:
+    """For an answer that has no content."""
+
+
+def _media_type(response: httpx.Response) -> str:
+    found: str = response.headers.get("content-type", "").partition(";")[0]
+    return found
+
+
+# -- connections -----------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Retries:
+    """How often a call is tried, and how long it may wait in between.
+
+    Only repeatable requests are sent again: reads, PUTs, and those with an idempotency key; and
+    only after failures that may pass: no answer, and 429, 502, 503 and 504.
+    """
+
+    attempts: int = 3
+    """The first included; 1 repeats nothing."""
+    first_pause_seconds: float = 0.2
+    """Doubled after each attempt."""
+    longest_pause_seconds: float = 10.0
+    """If the service asks for a longer pause (Retry-After), its refusal is raised."""
+
+    async def of(
+        self, attempt: Callable[[], Awaitable[T]], pause: Callable[[float], Awaitable[None]]
+    ) -> T:
+        """The outcome of a call, or the error of its last attempt."""
+        again = AsyncRetrying(
+            sleep=pause,
+            stop=stop_after_attempt(self.attempts),
+            wait=self._pause,
+            retry=retry_if_exception(self._may_pass),
+            reraise=True,
+        )
+        return await again(attempt)
+
+    def _may_pass(self, error: BaseException) -> bool:
+        asked = _retry_after(error) or 0.0
+        temporary = isinstance(error, ClientError) and error.is_temporary
+        return temporary and asked <= self.longest_pause_seconds
+
+    def _pause(self, state: RetryCallState) -> float:
+        asked = _retry_after(state.outcome.exception() if state.outcome else None)
+        if asked is not None:
+            return asked
+        doubled = self.first_pause_seconds * 2.0 ** (state.attempt_number - 1)
+        return min(doubled, self.longest_pause_seconds)
+
+
+def _retry_after(error: BaseException | None) -> float | None:
+    return error.retry_after_seconds if isinstance(error, ProblemError) else None
+
+
+@dataclass(frozen=True)
+class Connection:
+    """A service and how it is called. Raises UnreachableError for an invalid address, and
+    NotConfiguredError for an invalid key."""
+
+    url: str
+    api_key: str
+    timeout: float
+    """Seconds to connect, to send, and to wait for the next byte."""
+    retries: Retries
+
+    def __post_init__(self) -> None:
+        _host(self.url)
+        if not (self.api_key.isascii() and self.api_key.isprintable()):
+            raise NotConfiguredError("the API key has characters that no key has; copy it anew")
+
+    @classmethod
+    def of(
+        cls, url: str | None, api_key: str | None, *, timeout: float, retries: Retries | None
+    ) -> Self:
+        """From the arguments, with FEDAUDIT_URL and FEDAUDIT_API_KEY as defaults."""
+        return cls(
+            _given("FEDAUDIT_URL", url).rstrip("/"),
+            _given("FEDAUDIT_API_KEY", api_key),
+            timeout,
+            Retries() if retries is None else retries,
+        )
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """As httpx takes them."""
+        return {
+            "base_url": f"{self.url}/v1/",
+            "headers": {
+                "Authorization": f"Bearer {self.api_key}",
+                "Accept": "application/json",
+                "User-Agent": f"fedaudit-client/{__version__} httpx/{httpx.__version__}",
+            },
+            "timeout": self.timeout,
+            # A proxy cannot reach a service on this machine.
+            "trust_env": _host(self.url) not in _LOOPBACK,
+        }
+
+    @contextmanager
+    def translated(self) -> Iterator[None]:
+        """Failures of the network as UnreachableErrors."""
+        try:
+            yield
+        except httpx.HTTPError as error:
+            reason = str(error) or type(error).__name__
+            raise UnreachableError(f"the service at {self.url} does not answer: {reason}") from None
+        except httpx.InvalidURL as error:
+            message = f"{self.url} is not an address: {error}"
+            raise UnreachableError(message, is_temporary=False) from None
+
+
+def _given(name: str, value: str | None) -> str:
+    found = os.environ.get(name, "").strip() if value is None else value
+    if value is None and not found:
+        raise NotConfiguredError(
+            f"{name} is not set; set it to what `fedaudit up` printed when it was ready"
+        )
+    return found
+
+
+def _host(url: str) -> str:
+    try:
+        parts = urlsplit(url)
+        usable = parts.scheme in ("http", "https") and parts.port != 0
+        host = parts.hostname if usable else None
+    except ValueError:
+        host = None
+    if not host:
+        raise UnreachableError(
+            f"{url!r} is not an address; give one such as http://127.0.0.1:8000", is_temporary=False
+        )
+    return host
+
+
+class Wire(ABC):
+    """Sends requests with the key. Raises UnreachableError and ProblemError."""
+
+    def __init__(self, connection: Connection) -> None:
+        self.connection = connection
+
+    async def send(self, request: Request[T]) -> T:
+        """The value of the answer; the request is repeated if it may be and that may help."""
+
+        async def attempt() -> T:
+            with self.connection.translated():
+                async with self._streamed(request) as response:
+                    await self._read_whole(response)
+            check(response)
+            return request.parse(response)
+
+        if not request.may_repeat:
+            return await attempt()
+        return await self.connection.retries.of(attempt, self.pause)
+
+    @asynccontextmanager
+    async def opened(self, request: Request[Any]) -> AsyncGenerator[AsyncIterator[bytes], None]:
+        """The bytes of an answer, read while the block runs. Nothing is repeated."""
+        with self.connection.translated():
+            async with self._streamed(request) as response:
+                if response.status_code >= 400:
+                    await self._read_whole(response)
+                check(response)
+                yield self._chunks(response)
+
+    async def read(self, request: Request[Any]) -> AsyncGenerator[bytes, None]:
+        """The bytes of an answer as they arrive; only the start is retried.
+
+        Raises UnreachableError if the connection breaks after that.
+        """
+        async with AsyncExitStack() as stack:
+
+            async def attempt() -> AsyncIterator[bytes]:
+                return await stack.enter_async_context(self.opened(request))
+
+            async for chunk in await self.connection.retries.of(attempt, self.pause):
+                yield chunk
+
+    async def download(self, request: Request[Any], file: IO[bytes]) -> None:
+        """Write the bytes of an answer into a file as they arrive."""
+        async with aclosing(self.read(request)) as chunks:
+            async for chunk in chunks:
+                file.write(chunk)
+
+    @abstractmethod
+    async def pause(self, seconds: float) -> None:
+        """Wait."""
+
+    @abstractmethod
+    async def close(self) -> None:
+        """Close the connections."""
+
+    @abstractmethod
+    def _streamed(self, request: Request[Any]) -> AbstractAsyncContextManager[httpx.Response]: ...
+
+    @abstractmethod
+    async def _read_whole(self, response: httpx.Response) -> None: ...
+
+    @abstractmethod
+    def _chunks(self, response: httpx.Response) -> AsyncIterator[bytes]: ...
+
+
+class BlockingWire(Wire):
+    """Over `httpx.Client`; its coroutines are never suspended."""
+
+    def __init__(self, connection: Connection, transport: httpx.BaseTransport | None) -> None:
+        super().__init__(connection)
+        self._http = httpx.Client(**connection.options, transport=transport)
+
+    async def pause(self, seconds: float) -> None:
+        sleep(seconds)
+
+    async def close(self) -> None:
+        self._http.close()
+
+    @asynccontextmanager
+    async def _streamed(self, request: Request[Any]) -> AsyncGenerator[httpx.Response, None]:
+        with self._http.stream(request.method, request.path, **request.options) as response:
+            yield response
+
+    async def _read_whole(self, response: httpx.Response) -> None:
+        response.read()
+
+    async def _chunks(self, response: httpx.Response) -> AsyncIterator[bytes]:
+        for chunk in response.iter_bytes():
+            yield chunk
+
+
+class AwaitingWire(Wire):
+    """Over `httpx.AsyncClient`."""
+
+    def __init__(self, connection: Connection, transport: httpx.AsyncBaseTransport | None) -> None:
+        super().__init__(connection)
+        self._http = httpx.AsyncClient(**connection.options, transport=transport)
+
+    async def pause(self, seconds: float) -> None:
+        await asyncio.sleep(seconds)
+
+    async def close(self) -> None:
+        await self._http.aclose()
+
+    @asynccontextmanager
+    async def _streamed(self, request: Request[Any]) -> AsyncGenerator[httpx.Response, None]:
+        async with self._http.stream(request.method, request.path, **request.options) as response:
+            yield response
+
+    async def _read_whole(self, response: httpx.Response) -> None:
+        await response.aread()
+
+    async def _chunks(self, response: httpx.Response) -> AsyncIterator[bytes]:
+        async for chunk in response.aiter_bytes():
+            yield chunk
+
+
+# -- waiting ---------------------------------------------------------------------------------------
+
+
+class Patience:
+    """Pauses between attempts, up to five seconds or as long as the service asks for."""
+
+    def __init__(self, wire: Wire, seconds: float) -> None:
+        """`seconds`: how long the service may be away."""
+        self._wire = wire
+        self._seconds = seconds
+        self.answered()
+        self._wait = _FIRST_WAIT_SECONDS
+
+    def answered(self, *, news: bool = False) -> None:
+        """Note that the service has answered; after `news` pauses start short again."""
+        self._heard = monotonic()
+        if news:
+            self._wait = _FIRST_WAIT_SECONDS
+
+    async def pause(self, error: ClientError | None = None) -> None:
+        """Wait; raises `error` if it is final, or the service was away for too long."""
+        asked = _retry_after(error) or 0.0
+        if error is not None:
+            final = isinstance(error, ProblemError) and not error.is_temporary
+            if final or monotonic() + asked - self._heard > self._seconds:
+                raise error
+        await self._wire.pause(max(self._wait, asked))
+        self._wait = min(2 * self._wait, _MAX_WAIT_SECONDS)
+
+
+async def polled(
+    wire: Wire, request: Request[T], *, has_ended: Callable[[T], bool], patience_seconds: float
+) -> AsyncGenerator[T, None]:
+    """Every answer, until one has ended.
+
+    Raises UnreachableError, or ProblemError, after `patience_seconds` without the service.
+    """
+    patience = Patience(wire, patience_seconds)
+    while True:
+        failure: ClientError | None = None
+        try:
+            found = await wire.send(request)
+        except (UnreachableError, ProblemError) as error:
+            failure = error
+        else:
+            yield found
+            if has_ended(found):
+                return
+            patience.answered()
+        await patience.pause(failure)
+
+
+async def last_of(answers: AsyncGenerator[T, None]) -> T:
+    """The last of at least one."""
+    found = await anext(answers)
+    async for found in answers:  # noqa: B007  # the last one counts
+        pass
+    return found

@@ -1,0 +1,535 @@
+"""Which charts a report's page shows, and where."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from fedaudit.reports.charts.drawing import (
+    SERIES,
+    Chart,
+    FigureTable,
+    Row,
+    Values,
+    joined,
+    range_chart,
+)
+from fedaudit.reports.charts.line_chart import (
+    Final,
+    GapSeries,
+    Line,
+    LinePlot,
+    Series,
+    kept_places,
+    line_chart,
+)
+from fedaudit.reports.charts.number_text import bound_text, figure_text
+from fedaudit.reports.charts.scatter import plane_charts
+from fedaudit.reports.sections.fairness import privacy_cost_of, rate_of, why_no_rate
+from fedaudit.reports.sections.part import number_or_some
+from fedaudit.spec.metrics import IDEALS, KINDS, METRICS, RATES
+
+
+@dataclass(frozen=True)
+class Charts:
+    """The charts of one page, by section."""
+
+    privacy: list[Chart]
+    fairness: list[list[Chart]]
+    """One entry for each of the report's fairness sections, in their order."""
+    training: list[Chart]
+    curves: bool
+    """Whether any chart is drawn over rounds, from figures outside the report."""
+
+
+def charts_of(report: Mapping[str, Any], series: Series | None) -> Charts:
+    """The charts of a report document. Without `series`, only those of the report's own figures."""
+    found = series or Series()
+    best = report["utility"]["best_round"]
+    return Charts(
+        privacy=[*spending_charts(report), *_noted(privacy_charts(report, found), found)],
+        fairness=[
+            _draw_attribute(section, found, name=f"fairness-{place}", best=best)
+            for place, section in enumerate(report["fairness"], start=1)
+        ],
+        training=[*plane_charts(report), *_noted(training_charts(report, found), found)],
+        curves=bool(found.rounds),
+    )
+
+
+def _noted(charts: Sequence[Chart], series: Series) -> list[Chart]:
+    """The charts over rounds; each says so where not all rounds were read for it."""
+    if series.every == 1:
+        return list(charts)
+    note = (
+        f"Of this long run the first round, the last and every {series.every}th were read; figures "
+        "named here are of those."
+    )
+    return [replace(chart, caption=f"{chart.caption} {note}") for chart in charts]
+
+
+def _draw_attribute(
+    section: Mapping[str, Any], series: Series, *, name: str, best: int
+) -> list[Chart]:
+    gaps = series.gaps.get(section["attribute"])
+    curves = [] if gaps is None else gap_charts(section, gaps, name=name, best=best)
+    others = rates_chart(section, name=name), privacy_cost_chart(section, name=name)
+    return [*_noted(curves, series), *(chart for chart in others if chart is not None)]
+
+
+def running_charts(series: Series, *, delta: float | None, best: int | None = None) -> list[Chart]:
+    """The charts over rounds of an experiment without a report; empty where no round is stored.
+
+    `delta`: the delta of the epsilons; `best`: the best round of a run that has ended.
+    """
+    if not series.rounds:
+        return []
+    so_far = {"guarantee": {"delta": delta}, "utility": {"best_round": best}}
+    found = [*privacy_charts(so_far, series), *training_charts(so_far, series)]
+    for place, (attribute, gaps) in enumerate(series.gaps.items(), start=1):
+        section = {"attribute": attribute, "metrics": {}}
+        found += gap_charts(section, gaps, name=f"fairness-{place}", best=best)
+    return found
+
+
+# -- figures of the report -------------------------------------------------------------------------
+
+_MAX_GROUPS, _MAX_ROUNDS = 40, 200
+_SHARE = (0.0, 1.0)
+_BOUNDS = ("epsilon_max", "leakage_max")
+
+
+def spending_charts(report: Mapping[str, Any]) -> list[Chart]:
+    """The spread of leakage over clients and clusters, or of epsilon over the records' budgets."""
+    privacy = report["privacy"]
+    found = []
+    if privacy["leakage_quantiles"]:
+        found.append(_leakage_chart(privacy))
+    records = privacy["records"]
+    if records and any(one["budget_used_share"] is not None for one in records["groups"]):
+        found.append(_records_chart(records))
+    return found
+
+
+def rates_chart(section: Mapping[str, Any], *, name: str) -> Chart | None:
+    """The rates of each group of one attribute, of which shares are drawn; None where no group has
+    a rate to show."""
+    groups = section["groups"]
+    if not any(rate_of(group, rate) is not None for group in groups for rate in RATES):
+        return None
+    shown = _outermost(groups, lambda group: rate_of(group, "selection_rate"))
+    shares = [rate for rate in RATES.values() if rate.is_share]
+    rows = [
+        Row(
+            name=group["value"],
+            marks=tuple(rate_of(group, rate.name) for rate in shares),
+            remark="suppressed" if group["suppressed"] else "no rates",
+        )
+        for group in shown
+    ]
+    kinds = [rate.words for rate in shares]
+    return Chart(
+        name=f"chart-{name}-rates",
+        title=f"Rates of the groups of {section['attribute']}",
+        description=f"Dot chart of {len(shown)} groups between 0 and 1: {joined(kinds)} of "
+        "each. The figures are in the table below.",
+        caption=_rates_words(groups, len(shown)),
+        drawing=range_chart(rows, kinds=kinds, unit="share of the group's rows", whole=_SHARE),
+        table=FigureTable(
+            head=("Group", *(rate.label for rate in RATES.values())),
+            rows=[
+                (group["value"], *(_rate_text(group, rate) for rate in RATES)) for group in groups
+            ],
+        ),
+    )
+
+
+def _leakage_chart(privacy: Mapping[str, Any]) -> Chart:
+    quantiles, most = privacy["leakage_quantiles"], privacy["leakage_max"]
+    rows = [
+        Row(
+            name="all clients",
+            marks=(quantiles["p50"], most),
+            box=(quantiles["p25"], quantiles["p75"]),
+            span=(quantiles["p05"], most),
+        )
+    ]
+    table = [
+        (f"Clients, {int(name.removeprefix('p'))} % at most", figure_text(value))
+        for name, value in quantiles.items()
+    ]
+    table.append(("Clients, largest", figure_text(most)))
+    clusters = privacy["leakage_by_cluster"] or []
+    for one in clusters:
+        plural = "" if one["clients"] == 1 else "s"
+        name = f"cluster {one['cluster']} ({one['clients']} client{plural})"
+        rows.append(Row(name, (one["leakage_median"], one["leakage_max"])))
+        table.append((f"{name}, median", figure_text(one["leakage_median"])))
+        table.append((f"{name}, largest", figure_text(one["leakage_max"])))
+    stated = (
+        f"By the convention n/nu, half of the training clients were charged at most "
+        f"{bound_text(quantiles['p50'])}, nineteen in twenty at most "
+        f"{bound_text(quantiles['p95'])}, and none more than {bound_text(most)}."
+        " The thick bar spans the middle half of all clients."
+    )
+    if clusters:
+        stated += " A client counts for the cluster of its last upload."
+    return Chart(
+        name="chart-leakage-spread",
+        title="Leakage at the end, over clients and clusters",
+        description="Range chart: a row for all training clients and one for each cluster, with "
+        "median and largest leakage. The figures are in the table below.",
+        caption=stated,
+        drawing=range_chart(rows, kinds=("median", "largest"), unit="leakage", whole=(0, 0)),
+        table=FigureTable(head=("Whose", "Leakage"), rows=table),
+    )
+
+
+def _records_chart(records: Mapping[str, Any]) -> Chart:
+    used = "largest share of a budget that was spent"
+    within = "No record exceeded its budget"
+    if records["overspent"] != 0:
+        within = f"{number_or_some(records['overspent'])} records exceeded their budgets"
+    left_out = "None was left out of the sampling"
+    if records["left_out"] != 0:
+        left_out = f"{number_or_some(records['left_out'])} records were never sampled"
+    rows, table = [], []
+    for one in records["groups"]:
+        if one["budget_used_share"] is None:
+            continue
+        low, high = figure_text(one["budget_low"]), figure_text(one["budget_high"])
+        budget = high if one["budget_low"] == one["budget_high"] else f"{low} to {high}"
+        share = 100 * one["budget_used_share"]
+        rows.append(Row(f"budget {budget}", (share,)))
+        table.append((budget, bound_text(one["epsilon_max"]), f"{bound_text(share)} %"))
+    return Chart(
+        name="chart-records",
+        title="Records' own budgets, and how much of them was spent",
+        description=f"Dot chart of {len(rows)} groups of records: the {used}, in per cent. The "
+        "figures are in the table below.",
+        caption=f"{within}. {left_out}.",
+        drawing=range_chart(rows, kinds=(used,), unit="per cent of the budget", whole=(0, 100)),
+        table=FigureTable(("Budget", "Largest epsilon", "Largest share of a budget"), table),
+    )
+
+
+def _outermost(
+    groups: Sequence[Mapping[str, Any]], value: Callable[[Mapping[str, Any]], float | None]
+) -> Sequence[Mapping[str, Any]]:
+    """All groups; of more than fit, those with the lowest and the highest values."""
+    if len(groups) <= _MAX_GROUPS:
+        return groups
+    rated = [(found, one) for one in groups if (found := value(one)) is not None]
+    ordered = [one for _, one in sorted(rated, key=lambda pair: pair[0])]
+    half = _MAX_GROUPS // 2
+    return ordered if len(ordered) <= _MAX_GROUPS else [*ordered[:half], *ordered[-half:]]
+
+
+def _rates_words(groups: Sequence[Mapping[str, Any]], shown: int) -> str:
+    stated = []
+    for name, rate in RATES.items():
+        found = [
+            (value, group["value"])
+            for group in groups
+            if (value := rate_of(group, name)) is not None
+        ]
+        if not found:
+            continue
+        (low, lowest), (high, highest) = min(found), max(found)
+        between = f"from {figure_text(low)} ({lowest}) to {figure_text(high)} ({highest})"
+        stated.append(
+            f"{rate.label}: {between}." if low < high else f"{rate.label}: {figure_text(low)}."
+        )
+    hidden = sum(group["suppressed"] for group in groups)
+    if hidden:
+        stated.append(f"{hidden} of {len(groups)} groups are suppressed.")
+    if shown < len(groups) - hidden:
+        stated.append(
+            f"{shown} groups are drawn, those with the lowest and the highest selection rates."
+        )
+    if shown < len(groups):
+        stated.append("The table lists all groups.")
+    return " ".join(stated)
+
+
+def _rate_text(group: Mapping[str, Any], rate: str) -> str:
+    value = rate_of(group, rate)
+    if value is not None:
+        return figure_text(value)
+    return "suppressed" if group["suppressed"] else why_no_rate(group, rate) or "–"
+
+
+def privacy_cost_chart(section: Mapping[str, Any], *, name: str) -> Chart | None:
+    """Mean cost of each group of one attribute; None where no cost can be shown.
+
+    The cost is leakage where there is one, and otherwise participations. Reports of earlier
+    versions have the largest cost too.
+    """
+    found = privacy_cost_of(section)
+    if found is None:
+        return None
+    cost = "leakage"
+    if all(group["leakage_mean"] is None for group in found["groups"]):
+        cost = "participations"
+    mean, largest = f"{cost}_mean", f"{cost}_max"
+    visible = [group for group in found["groups"] if group[mean] is not None]
+    if not visible:
+        return None
+    drawn = _outermost(visible, lambda group: float(group[mean]))
+    kinds = {"mean": mean}
+    if any(group[largest] is not None for group in visible):
+        kinds["largest"] = largest
+    named, texts = " and ".join(kinds), {"mean": figure_text, "largest": bound_text}
+    rows = [
+        Row(name=group["value"], marks=tuple(group[name] for name in kinds.values()))
+        for group in drawn
+    ]
+    return Chart(
+        name=f"chart-{name}-privacy-cost",
+        title=f"Privacy cost: {cost} by group of {section['attribute']}",
+        description=f"Range chart of {len(drawn)} groups: {named} {cost} of the training "
+        "clients of each. The figures are in the table below.",
+        caption=_cost_words(found, visible, cost),
+        drawing=range_chart(rows, kinds=tuple(kinds), unit=cost, whole=(0, 0)),
+        table=FigureTable(
+            head=("Group", *(f"{cost.capitalize()}, {kind}" for kind in kinds)),
+            rows=[
+                (group["value"], *(texts[kind](group[name]) for kind, name in kinds.items()))
+                for group in drawn
+            ],
+            note="The groups with the lowest and the highest means"
+            if len(drawn) < len(visible)
+            else "",
+        ),
+    )
+
+
+def _cost_words(found: Mapping[str, Any], visible: Sequence[Mapping[str, Any]], cost: str) -> str:
+    means = [(group[f"{cost}_mean"], group["value"]) for group in visible]
+    (low, lowest), (high, highest) = min(means), max(means)
+    stated = f"Mean {cost} is {figure_text(low)}."
+    if low < high:
+        stated = (
+            f"Mean {cost} goes from {figure_text(low)} ({lowest}) to {figure_text(high)} "
+            f"({highest})."
+        )
+    hidden = sum(group["suppressed"] for group in found["groups"])
+    return f"{stated} {hidden} groups are suppressed." if hidden else stated
+
+
+# -- figures over rounds ---------------------------------------------------------------------------
+
+
+def privacy_charts(report: Mapping[str, Any], series: Series) -> list[Chart]:
+    """What training had spent by each round."""
+    delta, rounds = report["guarantee"]["delta"], series.rounds
+    at_delta = "" if delta is None else f" at delta = {delta:g}"
+    leakage = _lines(series, leakage_max="largest", leakage_median="median")
+    epsilon = _lines(series, epsilon_max=f"largest epsilon{at_delta}")
+    return [
+        *_chart("leakage", "Leakage of a client, by round", leakage, rounds, unit="leakage"),
+        *_chart(
+            "cluster-leakage",
+            "Largest leakage in each cluster, by round",
+            _cluster_leakage_lines(series.cluster_leakage),
+            rounds,
+            unit="leakage",
+            remark="A client counts for the cluster of its newest upload.",
+        ),
+        *_chart("epsilon", "Epsilon spent, by round", epsilon, rounds, unit="epsilon"),
+    ]
+
+
+def training_charts(report: Mapping[str, Any], series: Series) -> list[Chart]:
+    """Losses, accuracy and cluster sizes."""
+    best, rounds = report["utility"]["best_round"], series.rounds
+    losses = _lines(
+        series, validation_loss="validation loss", selection_loss="selection loss (for stopping)"
+    )
+    return [
+        *_chart("loss", "Loss, by round", losses, rounds, unit="loss", best=best),
+        *_chart(
+            "accuracy",
+            "Accuracy, by round",
+            _lines(series, accuracy="accuracy"),
+            rounds,
+            unit="share classified correctly",
+            whole=_SHARE,
+            best=best,
+        ),
+        *_chart(
+            "clusters",
+            "Uploads in each cluster, by round",
+            _cluster_lines(series.cluster_sizes),
+            rounds,
+            unit="uploads",
+            whole=(0, 0),
+        ),
+        *_chart(
+            "separation",
+            "Separation of the clusters, by round",
+            _lines(series, separation="separation"),
+            rounds,
+            unit="own over nearest other distance",
+            whole=(0, 0),
+            remark="Below 1, uploads are closer to their own hypothesis than it is to the nearest "
+            "other.",
+        ),
+    ]
+
+
+def _lines(series: Series, **names: str) -> list[Line]:
+    """The line of each figure, under its name."""
+    return [
+        Line(name, series.figures.get(figure, ()), bounds_cost=figure in _BOUNDS)
+        for figure, name in names.items()
+    ]
+
+
+def gap_charts(
+    section: Mapping[str, Any], gaps: GapSeries, *, name: str, best: int | None
+) -> list[Chart]:
+    """The differences and ratios of one attribute, each with its final interval.
+
+    `section`: the report's section of this attribute; `name` is unique among the attributes.
+    """
+    found: list[Chart] = []
+    for kind in KINDS:
+        lines = [
+            Line(
+                name=metric.family.words,
+                values=gaps.values[metric_name],
+                final=_final(section["metrics"].get(metric_name)),
+            )
+            for metric_name, metric in METRICS.items()
+            if metric.kind == kind and metric_name in gaps.values
+        ]
+        found += _chart(
+            f"{name}-{kind}",
+            f"{kind.capitalize()}s between groups of {section['attribute']}, by round",
+            lines,
+            gaps.rounds,
+            unit=f"{kind} of rates ({IDEALS[kind]}: no gap)",
+            whole=_SHARE,
+            best=best,
+            remark=_final_words(lines),
+        )
+    return found
+
+
+def _chart(
+    name: str,
+    title: str,
+    lines: Sequence[Line],
+    rounds: Sequence[int],
+    *,
+    unit: str,
+    whole: tuple[float, float] | None = None,
+    best: int | None = None,
+    remark: str = "",
+) -> list[Chart]:
+    """The chart of the lines that have a value, if any has."""
+    shown = [one for one in lines if any(value is not None for value in one.values)]
+    if not shown:
+        return []
+    kept = kept_places([one.values for one in shown], most=_MAX_ROUNDS)
+    within = best is not None and rounds[0] <= best <= rounds[-1]
+    plot = LinePlot(
+        rounds=rounds,
+        lines=shown,
+        kept=kept,
+        unit=unit,
+        whole=whole,
+        best_round=best if within else None,
+    )
+    names = joined([one.name for one in shown])
+    stated = [_course(one, rounds, among=len(shown)) for one in shown]
+    note = ""
+    if len(kept) < len(rounds):
+        note = (
+            f"{len(kept)} of {len(rounds)} rounds are drawn and listed: of each stretch those "
+            "where a line is lowest and highest. The experiment's rounds hold all of them."
+        )
+    chart = Chart(
+        name=f"chart-{name}",
+        title=title,
+        description=f"Line chart over rounds {rounds[0]} to {rounds[-1]}: {names}. The figures "
+        "are in the table below.",
+        caption=" ".join([*stated, remark]).strip(),
+        drawing=line_chart(plot),
+        table=FigureTable(
+            head=("Round", *(one.name.capitalize() for one in shown)),
+            rows=[(str(rounds[at]), *(one.text(one.values[at]) for one in shown)) for at in kept],
+            note=note,
+        ),
+    )
+    return [chart]
+
+
+def _course(one: Line, rounds: Sequence[int], *, among: int) -> str:
+    """The first and last values of each line, and for one or two lines their extremes as well."""
+    points = [
+        (value, at) for value, at in zip(one.values, rounds, strict=True) if value is not None
+    ]
+    (first, start), (last, end) = points[0], points[-1]
+    subject = one.name[:1].upper() + one.name[1:]
+    if len(points) == 1:
+        return f"{subject} is {one.text(first)} in round {start}."
+    stated = f"{subject} is {one.text(first)} in round {start} and {one.text(last)} in round {end}"
+    extremes = []
+    for word, (value, at) in (("lowest", min(points)), ("highest", max(points))):
+        if value not in (first, last):
+            extremes.append(f"{word} in round {at} ({one.text(value)})")
+    return f"{stated}; {joined(extremes)}." if extremes and among <= 2 else f"{stated}."
+
+
+def _cluster_lines(sizes: Sequence[Sequence[int]]) -> list[Line]:
+    """One line per cluster; for more than six clusters, their smallest, median and largest
+    sizes."""
+    count = max(map(len, sizes), default=0)
+    if count < 2:
+        return []
+    if count > SERIES:
+        ordered = [sorted(of_round) for of_round in sizes]
+        places = {"smallest": 0, "median": count // 2, "largest": count - 1}
+        return [Line(f"{word} cluster", _sizes(ordered, at)) for word, at in places.items()]
+    return [Line(f"cluster {place}", _sizes(sizes, place)) for place in range(count)]
+
+
+def _cluster_leakage_lines(leakage: Mapping[int, Values]) -> list[Line]:
+    """One line per cluster; for more than six clusters, those with the least and the most
+    leakage."""
+    if len(leakage) < 2:
+        return []
+    if len(leakage) <= SERIES:
+        return [Line(f"cluster {cluster}", values) for cluster, values in leakage.items()]
+    present = [
+        [value for value in of_round if value is not None]
+        for of_round in zip(*leakage.values(), strict=True)
+    ]
+    return [
+        Line(f"cluster that leaks {word}", tuple(chosen(found, default=None) for found in present))
+        for word, chosen in (("least", min), ("most", max))
+    ]
+
+
+def _sizes(sizes: Sequence[Sequence[int]], place: int) -> Values:
+    return tuple(of_round[place] if place < len(of_round) else None for of_round in sizes)
+
+
+def _final(metric: Mapping[str, Any] | None) -> Final | None:
+    if metric is None or metric["value"] is None:
+        return None
+    interval = metric["interval"]
+    if interval is None:
+        return Final(metric["value"])
+    return Final(metric["value"], interval["low"], interval["high"])
+
+
+def _final_words(lines: Sequence[Line]) -> str:
+    found = [one.final for one in lines if one.final is not None]
+    if not found:
+        return ""
+    stated = "To the right of the rounds: the report's own values, over all held-out rows"
+    if any(final.low is not None for final in found):
+        stated += ", with their intervals; rounds have none"
+    return f"{stated}."

@@ -1,1 +1,0 @@
-"""How good a model is beside a prediction that looks at nothing."""
