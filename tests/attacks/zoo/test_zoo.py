@@ -10,9 +10,13 @@ from fedaudit.native.library import _loaded
 from fedaudit.privacy.noise import laplace
 from fedaudit.privacy.noise.laplace import compiled_release
 from tests.attacks.zoo.missed_violations import MISSED
-from tests.attacks.zoo.violations import ZOO
+from tests.attacks.zoo.whole_zoo import ZOO
 
 ROUNDS = 20
+
+
+def test_the_zoo_is_filled() -> None:
+    assert len(ZOO) == 92
 
 
 def _among_all(name: str) -> object:
