@@ -2,11 +2,10 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from sqlalchemy.orm import Session
 
-from fedaudit.attacks.attack import AttackOutcome
 from fedaudit.attacks.attack_files import packed
 from fedaudit.ledger.signatures import SigningKey
 from fedaudit.ledger.statements import Checkpoint
@@ -51,6 +50,9 @@ from models.values import FinalFigures, IndexedFigure, ReportIndex
 from workers.flush import DatabaseSink, RunningExperiment
 from workers.proof.signing import sign_as_stored, sign_checkpoint
 from workers.resume import charge_interrupted_rounds
+
+if TYPE_CHECKING:  # profiling loads no torch
+    from fedaudit.attacks.attack import AttackOutcome
 
 GATE_EVALUATED = "gate.evaluated"
 ALARM_RAISED = "alarm.raised"
@@ -113,7 +115,7 @@ def alarm_events(
 
 
 def store_attack_files(
-    storage: Storage, project_id: str, owner_id: str, outcomes: Sequence[AttackOutcome]
+    storage: Storage, project_id: str, owner_id: str, outcomes: "Sequence[AttackOutcome]"
 ) -> None:
     """Store what attacks found; a repeat stores the same again. Raises StorageError."""
     with storage.writer(attack_files_key(project_id, owner_id)) as file:

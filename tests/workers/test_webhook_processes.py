@@ -62,12 +62,12 @@ def test_killed_processes_lose_nothing_and_repeat_under_the_same_id(
         assert _state(database) == ("sending", 2)
         # Until its lease has run out it is nobody else's.
         other = WebhookDispatcher(settings, database)
-        other.look()
+        other.dispatch_due()
         assert (_state(database), len(receiver.received)) == (("sending", 2), 2)
         with database.write() as session:
             session.execute(update(WebhookDelivery).values(lease_until=seconds_from_now()))
         # Another process, here this one: its next look is all that is needed.
-        other.look()
+        other.dispatch_due()
         wait_until(lambda: _state(database) == ("delivered", 3), "an attempt by another process")
         assert len(set(receiver.ids)) == 1
         [payload] = {str(one["data"]) for one in receiver.verified(SECRET)}
