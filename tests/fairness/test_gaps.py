@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from pydantic import TypeAdapter
 from sklearn.metrics import accuracy_score
 
+from fedaudit.fairness import noised_counts
 from fedaudit.fairness.gaps import (
     ZERO_OVER_ZERO,
     GroupScores,
@@ -32,7 +33,7 @@ from fedaudit.fairness.intervals import (
     rate_intervals,
     score_intervals,
 )
-from fedaudit.fairness.noised_counts import NoisedCounts, noised_intervals, rate_bounds
+from fedaudit.fairness.noised_counts import NoisedCounts, rate_bounds
 from fedaudit.reports.sections.part import stored_rate
 from fedaudit.spec.gates import FairnessFigure, Gate
 from fedaudit.spec.metrics import (
@@ -114,7 +115,7 @@ def test_a_ratio_of_rows_apart_has_an_interval_that_is_not_cut_at_one():
 
 
 def test_noise_leaves_a_ratio_of_rows_apart_an_interval_or_none_above(monkeypatch):
-    monkeypatch.setattr(noised_intervals, "RATES", {TREATMENT.name: TREATMENT})
+    monkeypatch.setattr(noised_counts, "RATES", {TREATMENT.name: TREATMENT})
     noised = NoisedCounts(counts={}, deviation=2.0, tail="gaussian", max_rows=1)
     counts = np.array([[0, 400, 0, 900], [0, 0, 0, 900]])
     low, high = rate_bounds(counts, TREATMENT.name, noised, share=0.05)

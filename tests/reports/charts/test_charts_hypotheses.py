@@ -87,7 +87,7 @@ def test_the_plane_is_drawn_twice_and_escaped(material):
     for one in found:
         assert one.count('class="truth"') == 2 * (2 + 1)  # two lines a cross, one in the legend
         assert one.count('class="hypothesis"') == 2 + 1
-        assert "Hypothesis 1 lies 3.905 from true parameters 1." in one
+        assert "Hypothesis 1 is 3.905 away from true parameters 1." in one
         assert "nan" not in one
 
 

@@ -19,7 +19,7 @@ def test_the_range_stands_beside_the_figure_and_in_the_verdict(material):
     metric = metrics_of(report)[GAP]
     assert metric["last_rounds"] == {"low": 0.11, "high": 0.78, "rounds": 5}
     assert metric["last_rounds_reason"] is None
-    stated = "Over the last 5 validated rounds it lay between 0.11 and 0.78"
+    stated = "Over the last 5 validated rounds it was between 0.11 and 0.78"
     assert stated in report["verdict_parts"]["fairness"]
 
 

@@ -3,6 +3,8 @@
 import json
 from copy import deepcopy
 from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -10,7 +12,7 @@ import pytest
 from fedaudit.ledger.columns import EntryColumns
 from fedaudit.ledger.rows import LedgerEntry
 from fedaudit.privacy.mechanisms.registry import mechanism_of
-from fedaudit.reports.ledger_totals import LedgerTotals
+from fedaudit.reports.ledger_totals import LedgerTotals, RunEvidence
 from fedaudit.reports.report import assemble
 from fedaudit.reports.sections.epsilon import epsilon_checks
 from tests.reports.sections.test_epsilon_report import SPECS, with_plan
@@ -49,7 +51,14 @@ def checked(found, plan, *, report=None, change=lambda entry: entry, names=None)
     for entry in entries_of(found, plan):
         totals.add(EntryColumns.of_entries([change(entry)]))
     report = report or assemble(found)
-    checks = epsilon_checks(found.spec, report, totals, found.inputs.n, names)
+    evidence = RunEvidence(
+        evidence=cast(Any, SimpleNamespace(names=names)),
+        report=report,
+        audit=cast(Any, None),  # nothing of it is asked for
+        totals=totals,
+        spec=found.spec,
+    )
+    checks = epsilon_checks(evidence, found.spec, found.inputs.n)
     return {one.name: one.outcome for one in checks}
 
 
