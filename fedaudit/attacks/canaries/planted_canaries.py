@@ -253,12 +253,13 @@ class KeptNumbers:
         columns = self._columns_of(0, len(released))
         self._model = np.stack([released[columns], signal[columns]]), moment
 
-    def epsilon(self, law: ReleaseLaw, delta: float, *, significance: float) -> float:
-        """The bound, wrong with a chance of at most `significance`; 0 for fewer than two releases,
-        or for fewer numbers than their covariance needs."""
-        released, signal, moments = self._together()
-        if len(released) < 2:
-            return 0.0
+    def epsilon(self, law: ReleaseLaw, delta: float, *, significance: float) -> float | None:
+        """The bound, wrong with a chance of at most `significance`; None where nothing is measured:
+        for fewer than two releases, or for fewer numbers than their covariance needs."""
+        together = self._together()
+        if together is None:
+            return None
+        released, signal, moments = together
         # Coins and directions alone decide which numbers measure the noise.
         order = np.argsort(np.square(signal).sum(0), kind="stable")
         measuring, testing = np.split(order, [len(order) // 2])
@@ -269,15 +270,19 @@ class KeptNumbers:
         each = np.abs((moments == np.unique(moments)[:, None]) @ found.weights)
         return summed_epsilon(law, ratio * each, delta)
 
-    def _together(self) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.int64]]:
+    def _together(
+        self,
+    ) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.int64]] | None:
         """[releases, numbers], what was released and the signal in it, and the time of each; of the
-        first releases, as many as half of the series have."""
+        first releases, as many as half of the series have. None where they make no sum."""
         if not self._series:
-            return np.zeros((0, 0)), np.zeros((0, 0)), np.zeros(0, np.int64)
+            return None
         lengths = sorted(len(series) for series in self._series.values())
         middle = lengths[len(lengths) // 2]
         chosen = [series for series in self._series.values() if len(series) >= middle]
         count = releases_in_sum(middle, sum(series[0].shape[1] for series in chosen))
+        if not count:
+            return None
         # [releases, 2, numbers of all series]
         whole = np.concatenate([np.stack(series[:count]) for series in chosen], axis=2)
         moments = np.arange(count)

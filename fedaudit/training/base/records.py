@@ -206,7 +206,7 @@ def spending_of(spec: ExperimentSpec, federation: Federation) -> SpendingPlan | 
     """
     return mechanism_of(spec).spending_plan(
         training_clients=training_clients(federation.clients, spec.federation),
-        client_names=federation.client_names,
+        names=federation.client_names,
         records=record_use_of(spec, federation),
     )
 
