@@ -38,7 +38,6 @@ from fedaudit.training.personalised import PersonalisedRun
 from fedaudit.training.stacked.stack_round import Cohort, RoundResult, build_draws
 from fedaudit.training.stacked.stack_state import (
     CellState,
-    Counted,
     StackState,
     Stretch,
     first_state,
@@ -176,12 +175,14 @@ class Stack:
             playing=np.array([one not in self._stopped for one in self._running.tolist()]),
             audited=self._audited[self._running],
         )
-        counted = Counted(
+        stretch.add(
+            gathered,
+            figures,
+            kept=followed.kept,
             release=progress.release_numbers(gathered.round),
             releases=self._state.count_in(self._running, gathered, kept=followed.kept),
             validated=validated,
         )
-        stretch.add(gathered, counted, figures, kept=followed.kept)
         self._state.progress.put(self._running, progress)
         self._state.keep_best(self._running, played, followed.improved)
         for row, end in followed.ends.items():
