@@ -128,7 +128,7 @@ class Stack:
                     if left < rounds:
                         break
                     raise RuntimeError("rounds with `release` noise must be planned first")
-                block = self._block_of(self._ahead())
+                block = self._block_of(self._engine.rounds_ahead(len(self.active)))
                 if not stretches or stretches[-1].positions is not self._running:
                     stretches.append(Stretch(self._running, self._in_plane))
                 stride = min(left, self._stride(), block.left)
@@ -369,9 +369,6 @@ class Stack:
         self._theta = torch.from_numpy(self._state.hypotheses[self._running]).to(self._device)
         clips = self._state.clips
         self._clips = None if clips is None else clips[self._running]
-
-    def _ahead(self) -> int:
-        return self._engine.rounds_ahead(len(self.active))
 
     def _block_of(self, rounds: int) -> Block:
         """The current block of draws, or a new one of `rounds` rounds where it is used up."""

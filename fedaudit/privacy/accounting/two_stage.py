@@ -24,7 +24,7 @@ How much noise a budget requires, from public numbers alone.
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import lru_cache
+from functools import lru_cache, partial
 from itertools import pairwise
 from typing import assert_never
 
@@ -268,30 +268,21 @@ class TwoStageRun:
         return np.maximum(spent, 0.0)
 
 
-def round_curve(
-    event: TwoStage, orders: Sequence[int], *, observer: Observer
-) -> NDArray[np.float64]:
-    """The Renyi divergence of one round at each order: float64 [orders], not to be written."""
-    return _round_curve(event, tuple(orders), observer)
-
-
 # Asked of the same events by every cell of a sweep, and several times by each.
 @lru_cache(maxsize=1024)
-def _round_curve(
-    event: TwoStage, orders: tuple[int, ...], observer: Observer
+def round_curve(
+    event: TwoStage, orders: tuple[int, ...], *, observer: Observer
 ) -> NDArray[np.float64]:
-    curve = np.array(
-        [
-            round_divergence(
-                np.array([event.record_rate]),
-                order=order,
-                noise_multiplier=event.noise_multiplier,
-                steps=event.steps,
-                client_rate=seen_client_rate(event.client_rate, observer),
-            )[0]
-            for order in orders
-        ]
+    """The Renyi divergence of one round at each order: float64 [orders], read-only."""
+    rate, seen = np.array([event.record_rate]), seen_client_rate(event.client_rate, observer)
+    fixed = partial(
+        round_divergence,
+        rate,
+        noise_multiplier=event.noise_multiplier,
+        steps=event.steps,
+        client_rate=seen,
     )
+    curve = np.array([fixed(order=order)[0] for order in orders])
     curve.flags.writeable = False
     return curve
 
