@@ -4,13 +4,10 @@ An accountant is made for one adjacency, states before composing which events it
 and gives an upper bound on epsilon for everything composed so far. Metric privacy has no such
 accountant: its leakage is not an epsilon (`fedaudit.privacy.leakage`).
 
-Which pairs of sampling and adjacency have a bound, and which pair to use instead.
-
-From Renyi differential privacy to epsilon and back, one order at a time.
-
-Balle et al., "Hypothesis testing interpretations and Renyi differential privacy" (2020), theorem
-21; also Canonne et al. 2020, proposition 12: a mechanism of Renyi divergence rho at order alpha is
-(epsilon, delta)-private with
+From Renyi differential privacy to epsilon and back, one order at a time: Balle et al., "Hypothesis
+testing interpretations and Renyi differential privacy" (2020), theorem 21; also Canonne et al.
+2020, proposition 12: a mechanism of Renyi divergence rho at order alpha is (epsilon, delta)-private
+with
 
     epsilon = rho + log(1 - 1/alpha) - log(alpha * delta) / (alpha - 1).
 

@@ -1,8 +1,6 @@
 """Epsilon after every number of compositions of one event.
 
 A table starts at 0, never decreases, and is an upper bound at each of its places.
-
-What one kind of subject spends against one observer, by number of compositions.
 """
 
 from dataclasses import dataclass

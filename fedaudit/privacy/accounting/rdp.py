@@ -1,17 +1,15 @@
-"""Renyi divergences of samples of a fixed size, by dp-accounting's theorem 27, once for each order.
-
-The library computes each fractional order from the two whole ones around it, and for each of these
-all forward differences anew, of which the largest order's contain every other's. Here both are kept
-within one curve: the same calls give the same numbers, to the last bit
-(`tests/privacy/accounting/test_fixed_size.py`), in less than half of the time.
-
-Renyi differential privacy of (sampled) Gaussian sums, by dp-accounting.
+"""Renyi differential privacy of (sampled) Gaussian sums, by dp-accounting.
 
 Its curves are Mironov, Talwar and Zhang 2019 for Poisson samples and Wang, Balle and
 Kasiviswanathan 2019 (theorem 27) for samples of a fixed size; its conversion is that of Balle et
 al. 2020, clipped at 0. Theorem 27 is a bound that for large samples exceeds the divergence without
 sampling; the smaller of the two is used here, because a sample never reveals more than the whole
 (the divergence is quasi-convex: van Erven and Harremoes 2014, theorem 13).
+
+For theorem 27 the library computes each fractional order from the two whole ones around it, and for
+each of these all forward differences anew, of which the largest order's contain every other's. Here
+both are kept within one curve: the same calls give the same numbers, to the last bit
+(`tests/privacy/accounting/test_fixed_size.py`), in less than half of the time.
 """
 
 import math

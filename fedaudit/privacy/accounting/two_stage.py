@@ -18,8 +18,6 @@ for the worst case before a run, and the rounds of participation for the realise
 
 Multiplying the two rates and accounting for a single sample understates the figure: all steps of a
 round depend on one coin of the client.
-
-How much noise a budget requires, from public numbers alone.
 """
 
 from collections.abc import Callable, Mapping, Sequence
