@@ -32,11 +32,12 @@ from fedaudit.training.stacked.stack_round import (
     Cohort,
     Engine,
     RoundResult,
-    Sent,
+    averaged,
     needed_clips,
     planted_places,
     show_sum,
     show_uploads,
+    summed,
 )
 from fedaudit.training.stacked.validation import Figures, flat_figures, score
 
@@ -342,13 +343,7 @@ class ClientByClient(Engine):
         if self._planted is not None:
             start = theta[0, chosen][None]
             show_uploads(self._planted, cohort.clients, present, start, uploads)
-        clusters = self._server(theta, uploads, present, chosen[None])
-        return RoundResult(
-            before=theta,
-            hypotheses=clusters.hypotheses,
-            sizes=clusters.sizes,
-            sent=Sent(chosen[None], uploads, present, radii, clusters.assigned),
-        )
+        return averaged(self._server, theta, chosen[None], uploads, present, radii=radii)
 
     def _chosen(self, theta: Tensor, clients: Sequence[int]) -> list[int]:
         """The hypothesis of theta [1, k, n] that each client chooses; the first, where planted."""
@@ -412,13 +407,7 @@ class ClientByClient(Engine):
             senders = np.array([list(shown)], dtype=np.int64)
             counted = torch.ones(senders.shape, dtype=torch.bool)
             show_sum(self._planted, senders, counted, updates, before=theta, after=hypotheses)
-        return RoundResult(
-            before=theta,
-            hypotheses=hypotheses,
-            sizes=torch.zeros(1, self._k, dtype=torch.int64, device=self._device),
-            sent=None,
-            clips=clips,
-        )
+        return summed(theta, hypotheses, clips)
 
     def score(
         self,

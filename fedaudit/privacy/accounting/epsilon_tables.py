@@ -164,6 +164,35 @@ class EpsilonCurve:
     """[steps + 1]: epsilon after that many compositions; upper bounds that never decrease, from
     0."""
 
+    @classmethod
+    def of_events(
+        cls,
+        repeated_events: tuple[RepeatedEvent, ...],
+        steps: int,
+        *,
+        observer: Observer,
+        adjacency: Adjacency,
+        delta: float,
+        by_pld: bool,
+    ) -> "EpsilonCurve":
+        """The curve up to so many compositions: of a single event by privacy loss distributions
+        (`by_pld`), or by Renyi orders."""
+        if by_pld:
+            [repeated] = repeated_events
+            epsilons = pld_table(repeated.event, steps, adjacency=adjacency, delta=delta)
+        else:
+            counts = np.arange(steps + 1)
+            epsilons = worst_epsilons(
+                repeated_events, counts, adjacency=adjacency, observer=observer, delta=delta
+            )
+        return cls(
+            observer=observer,
+            delta=delta,
+            adjacency=adjacency,
+            repeated_events=repeated_events,
+            epsilons=epsilons,
+        )
+
     @property
     def event(self) -> Event:
         """One composition of the repeated event that spends most in the end."""

@@ -163,13 +163,8 @@ def event_curve(
 
     Cached, because a run composes the same event round after round; a curve has about a KiB.
     """
-    from dp_accounting import NeighboringRelation
     from dp_accounting.rdp import RdpAccountant as Library
 
-    relation = {
-        "add-or-remove-one": NeighboringRelation.ADD_OR_REMOVE_ONE,
-        "replace-one": NeighboringRelation.REPLACE_ONE,
-    }[adjacency]
     # The library's noise multiplier is relative to the sensitivity, two clips under replacement.
     clips = _CLIPS_APART[adjacency]
     if isinstance(event, FixedSizeSampled) and isinstance(event.event, Gaussian):
@@ -177,7 +172,8 @@ def event_curve(
         curve = fixed_size_curve(rate, noise_multiplier / clips, orders)
         curve = np.minimum(curve, event_curve(event.event, orders, adjacency))
     else:
-        library = Library(list(orders), relation).compose(_library_event(event, clips=clips))
+        library = Library(list(orders), library_relation(adjacency))
+        library.compose(library_event(event, clips=clips))
         curve = np.array(library._rdp, dtype=np.float64)
     curve.flags.writeable = False
     return curve
@@ -195,7 +191,20 @@ def composed_epsilon(curve: NDArray[np.float64], delta: float) -> float:
     return best_epsilon(curve, orders, delta)[0] if curve.any() else 0.0
 
 
-def _library_event(event: Event, *, clips: float) -> Any:
+def library_relation(adjacency: Adjacency) -> Any:
+    """The adjacency in dp-accounting's terms."""
+    from dp_accounting import NeighboringRelation
+
+    match adjacency:
+        case "add-or-remove-one":
+            return NeighboringRelation.ADD_OR_REMOVE_ONE
+        case "replace-one":
+            return NeighboringRelation.REPLACE_ONE
+        case _:
+            assert_never(adjacency)
+
+
+def library_event(event: Event, *, clips: float) -> Any:
     """The event in dp-accounting's terms, for neighbouring sums that are `clips` clips apart."""
     import dp_accounting
 
@@ -204,10 +213,10 @@ def _library_event(event: Event, *, clips: float) -> Any:
         case Gaussian():
             return dp_accounting.GaussianDpEvent(known.noise_multiplier / clips)
         case PoissonSampled():
-            inner = _library_event(known.event, clips=clips)
+            inner = library_event(known.event, clips=clips)
             return dp_accounting.PoissonSampledDpEvent(known.rate, inner)
         case FixedSizeSampled():
-            inner = _library_event(known.event, clips=clips)
+            inner = library_event(known.event, clips=clips)
             return dp_accounting.SampledWithoutReplacementDpEvent(
                 known.population, known.sample, inner
             )

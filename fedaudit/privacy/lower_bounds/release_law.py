@@ -19,6 +19,7 @@ import scipy
 from numpy.typing import NDArray
 
 from fedaudit.privacy.accounting.privacy_events import Adjacency
+from fedaudit.privacy.accounting.rdp import library_relation
 
 _MOST = 1e6
 """Beyond this mu there is no privacy that a figure could tell apart."""
@@ -154,20 +155,15 @@ class ReleaseLaw:
 
 
 def _distribution(law: ReleaseLaw, *, pessimistic: bool) -> Any:
-    import dp_accounting
     from dp_accounting.pld import privacy_loss_distribution as library
 
-    relation = {
-        "add-or-remove-one": dp_accounting.NeighboringRelation.ADD_OR_REMOVE_ONE,
-        "replace-one": dp_accounting.NeighboringRelation.REPLACE_ONE,
-    }[law.adjacency]
     one = library.from_gaussian_mechanism(
         law.reach / law.ratio,
         sampling_prob=law.rate,
         pessimistic_estimate=pessimistic,
         use_connect_dots=pessimistic,
         value_discretization_interval=(law.ratio**2 / 2 + 10 * law.ratio) / _LOSSES,
-        neighboring_relation=relation,
+        neighboring_relation=library_relation(law.adjacency),
     )
     return one.self_compose(law.compositions)
 

@@ -47,16 +47,11 @@ Sizes = Sequence[int]
 """The parameters of each layer, for a mechanism with noise layer by layer."""
 Epsilons = Sequence[ObserverEpsilon]
 
-_HELD_OUT: dict[PrivacyUnit, str] = {
-    "client": (
-        "The clients held out for validation are not covered: their losses choose the best round "
-        "and when to stop, and their fairness counts are used without noise."
-    ),
-    "record": (
-        "The rows held out for validation are not covered: their losses choose the best round and "
-        "when to stop, and their fairness counts are used without noise."
-    ),
-}
+_HELD_OUT = (
+    "The {units} held out for validation are not covered: their losses choose the best round and "
+    "when to stop, and their fairness counts are used without noise."
+)
+_UNITS: dict[PrivacyUnit, str] = {"client": "clients", "record": "rows"}
 _HELD_OUT_WITH_NOISE = (
     "Those held out for validation are not covered by this epsilon but by that of fairness_privacy."
 )
@@ -269,7 +264,8 @@ class EpsilonMechanism(PrivacyMechanism):
         if self.spec.training.stopping.patience is not None or planned:
             sentences.append(_early_end(planned))
         if self.spec.fairness.noise is None:
-            sentences.append(_HELD_OUT[self.spec.federation.validation_unit])
+            units = _UNITS[self.spec.federation.validation_unit]
+            sentences.append(_HELD_OUT.format(units=units))
         else:
             sentences.append(_HELD_OUT_WITH_NOISE)
         if not self.noise_is_secret:

@@ -30,16 +30,17 @@ _STATEMENT = (
     "No mechanism: updates leave the clients as they are. Nothing bounds what the "
     "server, or whoever sees the model, learns about a client's data."
 )
-_LOCAL_STATEMENT = (
+_LOCAL = (
     "No mechanism, and nothing for one to protect: no update leaves a client, and there is no "
-    "common model. That is a fact of how training goes, and no guarantee of what is published: "
-    "losses, accuracy and fairness counts are of models that held-out clients made for "
-    "themselves, and nothing here bounds what these figures disclose of them."
+    "common model. That is a fact of how training goes, and no guarantee"
+)
+_LOCAL_STATEMENT = (
+    f"{_LOCAL} of what is published: losses, accuracy and fairness counts are of models that "
+    "held-out clients made for themselves, and nothing here bounds what these figures disclose of "
+    "them."
 )
 _LOCAL_HELD_OUT_WITH_NOISE = (
-    "No mechanism, and nothing for one to protect: no update leaves a client, and there is no "
-    "common model. That is a fact of how training goes, and no guarantee; what is published of "
-    "held-out clients is covered by fairness_privacy."
+    f"{_LOCAL}; what is published of held-out clients is covered by fairness_privacy."
 )
 _WEIGHTED_STATEMENT = (
     "No mechanism: updates leave the clients weighted by their losses, with a number from which "
