@@ -155,8 +155,7 @@ class CounterSource:
             kind = np.full(len(seed), int(purpose), dtype=np.uint64)
             counter = (block[part], flat[2][part], flat[1][part], kind)
             out[part] = _philox((seed & _LOW, seed >> _SHIFT), counter)
-        words: Words = out.reshape(*shape, blocks * 4)[..., :count]
-        return words
+        return out.reshape(*shape, blocks * 4)[..., :count]
 
     def wide_words(
         self, *, purpose: Purpose, round_: ArrayLike, counters: ArrayLike, count: int
@@ -180,8 +179,7 @@ class CounterSource:
                 own = np.arange(block, min(block + _CIPHER_CHUNK, blocks), dtype=np.uint32)
                 part = slice(2 * block, 2 * (block + len(own)))
                 out[rows, part] = _encrypted(seed, others, own)
-        wide: WideWords = out.reshape(*shape, blocks * 2)[..., :count]
-        return wide
+        return out.reshape(*shape, blocks * 2)[..., :count]
 
 
 def _encrypted(

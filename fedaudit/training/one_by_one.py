@@ -168,8 +168,7 @@ class ClientScorer:
             for place, client in enumerate(clients):
                 for outputs, target, _ in self._outputs(client):
                     sums[j, place] += self._loss.values(outputs, target).double().sum()
-        chosen: list[int] = without_nan(sums).min(0).indices.tolist()
-        return chosen
+        return without_nan(sums).min(0).indices.tolist()
 
     def score(
         self,

@@ -73,8 +73,7 @@ class AttackedImages:
         features = self.federation.features
         assert isinstance(features, ClientRows)
         values = features.values.astype(np.float64) / features.divisor
-        pixels: NDArray[np.float64] = values.reshape(*self.rows.shape, *self.size)
-        return pixels
+        return values.reshape(*self.rows.shape, *self.size)
 
     @property
     def labels(self) -> NDArray[np.int64]:

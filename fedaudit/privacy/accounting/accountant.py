@@ -215,8 +215,7 @@ def added_epsilon(orders: ArrayLike, delta: float) -> NDArray[np.float64]:
     The smallest of these is a floor: no epsilon below it can be shown on these orders.
     """
     alpha = np.asarray(orders, dtype=np.float64)
-    added: NDArray[np.float64] = np.log1p(-1 / alpha) - np.log(delta * alpha) / (alpha - 1)
-    return added
+    return np.log1p(-1 / alpha) - np.log(delta * alpha) / (alpha - 1)
 
 
 def divergence_limit(epsilon: ArrayLike, order: ArrayLike, delta: float) -> NDArray[np.float64]:
@@ -224,8 +223,7 @@ def divergence_limit(epsilon: ArrayLike, order: ArrayLike, delta: float) -> NDAr
 
     Negative where the order cannot show so small an epsilon.
     """
-    limit: NDArray[np.float64] = np.asarray(epsilon, dtype=np.float64) - added_epsilon(order, delta)
-    return limit
+    return np.asarray(epsilon, dtype=np.float64) - added_epsilon(order, delta)
 
 
 def best_epsilon(

@@ -115,8 +115,7 @@ def round_divergence(
     # Exact for small exponents, and no overflow for large ones.
     small = np.log1p(client_rate * np.expm1(np.minimum(exponent, 1)))
     large = exponent + np.log1p((1 - client_rate) * np.expm1(-exponent))
-    divergence: NDArray[np.float64] = np.where(exponent < 1, small, large) / (order - 1)
-    return divergence
+    return np.where(exponent < 1, small, large) / (order - 1)
 
 
 TWO_STAGE_ORDERS: tuple[int, ...] = tuple(sorted({int(1.07**i + 1) for i in range(103)}))

@@ -285,8 +285,7 @@ def scored_rows(evaluation: Evaluation, lanes: Lanes) -> ScoredRows:
 
     def flat(values: Tensor) -> NDArray[Any]:
         """Of values [rows, 1, clients]: [the clients' rows]."""
-        found: NDArray[Any] = values[:, 0].T.cpu().numpy()[within]
-        return found
+        return values[:, 0].T.cpu().numpy()[within]
 
     chosen = evaluation.scores.chosen
     return ScoredRows(
