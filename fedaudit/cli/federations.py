@@ -109,7 +109,10 @@ def _budgets(budgets: Sequence[Json]) -> Iterator[tuple[str, dict[str, str]]]:
     for budget in budgets:
         left_out = [f"{one['runs']} of {one['mechanism']}" for one in budget["uncounted"]]
         others, total = budget["others"], budget["total"]
-        parts = [budget["book"], budget["figure"], budget["observer"], budget["unit_key"]]
+        names = ("delta", "adjacency", "radius", "clip")
+        given = [f"{name} {budget[name]}" for name in names if budget[name] is not None]
+        # All that tells two budgets on a content apart: of one title only the last would be shown.
+        parts = [budget[name] for name in ("book", "figure", "observer", "unit_key")] + given
         left = budget["reason"] if total is None else f"{budget['remaining']:.4g} of {total:.4g}"
         yield (
             f"budget: {', '.join(part for part in parts if part)}",
@@ -187,8 +190,9 @@ def federations_add(
         value = {**value, "name": name or value.get("name") or file.name}
     # Here first: what is wrong need not be sent.
     parse_uploaded(value, file_name=file.name)
-    with connected() as client, readable(file) as content:
-        federation = client.upload(content, value, file_name=file.name)
+    with connected() as client:
+        with readable(file) as content:
+            federation = client.upload(content, value, file_name=file.name)
         if wait and federation["status"] == "profiling":
             say(f"uploaded as {federation['id']}; waiting for its profile")
             federation = client.profiled(federation["id"])
@@ -246,9 +250,7 @@ def federations_scaffold(
     if out is None:
         write_line(text.rstrip("\n"))
         return
-    if out.exists():
-        raise usage_error(f"{out} exists; name another file, or delete it")
-    write_text(text, out)
+    write_text(text, out, replaces=False)
     say(f"wrote {out}; read its comments, then")
     say(f"  fedaudit federations add {file} --registration {out}")
 

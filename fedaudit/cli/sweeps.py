@@ -14,9 +14,9 @@ from rich.table import Table
 from fedaudit.cli.options import AsJson, IdempotencyKey, Most, Out, SweepTableForm, read_value
 from fedaudit.cli.output import (
     ExitCode,
-    cells_bar,
     json_text,
     print_records,
+    progress_bars,
     say,
     show_warnings,
     standard_output,
@@ -55,6 +55,8 @@ _HEAD_WIDTH = 16
 
 Cells = Sequence[str]
 
+_PROGRESS = ("experiment", "status", "rounds", "gates")
+
 
 def show_sweep(sweep: ListedSweep) -> None:
     """One line."""
@@ -72,7 +74,7 @@ def show_cells(sweep: Sweep) -> None:
     cells, reasons = sweep["cells"], [cell["status_reason"] for cell in sweep["cells"]]
     columns = {
         "cell": [str(cell["position"] + 1) for cell in cells],
-        **_values([cell["values"] for cell in cells]),
+        **_values([cell["values"] for cell in cells], taken=("cell", *_PROGRESS)),
         "experiment": [cell["experiment_id"] for cell in cells],
         "status": [
             f"{cell['status']}:\n{reason}" if reason else cell["status"]
@@ -88,7 +90,8 @@ def show_cells(sweep: Sweep) -> None:
 def show_planned_cells(cells: Sequence[Mapping[str, Any]]) -> None:
     """The values of each cell of a sweep that is not submitted."""
     numbers = [str(number) for number in range(1, len(cells) + 1)]
-    _print({"cell": numbers, **(_values(cells) or {"values": ["the base as it is"] * len(cells)})})
+    values = _values(cells, taken=("cell",)) or {"values": ["the base as it is"] * len(cells)}
+    _print({"cell": numbers, **values})
 
 
 def show_costs(costs: SweepCosts, facts: SweepFacts) -> None:
@@ -391,8 +394,9 @@ def _followed(client: Client, sweep: Sweep) -> Sweep:
     id_, progress, ended = sweep["id"], sweep["progress"], sweep
     try:
         with (
-            cells_bar(
-                sweep["name"], cells=progress["cells"], rounds=progress["rounds_total"]
+            progress_bars(
+                sweep["name"],
+                {"cells ended": progress["cells"], "rounds": progress["rounds_total"]},
             ) as advance,
             closing(client.watch_sweep(id_)) as states,
         ):

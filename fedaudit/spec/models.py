@@ -199,13 +199,9 @@ class ArtifactStart(SpecPart):
     """The SHA-256 of the safetensors file, in hexadecimal: its id, whichever service has it."""
 
 
-def _kind(value: object) -> str:
-    return "artifact" if isinstance(value, dict | ArtifactStart) else "drawn"
-
-
 Start = Annotated[
     Annotated[DrawnStart, Tag("drawn")] | Annotated[ArtifactStart, Tag("artifact")],
-    Discriminator(_kind),
+    Discriminator(lambda start: "artifact" if isinstance(start, dict | ArtifactStart) else "drawn"),
 ]
 
 _LINEAR_MAPS = ("linear", "logistic")
@@ -353,7 +349,9 @@ class Layers(Model):
     input: Annotated[
         Annotated[list[Annotated[int, Field(ge=1, le=1024)]], Field(min_length=3, max_length=3)]
         | None,
-        InForm("Images", hint="Height, width and channels, for convolutions and pooling."),
+        InForm(
+            "Images", hint="Height, width and channels, for convolutions and pooling. Empty: rows."
+        ),
     ] = None
     """Height, width and channels of the images that it takes; null where it takes any rows."""
     layers: Annotated[

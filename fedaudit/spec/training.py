@@ -163,14 +163,10 @@ def _trained_by_record(kind: str, mechanism: str) -> str | None:
     )
 
 
-def _named(method: Any) -> Any:
-    return {"kind": method} if isinstance(method, str) else method
-
-
 TrainingMethod = Annotated[
     Hypotheses | FineTuning | Ditto | QFfl | LocalOnly,
     Field(discriminator="kind"),
-    BeforeValidator(_named),
+    BeforeValidator(lambda method: {"kind": method} if isinstance(method, str) else method),
 ]
 """By its fields, or by its kind alone."""
 DEFAULT_METHOD = Hypotheses(kind="hypotheses")
@@ -250,9 +246,9 @@ class Local(SpecPart):
     ] = None
     """B_s; null is the client's whole data."""
     step_size: Annotated[float, Field(gt=0, le=1e6), InForm("Step size", "0.1")] = 0.1
-    optimiser: Annotated[
-        Optimiser, InForm("Optimiser", "sgd", "adam and rmsprop are for record-personalised.")
-    ] = "sgd"
+    optimiser: Annotated[Optimiser, InForm("Optimiser", "sgd", only=("record-personalised",))] = (
+        "sgd"
+    )
     """`adam` and `rmsprop` are for `record-personalised`, whose steps have noise in them."""
 
     @model_validator(mode="before")

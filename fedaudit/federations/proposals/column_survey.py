@@ -7,14 +7,13 @@ import re
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
-
-import pyarrow.compute as pc
+from typing import TYPE_CHECKING, Any
 
 from fedaudit.federations.levels import number_in
 from fedaudit.federations.reading.source_files import SourceFile
-from fedaudit.federations.reading.table_files import TableFile
-from fedaudit.federations.reading.table_rows import TableRows
+
+if TYPE_CHECKING:
+    from fedaudit.federations.reading.table_rows import TableRows
 
 MAX_VALUES = 1000
 """Distinct values of a column beyond which they are no longer told apart."""
@@ -113,6 +112,9 @@ _WHERE = "/federation/path"
 
 def survey_table(file: SourceFile, *, header: bool, most_rows: int) -> Survey:
     """The columns of at most `most_rows` rows. Raises InvalidInputError for what is no table."""
+    # Imported where it is used: the API starts without pyarrow.
+    from fedaudit.federations.reading.table_files import TableFile
+
     table = TableFile(file, header=header)
     if len(table.names) > MAX_SURVEYED_COLUMNS:
         raise file.fault(
@@ -132,8 +134,10 @@ def survey_table(file: SourceFile, *, header: bool, most_rows: int) -> Survey:
     return Survey(columns, rows, complete)
 
 
-def _counted(rows: TableRows, name: str) -> tuple[list[str], list[int]]:
+def _counted(rows: "TableRows", name: str) -> tuple[list[str], list[int]]:
     """The distinct texts of a column and how many rows have each."""
+    import pyarrow.compute as pc
+
     counts: Any = pc.value_counts(rows.text(name, _WHERE))
     return counts.field("values").to_pylist(), counts.field("counts").to_pylist()
 
@@ -192,25 +196,23 @@ def words_of(name: str) -> list[str]:
 
 def client_candidates(columns: Sequence[Column]) -> list[Column]:
     """Columns that may name clients, the likeliest first: named so, and with rows to each."""
-    found = [
-        (min(_CLIENTS.index(word) for word in words), place, column)
-        for place, column in enumerate(columns)
-        if (words := set(words_of(column.name)) & set(_CLIENTS)) and _names_clients(column)
-    ]
-    return [column for _, _, column in sorted(found, key=lambda one: one[:2])]
+    return _named([column for column in columns if _names_clients(column)], _CLIENTS)
 
 
 def target_candidates(columns: Sequence[Column]) -> list[Column]:
     """Columns that may be the target, the likeliest first; the last column where none is named
     so."""
-    found = [
-        (min(_TARGETS.index(word) for word in words), -place, column)
-        for place, column in enumerate(columns)
-        if (words := set(words_of(column.name)) & set(_TARGETS)) and _may_be_target(column)
+    possible = [column for column in reversed(columns) if _may_be_target(column)]
+    return _named(possible, _TARGETS) or possible[:1]
+
+
+def _named(columns: Sequence[Column], known: Sequence[str]) -> list[Column]:
+    """The columns whose name has a known word, in the order of these words."""
+    words = [
+        [known.index(one) for one in words_of(column.name) if one in known] for column in columns
     ]
-    if found:
-        return [column for _, _, column in sorted(found, key=lambda one: one[:2])]
-    return [column for column in reversed(columns) if _may_be_target(column)][:1]
+    found = [(min(places), place) for place, places in enumerate(words) if places]
+    return [columns[place] for _, place in sorted(found)]
 
 
 def sensitive_word(column: Column) -> str | None:
