@@ -88,18 +88,6 @@ def test_the_figures_are_those_of_the_material(material):
     assert report["fairness"][0]["groups"][0]["selection_rate"] == selected
 
 
-def test_rounds_that_trained_one_of_several_hypotheses_are_counted(material):
-    found = material()
-    utility = assemble(found)["utility"]
-    assert (utility["collapsed_rounds"], "collapsed_rounds" in utility["reasons"]) == (5, False)
-    alone = found.spec.model_copy(
-        update={"training": found.spec.training.model_copy(update={"hypotheses": 1})}
-    )
-    utility = assemble(replace(found, spec=alone))["utility"]
-    assert utility["collapsed_rounds"] is None
-    assert "one hypothesis" in utility["reasons"]["collapsed_rounds"]
-
-
 def test_counts_of_groups_are_not_in_the_public_report(material):
     text = json.dumps(assemble(material()))
     assert "true_positives" not in text
@@ -135,19 +123,6 @@ def test_a_diverged_run_reports_no_infinite_loss(material):
     assert report["utility"]["validation_loss"] is None
     assert report["utility"]["reasons"]["selection_loss"]
     assert any("diverged" in limit for limit in report["limits"])
-
-
-def test_the_verdict_names_what_it_rests_on(material):
-    heuristic = assemble(material())["verdict"]
-    assert heuristic.startswith("No: the noise was simulated")
-    assert "the gates failed: 1 passed, 1 failed; equalized_odds_difference: " in heuristic
-    assert "The guarantee is heuristic" in heuristic
-    assert "not on a theorem" in heuristic
-    assert "not for release" in heuristic
-    assert "rests on a theorem" in assemble(material(FIXED))["verdict"]
-    nothing = assemble(material(NONE))["verdict"]
-    assert "There is no privacy guarantee" in nothing
-    assert "Set gates" not in nothing
 
 
 @pytest.mark.parametrize(
