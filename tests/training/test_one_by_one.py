@@ -108,9 +108,9 @@ def test_the_algorithm_is_that_of_clients_side_by_side(changes: dict[str, Any]) 
     results = []
     for federation in (data, one_by_one(data)):
         stack = Stack([table_cell(federation, **classifying(**changes))])
-        results.append((stack.advance(6)[0], stack.result(0), stack.releases(0)))
+        results.append((stack.advance(4)[0], stack.result(0), stack.releases(0)))
     (one, result, releases), (other, expected, charged) = results
-    assert len(one) == len(other) == 6
+    assert len(one) == len(other) == 4
     for pair in zip(one, other, strict=True):
         assert_alike(*pair)
     np.testing.assert_allclose(result.hypotheses, expected.hypotheses, rtol=1e-3, atol=1e-4)

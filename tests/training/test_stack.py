@@ -82,9 +82,10 @@ NETWORKS: dict[str, dict[str, Any]] = {
 }
 
 
-@pytest.mark.parametrize("changes", NETWORKS.values(), ids=NETWORKS)
-@pytest.mark.parametrize("size", [2, 7])
-def test_alone_and_stacked_agree_bit_for_bit(changes: dict[str, object], size: int) -> None:
+@pytest.mark.parametrize("name", NETWORKS)
+def test_alone_and_stacked_agree_bit_for_bit(name: str) -> None:
+    changes = {"training__rounds": 15, **NETWORKS[name]}
+    size = 7 if name in ("linear", "wide", "coins") else 2
     cells = [cell(groups_spec(**{"seed": seed, **changes})) for seed in range(size)]
     together = run_stacked(cells, 30)
     for position, one in enumerate(cells):
@@ -121,7 +122,7 @@ def test_trusted_servers_of_one_stack_may_differ_in_noise_clip_and_budget() -> N
 
 
 @pytest.mark.parametrize("changes", MECHANISMS.values(), ids=MECHANISMS)
-@pytest.mark.parametrize("cut", [1, 2, 5, 17])
+@pytest.mark.parametrize("cut", [1, 7])
 def test_the_cut_into_calls_does_not_matter(cut: int, changes: dict[str, Any]) -> None:
     spec = groups_spec(training__stopping={"patience": 5, "validation_clients": 20}, **changes)
     whole = train(spec)[0]
@@ -143,15 +144,14 @@ def test_threads_do_not_matter(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", MECHANISMS)
-@pytest.mark.parametrize("interruptions", [(1,), (3, 4), (7, 19, 20)])
-def test_a_resumed_run_equals_an_undisturbed_one(interruptions: tuple[int, ...], name: str) -> None:
+def test_a_resumed_run_equals_an_undisturbed_one(name: str) -> None:
     budgets = {"laplace": {"privacy__client_budget": 12.0}}
     stopping = {"patience": 6, "validation_clients": 20}
     spec = groups_spec(training__stopping=stopping, **MECHANISMS[name], **budgets.get(name, {}))
     whole, result = train(spec)
     records: list[RoundRecord] = []
     checkpoint = None
-    for stop in [*interruptions, 30]:
+    for stop in (1, 7, 8, 20, 30):
         stack = Stack([cell(spec)], checkpoints=[checkpoint])
         if stack.active:
             records += stack.advance(stop - len(records))[0]
@@ -394,14 +394,14 @@ def stopping_round(found: dict[int, float], patience: int) -> int | None:
     return None
 
 
-@pytest.mark.parametrize("every", [1, 3])
-@pytest.mark.parametrize("patience", [1, 2, 5])
-@pytest.mark.parametrize("validation_clients", [None, 9])
+@pytest.mark.parametrize(
+    ("patience", "every", "validation_clients"), [(1, 1, None), (2, 3, 9), (5, 1, 9), (5, 3, None)]
+)
 def test_patience_ends_training_after_that_many_validations(
     patience: int, every: int, validation_clients: int | None
 ) -> None:
     stopping = {"validate_every": every, "validation_clients": validation_clients}
-    changes = {"training__rounds": 200, "privacy__noise_multiplier": 5.0}
+    changes = {"training__rounds": 100, "privacy__noise_multiplier": 5.0}
     endless, _ = train(groups_spec(training__stopping=stopping, **changes))
     found = losses(endless)
     expected = stopping_round(found, patience)

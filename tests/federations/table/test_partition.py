@@ -55,7 +55,7 @@ def shares(asked: Dirichlet, rows: int) -> np.ndarray[Any, np.dtype[np.float64]]
     return counts / counts.sum(axis=1, keepdims=True)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(asked=PARTITIONS, rows=st.integers(30, 400), seed=st.integers(0, 2**53 - 1))
 def test_every_row_goes_to_one_client_that_has_a_row(
     asked: Iid | Dirichlet | Shards, rows: int, seed: int

@@ -262,7 +262,7 @@ HELD_OUT = {
 }
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(
     cells=st.lists(st.tuples(st.integers(0, 4), NUMBERS), min_size=5, max_size=60),
     unit=st.sampled_from(["client", "record"]),

@@ -52,7 +52,7 @@ def plot(*lines, rounds=None, **options):
     return LinePlot(rounds=numbers, lines=lines, kept=range(count), unit="unit", **options)
 
 
-@settings(max_examples=60)
+@settings(max_examples=15)
 @given(
     st.lists(st.none() | FINITE, min_size=1, max_size=30).filter(any),
     FINITE,
@@ -64,7 +64,7 @@ def test_a_line_chart_lies_within_its_box(values, final, name):
     assert within(drawing)
 
 
-@settings(max_examples=60)
+@settings(max_examples=15)
 @given(st.lists(st.tuples(st.none() | FINITE, st.none() | FINITE), min_size=1, max_size=50))
 def test_a_range_chart_lies_within_its_box(found):
     rows = [Row("a group", marks, remark="suppressed") for marks in found]
