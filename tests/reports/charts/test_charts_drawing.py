@@ -6,7 +6,7 @@ from xml.etree import ElementTree
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fedaudit.reports.charts.drawing import WIDTH, Chart, FigureTable, Row, range_chart
+from fedaudit.reports.charts.drawing import WIDTH, Row, range_chart
 from fedaudit.reports.charts.line_chart import Final, Line, LinePlot, line_chart
 
 FINITE = st.floats(allow_nan=False, allow_infinity=False)
@@ -96,12 +96,3 @@ def test_names_are_escaped_and_shortened():
         assert "<b" not in drawing.body
         assert any(text.startswith('<b onload="x">&') for text in texts(drawing))
         assert max(map(len, texts(drawing))) <= 44
-
-
-def test_the_image_has_a_title_and_a_description():
-    drawing = line_chart(plot(Line("loss", (1.0, 2.0))))
-    chart = Chart("chart-loss", "A & B", "<lines>", "Words.", drawing, FigureTable(("A",), ()))
-    root = ElementTree.fromstring(chart.svg)
-    assert root.get("role") == "img"
-    named = {node.get("id"): node.text for node in root if node.tag in ("title", "desc")}
-    assert [named[part] for part in root.get("aria-labelledby").split()] == ["A & B", "<lines>"]

@@ -4,12 +4,9 @@ import itertools
 import re
 from html.parser import HTMLParser
 
-import pytest
-
 from fedaudit.reports.page.html import render
 from fedaudit.reports.report import assemble
 
-NONE = {"privacy": {"mechanism": "none"}, "gates": [], "fairness": {"sensitive": []}}
 VOID = {"meta", "br", "hr", "img", "input", "link"}
 
 
@@ -43,14 +40,6 @@ def test_a_wide_table_scrolls_in_a_box_of_its_own(material):
     text = render(assemble(material()))
     boxes = text.count('<div class="wide" tabindex="0">\n<table>')
     assert boxes == text.count("<table>") > 0
-
-
-@pytest.mark.parametrize("spec", [{}, NONE], ids=["laplace", "none"])
-def test_the_verdict_comes_first_and_what_is_not_shown_last(material, spec):
-    page = Page(render(assemble(material(spec))))
-    assert page.headings[0] == "Verdict"
-    assert page.headings[-1] == "What this does not show"
-    assert "Gates" in page.headings
 
 
 def test_gates_that_did_not_pass_are_named_beside_the_verdict(material):
