@@ -215,7 +215,7 @@ def test_nor_does_a_silo_with_a_large_network(hidden: list[int]) -> None:
 
 @pytest.mark.parametrize(("shape", "loss"), SHAPES, ids=str)
 def test_one_record_moves_the_sum_by_at_most_the_clip(shape: DenseShape, loss: Loss) -> None:
-    batch = a_batch(shape.sizes[0], loss.classes, silos=20, rows=30, scale=10.0)
+    batch = a_batch(shape.sizes[0], loss.classes, silos=8, rows=30, scale=10.0)
     batch.sizes[:] = 30
     one_less = RecordBatch(batch.features, batch.target, batch.sizes - 1)
     for form in all_forms(shape, loss):

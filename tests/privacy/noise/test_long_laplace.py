@@ -5,6 +5,7 @@ import pytest
 import torch
 
 from fedaudit.privacy.noise.laplace import Sanitiser, release_in_place, squared_distances
+from tests.privacy.layered_noise import column
 
 PART = 1 << 16
 
@@ -21,9 +22,6 @@ PRIVACY = {
 @pytest.mark.parametrize(("radius", "clip"), PRIVACY.values(), ids=PRIVACY)
 @pytest.mark.parametrize("n", [3, 1000, 2 * PART + 5])
 def test_a_release_is_that_of_a_stack(radius: float | None, clip: float | None, n: int) -> None:
-    def column(value: float) -> torch.Tensor:
-        return torch.full((1, 1), value, dtype=torch.float64)
-
     sanitise = Sanitiser(
         n=n,
         noise_scale=column(0.5 / n),
