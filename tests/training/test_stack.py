@@ -401,7 +401,7 @@ def test_patience_ends_training_after_that_many_validations(
     patience: int, every: int, validation_clients: int | None
 ) -> None:
     stopping = {"validate_every": every, "validation_clients": validation_clients}
-    changes = {"training__rounds": 100, "privacy__noise_multiplier": 5.0}
+    changes = {"training__rounds": 200, "privacy__noise_multiplier": 5.0}
     endless, _ = train(groups_spec(training__stopping=stopping, **changes))
     found = losses(endless)
     expected = stopping_round(found, patience)
