@@ -45,8 +45,8 @@ from models.repositories import (
     ReportRepository,
     SweepRepository,
 )
-from models.repositories.experiments import ENDED
 from models.values import FinalFigures, IndexedFigure, ReportIndex
+from models.vocabulary import ENDED
 from workers.flush import DatabaseSink, RunningExperiment
 from workers.proof.signing import sign_as_stored, sign_checkpoint
 from workers.resume import charge_interrupted_rounds

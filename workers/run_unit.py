@@ -10,9 +10,9 @@ from fedaudit.training.base.cell import stacks
 from infrastructure.signing_keys import ROUNDING
 from infrastructure.telemetry import Attributes, span, trace_id_of
 from models.repositories import ExperimentRepository, UnitRepository, UnitStackRepository
-from models.repositories.experiments import ENDED
 from models.tables.experiments import Experiment
 from models.values import Claim, UnitKind
+from models.vocabulary import ENDED
 from workers.attacks.later_attacks_unit import LaterAttacksRun
 from workers.audit_unit import AuditRun
 from workers.claim import DETAIL_CHARACTERS, ClaimedUnit, DatabaseAwayError, Lease, LeaseLostError

@@ -32,9 +32,7 @@ class Upload:
 
 class BodyLimit(Middleware):
     """Refuses bodies above a number of bytes: at once where their length is stated, else counted.
-
-    Uploads, which are the bodies of some paths that are no JSON, have limits of their own.
-    """
+    Uploads, which are the bodies of some paths that are no JSON, have limits of their own."""
 
     def __init__(self, app: ASGIApp, *, largest_bytes: int, uploads: Mapping[str, Upload]) -> None:
         """`uploads`: by path."""
@@ -97,11 +95,8 @@ class _Body:
         )
 
     def patient(self, send: Send) -> Send:
-        """Sends an answer at once, then lets the client send on for a while.
-
-        Closing the connection while the client still sends would reset it, and many clients would
-        never see the answer.
-        """
+        """Sends an answer at once, then lets the client send on for a while. Closing the connection
+        while the client still sends would reset it, and many clients would never see the answer."""
 
         async def send_on(message: Message) -> None:
             last = message["type"] == "http.response.body" and not message.get("more_body", False)

@@ -90,11 +90,9 @@ class Middleware:
 
 
 class Observation(Middleware):
-    """Names, counts, traces and logs each request, by its route and the ids in its path.
-
-    uvicorn's own line of the log has the query, and queries name clients: `?client=`. A request is
-    counted when its answer begins: a stream that stays open is not a slow one.
-    """
+    """Names, counts, traces and logs each request, by its route and the ids in its path. uvicorn's
+    own line of the log has the query, and queries name clients: `?client=`. A request is counted
+    when its answer begins: a stream that stays open is not a slow one."""
 
     def __init__(self, app: ASGIApp, *, traced: bool) -> None:
         super().__init__(app)

@@ -48,9 +48,8 @@ from models.repositories import (
     SweepRepository,
     WebSessionRepository,
 )
-from models.repositories.audits import OPEN_ATTACKS
-from models.repositories.experiments import ENDED
 from models.tables.experiments import Experiment
+from models.vocabulary import ENDED, OPEN
 
 router = APIRouter(prefix="/experiments/{experiment_id}")
 
@@ -298,14 +297,14 @@ def _attacks(
         experiment = find_experiment(session, visit.caller, experiment_id)
         find_report(session, visit.caller, experiment_id)
     asked = later_list(visit.resources, visit.caller, experiment_id).items
-    is_open = any(one.status in OPEN_ATTACKS for one in asked)
+    is_open = any(one.status in OPEN for one in asked)
     return visit.page(
         "attacks.html",
         status=status,
         experiment=experiment,
         # What attacks found is for readers of reports.
         asked=asked if visit.may("reports:read") else [],
-        open_ones=OPEN_ATTACKS,
+        open_ones=OPEN,
         going_on=is_open,
         may_ask=visit.may("experiments:write") and not is_open,
         kinds=[(kind, title.partition(":")[0]) for kind, title in attack_titles().items()],

@@ -111,7 +111,7 @@ def _answer(form: Visit, upload_id: str) -> Response:
         sheet = RegistrationSheet(upload, looked, typed, faults_at(error.errors, made), refusal)
         return _shown(form, sheet, status=status)
     if form.may("federations:read"):
-        return form.to(f"/federations/{registered.federation.id}", registered.unit_message)
+        return form.to(f"/federations/{registered.row.id}", registered.unit_message)
     answer = form.page("federation_registered.html", title=registration.name)
     answer.background = form.dispatching(registered.unit_message)
     return answer

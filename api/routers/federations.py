@@ -105,9 +105,14 @@ async def register_federation(
     if registered.unit_message is not None:
         # After the answer: a broker that is away must not keep the caller waiting.
         background.add_task(dispatch, resources, registered.unit_message)
-    response.status_code = registered.status_code
-    response.headers["Location"] = f"/v1/federations/{registered.federation.id}"
-    return await run_sync(partial(federation_body, resources, registered.federation, caller=caller))
+    response.status_code = _status_of(registered)
+    response.headers["Location"] = f"/v1/federations/{registered.row.id}"
+    return await run_sync(partial(federation_body, resources, registered.row, caller=caller))
+
+
+def _status_of(registered: Registered) -> int:
+    """202 while a worker still has to profile it."""
+    return 200 if registered.row.status == "ready" else 202
 
 
 async def _upload(
@@ -328,8 +333,8 @@ async def set_registration(
     )
     if registered.unit_message is not None:
         background.add_task(dispatch, resources, registered.unit_message)
-    response.status_code = registered.status_code
-    return await run_sync(partial(federation_body, resources, registered.federation, caller=caller))
+    response.status_code = _status_of(registered)
+    return await run_sync(partial(federation_body, resources, registered.row, caller=caller))
 
 
 @router.post(

@@ -68,11 +68,8 @@ class FederationBody(BaseModel):
     def of(
         cls, row: Federation, *, reasons: list[dict[str, Any]], profile: bool, warnings: list[str]
     ) -> Self:
-        """The body of a stored federation.
-
-        `reasons`, `profile` and `warnings`: what its reader may see of why it was rejected, whether
-        of what its data look like, and of what is like it.
-        """
+        """The body of a stored federation. `reasons`, `profile` and `warnings`: what its reader may
+        see of why it was rejected, whether of what its data look like, and of what is like it."""
         return of_row(
             cls,
             row,
@@ -86,12 +83,10 @@ class FederationBody(BaseModel):
 
 
 def shown_profile(row: Federation) -> dict[str, Any] | None:
-    """A federation's profile for whoever may read federations; None where it has none.
-
-    Of data that nobody registered the groups are left out: they are those of the experiment that
-    came first, and earlier versions stored their sizes however small. So are those of data that
-    were registered before their disclosure policy, and otherwise than it demands.
-    """
+    """A federation's profile for whoever may read federations; None where it has none. Of data that
+    nobody registered the groups are left out: they are those of the experiment that came first, and
+    earlier versions stored their sizes however small. So are those of data that were registered
+    before their disclosure policy, and otherwise than it demands."""
     if not row.profile:
         return None
     if row.profiled_at is None:

@@ -38,7 +38,6 @@ from infrastructure.storage import stored_artifact
 from models.identifiers import is_id, new_id
 from models.repositories import Budgets, DisclosureRepository, FederationRepository
 from models.tables.federations import Federation
-from models.values import BudgetsAcross
 
 if TYPE_CHECKING:
     from fedaudit.federations.federation import Federation as LoadedFederation
@@ -58,12 +57,10 @@ def parse_inherited(resources: Resources, caller: Caller, value: Any) -> Experim
 
 
 def load_for(resources: Resources, caller: Caller, spec: ExperimentSpec) -> "LoadedFederation":
-    """The spec's data, if the caller may use them so.
-
-    Whether a spec fits a file discloses something of its cells, even in one bit. Without the scope
-    `federations:read` a file must be registered, and the spec use the registered columns, groups
-    and rules alone. Raises InvalidInputError.
-    """
+    """The spec's data, if the caller may use them so. Whether a spec fits a file discloses
+    something of its cells, even in one bit. Without the scope `federations:read` a file must be
+    registered, and the spec use the registered columns, groups and rules alone. Raises
+    InvalidInputError."""
     uploads = Uploads(
         caller.project_id,
         database=resources.database,
@@ -117,10 +114,8 @@ def not_registered(pointer: str, to_do: str) -> InvalidInputError:
 
 def plan(resources: Resources, caller: Caller, spec: ExperimentSpec) -> ExperimentPlan:
     """Load the data and project the cost; no transaction. Nothing below the service's floor of
-    disclosure is loaded.
-
-    Raises InvalidInputError, which quotes data only to callers who may read them.
-    """
+    disclosure is loaded. Raises InvalidInputError, which quotes data only to callers who may read
+    them."""
     settings = resources.settings
     refuse_below_floor(settings, spec.fairness)
     limits = PlanLimits(
@@ -164,38 +159,31 @@ def try_admission(
     others: Sequence[ExperimentPlan] = (),
 ) -> Trial:
     """Try the reservation itself, and roll it back, so that the answer is that of a submission.
-
     `others`: the plans of its other seeds. Raises ProblemError or InvalidInputError where the plan
-    would be refused for another reason than a budget.
-    """
+    would be refused for another reason than a budget."""
     warnings: list[str] = []
     is_bounded, refusal = False, None
-    across = resources.settings.budgets_across
     try:
         with resources.database.write() as session:
-            federation_id = store_federation(session, project_id, planned, across=across)
-            refuse_what_is_not_secret(session, project_id, federation_id, planned, across=across)
-            refuse_departures(session, project_id, federation_id, planned.spec, across=across)
+            budgets = resources.budgets(session, project_id)
+            federation_id = store_federation(budgets, planned)
+            refuse_what_is_not_secret(budgets, federation_id, planned)
+            refuse_departures(budgets, federation_id, planned.spec)
             noise = planned.spec.privacy.noise
             kind = planned.ledger_context.inputs.cost_kind
-            warnings = warnings_of(
-                session, project_id, federation_id, noise=noise, cost_kind=kind, across=across
-            )
+            warnings = warnings_of(budgets, federation_id, noise=noise, cost_kind=kind)
             if others:
                 warnings.append(
                     f"{1 + len(others)} seeds are asked for: each is a run that costs what the "
                     "projection says, and budgets must have room for all of them"
                 )
-            budgets = Budgets(session, project_id, across=across).budgets(federation_id)
-            is_bounded = any(one.book == noise and one.total is not None for one in budgets)
+            is_bounded = any(
+                one.book == noise and one.total is not None
+                for one in budgets.budgets(federation_id)
+            )
             for one in (planned, *others):
                 reserve(
-                    session,
-                    project_id,
-                    store_federation(session, project_id, one, across=across),
-                    experiment_id=new_id(),
-                    planned=one,
-                    across=across,
+                    budgets, store_federation(budgets, one), experiment_id=new_id(), planned=one
                 )
             raise DryRunRollback
     except DryRunRollback:
@@ -207,33 +195,25 @@ def try_admission(
     return Trial(refusal, warnings, is_bounded)
 
 
-def store_federation(
-    session: Session, project_id: str, planned: ExperimentPlan, *, across: BudgetsAcross
-) -> str:
+def store_federation(budgets: Budgets, planned: ExperimentPlan) -> str:
     """The id of the plan's federation, which is stored if it is new, and whose content is locked.
-
     So it is neither deleted nor erased before the experiment is queued. Raises InvalidInputError
-    where the spec names one by an id that cannot be used.
-    """
+    where the spec names one by an id that cannot be used."""
     source = planned.spec.federation
-    budgets = Budgets(session, project_id, across=across)
     uploaded = getattr(source, "id", None)
     if uploaded is not None:
         return usable(budgets.hold(uploaded) if is_id(uploaded) else None).id
     fingerprint = planned.federation.fingerprint
     known = budgets.hold_data(fingerprint)
     if known is None:
-        return (
-            FederationRepository(session, project_id)
-            .get_or_create(
-                fingerprint=fingerprint,
-                name=getattr(source, "path", source.source),
-                source=source.source,
-                profile=_first_profile(session, planned),
-                made_up=source.traits.made_up,
-            )
-            .id
+        created = FederationRepository(budgets.session, budgets.project_id).get_or_create(
+            fingerprint=fingerprint,
+            name=getattr(source, "path", source.source),
+            source=source.source,
+            profile=_first_profile(budgets.session, planned),
+            made_up=source.traits.made_up,
         )
+        return created.id
     if known.status == "erased":
         raise conflict(
             "these data were erased from this project; to use them again, with permission, "

@@ -34,7 +34,6 @@ from fedaudit.spec.registration import Registration, parse_registration
 from infrastructure.settings import Settings
 from models.repositories import Budgets, FederationRepository, NearCopyRepository
 from models.tables.federations import Federation
-from models.values import BudgetsAcross
 
 _PAST_RELEASE_BUDGETS = (
     "this federation has a budget for release noise, and the experiment's noise is simulated from "
@@ -70,11 +69,9 @@ def get_disclosure(resources: Resources, caller: Caller, federation_id: str) -> 
 def set_disclosure(
     resources: Resources, caller: Caller, federation_id: str, value: Any, *, stated: Preconditions
 ) -> DisclosureBody:
-    """Set the whole policy, for what is submitted or registered from then on.
-
-    Raises InvalidInputError for one that contradicts itself or is below the service's floor,
-    ProblemError where the project has no such federation, or its policy is not as `stated`.
-    """
+    """Set the whole policy, for what is submitted or registered from then on. Raises
+    InvalidInputError for one that contradicts itself or is below the service's floor, ProblemError
+    where the project has no such federation, or its policy is not as `stated`."""
     policy = parse_disclosure_policy(value)
     faults = []
     for name, least in vars(floor_of(resources.settings)).items():
@@ -116,25 +113,19 @@ def refuse_below_floor(settings: Settings, groups: Groups) -> None:
 
 
 def refuse_departures(
-    session: Session,
-    project_id: str,
-    federation_id: str,
-    spec: ExperimentSpec,
-    *,
-    across: BudgetsAcross,
+    budgets: Budgets, federation_id: str, spec: ExperimentSpec
 ) -> DisclosurePolicy:
-    """The policy of the content's owner for a spec; in the caller's write transaction.
-
-    Where another project owns the content, the project's own binds as well. Raises
-    InvalidInputError where the spec departs from either.
-    """
-    budgets = Budgets(session, project_id, across=across)
+    """The policy of the content's owner for a spec; in the caller's write transaction. Where
+    another project owns the content, the project's own binds as well. Raises InvalidInputError
+    where the spec departs from either."""
     found = budgets.hold(federation_id)
     if found is None:
         raise LookupError(f"federation {federation_id}: this project has no such federation")
-    federations = FederationRepository(session, project_id, across=across)
-    is_owner = budgets.is_owner(federation_id)
-    owners = None if is_owner else federations.of_owner(found.fingerprint)
+    owners = None
+    if not budgets.is_owner(federation_id):
+        own = (budgets.session, budgets.project_id)
+        federations = FederationRepository(*own, across=budgets.across)
+        owners = federations.of_owner(found.fingerprint)
     for row in (found, owners):
         if row is not None and row.disclosure is not None:
             _refuse(spec_faults(policy_of(row), spec, registration=registration_of(row)))
@@ -146,10 +137,8 @@ def refuse_registration(
     before: Federation | None, owners: Federation | None, registration: Mapping[str, Any]
 ) -> None:
     """Raises InvalidInputError where a registration departs from the policy of its content.
-
     `before`: the project's own federation with this content; `owners`: that of another project
-    which owns it.
-    """
+    which owns it."""
     asked = parse_registration(registration)
     for row in (before, owners):
         if row is not None:
@@ -170,10 +159,8 @@ def _body(resources: Resources, row: Federation) -> DisclosureBody:
 def set_simulation(
     resources: Resources, caller: Caller, federation_id: str, setting: SimulationSetting
 ) -> Federation:
-    """Allow or forbid noise that can be drawn again, for what is submitted from then on.
-
-    Raises ProblemError where the caller's project has no such federation.
-    """
+    """Allow or forbid noise that can be drawn again, for what is submitted from then on. Raises
+    ProblemError where the caller's project has no such federation."""
     with resources.database.write() as session:
         found = find_federation(session, caller, federation_id)
         federations = FederationRepository(session, caller.project_id)
@@ -184,17 +171,11 @@ def set_simulation(
 
 
 def refuse_what_is_not_secret(
-    session: Session,
-    project_id: str,
-    federation_id: str,
-    planned: ExperimentPlan,
-    *,
-    across: BudgetsAcross,
+    budgets: Budgets, federation_id: str, planned: ExperimentPlan
 ) -> None:
     """Raises ProblemError where the federation, or with budgets across the service the owner of
     its content, forbids simulation and the plan's noise is not secret, there is none, or an attack
     publishes what no noise protects; in the caller's write transaction."""
-    budgets = Budgets(session, project_id, across=across)
     budgets.hold(federation_id)
     if not budgets.forbids_simulation(federation_id):
         return
@@ -214,16 +195,11 @@ def refuse_what_is_not_secret(
 
 
 def refuse_attacks_that_tell(
-    session: Session,
-    project_id: str,
-    federation_id: str,
-    attacks: Sequence[AttackSpec],
-    *,
-    across: BudgetsAcross,
+    budgets: Budgets, federation_id: str, attacks: Sequence[AttackSpec]
 ) -> None:
     """The same of attacks that are asked for after a run; in the caller's write transaction."""
-    FederationRepository(session, project_id).lock(federation_id)
-    if Budgets(session, project_id, across=across).forbids_simulation(federation_id):
+    FederationRepository(budgets.session, budgets.project_id).lock(federation_id)
+    if budgets.forbids_simulation(federation_id):
         _refuse_disclosing(federation_id, attacks)
 
 
@@ -243,22 +219,17 @@ def _forbidden(federation_id: str, detail: str) -> ProblemError:
 
 
 def warnings_of(
-    session: Session,
-    project_id: str,
-    federation_id: str,
-    *,
-    noise: str,
-    cost_kind: CostKind,
-    across: BudgetsAcross,
+    budgets: Budgets, federation_id: str, *, noise: str, cost_kind: CostKind
 ) -> list[str]:
-    """What a caller must know of a run on this federation that is admitted all the same.
-
-    A run without noise is admitted where the totals are for readers of the report and its counts
-    have noise, and where the totals were set later.
-    """
-    budgets = Budgets(session, project_id, across=across).budgets(federation_id, shown=False)
-    alike = near_copy_warnings(session, project_id, [federation_id]).get(federation_id, [])
-    if not any(one.book == "release" and one.total is not None for one in budgets):
+    """What a caller must know of a run on this federation that is admitted all the same. A run
+    without noise is admitted where the totals are for readers of the report and its counts have
+    noise, and where the totals were set later."""
+    own = (budgets.session, budgets.project_id)
+    alike = near_copy_warnings(*own, [federation_id]).get(federation_id, [])
+    of_release = (
+        one for one in budgets.budgets(federation_id, shown=False) if one.book == "release"
+    )
+    if not any(one.total is not None for one in of_release):
         return alike
     if cost_kind == "unbounded":
         return [_NO_NOISE, *alike]

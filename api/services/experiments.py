@@ -24,9 +24,9 @@ from api.shared.data_faults import shown_detail
 from api.shared.resources import Resources
 from api.shared.security import Caller
 from models.repositories import EventRepository, ExperimentRepository
-from models.repositories.experiments import ENDED
 from models.tables.experiments import Event, Experiment
 from models.values import ExperimentFilters
+from models.vocabulary import ENDED
 
 _BATCH = 500
 _PAUSE_SECONDS = 0.25
@@ -82,11 +82,9 @@ def experiment_page(
 
 
 class EventLog:
-    """The events of one experiment, read in batches by short transactions.
-
-    `in_force`: whether the reader may still read; checked with every batch, because a stream can
-    outlive a key that is revoked or a session that ends.
-    """
+    """The events of one experiment, read in batches by short transactions. `in_force`: whether the
+    reader may still read; checked with every batch, because a stream can outlive a key that is
+    revoked or a session that ends."""
 
     def __init__(
         self,
@@ -102,10 +100,8 @@ class EventLog:
         self._in_force = in_force
 
     async def follow(self, last_event_id: int) -> AsyncIterator[ServerSentEvent]:
-        """The events above a number, until the experiment or the reader's permission has ended.
-
-        The stream also ends when the service is about to stop.
-        """
+        """The events above a number, until the experiment or the reader's permission has ended. The
+        stream also ends when the service is about to stop."""
         resources = self._resources
         while not resources.stopping.is_set():
             events, ended = await run_in_threadpool(self._after, last_event_id)
@@ -118,10 +114,8 @@ class EventLog:
                 await asyncio.sleep(pause_seconds(resources.streams.open))
 
     def _after(self, sequence: int) -> tuple[list[Event], bool]:
-        """Events above a number, and whether the experiment had ended before they were read.
-
-        In that order nothing is missed: the last event is stored together with the end.
-        """
+        """Events above a number, and whether the experiment had ended before they were read. In
+        that order nothing is missed: the last event is stored together with the end."""
         with self._resources.database.read() as session:
             if not self._in_force(session):
                 return [], True

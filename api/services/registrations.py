@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
 from pathlib import PurePosixPath
 from typing import Any
 
@@ -13,7 +12,7 @@ from api.schemas.federations import FederationBody
 from api.services.disclosure import near_copy_warnings, refuse_below_floor, refuse_registration
 from api.services.dispatch import (
     IdempotentRequest,
-    UnitMessage,
+    Queued,
     claimed_before,
     earlier_result,
     queue_unit,
@@ -61,17 +60,7 @@ def federation_body(resources: Resources, row: Federation, *, caller: Caller) ->
     return body
 
 
-@dataclass(frozen=True)
-class Registered:
-    """The federation's current state; `unit_message` where it was queued for profiling just now."""
-
-    federation: Federation
-    unit_message: UnitMessage | None
-
-    @property
-    def status_code(self) -> int:
-        """200 where everything was already done, 202 while a worker still has to profile it."""
-        return 200 if self.federation.status == "ready" else 202
+Registered = Queued[Federation]
 
 
 def register_path(
@@ -98,11 +87,9 @@ def register_path(
 def register_upload(
     resources: Resources, caller: Caller, arrived: Arrived, idempotency_key: str | None
 ) -> Registered:
-    """Keep an uploaded file, unless the project already has its content, and register it.
-
-    The file is stored before the database refers to it, and removed if that fails. Raises
-    InvalidInputError, ProblemError.
-    """
+    """Keep an uploaded file, unless the project already has its content, and register it. The file
+    is stored before the database refers to it, and removed if that fails. Raises InvalidInputError,
+    ProblemError."""
     refuse_below_floor(resources.settings, arrived.registration.fairness)
     sent = arrived.file
     file = new_file(
@@ -122,7 +109,7 @@ def register_upload(
     with ExitStack() as unneeded:
         unneeded.callback(resources.storage.delete, sent.storage_key)
         registered = register_file(resources, caller, file, idempotency)
-        if registered.federation.storage_key == sent.storage_key:
+        if registered.row.storage_key == sent.storage_key:
             unneeded.pop_all()
     return registered
 
@@ -130,10 +117,8 @@ def register_upload(
 def correct_registration(
     resources: Resources, caller: Caller, federation_id: str, value: Any
 ) -> Registered:
-    """Register a federation's file otherwise, while it is rejected or no experiment used it.
-
-    Raises InvalidInputError, and ProblemError where the file is gone or experiments used it.
-    """
+    """Register a federation's file otherwise, while it is rejected or no experiment used it. Raises
+    InvalidInputError, and ProblemError where the file is gone or experiments used it."""
     with resources.database.read() as session:
         row = find_federation(session, caller, federation_id)
         used = FederationRepository(session, caller.project_id).used(row.id)
@@ -171,11 +156,9 @@ def _without_place(value: Any, path: str) -> Any:
 
 
 def remove(resources: Resources, caller: Caller, federation_id: str) -> None:
-    """Delete a federation's file and profile; what was spent on the data stays.
-
-    Raises ProblemError while experiments need it. Where the storage fails, the federation is
-    deleted already and the same call again removes the rest.
-    """
+    """Delete a federation's file and profile; what was spent on the data stays. Raises ProblemError
+    while experiments need it. Where the storage fails, the federation is deleted already and the
+    same call again removes the rest."""
     with resources.database.write() as session:
         found = find_federation(session, caller, federation_id)
         federations = FederationRepository(session, caller.project_id)
@@ -234,11 +217,9 @@ def register_file(
     *,
     pending: str | None = None,
 ) -> Registered:
-    """Enter a file that is stored, or below the sources folder.
-
-    `pending`: the id of the upload that waits with this file; where the federation takes the file
-    over, the upload is forgotten in the same transaction. Raises ProblemError.
-    """
+    """Enter a file that is stored, or below the sources folder. `pending`: the id of the upload
+    that waits with this file; where the federation takes the file over, the upload is forgotten in
+    the same transaction. Raises ProblemError."""
     lost = _lost_file(resources, caller, file)
     with resources.database.write() as session:
         if pending is not None:

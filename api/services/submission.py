@@ -39,7 +39,6 @@ from api.shared.resources import Resources
 from api.shared.security import Caller
 from fedaudit.ledger.chain import new_salt
 from fedaudit.privacy.accounting.mechanism_parameters import CostKind
-from fedaudit.privacy.accounting.rdp import composed_epsilon
 from fedaudit.privacy.leakage import leakage
 from fedaudit.privacy.mechanisms.registry import mechanism_of
 from fedaudit.runs.experiment_plan import ExperimentPlan
@@ -59,11 +58,10 @@ from models.repositories import (
     gathered_writes,
 )
 from models.repositories.audit_log import Deed
-from models.repositories.experiments import ENDED
 from models.repositories.webhooks import LOW_SHARE, announcing_low
 from models.tables.experiments import Experiment
-from models.values import BudgetsAcross, NewExperiment, StackPlace
-from models.vocabulary import AuditAction
+from models.values import NewExperiment, StackPlace
+from models.vocabulary import ENDED, AuditAction
 
 log = structlog.get_logger()
 
@@ -72,20 +70,14 @@ RETRIED = ("failed", "cancelled")
 
 @dataclass
 class Admitting:
-    """Admits experiments in the caller's transaction.
+    """Admits experiments in the caller's transaction. What they share is read once: the first of
+    them locks the content and reads its budgets. Rows are stored when all are admitted, many at a
+    time."""
 
-    What they share is read once: the first of them locks the content and reads its budgets. Rows
-    are stored when all are admitted, many at a time.
-    """
-
-    session: Session
-    project_id: str
+    budgets: Budgets
     max_attempts: int
-    across: BudgetsAcross
-    """Whose spending on a content its budgets count."""
     low_share: float
     """Of a total; listeners are notified when less remains."""
-    created_by: Actor | None
     _notices: ExitStack
     _federations: set[str] = field(default_factory=set)
     _subject_sets: dict[tuple[str, ...], str] = field(default_factory=dict)
@@ -100,8 +92,8 @@ class Admitting:
             # None where it gains nothing from others.
             stack = None if key is None else StackPlace(key, cells_at_once(cell))
         return queue_unit(
-            self.session,
-            self.project_id,
+            self.budgets.session,
+            self.budgets.project_id,
             kind="run",
             device=planned.spec.device,
             max_attempts=self.max_attempts,
@@ -118,34 +110,21 @@ class Admitting:
         retry_of: str | None = None,
         created_by: Actor | None = None,
     ) -> Experiment:
-        """Reserve the worst case and queue the experiment in the unit.
-
-        `unit_position`: its place among those of the unit. `created_by`: where others submit in the
-        same transaction.
-        Raises ProblemError, to be followed by a roll-back, where a budget has no room, or the
-        federation forbids simulation and the noise is not secret; InvalidInputError where the spec
-        departs from the federation's disclosure policy.
-        """
-        session, project_id, across = self.session, self.project_id, self.across
-        creator = created_by or self.created_by
-        federation_id = store_federation(session, project_id, planned, across=across)
-        hold_start(session, project_id, planned.spec)
-        refuse_what_is_not_secret(session, project_id, federation_id, planned, across=across)
-        policy = refuse_departures(session, project_id, federation_id, planned.spec, across=across)
+        """Reserve the worst case and queue the experiment in the unit. `unit_position`: its place
+        among those of the unit. Raises ProblemError, to be followed by a roll-back, where a budget
+        has no room, or the federation forbids simulation and the noise is not secret;
+        InvalidInputError where the spec departs from its disclosure policy."""
+        budgets, session = self.budgets, self.budgets.session
+        federation_id = store_federation(budgets, planned)
+        hold_start(session, budgets.project_id, planned.spec)
+        refuse_what_is_not_secret(budgets, federation_id, planned)
+        policy = refuse_departures(budgets, federation_id, planned.spec)
         if federation_id not in self._federations:
             # Listeners are notified at the end which budgets on this content run low.
             self._federations.add(federation_id)
-            budgets = Budgets(session, project_id, across=across, price=composed_epsilon)
             notices = announcing_low(budgets, federation_id, share=self.low_share)
             self._notices.enter_context(notices)
-        reserve(
-            session,
-            project_id,
-            federation_id,
-            experiment_id=experiment_id,
-            planned=planned,
-            across=across,
-        )
+        reserve(budgets, federation_id, experiment_id=experiment_id, planned=planned)
         names = tuple(planned.ledger_context.subjects)
         if names not in self._subject_sets:
             self._subject_sets[names] = SubjectSetRepository(session).put(names)
@@ -157,43 +136,32 @@ class Admitting:
             unit_id=unit.unit_id,
             unit_position=unit_position,
             retry_of=retry_of,
-            created_by=None if creator is None else creator.as_dict(),
+            created_by=None if created_by is None else created_by.as_dict(),
             disclosure=stored_policy(policy),
             ledger_salt=new_salt(planned.spec.privacy.noise),
         )
-        return ExperimentRepository(session, project_id).add(experiment, announced=True)
+        experiments = ExperimentRepository(session, budgets.project_id)
+        return experiments.add(experiment, announced=True)
 
 
 @contextmanager
 def admitting(
-    session: Session,
-    project_id: str,
-    *,
-    max_attempts: int,
-    across: BudgetsAcross = "service",
-    low_share: float = LOW_SHARE,
-    created_by: Actor | None = None,
+    budgets: Budgets, *, max_attempts: int, low_share: float = LOW_SHARE
 ) -> Iterator[Admitting]:
-    """Admits in a write transaction; what was admitted is stored when the block ends.
-
-    Budgets may not be set meanwhile: they would be read without what is not stored yet.
-    """
-    with gathered_writes(session), ExitStack() as notices:
-        yield Admitting(session, project_id, max_attempts, across, low_share, created_by, notices)
+    """Admits in a write transaction; what was admitted is stored when the block ends. Budgets may
+    not be set meanwhile: they would be read without what is not stored yet."""
+    with gathered_writes(budgets.session), ExitStack() as notices:
+        yield Admitting(budgets, max_attempts, low_share, notices)
 
 
 def admitting_for(
     resources: Resources, session: Session, caller: Caller
 ) -> AbstractContextManager[Admitting]:
-    """The same by the service's settings, for a caller."""
-    settings = resources.settings
+    """The same by the service's settings, for a caller's project."""
     return admitting(
-        session,
-        caller.project_id,
-        max_attempts=settings.max_attempts,
-        across=settings.budgets_across,
-        low_share=settings.webhooks_low_budget_share,
-        created_by=caller.actor,
+        resources.budgets(session, caller.project_id),
+        max_attempts=resources.settings.max_attempts,
+        low_share=resources.settings.webhooks_low_budget_share,
     )
 
 
@@ -213,11 +181,8 @@ def _admit_repeated(
     retry_of: str | None,
 ) -> tuple[UnitMessage, Experiment]:
     """Queue an experiment for each seed in one unit, as cells of a sweep that states their joint
-    cost.
-
-    The first comes last in the unit: its report includes the others. Raises ProblemError, to be
-    followed by a roll-back, where a budget has no room for all of them.
-    """
+    cost. The first comes last in the unit: its report includes the others. Raises ProblemError, to
+    be followed by a roll-back, where a budget has no room for all of them."""
     spec = plans[0].spec
     # Neither joined nor taken apart: the report of one includes the others.
     unit_message = admitting.queue(plans[0], alone=True)
@@ -229,11 +194,12 @@ def _admit_repeated(
             experiment_id=id_,
             unit_position=(place - 1) % len(plans),
             retry_of=retry_of if place == 0 else None,
+            created_by=by,
         )
         for place, (id_, one) in enumerate(zip(ids, plans, strict=True))
     ]
     base = spec.model_dump(mode="json", exclude={"repeats"})
-    SweepRepository(admitting.session, admitting.project_id).add(
+    SweepRepository(admitting.budgets.session, admitting.budgets.project_id).add(
         new_id(),
         name=spec.name,
         asked={"name": spec.name, "base": base, "repeats": spec.repeats},
@@ -293,9 +259,7 @@ def retry(
 
 def cancel(resources: Resources, caller: Caller, experiment_id: str) -> Submitted:
     """Request an end: `cancelled` at once where no worker has it, else `cancelling` until then.
-
-    Raises ProblemError where it has ended otherwise.
-    """
+    Raises ProblemError where it has ended otherwise."""
     with resources.database.write() as session:
         row = find_experiment(session, caller, experiment_id)
         if row.status in ENDED and row.status != "cancelled":
@@ -331,10 +295,8 @@ def _queue_alone(
     retry_of: str | None = None,
     experiment_id: str | None = None,
 ) -> Submitted:
-    """Queue a plan, with its other seeds, in one transaction.
-
-    Raises ProblemError or InvalidInputError where it is refused.
-    """
+    """Queue a plan, with its other seeds, in one transaction. Raises ProblemError or
+    InvalidInputError where it is refused."""
     id_ = experiment_id or new_id()
     others = plan_others(resources, caller, planned)
     with resources.database.write() as session:
@@ -353,7 +315,11 @@ def _queue_alone(
             else:
                 unit_message = admitting.queue(planned)
                 queued = admitting.admit(
-                    planned, unit_message, experiment_id=id_, retry_of=retry_of
+                    planned,
+                    unit_message,
+                    experiment_id=id_,
+                    retry_of=retry_of,
+                    created_by=caller.actor,
                 )
         warnings = _warnings_about(resources, session, queued, _cost_kind(planned))
         action: AuditAction = "experiment.submitted" if retry_of is None else "experiment.retried"
@@ -394,14 +360,9 @@ def _warnings_about(
     resources: Resources, session: Session, experiment: Experiment, cost_kind: CostKind
 ) -> list[str]:
     """The warnings to its submitter, in the transaction that stores it."""
-    return warnings_of(
-        session,
-        experiment.project_id,
-        experiment.federation_id,
-        noise=experiment.noise,
-        cost_kind=cost_kind,
-        across=resources.settings.budgets_across,
-    )
+    budgets = resources.budgets(session, experiment.project_id)
+    federation_id, noise = experiment.federation_id, experiment.noise
+    return warnings_of(budgets, federation_id, noise=noise, cost_kind=cost_kind)
 
 
 @dataclass(frozen=True, eq=False)
@@ -432,10 +393,8 @@ def prepared(
 
 
 async def queue_with_others(resources: Resources, asked: Asked) -> Submitted:
-    """Queue an experiment, together with those on the same data that wait at the same time.
-
-    Raises ProblemError or InvalidInputError where it is refused.
-    """
+    """Queue an experiment, together with those on the same data that wait at the same time. Raises
+    ProblemError or InvalidInputError where it is refused."""
     # Of one content, so that two groups never lock two contents in different orders.
     same = ("submit", asked.caller.project_id, asked.planned.federation.fingerprint)
     if resources.groups.waiting(same) > MAX_WAITING_OF_A_PROJECT:
@@ -496,11 +455,8 @@ def _queue_together(resources: Resources, asked: Sequence[Asked]) -> dict[str, S
 
 
 def _claimed(session: Session, asked: Sequence[Asked]) -> list[Asked]:
-    """Those that claim their keys now, or have none.
-
-    Every transaction takes keys, and then locks clients' names, in the same order: no two wait for
-    each other.
-    """
+    """Those that claim their keys now, or have none. Every transaction takes keys, and then locks
+    clients' names, in the same order: no two wait for each other."""
     by_key = sorted(asked, key=lambda one: one.idempotency.key if one.idempotency else "")
     mine = [
         one

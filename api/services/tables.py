@@ -154,10 +154,8 @@ def _rows_for(lines: int, lines_a_row: float) -> int:
 def _read_all(
     table: Table[Row], database: Database, work: Callable[[Sequence[Row]], Block]
 ) -> Iterator[Block]:
-    """What `work` makes of every row, in blocks, each read by a short transaction.
-
-    The rows of a block are as many as have about `_LINES_A_BLOCK` lines.
-    """
+    """What `work` makes of every row, in blocks, each read by a short transaction. The rows of a
+    block are as many as have about `_LINES_A_BLOCK` lines."""
     after: Key | None = None
     size = _FIRST_ROWS
     while True:
@@ -246,10 +244,8 @@ class FairnessTable:
 
 
 def group_lines(row: FairnessRow, attributes: Mapping[str, Sequence[str]]) -> list[Line]:
-    """The counts and rates of each group, of groups of any size: for confidential use.
-
-    Empty where no favourable outcome was declared, so that nothing was counted.
-    """
+    """The counts and rates of each group, of groups of any size: for confidential use. Empty where
+    no favourable outcome was declared, so that nothing was counted."""
     counts = np.asarray(row.counts, dtype=np.int64).reshape(-1, 4)
     if not len(counts):
         return []
@@ -321,7 +317,7 @@ class LedgerTable:
 
     def key(self, row: LedgerRow) -> Key:
         """The row's key."""
-        return (row.round, row.release, row.subject_kind, row.observer)
+        return row.key
 
     def lines(self, rows: Sequence[LedgerRow]) -> LedgerColumns:
         """A line for each subject, column by column."""
@@ -330,10 +326,8 @@ class LedgerTable:
 
 def page_reasons(lines: Sequence[Line], *, salt: bytes | None) -> dict[str, str]:
     """Why there is no salt, and why the fields that give an epsilon its meaning are null in the
-    lines of a page; empty if they are not.
-
-    Stated once a page: within an experiment it is the same for every line.
-    """
+    lines of a page; empty if they are not. Stated once a page: within an experiment it is the same
+    for every line."""
     reasons = {}
     if salt is None:
         reasons["salt"] = (

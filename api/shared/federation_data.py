@@ -59,11 +59,8 @@ class Uploads:
 
     @contextmanager
     def open(self, federation_id: str) -> Iterator["Upload"]:
-        """The file, on this machine while the block runs.
-
-        Raises InvalidInputError where the federation cannot be used, StorageError where its file
-        cannot be fetched.
-        """
+        """The file, on this machine while the block runs. Raises InvalidInputError where the
+        federation cannot be used, StorageError where its file cannot be fetched."""
         from fedaudit.federations.reading.source_files import Upload
 
         row = self._ready(federation_id)
@@ -164,9 +161,7 @@ class FederationCache:
 
     def load(self, spec: ExperimentSpec, *, uploads: Uploads) -> "LoadedFederation":
         """The data of a spec, checked against the rest of it; `uploads` are those of its project.
-
-        Raises InvalidInputError; StorageError where an uploaded file cannot be fetched.
-        """
+        Raises InvalidInputError; StorageError where an uploaded file cannot be fetched."""
         # Only now: it brings pyarrow along, which would double the time that the API needs to
         # start.
         from fedaudit.federations.agreement import check_agreement

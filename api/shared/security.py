@@ -70,11 +70,9 @@ def identify(resources: Resources, credentials: HTTPAuthorizationCredentials | N
 
 
 def allowed(scope: Scope) -> Callable[..., Caller]:
-    """A dependency that lets keys with the scope pass, and gives the caller.
-
-    It counts the request, and refuses one beyond the project's quota. All of it is one function,
-    because FastAPI hands each to a thread.
-    """
+    """A dependency that lets keys with the scope pass, and gives the caller. It counts the request,
+    and refuses one beyond the project's quota. All of it is one function, because FastAPI hands
+    each to a thread."""
 
     def check(request: Request, resources: Shared, credentials: Credentials) -> Caller:
         caller = identify(resources, credentials)

@@ -16,8 +16,8 @@ from models.repositories.units import UnitRepository
 from models.tables.experiments import Experiment
 from models.tables.federations import Content, Federation, RowSketch
 from models.values import BudgetsAcross, Cursor, NewFile, Page, Simulation
+from models.vocabulary import OPEN
 
-_OPEN = ("queued", "running", "cancelling")
 _IN_GOOD_ORDER = ("profiling", "ready")
 
 
@@ -156,7 +156,7 @@ class FederationRepository(RowRepository[Federation]):
 
     def in_use(self, id: str) -> bool:
         """Whether an experiment on it, or an attack on one, is queued or running."""
-        is_open = Experiment.status.in_(_OPEN) | Experiment.id.in_(attacked_experiments())
+        is_open = Experiment.status.in_(OPEN) | Experiment.id.in_(attacked_experiments())
         mine = Experiment.project_id == self.project_id
         return self._exists(mine, Experiment.federation_id == id, is_open)
 

@@ -427,12 +427,9 @@ def announcing_low(
     budgets: Budgets, federation_id: str, *, share: float = LOW_SHARE
 ) -> Iterator[None]:
     """Announces each budget with no more than `share` of its total left after the block, and more
-    before: once for each crossing.
-
-    Every project whose spending counts is notified, under its own federation's id, and without a
-    webhook that subscribes to it no budget is read. Else the content is locked, so that of two
-    transactions that draw at once only one crosses.
-    """
+    before: once for each crossing. Every project whose spending counts is notified, under its own
+    federation's id, and without a webhook that subscribes to it no budget is read. Else the content
+    is locked, so that of two transactions that draw at once only one crosses."""
     sharing = budgets.sharing_ids(federation_id)
     enabled = _ENABLED.rows(budgets.session, federation_ids=sharing)
     notified = dict.fromkeys((own, id_) for own, id_, events in enabled if _LOW in events)

@@ -1,19 +1,18 @@
 """Requests for attacks on an experiment that has succeeded; a repeated request is one."""
 
-from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
 from sqlalchemy.orm import Session
 
 from api.http.bodies import validated
-from api.http.problems import ProblemError
+from api.http.problems import ProblemError, conflict
 from api.schemas.experiments import AttacksRequest
 from api.services.admission import load_for
 from api.services.artifacts import hold_start
 from api.services.disclosure import refuse_attacks_that_tell, refuse_below_floor, refuse_departures
-from api.services.dispatch import IdempotentRequest, UnitMessage, queue_unit
-from api.services.lookups import find_experiment, find_later_attacks, gone_words
+from api.services.dispatch import IdempotentRequest, Queued, earlier_result, queue_unit
+from api.services.lookups import find_experiment, find_later_attacks, gone_words, note
 from api.shared.concurrency import stop_if_given_up
 from api.shared.data_faults import faults_for
 from api.shared.quotas import refuse_over_running
@@ -26,25 +25,14 @@ from fedaudit.spec.experiment import ExperimentSpec
 from fedaudit.spec.parse import parse_admitted
 from fedaudit.training.base.cell import Cell, draws_in_secret
 from infrastructure.storage import stored_artifact
-from models.repositories import (
-    AuditLogRepository,
-    FederationRepository,
-    LaterAttacksRepository,
-    ReportRepository,
-)
-from models.repositories.audits import OPEN_ATTACKS
+from models.clock import utc_now
+from models.identifiers import new_id
+from models.repositories import FederationRepository, LaterAttacksRepository, ReportRepository
 from models.tables.experiments import Experiment
 from models.tables.reports import LaterAttacks, Report
+from models.vocabulary import OPEN
 
 _MOST = 1000
-
-
-@dataclass(frozen=True)
-class AskedAttacks:
-    """The request's current state; `unit_message` if it was queued just now."""
-
-    row: LaterAttacks
-    unit_message: UnitMessage | None
 
 
 def ask_for_attacks(
@@ -53,16 +41,14 @@ def ask_for_attacks(
     experiment_id: str,
     value: Any,
     idempotency: IdempotentRequest | None,
-) -> AskedAttacks:
-    """Queues the attacks that a JSON value asks for.
-
-    Raises InvalidInputError for attacks that do not fit the experiment's spec or data, at the
-    fields of a spec; ProblemError if the experiment cannot be attacked any more.
-    """
+) -> Queued[LaterAttacks]:
+    """Queues the attacks that a JSON value asks for. Raises InvalidInputError for attacks that do
+    not fit the experiment's spec or data, at the fields of a spec; ProblemError if the experiment
+    cannot be attacked any more."""
     with resources.database.read() as session:
         experiment = find_experiment(session, caller, experiment_id)
-        if idempotency is not None and (found := idempotency.lookup(session, caller)):
-            return _earlier(session, caller, experiment_id, str(found.resource_id))
+        if (before := earlier_result(session, caller, idempotency)) is not None:
+            return _earlier(session, caller, experiment_id, before)
         report = _report(session, experiment)
     requested = validated(AttacksRequest, value)
     asked = [attack.model_dump(mode="json") for attack in requested.attacks]
@@ -73,16 +59,15 @@ def ask_for_attacks(
         _hold_data(session, experiment, spec)
         later = LaterAttacksRepository(session, caller.project_id)
         number = later.next_number(experiment_id)
-        if idempotency is not None and (found := idempotency.lookup(session, caller)):
+        if (before := earlier_result(session, caller, idempotency)) is not None:
             # The same request came twice at once, and the other one was first.
-            return _earlier(session, caller, experiment_id, str(found.resource_id))
+            return _earlier(session, caller, experiment_id, before)
         _refuse_open(later, experiment_id, number)
         if draws_in_secret(cell):
             _refuse_without_model(session, experiment, report, spec)
-        owner = session, caller.project_id, experiment.federation_id
-        across = resources.settings.budgets_across
-        refuse_departures(*owner, spec, across=across)
-        refuse_attacks_that_tell(*owner, spec.attacks, across=across)
+        budgets = resources.budgets(session, caller.project_id)
+        refuse_departures(budgets, experiment.federation_id, spec)
+        refuse_attacks_that_tell(budgets, experiment.federation_id, spec.attacks)
         message = queue_unit(
             session,
             caller.project_id,
@@ -91,26 +76,27 @@ def ask_for_attacks(
             max_attempts=resources.settings.max_attempts,
         )
         row = later.add(
-            experiment_id,
-            number=number,
-            asked=[attack.model_dump(mode="json") for attack in spec.attacks],
-            report_hash=report.report_hash,
-            ledger_hash=report.document["integrity"]["ledger_hash"],
-            unit_id=message.unit_id,
-            by=caller.actor,
+            LaterAttacks(
+                id=new_id(),
+                experiment_id=experiment_id,
+                number=number,
+                project_id=caller.project_id,
+                status="queued",
+                asked=[attack.model_dump(mode="json") for attack in spec.attacks],
+                report_hash=report.report_hash,
+                ledger_hash=report.document["integrity"]["ledger_hash"],
+                unit_id=message.unit_id,
+                created_by=caller.actor.as_dict(),
+                created_at=utc_now(),
+            )
         )
         if idempotency is not None:
             idempotency.claim(session, caller, row.id)
-        AuditLogRepository(session, caller.project_id).enter(
-            "experiment.attacked",
-            experiment_id,
-            by=caller.actor,
-            number=number,
-            kinds=[attack.kind for attack in spec.attacks],
-            report_hash=report.report_hash,
-        )
+        kinds = [attack.kind for attack in spec.attacks]
+        about = {"number": number, "kinds": kinds, "report_hash": report.report_hash}
+        note(session, caller, "experiment.attacked", experiment_id, **about)
         refuse_over_running(session, caller.project_id, resources.settings)
-        return AskedAttacks(row, message)
+        return Queued(row, message)
 
 
 def cancel_attacks(
@@ -120,19 +106,19 @@ def cancel_attacks(
     ended otherwise."""
     with resources.database.write() as session:
         row = find_later_attacks(session, caller, experiment_id, later_id)
-        if row.status not in (*OPEN_ATTACKS, "cancelled"):
-            raise ProblemError(409, "conflict", f"the attacks have ended: they are {row.status}")
+        if row.status not in (*OPEN, "cancelled"):
+            raise conflict(f"the attacks have ended: they are {row.status}")
         if row.status in ("queued", "running"):
             later = LaterAttacksRepository(session, caller.project_id)
             later.request_cancel(row, by=caller.actor)
-            AuditLogRepository(session, caller.project_id).enter(
-                "attacks.cancelled", experiment_id, by=caller.actor, number=row.number
-            )
+            note(session, caller, "attacks.cancelled", experiment_id, number=row.number)
         return find_later_attacks(session, caller, experiment_id, later_id)
 
 
-def _earlier(session: Session, caller: Caller, experiment_id: str, later_id: str) -> AskedAttacks:
-    return AskedAttacks(find_later_attacks(session, caller, experiment_id, later_id), None)
+def _earlier(
+    session: Session, caller: Caller, experiment_id: str, later_id: str
+) -> Queued[LaterAttacks]:
+    return Queued(find_later_attacks(session, caller, experiment_id, later_id), None)
 
 
 def _report(session: Session, experiment: Experiment) -> Report:
@@ -140,11 +126,9 @@ def _report(session: Session, experiment: Experiment) -> Report:
     report = ReportRepository(session, experiment.project_id).get(experiment.id)
     if experiment.status != "succeeded" or report is None:
         why = "" if experiment.status_reason is None else f" ({experiment.status_reason})"
-        raise ProblemError(
-            409,
-            "conflict",
+        raise conflict(
             f"the experiment is {experiment.status}{why}; only one that has succeeded can be "
-            "attacked",
+            "attacked"
         )
     return report
 
@@ -152,11 +136,8 @@ def _report(session: Session, experiment: Experiment) -> Report:
 def _cell(
     resources: Resources, caller: Caller, experiment: Experiment, spec: ExperimentSpec
 ) -> Cell:
-    """The spec with the data of the run.
-
-    Raises ProblemError if these are not there as they were, InvalidInputError if an attack does
-    not fit them.
-    """
+    """The spec with the data of the run. Raises ProblemError if these are not there as they were,
+    InvalidInputError if an attack does not fit them."""
     try:
         refuse_below_floor(resources.settings, spec.fairness)
         with faults_for(caller, spec):
@@ -187,23 +168,19 @@ def _hold_data(session: Session, experiment: Experiment, spec: ExperimentSpec) -
 
 
 def _not_again(why: str) -> ProblemError:
-    return ProblemError(
-        409, "conflict", f"the data of this experiment cannot be used for attacks any more: {why}"
-    )
+    return conflict(f"the data of this experiment cannot be used for attacks any more: {why}")
 
 
 def _refuse_open(later: LaterAttacksRepository, experiment_id: str, number: int) -> None:
     """One request after the other, so that each is judged beside all before it."""
-    for row in (row for row in later.list(experiment_id) if row.status in OPEN_ATTACKS):
-        raise ProblemError(
-            409,
-            "conflict",
+    for row in (row for row in later.list(experiment_id) if row.status in OPEN):
+        raise conflict(
             f"the experiment is being attacked already: {row.id} is {row.status}; wait for its "
             "end, or cancel it",
             attacks_id=row.id,
         )
     if number > _MOST:
-        raise ProblemError(409, "conflict", f"the experiment was attacked {_MOST} times already")
+        raise conflict(f"the experiment was attacked {_MOST} times already")
 
 
 def _refuse_without_model(

@@ -7,6 +7,7 @@ from sqlalchemy.orm import Session
 from starlette.responses import Response
 
 from api.http.problems import not_found
+from api.schemas.base import of_row
 from api.schemas.experiments import (
     AttackBody,
     AttackFileBody,
@@ -14,14 +15,12 @@ from api.schemas.experiments import (
     LaterAttacksBody,
     LaterAttacksList,
 )
-from api.schemas.people import ActorBody
 from api.services.lookups import find_later_attacks, find_report, gone_words, refuse_gone
 from api.shared.data_faults import shown_detail
 from api.shared.resources import Resources
 from api.shared.security import Caller
 from fedaudit.attacks.attack_files import AttackFile, file_in, files_in
 from fedaudit.reports.later import judged_later
-from fedaudit.reports.sections.attacks import ReportedAttack
 from infrastructure.storage import StorageError, attack_files_key
 from models.repositories import LaterAttacksRepository
 from models.tables.reports import LaterAttacks, Report
@@ -44,10 +43,8 @@ def find_judged(session: Session, caller: Caller, experiment_id: str) -> dict[st
 
 
 def attack_list(resources: Resources, caller: Caller, experiment_id: str) -> AttackList:
-    """The attacks of the experiment's report, with their files if the storage answers.
-
-    Raises ProblemError if it has no report.
-    """
+    """The attacks of the experiment's report, with their files if the storage answers. Raises
+    ProblemError if it has no report."""
     with resources.database.read() as session:
         attacks = find_report(session, caller, experiment_id).document["attacks"]
         stored, gone = _files(resources, session, caller.project_id, experiment_id, attacks)
@@ -75,26 +72,12 @@ def later_body(
     if caller.may("ledger:read"):
         files, gone = _files(resources, session, row.project_id, row.id, attacks)
     base = f"/v1/experiments/{row.experiment_id}/attacks/later/{row.id}"
-    cancelled_by = None if row.cancelled_by is None else ActorBody.model_validate(row.cancelled_by)
-    return LaterAttacksBody(
-        id=row.id,
-        experiment_id=row.experiment_id,
-        number=row.number,
-        status=row.status,
-        status_reason=row.status_reason,
+    return of_row(
+        LaterAttacksBody,
+        row,
         status_detail=shown_detail(row.status_reason, row.status_detail, caller=caller),
-        asked=row.asked,
-        report_hash=row.report_hash,
-        ledger_hash=row.ledger_hash,
         basis=None if row.statement is None else row.statement["basis"],
         items=_bodies(base, attacks, files, gone),
-        alarms=row.alarms,
-        created_at=row.created_at,
-        created_by=ActorBody.model_validate(row.created_by),
-        started_at=row.started_at,
-        finished_at=row.finished_at,
-        cancelled_by=cancelled_by,
-        envelope=row.envelope,
     )
 
 
@@ -107,10 +90,8 @@ def attack_file(
     name: str,
     later_id: str | None = None,
 ) -> bytes:
-    """The content of one file. `later_id`: of attacks that were asked for after the report.
-
-    Raises ProblemError if there is none, StorageError if the storage cannot answer.
-    """
+    """The content of one file. `later_id`: of attacks that were asked for after the report. Raises
+    ProblemError if there is none, StorageError if the storage cannot answer."""
     with resources.database.read() as session:
         find_report(session, caller, experiment_id)
         if later_id is not None:
@@ -164,18 +145,11 @@ def _bodies(
     found = []
     for position, section in enumerate(sections):
         files = [
-            AttackFileBody(
-                name=one.name, size_bytes=one.size_bytes, href=f"{base}/{position}/{one.name}"
-            )
+            of_row(AttackFileBody, one, href=f"{base}/{position}/{one.name}")
             for one in stored
             if one.position == position
         ]
-        found.append(
-            AttackBody(
-                position=position,
-                section=ReportedAttack.model_validate(section),
-                files=files,
-                files_reason=None if files else gone or _NO_FILES,
-            )
-        )
+        why = None if files else gone or _NO_FILES
+        body = {"position": position, "section": section, "files": files, "files_reason": why}
+        found.append(AttackBody.model_validate(body))
     return found
