@@ -27,8 +27,7 @@ from api.pages.live import (
 from api.pages.session import COOKIE
 from api.pages.spec_preview import as_yaml
 from api.pages.visits import ExperimentsForm, ExperimentsVisit, Visit
-from api.services.attacks.later_attacks import ask_for_attacks, cancel_attacks
-from api.services.attacks.stored_attacks import judged_document, later_list
+from api.services.attacks import ask_for_attacks, cancel_attacks, judged_document, later_list
 from api.services.dispatch import IdempotentRequest
 from api.services.experiments import EventLog
 from api.services.lookups import find_experiment, find_report, gone_words

@@ -13,11 +13,12 @@ from api.http.bodies import JsonBody
 from api.openapi import Responses, problems, request_body
 from api.schemas.base import IdempotencyHeader
 from api.schemas.experiments import AttackList, AttacksRequest, LaterAttacksBody, LaterAttacksList
-from api.services.attacks.later_attacks import ask_for_attacks, cancel_attacks
-from api.services.attacks.stored_attacks import (
+from api.services.attacks import (
     FILE_TYPE,
+    ask_for_attacks,
     attack_file,
     attack_list,
+    cancel_attacks,
     file_response,
     later_body,
     later_list,

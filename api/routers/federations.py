@@ -29,8 +29,8 @@ from api.schemas.federations import (
     shown_profile,
 )
 from api.schemas.people import ChangePage
-from api.services.budgets.federation_budgets import budgets_of
-from api.services.budgets.federation_budgets import set_budget as change_budget
+from api.services.budgets import budgets_of
+from api.services.budgets import set_budget as change_budget
 from api.services.disclosure import get_disclosure as read_disclosure
 from api.services.disclosure import set_disclosure as change_disclosure
 from api.services.disclosure import set_simulation as change_simulation

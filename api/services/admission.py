@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from sqlalchemy.orm import Session
 
 from api.http.problems import ProblemError, conflict
-from api.services.budgets.reservation import reserve
+from api.services.budgets import reserve
 from api.services.disclosure import (
     refuse_below_floor,
     refuse_departures,

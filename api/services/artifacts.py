@@ -16,9 +16,8 @@ from api.schemas.experiments import (
     TensorBody,
 )
 from api.services.lookups import list_page, refuse_gone
-from api.shared.quotas import refuse_over_stored
 from api.shared.resources import Resources
-from api.shared.security import Caller
+from api.shared.security import Caller, refuse_over_stored
 from fedaudit.networks.parameter_files import ParameterFileError, check_tensors, decode_tensors
 from fedaudit.spec.experiment import ExperimentSpec
 from fedaudit.spec.models import ArtifactStart

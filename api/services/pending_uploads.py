@@ -17,9 +17,8 @@ from api.services.registrations import Registered, new_file, register_file, regi
 from api.services.uploads import ArrivedFile
 from api.shared.concurrency import stop_if_given_up
 from api.shared.data_faults import shown_reasons
-from api.shared.quotas import refuse_over_stored
 from api.shared.resources import Resources
-from api.shared.security import Caller
+from api.shared.security import Caller, refuse_over_stored
 from fedaudit.spec.errors import FieldError, InvalidInputError
 from fedaudit.spec.registration import Registration
 from models.clock import seconds_from_now

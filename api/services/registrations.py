@@ -20,9 +20,8 @@ from api.services.dispatch import (
 from api.services.lookups import find_federation, note
 from api.services.uploads import Arrived
 from api.shared.data_faults import reads_data, shown_reasons
-from api.shared.quotas import refuse_over_stored
 from api.shared.resources import Resources
-from api.shared.security import Caller
+from api.shared.security import Caller, refuse_over_stored
 from fedaudit.spec.errors import FieldError, InvalidInputError
 from fedaudit.spec.registration import Registration, parse_registration, parse_uploaded
 from infrastructure.storage import table_index_key

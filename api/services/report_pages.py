@@ -112,10 +112,9 @@ def stored_series(
     fairness = FairnessRepository(session, project_id)
 
     def fairness_behind(last: FairnessRow | None) -> list[FairnessRow]:
-        if last is None:
-            return fairness.after(experiment_id, after, _AT_ONCE, counts=False, **chosen)
-        place = {"after_attribute": last.attribute, "counts": False, **chosen}
-        return fairness.after(experiment_id, last.round, _AT_ONCE, **place)
+        round_, attribute = (after, None) if last is None else (last.round, last.attribute)
+        place = {"after_attribute": attribute, "counts": False, **chosen}
+        return fairness.after(experiment_id, round_, _AT_ONCE, **place)
 
     def rounds_behind(last: RoundRow | None) -> list[RoundRow]:
         begin = after if last is None else last.round

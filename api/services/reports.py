@@ -18,7 +18,7 @@ from api.schemas.reports import (
     ReportFilters,
     ReportPage,
 )
-from api.services.attacks.stored_attacks import find_judged, judged_document
+from api.services.attacks import find_judged, judged_document
 from api.services.dispatch import IdempotentRequest, earlier_result
 from api.services.lookups import find_experiment, find_report, list_page, note
 from api.shared.resources import Resources

@@ -18,7 +18,7 @@ from sqlalchemy.orm import Session
 from api.http.problems import conflict
 from api.services.admission import parse_inherited, plan, store_federation
 from api.services.artifacts import hold_start
-from api.services.budgets.reservation import reserve
+from api.services.budgets import reserve
 from api.services.disclosure import (
     refuse_departures,
     refuse_what_is_not_secret,
@@ -34,9 +34,8 @@ from api.services.dispatch import (
 )
 from api.services.lookups import find_experiment, note
 from api.shared.concurrency import MAX_WAITING_OF_A_PROJECT, crowded
-from api.shared.quotas import refuse_over_running
 from api.shared.resources import Resources
-from api.shared.security import Caller
+from api.shared.security import Caller, refuse_over_running
 from fedaudit.ledger.chain import new_salt
 from fedaudit.privacy.accounting.mechanism_parameters import CostKind
 from fedaudit.privacy.leakage import leakage

@@ -25,9 +25,8 @@ from api.services.dispatch import IdempotentRequest, UnitMessage, claimed_before
 from api.services.lookups import found_by, note
 from api.services.submission import RETRIED, admitting_for
 from api.shared.concurrency import stop_if_given_up
-from api.shared.quotas import refuse_over_running
 from api.shared.resources import Resources
-from api.shared.security import Caller
+from api.shared.security import Caller, refuse_over_running
 from fedaudit.privacy.accounting.mechanism_parameters import CostKind
 from fedaudit.privacy.accounting.privacy_events import REPORT
 from fedaudit.privacy.leakage import leakage
