@@ -31,7 +31,6 @@ class ConditionalAnswers(Middleware):
     """Tags whole answers below /v1 to GET, and answers 304 where the client has that one."""
 
     async def serve(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Serve one request."""
         if scope["method"] != "GET" or not scope["path"].startswith("/v1/"):
             await self._app(scope, receive, send)
             return
@@ -97,7 +96,6 @@ class CompressedAnswers(Middleware):
         )
 
     async def serve(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Serve one request."""
         if not (scope["path"].startswith("/v1/") or scope["path"] == "/openapi.json"):
             await self._app(scope, receive, send)
             return

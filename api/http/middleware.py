@@ -41,7 +41,6 @@ class BodyLimit(Middleware):
         self._uploads = uploads
 
     async def serve(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Serve one request."""
         headers = Headers(scope=scope)
         upload = self._uploads.get(scope["path"]) if scope["method"] == "POST" else None
         if upload and not headers.get("content-type", "").lower().startswith(upload.media_type):
@@ -121,7 +120,6 @@ class AnswerHeaders(Middleware):
     (draft-ietf-httpapi-ratelimit-headers)."""
 
     async def serve(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Serve one request."""
 
         def complete(message: Message) -> None:
             headers = MutableHeaders(scope=message)
@@ -141,7 +139,6 @@ class HeadAnswers(Middleware):
     """Answers HEAD as GET up to the body, and ends what would have made it: a stream, an export."""
 
     async def serve(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Serve one request."""
         if scope["method"] != "HEAD":
             await self._app(scope, receive, send)
             return

@@ -100,7 +100,6 @@ class Observation(Middleware):
         self._traced = traced
 
     async def serve(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Serve one request."""
         began, status, opened = perf_counter(), 0, None
         headers, method = Headers(scope=scope), _method_of(scope)
         id_ = name_request(scope, headers.get(HEADER, ""))

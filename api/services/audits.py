@@ -1,6 +1,6 @@
 """Audits of predictions: requested, found, bundled and verified."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -10,7 +10,7 @@ from api.http.problems import ProblemError
 from api.schemas.experiment_tables import Check
 from api.schemas.reports import AuditVerification
 from api.services.admission import not_registered
-from api.services.disclosure import floor_of, policy_of, registration_of
+from api.services.disclosure import floor_of, policy_of, refuse_faults, registration_of
 from api.services.dispatch import (
     IdempotentRequest,
     Queued,
@@ -70,7 +70,7 @@ def ask_for_audit(
         if earlier is not None:
             return Queued(find_audit(session, caller, earlier), None)
     audit = parse_audit(value)
-    _refuse(floor_faults_of_audit(floor_of(resources.settings), audit))
+    refuse_faults(floor_faults_of_audit(floor_of(resources.settings), audit))
     try:
         fingerprint = _fingerprint(resources, caller, audit)
     except InvalidInputError as error:
@@ -113,7 +113,7 @@ def _fingerprint(resources: Resources, caller: Caller, audit: AuditSpec) -> str:
             registration = registration_of(row)
             if registration is None:
                 raise _not_registered(audit)
-            _refuse(registered_use_faults(audit, registration))
+            refuse_faults(registered_use_faults(audit, registration))
         if audit.id is not None:
             return row.fingerprint
     # Imported here because this package loads pyarrow.
@@ -152,12 +152,7 @@ def _check_policies(
     for row in (federations.find(fingerprint), federations.of_owner(fingerprint)):
         if row is not None:
             found += policy_faults(policy_of(row), audit, registration=registration_of(row))
-    _refuse(list(dict.fromkeys(found)))
-
-
-def _refuse(faults: Sequence[FieldError]) -> None:
-    if faults:
-        raise InvalidInputError(faults)
+    refuse_faults(list(dict.fromkeys(found)))
 
 
 def audit_bundle(session: Session, caller: Caller, audit_id: str) -> Iterator[bytes]:

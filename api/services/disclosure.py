@@ -79,7 +79,7 @@ def set_disclosure(
         if asked is not None and asked < least:
             message = f"is below {least}, the least that this service allows anyway; raise it"
             faults.append(FieldError(f"/{name}", message))
-    _refuse(faults)
+    refuse_faults(faults)
     with resources.database.write() as session:
         found = find_federation(session, caller, federation_id)
         federations = FederationRepository(session, caller.project_id)
@@ -109,7 +109,7 @@ def registration_of(row: Federation) -> Registration | None:
 
 def refuse_below_floor(settings: Settings, groups: Groups) -> None:
     """Raises InvalidInputError where groups would be shown that the service never shows."""
-    _refuse(floor_faults(floor_of(settings), groups))
+    refuse_faults(floor_faults(floor_of(settings), groups))
 
 
 def refuse_departures(
@@ -128,7 +128,7 @@ def refuse_departures(
         owners = federations.of_owner(found.fingerprint)
     for row in (found, owners):
         if row is not None and row.disclosure is not None:
-            _refuse(spec_faults(policy_of(row), spec, registration=registration_of(row)))
+            refuse_faults(spec_faults(policy_of(row), spec, registration=registration_of(row)))
     # A report states what the owner had set, not what a guest set for itself.
     return policy_of(found if owners is None else owners)
 
@@ -142,10 +142,13 @@ def refuse_registration(
     asked = parse_registration(registration)
     for row in (before, owners):
         if row is not None:
-            _refuse(registration_faults(policy_of(row), asked, registration=registration_of(row)))
+            refuse_faults(
+                registration_faults(policy_of(row), asked, registration=registration_of(row))
+            )
 
 
-def _refuse(faults: list[FieldError]) -> None:
+def refuse_faults(faults: Sequence[FieldError]) -> None:
+    """Raises InvalidInputError where there are any."""
     if faults:
         raise InvalidInputError(faults)
 

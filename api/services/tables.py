@@ -78,11 +78,9 @@ class LinesByRow:
 
     @property
     def counts(self) -> Iterable[int]:
-        """How many lines each row has."""
         return map(len, self.rows)
 
     def lines(self, begin: int, end: int) -> Iterable[Line]:
-        """The lines from one number to before another."""
         return islice(chain.from_iterable(self.rows), begin, end)
 
 
@@ -187,11 +185,9 @@ class RoundTable:
         return rounds.after(self._experiment_id, 0 if after is None else after[0], limit)
 
     def key(self, row: RoundRow) -> Key:
-        """The round."""
         return (row.round,)
 
     def lines(self, rows: Sequence[RoundRow]) -> LinesByRow:
-        """One line each."""
         return LinesByRow([[self._line(row)] for row in rows])
 
     def _line(self, row: RoundRow) -> Line:
@@ -221,11 +217,9 @@ class FairnessTable:
         )
 
     def key(self, row: FairnessRow) -> Key:
-        """Round and attribute."""
         return (row.round, row.attribute)
 
     def lines(self, rows: Sequence[FairnessRow]) -> LinesByRow:
-        """A line for each metric."""
         return LinesByRow([self._lines(row) for row in rows])
 
     def _lines(self, row: FairnessRow) -> list[Line]:
@@ -316,7 +310,6 @@ class LedgerTable:
         return stored.rows_after(*within, after=after, limit=limit)
 
     def key(self, row: LedgerRow) -> Key:
-        """The row's key."""
         return row.key
 
     def lines(self, rows: Sequence[LedgerRow]) -> LedgerColumns:

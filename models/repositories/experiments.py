@@ -239,16 +239,10 @@ def _first_page(sort: str) -> PreparedRows[Experiment]:
     return PreparedRows(_paged(_OF_PROJECT, sort, None).limit(bindparam("most")))
 
 
-FIGURES = (
-    "leakage_max",
-    "leakage_median",
-    "log_ratio_max",
-    "epsilon_max",
-    "validation_loss",
-    "accuracy",
-    "demographic_parity_difference",
-    "equalized_odds_difference",
-    "equal_opportunity_difference",
+FIGURES = tuple(
+    name
+    for name in FinalFigures.__dataclass_fields__
+    if name not in ("delta", "gate_outcome", "alarms")
 )
 """Final figures that a bound may name."""
 

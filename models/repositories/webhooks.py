@@ -185,16 +185,9 @@ _MAX_ERROR_CHARACTERS = 500
 
 @dataclass(frozen=True)
 class ClaimedDelivery:
-    """A delivery that this process may send, and whatever it needs for that."""
+    """A delivery that this process may send: a result is taken from its newest attempt alone."""
 
-    id: str
-    endpoint_id: str
-    project_id: str
-    attempt: int
-    """The fence: a result is taken from the newest attempt alone."""
-    retries: int
-    message_id: str
-    payload: dict[str, Any]
+    row: WebhookDelivery
     url: str
     secrets: tuple[str, ...]
     """Encrypted; the current one first, then one that is still valid beside it."""
@@ -305,9 +298,7 @@ class WebhookQueueRepository(Repository):
         until = endpoint.previous_until
         if endpoint.previous_secret is not None and until is not None and utc_now() < until:
             secrets.append(endpoint.previous_secret)
-        delivery = (row.id, row.endpoint_id, row.project_id, row.attempts, row.retries)
-        sent = (row.message_id, row.payload, endpoint.url, tuple(secrets))
-        return ClaimedDelivery(*delivery, *sent)
+        return ClaimedDelivery(row, endpoint.url, tuple(secrets))
 
     def delivered(self, claimed: ClaimedDelivery, attempted: Attempted) -> bool:
         """Notes that it arrived; False where another process has taken it since."""
@@ -333,7 +324,10 @@ class WebhookQueueRepository(Repository):
         if retry_in is None:
             noted = self._end(claimed, attempted, state="failed", ended_at=seconds_from_now())
         else:
-            values = {"retries": claimed.retries + 1, "available_at": seconds_from_now(retry_in)}
+            values = {
+                "retries": claimed.row.retries + 1,
+                "available_at": seconds_from_now(retry_in),
+            }
             noted = self._end(claimed, attempted, state="waiting", **values)
         if not noted or endpoint is None:
             return noted
@@ -364,7 +358,7 @@ class WebhookQueueRepository(Repository):
 
     def _lock_endpoint(self, claimed: ClaimedDelivery) -> WebhookEndpoint | None:
         """None where it was deleted meanwhile."""
-        mine = select(WebhookEndpoint).where(WebhookEndpoint.id == claimed.endpoint_id)
+        mine = select(WebhookEndpoint).where(WebhookEndpoint.id == claimed.row.endpoint_id)
         return self._one(mine.with_for_update())
 
     def _end(self, claimed: ClaimedDelivery, attempted: Attempted, **values: Any) -> bool:
@@ -372,9 +366,9 @@ class WebhookQueueRepository(Repository):
         return self._changes(
             update(WebhookDelivery)
             .where(
-                WebhookDelivery.id == claimed.id,
+                WebhookDelivery.id == claimed.row.id,
                 WebhookDelivery.state == "sending",
-                WebhookDelivery.attempts == claimed.attempt,
+                WebhookDelivery.attempts == claimed.row.attempts,
             )
             .values(
                 lease_until=None,
