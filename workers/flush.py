@@ -10,7 +10,7 @@ from sqlalchemy.orm import Session
 from fedaudit.ledger.chain import Row, salt_hash
 from fedaudit.ledger.rows import LedgerEntry, entry_of, stored_fields
 from fedaudit.ledger.statements import Checkpoint
-from fedaudit.runs.blocks import Block, RoundFigures, values_by_metric
+from fedaudit.runs.blocks import Block, values_by_metric
 from fedaudit.runs.ledger_writer import LedgerWriter, WrittenEntry
 from fedaudit.runs.run import Run
 from models.repositories import (
@@ -82,7 +82,11 @@ class DatabaseSink:
 
     def write(self, block: Block) -> None:
         self._ledger.insert(*self._owner, [ledger_row(one) for one in block.ledger])
-        self._rounds.insert(*self._owner, [_round_row(one) for one in block.rounds])
+        rounds = [
+            RoundRow(**{**vars(one), "plane": None if one.plane is None else one.plane.as_dict()})
+            for one in block.rounds
+        ]
+        self._rounds.insert(*self._owner, rounds)
         fairness = [FairnessRow(**vars(one)) for one in block.fairness]
         FairnessRepository(self._session).insert(*self._owner, fairness)
 
@@ -135,11 +139,6 @@ def ledger_row(written: WrittenEntry) -> LedgerRow:
     """The row that holds an entry."""
     fields = stored_fields(written.entry)
     return LedgerRow(**fields, digest=written.digest, link=written.link)
-
-
-def _round_row(figures: RoundFigures) -> RoundRow:
-    plane = None if figures.plane is None else figures.plane.as_dict()
-    return RoundRow(**{**vars(figures), "plane": plane})
 
 
 @dataclass(frozen=True)

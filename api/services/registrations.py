@@ -230,8 +230,14 @@ def register_file(
         if before is not None:
             # Read again under a lock, so that it is not deleted meanwhile.
             before = federations.lock(before.id)
-        if before is not None and before.status == "erased":
-            _refuse_while_erasing(session, before)
+        erasures = ErasureRepository(session, caller.project_id)
+        if before is not None and before.status == "erased" and erasures.pending(before.id):
+            raise conflict(
+                "these data are being erased from this project; if you may still use them, "
+                "register them once that is done",
+                federation_id=before.id,
+                headers={"Retry-After": "5"},
+            )
         owners = federations.of_owner(file.fingerprint)
         refuse_registration(before, owners, file.registration)
         stored_before = None if before is None else before.storage_key
@@ -262,16 +268,6 @@ def register_file(
         # Of a rejected or lost federation, or left by a deletion in which the storage failed.
         resources.storage.delete(str(stored_before))
     return Registered(federation, message)
-
-
-def _refuse_while_erasing(session: Session, before: Federation) -> None:
-    if ErasureRepository(session, before.project_id).pending(before.id):
-        raise conflict(
-            "these data are being erased from this project; if you may still use them, register "
-            "them once that is done",
-            federation_id=before.id,
-            headers={"Retry-After": "5"},
-        )
 
 
 def _taken_by_another(

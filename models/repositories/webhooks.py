@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import timedelta
 from typing import Any
 
 from sqlalchemy import ColumnElement, and_, bindparam, delete, func, or_, select, update
@@ -334,7 +334,10 @@ class WebhookQueueRepository(Repository):
         now = utc_now()
         endpoint.failing_since = endpoint.failing_since or now
         if disable is None and now - endpoint.failing_since >= disable_after:
-            disable = _repeated_failure_reason(endpoint.failing_since, attempted)
+            disable = (
+                f"every attempt since {endpoint.failing_since:%Y-%m-%d %H:%M} UTC has failed, the "
+                f"last one with: {(attempted.error or '')[:200]}"
+            )
         if disable is not None and endpoint.disabled_at is None:
             endpoint.disabled_at = now
             endpoint.disabled_reason = disable
@@ -389,13 +392,6 @@ def _lease_ran_out() -> ColumnElement[bool]:
 def _claimable() -> ColumnElement[bool]:
     waits = WebhookDelivery.state == "waiting"
     return or_(and_(waits, WebhookDelivery.available_at <= seconds_from_now()), _lease_ran_out())
-
-
-def _repeated_failure_reason(since: datetime, attempted: Attempted) -> str:
-    return (
-        f"every attempt since {since:%Y-%m-%d %H:%M} UTC has failed, the last one with: "
-        f"{(attempted.error or '')[:200]}"
-    )
 
 
 LOW_SHARE = 0.1
