@@ -119,12 +119,16 @@ class NewFile:
     """A data file that is registered; `storage_key` is None for one below the sources folder."""
 
     fingerprint: str
-    name: str
-    source: str
     registration: Mapping[str, Any]
     file_name: str
     size_bytes: int
     storage_key: str | None
+
+    @property
+    def named(self) -> dict[str, str]:
+        """What the registration calls it."""
+        source = self.registration["federation"]["source"]
+        return {"name": self.registration["name"], "source": source}
 
 
 Gap = Literal[

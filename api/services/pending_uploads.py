@@ -13,7 +13,7 @@ from api.schemas.federations import ProposalBody, ProposalRequest
 from api.services.disclosure import refuse_below_floor
 from api.services.dispatch import IdempotentRequest
 from api.services.lookups import find_federation, found_by
-from api.services.registrations import Registered, new_file, register_file, registered_before
+from api.services.registrations import Registered, register_file, registered_before
 from api.services.uploads import ArrivedFile
 from api.shared.concurrency import stop_if_given_up
 from api.shared.data_faults import shown_reasons
@@ -24,6 +24,7 @@ from fedaudit.spec.registration import Registration
 from models.clock import seconds_from_now
 from models.repositories import PendingUploadRepository
 from models.tables.federations import PendingUpload
+from models.values import NewFile
 
 if TYPE_CHECKING:
     from fedaudit.federations.proposals.column_survey import Survey
@@ -210,11 +211,11 @@ def register_pending(
     registration = registration.model_copy(update={"federation": source})
     if upload.size_bytes <= _CHECKED_BYTES:
         _check_data(resources, caller, upload, registration)
-    file = new_file(
-        registration,
-        upload.fingerprint,
-        upload.file_name,
-        upload.size_bytes,
+    file = NewFile(
+        fingerprint=upload.fingerprint,
+        registration=registration.model_dump(mode="json"),
+        file_name=upload.file_name,
+        size_bytes=upload.size_bytes,
         storage_key=upload.storage_key,
     )
     registered = register_file(resources, caller, file, once, pending=upload.id)

@@ -23,7 +23,7 @@ from api.shared.data_faults import reads_data, shown_reasons
 from api.shared.resources import Resources
 from api.shared.security import Caller, refuse_over_stored
 from fedaudit.spec.errors import FieldError, InvalidInputError
-from fedaudit.spec.registration import Registration, parse_registration, parse_uploaded
+from fedaudit.spec.registration import parse_registration, parse_uploaded
 from infrastructure.storage import table_index_key
 from models.repositories import ErasureRepository, FederationRepository, PendingUploadRepository
 from models.tables.federations import Federation
@@ -78,7 +78,13 @@ def register_path(
     files = Files(resources.settings.sources_dir, may_read=resources.may_read(caller.project_id))
     with open_path(path, files=files, pointer="/federation/path") as source:
         fingerprint, size = source.fingerprint, source.size
-    file = new_file(registration, fingerprint, PurePosixPath(path).name, size, storage_key=None)
+    file = NewFile(
+        fingerprint=fingerprint,
+        registration=registration.model_dump(mode="json"),
+        file_name=PurePosixPath(path).name,
+        size_bytes=size,
+        storage_key=None,
+    )
     return register_file(resources, caller, file, idempotency)
 
 
@@ -90,11 +96,11 @@ def register_upload(
     ProblemError."""
     refuse_below_floor(resources.settings, arrived.registration.fairness)
     sent = arrived.file
-    file = new_file(
-        arrived.registration,
-        sent.fingerprint,
-        sent.file_name,
-        sent.size_bytes,
+    file = NewFile(
+        fingerprint=sent.fingerprint,
+        registration=arrived.registration.model_dump(mode="json"),
+        file_name=sent.file_name,
+        size_bytes=sent.size_bytes,
         storage_key=sent.storage_key,
     )
     identity = {"registration": file.registration, "fingerprint": file.fingerprint}
@@ -132,11 +138,11 @@ def correct_registration(
     path = str(row.registration["federation"]["path"])
     registration = parse_uploaded(_without_place(value, path), file_name=path)
     refuse_below_floor(resources.settings, registration.fairness)
-    file = new_file(
-        registration,
-        row.fingerprint,
-        row.file_name or row.name,
-        row.size_bytes or 0,
+    file = NewFile(
+        fingerprint=row.fingerprint,
+        registration=registration.model_dump(mode="json"),
+        file_name=row.file_name or row.name,
+        size_bytes=row.size_bytes or 0,
         storage_key=row.storage_key,
     )
     return register_file(resources, caller, file, None)
@@ -174,26 +180,6 @@ def remove(resources: Resources, caller: Caller, federation_id: str) -> None:
     resources.storage.delete(found.storage_key)
     with resources.database.write() as session:
         FederationRepository(session, caller.project_id).forget_file(found.id, found.storage_key)
-
-
-def new_file(
-    registration: Registration,
-    fingerprint: str,
-    file_name: str,
-    size_bytes: int,
-    *,
-    storage_key: str | None,
-) -> NewFile:
-    """The row of a file under a registration."""
-    return NewFile(
-        fingerprint=fingerprint,
-        name=registration.name,
-        source=registration.federation.source,
-        registration=registration.model_dump(mode="json"),
-        file_name=file_name,
-        size_bytes=size_bytes,
-        storage_key=storage_key,
-    )
 
 
 def registered_before(

@@ -90,15 +90,14 @@ class FederationRepository(RowRepository[Federation]):
         content without an owner becomes this project's. A stored file stays (compare
         `storage_key`), except after a rejection, which it may have caused. An earlier unit that has
         not begun is withdrawn."""
-        named = {"fingerprint": file.fingerprint, "name": file.name, "source": file.source}
-        self._add_absent({**named, "profile": {}, "status": "profiling"})
+        new = {"fingerprint": file.fingerprint, "profile": {}, "status": "profiling"}
+        self._add_absent({**file.named, **new})
         before = self.session.scalars(_locked(self._has(file.fingerprint))).one()
         Budgets(self.session, self.project_id).claim(before.id)
         if before.unit_id is not None:
             UnitRepository(self.session).withdraw(before.unit_id)
         values: dict[str, Any] = {
-            "name": file.name,
-            "source": file.source,
+            **file.named,
             "registration": dict(file.registration),
             "unit_id": unit_id,
             "profile": {},
