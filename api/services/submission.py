@@ -25,13 +25,7 @@ from api.services.disclosure import (
     stored_policy,
     warnings_of,
 )
-from api.services.dispatch import (
-    IdempotentRequest,
-    UnitMessage,
-    claimed_before,
-    earlier_result,
-    queue_unit,
-)
+from api.services.dispatch import IdempotentRequest, UnitMessage, earlier_result, queue_unit
 from api.services.lookups import find_experiment, note
 from api.shared.concurrency import MAX_WAITING_OF_A_PROJECT, crowded
 from api.shared.resources import Resources
@@ -171,44 +165,6 @@ def plan_others(
     return [plan(resources, caller, spec) for spec in repeated(planned.spec)[1:]]
 
 
-def _admit_repeated(
-    admitting: Admitting,
-    plans: Sequence[ExperimentPlan],
-    *,
-    experiment_id: str,
-    by: Actor,
-    retry_of: str | None,
-) -> tuple[UnitMessage, Experiment]:
-    """Queue an experiment for each seed in one unit, as cells of a sweep that states their joint
-    cost. The first comes last in the unit: its report includes the others. Raises ProblemError, to
-    be followed by a roll-back, where a budget has no room for all of them."""
-    spec = plans[0].spec
-    # Neither joined nor taken apart: the report of one includes the others.
-    unit_message = admitting.queue(plans[0], alone=True)
-    ids = [experiment_id, *(new_id() for _ in plans[1:])]
-    queued = [
-        admitting.admit(
-            one,
-            unit_message,
-            experiment_id=id_,
-            unit_position=(place - 1) % len(plans),
-            retry_of=retry_of if place == 0 else None,
-            created_by=by,
-        )
-        for place, (id_, one) in enumerate(zip(ids, plans, strict=True))
-    ]
-    base = spec.model_dump(mode="json", exclude={"repeats"})
-    SweepRepository(admitting.budgets.session, admitting.budgets.project_id).add(
-        new_id(),
-        name=spec.name,
-        asked={"name": spec.name, "base": base, "repeats": spec.repeats},
-        facts=sweep_facts([(one.spec, one.ledger_context) for one in plans]),
-        cells=[(id_, {"seed": one.spec.seed}) for id_, one in zip(ids, plans, strict=True)],
-        by=by,
-    )
-    return unit_message, queued[0]
-
-
 @dataclass(frozen=True)
 class Submitted:
     """The experiment's current state; `unit_message` where it was queued just now."""
@@ -225,7 +181,7 @@ def submit(
     """Queue the experiment that a JSON value asks for. Raises InvalidInputError, ProblemError."""
     submitted = prepared(resources, caller, value, idempotency)
     if isinstance(submitted, Asked):
-        return _queue_alone(resources, caller, submitted.planned, idempotency)
+        return _queue_alone(resources, submitted)
     return submitted
 
 
@@ -253,7 +209,9 @@ def retry(
             sweep_id=sweep_id,
         )
     planned = plan(resources, caller, parse_spec(experiment.spec))
-    return _queue_alone(resources, caller, planned, idempotency, retry_of=experiment.id)
+    others = plan_others(resources, caller, planned)
+    again = Asked(caller, planned, others, idempotency, retry_of=experiment.id)
+    return _queue_alone(resources, again)
 
 
 def cancel(resources: Resources, caller: Caller, experiment_id: str) -> Submitted:
@@ -285,62 +243,6 @@ def _earlier(
         return _submitted(resources, session, caller, found)
 
 
-def _queue_alone(
-    resources: Resources,
-    caller: Caller,
-    planned: ExperimentPlan,
-    idempotency: IdempotentRequest | None,
-    *,
-    retry_of: str | None = None,
-    experiment_id: str | None = None,
-) -> Submitted:
-    """Queue a plan, with its other seeds, in one transaction. Raises ProblemError or
-    InvalidInputError where it is refused."""
-    id_ = experiment_id or new_id()
-    others = plan_others(resources, caller, planned)
-    with resources.database.write() as session:
-        before = claimed_before(session, caller, idempotency, id_)
-        if before is not None:
-            return _submitted(resources, session, caller, before)
-        with admitting_for(resources, session, caller) as admitting:
-            if others:
-                unit_message, queued = _admit_repeated(
-                    admitting,
-                    [planned, *others],
-                    experiment_id=id_,
-                    by=caller.actor,
-                    retry_of=retry_of,
-                )
-            else:
-                unit_message = admitting.queue(planned)
-                queued = admitting.admit(
-                    planned,
-                    unit_message,
-                    experiment_id=id_,
-                    retry_of=retry_of,
-                    created_by=caller.actor,
-                )
-        warnings = _warnings_about(resources, session, queued, _cost_kind(planned))
-        action: AuditAction = "experiment.submitted" if retry_of is None else "experiment.retried"
-        note(session, caller, action, id_, **_submission_details(queued, retry_of))
-        refuse_over_running(session, caller.project_id, resources.settings)
-    log.info("experiment queued", experiment_id=id_, unit_id=unit_message.unit_id)
-    return Submitted(queued, sorted(set(planned.spec.tags)), unit_message, warnings)
-
-
-def _submission_details(queued: Experiment, retry_of: str | None) -> dict[str, Any]:
-    return {
-        "federation_id": queued.federation_id,
-        "noise": queued.noise,
-        "retry_of": retry_of,
-        "spec_hash": queued.spec_hash,
-    }
-
-
-def _cost_kind(planned: ExperimentPlan) -> CostKind:
-    return planned.ledger_context.inputs.cost_kind
-
-
 def _submitted(
     resources: Resources, session: Session, caller: Caller, experiment_id: str
 ) -> Submitted:
@@ -370,10 +272,18 @@ class Asked:
 
     caller: Caller
     planned: ExperimentPlan
+    others: Sequence[ExperimentPlan]
+    """Its other seeds."""
     idempotency: IdempotentRequest | None
+    retry_of: str | None = None
     experiment_id: str = field(default_factory=new_id)
     context: Context = field(default_factory=copy_context)
     """Of the request: names its lines of the log and its trace."""
+
+    @property
+    def cost_kind(self) -> CostKind:
+        """What its cost is counted as."""
+        return self.planned.ledger_context.inputs.cost_kind
 
 
 def prepared(
@@ -385,10 +295,11 @@ def prepared(
     if before is not None:
         return before
     planned = plan(resources, caller, parse_inherited(resources, caller, value))
-    if planned.spec.repeats > 1 or isinstance(planned.spec.model.start, ArtifactStart):
+    asked = Asked(caller, planned, plan_others(resources, caller, planned), idempotency)
+    if asked.others or isinstance(planned.spec.model.start, ArtifactStart):
         # Larger than others, or with other locks.
-        return _queue_alone(resources, caller, planned, idempotency)
-    return Asked(caller, planned, idempotency)
+        return _queue_alone(resources, asked)
+    return asked
 
 
 async def queue_with_others(resources: Resources, asked: Asked) -> Submitted:
@@ -413,11 +324,19 @@ def _queue_all(resources: Resources, asked: Sequence[Asked]) -> list[Submitted |
 
 
 def _by_itself(resources: Resources, one: Asked) -> Submitted | Exception:
-    queue = partial(_queue_alone, experiment_id=one.experiment_id)
     try:
-        return one.context.run(queue, resources, one.caller, one.planned, one.idempotency)
+        return _queue_alone(resources, one)
     except Exception as error:  # raised again where it is waited for
         return error
+
+
+def _queue_alone(resources: Resources, one: Asked) -> Submitted:
+    """Queue one in a transaction. Raises ProblemError or InvalidInputError where it is refused."""
+    queued = _queue_together(resources, [one]).get(one.experiment_id)
+    found = queued or _earlier(resources, one.caller, one.idempotency)
+    if found is None:
+        raise LookupError("the key of the request was taken, and is not there")
+    return found
 
 
 def _queue_together(resources: Resources, asked: Sequence[Asked]) -> dict[str, Submitted]:
@@ -425,26 +344,23 @@ def _queue_together(resources: Resources, asked: Sequence[Asked]) -> dict[str, S
     project_id = asked[0].caller.project_id
     with resources.database.write() as session:
         mine = _claimed(session, asked)
+        if not mine:
+            return {}
         with admitting_for(resources, session, asked[0].caller) as admitting:
             queued = [(one, *one.context.run(_admit, admitting, one)) for one in mine]
         warnings: dict[tuple[str, str, CostKind], list[str]] = {}
-        found = {}
+        found, deeds = {}, []
         for one, experiment, unit in queued:
-            kind = _cost_kind(one.planned)
-            about = (experiment.federation_id, experiment.noise, kind)
+            about = (experiment.federation_id, experiment.noise, one.cost_kind)
             if about not in warnings:
-                warnings[about] = _warnings_about(resources, session, experiment, kind)
+                warnings[about] = _warnings_about(resources, session, experiment, one.cost_kind)
             tags = sorted(set(one.planned.spec.tags))
             found[experiment.id] = Submitted(experiment, tags, unit, list(warnings[about]))
-        deeds = [
-            Deed(
-                "experiment.submitted",
-                experiment.id,
-                by=one.caller.actor,
-                details=_submission_details(experiment, None),
-            )
-            for one, experiment, _ in queued
-        ]
+            names = ("federation_id", "noise", "retry_of", "spec_hash")
+            details = {name: getattr(experiment, name) for name in names}
+            retried = one.retry_of is not None
+            action: AuditAction = "experiment.retried" if retried else "experiment.submitted"
+            deeds.append(Deed(action, experiment.id, by=one.caller.actor, details=details))
         AuditLogRepository(session, project_id).enter_all(deeds)
         refuse_over_running(session, project_id, resources.settings)
     for one, experiment, unit in queued:
@@ -465,9 +381,33 @@ def _claimed(session: Session, asked: Sequence[Asked]) -> list[Asked]:
     return sorted(mine, key=lambda one: one.planned.ledger_context.subjects)
 
 
-def _admit(admitting: Admitting, one: Asked) -> tuple[Experiment, UnitMessage]:
-    unit = admitting.queue(one.planned)
-    experiment = admitting.admit(
-        one.planned, unit, experiment_id=one.experiment_id, created_by=one.caller.actor
-    )
-    return experiment, unit
+def _admit(admitting: Admitting, asked: Asked) -> tuple[Experiment, UnitMessage]:
+    """Queue an experiment for each seed in one unit; several are cells of a sweep that states their
+    joint cost. The first comes last in the unit: its report includes the others."""
+    plans, by = (asked.planned, *asked.others), asked.caller.actor
+    # Several are neither joined nor taken apart: the report of one includes the others.
+    unit = admitting.queue(asked.planned, alone=len(plans) > 1)
+    ids = [asked.experiment_id, *(new_id() for _ in asked.others)]
+    queued = [
+        admitting.admit(
+            one,
+            unit,
+            experiment_id=id_,
+            unit_position=(place - 1) % len(plans),
+            retry_of=asked.retry_of if place == 0 else None,
+            created_by=by,
+        )
+        for place, (id_, one) in enumerate(zip(ids, plans, strict=True))
+    ]
+    if asked.others:
+        spec = asked.planned.spec
+        base = spec.model_dump(mode="json", exclude={"repeats"})
+        SweepRepository(admitting.budgets.session, admitting.budgets.project_id).add(
+            new_id(),
+            name=spec.name,
+            asked={"name": spec.name, "base": base, "repeats": spec.repeats},
+            facts=sweep_facts([(one.spec, one.ledger_context) for one in plans]),
+            cells=[(id_, {"seed": one.spec.seed}) for id_, one in zip(ids, plans, strict=True)],
+            by=by,
+        )
+    return queued[0], unit
