@@ -1,20 +1,12 @@
 """Admission: whether a spec can be run, and whether the budgets of its data allow it."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from sqlalchemy.orm import Session
 
-from api.http.problems import ProblemError, conflict
-from api.services.budgets import reserve
-from api.services.disclosure import (
-    refuse_below_floor,
-    refuse_departures,
-    refuse_what_is_not_secret,
-    warnings_of,
-)
+from api.http.problems import conflict
+from api.services.disclosure import refuse_below_floor
 from api.shared.concurrency import stop_if_given_up
 from api.shared.data_faults import faults_for, reads_data
 from api.shared.federation_data import Uploads, ready_federation, usable
@@ -35,7 +27,7 @@ from fedaudit.spec.registration import (
 from fedaudit.spec.sources import FileSource
 from fedaudit.training.base.cell import Cell
 from infrastructure.storage import stored_artifact
-from models.identifiers import is_id, new_id
+from models.identifiers import is_id
 from models.repositories import Budgets, DisclosureRepository, FederationRepository
 from models.tables.federations import Federation
 
@@ -135,64 +127,6 @@ def plan(resources: Resources, caller: Caller, spec: ExperimentSpec) -> Experime
         check_attacks(Cell(spec, federation))
     stop_if_given_up()
     return planned
-
-
-class DryRunRollback(Exception):  # noqa: N818  # no error: it ends a transaction without a trace
-    """Nothing of a trial is stored."""
-
-
-@dataclass(frozen=True)
-class Trial:
-    """What a submission of the plan would meet at present."""
-
-    refusal: str | None
-    """Why the federation's budgets would refuse it; None where they have room, or none is set."""
-    warnings: list[str]
-    is_bounded: bool
-    """Whether a total is set in the book of its noise mode."""
-
-
-def try_admission(
-    resources: Resources,
-    project_id: str,
-    planned: ExperimentPlan,
-    others: Sequence[ExperimentPlan] = (),
-) -> Trial:
-    """Try the reservation itself, and roll it back, so that the answer is that of a submission.
-    `others`: the plans of its other seeds. Raises ProblemError or InvalidInputError where the plan
-    would be refused for another reason than a budget."""
-    warnings: list[str] = []
-    is_bounded, refusal = False, None
-    try:
-        with resources.database.write() as session:
-            budgets = resources.budgets(session, project_id)
-            federation_id = store_federation(budgets, planned)
-            refuse_what_is_not_secret(budgets, federation_id, planned)
-            refuse_departures(budgets, federation_id, planned.spec)
-            noise = planned.spec.privacy.noise
-            kind = planned.ledger_context.inputs.cost_kind
-            warnings = warnings_of(budgets, federation_id, noise=noise, cost_kind=kind)
-            if others:
-                warnings.append(
-                    f"{1 + len(others)} seeds are asked for: each is a run that costs what the "
-                    "projection says, and budgets must have room for all of them"
-                )
-            is_bounded = any(
-                one.book == noise and one.total is not None
-                for one in budgets.budgets(federation_id)
-            )
-            for one in (planned, *others):
-                reserve(
-                    budgets, store_federation(budgets, one), experiment_id=new_id(), planned=one
-                )
-            raise DryRunRollback
-    except DryRunRollback:
-        pass
-    except ProblemError as error:
-        if error.slug != "budget-exhausted":
-            raise
-        refusal = error.detail
-    return Trial(refusal, warnings, is_bounded)
 
 
 def store_federation(budgets: Budgets, planned: ExperimentPlan) -> str:

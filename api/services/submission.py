@@ -15,7 +15,7 @@ from typing import Any
 import structlog
 from sqlalchemy.orm import Session
 
-from api.http.problems import conflict
+from api.http.problems import ProblemError, conflict
 from api.services.admission import parse_inherited, plan, store_federation
 from api.services.artifacts import hold_start
 from api.services.budgets import reserve
@@ -300,6 +300,56 @@ def prepared(
         # Larger than others, or with other locks.
         return _queue_alone(resources, asked)
     return asked
+
+
+class DryRunRollback(Exception):  # noqa: N818  # no error: it ends a transaction without a trace
+    """Nothing of a trial is stored."""
+
+
+@dataclass(frozen=True)
+class Trial:
+    """What a submission of the plan would meet at present."""
+
+    refusal: str | None
+    """Why the federation's budgets would refuse it; None where they have room, or none is set."""
+    warnings: list[str]
+    is_bounded: bool
+    """Whether a total is set in the book of its noise mode."""
+
+
+def try_admission(
+    resources: Resources, caller: Caller, planned: ExperimentPlan, others: Sequence[ExperimentPlan]
+) -> Trial:
+    """Try the reservation itself, and roll it back, so that the answer is that of a submission.
+    `others`: the plans of its other seeds. Raises ProblemError or InvalidInputError where the plan
+    would be refused for another reason than a budget."""
+    asked = Asked(caller, planned, others, None)
+    warnings: list[str] = []
+    is_bounded, refusal = False, None
+    try:
+        with resources.database.write() as session:
+            budgets = resources.budgets(session, caller.project_id)
+            federation_id, noise = store_federation(budgets, planned), planned.spec.privacy.noise
+            warnings = warnings_of(budgets, federation_id, noise=noise, cost_kind=asked.cost_kind)
+            if others:
+                warnings.append(
+                    f"{1 + len(others)} seeds are asked for: each is a run that costs what the "
+                    "projection says, and budgets must have room for all of them"
+                )
+            is_bounded = any(
+                one.book == noise and one.total is not None
+                for one in budgets.budgets(federation_id)
+            )
+            with admitting_for(resources, session, caller) as admitting:
+                _admit(admitting, asked)
+                raise DryRunRollback
+    except DryRunRollback:
+        pass
+    except ProblemError as error:
+        if error.slug != "budget-exhausted":
+            raise
+        refusal = error.detail
+    return Trial(refusal, warnings, is_bounded)
 
 
 async def queue_with_others(resources: Resources, asked: Asked) -> Submitted:

@@ -19,11 +19,11 @@ from api.schemas.experiments import (
     SweepProgress,
     SweepValidationBody,
 )
-from api.services.admission import DryRunRollback, parse_inherited, plan
+from api.services.admission import parse_inherited, plan
 from api.services.disclosure import warnings_of
 from api.services.dispatch import IdempotentRequest, UnitMessage, claimed_before, earlier_result
 from api.services.lookups import found_by, note
-from api.services.submission import RETRIED, admitting_for
+from api.services.submission import RETRIED, DryRunRollback, admitting_for
 from api.shared.concurrency import stop_if_given_up
 from api.shared.resources import Resources
 from api.shared.security import Caller, refuse_over_running
