@@ -3,12 +3,11 @@
 from functools import partial
 from typing import Annotated, Any
 
-import anyio
 from anyio.to_thread import run_sync
 from fastapi import APIRouter, BackgroundTasks, Query, Request, Response
 
 from api.http.answers import Linked
-from api.http.bodies import JsonBody, in_blocks, media_type, read_value, validated
+from api.http.bodies import JsonBody, media_type, read_value, validated
 from api.http.conditional import Stated, tag_of
 from api.http.problems import conflict
 from api.openapi import located, problems, request_body, upload_body
@@ -47,7 +46,7 @@ from api.services.registrations import (
     register_upload,
     remove,
 )
-from api.services.uploads import FormReader, IncomingUpload
+from api.services.uploads import IncomingUpload, received
 from api.shared.resources import Resources, Shared
 from api.shared.security import Administrator, Caller, FederationsReader, FederationsWriter
 from fedaudit.spec.disclosure import DisclosurePolicy
@@ -118,23 +117,10 @@ def _status_of(registered: Registered) -> int:
 async def _upload(
     request: Request, caller: Caller, resources: Resources, idempotency_key: str | None
 ) -> Registered:
-    """Disk, hashing and database are left to threads; one request uses one at a time."""
-    incoming = IncomingUpload(
-        resources.storage,
-        f"federations/{caller.project_id}/{new_id()}",
-        largest_bytes=resources.settings.max_upload_bytes,
-    )
-    form = FormReader(request.headers["content-type"], incoming)
-    try:
-        async for block in in_blocks(request):
-            await run_sync(form.feed, block)
-        form.finish()
+    incoming = IncomingUpload(resources, caller.project_id, new_id())
+    async with received(request, incoming):
         arrived = await run_sync(incoming.finish)
         return await run_sync(register_upload, resources, caller, arrived, idempotency_key)
-    finally:
-        # Nothing happens where the file was committed. A request that is cancelled cleans up too.
-        with anyio.CancelScope(shield=True):
-            await run_sync(incoming.abort)
 
 
 @router.get("", responses=problems())

@@ -4,17 +4,22 @@ import hashlib
 import re
 import zlib
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any
 
+import anyio
+from anyio.to_thread import run_sync
+from fastapi import Request
 from python_multipart.exceptions import FormParserError
 from python_multipart.multipart import MultipartParser, parse_options_header
 
-from api.http.bodies import YAML_TYPES, decode_json, decode_yaml
+from api.http.bodies import YAML_TYPES, decode_json, decode_yaml, in_blocks
 from api.http.problems import ProblemError, invalid
+from api.shared.resources import Resources
 from fedaudit.spec.registration import Registration, parse_uploaded
-from infrastructure.storage import Storage, StorageWriter
+from infrastructure.storage import StorageWriter
 
 _GZIP = b"\x1f\x8b"
 _WITH_GZIP_HEADER = 16 + zlib.MAX_WBITS
@@ -212,14 +217,14 @@ class TextThenFile(ABC):
     sent to the storage as it comes. To be ended by `finish` or `abort`; after an abort nothing is
     stored. Each call may raise ProblemError, which ends the request, or StorageError."""
 
-    def __init__(self, storage: Storage, storage_key: str, *, largest_bytes: int) -> None:
-        self._storage = storage
-        self._key = storage_key
-        self._largest = largest_bytes
+    def __init__(self, resources: Resources, project_id: str, upload_id: str) -> None:
+        self._storage = resources.storage
+        self._key = f"federations/{project_id}/{upload_id}"
+        self._largest = resources.settings.max_upload_bytes
         self._text: bytearray | None = None
         self._file_name = ""
         self._size = 0
-        self._hash = ContentHash(largest_bytes)
+        self._hash = ContentHash(self._largest)
         self._writer: StorageWriter | None = None
 
     @abstractmethod
@@ -325,15 +330,15 @@ class IncomingForm(TextThenFile):
 
     def __init__(
         self,
-        storage: Storage,
-        storage_key: str,
+        resources: Resources,
+        project_id: str,
+        upload_id: str,
         *,
-        largest_bytes: int,
         word: str,
         check: Callable[[str], None],
     ) -> None:
         """`word`: the name of the field that `check` is given, which raises for a wrong one."""
-        super().__init__(storage, storage_key, largest_bytes=largest_bytes)
+        super().__init__(resources, project_id, upload_id)
         self._name = word
         self._check = check
 
@@ -365,3 +370,19 @@ class IncomingForm(TextThenFile):
             self._accept()
             raise invalid("/file", "choose a file")
         return self._arrived(self._writer)
+
+
+@asynccontextmanager
+async def received(request: Request, incoming: TextThenFile) -> AsyncIterator[None]:
+    """The body of a request, read into `incoming`. Disk and hashing are left to threads, one at a
+    time. What is not committed when the block ends is removed, also where the request is cancelled.
+    Raises ProblemError, StorageError."""
+    form = FormReader(request.headers["content-type"], incoming)
+    try:
+        async for block in in_blocks(request):
+            await run_sync(form.feed, block)
+        form.finish()
+        yield
+    finally:
+        with anyio.CancelScope(shield=True):
+            await run_sync(incoming.abort)
