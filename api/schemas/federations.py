@@ -202,11 +202,7 @@ class DisclosureBody(DisclosurePolicy):
         cls, policy: DisclosurePolicy, *, floor: DisclosureFloor, set_at: datetime | None
     ) -> Self:
         """The body of a policy."""
-        return cls(
-            **{name: getattr(policy, name) for name in DisclosurePolicy.model_fields},
-            floor=DisclosureFloorBody(**vars(floor)),
-            set_at=set_at,
-        )
+        return of_row(cls, policy, floor=vars(floor), set_at=set_at)
 
 
 class ErasureRequest(Body):
@@ -343,29 +339,21 @@ class BudgetBody(BaseModel):
     @classmethod
     def of(cls, budget: Budget) -> Self:
         """The body of a budget."""
-        reason = "no total is set" if budget.total is None else None
         uncounted = [
             UncountedRuns(mechanism=one.mechanism, runs=one.runs, why=_why(budget, one.why))
             for one in budget.uncounted
         ]
-        known = vars(budget)
-        same = {name: known[name] for name in cls.model_fields if name in known}
         terms = budget.terms
-        radius, clip = (None, None) if terms is None else (terms.radius, terms.clip)
-        return cls(
-            **{
-                **same,
-                "remaining": budget.remaining,
-                "uncounted": uncounted,
-                "radius": radius,
-                "clip": clip,
-                "reason": reason,
-                "total_names_clients": bool(budget.for_clients) and budget.total is not None,
-                "scope": _SCOPES[budget.across],
-                "others": OthersSpending(
-                    reserved=budget.others_reserved, spent=budget.others_spent
-                ),
-            }
+        return of_row(
+            cls,
+            budget,
+            uncounted=uncounted,
+            radius=None if terms is None else terms.radius,
+            clip=None if terms is None else terms.clip,
+            reason="no total is set" if budget.total is None else None,
+            total_names_clients=bool(budget.for_clients) and budget.total is not None,
+            scope=_SCOPES[budget.across],
+            others={"reserved": budget.others_reserved, "spent": budget.others_spent},
         )
 
 

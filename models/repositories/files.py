@@ -54,7 +54,10 @@ class ArtifactRepository(ScopedRepository):
 
     def get(self, sha256: str) -> Artifact | None:
         """One of them; None for a file that was stored before there was a list."""
-        return self._one(self._select(Artifact).where(Artifact.sha256 == sha256))
+        return self._one(self._of(sha256))
+
+    def _of(self, sha256: str) -> Select[Artifact]:
+        return self._select(Artifact).where(Artifact.sha256 == sha256)
 
     def list(self, *, cursor: Cursor | None, limit: int) -> Page[Artifact]:
         """Newest first; the cursor is (id,)."""
@@ -80,7 +83,7 @@ class ArtifactRepository(ScopedRepository):
     def expire(self, sha256: str, *, kept_days: int) -> bool:
         """Removes an expired one; False if it is still needed. Admissions that start from it lock
         it too (`hold`)."""
-        mine = self._select(Artifact).where(Artifact.sha256 == sha256)
+        mine = self._of(sha256)
         if self._one(mine.with_for_update()) is None:
             return False
         # Only now, so that it sees what the one before it admitted.
@@ -91,8 +94,7 @@ class ArtifactRepository(ScopedRepository):
 
     def hold(self, sha256: str) -> None:
         """It does not expire until the transaction ends."""
-        mine = self._select(Artifact).where(Artifact.sha256 == sha256)
-        self._one(mine.with_for_update(key_share=True))
+        self._one(self._of(sha256).with_for_update(key_share=True))
 
     def remove(self, sha256: str) -> None:
         """Forgets one."""
