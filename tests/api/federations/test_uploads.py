@@ -219,16 +219,6 @@ def test_a_body_that_is_no_upload_stores_nothing(api: Api, body: bytes, message:
     assert files_of(api) == []
 
 
-@pytest.mark.parametrize(
-    "content_type", ["multipart/form-data", "multipart/form-data; boundary=" + "x" * 71]
-)
-def test_a_body_needs_a_boundary(api: Api, content_type: str) -> None:
-    headers = {"Content-Type": content_type}
-    response = api.post("/v1/federations", content=_body(_FILE), headers=headers)
-    assert response.status_code == 422
-    assert response.json()["errors"][0]["pointer"] == "/header/content-type"
-
-
 def test_a_registration_that_is_not_valid_names_the_field(api: Api) -> None:
     value = registration(federation={"source": "synthetic-linear"})
     response = api.post("/v1/federations", files=parts(value=value))
