@@ -1,28 +1,15 @@
 """The calls on sweeps, by both clients and against a real service."""
 
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from fedaudit_client.errors import ConflictError, UnreachableError
-from tests.api.service import Api, running_api, served, settings_for, spec
+from tests.api.service import Api, spec
 from tests.client.lossy import Faults
 from tests.client.test_both_clients import BOTH, blocking
 
 NU = "privacy.noise_multiplier"
-
-
-@pytest.fixture(scope="module")
-def service(
-    sqlite_template: Path, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[tuple[Api, str]]:
-    folder = tmp_path_factory.mktemp("service")
-    (folder / "fedaudit.db").write_bytes(sqlite_template.read_bytes())
-    settings = settings_for(f"sqlite:///{folder / 'fedaudit.db'}", folder)
-    with running_api(settings) as api, served(api) as url:
-        yield api, url
 
 
 def asked(name: str = "two noises", **changes: Any) -> dict[str, Any]:
