@@ -18,8 +18,6 @@ PROFILE = {"rows": 40, "clients": 4}
 def _file(**changes: Any) -> NewFile:
     values: dict[str, Any] = {
         "fingerprint": CONTENT,
-        "name": "incomes",
-        "source": "table",
         "registration": {"name": "incomes", "federation": {"source": "table", "path": "a.csv"}},
         "file_name": "a.csv",
         "size_bytes": 3_000_000_000,
@@ -65,7 +63,8 @@ def test_registering_anew_keeps_row_file_and_budget_and_withdraws_the_unit(
         budgets = Budgets(session, project_id)
         terms = LeakageTerms("adaptive", None)
         budgets.set_budget(first.id, book="simulation", figure="leakage", total=5.0, terms=terms)
-    _, second = _register(database, name="renamed", storage_key="federations/p/second")
+    renamed = {"name": "renamed", "federation": {"source": "table", "path": "a.csv"}}
+    _, second = _register(database, registration=renamed, storage_key="federations/p/second")
     assert (second.id, second.name) == (first.id, "renamed")
     assert second.storage_key == "federations/p/first"
     assert _state(database, first.unit_id) == "cancelled"

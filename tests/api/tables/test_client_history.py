@@ -7,7 +7,7 @@ import pytest
 from sqlalchemy import text
 
 from api.services import report_evidence
-from api.services.report_evidence import HistoryCheck, RowSource, readable_rows
+from api.services.report_evidence import HistoryCheck, readable_rows, source_of
 from fedaudit.ledger.chain import genesis, link
 from fedaudit.ledger.encoding import EntryEncoder
 from fedaudit.ledger.rows import entry_of
@@ -152,7 +152,7 @@ def _history_check(api: Api, id_: str) -> str:
         row = session.get(Experiment, id_)
         assert row is not None
     watch = HistoryCheck(api.database, id_, api.project_id)
-    assert len(list(watch.watched(readable_rows(api.database, RowSource.of(row))))) == 15
+    assert len(list(watch.watched(readable_rows(api.database, source_of(row))))) == 15
     [found] = watch.checks()
     assert found.name == "ledger.history"
     return str(found.outcome)

@@ -4,8 +4,8 @@ import copy
 
 import pytest
 
-from fedaudit.reports.charts.number_text import bound_text, figure_text
 from fedaudit.reports.charts.report_charts import privacy_cost_chart
+from fedaudit.reports.number_text import bound_text, figure_text
 from fedaudit.reports.page.fairness_tables import fairness_tables
 from fedaudit.reports.page.html import render
 from fedaudit.reports.report import assemble
