@@ -111,7 +111,13 @@ class ConstantPrediction:
 def best_constant(rows: MeasuredRows, shape: LossShape) -> ConstantPrediction:
     """The best constants for the rows."""
     if shape.classes:
-        return _majorities(rows, shape)
+        truth, weights = rows.target.astype(np.int64), shape.row_weights(rows)
+        values = np.zeros(len(truth))
+        for own in _of_hypotheses(rows):
+            if own.any():
+                shares = np.bincount(truth[own], weights=weights[own], minlength=shape.classes)
+                values[own] = _losses(shares / shares.sum(), truth[own], shape)
+        return ConstantPrediction("majority", truth == most_frequent(truth, rows), values)
     weights = shape.row_weights(rows)
     found = np.array(
         [
@@ -136,16 +142,6 @@ def most_frequent(values: NDArray[np.int64], rows: MeasuredRows) -> NDArray[np.i
 
 def _of_hypotheses(rows: MeasuredRows) -> list[NDArray[np.bool_]]:
     return [rows.hypothesis == one for one in range(int(rows.hypothesis.max(initial=0)) + 1)]
-
-
-def _majorities(rows: MeasuredRows, shape: LossShape) -> ConstantPrediction:
-    truth, weights = rows.target.astype(np.int64), shape.row_weights(rows)
-    values = np.zeros(len(truth))
-    for own in _of_hypotheses(rows):
-        if own.any():
-            shares = np.bincount(truth[own], weights=weights[own], minlength=shape.classes)
-            values[own] = _losses(shares / shares.sum(), truth[own], shape)
-    return ConstantPrediction("majority", truth == most_frequent(truth, rows), values)
 
 
 def _losses(
@@ -299,18 +295,17 @@ def compare_with_constant(rows: MeasuredRows, shape: LossShape) -> ConstantCompa
         outcomes=outcomes,
         true_outcomes=true_outcomes,
         gains={name: RowGains.of(gain) for name, gain in gains.items()},
-        outcome_gain=None if "outcome" not in gains else _sums(rows, gains["outcome"]),
+        outcome_gain=None
+        if "outcome" not in gains
+        else np.bincount(rows.client, weights=gains["outcome"], minlength=rows.clients).astype(
+            np.int64
+        ),
         by_group={name: _by_group(rows, found, *group) for name, group in rows.groups.items()},
     )
 
 
 def _count(rows: MeasuredRows, which: NDArray[np.bool_]) -> NDArray[np.int64]:
     return np.bincount(rows.client[which], minlength=rows.clients)
-
-
-def _sums(rows: MeasuredRows, gains: NDArray[np.float64]) -> NDArray[np.int64]:
-    # Sums of ones and minus ones are exact.
-    return np.bincount(rows.client, weights=gains, minlength=rows.clients).astype(np.int64)
 
 
 def _gains(rows: MeasuredRows, constant: ConstantPrediction) -> dict[Gain, NDArray[np.float64]]:
@@ -571,8 +566,6 @@ def group_intervals(
     gained: NDArray[np.int64], rows: NDArray[np.int64], *, level: float
 ) -> list[Interval]:
     """Of each group's accuracy over the constant's, from `gained` and `rows` [clients, groups].
-
-    `gained`: rows that only the model classifies correctly, less those of only the constant.
-    """
+    `gained`: rows that only the model classifies correctly, less those of only the constant."""
     own = Clustered(np.stack([gained, rows], axis=-1))
     return gain_intervals(own, level=level, are_shares=True)

@@ -72,7 +72,14 @@ def audit_bundle_file(audit_id: str, visit: ReportsVisit) -> Response:
 def _answer(form: Visit) -> Response:
     typed = form.texts(*_TEXTS, *_LISTS, ONCE)
     try:
-        asked = ask_for_audit(form.resources, form.caller, _audit(typed), form.once)
+        value: dict[str, Any] = {name: typed[name] for name in _TEXTS if typed[name]}
+        if "threshold" in value:
+            value["threshold"] = _finite(typed["threshold"])
+        for name in _LISTS:
+            parts = [part.strip() for part in typed[name].split(",") if part.strip()]
+            if parts:
+                value[name] = parts
+        asked = ask_for_audit(form.resources, form.caller, value, form.once)
     except InvalidInputError as error:
         return _form(form, typed, faults=_by_field(error), status=422)
     except ProblemError as error:
@@ -84,18 +91,6 @@ def _answer(form: Visit) -> Response:
     answer = _form(form, {ONCE: new_once()}, asked=asked.audit.id, status=202)
     answer.background = form.dispatching(asked.unit_message)
     return answer
-
-
-def _audit(typed: dict[str, str]) -> dict[str, Any]:
-    """What was typed, as it is sent to the HTTP interface; empty fields are left out."""
-    value: dict[str, Any] = {name: typed[name] for name in _TEXTS if typed[name]}
-    if "threshold" in value:
-        value["threshold"] = _finite(typed["threshold"])
-    for name in _LISTS:
-        parts = [part.strip() for part in typed[name].split(",") if part.strip()]
-        if parts:
-            value[name] = parts
-    return value
 
 
 def _finite(text: str) -> float | str:

@@ -122,7 +122,18 @@ def set_federation_budget(federation_id: str, form: FederationsForm) -> Response
     """Set one budget; a refused form keeps what was typed."""
     draft = BudgetDraft(**form.texts(*(field.name for field in fields(BudgetDraft))))
     try:
-        set_budget(form.resources, form.caller, federation_id, _setting(draft))
+        values: dict[str, Any] = {**vars(draft), "unit_key": draft.unit_key or None}
+        # The form always sends all of them.
+        if draft.figure != "epsilon":
+            values |= dict.fromkeys(("delta", "adjacency", "observer"))
+        if draft.figure != "leakage":
+            values |= dict.fromkeys(("radius", "clip"))
+        elif draft.radius != "adaptive":
+            values["radius"] = _number("radius", draft.radius)
+        for name in ("total", "delta", "clip"):
+            if values[name] is not None:
+                values[name] = _number(name, values[name])
+        set_budget(form.resources, form.caller, federation_id, validated(BudgetSetting, values))
     except InvalidInputError as error:
         if not form.may("federations:read"):
             # The page around the form shows the profile.
@@ -204,25 +215,6 @@ def _budget_faults(error: InvalidInputError) -> list[BudgetFault]:
     return sorted(faults, key=lambda one: order.index(one.field) if one.field in order else -1)
 
 
-def _setting(draft: BudgetDraft) -> BudgetSetting:
-    """The setting that was asked for; an empty total removes the bound.
-
-    Raises InvalidInputError naming the field.
-    """
-    values: dict[str, Any] = {**vars(draft), "unit_key": draft.unit_key or None}
-    # The form always sends all of them.
-    if draft.figure != "epsilon":
-        values |= dict.fromkeys(("delta", "adjacency", "observer"))
-    if draft.figure != "leakage":
-        values |= dict.fromkeys(("radius", "clip"))
-    elif draft.radius != "adaptive":
-        values["radius"] = _number("radius", draft.radius)
-    for name in ("total", "delta", "clip"):
-        if values[name] is not None:
-            values[name] = _number(name, values[name])
-    return validated(BudgetSetting, values)
-
-
 def _number(name: str, text: str) -> float | None:
     if not text:
         return None
@@ -234,7 +226,6 @@ def _number(name: str, text: str) -> float | None:
 
 
 def _change_words(change: ChangeBody) -> str:
-    """What was set."""
     value = change.value
     match change.setting:
         case "budget":
@@ -251,7 +242,6 @@ def _change_words(change: ChangeBody) -> str:
 
 
 def _changed_budget(value: dict[str, Any]) -> str:
-    """Figure, book and total first, then what else names the budget."""
     total = value["total"]
     parts = [
         f"budget of {value['figure'].replace('_', ' ')} in the {value['book']} book: "
@@ -268,7 +258,6 @@ def _changed_budget(value: dict[str, Any]) -> str:
 
 
 def _attributes(profile: Mapping[str, Any], registration: Any) -> list[AttributeView]:
-    """The sensitive attributes of a profile, their groups under the registration's labels."""
     views, labels = [], labels_of_spec(registration)
     for name, found in profile.get("attributes", {}).items():
         rates = found["base_rates"]
@@ -303,7 +292,6 @@ def _groups(
 
 
 def _disclosure(policy: DisclosureBody) -> list[tuple[str, str]]:
-    """What holds for every analysis of the federation's groups: of what, and what is required."""
     size = max(policy.minimum_group_size or 1, policy.floor.minimum_group_size)
     clients = max(policy.minimum_group_clients or 1, policy.floor.minimum_group_clients)
     lines = [("Rows of a group", f"{size} or more"), ("Clients of a group", f"{clients} or more")]
@@ -336,7 +324,6 @@ def _rule(rule: Rule | GroupRule) -> str:
 
 
 def _budget_view(budget: BudgetBody, number: int) -> BudgetView:
-    """One budget; `number` is its place on the page."""
     title, detail = _budget_words(budget)
     total, over, parts = budget.total, False, None
     if total is not None:
@@ -349,7 +336,6 @@ def _budget_view(budget: BudgetBody, number: int) -> BudgetView:
 
 
 def _budget_words(budget: BudgetBody) -> tuple[str, str]:
-    """The title of a budget and what it bounds."""
     match budget.figure:
         case "epsilon":
             return (
@@ -370,7 +356,6 @@ def _budget_words(budget: BudgetBody) -> tuple[str, str]:
 
 
 def _terms(budget: BudgetBody) -> str:
-    """The radius and the clip of a leakage."""
     match budget.radius:
         case None:
             return "radius and clip not recorded, so it counts no run: set a total again"

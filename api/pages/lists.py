@@ -232,7 +232,6 @@ def _filters(asked: Mapping[str, str]) -> dict[str, str]:
 def _filtering(
     path: str, asked: Mapping[str, str], next_cursor: str | None, *, folded: Sequence[str]
 ) -> dict[str, Any]:
-    """What a list with filters shows of them, and the pages before and after."""
     filters = _filters(asked)
     following = None if next_cursor is None else _address(path, {**filters, "cursor": next_cursor})
     return {

@@ -51,11 +51,9 @@ def new_experiment_page(
     like: Annotated[str | None, Query()] = None,
     federation_id: Annotated[str | None, Query()] = None,
 ) -> HTMLResponse:
-    """The form; with `like`, the spec of that experiment to change and submit again.
-
-    With `federation_id`, that federation is chosen, if it may be, and what follows from its profile
-    and its disclosure policy is filled in.
-    """
+    """The form; with `like`, the spec of that experiment to change and submit again. With
+    `federation_id`, that federation is chosen, if it may be, and what follows from its profile and
+    its disclosure policy is filled in."""
     choices = _choices(visit)
     suited, notes = _suited(visit, choices, federation_id)
     typed = blank() | suited
@@ -81,7 +79,6 @@ async def post_new_experiment(form: ExperimentsForm) -> Response:
 
 
 def _typed_sheet(form: Visit) -> Sheet:
-    """The form as it was sent."""
     typed = form.texts(*form.fields)
     if isinstance(document := form.fields.get(DOCUMENT), str):
         # Unchanged: blanks at the beginning of YAML have a meaning.
@@ -143,7 +140,6 @@ def _preview(visit: Visit, spec: ExperimentSpec) -> Preview:
 
 
 def _choices(visit: Visit) -> list[Federation]:
-    """The registered federations that a spec can name, newest first."""
     if not visit.may("federations:read"):
         return []
     with visit.reading() as session:

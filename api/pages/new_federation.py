@@ -157,7 +157,6 @@ async def _take(visit: Visit, upload_id: str) -> None:
 
 
 def _begun(upload: PendingUpload, looked: LookedAt, *, header: bool) -> RegistrationSheet:
-    """The form as it is first shown."""
     proposal, survey = looked.proposal, looked.survey
     if proposal is None:
         registration = {"name": upload.file_name, "federation": {"header": header}, "fairness": {}}

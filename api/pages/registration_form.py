@@ -216,7 +216,6 @@ def _typed(value: Any) -> str:
 
 
 def _facts(column: Column) -> str:
-    """What its first rows hold; values are not quoted."""
     kind = "numbers" if column.numeric else "texts"
     distinct = len(column.distinct)
     many = f"more than {distinct}" if column.many else str(distinct)
@@ -262,7 +261,6 @@ def typed_registration(typed: Mapping[str, str]) -> TypedRegistration:
 
 
 def _put_table(federation: dict[str, Any], typed: Mapping[str, str]) -> None:
-    """What is said of the table as a whole."""
     if typed.get("header"):
         federation["header"] = False
     if key := typed.get("client_key"):

@@ -289,7 +289,6 @@ def _document(visit: Visit, experiment_id: str) -> dict[str, Any]:
 
 
 def _downloads(visit: Visit, experiment_id: str) -> list[Download]:
-    """The files that the visitor's key may save, the report first."""
     base = f"/experiments/{experiment_id}"
     found = [
         Download("Report", "PDF", f"{base}/report.pdf"),

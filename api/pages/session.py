@@ -143,9 +143,7 @@ def set_cookie(response: Response, request: Request, token: str | None) -> None:
 
 class FailedAttempts:
     """Failed sign-ins of the last minute by address, in this process; safe to share by threads.
-
-    Keys hold 256 random bits and cannot be guessed: this bounds the noise in the logs.
-    """
+    Keys hold 256 random bits and cannot be guessed: this bounds the noise in the logs."""
 
     def __init__(self) -> None:
         self._times: OrderedDict[str, deque[float]] = OrderedDict()
@@ -184,10 +182,8 @@ def is_foreign(request: Request) -> bool:
 
 
 def local_path(target: str | None) -> str:
-    """The path with its query if it leads to this service, else the home page.
-
-    Browsers take `//host`, and a backslash for a slash, as the way to another host.
-    """
+    """The path with its query if it leads to this service, else the home page. Browsers take
+    `//host`, and a backslash for a slash, as the way to another host."""
     if not target or not target.startswith("/") or target.startswith("//"):
         return HOME
     if "\\" in target or not _CONTROLS.isdisjoint(target):
@@ -196,7 +192,6 @@ def local_path(target: str | None) -> str:
 
 
 def _way_back(request: Request) -> str:
-    """The path of the page, or of the page with the form that was posted."""
     if request.method == "GET":
         query = request.url.query
         return f"{request.url.path}?{query}" if query else request.url.path

@@ -65,11 +65,9 @@ CHOICE_RULES = "experiment_choices.css"
 
 @dataclass(frozen=True)
 class Field:
-    """A field; its name in the form is the JSON pointer of the spec's field.
-
-    `numbers` and `words` are lists with commas; `vectors` lists of numbers, and `sets` words with
-    `+`, between semicolons; `layers` a layer a line.
-    """
+    """A field; its name in the form is the JSON pointer of the spec's field. `numbers` and `words`
+    are lists with commas; `vectors` lists of numbers, and `sets` words with `+`, between
+    semicolons; `layers` a layer a line."""
 
     pointer: str
     label: str
@@ -111,11 +109,9 @@ def fields_at(info: FieldInfo, pointer: str) -> Iterator[Field]:
 
 
 def union_fields(parts: Sequence[type[SpecPart]], *, where: str, tag: str) -> tuple[Field, ...]:
-    """Each field of the parts at `where` once, in their order; fields of every part last.
-
-    A field is shown for the parts that have it, by the literals of their field `tag`. Raises
-    ValueError where two parts describe the field of one name differently.
-    """
+    """Each field of the parts at `where` once, in their order; fields of every part last. A field
+    is shown for the parts that have it, by the literals of their field `tag`. Raises ValueError
+    where two parts describe the field of one name differently."""
     found: dict[str, Field] = {}
     owners: dict[str, tuple[str, ...]] = {}
     for part in parts:
@@ -137,7 +133,6 @@ def _fields_of(part: type[SpecPart], where: str) -> Iterator[Field]:
 
 
 def _names(part: type[SpecPart], tag: str) -> tuple[str, ...]:
-    """The literal of the field by which parts are distinguished."""
     names: tuple[str, ...] = get_args(part.model_fields[tag].annotation)
     return names
 
@@ -171,14 +166,12 @@ def _kind_of(kinds: Sequence[Any]) -> Kind:
 
 
 def _members(annotation: Any) -> list[Any]:
-    """The members of a union but None; of anything else, the thing itself."""
     if get_origin(annotation) in (None, Literal, list, dict):
         return [annotation]
     return [one for one in get_args(annotation) if one is not NoneType]
 
 
 def _plain(annotation: Any) -> Any:
-    """The type without its annotations."""
     return get_args(annotation)[0] if get_origin(annotation) is Annotated else annotation
 
 
@@ -190,10 +183,8 @@ def _section(name: str, title: str, *of_spec: str) -> Section:
 
 @cache
 def choice_rules() -> str:
-    """The style sheet that hides fields unless the choice is made for which they count.
-
-    Where a browser lacks `:has`, every field is shown, with a note.
-    """
+    """The style sheet that hides fields unless the choice is made for which they count. Where a
+    browser lacks `:has`, every field is shown, with a note."""
     chosen = {UPLOADED: 'option[data-kind="uploaded"]', "own": 'input[value="own"]'}
     radios = {name for name, _, _ in MECHANISMS}
     for section in SECTIONS:
@@ -224,9 +215,7 @@ def number(typed: str) -> int | float | str:
 
 def layers_of(typed: str) -> list[dict[str, Any]]:
     """The layers that lines such as `convolution 8 5` come to; blank lines count for nothing.
-
-    Nothing is refused here: the spec names an unknown kind, a missing number, and one too many.
-    """
+    Nothing is refused here: the spec names an unknown kind, a missing number, and one too many."""
     return [_layer(line.replace(",", " ").split()) for line in typed.splitlines() if line.strip()]
 
 

@@ -55,10 +55,8 @@ class Built:
 
 
 def build(typed: Mapping[str, str], registrations: Mapping[str, Mapping[str, Any]]) -> Built:
-    """The value that the typed texts come to, by the names of the form's fields.
-
-    `registrations`: what the federations that may be chosen were registered with, by id.
-    """
+    """The value that the typed texts come to, by the names of the form's fields. `registrations`:
+    what the federations that may be chosen were registered with, by id."""
     chosen = typed.get(fields.SOURCE, "")
     registered = registrations.get(chosen)
     built = Built({"federation": {"source": chosen}})
@@ -89,7 +87,23 @@ def _add_groups(
     built: Built, typed: Mapping[str, str], registered: Mapping[str, Any] | None
 ) -> None:
     if typed.get(fields.WHOSE_GROUPS) == "own":
-        _add_rules(built, typed)
+        rules: list[dict[str, Any]] = []
+        for row in range(fields.RULE_ROWS):
+            name = f"{fields.RULES}/{row}"
+            group, value = typed.get(f"{name}/group", ""), typed.get(f"{name}/value", "")
+            if not group and not value:
+                continue
+            rule = rule_of(typed.get(f"{name}/op", ""), value)
+            if group:
+                attribute, _, of_group = group.partition(":")
+                rule["group"] = {attribute.strip(): of_group.strip()}
+            built.rows[f"{fields.RULES}/{len(rules)}"] = name
+            rules.append(rule)
+        if len(rules) == 1 and "group" not in rules[0]:
+            built.rows[fields.RULES] = built.rows.pop(f"{fields.RULES}/0")
+            _put(built.value, fields.RULES, rules[0])
+        elif rules:
+            _put(built.value, fields.RULES, rules)
         return
     if registered is None:
         suggested = fields.SUGGESTED_GROUPS.get(typed.get(fields.SOURCE, ""), {})
@@ -97,27 +111,6 @@ def _add_groups(
         suggested = registered["fairness"]
     asked = built.value.get("fairness", {})
     built.value["fairness"] = {**suggested, **asked}
-
-
-def _add_rules(built: Built, typed: Mapping[str, str]) -> None:
-    """The favourable outcome: one rule for everyone where no group is named, else one a group."""
-    rules: list[dict[str, Any]] = []
-    for row in range(fields.RULE_ROWS):
-        name = f"{fields.RULES}/{row}"
-        group, value = typed.get(f"{name}/group", ""), typed.get(f"{name}/value", "")
-        if not group and not value:
-            continue
-        rule = rule_of(typed.get(f"{name}/op", ""), value)
-        if group:
-            attribute, _, of_group = group.partition(":")
-            rule["group"] = {attribute.strip(): of_group.strip()}
-        built.rows[f"{fields.RULES}/{len(rules)}"] = name
-        rules.append(rule)
-    if len(rules) == 1 and "group" not in rules[0]:
-        built.rows[fields.RULES] = built.rows.pop(f"{fields.RULES}/0")
-        _put(built.value, fields.RULES, rules[0])
-    elif rules:
-        _put(built.value, fields.RULES, rules)
 
 
 def rule_of(op: str, value: str) -> dict[str, Any]:
@@ -149,7 +142,6 @@ def _add_gates(built: Built, typed: Mapping[str, str]) -> None:
 
 
 def _put(value: dict[str, Any], pointer: str, part: Any) -> None:
-    """Set a field below objects that are made where they are missing."""
     *way, last = pointer.removeprefix("/").split("/")
     for step in way:
         value = value.setdefault(step, {})

@@ -94,10 +94,8 @@ _HEADERS = {
 def page(
     request: Request, name: str, *, visitor: Visitor | None, status: int = 200, **context: Any
 ) -> HTMLResponse:
-    """A template of `templates/` as an answer; `visitor` is None where nobody has signed in.
-
-    Raises jinja2.UndefinedError where the template names something that `context` lacks.
-    """
+    """A template of `templates/` as an answer; `visitor` is None where nobody has signed in. Raises
+    jinja2.UndefinedError where the template names something that `context` lacks."""
     known = {"here": request.url.path, "csrf_field": CSRF_FIELD, "version": __version__}
     text = _environment().get_template(name).render(**context, visitor=visitor, **known)
     return HTMLResponse(text, status, _HEADERS)
@@ -126,10 +124,8 @@ def asset(name: str) -> str:
 
 @cache
 def content_mark(name: str) -> str:
-    """The beginning of the SHA-256 of a file below `assets/`, or of one that is made.
-
-    Raises OSError without the file.
-    """
+    """The beginning of the SHA-256 of a file below `assets/`, or of one that is made. Raises
+    OSError without the file."""
     made = MADE.get(name)
     content = (ASSETS / name).read_bytes() if made is None else made().encode()
     return hashlib.sha256(content).hexdigest()[:12]

@@ -20,10 +20,8 @@ class _Charts:
 
 
 def render_audit(document: Mapping[str, Any], *, links: Sequence[Link] = ()) -> str:
-    """The page of an audit's report document. Every value in it is escaped.
-
-    `links` are shown above the report; a page for download has none.
-    """
+    """The page of an audit's report document. Every value in it is escaped. `links` are shown above
+    the report; a page for download has none."""
     shown = for_readers(as_report_of_run(document, parse_audit(document["spec"])))
     charts = [
         [chart] if (chart := rates_chart(section, name=f"fairness-{place}")) else []

@@ -59,12 +59,9 @@ def read_audit(
     progress: Callable[[], None] = lambda: None,
     contents: bool = False,
 ) -> AuditedRows:
-    """The table of an audit.
-
-    `progress` is called now and then; `contents`: whether its rows are to be known again in other
-    files. Raises InvalidInputError naming each field of the audit at
-    fault, its column and what to do.
-    """
+    """The table of an audit. `progress` is called now and then; `contents`: whether its rows are to
+    be known again in other files. Raises InvalidInputError naming each field of the audit at fault,
+    its column and what to do."""
     source = measuring_spec(audit).federation
     if not isinstance(source, FileSource):
         raise TypeError("an audit reads a file")
@@ -153,7 +150,6 @@ def _columns(audit: AuditSpec, rows: TableRows, faults: _Faults) -> _Columns:
 
 
 def _agreed_rules(audit: AuditSpec, federation: Federation, faults: _Faults) -> OutcomeRules:
-    """The rules for a favourable outcome, once labels and groups are those of the data."""
     faults.found += in_audit(federation_label_faults(audit.labels, federation))
     faults.found += _reference_faults(audit, federation)
     rules = faults.attempt(lambda: _rules(audit, federation))
@@ -163,13 +159,9 @@ def _agreed_rules(audit: AuditSpec, federation: Federation, faults: _Faults) -> 
     return rules
 
 
-# -- rows and columns -----------------------------------------------------------------------------
-
-
 def _complete(
     audit: AuditSpec, rows: TableRows, faults: _Faults
 ) -> tuple[TableRows, tuple[str, ...]]:
-    """The rows that have truth, prediction and client, and notes on those left out."""
     kept, notes = np.ones(len(rows), dtype=np.bool_), []
     for name, where in audit.columns[: 2 if audit.client_key is None else 3]:
         empty = faults.attempt(lambda name=name, where=where: rows.empty(name, where))  # type: ignore[misc]
@@ -271,9 +263,6 @@ def _attributes(
     return found, tuple(notes)
 
 
-# -- the rows as arrays ---------------------------------------------------------------------------
-
-
 def _federation(
     audit: AuditSpec,
     rows: TableRows,
@@ -314,7 +303,6 @@ def _reference_faults(audit: AuditSpec, federation: Federation) -> list[FieldErr
 
 
 def _rules(audit: AuditSpec, federation: Federation) -> OutcomeRules:
-    """The rules for a favourable outcome, each of which some outcomes meet and others do not."""
     rules = outcome_rules(federation, audit.fairness)
     sets = [one for one in rules.values if isinstance(one, frozenset)]
     if any(len(one) in (0, len(federation.classes)) for one in sets):
@@ -343,7 +331,6 @@ def _by_threshold(
 
 
 def _checked(rows: AuditedRows) -> AuditedRows:
-    """That some group is large enough to be shown, and that counts fit into memory."""
     groups = max(len(values) for values in rows.groups.values())
     if (rows.client_count or 0) * groups > MAX_CELLS:
         raise error_at(

@@ -72,7 +72,6 @@ def _numbered(names: list[str], hashes: list[NDArray[np.uint64]]) -> RowContents
 
 
 def _hashes(rows: TableRows, names: list[str]) -> NDArray[np.uint64]:
-    """A hash of each row's cells as trimmed text: [rows]."""
     cells = [rows.text(name, "/path") for name in names if _is_comparable(rows.columns[name].type)]
     joined = pc.binary_join_element_wise(*cells, _BETWEEN_CELLS) if cells else [""] * len(rows)
     texts = joined if isinstance(joined, list) else joined.to_pylist()

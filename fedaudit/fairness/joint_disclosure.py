@@ -40,10 +40,8 @@ class Population:
         return np.bincount(pairs[0], minlength=self.groups[attribute])
 
     def crossed(self, part: NDArray[np.int64], *, parts: int) -> "Population":
-        """The same rows by cells instead of groups: part * groups + group.
-
-        `part` [rows]: below `parts`. Raises ValueError where there are other rows.
-        """
+        """The same rows by cells instead of groups: part * groups + group. `part` [rows]: below
+        `parts`. Raises ValueError where there are other rows."""
         if part.shape != self.clients.shape:
             raise ValueError(f"{len(part)} rows have a part, and {len(self.clients)} are there")
         return replace(
@@ -216,10 +214,7 @@ def _responsible(
     matrix: NDArray[np.float64], whole: NDArray[np.float64], removable: NDArray[np.bool_]
 ) -> NDArray[np.bool_]:
     """Which removable rows of a matrix add up to a vector: [rows]; those that must, where some
-    must.
-
-    A row is needed where no sum of rows that is 0 contains it.
-    """
+    must. A row is needed where no sum of rows that is 0 contains it."""
     left, values, _ = np.linalg.svd(matrix, full_matrices=False)
     rank = int(np.count_nonzero(values > _NEARLY * values[0]))
     weights = np.linalg.lstsq(matrix.T, whole, rcond=None)[0]
@@ -232,10 +227,8 @@ def _responsible(
 def _combinations_within(
     matrix: NDArray[np.float64], small: NDArray[np.bool_]
 ) -> NDArray[np.float64]:
-    """A basis of the combinations of totals [totals, atoms] that are 0 outside small atoms.
-
-    [count, small atoms]; none where every combination takes in an atom that is not small.
-    """
+    """A basis of the combinations of totals [totals, atoms] that are 0 outside small atoms. [count,
+    small atoms]; none where every combination takes in an atom that is not small."""
     if small.all():
         weights = np.eye(len(matrix))
     else:
@@ -272,11 +265,9 @@ def _candidates(
     rows: NDArray[np.int64],
     owned: Sequence[NDArray[np.int64]],
 ) -> Iterator[NDArray[np.float64]]:
-    """Combinations [small atoms] of the basis that may cover few rows.
-
-    Single atoms, then those of the `wanted` [count, small atoms] that follow, then what is within
-    each of the `owned` places, then what elimination gives. `rows` [small atoms].
-    """
+    """Combinations [small atoms] of the basis that may cover few rows. Single atoms, then those of
+    the `wanted` [count, small atoms] that follow, then what is within each of the `owned` places,
+    then what elimination gives. `rows` [small atoms]."""
     for single in np.flatnonzero(np.square(basis).sum(axis=0) > 1 - _NEARLY):
         unit = np.zeros(basis.shape[1])
         unit[single] = 1.0
@@ -304,11 +295,9 @@ def _inside(basis: NDArray[np.float64], places: NDArray[np.int64]) -> Iterator[N
 
 
 def _orders(rows: NDArray[np.int64]) -> Iterator[NDArray[np.int64]]:
-    """Orders of atoms with so many rows each [atoms] in which they are eliminated.
-
-    An atom with a column to itself is in one combination only. So large ones come first: what
-    covers few rows has to be left with one of these. Then large ones mostly, as chance has it.
-    """
+    """Orders of atoms with so many rows each [atoms] in which they are eliminated. An atom with a
+    column to itself is in one combination only. So large ones come first: what covers few rows has
+    to be left with one of these. Then large ones mostly, as chance has it."""
     yield np.argsort(-rows, kind="stable")
     chance = np.random.default_rng(0)
     for _ in range(_ORDERS):
@@ -383,11 +372,9 @@ def decide_parts_together(
     parts: int,
     of: str,
 ) -> dict[str, Disclosure]:
-    """Which cells [parts, groups] of each attribute are disclosed beside its groups.
-
-    `decided`: the groups, as `decide_together` did. `part` [rows]: the part that each row of the
-    population is in, below `parts`. `of`: what rows of a part are called.
-    """
+    """Which cells [parts, groups] of each attribute are disclosed beside its groups. `decided`: the
+    groups, as `decide_together` did. `part` [rows]: the part that each row of the population is in,
+    below `parts`. `of`: what rows of a part are called."""
     cells = population.crossed(part, parts=parts)
     found = {}
     for name, groups in decided.items():
@@ -432,7 +419,6 @@ def _shown_together(
 
 
 def _decidable(found: Mapping[str, Disclosure], population: Population) -> list[str]:
-    """The attributes, from the first, that can be looked at together."""
     names = list(found)
     while names:
         groups = sum(found[name].rows.size for name in names)
@@ -484,7 +470,6 @@ class _System:
         self._kept = np.concatenate([np.zeros((0, len(atoms)), dtype=np.bool_), *members])
 
     def _lying_in(self, name: str, groups: Disclosure, group: int) -> NDArray[np.bool_]:
-        """The atoms of a group of which this system has the parts."""
         codes = self._atoms.codes[name]
         lying: NDArray[np.bool_] = (codes >= 0) & (codes % len(groups.rows) == group)
         return lying
@@ -514,7 +499,6 @@ class _System:
         return self._shown
 
     def _exposure(self, totals: list[_Total]) -> Exposure | None:
-        """Few rows that follow, or a group that may not."""
         members = np.stack([total.members for total in totals])
         removable = np.array([total.group is not None for total in totals])
         few = find_exposure(
@@ -528,7 +512,6 @@ class _System:
         return few or find_one_of(self._kept, members, removable=removable)
 
     def _totals(self) -> list[_Total]:
-        """What is shown, and beside it everybody's figures."""
         totals = list(self._fixed)
         for name, one in self._found.items():
             places = np.flatnonzero(self._shown[name] & (one.rows > 0))

@@ -130,10 +130,8 @@ _SAME = 1e-9
 
 
 def step_of(rows: int, *, base: int) -> float:
-    """The width of steps for shares of so many rows: what `base` rows make, or a little more.
-
-    One, two or five times a power of ten; 1 for fewer rows than the base.
-    """
+    """The width of steps for shares of so many rows: what `base` rows make, or a little more. One,
+    two or five times a power of ten; 1 for fewer rows than the base."""
     if rows <= base:
         return 1.0
     least = base / rows
@@ -202,11 +200,9 @@ PublishedCounts = ExactCounts | RoundedCounts | NoisedCounts
 def bounded_counts(
     client_counts: NDArray[np.int64], *, max_rows: int, generator: np.random.Generator
 ) -> Counts:
-    """Counts [groups, 4] over clients [clients, groups, 4] of which at most so many rows count.
-
-    Of a client with more, as many as may count are drawn, every choice of them equally likely,
-    whatever they hold and whatever other clients have.
-    """
+    """Counts [groups, 4] over clients [clients, groups, 4] of which at most so many rows count. Of
+    a client with more, as many as may count are drawn, every choice of them equally likely,
+    whatever they hold and whatever other clients have."""
     clients, groups, kinds = client_counts.shape
     flat = client_counts.reshape(clients, groups * kinds)
     within = flat.sum(axis=1) <= max_rows
@@ -243,9 +239,7 @@ def noised_intervals(
     level: float,
 ) -> dict[str, Interval]:
     """The interval of each of METRICS, from counts with noise [groups, 4] as they were drawn.
-
-    `shown` [groups]: the groups compared. `level`: coverage of the population's gap, at least.
-    """
+    `shown` [groups]: the groups compared. `level`: coverage of the population's gap, at least."""
     pairs = _pairs(np.flatnonzero(shown), reference)
     found = {}
     for name, metric in METRICS.items():
@@ -324,7 +318,6 @@ def _critical(share: float, noised: NoisedCounts) -> float:
 
 
 def _pairs(places: NDArray[np.int64], reference: int | None) -> Sequence[tuple[int, int]]:
-    """The pairs of groups whose rates are compared, in both orders."""
     shown: list[int] = places.tolist()
     if reference is not None:
         others = [place for place in shown if place != reference and reference in shown]

@@ -111,10 +111,8 @@ def score_nulls(
     permutations: int = PERMUTATIONS,
 ) -> dict[str, Null | str]:
     """The null of each of SCORE_METRICS, as `permutation_nulls`, by the same exchanges of clients.
-
     Where rows are exchanged, of the accuracy alone: whether a row is right is a count, but of
-    losses only sums are kept.
-    """
+    losses only sums are kept."""
     compared = _compared(scores.rows, disclosure)
     if isinstance(compared, str):
         return dict.fromkeys(SCORE_METRICS, compared)
@@ -146,10 +144,8 @@ def _accuracy_null(
     permutations: int,
     generator: np.random.Generator,
 ) -> Null | str:
-    """Of the accuracy difference where rows are exchanged: a row is right or it is not.
-
-    `sums` [clients, 3, groups shown], as `GroupScores.sums`.
-    """
+    """Of the accuracy difference where rows are exchanged: a row is right or it is not. `sums`
+    [clients, 3, groups shown], as `GroupScores.sums`."""
     rows, right = sums[:, :2].sum(axis=0).astype(np.int64)
     none = np.zeros_like(rows)
     drawn = _records(np.stack([right, rows - right, none, none], axis=-1), permutations, generator)
@@ -235,11 +231,9 @@ def _clients(
     permutations: int,
     key: tuple[int, int],
 ) -> Iterator[NDArray[np.float64]]:
-    """Sums [some permutations, groups, kinds] after clients exchanged their groups.
-
-    `own` [clients, kinds] is what a client adds to its group, `group` [clients] where it belongs;
-    `key`: seed and stream. Sums of counts stay far below 2**53 and are exact.
-    """
+    """Sums [some permutations, groups, kinds] after clients exchanged their groups. `own` [clients,
+    kinds] is what a client adds to its group, `group` [clients] where it belongs; `key`: seed and
+    stream. Sums of counts stay far below 2**53 and are exact."""
     step = max(1, _CELLS_AT_A_TIME // max(len(own), groups))
     for drawn in _exchanged(group, key, permutations, step):
         found = regroup(drawn, own, groups)
@@ -292,10 +286,8 @@ def _records(
     pooled: NDArray[np.int64], permutations: int, generator: np.random.Generator
 ) -> NDArray[np.int64]:
     """Counts [permutations, groups, 4] after single rows exchanged their groups; of [groups, 4].
-
     Group after group takes its rows from what is left: of each kind a hypergeometric number, given
-    what was taken of the kinds before.
-    """
+    what was taken of the kinds before."""
     left = np.tile(pooled.sum(axis=0), (permutations, 1))
     drawn = np.empty((permutations, *pooled.shape), dtype=np.int64)
     for group, size in enumerate(scored_rows(pooled).tolist()):

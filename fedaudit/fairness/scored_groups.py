@@ -122,10 +122,7 @@ class Neighbourhood:
 
     def is_near(self, one: DisclosedRows, other: DisclosedRows) -> bool:
         """Whether they differ, and only in few rows; or are the same rows, judged alike but for
-        few.
-
-        The clients of rows that this spec leaves out are unknown, and taken to be none.
-        """
+        few. The clients of rows that this spec leaves out are unknown, and taken to be none."""
         if one.rows.digest != other.rows.digest:
             return self._differ_in_few(one.rows, other.rows)
         if one.favourable.digest == other.favourable.digest:
@@ -227,10 +224,8 @@ def conflicting(
     earlier: Iterable[DisclosedRows],
     neighbourhood: Neighbourhood,
 ) -> set[str]:
-    """The attributes with a set that is too near to one that was disclosed before.
-
-    What is disclosed once more gives nothing away beside itself.
-    """
+    """The attributes with a set that is too near to one that was disclosed before. What is
+    disclosed once more gives nothing away beside itself."""
     same = {one.key for own in sets.values() for one in own}
     before = SetsBeside([one for one in earlier if one.key not in same])
     return {
@@ -275,10 +270,8 @@ class ScoredGroups:
     """[rows]: whether the true outcome is."""
 
     def decide(self, withheld: Collection[str] = ()) -> dict[str, Disclosure]:
-        """Which groups of each attribute may be reported.
-
-        `withheld`: attributes of which none may be, because of earlier reports.
-        """
+        """Which groups of each attribute may be reported. `withheld`: attributes of which none may
+        be, because of earlier reports."""
         rules = self._rules
         open_ = {name: rule for name, rule in rules.items() if name not in withheld}
         found = decide_together(open_, self.population) if open_ else {}
@@ -291,11 +284,9 @@ class ScoredGroups:
     def decide_beside(
         self, earlier: Sequence[tuple[Numbered, Sequence[DisclosedRows]]]
     ) -> DisclosureDecision:
-        """Which attributes are withheld, after reports that disclosed sets of rows.
-
-        `earlier`: ways to number the rows, and the sets that were disclosed under each. With an
-        attribute its intersections are withheld.
-        """
+        """Which attributes are withheld, after reports that disclosed sets of rows. `earlier`: ways
+        to number the rows, and the sets that were disclosed under each. With an attribute its
+        intersections are withheld."""
         fairness = self.spec.fairness
         hidden: set[str] = set()
         while True:

@@ -52,10 +52,8 @@ def publish_to_mlflow(
     publication: Publication, *, tracking_uri: str, experiment: str = DEFAULT_EXPERIMENT
 ) -> MlflowRun:
     """Write a publication into the run that has its experiment's id as a tag, made if missing.
-
     Publishing again adds what is missing and repeats nothing. Raises MissingExtraError, and
-    PublishingError where the server refuses or does not answer.
-    """
+    PublishingError where the server refuses or does not answer."""
     mlflow = import_tool("mlflow")
     client = mlflow.MlflowClient(tracking_uri=tracking_uri)
     try:
@@ -223,11 +221,9 @@ def batched(items: Iterable[T], most: int) -> Iterator[list[T]]:
 
 
 def allowed_name(name: str) -> str:
-    """The name as MLflow takes it; different names stay different.
-
-    A refused character becomes an underscore, and a digest of the name follows, as for a part
-    between slashes that reads as a folder and for a name that is too long.
-    """
+    """The name as MLflow takes it; different names stay different. A refused character becomes an
+    underscore, and a digest of the name follows, as for a part between slashes that reads as a
+    folder and for a name that is too long."""
     parts = [_NO_CHARACTER.sub("_", part) for part in name.split("/")]
     parts = ["_" if part.strip(".") == "" else part for part in parts]
     found = "/".join(parts)
@@ -243,11 +239,8 @@ def allowed(values: Mapping[str, str], longest: int) -> dict[str, str]:
 
 
 def spec_parameters(spec: Mapping[str, Any]) -> dict[str, str]:
-    """Every setting by its path with dots between, as `privacy.noise_multiplier`.
-
-    Objects are followed; lists stay one value, as compact JSON. Texts are themselves, other values
-    JSON.
-    """
+    """Every setting by its path with dots between, as `privacy.noise_multiplier`. Objects are
+    followed; lists stay one value, as compact JSON. Texts are themselves, other values JSON."""
     return dict(_flattened("", spec))
 
 

@@ -55,12 +55,9 @@ class Lineage:
 
 
 def lineage_events(lineage: Lineage, *, namespace: str = DEFAULT_NAMESPACE) -> list[Any]:
-    """The start and end events.
-
-    The end event has the gates as tests. A gate without enough evidence is a failed test with the
-    reason, because OpenLineage's `skip` would look harmless. Numbers of rows and clients are left
-    out. Raises MissingExtraError.
-    """
+    """The start and end events. The end event has the gates as tests. A gate without enough
+    evidence is a failed test with the reason, because OpenLineage's `skip` would look harmless.
+    Numbers of rows and clients are left out. Raises MissingExtraError."""
     import_tool("openlineage")
     from openlineage.client import event_v2 as events
 
@@ -87,10 +84,8 @@ def lineage_events(lineage: Lineage, *, namespace: str = DEFAULT_NAMESPACE) -> l
 def publish_to_openlineage(
     lineage: Lineage, *, url: str, api_key: str | None = None, namespace: str = DEFAULT_NAMESPACE
 ) -> int:
-    """Send both events to a receiver's /api/v1/lineage; gives how many were sent.
-
-    Raises MissingExtraError, and PublishingError where the receiver refuses or does not answer.
-    """
+    """Send both events to a receiver's /api/v1/lineage; gives how many were sent. Raises
+    MissingExtraError, and PublishingError where the receiver refuses or does not answer."""
     events = lineage_events(lineage, namespace=namespace)
     from openlineage.client import OpenLineageClient
     from openlineage.client.transport.http import HttpConfig, HttpTransport
@@ -226,11 +221,9 @@ class WandbRun:
 def publish_to_wandb(
     publication: Publication, *, folder: Path, project: str = DEFAULT_PROJECT
 ) -> WandbRun:
-    """Write an offline run below `folder`/wandb, for Weights & Biases; nothing is sent.
-
-    The run's id is the experiment's. Host, code and packages are left out. Raises
-    MissingExtraError, and PublishingError if the folder cannot be written.
-    """
+    """Write an offline run below `folder`/wandb, for Weights & Biases; nothing is sent. The run's
+    id is the experiment's. Host, code and packages are left out. Raises MissingExtraError, and
+    PublishingError if the folder cannot be written."""
     wandb = import_tool("wandb")
     for found in (folder / "wandb").glob(f"offline-run-*-{publication.experiment_id}"):
         return WandbRun(found, created=False)

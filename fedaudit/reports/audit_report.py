@@ -190,7 +190,14 @@ def _next(report: Mapping[str, Any]) -> Iterator[str]:
 
 def audit_checks(evidence: Evidence, keyring: Keyring) -> Iterator[Check]:
     """The checks, in the order in which they are reported; the rows of the evidence are read."""
-    yield _no_ledger(evidence)
+    found = [*evidence.names, *evidence.checkpoints, *evidence.sign_offs]
+    rows = sum(1 for _ in evidence.rows)
+    yield check(
+        "ledger.absent",
+        not found and not rows,
+        good="there is no ledger: an audit of predictions spends nothing",
+        bad="an audit has no ledger, and entries, subjects, checkpoints or sign-offs came with it",
+    )
     report = evidence.report
     if report is None:
         yield check("report.present", False, good="", bad="an audit's report is missing")
@@ -205,17 +212,6 @@ def audit_checks(evidence: Evidence, keyring: Keyring) -> Iterator[Check]:
     if audit is not None:
         yield check_gates(measuring_spec(audit), as_report_of_run(report, audit))
         yield _gate_outcome(report)
-
-
-def _no_ledger(evidence: Evidence) -> Check:
-    found = [*evidence.names, *evidence.checkpoints, *evidence.sign_offs]
-    rows = sum(1 for _ in evidence.rows)
-    return check(
-        "ledger.absent",
-        not found and not rows,
-        good="there is no ledger: an audit of predictions spends nothing",
-        bad="an audit has no ledger, and entries, subjects, checkpoints or sign-offs came with it",
-    )
 
 
 def _gate_outcome(report: Mapping[str, Any]) -> Check:

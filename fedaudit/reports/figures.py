@@ -59,10 +59,6 @@ def parsed(document: Mapping[str, Any]) -> Report:
 
 def figures_of(report: Report) -> list[ReportFigure]:
     """Every figure: privacy, utility, then fairness by attribute; each key occurs once."""
-    return [*_privacy(report), *_utility(report), *_fairness(report)]
-
-
-def _privacy(report: Report) -> list[ReportFigure]:
     privacy = report.privacy
     found = []
     for name in PRIVACY:
@@ -90,7 +86,7 @@ def _privacy(report: Report) -> list[ReportFigure]:
         )
         for one in privacy.epsilon
     ]
-    return found
+    return [*found, *_utility(report), *_fairness(report)]
 
 
 def _utility(report: Report) -> list[ReportFigure]:
@@ -145,10 +141,8 @@ class LargestGap:
 
 def largest_gap(figures: Iterable[Figure]) -> LargestGap | None:
     """The largest difference of rates between groups over all attributes, by any of the metrics.
-
     Not by one metric for all: an attribute that lacks it could hide its gap. Where no outcome is
-    favourable it is the largest difference of losses. None where there is neither.
-    """
+    favourable it is the largest difference of losses. None where there is neither."""
     of_attributes = [one for one in figures if one.attribute]
     for metrics in (ROUND_METRICS, (HEADLINE_WITHOUT_OUTCOME,)):
         found = [

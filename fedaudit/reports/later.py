@@ -67,20 +67,16 @@ class LaterStatement:
         return asdict(self)
 
     def sign(self, key: SigningKey, *, after: Envelope | None) -> Envelope:
-        """In an envelope: canonical JSON (RFC 8785), signed by the service.
-
-        `after`: the statement before, None for the first, which follows from the report.
-        """
+        """In an envelope: canonical JSON (RFC 8785), signed by the service. `after`: the statement
+        before, None for the first, which follows from the report."""
         previous = self.report_hash if after is None else link_of_statement(after)
         fields = {"later_attacks_version": VERSION, "previous": previous, **self.fields()}
         return Envelope.sign(PAYLOAD_TYPE, canonical_json(fields), key)
 
 
 def statement_in(envelope: Envelope) -> tuple[LaterStatement, str]:
-    """The statement and what it names as its `previous`; the signature is not checked here.
-
-    Raises ValueError where the envelope does not hold a statement of this version.
-    """
+    """The statement and what it names as its `previous`; the signature is not checked here. Raises
+    ValueError where the envelope does not hold a statement of this version."""
     if envelope.payload_type != PAYLOAD_TYPE:
         raise ValueError(f"has the payload type {envelope.payload_type[:80]!r}")
     try:

@@ -99,10 +99,8 @@ def schema() -> dict[str, Any]:
 
 
 def assemble(material: ReportMaterial) -> dict[str, Any]:
-    """Build the report as JSON values, without NaN or infinities.
-
-    Raises KeyError where the material lacks a sensitive attribute of the spec.
-    """
+    """Build the report as JSON values, without NaN or infinities. Raises KeyError where the
+    material lacks a sensitive attribute of the spec."""
     return assembled(
         Report,
         RUN,

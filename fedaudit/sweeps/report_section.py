@@ -62,10 +62,8 @@ class SeedFigures:
 
 def repeated(spec: ExperimentSpec) -> list[ExperimentSpec]:
     """The specs of all seeds, the given one first, with the number of repeats; none for one seed.
-
-    The others follow one another from the next seed on, and are repeated no further. Attacks are
-    on the given one alone.
-    """
+    The others follow one another from the next seed on, and are repeated no further. Attacks are on
+    the given one alone."""
     others = [
         spec.model_copy(
             update={
@@ -86,11 +84,8 @@ def shown_figures(document: Mapping[str, Any]) -> dict[str, float | None]:
 
 
 def repeats_section(found: Sequence[SeedFigures], *, asked: int) -> RepeatsSection:
-    """The spread over the seeds that have a report, the report's own first.
-
-    Privacy costs are left out: their mean is no bound, and all seeds together cost what the sweep
-    says.
-    """
+    """The spread over the seeds that have a report, the report's own first. Privacy costs are left
+    out: their mean is no bound, and all seeds together cost what the sweep says."""
     every = dict.fromkeys(name for one in found for name in one.figures)
     names = [name for name in every if name not in PRIVACY_COSTS]
     missing = asked - len(found)

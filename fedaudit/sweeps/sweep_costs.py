@@ -183,9 +183,7 @@ def _epsilons(
     booked: Sequence[BookedCost], runs: Collection[str], reasons: dict[str, str]
 ) -> list[SweepEpsilon]:
     """One entry for each group of costs that every run is in; of several populations, the largest.
-
-    A group without some of the runs would bound a part of what the sweep reveals.
-    """
+    A group without some of the runs would bound a part of what the sweep reveals."""
     grouped: dict[tuple[str, ...], list[BookedCost]] = {}
     for one in booked:
         # What training costs has no bound where a reason says so; what a report costs may have.

@@ -53,7 +53,10 @@ def spread(name: str, values: Sequence[float]) -> Spread:
         return {"n": 1, "mean": mean, "standard_deviation": None, "low": None, "high": None}
     deviation = math.sqrt(math.fsum((value - mean) ** 2 for value in found) / (n - 1))
     bounded = name.partition("[")[0] in SHARES
-    half = _student(n - 1) * deviation / math.sqrt(n)
+    # Takes a while to import, which commands without a sweep need not wait for.
+    from scipy.special import stdtrit
+
+    half = float(stdtrit((n - 1), 0.5 + LEVEL / 2)) * deviation / math.sqrt(n)
     return {
         "n": n,
         "mean": mean,
@@ -61,14 +64,6 @@ def spread(name: str, values: Sequence[float]) -> Spread:
         "low": max(mean - half, 0.0) if bounded else mean - half,
         "high": min(mean + half, 1.0) if bounded else mean + half,
     }
-
-
-def _student(freedom: int) -> float:
-    """The quantile of Student's t that leaves half of 5 % above it."""
-    # Takes a while to import, which commands without a sweep need not wait for.
-    from scipy.special import stdtrit
-
-    return float(stdtrit(freedom, 0.5 + LEVEL / 2))
 
 
 Direction = Literal["lower", "higher"]
@@ -195,7 +190,6 @@ def direction(name: str) -> Direction | None:
 
 
 def _means_the_same(cells: Sequence[CellFigures], name: str) -> bool:
-    """Whether a figure may be compared between cells: a cost only where it bounds the same."""
     counted_as = _COUNTED_AS.get(name)
     if counted_as is None:
         return True
@@ -259,11 +253,9 @@ def _front_figures(rows: Sequence[SweepRow], names: Sequence[str]) -> list[str]:
 
 
 def _mark_front(rows: Sequence[SweepRow], names: Sequence[str]) -> None:
-    """Rows that no other row dominates, by their means; none where nothing can be compared.
-
-    Rows that lack some of their seeds, or whose models decide nothing, are not compared: their
-    figures would hide those of others.
-    """
+    """Rows that no other row dominates, by their means; none where nothing can be compared. Rows
+    that lack some of their seeds, or whose models decide nothing, are not compared: their figures
+    would hide those of others."""
     if not names or len(rows) < 2:
         return
     compared = [row for row in rows if row["succeeded"] == row["seeds"] and not row["degenerate"]]
@@ -283,11 +275,8 @@ ABSENT = ""
 
 
 def varied_fields(rows: Sequence[Mapping[str, Any]]) -> dict[str, list[Any]]:
-    """By path the value of every row.
-
-    An object, as `privacy: {mechanism: none}`, is a column for each of its fields; rows whose
-    object has no such field have ABSENT there.
-    """
+    """By path the value of every row. An object, as `privacy: {mechanism: none}`, is a column for
+    each of its fields; rows whose object has no such field have ABSENT there."""
     flat = [
         {inner: one for path, value in row.items() for inner, one in _below(path, value)}
         for row in rows
@@ -439,10 +428,8 @@ _MOST = 40
 
 
 def spread_chart(found: SweepTable, name: str) -> Chart | None:
-    """The drawing of a figure of the table; None where no row has it.
-
-    Of many rows those are drawn whose means are best, or the first where no end is better.
-    """
+    """The drawing of a figure of the table; None where no row has it. Of many rows those are drawn
+    whose means are best, or the first where no end is better."""
     numbered = list(enumerate(found["rows"], start=1))
     measured = [one for one in numbered if one[1]["figures"][name]["mean"] is not None]
     if not measured:

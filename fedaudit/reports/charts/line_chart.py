@@ -137,11 +137,9 @@ def _finite(value: float | None) -> float | None:
 
 
 def kept_places(columns: Sequence[Sequence[float | None]], *, most: int) -> list[int]:
-    """The indices of the points to draw, ascending: at most `most`, or 2 + 2 for each column.
-
-    The columns are cut into equal stretches. The indices of the smallest and largest value of every
-    column in each stretch are kept, and so are the first and the last index.
-    """
+    """The indices of the points to draw, ascending: at most `most`, or 2 + 2 for each column. The
+    columns are cut into equal stretches. The indices of the smallest and largest value of every
+    column in each stretch are kept, and so are the first and the last index."""
     if not columns or not len(columns[0]):
         return []
     count = len(columns[0])
@@ -163,11 +161,9 @@ def kept_places(columns: Sequence[Sequence[float | None]], *, most: int) -> list
 def segments(
     rounds: Sequence[int], values: Sequence[float | None], kept: Sequence[int]
 ) -> list[list[int]]:
-    """The kept indices that have a value, in stretches that are each drawn as one line.
-
-    A line breaks where a value is missing: where neighbours are further apart than is usual for
-    this series, which may have been validated only in every tenth round.
-    """
+    """The kept indices that have a value, in stretches that are each drawn as one line. A line
+    breaks where a value is missing: where neighbours are further apart than is usual for this
+    series, which may have been validated only in every tenth round."""
     present = [place for place, value in enumerate(values) if value is not None]
     if not present:
         return []

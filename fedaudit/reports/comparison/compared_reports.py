@@ -163,7 +163,6 @@ def _absent(meaning: _Meaning, report: Report) -> str:
 
 
 def _otherwise(meaning: _Meaning, same: Sequence[_Meaning]) -> str:
-    """How an experiment's figures of this name differ in meaning from the row's."""
     nearest = next((one for one in same if one.observer == meaning.observer), None)
     if nearest is None:
         against = observer_words(meaning.observer or "all observers")
@@ -319,21 +318,19 @@ def _gates(gates: Sequence[Json]) -> dict[str, str]:
     for gate in gates:
         by = f" by {gate['attribute']}" if gate.get("attribute") else ""
         label = f"gate: {gate['figure'].replace('_', ' ')}{by}, {_DIRECTIONS[gate['op']]}"
-        bounds.setdefault(label, []).append(_bound(gate))
+        allowed = [
+            name.removeprefix(_ALLOWS) for name in gate if name.startswith(_ALLOWS) and gate[name]
+        ]
+        others = [
+            f"{name} {_text(value)}"
+            for name, value in gate.items()
+            if name not in _NAMES and not name.startswith(_ALLOWS) and value is not None
+        ]
+        marks = [*([f"allowed: {', '.join(allowed)}"] if allowed else []), *others]
+        bounds.setdefault(label, []).append(
+            f"{gate['value']:g}" + (f" ({'; '.join(marks)})" if marks else "")
+        )
     return {label: "; ".join(found) for label, found in bounds.items()}
-
-
-def _bound(gate: Json) -> str:
-    allowed = [
-        name.removeprefix(_ALLOWS) for name in gate if name.startswith(_ALLOWS) and gate[name]
-    ]
-    others = [
-        f"{name} {_text(value)}"
-        for name, value in gate.items()
-        if name not in _NAMES and not name.startswith(_ALLOWS) and value is not None
-    ]
-    marks = [*([f"allowed: {', '.join(allowed)}"] if allowed else []), *others]
-    return f"{gate['value']:g}" + (f" ({'; '.join(marks)})" if marks else "")
 
 
 def _scalars(path: str, value: Any) -> Iterator[tuple[str, str]]:

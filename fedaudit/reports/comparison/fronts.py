@@ -160,11 +160,9 @@ def warnings(reports: Sequence[Report]) -> list[Warned]:
 
 
 def dominated_by(points: Sequence[Sequence[float]]) -> list[list[int]]:
-    """For each point the indices of those that dominate it; empty for a point on the front.
-
-    Points have one finite value per axis; lower is better. A point dominates another if it is
-    nowhere worse and somewhere better, so equal points do not dominate each other.
-    """
+    """For each point the indices of those that dominate it; empty for a point on the front. Points
+    have one finite value per axis; lower is better. A point dominates another if it is nowhere
+    worse and somewhere better, so equal points do not dominate each other."""
 
     def dominates(one: Sequence[float], other: Sequence[float]) -> bool:
         pairs = list(zip(one, other, strict=True))
@@ -208,9 +206,7 @@ def fronts(
     reports: Sequence[Report], *, fairness: str | None, utility: str | None
 ) -> tuple[list[Front], list[LeftOut]]:
     """A front for every kind and sensitive attribute, and the experiments that belong to no front.
-
-    `fairness`, `utility`: the figures of these axes; None chooses them for each front.
-    """
+    `fairness`, `utility`: the figures of these axes; None chooses them for each front."""
     kinds: dict[_Kind, list[_Weighed]] = {}
     without = []
     for report in reports:
@@ -326,7 +322,6 @@ def _front(kind: _Kind, weighed: Sequence[_Weighed], axes: list[Axis]) -> Front:
 
 
 def _value(one: _Weighed, axis: Axis) -> tuple[float | None, str | None]:
-    """The position of an experiment on an axis; None with its reason where it has none."""
     if axis.section == "privacy":
         return one.privacy, None
     if axis.attribute is not None:

@@ -159,8 +159,6 @@ def _look_up(gate: Gate, report: Mapping[str, Any]) -> tuple[float | None, str |
     return section.get(gate.figure), section["reasons"].get(gate.figure)
 
 
-# -- figures from counts with noise ----------------------------------------------------------------
-
 LEAST_LEVEL = 0.95
 """Of an interval that decides. The spec under judgement chooses its level, and one of 1 % would be
 no more than the value."""
@@ -207,11 +205,9 @@ def noise_doubt(
 
 
 def intervals_then(report: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The report with intervals that reproduce the outcomes of its gates, for verification only.
-
-    In earlier versions gates on shares of noised counts were decided by the value, and gates on
-    gaps by an interval of any level.
-    """
+    """The report with intervals that reproduce the outcomes of its gates, for verification only. In
+    earlier versions gates on shares of noised counts were decided by the value, and gates on gaps
+    by an interval of any level."""
     utility = report["utility"]
     if report.get("fairness_privacy") is None or "prediction_share_interval" in utility:
         return report

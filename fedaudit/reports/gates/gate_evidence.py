@@ -85,10 +85,8 @@ def declared_words(report: Report) -> str:
 
 def delta_doubt(gate: Gate, report: Report) -> str | None:
     """Why an epsilon is no evidence, because its delta allows one person's data to be handed over.
-
     Those who are judged choose delta, and a larger one makes every epsilon smaller. No gate can
-    allow it.
-    """
+    allow it."""
     match gate.figure:
         case "epsilon_max":
             delta = report["guarantee"]["delta"]
@@ -106,9 +104,7 @@ def delta_doubt(gate: Gate, report: Report) -> str | None:
 
 def sweep_doubt(gate: Gate, report: Report) -> str | None:
     """Why a figure of all cells of a sweep is no evidence, because some cell's guarantee is none.
-
-    The run's own guarantee is not asked.
-    """
+    The run's own guarantee is not asked."""
     figure = gate.plain_figure
     if figure is None or figure.section != "sweep":
         return None
@@ -144,10 +140,8 @@ def model_doubt(gate: Gate, report: Report) -> str | None:
 
 def personal_doubt(gate: Gate, report: Report) -> str | None:
     """Why a figure of predictions is no evidence: its models stay with clients, while a common
-    model, which was not measured, may leave.
-
-    Otherwise steps that clients take on their own rows would hide what the common model does.
-    """
+    model, which was not measured, may leave. Otherwise steps that clients take on their own rows
+    would hide what the common model does."""
     method = report["utility"].get("method")
     if gate.allow_personal_models or not gate.measures_predictions or method is None:
         return None
@@ -224,9 +218,6 @@ def _conditional(gate: Gate, report: Report) -> str | None:
     return f"{condition}; {remedy}, or set allow_conditional"
 
 
-# -- rules of earlier versions, for verification only ----------------------------------------------
-
-
 def as_judged_then(gate: Gate, report: Report) -> Gate:
     """The gate with the allowances that were implicit when the report was made."""
     allowed: dict[str, bool] = {}
@@ -254,8 +245,6 @@ def uncharged_then(report: Report) -> Report:
     federation = {**report["spec"]["federation"], "standardise": None}
     return {**report, "spec": {**report["spec"], "federation": federation}}
 
-
-# -- figures of attacks ----------------------------------------------------------------------------
 
 LEAST_POWER = 0.8
 """The chance of an alarm at half the noise, from which the silence of canaries counts."""
@@ -333,7 +322,21 @@ def _evidence(figure: AttackFigure, attack: Section, report: Report) -> Evidence
         return Evidence(None, attack["reason"] or "an attack was not done")
     match figure:
         case "epsilon_lower_bound":
-            return _lower_bound(attack)
+            bounds = _objects(attack, "bounds")
+            values = _numbers(bounds, "epsilon_lower_bound")
+            if not values:
+                return Evidence(
+                    None, attack.get("claim_reason") or "the audit by canaries has no bound"
+                )
+            power = max(_numbers(bounds, "power"), default=None)
+            weakness = None
+            if power is None or power < LEAST_POWER:
+                stated = "no power is stated" if power is None else f"its power is {power:.2g}"
+                weakness = (
+                    f"the audit by canaries would notice too little to be evidence: {stated}, and "
+                    f"{LEAST_POWER:g} is needed; plant more canaries"
+                )
+            return Evidence(max(values), weakness=weakness)
         case "membership_tpr_at_1pct":
             return _members_found(attack)
         case "recovered_share":
@@ -342,22 +345,6 @@ def _evidence(figure: AttackFigure, attack: Section, report: Report) -> Evidence
             return _protecting(attack, report)
         case _:
             assert_never(figure)
-
-
-def _lower_bound(attack: Section) -> Evidence:
-    bounds = _objects(attack, "bounds")
-    values = _numbers(bounds, "epsilon_lower_bound")
-    if not values:
-        return Evidence(None, attack.get("claim_reason") or "the audit by canaries has no bound")
-    power = max(_numbers(bounds, "power"), default=None)
-    weakness = None
-    if power is None or power < LEAST_POWER:
-        stated = "no power is stated" if power is None else f"its power is {power:.2g}"
-        weakness = (
-            f"the audit by canaries would notice too little to be evidence: {stated}, and "
-            f"{LEAST_POWER:g} is needed; plant more canaries"
-        )
-    return Evidence(max(values), weakness=weakness)
 
 
 def _members_found(attack: Section) -> Evidence:

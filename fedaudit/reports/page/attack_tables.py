@@ -84,10 +84,8 @@ def attack_tables(attacks: Sequence[Section]) -> list[ShownAttack]:
 
 
 def false_alarm_chance(attacks: Sequence[Section]) -> str | None:
-    """The chance that any of them raises an alarm were every claim true; None where none can.
-
-    Those with e-values share one level. Earlier ones have a level each.
-    """
+    """The chance that any of them raises an alarm were every claim true; None where none can. Those
+    with e-values share one level. Earlier ones have a level each."""
     levels = [(attack.get("alarm_level") or 0.0, attack.get("e_value")) for attack in attacks]
     together = max((level for level, e_value in levels if e_value is not None), default=0.0)
     total = min(1.0, together + sum(level for level, e_value in levels if e_value is None))

@@ -113,7 +113,13 @@ def _gaps(section: Section) -> PageTable:
         row += _chance(null) if nulls else []
         if averaged:
             row.append(figure_text(mean["value"] if mean else None))
-        rows.append((*row, _why(metric, mean)))
+        if metric["value"] is None:
+            reasons = [metric["reason"]]
+        else:
+            reasons = [metric["reason"], metric["interval_reason"], metric.get("null_reason")]
+        if mean is not None and mean["value"] is None:
+            reasons.append(mean["reason"])
+        rows.append((*row, _joined(reasons)))
     return PageTable(
         caption=f"Gaps between groups of {section['attribute']}, pooled over records",
         head=(*head, "Note"),
@@ -123,7 +129,6 @@ def _gaps(section: Section) -> PageTable:
 
 
 def _remarks(section: Section, nulls: Sequence[Mapping[str, Any]]) -> list[str]:
-    """How much the gaps are, and what chance gives."""
     headline = headline_metric(section)
     size = gap_sentence(section, headline)
     return [
@@ -141,7 +146,6 @@ def _interval(interval: Mapping[str, Any] | None) -> str:
 
 
 def _chance(null: Mapping[str, Any] | None) -> list[str]:
-    """Mean, tail and p-value of a null."""
     if null is None:
         return [NO_FIGURE] * 3
     tail = f"≤ {figure_text(null['quantile_95'])}"
@@ -161,16 +165,6 @@ def _chance_words(attribute: str, null: Mapping[str, Any]) -> str:
         f"random exchanges of {who} between groups. The p-value is the share of gaps at least as "
         f"wide as the observed one, itself included.{alike if who == 'rows' else ''}"
     )
-
-
-def _why(metric: Mapping[str, Any], mean: Mapping[str, Any] | None) -> str:
-    if metric["value"] is None:
-        reasons = [metric["reason"]]
-    else:
-        reasons = [metric["reason"], metric["interval_reason"], metric.get("null_reason")]
-    if mean is not None and mean["value"] is None:
-        reasons.append(mean["reason"])
-    return _joined(reasons)
 
 
 def _rates(section: Section) -> PageTable:

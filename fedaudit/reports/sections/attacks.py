@@ -295,9 +295,7 @@ def protecting_against_all(
     sections: Sequence[GradientLeakageSection],
 ) -> tuple[float | None, str | None]:
     """The smallest noise multiplier tried that no attacker of several got past, or null's reason.
-
-    It counts only where every one of them was protected against.
-    """
+    It counts only where every one of them was protected against."""
     if not sections:
         return None, "no attacker tried to reconstruct images"
     for section in sections:

@@ -79,7 +79,6 @@ def cross_checked(
 def _checked(
     section: Mapping[str, Any], rows: PredictedRows, counts: NDArray[np.int64]
 ) -> dict[str, Any]:
-    """`cross_check` and `cross_check_reason` of one section."""
     _check_sizes(section, rows, counts)
     second = SecondFigures(section, rows)
     differences: dict[str, float] = {}
@@ -239,7 +238,6 @@ def _check_definitions(labels: Mapping[str, Labels]) -> None:
 def _result(
     rates: Mapping[str, Mapping[int, float | None]], places: Sequence[int]
 ) -> DisaggregatedResult:
-    """Fairlearn's figures by group, one row per group; NaN where there is none."""
     names = (*_RATES, _ACCURACY)
     by_group = pd.DataFrame(
         {name: [rates.get(name, {}).get(place) for place in places] for name in names},

@@ -66,10 +66,8 @@ class RecordsSection(Part):
 
 
 def records_section(material: ReportMaterial, records: RecordSpending) -> RecordsSection:
-    """What records of different budgets spent against an observer of the final model.
-
-    Raises KeyError where the material lacks the compositions against that observer.
-    """
+    """What records of different budgets spent against an observer of the final model. Raises
+    KeyError where the material lacks the compositions against that observer."""
     rounds = int(np.asarray(material.compositions["final_model"]).max(initial=0))
     secret = material.spec.privacy.budget_column is not None
     found = records.of_groups("final_model", rounds)
@@ -93,10 +91,8 @@ def records_section(material: ReportMaterial, records: RecordSpending) -> Record
 
 
 def _overspent(count: int, disclosure: Disclosure) -> int | None:
-    """How many records exceeded their budgets, where that reveals no small number.
-
-    They are the records of some groups, so beside a hidden group the number could reveal its size.
-    """
+    """How many records exceeded their budgets, where that reveals no small number. They are the
+    records of some groups, so beside a hidden group the number could reveal its size."""
     rest = int(disclosure.rows[1:].sum()) - count
     small = any(disclosure.rule.is_small(number) for number in (count, rest))
     return None if count and (small or disclosure.suppresses) else count
@@ -124,19 +120,15 @@ def _group(
 
 
 def spent(material: ReportMaterial) -> tuple[ObserverEpsilon, ...]:
-    """Epsilon against each observer; empty where there is no plan.
-
-    Raises KeyError where the material lacks the compositions of an observer.
-    """
+    """Epsilon against each observer; empty where there is no plan. Raises KeyError where the
+    material lacks the compositions of an observer."""
     plan = material.plan
     return () if plan is None else plan.spent(material.compositions)
 
 
 def planned(material: ReportMaterial) -> tuple[ObserverEpsilon, ...]:
-    """Epsilon if all planned rounds had been run, where validation ended the run early.
-
-    No subject is charged more often than a budget allows. Empty where the run did not end early.
-    """
+    """Epsilon if all planned rounds had been run, where validation ended the run early. No subject
+    is charged more often than a budget allows. Empty where the run did not end early."""
     result = material.result
     return planned_epsilons(
         material.spec,
@@ -155,10 +147,8 @@ def planned_epsilons(
     rounds: int,
     stopped_by: StoppedBy | None,
 ) -> tuple[ObserverEpsilon, ...]:
-    """The same, of a run of a spec that has played so many rounds.
-
-    `compositions`: what its ledger has counted.
-    """
+    """The same, of a run of a spec that has played so many rounds. `compositions`: what its ledger
+    has counted."""
     if plan is None or not chosen_by_losses(stopped_by):
         return ()
     mechanism, left = mechanism_of(spec), max(0, spec.training.rounds - rounds)

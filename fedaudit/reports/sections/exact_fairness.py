@@ -80,9 +80,7 @@ def group_sections(
     gains: Sequence[GroupGain] | None = None,
 ) -> list[GroupSection]:
     """Rates from counts [groups, 4], accuracy and loss from scores, of the disclosed groups.
-
-    `root_mean` as in `group_scores`; `gains`: of each group, its accuracy beside the constant's.
-    """
+    `root_mean` as in `group_scores`; `gains`: of each group, its accuracy beside the constant's."""
     rates = shown_rates(pooled, has_favourable_outcome=disclosure.rule.has_favourable_outcome)
     measured = _measured(scores, len(values), root_mean=root_mean)
     sections = []
@@ -115,7 +113,6 @@ def shown_rates(counts: NDArray[np.int64], *, has_favourable_outcome: bool) -> l
 
 
 def _measured(scores: GroupScores | None, groups: int, *, root_mean: bool) -> list[Shown]:
-    """Accuracy and loss of each group."""
     if scores is None:
         return [(dict.fromkeys(_SCORES), dict.fromkeys(_SCORES, NOT_HANDED_OVER))] * groups
     found = group_scores(scores.sums.sum(axis=0), root_mean=root_mean)
@@ -140,10 +137,8 @@ def no_gain(reason: str) -> GroupGain:
 
 
 def group_gains(material: ScoredMaterial, attribute: str) -> Sequence[GroupGain] | None:
-    """The gain of each group of an attribute; None where the run handed nothing over.
-
-    Raises ValueError where the disclosure was not decided from the rows that these figures cover.
-    """
+    """The gain of each group of an attribute; None where the run handed nothing over. Raises
+    ValueError where the disclosure was not decided from the rows that these figures cover."""
     found = material.result.against_constant
     if found is None or attribute not in found.by_group:
         return None
@@ -258,10 +253,8 @@ _COMBINED = (
 def client_averaged(
     material: ScoredMaterial, attribute: str, disclosure: Disclosure
 ) -> tuple[ClientAveragedSection | None, str | None]:
-    """The section of one attribute, or None and the reason why there is none.
-
-    `disclosure`: which of the rates pooled over records are disclosed.
-    """
+    """The section of one attribute, or None and the reason why there is none. `disclosure`: which
+    of the rates pooled over records are disclosed."""
     if not disclosure.rule.has_favourable_outcome:
         return None, NO_OUTCOME
     groups = material.federation.attributes[attribute]
@@ -318,10 +311,8 @@ def with_nulls(
     *,
     stream: int,
 ) -> dict[str, MetricSection]:
-    """The metrics of one attribute, each with its null or the reason why it has none.
-
-    `stream`: the attribute's position, which gives it random numbers of its own.
-    """
+    """The metrics of one attribute, each with its null or the reason why it has none. `stream`: the
+    attribute's position, which gives it random numbers of its own."""
     seed, scores = material.spec.seed, material.result.scores.get(attribute)
     nulls = permutation_nulls(
         material.result.fairness[attribute], disclosure, seed=seed, stream=stream
@@ -409,7 +400,6 @@ def privacy_cost_by_group(
 def _cost_figures(
     material: ReportMaterial, found: Membership
 ) -> tuple[dict[str, NDArray[np.float64]], dict[str, str]]:
-    """Each figure by group [groups], and the reasons for missing ones."""
     training = material.federation.training_clients
     participations = found.coarse_mean(material.releases, training_clients=training)
     figures = {"participations_mean": participations}

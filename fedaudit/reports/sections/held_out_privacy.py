@@ -273,7 +273,6 @@ def _published_counts(report: Mapping[str, Any]) -> int:
 
 
 def _stated(spec: ExperimentSpec, report: Mapping[str, Any], *, releases: int) -> Iterator[Check]:
-    """The section of the report, all of which follows from the spec."""
     found = fairness_privacy(spec, releases=releases)
     said = value_at(report, "fairness_privacy")
     known = None if found is None else found.model_dump(mode="json")
@@ -297,10 +296,8 @@ _COSTS = (
 
 
 def noised_limits(spec: ExperimentSpec) -> list[str]:
-    """The sentences about validation and fairness for a run with `fairness.noise`.
-
-    Raises ValueError for a spec without it.
-    """
+    """The sentences about validation and fairness for a run with `fairness.noise`. Raises
+    ValueError for a spec without it."""
     release = count_release(spec)
     if release is None:
         raise ValueError("the counts of this run have no noise")

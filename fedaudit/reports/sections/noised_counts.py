@@ -52,7 +52,8 @@ def noised_section(
     counts, shown, figures = noised_gaps(noised.counts[attribute], rule)
     costs, why_no_costs = privacy_cost_by_group(material, attribute, rule)
     combined = material.spec.fairness.combinations.get(attribute)
-    level = _level(material)
+    asked = material.spec.fairness.intervals
+    level = None if asked is None else asked.level
     intervals = {}
     if level is not None:
         intervals = noised_intervals(
@@ -91,15 +92,9 @@ def noised_gaps(
     return counts, shown, figures
 
 
-def _level(material: ScoredMaterial) -> float | None:
-    asked = material.spec.fairness.intervals
-    return None if asked is None else asked.level
-
-
 def _groups(
     values: tuple[str, ...], counts: NDArray[np.int64], shown: NDArray[np.bool_], *, too_few: str
 ) -> list[GroupSection]:
-    """Every group's noised size, and the rates of those that are large enough."""
     rates = shown_rates(counts, has_favourable_outcome=True)
     found = []
     for place, value in enumerate(values):

@@ -77,7 +77,6 @@ _APART = (
 
 
 def _run_limits(material: Any) -> list[str]:
-    """Of one run among others: what its figures leave out."""
     others = "what other experiments spent on the same data is kept in the federation's budget."
     one = f"The figures are of one run with one seed, and of this run alone: {others}"
     if material.spec.repeats > 1:

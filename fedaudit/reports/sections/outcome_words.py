@@ -20,11 +20,9 @@ _MOST_VALUES = 8
 def favourable_in_words(
     favourable: Favourable | None, *, target: str, labels: Labels, positive: str | None = None
 ) -> str | None:
-    """The favourable outcome, as `not re-arrested (two_year_recid = 0)`.
-
-    `positive`: the positive class, which is favourable where there is no rule. None where no
-    outcome is favourable. Rules of several groups are separated by semicolons.
-    """
+    """The favourable outcome, as `not re-arrested (two_year_recid = 0)`. `positive`: the positive
+    class, which is favourable where there is no rule. None where no outcome is favourable. Rules of
+    several groups are separated by semicolons."""
     if favourable is None:
         if positive is None:
             return None
@@ -57,7 +55,6 @@ def _rule_in_words(rule: Rule, *, target: str, labels: Labels) -> str:
 
 
 def _joined_labels(rule: Rule, labels: Mapping[str, str]) -> str | None:
-    """The labels of the classes that a rule lists, if each has one."""
     values = [_text(value) for value in rule.value] if isinstance(rule.value, list) else []
     found = [label for value in values if (label := label_of(labels, value)) is not None]
     return _alternatives(found) if values and len(found) == len(values) else None
@@ -98,10 +95,8 @@ _UNNAMED_POSITIVE = "the positive class"
 
 def favourable_words(report: Mapping[str, Any], *, attribute: str) -> str | None:
     """The outcome that rates by this attribute count, as `not re-arrested (two_year_recid = 0)`.
-
     Rules of several groups are separated by semicolons. None where no outcome is favourable, or the
-    report does not say.
-    """
+    report does not say."""
     section = _section_of(report, attribute)
     stated = section.get("favourable")
     return stated if isinstance(stated, str) and stated else derived_outcome(report)
@@ -158,17 +153,16 @@ def derived_outcome(report: Mapping[str, Any]) -> str | None:
 
 def outcome_of_spec(spec: Any, *, positive_class: Any = None) -> str | None:
     """The favourable outcome by the parts `federation` and `fairness` of a spec or registration.
-
-    `positive_class`: of two classes that which is favourable without a rule, where known.
-    """
+    `positive_class`: of two classes that which is favourable without a rule, where known."""
     try:
         rule = _FAVOURABLE.validate_python(value_at(spec, "fairness", "favourable"))
     except ValidationError:
         return None
     positive = value_at(spec, "federation", "positive") or positive_class
+    traits = _traits(spec)
     return favourable_in_words(
         rule,
-        target=_target(spec),
+        target="the target" if traits is None else traits.target_name,
         labels=labels_of_spec(spec),
         positive=positive if isinstance(positive, str) else None,
     )
@@ -202,11 +196,6 @@ def _classifies(report: Mapping[str, Any]) -> bool:
     )
 
 
-def _target(spec: Any) -> str:
-    traits = _traits(spec)
-    return "the target" if traits is None else traits.target_name
-
-
 def _traits(spec: Any) -> SourceTraits | None:
     """Of the spec's data; None where this version does not know their source."""
     try:
@@ -229,7 +218,6 @@ def _section_of(report: Mapping[str, Any], attribute: str) -> Mapping[str, Any]:
 
 
 def _combinations(report: Mapping[str, Any], attribute: str) -> dict[str, list[tuple[str, str]]]:
-    """By group of an intersection: each attribute that it combines, and its value there."""
     parts = _section_of(report, attribute).get("intersection_of") or []
     values = [
         [group["value"] for group in _section_of(report, part).get("groups", [])] for part in parts

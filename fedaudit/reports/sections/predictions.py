@@ -268,18 +268,6 @@ def _prediction_limits(material: AuditMaterial) -> list[str]:
 
 
 def _fairness_limits(material: AuditMaterial) -> list[str]:
-    return [
-        *_group_limits(material),
-        "The figures say how truth and prediction compare, group by group. They do not say why, "
-        "nor whether the truth itself, or the rule for a favourable outcome, is fair.",
-        "The largest gap among many groups is biased upward, and so is its interval: it cannot "
-        "show that there is no gap. A null shows how wide it comes out by chance alone.",
-        _drawn_limit(material),
-        _counts_limit(material.audit.fairness.rounded_to),
-    ]
-
-
-def _group_limits(material: AuditMaterial) -> list[str]:
     audit = material.audit
     clients = (
         "; without a client key it is not known whether a group's rows are one person's"
@@ -300,7 +288,15 @@ def _group_limits(material: AuditMaterial) -> list[str]:
             "Rows without a value of an attribute are in no group, and count for the accuracy of "
             "everybody alone."
         )
-    return found
+    return [
+        *found,
+        "The figures say how truth and prediction compare, group by group. They do not say why, "
+        "nor whether the truth itself, or the rule for a favourable outcome, is fair.",
+        "The largest gap among many groups is biased upward, and so is its interval: it cannot "
+        "show that there is no gap. A null shows how wide it comes out by chance alone.",
+        _drawn_limit(material),
+        _counts_limit(material.audit.fairness.rounded_to),
+    ]
 
 
 def _drawn_limit(material: AuditMaterial) -> str:
@@ -356,9 +352,6 @@ def _integrity(material: AuditMaterial) -> AuditIntegrity:
         key_id=material.key_id,
         reasons={**missing, **dict.fromkeys(unsigned, "the report is not signed")},
     )
-
-
-# -- checks: what follows from the published figures ----------------------------------------------
 
 
 def _identity_checks(found: AuditEvidence) -> Iterator[Check]:

@@ -60,24 +60,20 @@ _LIBRARIES = ("numpy", "pyarrow", "torch")
 
 def provenance(*, device: str, backend: Mapping[str, str], started_at: datetime) -> dict[str, Any]:
     """The report's provenance of a run that ends now; `backend` as the trainer reports it."""
-    return {
-        "code_version": __version__,
-        "libraries": {"python": platform.python_version(), **_versions()},
-        "device": device,
-        "backend": dict(backend),
-        "started_at": started_at.isoformat(),
-        "finished_at": datetime.now(UTC).isoformat(),
-    }
-
-
-def _versions() -> dict[str, str]:
     found = {}
     for name in _LIBRARIES:
         try:
             found[name] = version(name)
         except PackageNotFoundError:
             continue
-    return found
+    return {
+        "code_version": __version__,
+        "libraries": {"python": platform.python_version(), **found},
+        "device": device,
+        "backend": dict(backend),
+        "started_at": started_at.isoformat(),
+        "finished_at": datetime.now(UTC).isoformat(),
+    }
 
 
 _FIXED = {
@@ -92,15 +88,18 @@ _FIXED = {
 
 def disclosure_limits(policy: DisclosurePolicy | None, spec: ExperimentSpec) -> list[str]:
     """What was fixed when the experiment was admitted, and what was left to whoever asked.
-
-    `policy`: None where no service admitted it. Data that a spec makes up have no people.
-    """
+    `policy`: None where no service admitted it. Data that a spec makes up have no people."""
     made_up = spec.federation.traits.draws_data
     if policy is None or made_up or not spec.fairness.sensitive:
         return []
     left = [words for name, words in _FIXED.items() if getattr(policy, name) is None]
+    found = []
+    if policy.minimum_group_size is not None:
+        found.append(f"groups of {policy.minimum_group_size} scored rows or more")
+    if policy.minimum_group_clients is not None:
+        found.append(f"of {policy.minimum_group_clients} clients or more")
     set_by_owner = [
-        *_minima(policy),
+        *found,
         *(words for name, words in _FIXED.items() if getattr(policy, name) is not None),
     ]
     if not set_by_owner:
@@ -116,15 +115,6 @@ def disclosure_limits(policy: DisclosurePolicy | None, spec: ExperimentSpec) -> 
             "there, or that were made before the policy, can give single people away."
         )
     return [sentence]
-
-
-def _minima(policy: DisclosurePolicy) -> list[str]:
-    found = []
-    if policy.minimum_group_size is not None:
-        found.append(f"groups of {policy.minimum_group_size} scored rows or more")
-    if policy.minimum_group_clients is not None:
-        found.append(f"of {policy.minimum_group_clients} clients or more")
-    return found
 
 
 def spec_hash_check(evidence: Evidence, report: Mapping[str, Any]) -> Check:

@@ -199,7 +199,6 @@ def _range(name: str, rounds: Sequence[Mapping[str, float | None]]) -> LastRound
 
 
 def _fairness_limits(material: ReportMaterial) -> list[str]:
-    """Of all figures of held-out people, and under which policy they were asked for."""
     found = [*_validation_limits(material), *_group_limits(material)]
     if material.spec.fairness.noise is not None:
         found = noised_limits(material.spec)
@@ -263,7 +262,6 @@ def _group_limits(material: ReportMaterial) -> list[str]:
 
 
 def _limit_counts(material: ReportMaterial) -> str:
-    """How far the counts behind published rates can be worked out."""
     base = material.spec.fairness.rounded_to
     if base is None:
         return (

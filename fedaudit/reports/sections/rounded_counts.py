@@ -39,11 +39,8 @@ _LEAST_P = 0.01
 def rounded_section(
     exact: FairnessSection, material: ScoredMaterial, rounder: Rounder
 ) -> FairnessSection:
-    """The section of one attribute from that of its exact counts.
-
-    The same groups are shown and the same figures defined, except where rounding leaves a rate
-    without a denominator.
-    """
+    """The section of one attribute from that of its exact counts. The same groups are shown and the
+    same figures defined, except where rounding leaves a rate without a denominator."""
     return _Rounding(exact, material, rounder).section()
 
 
@@ -121,8 +118,6 @@ class _Rounding:
             "accuracy_over_baseline_interval": interval,
         }
 
-    # -- gaps -------------------------------------------------------------------------------------
-
     def _metrics(self, groups: list[GroupSection]) -> dict[str, MetricSection]:
         figures, intervals = self._gaps(groups), self._intervals()
         found = {}
@@ -151,7 +146,6 @@ class _Rounding:
         return found
 
     def _gaps(self, groups: list[GroupSection]) -> Mapping[str, tuple[float | None, str | None]]:
-        """Value and reason of each gap, between the rounded figures of the groups shown."""
         rates = []
         if self._has_outcome:
             [rates] = gaps_between(
@@ -181,7 +175,6 @@ class _Rounding:
         return found
 
     def _intervals(self) -> dict[str, IntervalSection]:
-        """Of the gaps between shares, from the rounded counts."""
         asked, disclosure = self._asked, self._material.disclosures[self._name]
         if asked is None:
             return {}
@@ -224,8 +217,6 @@ class _Rounding:
         if _is_share(name):
             return self._step
         return max(self._step, digit_step(value)) if name in METRICS else digit_step(value)
-
-    # -- parts of the rows, and clients -----------------------------------------------------------
 
     def _by_hypothesis(self) -> list[HypothesisSection]:
         exact = self._exact.by_hypothesis

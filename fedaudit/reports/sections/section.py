@@ -69,12 +69,9 @@ def assembled(
     limits_first: Sequence[str] = (),
     progressed: Callable[[], None],
 ) -> Values:
-    """The document as JSON values without NaN or infinities.
-
-    `judged` adds, one after the other, what follows from the sections. `limits` are those of the
-    sections named in `limits_first`, then the others' in the order of the document's fields.
-    `progressed` is called between sections.
-    """
+    """The document as JSON values without NaN or infinities. `judged` adds, one after the other,
+    what follows from the sections. `limits` are those of the sections named in `limits_first`, then
+    the others' in the order of the document's fields. `progressed` is called between sections."""
     values: Values = {}
     for section in sections:
         values |= section.stated(material)

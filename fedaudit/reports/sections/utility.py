@@ -77,11 +77,9 @@ def known_ending(name: object) -> StoppedBy | None:
 
 
 def chosen_by_losses(stopped_by: StoppedBy | None) -> bool:
-    """Whether losses on held-out rows ended the run before its last round, without noise.
-
-    What is proven is then the epsilon of all rounds that were planned. None, an ending that this
-    version does not know, is not said to be one.
-    """
+    """Whether losses on held-out rows ended the run before its last round, without noise. What is
+    proven is then the epsilon of all rounds that were planned. None, an ending that this version
+    does not know, is not said to be one."""
     match stopped_by:
         case "patience" | "diverged":
             return True
@@ -391,11 +389,9 @@ def _rows_step(material: ScoredMaterial, *, base: int) -> float:
 
 
 def _coarse(found: dict[str, Any], step: float) -> dict[str, Any]:
-    """The constant's figures in steps as wide as rounded counts make them.
-
-    A gain is what is published of the model less what is published of the constant, so that it says
-    no more of the rows than the two do.
-    """
+    """The constant's figures in steps as wide as rounded counts make them. A gain is what is
+    published of the model less what is published of the constant, so that it says no more of the
+    rows than the two do."""
     coarse = dict(found)
     for name in ("baseline_accuracy", "baseline_loss", "prediction_share", "outcome_share"):
         if found[name] is not None:
@@ -453,7 +449,6 @@ def _constants(material: ScoredMaterial) -> int:
 def _judgement(
     material: ScoredMaterial, gain: NoisedGain | None, *, improved: bool | None
 ) -> Judgement:
-    """Whether the model is degenerate, by the exact figures, or by counts with noise alone."""
     compared = material.result.against_constant
     if isinstance(material.published, NoisedCounts):
         if _constants(material) > 1:
@@ -469,7 +464,6 @@ def _judgement(
 
 
 def _improved(found: dict[str, Any]) -> bool | None:
-    """Whether the best hypotheses fit better than those that training started from."""
     start, best = found["start_loss"], found["selection_loss"]
     if start is None or best is None:
         return None

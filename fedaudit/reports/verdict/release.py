@@ -176,7 +176,6 @@ def _training(utility: Mapping[str, Any]) -> str:
 
 
 def _beside_constant(report: Mapping[str, Any]) -> list[str]:
-    """What a constant gets on the same rows, and whether training led anywhere."""
     utility = report["utility"]
     found = []
     if utility.get("baseline_accuracy") is not None and utility["accuracy"] is not None:
@@ -221,7 +220,6 @@ def cost_part(report: Mapping[str, Any]) -> str:
 
 
 def _of_sweep(report: Mapping[str, Any]) -> list[str]:
-    """What choosing this run among others costs, which its own figures do not say."""
     sweep = report.get("sweep")
     if sweep is None:
         return []
@@ -334,7 +332,6 @@ def _scale(report: Mapping[str, Any]) -> str:
 
 
 def _starts_from_artifact(report: Mapping[str, Any]) -> bool:
-    """Whether training started from parameters of another run, whose cost is not in the report."""
     return isinstance(report["spec"]["model"].get("start"), Mapping)
 
 

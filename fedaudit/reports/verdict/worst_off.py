@@ -67,16 +67,15 @@ def _doubt(report: Mapping[str, Any]) -> str:
     )
 
 
-# -- the widest gap -------------------------------------------------------------------------------
-
-
 def _worst(report: Mapping[str, Any], section: Mapping[str, Any]) -> list[str]:
     metric = headline_metric(section)
     if metric in METRICS:
         sentences = [_by_rates(report, section, metric)]
     else:
         sentences = [_by_values(report, section, "loss", lower_is_worse=False)]
-    over_seeds = _over_seeds(report, section, metric)
+    metrics = (report.get("repeats") or {}).get("metrics", {})
+    found: Mapping[str, Any] | None = metrics.get(f"{metric}[{section['attribute']}]")
+    over_seeds = found if found is not None and found["n"] > 1 else None
     sentences += [_stated(section, metric, over_seeds)]
     sentences += [gap_sentence(section, metric) or _alike(section, metric)]
     sentences += [_chance(section, metric), gap_sentence(section, OF_SELECTION)]
@@ -210,11 +209,9 @@ def _stated(section: Mapping[str, Any], metric: str, over_seeds: Mapping[str, An
 
 
 def gap_sentence(section: Mapping[str, Any], metric: str) -> str:
-    """How much a gap of a report's section is; '' where it has none, or no words for it.
-
-    The resampled interval of a largest gap, as reports of earlier versions have it, hardly ever
-    reaches 0: where chance gives as much, no interval is called evidence.
-    """
+    """How much a gap of a report's section is; '' where it has none, or no words for it. The
+    resampled interval of a largest gap, as reports of earlier versions have it, hardly ever reaches
+    0: where chance gives as much, no interval is called evidence."""
     found = metric_of(section, metric)
     if found["value"] is None:
         return ""
@@ -225,17 +222,7 @@ def gap_sentence(section: Mapping[str, Any], metric: str) -> str:
     return gap_words(metric, found["value"], interval=ends)
 
 
-def _over_seeds(
-    report: Mapping[str, Any], section: Mapping[str, Any], metric: str
-) -> Mapping[str, Any] | None:
-    """The gap over several seeds; None where there are fewer than two."""
-    metrics = (report.get("repeats") or {}).get("metrics", {})
-    found: Mapping[str, Any] | None = metrics.get(f"{metric}[{section['attribute']}]")
-    return found if found is not None and found["n"] > 1 else None
-
-
 def _alike(section: Mapping[str, Any], metric: str) -> str:
-    """Said where the interval of a difference does not show that anybody fares worse."""
     interval = metric_of(section, metric)["interval"]
     if interval is None or interval["low"] > 0:
         return ""
@@ -243,7 +230,6 @@ def _alike(section: Mapping[str, Any], metric: str) -> str:
 
 
 def _chance(section: Mapping[str, Any], metric: str) -> str:
-    """Said where the gap may be chance."""
     null = metric_of(section, metric).get("null")
     if null is None or null["p_value"] <= _BY_CHANCE:
         return ""

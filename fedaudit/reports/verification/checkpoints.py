@@ -57,7 +57,15 @@ def erasure_checks(found: ReadErasure, audit: LedgerAudit, keyring: Keyring) -> 
     if statement is None or envelope is None:
         yield check("erasure.signature", False, good="", bad=found.fault)
         return
-    yield _erasure_signature(envelope, keyring)
+    what, key = "the statement on the erased names", keyring.get(envelope.key_id)
+    yield check(
+        "erasure.signature",
+        key is not None and key.verifies(envelope.signature, envelope.message),
+        good=f"{what} has a right signature",
+        bad=unknown_key(what, envelope.key_id)
+        if key is None
+        else f"{what} has a wrong signature: it was altered",
+    )
     stated = (statement.entries, statement.chain_head, statement.ledger_hash)
     same = (
         stated == (audit.entries, audit.head.hex(), audit.ledger_hash)
@@ -77,18 +85,6 @@ def erasure_checks(found: ReadErasure, audit: LedgerAudit, keyring: Keyring) -> 
         statement.agreed,
         good="every entry had its digest when the names were still there, as was signed then",
         bad="the ledger did not agree with its digests when the names were erased",
-    )
-
-
-def _erasure_signature(envelope: Envelope, keyring: Keyring) -> Check:
-    what, key = "the statement on the erased names", keyring.get(envelope.key_id)
-    return check(
-        "erasure.signature",
-        key is not None and key.verifies(envelope.signature, envelope.message),
-        good=f"{what} has a right signature",
-        bad=unknown_key(what, envelope.key_id)
-        if key is None
-        else f"{what} has a wrong signature: it was altered",
     )
 
 
@@ -151,7 +147,26 @@ def checkpoint_checks(
         yield _absent(evidence)
         return
     yield _signatures(found, keyring)
-    yield _subject(evidence, found)
+    erasure = read_erasure(evidence.erased)
+    newest = found.newest
+    expected: dict[str, Collection[str | None]] = {
+        "experiment_id": {evidence.experiment_id},
+        "spec_hash": {canonical_hash(evidence.spec)},
+        "subjects_hash": _hashes_of(evidence),
+    }
+    wrong = [
+        f"the checkpoint of entry {one.entries} was made for another {name.partition('_')[0]}"
+        for one in found.checkpoints
+        for name, values in expected.items()
+        if getattr(one, name) not in values
+        and (name != "subjects_hash" or erasure is None or one == newest)
+    ]
+    yield check(
+        "checkpoints.subject",
+        not wrong,
+        good="they are of this experiment, its spec and its subjects' names",
+        bad="; ".join(wrong[:3]),
+    )
     yield _chain(found, audit)
     yield _entries(found, audit)
     if not is_declared(evidence.spec):
@@ -204,33 +219,6 @@ def _signatures(found: ReadCheckpoints, keyring: Keyring) -> Check:
         not faults,
         good=f"every one of {len(found.checkpoints)} checkpoints has a right signature",
         bad="; ".join(faults[:3]),
-    )
-
-
-def _subject(evidence: Evidence, found: ReadCheckpoints) -> Check:
-    """Checkpoints refer to this experiment, its spec and its subjects.
-
-    Of erased names the statement has the hash of the last list, and older lists were shorter.
-    """
-    erasure = read_erasure(evidence.erased)
-    newest = found.newest
-    expected: dict[str, Collection[str | None]] = {
-        "experiment_id": {evidence.experiment_id},
-        "spec_hash": {canonical_hash(evidence.spec)},
-        "subjects_hash": _hashes_of(evidence),
-    }
-    wrong = [
-        f"the checkpoint of entry {one.entries} was made for another {name.partition('_')[0]}"
-        for one in found.checkpoints
-        for name, values in expected.items()
-        if getattr(one, name) not in values
-        and (name != "subjects_hash" or erasure is None or one == newest)
-    ]
-    return check(
-        "checkpoints.subject",
-        not wrong,
-        good="they are of this experiment, its spec and its subjects' names",
-        bad="; ".join(wrong[:3]),
     )
 
 

@@ -90,8 +90,39 @@ def later_checks(evidence: Evidence, found: ReadLater, keyring: Keyring) -> Iter
     if not evidence.later_attacks:
         return
     yield _signatures(found, keyring)
-    yield _chain(found)
-    yield _report(evidence, found)
+    faults = []
+    expected, number = None, 0
+    for one, before, envelope in zip(
+        found.statements, found.previous, found.envelopes, strict=True
+    ):
+        # Numbers may be left out: requests for which nothing was tried have no statement.
+        if one.number <= number or before != (expected or one.report_hash):
+            faults.append(
+                f"{_name(one)} does not follow from the one before it: one was removed, added, "
+                "moved or altered there"
+            )
+            break
+        expected, number = link_of_statement(envelope), one.number
+    yield check(
+        "later_attacks.chain",
+        not faults,
+        good="each follows from the one before it, and the first from the report",
+        bad="; ".join(faults),
+    )
+    report = evidence.report
+    hashed = None if report is None else canonical_hash(report)
+    own = (evidence.experiment_id, hashed, value_at(report, "integrity", "ledger_hash"))
+    wrong = [
+        str(one.number)
+        for one in found.statements
+        if (one.experiment_id, one.report_hash, one.ledger_hash) != own
+    ]
+    yield check(
+        "later_attacks.report",
+        not wrong,
+        good="each names the hashes of this report and of its ledger",
+        bad=f"another run was attacked: {', '.join(wrong[:_SHOWN])}",
+    )
 
 
 def _signatures(found: ReadLater, keyring: Keyring) -> Check:
@@ -107,45 +138,6 @@ def _signatures(found: ReadLater, keyring: Keyring) -> Check:
         not faults,
         good=f"every one of {len(found.envelopes)} statements has a right signature",
         bad="; ".join(faults[:_SHOWN]),
-    )
-
-
-def _chain(found: ReadLater) -> Check:
-    faults = []
-    expected, number = None, 0
-    for one, before, envelope in zip(
-        found.statements, found.previous, found.envelopes, strict=True
-    ):
-        # Numbers may be left out: requests for which nothing was tried have no statement.
-        if one.number <= number or before != (expected or one.report_hash):
-            faults.append(
-                f"{_name(one)} does not follow from the one before it: one was removed, added, "
-                "moved or altered there"
-            )
-            break
-        expected, number = link_of_statement(envelope), one.number
-    return check(
-        "later_attacks.chain",
-        not faults,
-        good="each follows from the one before it, and the first from the report",
-        bad="; ".join(faults),
-    )
-
-
-def _report(evidence: Evidence, found: ReadLater) -> Check:
-    report = evidence.report
-    hashed = None if report is None else canonical_hash(report)
-    own = (evidence.experiment_id, hashed, value_at(report, "integrity", "ledger_hash"))
-    wrong = [
-        str(one.number)
-        for one in found.statements
-        if (one.experiment_id, one.report_hash, one.ledger_hash) != own
-    ]
-    return check(
-        "later_attacks.report",
-        not wrong,
-        good="each names the hashes of this report and of its ledger",
-        bad=f"another run was attacked: {', '.join(wrong[:_SHOWN])}",
     )
 
 
@@ -190,35 +182,11 @@ def read_sign_offs(values: Sequence[object]) -> ReadSignOffs:
 def sign_off_checks(
     evidence: Evidence, found: ReadSignOffs, keyring: Keyring, *, later: ReadLater
 ) -> Iterator[Check]:
-    """The checks, in the order in which they are reported; none where nobody signed off.
-
-    `later`: what attacks found after the report, which a sign-off after them has to state too.
-    """
+    """The checks, in the order in which they are reported; none where nobody signed off. `later`:
+    what attacks found after the report, which a sign-off after them has to state too."""
     if not evidence.sign_offs:
         return
     yield _sign_off_signatures(found, keyring)
-    yield _sign_off_chain(evidence, found)
-    yield _sign_off_report(evidence, found)
-    yield _concerns(evidence, found, later)
-
-
-def _sign_off_signatures(found: ReadSignOffs, keyring: Keyring) -> Check:
-    faults = list(found.faults)
-    for one, envelope in zip(found.sign_offs, found.envelopes, strict=True):
-        key = keyring.get(envelope.key_id)
-        if key is None:
-            faults.append(unknown_key(f"sign-off {one.number}", envelope.key_id))
-        elif not key.verifies(envelope.signature, envelope.message):
-            faults.append(f"sign-off {one.number} has a wrong signature: it was altered")
-    return check(
-        "sign_offs.signatures",
-        not faults,
-        good=f"every one of {len(found.envelopes)} sign-offs has a right signature",
-        bad="; ".join(faults[:_SHOWN]),
-    )
-
-
-def _sign_off_chain(evidence: Evidence, found: ReadSignOffs) -> Check:
     faults = [
         f"sign-off {one.number} is about another experiment"
         for one in found.sign_offs
@@ -236,10 +204,28 @@ def _sign_off_chain(evidence: Evidence, found: ReadSignOffs) -> Check:
             )
             break
         before = envelope
-    return check(
+    yield check(
         "sign_offs.chain",
         not faults,
         good="each follows from the one before it, and the first from the report",
+        bad="; ".join(faults[:_SHOWN]),
+    )
+    yield _sign_off_report(evidence, found)
+    yield _concerns(evidence, found, later)
+
+
+def _sign_off_signatures(found: ReadSignOffs, keyring: Keyring) -> Check:
+    faults = list(found.faults)
+    for one, envelope in zip(found.sign_offs, found.envelopes, strict=True):
+        key = keyring.get(envelope.key_id)
+        if key is None:
+            faults.append(unknown_key(f"sign-off {one.number}", envelope.key_id))
+        elif not key.verifies(envelope.signature, envelope.message):
+            faults.append(f"sign-off {one.number} has a wrong signature: it was altered")
+    return check(
+        "sign_offs.signatures",
+        not faults,
+        good=f"every one of {len(found.envelopes)} sign-offs has a right signature",
         bad="; ".join(faults[:_SHOWN]),
     )
 

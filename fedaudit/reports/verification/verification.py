@@ -181,7 +181,6 @@ def _read_run(
 def _read_declared(
     evidence: Evidence, audit: LedgerAudit, keyring: Keyring
 ) -> tuple[list[Check], list[Check]]:
-    """The same of a ledger that was declared."""
     entries = DeclaredEntries(evidence.spec, evidence.names)
     for rows in batches(evidence.rows):
         for found in audit.read(rows):
