@@ -40,7 +40,6 @@ class MeasuredRows:
     true_outcome: NDArray[np.int64] | None
     """The true one; None with `outcome`."""
     hypothesis: NDArray[np.int64]
-    """Which hypothesis predicted the row."""
     groups: Mapping[str, tuple[int, NDArray[np.int64]]]
     """Sensitive attribute -> how many groups it has, and the row's, -1 for none."""
 
@@ -253,11 +252,9 @@ class ConstantComparison:
     constant: ConstantKind
     rows: NDArray[np.int64]
     correct: NDArray[np.int64] | None
-    """Rows that the model classifies correctly; None for a number."""
     constant_correct: NDArray[np.int64] | None
     """Those that the constant does."""
     loss: NDArray[np.float64]
-    """The model's loss of each client."""
     constant_loss: NDArray[np.float64]
     weights: NDArray[np.float64]
     """How much a client counts in the validation loss."""
@@ -267,7 +264,6 @@ class ConstantComparison:
     true_outcomes: NDArray[np.int64] | None
     """[outcomes]: the same rows by their true outcome."""
     by_group: Mapping[str, ConstantByGroup]
-    """By sensitive attribute."""
     gains: Mapping[Gain, RowGains]
     """How much better the model is on each row."""
     outcome_gain: NDArray[np.int64] | None
@@ -456,12 +452,10 @@ class OverConstant:
     baseline_loss: float
     accuracy_over_baseline: float | None
     loss_under_baseline: float
-    """The baseline's loss less the model's: above 0 where the model is better."""
     prediction_share: float | None
     """Share of rows for which the most frequent prediction was made, of the hypothesis that
     predicted the row."""
     outcome_share: float | None
-    """Share of rows with the most frequent true outcome."""
     intervals: dict[str, Interval]
     """Of `accuracy_over_baseline` and `loss_under_baseline`, the constant as it is."""
 

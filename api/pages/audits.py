@@ -9,7 +9,15 @@ from starlette.responses import HTMLResponse, Response
 
 from api.http.problems import ProblemError
 from api.pages.templates import new_once
-from api.pages.visits import ONCE, ExperimentsAuthor, ExperimentsForm, ReportsVisit, Visit, as_file
+from api.pages.visits import (
+    ONCE,
+    ExperimentsAuthor,
+    ExperimentsForm,
+    ReportsVisit,
+    Visit,
+    as_file,
+    faults_by_field,
+)
 from api.services.audits import ask_for_audit, audit_bundle, find_audited, verify_audit
 from api.services.report_pages import page_response
 from fedaudit.reports.page.html import Link
@@ -21,7 +29,6 @@ _TEXTS = ("name", "id", "path", "truth", "prediction", "score", "threshold", "cl
 _LISTS = ("sensitive", "favourable")
 """Columns, or values, separated by commas."""
 _SHOWN_ABOVE = (409, 429)
-"""Refusals that are shown above the form."""
 
 
 @router.get("/new")
@@ -81,7 +88,7 @@ def _answer(form: Visit) -> Response:
                 value[name] = parts
         asked = ask_for_audit(form.resources, form.caller, value, form.once)
     except InvalidInputError as error:
-        return _form(form, typed, faults=_by_field(error), status=422)
+        return _form(form, typed, faults=faults_by_field(error, _field_of), status=422)
     except ProblemError as error:
         if error.status not in _SHOWN_ABOVE:
             raise
@@ -102,15 +109,9 @@ def _finite(text: str) -> float | str:
     return found if math.isfinite(found) else text
 
 
-def _by_field(error: InvalidInputError) -> dict[str, str]:
-    """The faults by the form's field; faults of other fields under an empty name."""
-    found: dict[str, list[str]] = {}
-    for one in error.errors:
-        name = one.pointer.split("/")[1] if "/" in one.pointer else ""
-        known = name in (*_TEXTS, *_LISTS)
-        message = one.message if known else f"{one.pointer} {one.message}".strip()
-        found.setdefault(name if known else "", []).append(message)
-    return {name: "; ".join(messages) for name, messages in found.items()}
+def _field_of(pointer: str) -> str:
+    name = pointer.split("/")[1] if "/" in pointer else ""
+    return name if name in (*_TEXTS, *_LISTS) else ""
 
 
 def _form(

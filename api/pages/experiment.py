@@ -26,7 +26,7 @@ from api.pages.live import (
 )
 from api.pages.session import COOKIE
 from api.pages.spec_preview import as_yaml
-from api.pages.visits import ExperimentsForm, ExperimentsVisit, Visit
+from api.pages.visits import ExperimentsForm, ExperimentsVisit, Visit, faults_by_field
 from api.services.attacks.later_attacks import ask_for_attacks, cancel_attacks
 from api.services.attacks.stored_attacks import judged_document, later_list
 from api.services.dispatch import IdempotentRequest
@@ -217,7 +217,6 @@ _METHODS = [
     ),
 ]
 _SHOWN_ABOVE = (409, 410, 429)
-"""Refusals that are shown above the form."""
 
 
 @router.get("/attacks")
@@ -251,7 +250,9 @@ def _answer(form: Visit, experiment_id: str) -> Response:
     try:
         asked = ask_for_attacks(form.resources, form.caller, experiment_id, value, again)
     except InvalidInputError as error:
-        return _attacks(form, experiment_id, typed, faults=_by_field(error), status=422)
+        return _attacks(
+            form, experiment_id, typed, faults=faults_by_field(error, _field_of), status=422
+        )
     except ProblemError as error:
         if error.status not in _SHOWN_ABOVE:
             raise
@@ -275,15 +276,9 @@ def _attack(typed: dict[str, str], mechanism: str) -> dict[str, Any]:
     return value
 
 
-def _by_field(error: InvalidInputError) -> dict[str, str]:
-    """The faults by the form's field; faults of other fields under an empty name."""
+def _field_of(pointer: str) -> str:
     names = {"kind": "kind", "method": "method", **dict.fromkeys(_NUMBERS.values(), "number")}
-    found: dict[str, list[str]] = {}
-    for one in error.errors:
-        name = names.get(one.pointer.rpartition("/")[2], "")
-        message = one.message if name else f"{one.pointer} {one.message}".strip()
-        found.setdefault(name, []).append(message)
-    return {name: "; ".join(messages) for name, messages in found.items()}
+    return names.get(pointer.rpartition("/")[2], "")
 
 
 def _attacks(

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Annotated
+from typing import Annotated, Any
 
 from anyio.to_thread import run_sync
 from fastapi import APIRouter, Query
@@ -11,14 +11,7 @@ from starlette.responses import HTMLResponse, Response
 
 from api.http.problems import ProblemError
 from api.pages import spec_fields as fields
-from api.pages.spec_preview import (
-    Preview,
-    ProfileDefaults,
-    as_yaml,
-    demanded,
-    preview,
-    profile_defaults,
-)
+from api.pages.spec_preview import ProfileDefaults, as_yaml, demanded, preview, profile_defaults
 from api.pages.spec_sheet import DOCUMENT, MODE, Built, Sheet, blank, build, faults_of
 from api.pages.templates import new_once
 from api.pages.visits import ExperimentsAuthor, ExperimentsForm, Visit
@@ -133,7 +126,7 @@ def _suited(
     return found.typed | demanded(begun, policy, floor_of(visit.resources.settings)), found.notes
 
 
-def _preview(visit: Visit, spec: ExperimentSpec) -> Preview:
+def _preview(visit: Visit, spec: ExperimentSpec) -> dict[str, Any]:
     planned = plan(visit.resources, visit.caller, spec)
     others = plan_others(visit.resources, visit.caller, planned)
     return preview(planned, try_admission(visit.resources, visit.project_id, planned, others))

@@ -40,7 +40,6 @@ router = APIRouter(prefix="/federations/new")
 
 _FORM = "multipart/form-data"
 _SHOWN_BESIDE = (409, 413, 422)
-"""Refusals of a file that are shown beside its field."""
 
 
 @router.get("")

@@ -51,7 +51,6 @@ class TypedRegistration:
     """What the form asks for."""
 
     value: dict[str, Any]
-    """To be parsed as the registration of an uploaded file."""
     places: dict[str, str] = field(default_factory=dict)
     """JSON pointer in the value -> the field of the form."""
     faults: list[FieldError] = field(default_factory=list)
@@ -73,16 +72,6 @@ class _Typed:
 
 
 @dataclass(frozen=True)
-class ColumnView:
-    """One column of the table, and why the proposal takes it as it does."""
-
-    place: int
-    name: str
-    facts: str
-    reason: str
-
-
-@dataclass(frozen=True)
 class RegistrationSheet:
     """The form as it is shown once."""
 
@@ -93,11 +82,16 @@ class RegistrationSheet:
     refusal: str | None = None
 
     @property
-    def columns(self) -> list[ColumnView]:
-        """In the table's order."""
+    def columns(self) -> list[dict[str, Any]]:
+        """In the table's order, with the reason why the proposal takes a column as it does."""
         reasons = self._reasons
         return [
-            ColumnView(place, one.name, _facts(one), reasons.get(one.name, ""))
+            {
+                "place": place,
+                "name": one.name,
+                "facts": _facts(one),
+                "reason": reasons.get(one.name, ""),
+            }
             for place, one in enumerate(self.looked.survey.columns)
         ]
 

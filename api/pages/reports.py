@@ -43,7 +43,6 @@ router = APIRouter()
 
 _OF = "/experiments/{experiment_id}"
 _PLAIN_TEXT = "reading_text.html"
-"""For a reading without a template."""
 
 FileForm = Literal["json", "yaml", "md"]
 _FORMS: dict[FileForm, tuple[str, str]] = {
@@ -51,7 +50,6 @@ _FORMS: dict[FileForm, tuple[str, str]] = {
     "yaml": ("YAML", "application/yaml"),
     "md": ("Markdown", "text/markdown"),
 }
-"""The name and the media type of each form of a reading."""
 
 
 @dataclass(frozen=True)

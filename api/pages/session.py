@@ -68,14 +68,14 @@ def visitor_of(request: Request, resources: Shared) -> Visitor:
             found = WebSessionRepository(session).find(token)
     if token is None or found is None:
         raise SignInNeededError(_way_back(request))
-    visitor = Visitor(Caller.of(found.key), found.project_name, csrf_of(token))
+    csrf = hmac.new(token.encode(), _CSRF_PURPOSE, hashlib.sha256).hexdigest()
+    visitor = Visitor(Caller.of(found.key), found.project_name, csrf)
     # For the page of a later error.
     request.state.visitor = visitor
     return visitor
 
 
 SignedIn = Annotated[Visitor, Depends(visitor_of)]
-"""Any visitor with a session, whatever the key's scopes."""
 
 
 async def own_form(request: Request) -> FormData:
@@ -91,8 +91,13 @@ async def own_form(request: Request) -> FormData:
 
 
 def refuse_foreign(request: Request) -> None:
-    """Raises ProblemError where another site's page sent the form."""
-    if is_foreign(request):
+    """Raises ProblemError where another site's page sent the request, as far as the browser says.
+    Browsers send `Sec-Fetch-Site` over HTTPS only. `Origin` is compared by host and port, as a
+    proxy may have changed the scheme; a page that hides its origin (`null`) is foreign. A request
+    with neither header does not come from a browser's form."""
+    site, origin = request.headers.get("sec-fetch-site"), request.headers.get("origin")
+    foreign = origin is not None and _authority(origin) != request.headers.get("host")
+    if foreign or (site is not None and site not in _OWN_SITES):
         raise ProblemError(403, "forbidden", "the form was sent from another site")
 
 
@@ -120,11 +125,6 @@ def require(visitor: Visitor, scope: Scope) -> None:
             "has it",
             scope=scope,
         )
-
-
-def csrf_of(token: str) -> str:
-    """The word that the forms of a session carry."""
-    return hmac.new(token.encode(), _CSRF_PURPOSE, hashlib.sha256).hexdigest()
 
 
 def set_cookie(response: Response, request: Request, token: str | None) -> None:
@@ -165,20 +165,6 @@ class FailedAttempts:
             self._times.move_to_end(address)
             if len(self._times) > _MAX_ADDRESSES:
                 self._times.popitem(last=False)
-
-
-def is_foreign(request: Request) -> bool:
-    """Whether another site's page sent the request, as far as the browser says.
-
-    Browsers send `Sec-Fetch-Site` over HTTPS only. `Origin` is compared by host and port, as a
-    proxy may have changed the scheme; a page that hides its origin (`null`) is foreign. A request
-    with neither header does not come from a browser's form.
-    """
-    site = request.headers.get("sec-fetch-site")
-    if site is not None and site not in _OWN_SITES:
-        return True
-    origin = request.headers.get("origin")
-    return origin is not None and _authority(origin) != request.headers.get("host")
 
 
 def local_path(target: str | None) -> str:

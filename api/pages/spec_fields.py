@@ -40,7 +40,6 @@ MECHANISMS = tuple(
     (facts.name, facts.name, facts.description)
     for facts in (mechanism.facts for mechanism in mechanisms.MECHANISMS)
 )
-"""Value, name, and what it does."""
 
 RULES, RULE_ROWS = "/fairness/favourable", 3
 RULE_OPS = (("ge", "at least"), ("le", "at most"), ("in", "one of"))
@@ -60,7 +59,6 @@ SUGGESTED_GROUPS: dict[str, dict[str, object]] = {
 }
 """The groups of synthetic data, by source; a federation's groups come with its registration."""
 CHOICE_RULES = "experiment_choices.css"
-"""The name of the style sheet `choice_rules`."""
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,6 @@ from typing import Any
 
 from api.pages import spec_fields as fields
 from api.pages.spec_fields import LAYERS, Field, Kind, fault_of_layer, layers_of, number
-from api.pages.spec_preview import Preview
 from fedaudit.spec.errors import FieldError
 from models.tables.federations import Federation
 
@@ -48,7 +47,6 @@ class Built:
     """What the form asks for."""
 
     value: dict[str, Any]
-    """To be parsed as a spec."""
     rows: dict[str, str] = field(default_factory=dict)
     """JSON pointer in the value -> the row of the form that it comes from; empty rows are skipped,
     so the two may have different numbers."""
@@ -219,11 +217,10 @@ class Sheet:
     typed: Mapping[str, str]
     """Text by field; a switch that is off is missing."""
     federations: Sequence[Federation]
-    """The federations that may be chosen."""
     once: str
     """Goes with the submission, so that a double click submits once."""
     faults: Sequence[Fault] = ()
-    preview: Preview | None = None
+    preview: Mapping[str, Any] | None = None
     refusal: str | None = None
     """Why a submission came to nothing, where no field is at fault."""
     notes: Sequence[str] = ()

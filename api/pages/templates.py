@@ -49,7 +49,6 @@ PLACES = (
     Place("/docs", "API", None),
 )
 _HOMES = ("/", "/reports", "/federations", "/experiments/new", "/federations/new")
-"""In the order of preference."""
 
 
 def places(visitor: Visitor) -> list[Place]:
@@ -75,7 +74,6 @@ MADE: dict[str, Callable[[], str]] = {
     CHOICE_RULES: choice_rules,
     **{name: partial(style_sheet, name) for name in SHARED},
 }
-"""Assets that are no files, by name."""
 
 POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; "

@@ -44,20 +44,6 @@ _OF_GROUPS = {"loss": NO_LOSS, "rows": "how many rows a group has is confidentia
 _ONE_MODEL = "predictions do not say of several models which one made them"
 _NO_CLIENTS = "without a client key there are no clients to average over"
 _LOSSES = ("loss_difference", "loss_ratio")
-_PROVENANCE = ("code_version", "libraries", "device", "backend", "started_at", "finished_at")
-_GUARANTEE = ("label", "mechanism", "unit", "adjacency", "delta")
-_SPENT = (
-    "leakage_median",
-    "leakage_max",
-    "leakage_by_cluster",
-    "leakage_quantiles",
-    "leakage_per_release",
-    "log_ratio_max",
-    "participations_max",
-    "refusals",
-    "withheld",
-    "epsilon_max",
-)
 _TENTHS = tuple(tenth / 10 for tenth in range(1, 10))
 _ROUNDED = "counts are rounded, and so many figures of the same groups would narrow them down"
 

@@ -1,22 +1,14 @@
 """The report of an audit as one self-contained page: no script, no external resource."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
-from fedaudit.reports.charts.drawing import Chart
 from fedaudit.reports.charts.report_charts import rates_chart
 from fedaudit.reports.page.fairness_tables import fairness_tables
 from fedaudit.reports.page.html import Link, page_environment
 from fedaudit.reports.sections.outcome_words import for_readers
 from fedaudit.reports.sections.predictions import as_report_of_run
 from fedaudit.spec.audits import parse_audit
-
-
-@dataclass(frozen=True)
-class _Charts:
-    fairness: list[list[Chart]]
-    """One entry for each of the report's fairness sections, in their order."""
 
 
 def render_audit(document: Mapping[str, Any], *, links: Sequence[Link] = ()) -> str:
@@ -32,7 +24,7 @@ def render_audit(document: Mapping[str, Any], *, links: Sequence[Link] = ()) -> 
         .get_template("audit.html")
         .render(
             report=shown,
-            charts=_Charts(charts),
+            charts={"fairness": charts},
             tables=fairness_tables(shown["fairness"]),
             links=links,
         )

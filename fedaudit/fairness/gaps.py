@@ -119,7 +119,6 @@ def _worst(
 
 FOUR_FIFTHS = 0.8
 OF_SELECTION = "demographic_parity_ratio"
-"""The metric that the four fifths are about."""
 # Rates are ratios of counts, so a ratio meant to be 0.8 may lie below it by a rounding error.
 _ROUNDING = 1e-9
 _NO_STANDARD = "no standard says which difference is too large"
@@ -372,7 +371,6 @@ class ClientAverages:
     rates: NDArray[np.float64]
     """[rates, groups]: the RATES; NaN where fewer than MIN_CLIENTS contribute."""
     figures: tuple[Figure, ...]
-    """The METRICS."""
 
 
 def client_averages(client_counts: NDArray[np.int64], disclosure: Disclosure) -> ClientAverages:

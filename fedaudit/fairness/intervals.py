@@ -125,12 +125,10 @@ def rate_intervals(
     level: float,
     published: NDArray[np.int64] | None = None,
 ) -> dict[str, Interval]:
-    """The interval of each of METRICS, from counts per client [clients, groups, 4].
-
-    `level`: coverage, such as 0.95. `published` [groups, 4]: the counts that gaps are computed
-    from, where these are not the clients' sums. Raises ValueError where the disclosure was not
-    decided from the rows of these counts.
-    """
+    """The interval of each of METRICS, from counts per client [clients, groups, 4]. `level`:
+    coverage, such as 0.95. `published` [groups, 4]: the counts that gaps are computed from, where
+    these are not the clients' sums. Raises ValueError where the disclosure was not decided from the
+    rows of these counts."""
     if not disclosure.rule.has_favourable_outcome:
         return dict.fromkeys(METRICS, Interval(None, None, NO_OUTCOME))
     counts = client_counts.sum(axis=0)
@@ -258,13 +256,10 @@ def mean_limits(
 
 
 def gain_intervals(clustered: Clustered, *, level: float, are_shares: bool) -> list[Interval]:
-    """Of what each group's rows gained, from `clustered` with the kinds gain and rows, by
-    Student's t.
-
-    `are_shares`: whether a row gains 1, 0 or -1. Two clients of average size are then added, of
+    """Of what each group's rows gained, from `clustered` with the kinds gain and rows, by Student's
+    t. `are_shares`: whether a row gains 1, 0 or -1. Two clients of average size are then added, of
     which one gains and one loses all rows (Bonett and Price 2012), so that rows which were never
-    decided differently leave something uncertain.
-    """
+    decided differently leave something uncertain."""
     gained, rows = clustered.totals.T
     worth = clustered.worth(np.array([0.0, 1.0]))
     added = _over(rows, worth) if are_shares else np.zeros_like(rows)

@@ -18,7 +18,6 @@ class Population:
     codes: Mapping[str, NDArray[np.int64]]
     """By attribute, [rows]: positions in its groups; -1 for a row that has none."""
     groups: Mapping[str, int]
-    """By attribute, how many groups it has."""
     clients: NDArray[np.int64]
     """[rows]: the client that each row belongs to."""
     row_ids: NDArray[np.int64] | None = None
@@ -355,13 +354,7 @@ def decide_together(
         found[name] = rule.decide(rows, clients=clients, allowed=allowed)
         if allowed is not None:
             kept[name] = ~allowed & (rows > 0)
-    shown = _shown_together(found, population, fixed={}, kept=kept)
-    return {
-        name: replace(one, shown=shown[name])
-        if name in shown
-        else replace(one, shown=np.zeros_like(one.shown), why=UNDECIDED)
-        for name, one in found.items()
-    }
+    return _decided(found, population, fixed={}, kept=kept)
 
 
 def decide_parts_together(
@@ -383,49 +376,40 @@ def decide_parts_together(
         enough = clients >= groups.rule.minimum_group_clients
         own = groups.of_parts(cells.sizes(name).reshape(shape), of=of)
         found[name] = replace(own, shown=own.shown & enough)
-    flat = {
-        name: replace(one, rows=one.rows.ravel(), shown=one.shown.ravel())
-        for name, one in found.items()
-    }
-    shown = _shown_together(flat, cells, fixed=decided, kept={})
-    return {
-        name: replace(one, shown=shown[name].reshape(one.shown.shape))
-        if name in shown
-        else replace(one, shown=np.zeros_like(one.shown), why=UNDECIDED)
-        for name, one in found.items()
-    }
+    return _decided(found, cells, fixed=decided, kept={})
 
 
-def _shown_together(
+def _decided(
     found: Mapping[str, Disclosure],
     population: Population,
     *,
     fixed: Mapping[str, Disclosure],
     kept: Mapping[str, NDArray[np.bool_]],
-) -> Mapping[str, NDArray[np.bool_]]:
-    """What is shown of each attribute that could be decided; without those named last otherwise."""
-    names = _decidable(found, population)
-    while True:
-        system = _System(
-            population.atoms(names),
-            {name: found[name] for name in names},
-            fixed={name: fixed[name] for name in names if name in fixed},
-            kept={name: kept[name] for name in names if name in kept},
-        )
-        shown = system.suppress_exposed()
-        if shown is not None:
-            return shown
-        names.pop()
-
-
-def _decidable(found: Mapping[str, Disclosure], population: Population) -> list[str]:
+) -> dict[str, Disclosure]:
+    """What was found, less what gives few rows away. Of attributes that are too many to be looked
+    at together, those named last are not shown."""
     names = list(found)
+    shown: Mapping[str, NDArray[np.bool_]] | None = None
     while names:
         groups = sum(found[name].rows.size for name in names)
-        if groups * len(population.atoms(names)) <= MAX_CELLS:
-            break
+        atoms = population.atoms(names)
+        if groups * len(atoms) <= MAX_CELLS:
+            system = _System(
+                atoms,
+                {name: found[name] for name in names},
+                fixed={name: fixed[name] for name in names if name in fixed},
+                kept={name: kept[name] for name in names if name in kept},
+            )
+            shown = system.suppress_exposed()
+            if shown is not None:
+                break
         names.pop()
-    return names
+    return {
+        name: replace(one, shown=shown[name].reshape(one.shown.shape))
+        if shown is not None and name in shown
+        else replace(one, shown=np.zeros_like(one.shown), why=UNDECIDED)
+        for name, one in found.items()
+    }
 
 
 @dataclass
@@ -454,14 +438,22 @@ class _System:
         """`fixed`: groups beside whose figures those of `found`, which are parts of them, stand.
         `kept` [groups]: those that may not follow, however large."""
         self._atoms = atoms
-        self._found = found
+        self._found = {
+            name: replace(one, rows=one.rows.ravel(), shown=one.shown.ravel())
+            for name, one in found.items()
+        }
         self._order = {name: place for place, name in enumerate(found)}
-        self._shown = {name: one.shown.copy() for name, one in found.items()}
+        self._shown = {name: one.shown.copy() for name, one in self._found.items()}
         rules = [one.rule for one in found.values()]
         self._rows = max((rule.minimum_group_size for rule in rules), default=1)
         self._clients = max((rule.minimum_group_clients for rule in rules), default=1)
         self._fixed = [
-            _Total(self._lying_in(name, one, group), int(one.rows[group]), None)
+            # The atoms of a group of which this system has the parts.
+            _Total(
+                (atoms.codes[name] >= 0) & (atoms.codes[name] % len(one.rows) == group),
+                int(one.rows[group]),
+                None,
+            )
             for name, one in fixed.items()
             for group in np.flatnonzero(one.shown & (one.rows > 0)).tolist()
         ]
@@ -469,24 +461,26 @@ class _System:
         members = [atoms.members(name, np.flatnonzero(own)) for name, own in kept.items()]
         self._kept = np.concatenate([np.zeros((0, len(atoms)), dtype=np.bool_), *members])
 
-    def _lying_in(self, name: str, groups: Disclosure, group: int) -> NDArray[np.bool_]:
-        codes = self._atoms.codes[name]
-        lying: NDArray[np.bool_] = (codes >= 0) & (codes % len(groups.rows) == group)
-        return lying
-
     def suppress_exposed(self) -> Mapping[str, NDArray[np.bool_]] | None:
         """By attribute, what is shown once no few rows follow any more; None after too much work.
-
         One group after the other is suppressed. Of the groups that give few rows away, the
         smallest: so an intersection yields to its parts. Of several, that of the attribute named
-        last.
-        """
+        last."""
         work = 0
         while len(totals := self._totals()) > len(self._fixed):
             work += len(totals) * len(self._atoms)
             if work > MAX_WORK:
                 return None
-            exposure = self._exposure(totals)
+            members = np.stack([total.members for total in totals])
+            removable = np.array([total.group is not None for total in totals])
+            exposure = find_exposure(
+                members,
+                self._atoms,
+                removable=removable,
+                targets=np.concatenate(self._targets()),
+                rows=self._rows,
+                clients=self._clients,
+            ) or find_one_of(self._kept, members, removable=removable)
             if exposure is None:
                 break
             by = [total for total, used in zip(totals, exposure.by, strict=True) if used]
@@ -497,19 +491,6 @@ class _System:
             )[2]
             self._shown[name][place] = False
         return self._shown
-
-    def _exposure(self, totals: list[_Total]) -> Exposure | None:
-        members = np.stack([total.members for total in totals])
-        removable = np.array([total.group is not None for total in totals])
-        few = find_exposure(
-            members,
-            self._atoms,
-            removable=removable,
-            targets=np.concatenate([*self._suppressed(), *self._missing()]),
-            rows=self._rows,
-            clients=self._clients,
-        )
-        return few or find_one_of(self._kept, members, removable=removable)
 
     def _totals(self) -> list[_Total]:
         totals = list(self._fixed)
@@ -525,13 +506,11 @@ class _System:
             totals.append(_Total(everybody, int(self._atoms.rows.sum()), None))
         return totals
 
-    def _missing(self) -> list[NDArray[np.bool_]]:
-        """By attribute, the rows that have no value of it: [1, atoms]."""
-        return [(self._atoms.codes[name] < 0)[np.newaxis] for name in self._found]
-
-    def _suppressed(self) -> list[NDArray[np.bool_]]:
-        """By attribute, the groups that have rows and are not shown: [count, atoms]."""
-        return [
+    def _targets(self) -> list[NDArray[np.bool_]]:
+        """Unions [count, atoms] that may not follow: by attribute, the groups that have rows and
+        are not shown, and then the rows that have no value of it."""
+        hidden = [
             self._atoms.members(name, np.flatnonzero(~self._shown[name] & (one.rows > 0)))
             for name, one in self._found.items()
         ]
+        return [*hidden, *((self._atoms.codes[name] < 0)[np.newaxis] for name in self._found)]

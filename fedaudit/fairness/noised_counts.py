@@ -54,7 +54,6 @@ class Rounder:
     population: bytes
     """Identifies the data, and by what its rows are numbered."""
     groups: Mapping[str, Sequence[GroupRows]]
-    """Per attribute, the rows of each group."""
 
     def counts(self, attribute: str, counts: NDArray[np.int64]) -> NDArray[np.int64]:
         """Of counts [..., groups, 4]: multiples of the base, in the same places."""
@@ -223,7 +222,6 @@ def plausible(counts: Counts) -> Counts:
 _PLACES = np.linspace(0.0, 1.0, 4001)
 """The rates that are tried; ends are moved outward to the next one."""
 _DIFFERENCES = np.linspace(-1.0, 1.0, 8001)
-"""The differences of two shares that are tried."""
 METHOD = "noised-counts"
 
 Bounds = tuple[NDArray[np.float64], NDArray[np.float64]]

@@ -74,11 +74,9 @@ def permutation_nulls(
     permutations: int = PERMUTATIONS,
 ) -> dict[str, Null | str]:
     """The null of each of METRICS, or why there is none; from client_counts [clients, groups, 4].
-
     `stream`: another number draws other permutations from the same seed (one for each attribute).
     The same arguments always give the same nulls, with one version of NumPy. Raises ValueError
-    where the disclosure was not decided from the rows of these counts.
-    """
+    where the disclosure was not decided from the rows of these counts."""
     if not disclosure.rule.has_favourable_outcome:
         return dict.fromkeys(METRICS, NO_GAP)
     compared = _compared(scored_rows(client_counts), disclosure)

@@ -241,7 +241,6 @@ class NumberedRows:
 
     population: Population
     client_of: NDArray[np.int64]
-    """As for `Neighbourhood`."""
 
 
 Numbered = Sequence[NumberedRows]
@@ -264,7 +263,6 @@ class ScoredGroups:
 
     spec: ExperimentSpec
     groups: Mapping[str, tuple[str, ...]]
-    """By attribute, the names of its groups."""
     population: Population
     favourable: NDArray[np.bool_]
     """[rows]: whether the true outcome is."""
@@ -387,11 +385,9 @@ def _two_digits(value: float) -> float:
 
 def membership(rows: NDArray[np.integer], rule: DisclosureRule) -> Membership:
     """Of rows per client and group [clients, groups]; clients that do not train have none.
-
     Suppressed are groups with too few rows or clients, and the smallest other where just one would
     be, or few rows together. Within the totals of an intersection's parts they are not looked at:
-    the caller must show none of its figures where one is suppressed.
-    """
+    the caller must show none of its figures where one is suppressed."""
     unit = unit_of(rows)
     belongs = rows > 0
     pooled, clients = rows.sum(axis=0, dtype=np.int64), np.count_nonzero(belongs, axis=0)

@@ -37,9 +37,7 @@ class MlflowRun:
 
     run_id: str
     url: str | None
-    """The run's page; None if the tracking address is not a web address."""
     created: bool
-    """False if the run existed."""
     metrics: int
     """How many values were written this time."""
     files: int

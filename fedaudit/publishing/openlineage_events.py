@@ -42,16 +42,12 @@ class Lineage:
     status: str
     """succeeded, failed or cancelled."""
     why: str | None
-    """Of one that did not succeed."""
     started_at: str
     finished_at: str
     source: str | None = None
-    """The kind of data that the federation came from."""
     data_fingerprint: str | None = None
     gates: Sequence[Mapping[str, Any]] = ()
-    """As evaluated for the report."""
     facts: Mapping[str, str] = field(default_factory=dict)
-    """Tags of the run."""
 
 
 def lineage_events(lineage: Lineage, *, namespace: str = DEFAULT_NAMESPACE) -> list[Any]:

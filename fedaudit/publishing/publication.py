@@ -61,18 +61,15 @@ class Publication:
     document: Mapping[str, Any]
     """The stored report, with the outcomes that follow from later attacks."""
     report: Report
-    """The same, parsed."""
     figures: PublishedFigures
     files: list[Path]
     """Whole files, in the order in which they are published."""
     model: Path | None = None
     """The trained hypotheses, if they may leave."""
     model_reason: str | None = None
-    """Why there is no model."""
     origin: str
     """The service's address, or `file`."""
     url: str | None = None
-    """The report's page on the service."""
 
     @property
     def gates(self) -> Sequence[Mapping[str, Any]]:

@@ -9,7 +9,7 @@ from pydantic import Field
 from fedaudit.ledger.bundle import Evidence
 from fedaudit.ledger.signatures import Keyring
 from fedaudit.reports.checks import Check, agrees, check, value_at
-from fedaudit.reports.gates.gate_evaluation import overall
+from fedaudit.reports.gates.gate_evaluation import SIGNS, overall
 from fedaudit.reports.gates.gate_results import OUTCOME_WORDS
 from fedaudit.reports.report import GateSection, check_gates, gated, worded
 from fedaudit.reports.sections.fairness import FairnessSection
@@ -121,7 +121,6 @@ _FAIRNESS_ALONE = (
     "This concerns fairness alone: the privacy of the training is no part of this audit, and "
     "whether the model may be released cannot be decided from it."
 )
-_AT = {"le": "at most", "ge": "at least"}
 
 
 def _release(report: Mapping[str, Any]) -> Iterator[str]:
@@ -173,8 +172,8 @@ def _next(report: Mapping[str, Any]) -> Iterator[str]:
     for gate in report["gates"]:
         if gate["outcome"] == "fail" and gate["figure"] in FAIRNESS_FIGURES:
             yield (
-                f"{gate['figure']} has to be {_AT[gate['op']]} {gate['bound']:g}: see above which "
-                "group is worst off, and look for what the model knows of it, or does not."
+                f"{gate['figure']} has to be {SIGNS[gate['op']]} {gate['bound']:g}: see above "
+                "which group is worst off, and look for what the model knows of it, or does not."
             )
         if gate["outcome"] != "pass":
             yield f"For the gate on {gate['figure']}: {gate['reason']}."

@@ -38,7 +38,6 @@ class ReportFigure:
     section: Section
     figure: str
     attribute: str | None = None
-    """For fairness figures only."""
     observer: str | None = None
     """Against whom an epsilon holds; None for the largest of all observers, and for other figures.
     """
@@ -47,7 +46,6 @@ class ReportFigure:
     value: float | None
     reason: str | None
     interval: IntervalSection | None = None
-    """Of a fairness figure."""
 
 
 def parsed(document: Mapping[str, Any]) -> Report:
@@ -59,7 +57,7 @@ def parsed(document: Mapping[str, Any]) -> Report:
 
 def figures_of(report: Report) -> list[ReportFigure]:
     """Every figure: privacy, utility, then fairness by attribute; each key occurs once."""
-    privacy = report.privacy
+    privacy, guarantee, utility = report.privacy, report.guarantee, report.utility
     found = []
     for name in PRIVACY:
         value = getattr(privacy, name)
@@ -68,8 +66,8 @@ def figures_of(report: Report) -> list[ReportFigure]:
             ReportFigure(
                 section="privacy",
                 figure=name,
-                delta=report.guarantee.delta if counted else None,
-                adjacency=report.guarantee.adjacency if counted else None,
+                delta=guarantee.delta if counted else None,
+                adjacency=guarantee.adjacency if counted else None,
                 value=value,
                 reason=privacy.reasons.get(name),
             )
@@ -78,20 +76,12 @@ def figures_of(report: Report) -> list[ReportFigure]:
         ReportFigure(
             section="privacy",
             figure="epsilon_max",
-            observer=one.observer,
-            delta=one.delta,
-            adjacency=one.adjacency,
-            value=one.value,
+            **one.model_dump(include={"observer", "delta", "adjacency", "value"}),
             reason=None,
         )
         for one in privacy.epsilon
     ]
-    return [*found, *_utility(report), *_fairness(report)]
-
-
-def _utility(report: Report) -> list[ReportFigure]:
-    utility = report.utility
-    return [
+    found += [
         ReportFigure(
             section="utility",
             figure=name,
@@ -100,10 +90,7 @@ def _utility(report: Report) -> list[ReportFigure]:
         )
         for name in UTILITY
     ]
-
-
-def _fairness(report: Report) -> list[ReportFigure]:
-    return [
+    found += [
         ReportFigure(
             section="fairness",
             figure=name,
@@ -115,6 +102,7 @@ def _fairness(report: Report) -> list[ReportFigure]:
         for section in report.fairness
         for name, metric in section.metrics.items()
     ]
+    return found
 
 
 class Figure(Protocol):

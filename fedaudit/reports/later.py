@@ -17,11 +17,9 @@ def judged_later(
     report: Mapping[str, Any], sections: Sequence[Mapping[str, Any]]
 ) -> dict[str, Any]:
     """The document with what was found later among its attacks, and its gates and verdict anew.
-
     `sections`: of every later attack, whatever it found: nobody chooses among them, so that of
-    several attacks of a kind the worst decides. Raises KeyError or TypeError for a document
-    without the sections of a report.
-    """
+    several attacks of a kind the worst decides. Raises KeyError or TypeError for a document without
+    the sections of a report."""
     if not sections:
         return dict(report)
     found: dict[str, Any] = {**report, "attacks": [*(report.get("attacks") or []), *sections]}
@@ -60,7 +58,6 @@ class LaterStatement:
     """By the clocks of the service and of the worker, in UTC."""
     code_version: str
     backend: Mapping[str, str]
-    """What computed it."""
 
     def fields(self) -> dict[str, Any]:
         """As JSON."""

@@ -40,8 +40,6 @@ from fedaudit.reports.verdict.verdict import verdict, verdict_parts
 from fedaudit.spec.experiment import ExperimentSpec
 from fedaudit.spec.gates import Gate
 
-REPORT_VERSION = 1
-
 
 class GateSection(Part):
     """One condition and whether it holds."""

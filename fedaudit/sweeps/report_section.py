@@ -6,7 +6,7 @@ from functools import partial
 from typing import Any, Protocol
 
 from fedaudit.privacy.accounting.privacy_events import REPORT
-from fedaudit.reports.figures import COUNTED, FIGURES, figures_of, parsed
+from fedaudit.reports.figures import COUNTED, FIGURES, Figure, figures_of, parsed
 from fedaudit.reports.sections.guarantee import PRIVACY_COSTS
 from fedaudit.reports.sections.other_runs import (
     RepeatsSection,
@@ -22,20 +22,14 @@ from fedaudit.sweeps.sweep_table import spread
 _PLACES = {name: place for place, name in enumerate(FIGURES) if name not in COUNTED}
 
 
-class Figure(Protocol):
+class ObservedFigure(Figure, Protocol):
     """One figure, of a document or as it is stored."""
 
     @property
-    def figure(self) -> str: ...
-    @property
-    def attribute(self) -> str | None: ...
-    @property
     def observer(self) -> str | None: ...
-    @property
-    def value(self) -> float | None: ...
 
 
-def named_figures(figures: Iterable[Figure]) -> dict[str, float | None]:
+def named_figures(figures: Iterable[ObservedFigure]) -> dict[str, float | None]:
     """By name, those of an attribute as name[attribute], in the order of reports. Counts are left
     out, and epsilons against one observer: the largest of all represents them."""
     found = [one for one in figures if not one.observer and one.figure in _PLACES]

@@ -103,13 +103,10 @@ class SweepCosts(TypedDict):
 def sweep_costs(
     booked: Sequence[BookedCost], *, runs: Collection[str], facts: Mapping[str, Any]
 ) -> SweepCosts:
-    """The cost of all runs together.
-
-    `runs`: their ids; `facts`: their `SweepFacts`. Runs on generated data of different seeds spend
-    on different people: the figure is the largest over these data. Files count as the same people,
-    since one more line makes another file. The cost of the report to held-out people is a separate
-    entry.
-    """
+    """The cost of all runs together. `runs`: their ids; `facts`: their `SweepFacts`. Runs on
+    generated data of different seeds spend on different people: the figure is the largest over
+    these data. Files count as the same people, since one more line makes another file. The cost of
+    the report to held-out people is a separate entry."""
     reasons = _reasons(facts)
     leakages, log_ratios, epsilons = (
         [one for one in booked if one.figure == figure]

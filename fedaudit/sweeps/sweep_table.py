@@ -34,7 +34,6 @@ class Spread(TypedDict):
     """
 
     n: int
-    """Seeds that have the figure."""
     mean: float | None
     standard_deviation: float | None
     low: float | None
@@ -136,7 +135,6 @@ class SweepTable(TypedDict):
     """All rows, in the order of the cells."""
 
     figures: list[str]
-    """By name; those of an attribute as name[attribute]."""
     rows: list[SweepRow]
     front_figures: list[str]
     """By the means of which rows are on the front: cost, utility, fairness; as far as every row

@@ -75,7 +75,6 @@ class FigureTable:
     head: tuple[str, ...]
     rows: Sequence[tuple[str, ...]]
     note: str = ""
-    """A note on what the table omits."""
 
     @property
     def short(self) -> bool:
@@ -92,7 +91,6 @@ class Chart:
     description: str
     """The title of the drawing, for readers who cannot see it."""
     caption: str
-    """What the drawing shows, in words."""
     drawing: Drawing
     table: FigureTable
 
@@ -298,7 +296,6 @@ class Row:
     span: tuple[float, float] | None = None
     """The extent of the line, if it goes beyond the outermost marks."""
     remark: str = ""
-    """Text shown where the row has no mark."""
 
 
 def range_chart(

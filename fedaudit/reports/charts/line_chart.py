@@ -77,7 +77,6 @@ class GapSeries:
 
     rounds: tuple[int, ...]
     values: Mapping[str, Values]
-    """Metric -> one value per round."""
 
 
 @dataclass(frozen=True)
@@ -88,11 +87,9 @@ class Series:
     figures: Mapping[str, Values] = field(default_factory=dict)
     """One of FIGURES -> one value per round."""
     cluster_sizes: tuple[tuple[int, ...], ...] = ()
-    """One value per round."""
     cluster_leakage: Mapping[int, Values] = field(default_factory=dict)
     """By cluster, the largest leakage of a client whose newest upload is in it, one per round."""
     gaps: Mapping[str, GapSeries] = field(default_factory=dict)
-    """By sensitive attribute."""
     every: int = 1
     """Above 1 for long runs: the first round, the last, and every round that it divides."""
 
@@ -205,12 +202,10 @@ class LinePlot:
     rounds: Sequence[int]
     lines: Sequence[Line]
     kept: Sequence[int]
-    """Indices of the rounds that are drawn."""
     unit: str
     whole: tuple[float, float] | None = None
     """The least range of the axis; a share runs from 0 to 1."""
     best_round: int | None = None
-    """The round that a vertical line marks; None for no line."""
 
 
 def line_chart(plot: LinePlot) -> Drawing:

@@ -18,10 +18,10 @@ from fedaudit.reports.comparison.parts import (
     SpecValue,
 )
 from fedaudit.reports.figures import COUNTED, ReportFigure, Section, figures_of, parsed
+from fedaudit.reports.gates.gate_evaluation import SIGNS
 from fedaudit.reports.readings.facts import text_at
 from fedaudit.reports.report import Report
 from fedaudit.reports.sections.guarantee import is_unbounded
-from fedaudit.spec.gates import GateOp
 from fedaudit.spec.metrics import is_ratio
 
 
@@ -31,13 +31,10 @@ def compare(
     fairness: str | None = None,
     utility: str | None = None,
 ) -> Comparison:
-    """Compare several report documents, in the given order.
-
-    `fairness` and `utility` name the figures of the fronts' axes. By default a front uses the first
-    of equalized odds, demographic parity and the loss gap that has a value, and accuracy where all
-    have one, else the validation loss. Raises ValueError for a document that does not have the form
-    of a report.
-    """
+    """Compare several report documents, in the given order. `fairness` and `utility` name the
+    figures of the fronts' axes. By default a front uses the first of equalized odds, demographic
+    parity and the loss gap that has a value, and accuracy where all have one, else the validation
+    loss. Raises ValueError for a document that does not have the form of a report."""
     reports = [parsed(document) for document in documents]
     return compare_reports(reports, fairness=fairness, utility=utility)
 
@@ -271,7 +268,6 @@ def _leaves(part: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, An
 
 Json = Mapping[str, Any]
 
-_DIRECTIONS: dict[GateOp, str] = {"le": "at most", "ge": "at least"}
 _NAMES = ("figure", "attribute", "op", "value")
 _ALLOWS = "allow_"
 
@@ -317,7 +313,7 @@ def _gates(gates: Sequence[Json]) -> dict[str, str]:
     bounds: dict[str, list[str]] = {}
     for gate in gates:
         by = f" by {gate['attribute']}" if gate.get("attribute") else ""
-        label = f"gate: {gate['figure'].replace('_', ' ')}{by}, {_DIRECTIONS[gate['op']]}"
+        label = f"gate: {gate['figure'].replace('_', ' ')}{by}, {SIGNS[gate['op']]}"
         allowed = [
             name.removeprefix(_ALLOWS) for name in gate if name.startswith(_ALLOWS) and gate[name]
         ]

@@ -37,7 +37,6 @@ class ComparedGuarantee(Part):
     conditions: dict[str, str] | None = None
     mechanism: str
     unit: str
-    """Whose data the guarantee speaks of."""
     adjacency: str | None
     delta: float | None
     observers: list[str]
@@ -57,7 +56,6 @@ class ComparedExperiment(Part):
     gate_outcome: GateOutcome | None
     gate_outcome_reason: str | None
     data_fingerprint: str
-    """Of the federation's data."""
 
 
 class Cell(Part):
@@ -67,7 +65,6 @@ class Cell(Part):
     reason: str | None
     """Why there is no value, or what the value omits."""
     interval: IntervalSection | None = None
-    """Of the value, where the report has one."""
     unbounded: bool = False
     """Whether it is a privacy cost that nothing bounds, of a run without protection: not the lack
     of a figure, and never a small one."""
@@ -85,19 +82,14 @@ class FigureRow(Part):
     section: Section
     figure: str
     attribute: str | None
-    """The sensitive attribute of a fairness figure."""
     observer: str | None
     """Against whom an epsilon holds; None for the largest of all observers."""
     delta: float | None
     adjacency: str | None
     unit: str | None
-    """The unit of privacy of a privacy figure."""
     guarantee: GuaranteeKind | None
-    """The kind of guarantee behind a privacy figure."""
     loss: str | None
-    """The loss in which a loss figure is measured."""
     cells: list[Cell]
-    """One per experiment."""
     differs: bool
     """Whether the cells show more than one value; a missing value counts as one too."""
 
@@ -106,9 +98,7 @@ class SpecValue(Part):
     """What one spec says at a path."""
 
     present: bool
-    """False where the spec has no such path."""
     value: Any
-    """None where the path is absent."""
 
 
 class SpecDifference(Part):
@@ -117,7 +107,6 @@ class SpecDifference(Part):
     path: str
     """Dotted, as in a sweep's grid: `privacy.noise_multiplier`."""
     values: list[SpecValue]
-    """One per experiment."""
 
 
 class Warned(Part):
@@ -148,7 +137,6 @@ class FrontPoint(Part):
 
     experiment_id: str
     values: list[float]
-    """One per axis."""
     dominated_by: list[str]
     """Experiments at least as good on every axis and better on one; empty for a point on the front.
     """
@@ -178,7 +166,6 @@ class Front(Part):
     """The other experiments, each with those that dominate it."""
     left_out: list[LeftOut]
     cautions: list[str]
-    """Caveats, such as experiments on different data."""
 
 
 class Comparison(Part):
@@ -190,4 +177,3 @@ class Comparison(Part):
     warnings: list[Warned]
     fronts: list[Front]
     without_front: list[LeftOut]
-    """Experiments that belong to no front."""

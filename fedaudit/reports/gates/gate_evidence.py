@@ -29,12 +29,10 @@ Report = Mapping[str, Any]
 
 
 def doubt(gate: Gate, figure: GateFigure, report: Report) -> str | None:
-    """Why the guarantee does not make the figure evidence.
-
-    Such a figure is worth what the guarantee is worth: nothing without noise, or with noise that
-    anyone can draw again, and only as much as is proven, for the datasets that it is proven for.
-    Each exception is one that the gate itself must ask for.
-    """
+    """Why the guarantee does not make the figure evidence. Such a figure is worth what the
+    guarantee is worth: nothing without noise, or with noise that anyone can draw again, and only as
+    much as is proven, for the datasets that it is proven for. Each exception is one that the gate
+    itself must ask for."""
     if not figure.rests_on_guarantee:
         return None
     kind = known_guarantee_kind(report["guarantee"]["kind"])
@@ -249,7 +247,8 @@ def uncharged_then(report: Report) -> Report:
 LEAST_POWER = 0.8
 """The chance of an alarm at half the noise, from which the silence of canaries counts."""
 LEAST_LEVEL = 0.95
-"""Of an interval that decides."""
+"""Of an interval that decides. The spec under judgement chooses its level, and one of 1 % would be
+no more than the value."""
 LEAST_WITHOUT_NOISE = 0.5
 """The share of images that an attack must recover without noise, for its failure with noise to be
 evidence about the noise."""
@@ -295,12 +294,10 @@ def attack_evidence(figure: AttackFigure, report: Report) -> Evidence:
 
 
 def attack_doubt(gate: Gate, report: Report, *, meets: Callable[[float, Gate], bool]) -> str | None:
-    """Why a figure of an attack that meets the bound decides nothing.
-
-    Those who are judged choose the attack, and one that finds nothing anywhere would pass every
-    gate. So a figure that meets an upper bound has to come from an attack that is shown to have
-    power; one that misses the bound decides by itself. `meets`: whether a value meets the bound.
-    """
+    """Why a figure of an attack that meets the bound decides nothing. Those who are judged choose
+    the attack, and one that finds nothing anywhere would pass every gate. So a figure that meets an
+    upper bound has to come from an attack that is shown to have power; one that misses the bound
+    decides by itself. `meets`: whether a value meets the bound."""
     figure = gate.plain_figure
     if figure is None or figure.section != "attacks":
         return None

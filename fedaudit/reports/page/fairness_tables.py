@@ -40,7 +40,6 @@ class PageTable:
     head: tuple[str, ...]
     rows: Sequence[tuple[str, ...]]
     remark: str = ""
-    """The meaning of its columns, in words."""
 
     @property
     def long(self) -> bool:

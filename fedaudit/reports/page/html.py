@@ -53,12 +53,10 @@ def render(
     tail: Markup | None = None,
     later: LaterAttempts | None = None,
 ) -> str:
-    """The page of a report document (version 1). Every value in it is escaped.
-
-    `later`: what attacks found after it was signed. `series`: the figures of the rounds; without it
-    there are no curves over rounds. `links` are shown above the report and `tail` below it; a page
-    for download has neither.
-    """
+    """The page of a report document (version 1). Every value in it is escaped. `later`: what
+    attacks found after it was signed. `series`: the figures of the rounds; without it there are no
+    curves over rounds. `links` are shown above the report and `tail` below it; a page for download
+    has neither."""
     shown = for_readers(document)
     return (
         page_environment()

@@ -19,7 +19,7 @@ from fedaudit.privacy.leakage import (
 )
 from fedaudit.reports.checks import Check, check, same, value_at
 from fedaudit.reports.ledger_totals import LedgerTotals
-from fedaudit.reports.sections.material import HypothesesFacts, ReportMaterial
+from fedaudit.reports.sections.material import ReportMaterial
 from fedaudit.reports.sections.part import Part
 from fedaudit.spec.experiment import ExperimentSpec
 
@@ -111,7 +111,11 @@ def between_hypotheses(material: ReportMaterial) -> BetweenHypotheses | str:
         return _UNKNOWN
     if not np.isfinite(facts.hypotheses).all():
         return _NOT_FINITE
-    run = _run(material, facts)
+    run = _Run(
+        inputs=material.inputs,
+        rates=rates_of(material.inputs, radii=facts.radii),
+        missing=_NO_ROUND if material.result.best_round == 0 else _FEW,
+    )
     by_part = part_distances(facts.hypotheses, parts=material.inputs.noised_sizes)
     distances = np.linalg.norm(by_part, axis=-1)
     pairs = [_pair(run, pair, by_part[pair]) for pair in listed_pairs(distances)]
@@ -171,15 +175,6 @@ class _Run:
     inputs: MechanismParameters
     rates: Rates | None
     missing: str
-    """Why there are no rates, if there are none."""
-
-
-def _run(material: ReportMaterial, facts: HypothesesFacts) -> _Run:
-    return _Run(
-        inputs=material.inputs,
-        rates=rates_of(material.inputs, radii=facts.radii),
-        missing=_NO_ROUND if material.result.best_round == 0 else _FEW,
-    )
 
 
 def _pair(run: _Run, pair: tuple[int, int], by_part: NDArray[np.float64]) -> HypothesisPair:

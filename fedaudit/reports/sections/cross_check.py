@@ -61,13 +61,10 @@ def cross_checked(
     *,
     counts: Mapping[str, NDArray[np.int64]],
 ) -> dict[str, Any]:
-    """The report with `cross_check` in its fairness sections, before it is signed.
-
-    `predicted`: the scored rows of each attribute; `counts`: attribute -> [clients, groups, 4],
-    what the report was made from. Raises FiguresDisagreeError where a figure differs by more than
-    TOLERANCE or only one of the two has it, and KeyError where an attribute of the report has no
-    rows.
-    """
+    """The report with `cross_check` in its fairness sections, before it is signed. `predicted`: the
+    scored rows of each attribute; `counts`: attribute -> [clients, groups, 4], what the report was
+    made from. Raises FiguresDisagreeError where a figure differs by more than TOLERANCE or only one
+    of the two has it, and KeyError where an attribute of the report has no rows."""
     sections = [
         {**section, **_checked(section, predicted[name], counts[name])}
         for section in report["fairness"]

@@ -101,7 +101,6 @@ class ClientAveragedGroup(Part):
     value: str
     suppressed: bool
     clients: int | None
-    """Validation clients with scored rows of the group."""
     reasons: Reasons
 
 
@@ -122,7 +121,6 @@ class GroupPrivacyCost(Part):
     value: str
     suppressed: bool
     clients: int | None
-    """Training clients with rows of the group."""
     leakage_mean: float | None
     leakage_max: float | None
     participations_mean: float | None
@@ -197,13 +195,11 @@ class FairnessSection(Part):
     favourable: str | None = None
     """The outcome that rates count, in words. Reports of earlier versions have none."""
     favourable_reason: str | None = None
-    """Why no outcome is favourable."""
     reference_group: str | None
     groups: list[GroupSection]
     metrics: dict[str, MetricSection]
     by_hypothesis: list[HypothesisSection] = Field(default_factory=list)
     by_hypothesis_reason: str | None = None
-    """Why `by_hypothesis` is empty."""
     client_averaged: ClientAveragedSection | None = None
     client_averaged_reason: str | None = None
     privacy_cost_by_group: PrivacyCostSection | None = None

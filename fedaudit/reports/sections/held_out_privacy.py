@@ -195,11 +195,9 @@ class ReportCharges:
 
     def _expected(self, spec: ExperimentSpec, *, reported: bool) -> list[list[int]]:
         """Which rounds may stand for releases: those validated, and one behind all for the report.
-
         A run without a report may have ended before it was charged for it, or behind that. And
         where rounds that were charged are lost and leave no room in a budget, training ends with a
-        round that was played as one of many.
-        """
+        round that was played as one of many."""
         planned = self._validated(spec, last_round=spec.training.rounds)
         ended = self._validated(spec, last_round=self._last_played)
         found = [[*ended, self._last_round + 1]]

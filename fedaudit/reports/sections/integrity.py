@@ -28,7 +28,6 @@ class Integrity(Part):
     ledger_hash: str
     chain_head: str
     entries: int
-    """How many ledger entries there are."""
     signature: str | None
     """Ed25519, in base64, over the DSSE encoding of the report without this field."""
     key_id: str | None

@@ -85,7 +85,6 @@ class ModelFile:
 
     data: bytes = field(repr=False)
     section: ModelSection
-    """What the report says of it."""
     layout: Mapping[str, Any] = field(repr=False)
     """What goes in and what comes out (`fedaudit.runs.report_material`). Confidential."""
 
@@ -105,9 +104,7 @@ class ScoredMaterial:
     """By attribute, the gaps by metric of the last rounds that were validated, as those rounds
     published them."""
     progressed: Progressed = unfollowed
-    """Called between the parts of a report."""
     published: PublishedCounts = field(default_factory=ExactCounts)
-    """The counts that published rates are made from."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -130,9 +127,7 @@ class ReportMaterial(ScoredMaterial):
     withheld: int
     ledger_hash: str
     chain_head: str
-    """Hexadecimal."""
     entries: int
-    """How many ledger entries there are."""
     provenance: Mapping[str, Any] = field(default_factory=dict)
     """code_version, libraries, device, backend, started_at, finished_at; times in ISO 8601."""
     clusters: NDArray[np.int16] | None = None
@@ -143,7 +138,6 @@ class ReportMaterial(ScoredMaterial):
     """With a plan, the compositions against each of its observers: one number for all of the
     ledger's subjects, or one each, [subjects]."""
     hypotheses: HypothesesFacts | None = None
-    """None where unknown."""
     model: ModelFile | str = "the run's model was not handed over"
     """Or the reason why it may not leave."""
     plane: Plane | str = "the plane of the run was not handed over"

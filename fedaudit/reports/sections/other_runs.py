@@ -41,7 +41,6 @@ class SweepSection(Part):
     noises: list[str]
     """`simulation` where the noise of some cell is, which protects nobody."""
     guarantees: list[str]
-    """The kinds of the cells' guarantees."""
     conditions: list[str]
     """Why the guarantee of some cell bounds some datasets only."""
     reasons: dict[str, str]
@@ -64,7 +63,6 @@ class RepeatsSection(Part):
     """Of the runs that have a report, this one's first."""
     asked: int
     experiment_ids: list[str]
-    """Of the same runs."""
     metrics: dict[str, SpreadSection]
     """By figure; those of an attribute as name[attribute]."""
     reasons: dict[str, str]

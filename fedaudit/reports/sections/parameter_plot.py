@@ -22,11 +22,9 @@ class PlaneRound(Part):
 
     round: int
     hypotheses: Points
-    """The hypotheses after the round."""
     uploads: Points
     """At most 100 of the released uploads, evenly spaced over the clients that took part."""
     clusters: list[int]
-    """The cluster that each upload was put into."""
 
 
 class PathPoint(Part):
@@ -40,7 +38,6 @@ class Plane(PlaneRound):
     """The best round in the plane of its two parameters (Galli et al., Figure 1)."""
 
     parameters: tuple[str, str]
-    """What the axes are."""
     path: list[PathPoint]
     """Up to 50 earlier rounds, evenly spaced, including the start."""
     first: PlaneRound | None

@@ -111,7 +111,6 @@ class VerdictParts(Part):
     fairness: str
     """Who is worst off, in which direction, by how much and how sure that is."""
     next: str
-    """What to do next."""
 
 
 def verdict_lines(report: Mapping[str, Any]) -> list[tuple[str, str]]:

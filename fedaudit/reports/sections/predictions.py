@@ -110,7 +110,6 @@ class ThresholdSection(Part):
     value: float
     others: list[ThresholdGaps]
     others_reason: str | None
-    """Why there are none."""
     earlier_audits: int | None
     """How many audits of this project were made of the same data, truth and score at other
     thresholds."""
@@ -125,7 +124,6 @@ class Predictions(Part):
     role: Literal["prediction", "score"]
     threshold: ThresholdSection | None
     equal_truth: bool
-    """Whether every prediction equals the truth."""
     rows_left_out: int
     """Of the file, for want of truth, prediction or client."""
     drawn: Literal["clients", "rows"]
@@ -170,9 +168,7 @@ class AuditMaterial(ScoredMaterial):
     client_count: int | None
     """None without a client key."""
     left_out: int
-    """Rows of the file without truth, prediction or client."""
     all_right: bool
-    """Whether every scored prediction equals the truth."""
     threshold: ThresholdSection | None
     """None where the table has predictions and no score."""
     fairness: Sequence[FairnessSection]

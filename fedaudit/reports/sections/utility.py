@@ -52,7 +52,6 @@ SENTENCES: dict[StoppedBy, str] = {
     ),
     "diverged": "Training diverged in round {rounds}",
 }
-"""In the verdict."""
 ON_PAGES: dict[StoppedBy, str] = {
     "rounds": "all rounds done",
     "patience": "patience ran out",
@@ -121,7 +120,6 @@ class MethodSection(Part):
     """How clients were trained for, where it was not by hypotheses alone."""
 
     kind: str
-    """As in the spec."""
     personalised: str | None
     """What models of their own held-out clients made, in words; None where they made none."""
     sent: str | None
@@ -163,9 +161,7 @@ class Utility(Part):
     """Share of rows that are predicted the most frequent outcome of the hypothesis that predicts
     them: favourable or not, where the spec says what is, otherwise the class."""
     prediction_share_interval: IntervalSection | None = None
-    """Of counts with noise alone."""
     outcome_share: Share | None = None
-    """Share of rows with the most frequent true outcome."""
     degenerate: bool | None = None
     """Whether the model decides nothing: it is no better than the constant, or predicts one outcome
     for nearly all rows. None where it is not shown to be better."""

@@ -39,12 +39,10 @@ _COUNTS: dict[GateOutcome, str] = {
 
 
 def release_part(report: Mapping[str, Any]) -> str:
-    """The answer, its reasons, and how the training went, from an otherwise complete report.
-
-    The answer is yes only where every reason to say no has been looked for: no attack raised an
-    alarm, the model decides something, its guarantee is in force and bounds something, and all
-    gates passed.
-    """
+    """The answer, its reasons, and how the training went, from an otherwise complete report. The
+    answer is yes only where every reason to say no has been looked for: no attack raised an alarm,
+    the model decides something, its guarantee is in force and bounds something, and all gates
+    passed."""
     against = objections(report)
     outcome = report["gate_outcome"]
     if against:
@@ -260,12 +258,10 @@ def report_level(report: Mapping[str, Any]) -> CostLevel:
 
 
 def bounding_exponent(report: Mapping[str, Any]) -> float | None:
-    """The exponent of the odds between two datasets that the guarantee bounds; None for none.
-
-    The largest epsilon, of all planned rounds where losses ended the run early; of metric privacy
-    the theorem's sum over all datasets, where a clip makes there be one, and otherwise what was
-    charged within the radius.
-    """
+    """The exponent of the odds between two datasets that the guarantee bounds; None for none. The
+    largest epsilon, of all planned rounds where losses ended the run early; of metric privacy the
+    theorem's sum over all datasets, where a clip makes there be one, and otherwise what was charged
+    within the radius."""
     privacy = report["privacy"]
     if report["guarantee"]["kind"] == "none":
         return None

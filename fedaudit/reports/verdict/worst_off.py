@@ -13,7 +13,6 @@ from fedaudit.spec.metrics import HEADLINE, HEADLINE_WITHOUT_OUTCOME, IDEALS, ME
 _BY_CHANCE = 0.05
 """A gap that more assignments than this share match or exceed may well be chance."""
 _SHOWN = 3
-"""Number of attributes that are named after the first."""
 
 
 def fairness_part(report: Mapping[str, Any]) -> str:

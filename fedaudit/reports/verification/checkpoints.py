@@ -24,6 +24,7 @@ from fedaudit.reports.checks import (
     value_at,
 )
 from fedaudit.reports.verification.declared_checks import is_declared
+from fedaudit.reports.verification.statements import Signed
 
 
 @dataclass(frozen=True)
@@ -93,19 +94,13 @@ NO_CHECKPOINT = (
 )
 
 
-@dataclass(frozen=True)
-class ReadCheckpoints:
-    """The readable checkpoints, oldest first, and what is wrong with the others."""
-
-    checkpoints: Sequence[Checkpoint]
-    envelopes: Sequence[Envelope]
-    """The envelopes of the same checkpoints."""
-    faults: Sequence[str]
+class ReadCheckpoints(Signed[Checkpoint]):
+    """The readable checkpoints, oldest first."""
 
     @property
     def newest(self) -> Checkpoint | None:
         """The checkpoint that counts most entries; the last of several such."""
-        return self.checkpoints[self._newest] if self.checkpoints else None
+        return self.items[self._newest] if self.items else None
 
     @property
     def newest_signer(self) -> str | None:
@@ -115,27 +110,11 @@ class ReadCheckpoints:
     @property
     def counts(self) -> set[int]:
         """The numbers of entries at which checkpoints were made."""
-        return {one.entries for one in self.checkpoints}
+        return {one.entries for one in self.items}
 
     @property
     def _newest(self) -> int:
-        return max(
-            range(len(self.checkpoints)), key=lambda place: (self.checkpoints[place].entries, place)
-        )
-
-
-def read_checkpoints(values: Sequence[object]) -> ReadCheckpoints:
-    """The checkpoints in these envelopes; signatures are checked later."""
-    checkpoints, envelopes, faults = [], [], []
-    for number, value in enumerate(values, start=1):
-        try:
-            envelope = Envelope.from_dict(value)
-            checkpoints.append(Checkpoint.of(envelope))
-        except ValueError as error:
-            faults.append(f"checkpoint {number} {error}")
-        else:
-            envelopes.append(envelope)
-    return ReadCheckpoints(checkpoints, envelopes, faults)
+        return max(range(len(self.items)), key=lambda place: (self.items[place].entries, place))
 
 
 def checkpoint_checks(
@@ -146,7 +125,9 @@ def checkpoint_checks(
     if not evidence.checkpoints:
         yield _absent(evidence)
         return
-    yield _signatures(found, keyring)
+    yield found.signatures(
+        keyring, "checkpoints", "checkpoints", lambda one: f"the checkpoint of entry {one.entries}"
+    )
     erasure = read_erasure(evidence.erased)
     newest = found.newest
     expected: dict[str, Collection[str | None]] = {
@@ -156,9 +137,10 @@ def checkpoint_checks(
     }
     wrong = [
         f"the checkpoint of entry {one.entries} was made for another {name.partition('_')[0]}"
-        for one in found.checkpoints
+        for one in found.items
         for name, values in expected.items()
         if getattr(one, name) not in values
+        # Of erased names the statement has the hash of the last list; older lists were shorter.
         and (name != "subjects_hash" or erasure is None or one == newest)
     ]
     yield check(
@@ -178,7 +160,7 @@ def checkpoint_checks(
 def _salt(evidence: Evidence, found: ReadCheckpoints) -> Iterator[Check]:
     """None where no salt is there or stated, or it was erased with the names."""
     own = None if evidence.salt is None else salt_hash(evidence.salt)
-    stated = {one.salt_hash for one in found.checkpoints}
+    stated = {one.salt_hash for one in found.items}
     if evidence.erased is not None or not stated - {None} | {own} - {None}:
         return
     if not stated:
@@ -205,23 +187,6 @@ def _absent(evidence: Evidence) -> Check:
     )
 
 
-def _signatures(found: ReadCheckpoints, keyring: Keyring) -> Check:
-    faults = list(found.faults)
-    for checkpoint, envelope in zip(found.checkpoints, found.envelopes, strict=True):
-        key = keyring.get(envelope.key_id)
-        if key is None:
-            what = f"the checkpoint of entry {checkpoint.entries}"
-            faults.append(unknown_key(what, envelope.key_id))
-        elif not key.verifies(envelope.signature, envelope.message):
-            faults.append(f"the checkpoint of entry {checkpoint.entries} has a wrong signature")
-    return check(
-        "checkpoints.signatures",
-        not faults,
-        good=f"every one of {len(found.checkpoints)} checkpoints has a right signature",
-        bad="; ".join(faults[:3]),
-    )
-
-
 def _hashes_of(evidence: Evidence) -> Collection[str | None]:
     """Those that a checkpoint may have: the names of a declared ledger grow with its rounds."""
     erasure = read_erasure(evidence.erased)
@@ -244,7 +209,7 @@ def _hash_of(names: Sequence[str]) -> str | None:
 
 def _chain(found: ReadCheckpoints, audit: LedgerAudit) -> Check:
     before = 0
-    for checkpoint in sorted(found.checkpoints, key=lambda one: one.entries):
+    for checkpoint in sorted(found.items, key=lambda one: one.entries):
         head = audit.heads.get(checkpoint.entries)
         if head is not None and head.hex() != checkpoint.chain_head:
             return check(
