@@ -19,16 +19,15 @@ No standard says which difference of rates is too large, and so no word here cal
 """
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import reduce
 from typing import NamedTuple, assert_never
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fedaudit.fairness.disclosure import MIN_CLIENTS, Disclosure
-from fedaudit.spec.metrics import COUNTS, FAMILIES, METRICS, RATES, SCORE_METRICS, Count, Kind
+from fedaudit.spec.metrics import COUNTS, FAMILIES, METRICS, RATES, SCORE_METRICS, Count
 
 
 def scored_rows(counts: NDArray[np.int64]) -> NDArray[np.int64]:
@@ -65,7 +64,13 @@ def rate_gaps(
     values = np.empty((*rates.shape[:-2], len(METRICS)))
     for place, metric in enumerate(METRICS.values()):
         places = _PLACES[metric.family.name]
-        values[..., place] = _worst(differences, ratios, places, metric.kind)
+        match metric.kind:
+            case "difference":
+                values[..., place] = differences[..., places].max(axis=-1)
+            case "ratio":
+                values[..., place] = ratios[..., places].min(axis=-1)
+            case _:
+                assert_never(metric.kind)
     values[~comparable(shown, reference), :] = np.nan
     return values
 
@@ -100,21 +105,6 @@ def comparable(shown: NDArray[np.bool_], reference: int | None) -> NDArray[np.bo
     if reference is not None:
         found &= shown[..., reference]
     return found
-
-
-def _worst(
-    differences: NDArray[np.float64], ratios: NDArray[np.float64], places: list[int], kind: Kind
-) -> NDArray[np.float64]:
-    """The worst gap among some rates: [...] of the gaps of all rates [..., rates]."""
-    worse: Callable[[NDArray[np.float64], NDArray[np.float64]], NDArray[np.float64]]
-    match kind:
-        case "difference":
-            gaps, worse = differences, np.maximum
-        case "ratio":
-            gaps, worse = ratios, np.minimum
-        case _:
-            assert_never(kind)
-    return reduce(worse, (gaps[..., place] for place in places))
 
 
 FOUR_FIFTHS = 0.8

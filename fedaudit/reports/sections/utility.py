@@ -32,14 +32,7 @@ from fedaudit.reports.sections.section import Section
 from fedaudit.spec.experiment import ExperimentSpec
 from fedaudit.spec.models import ArtifactStart
 from fedaudit.spec.training import Ditto, FineTuning, Hypotheses, LocalOnly, QFfl, StoppedBy
-from fedaudit.utility import (
-    NO_INTERVALS,
-    ConstantComparison,
-    Judgement,
-    OverConstant,
-    judge_comparison,
-    over_constant,
-)
+from fedaudit.utility import NO_INTERVALS, Judgement, judge_comparison, over_constant
 
 SENTENCES: dict[StoppedBy, str] = {
     "rounds": "Training ended with round {rounds}, the last one",
@@ -343,15 +336,6 @@ def _exact(material: ScoredMaterial) -> dict[str, Any]:
             **dict.fromkeys(missing),
             "reasons": reasons | dict.fromkeys(missing, why),
         }
-    return _with_comparison(material, found, values, reasons)
-
-
-def _with_comparison(
-    material: ScoredMaterial,
-    found: ConstantComparison,
-    values: dict[str, Any],
-    reasons: dict[str, str],
-) -> dict[str, Any]:
     asked = material.spec.fairness.intervals
     compared = over_constant(found, level=None if asked is None else asked.level)
     values |= {"baseline": found.constant}
@@ -363,19 +347,17 @@ def _with_comparison(
         if values[name] is None:
             reasons[name] = _NO_OUTCOME
     for name in _GAINS:
-        values[f"{name}_interval"], why = _interval(material, compared, name)
-        if why is not None:
-            reasons[f"{name}_interval"] = reasons.get(name, why)
+        interval = compared.intervals[name]
+        doubt: str | None = NO_INTERVALS
+        values[f"{name}_interval"] = None
+        if asked is not None:
+            doubt = interval.reason
+            values[f"{name}_interval"] = interval_section(
+                interval, level=asked.level, method=GAIN_METHOD
+            )
+        if doubt is not None:
+            reasons[f"{name}_interval"] = reasons.get(name, doubt)
     return {**values, "reasons": reasons}
-
-
-def _interval(
-    material: ScoredMaterial, compared: OverConstant, name: str
-) -> tuple[IntervalSection | None, str | None]:
-    asked, found = material.spec.fairness.intervals, compared.intervals[name]
-    if asked is None:
-        return None, NO_INTERVALS
-    return interval_section(found, level=asked.level, method=GAIN_METHOD), found.reason
 
 
 def _rows_step(material: ScoredMaterial, *, base: int) -> float:

@@ -67,7 +67,15 @@ def release_part(report: Mapping[str, Any]) -> str:
         if flags:
             answer += f" Gates of the spec say {', '.join(flags)}."
     utility = report["utility"]
-    sentences = [answer, _training(utility)]
+    stated = SENTENCES[utility["stopped_by"]].format(rounds=utility["rounds"])
+    stated += f". The best hypotheses are those of round {utility['best_round']}"
+    if utility["rounds"] == 0 and utility["stopped_by"] == "rounds":
+        stated = "No round ran, as every client trains for itself"
+    if utility["validation_loss"] is not None:
+        stated += f", with a validation loss of {utility['validation_loss']:.4g}"
+    if utility["accuracy"] is not None:
+        stated += f" and an accuracy of {utility['accuracy']:.4g}"
+    sentences = [answer, stated + "."]
     method = utility.get("method")
     if method is not None and method["personalised"] is not None:
         sentences.append(f"By the method {method['kind']}, {method['personalised']}.")
@@ -159,18 +167,6 @@ def _counts(gates: Sequence[Mapping[str, Any]]) -> str:
 
 def _guarantee(report: Mapping[str, Any]) -> str:
     return f"The guarantee is {report['guarantee']['label']} and in force"
-
-
-def _training(utility: Mapping[str, Any]) -> str:
-    stated = SENTENCES[utility["stopped_by"]].format(rounds=utility["rounds"])
-    stated += f". The best hypotheses are those of round {utility['best_round']}"
-    if utility["rounds"] == 0 and utility["stopped_by"] == "rounds":
-        stated = "No round ran, as every client trains for itself"
-    if utility["validation_loss"] is not None:
-        stated += f", with a validation loss of {utility['validation_loss']:.4g}"
-    if utility["accuracy"] is not None:
-        stated += f" and an accuracy of {utility['accuracy']:.4g}"
-    return stated + "."
 
 
 def _beside_constant(report: Mapping[str, Any]) -> list[str]:
