@@ -422,12 +422,10 @@ def _attack_limits(material: Any) -> list[str]:
     return [_NO_GUARANTEE, _CONFIDENTIAL, *first]
 
 
+# Attacks are checked with those of later statements: `evidence_checks` of `verification.statements`.
 ATTACKS = Section[Any, RunEvidence](
-    name="attacks",
-    part=ReportedAttack,
-    in_every_report=True,
-    made=handed_over("attacks"),
-    # With those of later statements: `evidence_checks` of `verification.statements`.
-    checked="what an attack measured cannot be measured again; its e-values are added up anew",
-    limits=_attack_limits,
+    "attacks",
+    handed_over("attacks"),
+    "what an attack measured cannot be measured again; its e-values are added up anew",
+    _attack_limits,
 )

@@ -373,10 +373,5 @@ def _guarantee_limits(material: ReportMaterial) -> list[str]:
 
 
 GUARANTEE = Section[ReportMaterial, RunEvidence](
-    name="guarantee",
-    part=GuaranteeSection,
-    in_every_report=True,
-    made=_guarantee,
-    checked=_guarantee_checks,
-    limits=_guarantee_limits,
+    "guarantee", _guarantee, _guarantee_checks, _guarantee_limits
 )

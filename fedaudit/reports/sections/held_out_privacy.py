@@ -349,13 +349,10 @@ def _limit_unit(release: CountRelease) -> list[str]:
             assert_never(release.unit)
 
 
+# Limits, `noised_limits`, are among those of fairness.
 FAIRNESS_PRIVACY = Section[ReportMaterial, RunEvidence](
-    name="fairness_privacy",
-    part=FairnessPrivacy,
-    in_every_report=False,
-    made=lambda material: (
-        fairness_privacy(material.spec, releases=material.report_charges) or NO_NOISE
-    ),
-    checked="`ReportCharges` checks it with the ledger's entries, which a failed run has as well",
-    limits=no_limits,  # `noised_limits` stand among those of fairness
+    "fairness_privacy",
+    lambda material: fairness_privacy(material.spec, releases=material.report_charges) or NO_NOISE,
+    "`ReportCharges` checks it with the ledger's entries, which a failed run has as well",
+    no_limits,
 )

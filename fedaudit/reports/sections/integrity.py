@@ -142,10 +142,8 @@ SIGNED = (
     "since. It does not show that what was stated is true, nor when."
 )
 INTEGRITY = Section[ReportMaterial, RunEvidence](
-    name="integrity",
-    part=Integrity,
-    in_every_report=True,
-    made=integrity_section,
-    checked=lambda found: integrity_checks(found.report, found.audit),
-    limits=lambda material: [UNSIGNED if material.key_id is None else SIGNED],
+    "integrity",
+    integrity_section,
+    lambda found: integrity_checks(found.report, found.audit),
+    lambda material: [UNSIGNED if material.key_id is None else SIGNED],
 )

@@ -87,20 +87,13 @@ def _run_limits(material: Any) -> list[str]:
 
 _ELSEWHERE = "it rests on the ledgers of other runs, which are not part of the evidence"
 SWEEP = Section[Any, RunEvidence](
-    name="sweep",
-    part=SweepSection,
-    in_every_report=False,
-    made=handed_over("sweep", missing="the run is a cell of no sweep"),
-    checked=_ELSEWHERE,
-    limits=_run_limits,
+    "sweep", handed_over("sweep", missing="the run is a cell of no sweep"), _ELSEWHERE, _run_limits
 )
 REPEATS = Section[Any, RunEvidence](
-    name="repeats",
-    part=RepeatsSection,
-    in_every_report=False,
-    made=handed_over(
+    "repeats",
+    handed_over(
         "repeats", missing="the run has one seed; give `repeats` for the spread over several"
     ),
-    checked=_ELSEWHERE,
-    limits=no_limits,
+    _ELSEWHERE,
+    no_limits,
 )

@@ -126,10 +126,8 @@ def plane_checks(
 
 
 PLANE = Section[Any, RunEvidence](
-    name="plane",
-    part=Plane,
-    in_every_report=False,
-    made=handed_over("plane"),
-    checked=lambda found: plane_checks(found.spec, found.report, found.totals),
-    limits=no_limits,
+    "plane",
+    handed_over("plane"),
+    lambda found: plane_checks(found.spec, found.report, found.totals),
+    no_limits,
 )

@@ -18,10 +18,8 @@ from fedaudit.reports.sections.figures_that_fit import (
     wrong_rates,
     wrong_utility,
 )
-from fedaudit.reports.sections.held_out_privacy import FairnessPrivacy
 from fedaudit.reports.sections.integrity import SIGNED
 from fedaudit.reports.sections.material import ScoredMaterial
-from fedaudit.reports.sections.model import ModelSection
 from fedaudit.reports.sections.outcome_words import words_checks
 from fedaudit.reports.sections.part import IntervalSection, Part, Reasons, Share
 from fedaudit.reports.sections.privacy import ClusterLeakage
@@ -400,109 +398,62 @@ _STATED = "the rows are not here: this is what the signer states"
 _Audited = Section[AuditMaterial, AuditEvidence]
 AUDIT: tuple[_Audited, ...] = (
     _Audited(
-        name="experiment",
-        part=AuditIdentity,
-        in_every_report=True,
-        made=lambda material: AuditIdentity(
+        "experiment",
+        lambda material: AuditIdentity(
             id=material.audit_id,
             name=material.audit.name,
             spec_hash=material.audit.hash,
             status="succeeded",
         ),
-        checked=_identity_checks,
-        limits=no_limits,
+        _identity_checks,
+        no_limits,
     ),
     _Audited(
-        name="guarantee",
-        part=NoGuarantee,
-        in_every_report=True,
-        made=lambda _: NoGuarantee(
+        "guarantee",
+        lambda _: NoGuarantee(
             statement=NO_GUARANTEE,
             reasons=dict.fromkeys(("label", "mechanism", "unit", "adjacency", "delta"), UNKNOWN),
         ),
-        checked=lambda found: iter([agrees(found.report, "guarantee.kind", "none")]),
-        limits=lambda _: [NO_GUARANTEE],
+        lambda found: iter([agrees(found.report, "guarantee.kind", "none")]),
+        lambda _: [NO_GUARANTEE],
     ),
     _Audited(
-        name="provenance",
-        part=Provenance,
-        in_every_report=True,
-        made=_provenance,
-        checked=lambda found: iter([spec_hash_check(found.evidence, found.report)]),
-        limits=no_limits,
+        "provenance",
+        _provenance,
+        lambda found: iter([spec_hash_check(found.evidence, found.report)]),
+        no_limits,
     ),
+    _Audited("predictions", _predictions, _group_checks, _prediction_limits),
+    _Audited("utility", _utility, _utility_checks, no_limits),
+    _Audited("fairness", handed_over("fairness"), _words_checks, _fairness_limits),
     _Audited(
-        name="predictions",
-        part=Predictions,
-        in_every_report=True,
-        made=_predictions,
-        checked=_group_checks,
-        limits=_prediction_limits,
-    ),
-    _Audited(
-        name="utility",
-        part=AuditUtility,
-        in_every_report=True,
-        made=_utility,
-        checked=_utility_checks,
-        limits=no_limits,
-    ),
-    _Audited(
-        name="fairness",
-        part=FairnessSection,
-        in_every_report=True,
-        made=handed_over("fairness"),
-        checked=_words_checks,
-        limits=_fairness_limits,
-    ),
-    _Audited(
-        name="privacy",
-        part=UnknownPrivacy,
-        in_every_report=True,
-        made=lambda _: UnknownPrivacy(
+        "privacy",
+        lambda _: UnknownPrivacy(
             reasons={
                 name: UNKNOWN
                 for name in UnknownPrivacy.model_fields
                 if name not in ("epsilon", "reasons")
             }
         ),
-        checked=UNKNOWN,
-        limits=no_limits,
+        UNKNOWN,
+        no_limits,
     ),
+    _Audited("fairness_privacy", lambda _: "an audit adds no noise to counts", _STATED, no_limits),
+    _Audited("model", lambda _: UNKNOWN, UNKNOWN, no_limits),
     _Audited(
-        name="fairness_privacy",
-        part=FairnessPrivacy,
-        in_every_report=False,
-        made=lambda _: "an audit adds no noise to counts",
-        checked=_STATED,
-        limits=no_limits,
-    ),
-    _Audited(
-        name="model",
-        part=ModelSection,
-        in_every_report=False,
-        made=lambda _: UNKNOWN,
-        checked=UNKNOWN,
-        limits=no_limits,
-    ),
-    _Audited(
-        name="data",
-        part=AuditData,
-        in_every_report=True,
-        made=_data,
-        checked=_STATED,
-        limits=lambda _: [
+        "data",
+        _data,
+        _STATED,
+        lambda _: [
             "The numbers of rows and clients and a hash of the file are disclosed without noise: "
             "anyone who guesses the whole file can confirm the guess."
         ],
     ),
     _Audited(
-        name="integrity",
-        part=AuditIntegrity,
-        in_every_report=True,
-        made=_integrity,
-        checked="its signature covers the whole report, and is checked before the sections",
-        limits=lambda material: [
+        "integrity",
+        _integrity,
+        "its signature covers the whole report, and is checked before the sections",
+        lambda material: [
             SIGNED
             if material.key_id is not None
             else "The report is not signed: anyone may have changed it."

@@ -330,10 +330,5 @@ def stated_layers(spec: ExperimentSpec, report: Mapping[str, Any]) -> tuple[int,
 
 
 PRIVACY = Section[ReportMaterial, RunEvidence](
-    name="privacy",
-    part=Privacy,
-    in_every_report=True,
-    made=privacy_section,
-    checked=_privacy_checks,
-    limits=no_limits,
+    "privacy", privacy_section, _privacy_checks, no_limits
 )

@@ -149,12 +149,7 @@ def _experiment_checks(found: RunEvidence) -> Iterator[Check]:
 
 
 EXPERIMENT = Section[ReportMaterial, RunEvidence](
-    name="experiment",
-    part=Experiment,
-    in_every_report=True,
-    made=_experiment,
-    checked=_experiment_checks,
-    limits=no_limits,
+    "experiment", _experiment, _experiment_checks, no_limits
 )
 
 
@@ -191,12 +186,10 @@ def _data_limits(material: ReportMaterial) -> list[str]:
 
 
 DATA = Section[ReportMaterial, RunEvidence](
-    name="data",
-    part=Data,
-    in_every_report=True,
-    made=_data,
-    checked="the data stay where they are; `training_clients` is checked with the privacy figures",
-    limits=_data_limits,
+    "data",
+    _data,
+    "the data stay where they are; `training_clients` is checked with the privacy figures",
+    _data_limits,
 )
 
 
@@ -213,10 +206,8 @@ def _provenance(material: ReportMaterial) -> Provenance:
 
 RECORDED = ("code_version", "libraries", "device", "backend", "started_at", "finished_at")
 PROVENANCE = Section[ReportMaterial, RunEvidence](
-    name="provenance",
-    part=Provenance,
-    in_every_report=True,
-    made=_provenance,
-    checked=lambda found: iter([spec_hash_check(found.evidence, found.report)]),
-    limits=no_limits,
+    "provenance",
+    _provenance,
+    lambda found: iter([spec_hash_check(found.evidence, found.report)]),
+    no_limits,
 )

@@ -246,10 +246,8 @@ def _limit_counts(material: ReportMaterial) -> str:
 
 
 FAIRNESS = Section[ReportMaterial, RunEvidence](
-    name="fairness",
-    part=FairnessSection,
-    in_every_report=True,
-    made=fairness_sections,
-    checked=lambda found: iter(()) if found.spec is None else words_checks(found.report),
-    limits=_fairness_limits,
+    "fairness",
+    fairness_sections,
+    lambda found: iter(()) if found.spec is None else words_checks(found.report),
+    _fairness_limits,
 )

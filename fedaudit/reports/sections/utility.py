@@ -497,10 +497,5 @@ def _utility_limits(material: ReportMaterial) -> list[str]:
 
 
 UTILITY = Section[ReportMaterial, RunEvidence](
-    name="utility",
-    part=Utility,
-    in_every_report=True,
-    made=utility_section,
-    checked=_utility_checks,
-    limits=_utility_limits,
+    "utility", utility_section, _utility_checks, _utility_limits
 )
