@@ -422,7 +422,7 @@ def _attack_limits(material: Any) -> list[str]:
     return [_NO_GUARANTEE, _CONFIDENTIAL, *first]
 
 
-# Attacks are checked with those of later statements: `evidence_checks` of `verification.statements`.
+# What is checked: `evidence_checks` of `verification.statements`, with later attacks.
 ATTACKS = Section[Any, RunEvidence](
     "attacks",
     handed_over("attacks"),
