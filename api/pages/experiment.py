@@ -14,7 +14,6 @@ from api.http.problems import ProblemError
 from api.pages.live import (
     GapReadings,
     Reading,
-    as_json,
     curves,
     ending_words,
     final_gaps,
@@ -124,7 +123,7 @@ def experiment_figures(
             "pace": _pace(row),
             "best": _best(report),
             "last": live.series.rounds[-1] if live.series.rounds else after,
-            "readings": as_json([*shown, *gaps]),
+            "readings": [vars(one) for one in (*shown, *gaps)],
             "curves": curves(live.series),
         },
         headers={"Cache-Control": "no-store"},

@@ -115,11 +115,6 @@ def gap_readings(experiment: Experiment, live: LiveFigures) -> list[GapReadings]
     ]
 
 
-def as_json(found: Sequence[Reading]) -> list[dict[str, str]]:
-    """The readings for a script."""
-    return [vars(one) for one in found]
-
-
 def _costs(experiment: Experiment, newest: RoundRow | None, kind: GuaranteeKind) -> list[Reading]:
     if (inputs := experiment.mechanism_inputs) is not None:
         delta, adjacency = small_number(inputs["delta"]), adjacency_words(inputs["adjacency"])

@@ -77,19 +77,6 @@ def read_audit(
         raise InvalidInputError(in_audit(error.errors)) from None
 
 
-@dataclass(frozen=True, eq=False)
-class _Columns:
-    """The columns as codes and numbers, each [rows]."""
-
-    truth: Levels
-    predicted: Levels | None
-    scores: NDArray[np.float64] | None
-    clients: NDArray[np.int64]
-    client_count: int | None
-    attributes: dict[str, Levels]
-    notes: tuple[str, ...]
-
-
 def _read(audit: AuditSpec, file: SourceFile, progress: Callable[[], None]) -> AuditedRows:
     table = TableFile(file)
     faults = _Faults()
@@ -101,39 +88,8 @@ def _read(audit: AuditSpec, file: SourceFile, progress: Callable[[], None]) -> A
     every = table.read([name for name, _ in audit.columns])
     progress()
     rows, left_out = _complete(audit, every, faults)
-    columns = _columns(audit, rows, faults)
-    progress()
-    truth, codes = columns.truth, None
-    if columns.predicted is not None:
-        truth, codes = _aligned(audit, truth, columns.predicted)
-    federation = with_intersections(
-        _federation(
-            audit, rows, truth, attributes=columns.attributes, notes=(*left_out, *columns.notes)
-        ),
-        audit.fairness.combinations,
-    )
-    rules = _agreed_rules(audit, federation, faults)
-    if columns.scores is not None:
-        codes = _by_threshold(audit, federation, rules, columns.scores)
-    if codes is None:
-        raise ValueError("an audit names a prediction or a score")
-    return _checked(
-        AuditedRows(
-            audit=audit,
-            federation=federation,
-            rules=rules,
-            predicted=codes,
-            scores=columns.scores,
-            clients=columns.clients,
-            client_count=columns.client_count,
-            left_out=len(every) - len(rows),
-        )
-    )
-
-
-def _columns(audit: AuditSpec, rows: TableRows, faults: _Faults) -> _Columns:
     truth = faults.attempt(lambda: _truth(audit, rows))
-    scores = predicted = None
+    scores = predicted = codes = None
     match audit.prediction_role:
         case "score":
             scores = faults.attempt(lambda: rows.numbers(audit.predicted_by, "/score"))
@@ -146,7 +102,30 @@ def _columns(audit: AuditSpec, rows: TableRows, faults: _Faults) -> _Columns:
     faults.end()
     if truth is None or clients is None:
         raise ValueError("a column that is missing has a fault")
-    return _Columns(truth, predicted, scores, *clients, attributes, notes)
+    progress()
+    if predicted is not None:
+        truth, codes = _aligned(audit, truth, predicted)
+    federation = with_intersections(
+        _federation(audit, rows, truth, attributes=attributes, notes=(*left_out, *notes)),
+        audit.fairness.combinations,
+    )
+    rules = _agreed_rules(audit, federation, faults)
+    if scores is not None:
+        codes = _by_threshold(audit, federation, rules, scores)
+    if codes is None:
+        raise ValueError("an audit names a prediction or a score")
+    return _checked(
+        AuditedRows(
+            audit=audit,
+            federation=federation,
+            rules=rules,
+            predicted=codes,
+            scores=scores,
+            clients=clients[0],
+            client_count=clients[1],
+            left_out=len(every) - len(rows),
+        )
+    )
 
 
 def _agreed_rules(audit: AuditSpec, federation: Federation, faults: _Faults) -> OutcomeRules:

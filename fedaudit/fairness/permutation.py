@@ -82,7 +82,7 @@ def permutation_nulls(
     compared = _compared(scored_rows(client_counts), disclosure)
     if isinstance(compared, str):
         return dict.fromkeys(METRICS, compared)
-    counts = client_counts if compared.all_shown else client_counts[:, compared.shown]
+    counts = client_counts if compared.shown.all() else client_counts[:, compared.shown]
     if compared.unit == "record":
         generator = _generator(seed, stream)
         drawn = compared.gaps(_records(counts.sum(axis=0), permutations, generator))
@@ -171,11 +171,6 @@ class _Compared:
     def groups(self) -> int:
         """How many are shown."""
         return int(self.shown.sum())
-
-    @property
-    def all_shown(self) -> bool:
-        """Whether no group is left out."""
-        return bool(self.shown.all())
 
     def gaps(self, counts: NDArray[np.int64]) -> NDArray[np.float64]:
         """The METRICS of counts [..., groups shown, 4]: [..., metrics]."""

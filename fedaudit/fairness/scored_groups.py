@@ -22,7 +22,6 @@ from fedaudit.fairness.disclosure import Disclosure, DisclosureRule, attribute_r
 from fedaudit.fairness.joint_disclosure import Population, decide_together
 from fedaudit.fairness.permutation import Unit, unit_of
 from fedaudit.spec.experiment import ExperimentSpec
-from fedaudit.spec.fairness import Fairness
 
 
 @dataclass(frozen=True, eq=False)
@@ -273,9 +272,10 @@ class ScoredGroups:
         rules = self._rules
         open_ = {name: rule for name, rule in rules.items() if name not in withheld}
         found = decide_together(open_, self.population) if open_ else {}
+        least = self.spec.fairness
+        why = _NEAR.format(size=least.minimum_group_size, clients=least.minimum_group_clients)
         for name in withheld:
             one = rules[name].decide(self.population.sizes(name))
-            why = _near(self.spec.fairness)
             found[name] = replace(one, shown=np.zeros_like(one.shown), why=why)
         return {name: found[name] for name in self.groups}
 
@@ -297,7 +297,12 @@ class ScoredGroups:
                     sets = disclosed_sets(
                         one.population, decided, self.favourable, ordered=fairness.edges
                     )
-                    found |= conflicting(sets, before, self._neighbourhood(one.client_of))
+                    neighbourhood = Neighbourhood(
+                        one.client_of,
+                        rows=fairness.minimum_group_size,
+                        clients=fairness.minimum_group_clients,
+                    )
+                    found |= conflicting(sets, before, neighbourhood)
                     every |= {each.key: each for own in sets.values() for each in own}
                 remembered.append(tuple(every.values()))
             if not found:
@@ -307,24 +312,17 @@ class ScoredGroups:
                 name for name, parts in fairness.combinations.items() if hidden.intersection(parts)
             }
 
-    def _neighbourhood(self, client_of: NDArray[np.int64]) -> Neighbourhood:
-        fairness = self.spec.fairness
-        return Neighbourhood(
-            client_of, rows=fairness.minimum_group_size, clients=fairness.minimum_group_clients
-        )
-
     @cached_property
     def _rules(self) -> dict[str, DisclosureRule]:
         return {name: attribute_rule(self.spec, name, self.groups) for name in self.groups}
 
 
-def _near(fairness: Fairness) -> str:
-    return (
-        "suppressed: the groups, the rows held out or whose outcomes are favourable differ from "
-        f"those of an earlier report on these data by fewer than {fairness.minimum_group_size} "
-        f"rows or by rows of fewer than {fairness.minimum_group_clients} clients, which the two "
-        "reports together would disclose; keep to its edges, categories, rules and split"
-    )
+_NEAR = (
+    "suppressed: the groups, the rows held out or whose outcomes are favourable differ from those "
+    "of an earlier report on these data by fewer than {size} rows or by rows of fewer than "
+    "{clients} clients, which the two reports together would disclose; keep to its edges, "
+    "categories, rules and split"
+)
 
 
 _MARGIN = 6.0
@@ -361,7 +359,7 @@ class Membership:
         for group, weights in enumerate(self.weights.T):
             if weights.any():
                 shares = weights / weights.sum()
-                found[group] = _two_digits(_on_grid(shares, values, overall, spread))
+                found[group] = float(f"{_on_grid(shares, values, overall, spread):.1e}")
         return found
 
 
@@ -377,10 +375,6 @@ def _on_grid(
     # The step itself is a fact about the group, so it comes from a grid too.
     step = spread * 2.0 ** math.ceil(math.log2(least / spread))
     return overall + step * round((float(shares @ values) - overall) / step)
-
-
-def _two_digits(value: float) -> float:
-    return float(f"{value:.1e}")
 
 
 def membership(rows: NDArray[np.integer], rule: DisclosureRule) -> Membership:

@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 
 from fedaudit.publishing.publication import MODEL_FILE, Publication, PublishingError, import_tool
 from fedaudit.publishing.published_figures import PublishedFigure
+from fedaudit.reports.checks import leaves
 from fedaudit.reports.gates.gate_results import condition
 
 T = TypeVar("T")
@@ -239,18 +240,12 @@ def allowed(values: Mapping[str, str], longest: int) -> dict[str, str]:
 def spec_parameters(spec: Mapping[str, Any]) -> dict[str, str]:
     """Every setting by its path with dots between, as `privacy.noise_multiplier`. Objects are
     followed; lists stay one value, as compact JSON. Texts are themselves, other values JSON."""
-    return dict(_flattened("", spec))
-
-
-def _flattened(prefix: str, part: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    for name, value in part.items():
-        path = f"{prefix}.{name}" if prefix else str(name)
-        if isinstance(value, Mapping) and value:
-            yield from _flattened(path, value)
-        elif isinstance(value, str):
-            yield path, value
-        else:
-            yield path, json.dumps(value, separators=(",", ":"), ensure_ascii=False)
+    return {
+        path: value
+        if isinstance(value, str)
+        else json.dumps(value, separators=(",", ":"), ensure_ascii=False)
+        for path, value in leaves(spec)
+    }
 
 
 def shortened(text: str, most: int) -> str:

@@ -9,13 +9,14 @@ import csv
 import io
 import json
 import math
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
 from typing_extensions import TypedDict
 
 from fedaudit.reports.charts.drawing import Chart, FigureTable, Row, range_chart
+from fedaudit.reports.checks import leaves
 from fedaudit.reports.comparison.fronts import dominated_by
 from fedaudit.reports.readings.reading import plain, table
 from fedaudit.reports.sections.guarantee import PRIVACY_COSTS, UNBOUNDED
@@ -84,8 +85,11 @@ _COUNTED_AS = {
 }
 """The figures that say what a cell costs, and what they are counted as."""
 _UTILITIES = ("accuracy", "validation_loss")
-_GAP = "equalized_odds_difference"
-_GAPS = (_GAP, "demographic_parity_difference", "equal_opportunity_difference")
+_GAPS = (
+    "equalized_odds_difference",
+    "demographic_parity_difference",
+    "equal_opportunity_difference",
+)
 
 SELECTED = (
     "the rows are compared by the held-out clients that also measure them: the figures of a row "
@@ -275,13 +279,10 @@ ABSENT = ""
 def varied_fields(rows: Sequence[Mapping[str, Any]]) -> dict[str, list[Any]]:
     """By path the value of every row. An object, as `privacy: {mechanism: none}`, is a column for
     each of its fields; rows whose object has no such field have ABSENT there."""
-    flat = [
-        {inner: one for path, value in row.items() for inner, one in _below(path, value)}
-        for row in rows
-    ]
+    flat = [dict(leaves(row)) for row in rows]
     tops = dict.fromkeys(path for row in rows for path in row)
     paths = dict.fromkeys(
-        path for top in tops for row in rows if top in row for path, _ in _below(top, row[top])
+        path for top in tops for row in rows if top in row for path, _ in leaves({top: row[top]})
     )
     return {path: [row.get(path, ABSENT) for row in flat] for path in paths}
 
@@ -308,19 +309,7 @@ def _shortest(path: str, others: Sequence[str], taken: Collection[str]) -> str:
     return path
 
 
-def _below(path: str, value: Any) -> Iterator[tuple[str, Any]]:
-    if isinstance(value, Mapping) and value:
-        for name, inner in value.items():
-            yield from _below(f"{path}.{name}", inner)
-    else:
-        yield path, value
-
-
-_LEADING = (
-    *("epsilon_max", "log_ratio_max", "leakage_max"),
-    *("accuracy", "validation_loss"),
-    *("equalized_odds_difference", "demographic_parity_difference", "equal_opportunity_difference"),
-)
+_LEADING = (*_COSTS, *_UTILITIES, *_GAPS)
 
 
 def measured_figures(found: SweepTable) -> list[str]:
@@ -380,7 +369,10 @@ def as_markdown(found: SweepTable) -> str:
             *(plain(value_words(values[place])) for values in fields.values()),
             f"{row['succeeded']} of {row['seeds']}"
             + (f", {row['degenerate']} degenerate" if row["degenerate"] else ""),
-            *(_in_markdown(row, name) for name in found["figures"]),
+            *(
+                f"**{figure_words(row, name)}**" if figure["best"] else figure_words(row, name)
+                for name, figure in row["figures"].items()
+            ),
             "yes" if row["front"] else "",
         ]
         for place, row in enumerate(found["rows"])
@@ -394,21 +386,12 @@ def as_markdown(found: SweepTable) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _in_markdown(row: SweepRow, name: str) -> str:
-    words = figure_words(row, name)
-    return f"**{words}**" if row["figures"][name]["best"] else words
-
-
 def figure_words(row: SweepRow, name: str) -> str:
-    """A figure of a row with its interval over seeds; `unbounded` for a cost that nothing bounds,
-    which a dash would hide."""
+    """A figure of a row with its interval over seeds, as 0.72 (0.70 to 0.74); a dash for what no
+    seed has, and `unbounded` for a cost that nothing bounds, which a dash would hide."""
+    figure = row["figures"][name]
     if row["unbounded"] and name in PRIVACY_COSTS:
         return UNBOUNDED
-    return spread_words(row["figures"][name])
-
-
-def spread_words(figure: Spread) -> str:
-    """As 0.72 (0.70 to 0.74); a dash for what no seed has."""
     if figure["mean"] is None:
         return "–"
     mean = f"{figure['mean']:.{_DIGITS}g}"

@@ -6,6 +6,7 @@ from typing import Any, NamedTuple, assert_never
 
 from fedaudit.privacy.accounting.mechanism_parameters import GuaranteeKind
 from fedaudit.privacy.accounting.privacy_events import observer_words
+from fedaudit.reports.checks import leaves
 from fedaudit.reports.comparison.fronts import fronts, warnings
 from fedaudit.reports.comparison.parts import (
     Caution,
@@ -45,26 +46,27 @@ def compare_reports(
     """Like `compare`, for reports that have been parsed."""
     made, without = fronts(reports, fairness=fairness, utility=utility)
     return Comparison(
-        experiments=[_experiment(report) for report in reports],
+        experiments=[
+            ComparedExperiment(
+                id=report.experiment.id,
+                name=report.experiment.name,
+                spec_hash=report.experiment.spec_hash,
+                verdict=report.verdict,
+                degenerate=report.utility.degenerate,
+                guarantee=ComparedGuarantee(**report.guarantee.model_dump(exclude={"statement"})),
+                gate_outcome=report.gate_outcome,
+                gate_outcome_reason="its spec has no gates"
+                if report.gate_outcome is None
+                else None,
+                data_fingerprint=report.provenance.data_fingerprint,
+            )
+            for report in reports
+        ],
         figures=with_best(figure_rows(reports), reports),
         spec_differences=spec_differences([report.spec for report in reports]),
         warnings=warnings(reports),
         fronts=made,
         without_front=without,
-    )
-
-
-def _experiment(report: Report) -> ComparedExperiment:
-    return ComparedExperiment(
-        id=report.experiment.id,
-        name=report.experiment.name,
-        spec_hash=report.experiment.spec_hash,
-        verdict=report.verdict,
-        degenerate=report.utility.degenerate,
-        guarantee=ComparedGuarantee(**report.guarantee.model_dump(exclude={"statement"})),
-        gate_outcome=report.gate_outcome,
-        gate_outcome_reason="its spec has no gates" if report.gate_outcome is None else None,
-        data_fingerprint=report.provenance.data_fingerprint,
     )
 
 
@@ -246,24 +248,15 @@ _PASSED_OVER = ("name",)
 
 def spec_differences(specs: Sequence[Mapping[str, Any]]) -> list[SpecDifference]:
     """The paths at which the specs differ, section by section."""
-    leaves = [dict(_leaves(spec)) for spec in specs]
+    flat = [dict(leaves(spec)) for spec in specs]
     sections = list(dict.fromkeys(name for spec in specs for name in spec))
-    paths = dict.fromkeys(path for of_one in leaves for path in of_one)
+    paths = dict.fromkeys(path for of_one in flat for path in of_one)
     differences = []
     for path in sorted(paths, key=lambda one: sections.index(one.partition(".")[0])):
-        values = [SpecValue(present=path in of_one, value=of_one.get(path)) for of_one in leaves]
+        values = [SpecValue(present=path in of_one, value=of_one.get(path)) for of_one in flat]
         if path not in _PASSED_OVER and any(one != values[0] for one in values):
             differences.append(SpecDifference(path=path, values=values))
     return differences
-
-
-def _leaves(part: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
-    """Dotted paths and their values: lists, empty objects and scalars."""
-    for name, value in part.items():
-        if isinstance(value, Mapping) and value:
-            yield from _leaves(value, f"{prefix}{name}.")
-        else:
-            yield f"{prefix}{name}", value
 
 
 Json = Mapping[str, Any]
