@@ -1,10 +1,10 @@
-"""A model beside the best prediction that looks at nothing, on the same rows, client by client.
+"""A model beside the best constant prediction, on the same rows, client by client.
 
 That is one answer for every row of a hypothesis. A class is always the most frequent one of the
 rows that are scored, and the probabilities behind its loss are their frequencies. A number is that
 with the smallest loss. So nothing of the training data goes into it. Of several hypotheses each has
 a constant of its own: clients choose between them by their own rows, so a model of constants may be
-better than any one of them, and still looks at nothing of the row that it predicts.
+better than any one of them, and still ignores the row that it predicts.
 """
 
 import math
@@ -213,7 +213,7 @@ def _minimum(loss: Callable[[float], float], low: float, high: float) -> float:
 
 
 NORMAL_95 = 1.959964
-"""The quantile of the normal distribution between whose ends lie 95 % of it."""
+"""The quantile that leaves 2.5 % of the normal distribution above it."""
 Gain = Literal["accuracy", "loss", "outcome"]
 """In right classifications, in the loss before any root, and in right outcomes."""
 

@@ -20,7 +20,7 @@ from api.pages.visits import (
 )
 from api.services.audits import ask_for_audit, audit_bundle, find_audited, verify_audit
 from api.services.report_pages import page_response
-from fedaudit.reports.page.html import Link
+from fedaudit.reports.page.html import Link, render_audit
 from fedaudit.spec.errors import InvalidInputError
 
 router = APIRouter(prefix="/audits")
@@ -47,8 +47,6 @@ async def post_audit(form: ExperimentsForm) -> Response:
 @router.get("/{audit_id}")
 def audit_page(audit_id: str, visit: ReportsVisit) -> HTMLResponse:
     """The report: the page that can be kept, with a line of links above it."""
-    from fedaudit.audits.audit_page import render_audit
-
     with visit.reading() as session:
         document = find_audited(session, visit.caller, audit_id).report or {}
     base = f"/audits/{audit_id}"
@@ -101,7 +99,7 @@ def _answer(form: Visit) -> Response:
 
 
 def _finite(text: str) -> float | str:
-    """The number that the text stands for; other texts stay as they are and are refused later."""
+    """The text as a number; other texts stay as they are and are refused later."""
     try:
         found = float(text)
     except ValueError:

@@ -1,4 +1,4 @@
-"""One experiment: where it stands, its newest figures and curves, its end, and later attacks."""
+"""One experiment: its state, its newest figures and curves, its end, and later attacks."""
 
 from collections.abc import AsyncIterator
 from functools import partial

@@ -218,7 +218,7 @@ def _facts(column: Column) -> str:
 
 
 def typed_registration(typed: Mapping[str, str]) -> TypedRegistration:
-    """The registration that the texts come to. Only lines without meaning are refused."""
+    """The registration that the texts describe. Only lines without meaning are refused."""
     made = TypedRegistration({"name": typed.get("name", "")}, dict(_PLACES))
     federation: dict[str, Any] = {"source": "table", "target": typed.get("target", "")}
     fairness: dict[str, Any] = {}

@@ -1,4 +1,4 @@
-"""Who looks at a page: a person who signed in with an API key, known by a cookie.
+"""The visitor of a page: a person who signed in with an API key, known by a cookie.
 
 The cookie holds a random token; the database has its SHA-256. Every form carries a word derived
 from the token, which no other site can know, and is refused without it.

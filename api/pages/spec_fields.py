@@ -31,7 +31,7 @@ CHOOSERS = (
 WHOSE_GROUPS = "groups"
 """Whether the groups are those of the source, or (`own`) those in the form."""
 UPLOADED = "uploaded"
-"""Stands for the registered federation that is chosen."""
+"""The choice of a registered federation."""
 SYNTHETIC = (
     ("synthetic-groups", "synthetic-groups: a majority and a minority that differ by a shift"),
     ("synthetic-linear", "synthetic-linear: linear data around several parameter vectors"),
@@ -203,7 +203,7 @@ def choice_rules() -> str:
 
 
 def number(typed: str) -> int | float | str:
-    """The whole number or the number that the text stands for, else the text itself."""
+    """The text as a whole number or a number, else the text itself."""
     for kind in (int, float):
         try:
             return kind(typed)
@@ -213,7 +213,7 @@ def number(typed: str) -> int | float | str:
 
 
 def layers_of(typed: str) -> list[dict[str, Any]]:
-    """The layers that lines such as `convolution 8 5` come to; blank lines count for nothing.
+    """The layers of lines such as `convolution 8 5`; blank lines are left out.
     Nothing is refused here: the spec names an unknown kind, a missing number, and one too many."""
     return [_layer(line.replace(",", " ").split()) for line in typed.splitlines() if line.strip()]
 

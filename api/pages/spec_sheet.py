@@ -1,4 +1,4 @@
-"""The form for an experiment: what was typed, the spec that it comes to, and where faults belong.
+"""The form for an experiment: what was typed, the spec that it describes, and where faults belong.
 
 Nothing typed is refused here: what is no number goes on as it was typed, and the spec says what is
 wrong with it.
@@ -53,7 +53,7 @@ class Built:
 
 
 def build(typed: Mapping[str, str], registrations: Mapping[str, Mapping[str, Any]]) -> Built:
-    """The value that the typed texts come to, by the names of the form's fields. `registrations`:
+    """The value that the typed texts describe, by the names of the form's fields. `registrations`:
     what the federations that may be chosen were registered with, by id."""
     chosen = typed.get(fields.SOURCE, "")
     registered = registrations.get(chosen)
@@ -222,7 +222,7 @@ class Sheet:
     faults: Sequence[Fault] = ()
     preview: Mapping[str, Any] | None = None
     refusal: str | None = None
-    """Why a submission came to nothing, where no field is at fault."""
+    """Why a submission was refused, where no field is at fault."""
     notes: Sequence[str] = ()
     """Which defaults follow from the chosen data, and why."""
     sections: Mapping[str, Any] = field(
@@ -256,7 +256,7 @@ class Sheet:
 
 
 def blank() -> dict[str, str]:
-    """What a fresh form proposes: a small task that runs as it stands."""
+    """What a fresh form proposes: a small task that runs without a change."""
     typed = {one.pointer: one.initial for section in fields.SECTIONS for one in section.fields}
     typed |= {
         MODE: "form",

@@ -1,4 +1,4 @@
-"""Read the table of an audit; every fault that can be told is told at once."""
+"""Read the table of an audit; all faults that can be found are named together."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace

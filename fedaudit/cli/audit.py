@@ -10,7 +10,7 @@ import typer
 import uuid_utils
 
 from fedaudit.audits.audit_material import AuditRequest, audit_report
-from fedaudit.audits.audit_page import render_audit
+from fedaudit.reports.page.html import render_audit
 from fedaudit.audits.audit_table import read_audit
 from fedaudit.cli.options import AsJson, read_policies, read_value
 from fedaudit.cli.output import (

@@ -38,7 +38,7 @@ class DisclosureRule:
     reference: int | None = None
     """The place of the reference group; None where all groups are compared with each other."""
     combination: IntersectionTable | None = None
-    """How the groups of an intersection lie; None for an attribute that combines no others."""
+    """The table of the groups of an intersection; None for an attribute that combines no others."""
     has_favourable_outcome: bool = True
     """Otherwise nothing was counted, and no rate can be shown of any group."""
 

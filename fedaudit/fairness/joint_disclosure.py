@@ -142,7 +142,7 @@ class Exposure(NamedTuple):
     """Rows too few to be shown that follow from totals that are."""
 
     atoms: NDArray[np.bool_]
-    """[atoms]: where the rows lie."""
+    """[atoms]: which atoms have the rows."""
     by: NDArray[np.bool_]
     """[totals]: removable totals that give them away together. Where some are needed for that in
     any case, those alone: without any one of them the rows would not follow."""
@@ -322,9 +322,9 @@ def _eliminated(basis: NDArray[np.float64]) -> NDArray[np.float64]:
 
 
 MAX_CELLS = 1 << 20
-"""Groups times atoms that are looked at together."""
+"""Groups times atoms that are examined together."""
 MAX_WORK = 1 << 24
-"""The same, times how often they are looked at: once for every group that is suppressed. Takes some
+"""The same, times how often they are examined: once for every group that is suppressed. Takes some
 seconds."""
 
 UNDECIDED = (

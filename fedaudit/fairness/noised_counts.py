@@ -30,7 +30,7 @@ from fedaudit.fairness.joint_disclosure import Population
 from fedaudit.spec.metrics import COUNTS, METRICS, RATES, Kind
 
 Of = Literal["positives", "negatives", "right", "rows", "clients"]
-"""What is counted of a group; each has an offset of its own."""
+"""What is counted of a group; each has its offset."""
 _DOMAIN = b"fedaudit-rounding-1\x00"
 _TP, _FP, _TN, _FN = range(len(COUNTS))
 

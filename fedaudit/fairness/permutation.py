@@ -87,13 +87,7 @@ def permutation_nulls(
         generator = _generator(seed, stream)
         drawn = compared.gaps(_records(counts.sum(axis=0), permutations, generator))
     else:
-        exchanged = _clients(
-            counts.sum(axis=1)[compared.contributing],
-            compared.group,
-            compared.groups,
-            permutations=permutations,
-            key=(seed, stream),
-        )
+        exchanged = compared.exchanged(counts.sum(axis=1), permutations, key=(seed, stream))
         drawn = np.concatenate([compared.gaps(pooled.astype(np.int64)) for pooled in exchanged])
     observed = compared.gaps(counts.sum(axis=0))
     return _nulls(METRICS, observed, drawn, compared.unit)
@@ -121,13 +115,7 @@ def score_nulls(
             generator = _generator(seed, stream)
             found[SCORE_METRICS[0]] = _accuracy_null(sums, compared, permutations, generator)
         return found
-    exchanged = _clients(
-        sums.sum(axis=-1)[compared.contributing],
-        compared.group,
-        compared.groups,
-        permutations=permutations,
-        key=(seed, stream),
-    )
+    exchanged = compared.exchanged(sums.sum(axis=-1), permutations, key=(seed, stream))
     drawn = np.concatenate(
         [compared.scores(pooled.swapaxes(-1, -2), root_mean=root_mean) for pooled in exchanged]
     )
@@ -181,6 +169,18 @@ class _Compared:
         everyone = self._everyone(sums.shape[:-2])
         return score_values(sums, everyone, root_mean=root_mean, reference=self.reference)
 
+    def exchanged(
+        self, own: NDArray[np.number], permutations: int, *, key: tuple[int, int]
+    ) -> Iterator[NDArray[np.float64]]:
+        """Sums [some permutations, groups, kinds] after clients exchanged their groups. `own`
+        [clients, kinds] is what a client adds to its group; `key`: seed and stream. Sums of counts
+        stay far below 2**53 and are exact."""
+        own = own[self.contributing]
+        step = max(1, _CELLS_AT_A_TIME // max(len(own), self.groups))
+        for drawn in _exchanged(self.group, key, permutations, step):
+            found = regroup(drawn, own, self.groups)
+            yield _added_up(drawn, own, self.groups) if found is None else found
+
     def _everyone(self, leading: tuple[int, ...]) -> NDArray[np.bool_]:
         return np.ones((*leading, self.groups), dtype=np.bool_)
 
@@ -214,23 +214,6 @@ def _generator(seed: int, stream: int) -> np.random.Generator:
         purpose=Purpose.PERMUTATION, round_=stream, counters=0, count=4
     )
     return np.random.Generator(np.random.Philox(key=words.view(np.uint64)))
-
-
-def _clients(
-    own: NDArray[np.number],
-    group: NDArray[np.int64],
-    groups: int,
-    *,
-    permutations: int,
-    key: tuple[int, int],
-) -> Iterator[NDArray[np.float64]]:
-    """Sums [some permutations, groups, kinds] after clients exchanged their groups. `own` [clients,
-    kinds] is what a client adds to its group, `group` [clients] where it belongs; `key`: seed and
-    stream. Sums of counts stay far below 2**53 and are exact."""
-    step = max(1, _CELLS_AT_A_TIME // max(len(own), groups))
-    for drawn in _exchanged(group, key, permutations, step):
-        found = regroup(drawn, own, groups)
-        yield _added_up(drawn, own, groups) if found is None else found
 
 
 def _added_up(

@@ -207,7 +207,7 @@ def clients_by_number(numbers: NDArray[np.int64], clients: NDArray[np.int64]) ->
 
 
 def _runs_of(codes: NDArray[np.int64], groups: NDArray[np.int64]) -> list[NDArray[np.bool_]]:
-    """The rows of every two or more shown groups that lie beside each other."""
+    """The rows of every two or more shown groups with nothing between them."""
     shown = set(groups.tolist())
     found = []
     for first in groups.tolist():

@@ -29,7 +29,7 @@ class IntersectionTable:
         return [self.lines(margin) for margin in ((), *self.margins)]
 
     def of_margin(self, margin: tuple[int, ...]) -> "IntersectionTable":
-        """How the totals of a margin lie themselves."""
+        """The table of the totals of a margin."""
         place = {part: position for position, part in enumerate(margin)}
         return IntersectionTable(
             tuple(self.sizes[part] for part in margin),

@@ -52,7 +52,7 @@ class Lineage:
 
 def lineage_events(lineage: Lineage, *, namespace: str = DEFAULT_NAMESPACE) -> list[Any]:
     """The start and end events. The end event has the gates as tests. A gate without enough
-    evidence is a failed test with the reason, because OpenLineage's `skip` would look harmless.
+    evidence is a failed test with the reason, because OpenLineage's `skip` would seem harmless.
     Numbers of rows and clients are left out. Raises MissingExtraError."""
     import_tool("openlineage")
     from openlineage.client import event_v2 as events

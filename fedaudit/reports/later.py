@@ -17,7 +17,7 @@ def judged_later(
     report: Mapping[str, Any], sections: Sequence[Mapping[str, Any]]
 ) -> dict[str, Any]:
     """The document with what was found later among its attacks, and its gates and verdict anew.
-    `sections`: of every later attack, whatever it found: nobody chooses among them, so that of
+    `sections`: of every later attack, whatever it found: no one chooses among them, so that of
     several attacks of a kind the worst decides. Raises KeyError or TypeError for a document without
     the sections of a report."""
     if not sections:

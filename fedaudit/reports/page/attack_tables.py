@@ -27,7 +27,7 @@ _REASON = "_reason"
 _NOTHING = "–"
 _SMALL = 0.001
 _WORDS = 40
-"""A text of more characters stands beside the figures, and not among them."""
+"""A text of more characters is shown beside the figures, and not among them."""
 
 Section = Mapping[str, Any]
 
@@ -133,7 +133,7 @@ def _tables(attack: Section) -> Iterator[ShownTable]:
 
 
 def _table(caption: str, rows: Sequence[Section]) -> Iterator[ShownTable]:
-    """A table, and behind it those that lie in its rows, under what tells the row from others."""
+    """A table, and behind it those within its rows, under what distinguishes the row."""
     names = list(dict.fromkeys(name for row in rows for name in row))
     shown = [
         name
@@ -155,7 +155,7 @@ def _table(caption: str, rows: Sequence[Section]) -> Iterator[ShownTable]:
 
 
 def _which(row: Section) -> str:
-    """What tells a row from others: its words, or its first figure."""
+    """What distinguishes a row: its words, or its first figure."""
     words = [value for value in row.values() if isinstance(value, str) and len(value) <= _WORDS]
     if words:
         return ", ".join(words)

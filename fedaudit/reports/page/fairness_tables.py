@@ -48,7 +48,7 @@ class PageTable:
 
     @property
     def empty(self) -> bool:
-        """Whether no row has a figure: a sentence then stands in its place."""
+        """Whether no row has a figure: a sentence then takes its place."""
         return all(cell == NO_FIGURE for row in self.rows for cell in row[1:-1])
 
     @property

@@ -148,7 +148,7 @@ _UTILITY = (
     "accuracy_over_baseline",
     "prediction_share",
 )
-"""The baseline is a prediction that looks at nothing."""
+"""The baseline is a prediction that ignores every feature."""
 
 
 def model_card(document: Document) -> str:

@@ -50,7 +50,7 @@ _EARLIER_CHOICE = "it bounds datasets that choose the same hypothesis in every r
 
 
 def is_in_force(report: Mapping[str, Any]) -> bool:
-    """Whether the guarantee protects somebody: there is one, and the noise was secret. By the spec,
+    """Whether the guarantee protects anyone: there is one, and the noise was secret. By the spec,
     and not by what the report states of itself: a statement of its own cannot make it better."""
     secret = report["spec"]["privacy"].get("noise") == "release"
     return bool(report["guarantee"]["kind"] != "none" and secret)

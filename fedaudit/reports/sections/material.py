@@ -63,7 +63,7 @@ class FinalFigures:
     by_hypothesis: Mapping[str, NDArray[np.int64]] = field(default_factory=dict)
     """Per attribute, [k, groups, 4]: counts by the hypothesis that made the prediction."""
     against_constant: ConstantComparison | None = None
-    """The rows under the best prediction that looks at nothing; None where it was not handed
+    """The rows under the best constant prediction; None where it was not handed
     over."""
     start_loss: float | None = None
     """The selection loss of the hypotheses that training started from; None where unknown."""
@@ -91,7 +91,7 @@ class ModelFile:
 
 @dataclass(frozen=True, kw_only=True)
 class ScoredMaterial:
-    """What fairness and utility are told from, whoever made the predictions."""
+    """What fairness and utility are computed from, whatever made the predictions."""
 
     spec: ExperimentSpec
     federation: FederationFacts
@@ -146,11 +146,11 @@ class ReportMaterial(ScoredMaterial):
     """How often each of the ledger's subjects was refused: [subjects]; None where unknown."""
     disclosure_policy: DisclosurePolicy | None = None
     """The policy of the federation when the experiment was admitted, empty where its owner had set
-    none; None where no service admitted it, or nobody knows."""
+    none; None where no service admitted it, or that is unknown."""
     budgets_apart: bool = False
     """Whether a budget on the data counts what one project of the service spends alone."""
     attacks: Sequence[AttackSection] = ()
-    """What came of the attacks of the spec, in their order."""
+    """The results of the attacks of the spec, in their order."""
     report_charges: int = 0
     """How often the ledger charges the held-out people for counts with noise."""
     key_id: str | None = None

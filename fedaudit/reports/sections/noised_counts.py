@@ -46,7 +46,7 @@ def noised_section(
     material: ScoredMaterial, attribute: str, noised: NoisedCounts
 ) -> FairnessSection:
     """Rates and gaps of one attribute, with intervals that take in the noise. Sizes are noised too,
-    so a group is left out only where it looks too small for a figure to mean something. Nothing is
+    so a group is left out only where it seems too small for a figure to mean something. Nothing is
     left out to protect it, and no group with it: what the noised counts of all groups give away is
     within their epsilon."""
     values = material.federation.attributes[attribute]
@@ -85,7 +85,7 @@ def noised_gaps(
     noised: Counts, rule: DisclosureRule
 ) -> tuple[Counts, NDArray[np.bool_], list[Figure]]:
     """From counts with noise [groups, 4]: those that rates are made of, the groups [groups] that
-    look large enough for a rate to mean something, and the METRICS between these."""
+    seem large enough for a rate to mean something, and the METRICS between these."""
     counts = plausible(noised)
     rows = scored_rows(counts)
     shown = np.array([rule.is_large(int(size)) and size > 0 for size in rows], dtype=np.bool_)

@@ -36,7 +36,7 @@ def favourable_in_words(
 
 
 def group_in_words(attribute: str, value: str, *, labels: Labels) -> str:
-    """A group as it stands in a sentence: its label, or `SEX 1` for a code that says nothing."""
+    """A group in a sentence: its label, or `SEX 1` for a code that says nothing."""
     label = label_of(labels.get(attribute, {}), value)
     if label is not None:
         return label
@@ -103,7 +103,7 @@ def favourable_words(report: Mapping[str, Any], *, attribute: str) -> str | None
 
 
 def group_words(report: Mapping[str, Any], *, attribute: str, value: str) -> str:
-    """A group as it stands in a sentence: `male`, or `SEX 1` for a code without a label."""
+    """A group in a sentence: `male`, or `SEX 1` for a code without a label."""
     labels = _labels_of_report(report)
     combined = _combinations(report, attribute).get(value)
     if combined is None:
@@ -228,7 +228,7 @@ def _combinations(report: Mapping[str, Any], attribute: str) -> dict[str, list[t
 
 
 def _group_labels(report: Mapping[str, Any], attribute: str) -> dict[str, str]:
-    """The label of each group that has one; in a combination codes stand for the parts without."""
+    """The label of each group that has one; in a combination the parts without have their codes."""
     labels = _labels_of_report(report)
     found = {}
     for group in _section_of(report, attribute).get("groups", []):

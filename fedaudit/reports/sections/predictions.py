@@ -175,7 +175,7 @@ class AuditMaterial(ScoredMaterial):
 
 @dataclass(frozen=True, kw_only=True)
 class AuditEvidence:
-    """The report of an audit, with what came along."""
+    """The report of an audit, with the evidence beside it."""
 
     evidence: Evidence
     report: Mapping[str, Any]

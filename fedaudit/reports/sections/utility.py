@@ -1,4 +1,4 @@
-"""The section `utility`: how well the model predicts, beside a prediction that looks at nothing."""
+"""The section `utility`: how well the model predicts, beside a constant prediction."""
 
 import math
 from collections.abc import Iterator, Mapping

@@ -40,7 +40,7 @@ _COUNTS: dict[GateOutcome, str] = {
 
 def release_part(report: Mapping[str, Any]) -> str:
     """The answer, its reasons, and how the training went, from an otherwise complete report. The
-    answer is yes only where every reason to say no has been looked for: no attack raised an alarm,
+    answer is yes only where every reason to say no has been checked: no attack raised an alarm,
     the model decides something, its guarantee is in force and bounds something, and all gates
     passed."""
     against = objections(report)

@@ -29,7 +29,7 @@ from fedaudit.reports.verification.statements import Signed
 
 @dataclass(frozen=True)
 class ReadErasure:
-    """The statement that stands for the names, or what is wrong with it."""
+    """The statement in place of the names, or what is wrong with it."""
 
     statement: ErasedNames | None
     envelope: Envelope | None
@@ -53,7 +53,7 @@ def read_erasure(value: object) -> ReadErasure | None:
 
 
 def erasure_checks(found: ReadErasure, audit: LedgerAudit, keyring: Keyring) -> Iterator[Check]:
-    """The checks, in the order in which they are reported; they stand for that of the digests."""
+    """The checks, in the order in which they are reported; they replace that of the digests."""
     statement, envelope = found.statement, found.envelope
     if statement is None or envelope is None:
         yield check("erasure.signature", False, good="", bad=found.fault)

@@ -150,7 +150,7 @@ def _name(statement: LaterStatement) -> str:
 def sign_off_checks(
     evidence: Evidence, found: ReadSignOffs, keyring: Keyring, *, later: ReadLater
 ) -> Iterator[Check]:
-    """The checks, in the order in which they are reported; none where nobody signed off. `later`:
+    """The checks, in the order in which they are reported; none without a sign-off. `later`:
     what attacks found after the report, which a sign-off after them has to state too."""
     if not evidence.sign_offs:
         return

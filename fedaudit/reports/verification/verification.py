@@ -130,7 +130,7 @@ def verify(
 
 
 def _verify_audit(evidence: Evidence, keyring: Keyring, more: Iterable[Check]) -> Verification:
-    """The report of an audit of predictions stands alone: one signature decides."""
+    """The report of an audit of predictions has no ledger: one signature decides."""
     found = list(audit_checks(evidence, keyring))
     key_id = value_at(evidence.report, "integrity", "key_id")
     signers = [key_id] if isinstance(key_id, str) else []
@@ -205,7 +205,7 @@ def _signers(evidence: Evidence, checkpoints: ReadCheckpoints) -> list[str | Non
 
 
 def _leaked_keys(evidence: Evidence, signers: Sequence[str | None]) -> Iterator[Check]:
-    """What a key signed that somebody else may hold proves nothing, whatever time is stated."""
+    """What a leaked key signed proves nothing, whatever time is stated."""
     for key_id in sorted({one for one in signers if one in evidence.compromised and one}):
         yield unchecked(
             "keys.compromised",
