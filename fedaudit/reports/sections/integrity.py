@@ -3,7 +3,6 @@
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from fedaudit.ledger.audit import LedgerAudit
 from fedaudit.ledger.signatures import Envelope, Keyring, SigningKey, signature_bytes, to_base64
 from fedaudit.reports.canonical_json import canonical_json
 from fedaudit.reports.checks import (
@@ -104,8 +103,8 @@ def signature_check(
     )
 
 
-def integrity_checks(report: Mapping[str, Any], audit: LedgerAudit) -> Iterator[Check]:
-    """Whether the report names the ledger that came with it."""
+def _integrity_checks(found: RunEvidence) -> Iterator[Check]:
+    report, audit = found.report, found.audit
     yield agrees(report, "integrity.ledger_hash", audit.ledger_hash)
     yield agrees(report, "integrity.chain_head", audit.head.hex())
     said = value_at(report, "integrity", "entries")
@@ -120,7 +119,7 @@ def integrity_checks(report: Mapping[str, Any], audit: LedgerAudit) -> Iterator[
     )
 
 
-def integrity_section(material: ReportMaterial) -> Integrity:
+def _integrity(material: ReportMaterial) -> Integrity:
     """Without the signature, which `sign_report` adds."""
     missing = ("signature", "key_id") if material.key_id is None else ("signature",)
     return Integrity(
@@ -143,7 +142,7 @@ SIGNED = (
 )
 INTEGRITY = Section[ReportMaterial, RunEvidence](
     "integrity",
-    integrity_section,
-    lambda found: integrity_checks(found.report, found.audit),
+    _integrity,
+    _integrity_checks,
     lambda material: [UNSIGNED if material.key_id is None else SIGNED],
 )

@@ -1,6 +1,5 @@
 """The section `fairness`, from whichever counts are published."""
 
-from collections.abc import Sequence
 from typing import assert_never
 
 from fedaudit.fairness.disclosure import Disclosure
@@ -33,8 +32,16 @@ from fedaudit.spec.metrics import METRICS, SCORE_METRICS
 
 
 def fairness_sections(material: ScoredMaterial) -> list[FairnessSection]:
-    """One section for each attribute: the sensitive attributes of the spec, then intersections."""
-    return with_last_rounds(_published_sections(material), material)
+    """One section for each attribute: the sensitive attributes of the spec, then intersections.
+    Each gap has its range over the last rounds, or the reason for none."""
+    found = []
+    for section in _published_sections(material):
+        metrics = {
+            name: _with_range(name, metric, section.attribute, material)
+            for name, metric in section.metrics.items()
+        }
+        found.append(section.model_copy(update={"metrics": metrics}))
+    return found
 
 
 def _published_sections(material: ScoredMaterial) -> list[FairnessSection]:
@@ -128,23 +135,6 @@ MIN_ROUNDS = 5
 _TOO_FEW = f"fewer than {MIN_ROUNDS} of the last rounds that were validated have this gap"
 _NOT_BY_ROUND = "rounds have gaps of rates alone"
 _NO_ROUNDS_GIVEN = "the figures of the rounds were not handed over"
-
-
-def with_last_rounds(
-    sections: Sequence[FairnessSection], material: ScoredMaterial
-) -> list[FairnessSection]:
-    """The sections, each gap with its range over the last rounds or the reason for none."""
-    return [
-        section.model_copy(
-            update={
-                "metrics": {
-                    name: _with_range(name, metric, section.attribute, material)
-                    for name, metric in section.metrics.items()
-                }
-            }
-        )
-        for section in sections
-    ]
 
 
 def _with_range(

@@ -97,6 +97,11 @@ class _Pair:
         """How far the two are apart."""
         return float(abs(self.better[self.rate] - self.worse[self.rate]))
 
+    def names(self, report: Mapping[str, Any], attribute: str) -> list[str]:
+        """Both in words."""
+        values = (self.worse["value"], self.better["value"])
+        return [group_words(report, attribute=attribute, value=one) for one in values]
+
 
 def _rates(section: Mapping[str, Any], name: str) -> list[tuple[float, Mapping[str, Any]]]:
     """The groups that have a rate, accuracy or loss, the lowest first."""
@@ -129,10 +134,7 @@ def _by_rates(report: Mapping[str, Any], section: Mapping[str, Any], metric: str
     if pair is None:
         return ""
     attribute = section["attribute"]
-    worse, better = (
-        group_words(report, attribute=attribute, value=one["value"])
-        for one in (pair.worse, pair.better)
-    )
+    worse, better = pair.names(report, attribute)
     whose = {
         "selection_rate": "",
         "true_positive_rate": " who truly have it",
@@ -168,10 +170,7 @@ def _by_values(
     if pair is None:
         return ""
     attribute = section["attribute"]
-    worse, better = (
-        group_words(report, attribute=attribute, value=one["value"])
-        for one in (pair.worse, pair.better)
-    )
+    worse, better = pair.names(report, attribute)
     shown = _percent if name == "accuracy" else _figure
     return (
         f"By {attribute}, predictions are worst for {worse}: their {name} is "
