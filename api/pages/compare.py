@@ -11,7 +11,7 @@ from api.pages.visits import ReportsVisit
 from api.services.reports import comparison_of
 from fedaudit.reports.charts.scatter import axis_text, front_charts
 from fedaudit.reports.comparison.compared_reports import difference_rows
-from fedaudit.reports.comparison.parts import Comparison, FigureRow, Front
+from fedaudit.reports.comparison.parts import Comparison, FigureRow, Front, FrontKind
 from models.repositories import ExperimentRepository
 from models.values import ExperimentFilters
 
@@ -25,17 +25,7 @@ _LEADING = (
     "equal_opportunity_difference",
     "loss_difference",
 )
-_KIND = (
-    "family",
-    "guarantee",
-    "unit",
-    "adjacency",
-    "delta",
-    "observer",
-    "radius",
-    "per_layer",
-    "loss",
-)
+_KIND = tuple(FrontKind.model_fields)
 
 
 def _view(comparison: Comparison) -> dict[str, Any]:

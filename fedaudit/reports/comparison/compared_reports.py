@@ -4,7 +4,6 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, assert_never
 
-from fedaudit.privacy.accounting.mechanism_parameters import GuaranteeKind
 from fedaudit.privacy.accounting.privacy_events import observer_words
 from fedaudit.reports.checks import leaves
 from fedaudit.reports.comparison.fronts import fronts, warnings
@@ -14,11 +13,13 @@ from fedaudit.reports.comparison.parts import (
     ComparedExperiment,
     ComparedGuarantee,
     Comparison,
+    FigureMeaning,
+    FigureName,
     FigureRow,
     SpecDifference,
     SpecValue,
 )
-from fedaudit.reports.figures import COUNTED, ReportFigure, Section, figures_of, parsed
+from fedaudit.reports.figures import COUNTED, ReportFigure, figures_of, parsed
 from fedaudit.reports.gates.gate_evaluation import SIGNS
 from fedaudit.reports.readings.facts import text_at
 from fedaudit.reports.report import Report
@@ -71,33 +72,13 @@ def compare_reports(
 
 
 _SECTIONS = ("privacy", "utility", "fairness")
-_Name = tuple[Section, str, str | None]
 _LOSSES = ("validation_loss", "loss_difference", "loss_ratio")
-
-
-class _Meaning(NamedTuple):
-    """What two figures must share to be in one row."""
-
-    section: Section
-    figure: str
-    attribute: str | None
-    observer: str | None
-    delta: float | None
-    adjacency: str | None
-    unit: str | None
-    guarantee: GuaranteeKind | None
-    loss: str | None
-
-    @property
-    def name(self) -> _Name:
-        """Section, figure and attribute: the name of a figure, regardless of its meaning."""
-        return self.section, self.figure, self.attribute
 
 
 def figure_rows(reports: Sequence[Report]) -> list[FigureRow]:
     """The rows: privacy, utility, then fairness by attribute."""
     found = [{_meaning(report, one): one for one in figures_of(report)} for report in reports]
-    by_figure: dict[_Name, list[_Meaning]] = {}
+    by_figure: dict[FigureName, list[FigureMeaning]] = {}
     for meaning in dict.fromkeys(one for figures in found for one in figures):
         by_figure.setdefault(meaning.name, []).append(meaning)
     rows = []
@@ -113,9 +94,9 @@ def figure_rows(reports: Sequence[Report]) -> list[FigureRow]:
     return rows
 
 
-def _meaning(report: Report, one: ReportFigure) -> _Meaning:
+def _meaning(report: Report, one: ReportFigure) -> FigureMeaning:
     guaranteed = one.section == "privacy" and one.figure not in COUNTED
-    return _Meaning(
+    return FigureMeaning(
         section=one.section,
         figure=one.figure,
         attribute=one.attribute,
@@ -129,16 +110,20 @@ def _meaning(report: Report, one: ReportFigure) -> _Meaning:
 
 
 def _row(
-    meaning: _Meaning, reports: Sequence[Report], found: Sequence[dict[_Meaning, ReportFigure]]
+    meaning: FigureMeaning,
+    reports: Sequence[Report],
+    found: Sequence[dict[FigureMeaning, ReportFigure]],
 ) -> FigureRow:
     cells = [
         _cell(meaning, report, figures) for report, figures in zip(reports, found, strict=True)
     ]
     differs = len({(cell.value, cell.unbounded) for cell in cells}) > 1
-    return FigureRow(**meaning._asdict(), cells=cells, differs=differs)
+    return FigureRow(**meaning.model_dump(), cells=cells, differs=differs)
 
 
-def _cell(meaning: _Meaning, report: Report, figures: dict[_Meaning, ReportFigure]) -> Cell:
+def _cell(
+    meaning: FigureMeaning, report: Report, figures: dict[FigureMeaning, ReportFigure]
+) -> Cell:
     unbounded = is_unbounded(report.guarantee.kind, meaning.figure)
     if (own := figures.get(meaning)) is not None:
         unbounded &= own.value is None
@@ -152,7 +137,7 @@ def _cell(meaning: _Meaning, report: Report, figures: dict[_Meaning, ReportFigur
     return Cell(value=None, reason=reason, unbounded=unbounded)
 
 
-def _absent(meaning: _Meaning, report: Report) -> str:
+def _absent(meaning: FigureMeaning, report: Report) -> str:
     if meaning.attribute is None:
         return f"its report, of version {report.report_version}, has no such figure"
     measured = any(section.attribute == meaning.attribute for section in report.fairness)
@@ -161,15 +146,15 @@ def _absent(meaning: _Meaning, report: Report) -> str:
     return f"{meaning.attribute!r} is not one of its sensitive attributes"
 
 
-def _otherwise(meaning: _Meaning, same: Sequence[_Meaning]) -> str:
+def _otherwise(meaning: FigureMeaning, same: Sequence[FigureMeaning]) -> str:
     nearest = next((one for one in same if one.observer == meaning.observer), None)
     if nearest is None:
         against = observer_words(meaning.observer or "all observers")
         return f"it has no such figure against {against}"
     stated = [
         f"{name} is {of_it:g}" if isinstance(of_it, float) else f"{name} is {of_it}"
-        for name, of_row, of_it in zip(meaning._fields, meaning, nearest, strict=True)
-        if of_row != of_it
+        for name, of_it in nearest
+        if of_it != getattr(meaning, name)
     ]
     return f"it has another row: its {', its '.join(stated)}"
 

@@ -11,6 +11,7 @@ from fedaudit.privacy.guarantees.guarantee import GuaranteeLabel
 from fedaudit.reports.sections.part import GateOutcome, IntervalSection, Part, Reasons
 
 Section = Literal["privacy", "utility", "fairness"]
+FigureName = tuple[Section, str, str | None]
 Family = Literal["leakage", "epsilon"]
 Caution = Literal[
     "degenerate",
@@ -72,12 +73,8 @@ class Cell(Part):
     """Whether it is the best of the row beyond doubt (`best_of_row`)."""
 
 
-class FigureRow(Part):
-    """One figure of all experiments.
-
-    Figures that mean different things have rows of their own: epsilons by observer, delta,
-    adjacency, unit and guarantee, leakages by guarantee, losses by the training's loss.
-    """
+class FigureMeaning(Part):
+    """What two figures must share to be in one row."""
 
     section: Section
     figure: str
@@ -89,6 +86,20 @@ class FigureRow(Part):
     unit: str | None
     guarantee: GuaranteeKind | None
     loss: str | None
+
+    @property
+    def name(self) -> FigureName:
+        """Section, figure and attribute: the name of a figure, regardless of its meaning."""
+        return self.section, self.figure, self.attribute
+
+
+class FigureRow(FigureMeaning):
+    """One figure of all experiments.
+
+    Figures that mean different things have rows of their own: epsilons by observer, delta,
+    adjacency, unit and guarantee, leakages by guarantee, losses by the training's loss.
+    """
+
     cells: list[Cell]
     differs: bool
     """Whether the cells show more than one value; a missing value counts as one too."""
@@ -142,8 +153,8 @@ class FrontPoint(Part):
     """
 
 
-class Front(Part):
-    """The Pareto front of experiments whose privacy figures mean the same."""
+class FrontKind(Part):
+    """What the privacy figures of one front share."""
 
     family: Family
     """`leakage` under metric privacy, or `epsilon` with a delta; never both in one front."""
@@ -158,6 +169,11 @@ class Front(Part):
     """Whether the leakage is a sum over layers, each with a radius of its own."""
     loss: str | None
     """The training loss, which is also the unit of loss figures."""
+
+
+class Front(FrontKind):
+    """The Pareto front of experiments whose privacy figures mean the same."""
+
     axes: list[Axis]
     experiments: list[FrontPoint]
     front: list[str]
