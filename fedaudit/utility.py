@@ -270,6 +270,13 @@ class ConstantComparison:
     """Rows whose outcome the model alone predicts correctly, less those that the constant alone
     does."""
 
+    @property
+    def accuracy_gain(self) -> NDArray[np.int64] | None:
+        """The same of classes; None for a number."""
+        if self.correct is None or self.constant_correct is None:
+            return None
+        return self.correct - self.constant_correct
+
 
 def compare_with_constant(rows: MeasuredRows, shape: LossShape) -> ConstantComparison:
     """The model's rows beside the best constant for them."""
@@ -491,20 +498,20 @@ def over_constant(found: ConstantComparison, *, level: float | None) -> OverCons
 def judge_comparison(found: ConstantComparison) -> Judgement:
     """Whether the model is degenerate, at 95 % whatever level a spec asks for."""
     intervals = _intervals(found, _JUDGED_AT)
-    outcome_gain = found.outcome_gain
+    saved = np.average(found.constant_loss - found.loss, weights=found.weights)
+    right, outcome = found.accuracy_gain, found.outcome_gain
     kinds: dict[Gain, float | None] = {
-        "accuracy": (
-            None
-            if found.correct is None or found.constant_correct is None
-            else float(found.correct.sum() - found.constant_correct.sum())
-        ),
-        "loss": float(np.average(found.constant_loss - found.loss, weights=found.weights)),
-        "outcome": None if outcome_gain is None else float(outcome_gain.sum()),
+        "accuracy": None if right is None else float(right.sum()),
+        "loss": float(saved),
+        "outcome": None if outcome is None else float(outcome.sum()),
     }
-    gained = {
-        kind: None if gain is None else Gained(gain, _is_shown(found.gains[kind], intervals[name]))
-        for (kind, gain), name in zip(kinds.items(), _GAINS, strict=True)
-    }
+    gained: dict[Gain, Gained | None] = dict.fromkeys(kinds)
+    for (kind, gain), name in zip(kinds.items(), _GAINS, strict=True):
+        if gain is not None:
+            # By clients where there are enough for an interval, otherwise by rows one by one.
+            low = intervals[name].low
+            shown = found.gains[kind].shown if low is None else low > 0
+            gained[kind] = Gained(gain, shown)
     return judge_model(
         accuracy=gained["accuracy"],
         loss=gained["loss"],
@@ -512,11 +519,6 @@ def judge_comparison(found: ConstantComparison) -> Judgement:
         prediction_share=_share(found.outcomes),
         outcome_share=_share(found.true_outcomes),
     )
-
-
-def _is_shown(rows: RowGains, interval: Interval) -> bool:
-    """By clients where there are enough for an interval, otherwise by rows one by one."""
-    return rows.shown if interval.low is None else interval.low > 0
 
 
 def _share(outcomes: NDArray[np.int64] | None) -> float | None:
@@ -533,27 +535,19 @@ def _intervals(found: ConstantComparison, level: float) -> dict[str, Interval]:
         reason = f"{clients} validation clients; an interval needs {MIN_CLIENTS}"
         return dict.fromkeys(_GAINS, Interval(None, None, reason))
     saved = (found.constant_loss - found.loss) * found.weights
-    right = None
-    if found.correct is not None and found.constant_correct is not None:
-        right = found.correct - found.constant_correct
-    kinds = ((right, found.rows), (saved, found.weights), (found.outcome_gain, found.rows))
-    return {
-        name: (
-            Interval(None, None, "there is no such gain")
-            if gained is None
-            else _of_all(gained, rows, level, are_shares=gained is not saved)
-        )
-        for name, (gained, rows) in zip(_GAINS, kinds, strict=True)
-    }
-
-
-def _of_all(
-    gained: NDArray[np.number], rows: NDArray[np.number], level: float, *, are_shares: bool
-) -> Interval:
-    """Of what all clients' rows gained together."""
-    own = Clustered(np.stack([gained, rows], axis=-1)[:, np.newaxis])
-    [interval] = gain_intervals(own, level=level, are_shares=are_shares)
-    return interval
+    kinds = (
+        (found.accuracy_gain, found.rows),
+        (saved, found.weights),
+        (found.outcome_gain, found.rows),
+    )
+    intervals = {}
+    for name, (gained, rows) in zip(_GAINS, kinds, strict=True):
+        intervals[name] = Interval(None, None, "there is no such gain")
+        if gained is not None:
+            own = Clustered(np.stack([gained, rows], axis=-1)[:, np.newaxis])
+            shares = gained is not saved
+            [intervals[name]] = gain_intervals(own, level=level, are_shares=shares)
+    return intervals
 
 
 def group_intervals(

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from api.pages.spec_fields import number
-from api.pages.spec_sheet import Fault, is_within, parts, rule_of
+from api.pages.spec_sheet import Fault, FormText, is_within, parts, rule_of
 from api.services.pending_uploads import LookedAt
 from fedaudit.federations.proposals.column_survey import Column, Survey
 from fedaudit.federations.proposals.proposal import MAX_CATEGORIES
@@ -72,7 +72,7 @@ class _Typed:
 
 
 @dataclass(frozen=True)
-class RegistrationSheet:
+class RegistrationSheet(FormText):
     """The form as it is shown once."""
 
     upload: PendingUpload
@@ -111,17 +111,9 @@ class RegistrationSheet:
         proposal = self.looked.proposal
         return "" if proposal is None else proposal.guesses.get(field, "")
 
-    def text(self, name: str) -> str:
-        """The text of a field."""
-        return self.typed.get(name, "")
-
     def part(self, place: int, part: str) -> str:
         """The text of a column's field."""
         return self.text(of_column(place, part))
-
-    def wrong(self, name: str) -> list[str]:
-        """What is wrong with a field."""
-        return [fault.message for fault in self.faults if fault.place == name]
 
     def more_open(self, place: int) -> bool:
         """Whether the rarer fields of a column are unfolded: one is filled in, or faulty."""

@@ -210,8 +210,23 @@ DOCUMENT = "document"
 MODE = "mode"
 
 
+class FormText:
+    """The texts of a form, and the faults of its fields."""
+
+    typed: Mapping[str, str]
+    faults: Sequence[Fault]
+
+    def text(self, name: str) -> str:
+        """The text of a field."""
+        return self.typed.get(name, "")
+
+    def wrong(self, name: str) -> list[str]:
+        """What is wrong with a field."""
+        return [fault.message for fault in self.faults if fault.place == name]
+
+
 @dataclass(frozen=True)
-class Sheet:
+class Sheet(FormText):
     """The form as it is shown once."""
 
     typed: Mapping[str, str]
@@ -245,14 +260,6 @@ class Sheet:
         """The figures of gates, to choose from; none at first."""
         named = [(figure, figure.replace("_", " ")) for figure in fields.GATE_FIGURES]
         return [("", "no gate"), *named]
-
-    def text(self, name: str) -> str:
-        """The text of a field."""
-        return self.typed.get(name, "")
-
-    def wrong(self, name: str) -> list[str]:
-        """What is wrong with a field."""
-        return [fault.message for fault in self.faults if fault.place == name]
 
 
 def blank() -> dict[str, str]:
