@@ -21,7 +21,9 @@ def element(tag: str, *children: str, **attributes: Attribute | None) -> Markup:
     """One element. A `_` in an attribute's name is written as `-`, and a trailing one is dropped;
     None omits the attribute. Children are escaped unless they are Markup."""
     written = Markup("").join(
-        Markup(' {}="{}"').format(name.rstrip("_").replace("_", "-"), _text(value))
+        Markup(' {}="{}"').format(
+            name.rstrip("_").replace("_", "-"), number(value) if isinstance(value, float) else value
+        )
         for name, value in attributes.items()
         if value is not None
     )
@@ -54,10 +56,6 @@ def number(value: float) -> str:
 def shortened(content: str, characters: int) -> str:
     """A text shortened to fit; an ellipsis marks the cut."""
     return content if len(content) <= characters else f"{content[: characters - 1].rstrip()}…"
-
-
-def _text(value: Attribute) -> str:
-    return number(value) if isinstance(value, float) else str(value)
 
 
 @dataclass(frozen=True)

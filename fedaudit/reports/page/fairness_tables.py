@@ -68,7 +68,8 @@ class FairnessTables:
 
 def fairness_tables(sections: Sequence[Section]) -> FairnessTables:
     """The tables of a report's fairness sections."""
-    found = [[table for table in _tables(section) if table is not None] for section in sections]
+    makers = (_gaps, _rates, _by_hypothesis, _privacy_costs)
+    found = [[table for make in makers if (table := make(one)) is not None] for one in sections]
     often = Counter(
         row[-1]
         for tables in found
@@ -83,10 +84,6 @@ def fairness_tables(sections: Sequence[Section]) -> FairnessTables:
         by_section=[[_marked(table, marks) for table in tables] for tables in found],
         notes={mark: note for note, mark in marks.items()},
     )
-
-
-def _tables(section: Section) -> list[PageTable | None]:
-    return [_gaps(section), _rates(section), _by_hypothesis(section), _privacy_costs(section)]
 
 
 def _marked(table: PageTable, marks: Mapping[str, str]) -> PageTable:

@@ -113,8 +113,11 @@ def _statement(release: CountRelease, epsilon: float, *, releases: int, in_force
         case _:
             assert_never(release.unit)
     delta = f", delta = {release.delta:g}" if release.delta else ""
+    published = "this report"
+    if releases != 1:
+        published += f" and of its validated rounds ({releases - 1}), all together,"
     found = (
-        f"Formal. The fairness figures of {_published(releases)} satisfy "
+        f"Formal. The fairness figures of {published} satisfy "
         f"epsilon = {at_most(epsilon)}{delta} against {observer_words(release.observer)}, under "
         f"{adjacency_words(release.adjacency)}: "
         f"whether the figures of {who}. The model is taken as given."
@@ -125,12 +128,6 @@ def _statement(release: CountRelease, epsilon: float, *, releases: int, in_force
             "subtract it, so the guarantee is not in force and protects nobody."
         )
     return found
-
-
-def _published(releases: int) -> str:
-    if releases == 1:
-        return "this report"
-    return f"this report and of its validated rounds ({releases - 1}), all together,"
 
 
 _ENTRIES = "ledger.fairness_privacy"
@@ -289,9 +286,10 @@ def noised_limits(spec: ExperimentSpec) -> list[str]:
     release = count_release(spec)
     if release is None:
         raise ValueError("the counts of this run have no noise")
+    left_out = "figures " if publishes_noised_rounds(spec.fairness) else "figures of rounds, "
     found = [
         "Fairness figures are those of counts with noise, and everything else that was computed "
-        f"from the data of held-out people is left out: losses, accuracy, {_left_out(spec)}by "
+        f"from the data of held-out people is left out: losses, accuracy, {left_out}by "
         "hypothesis, averages over clients and nulls.",
         "fairness_privacy covers these figures, given the model and the split. It does not cover "
         "the numbers of clients and rows, the values of the attributes, nor the hash of the data, "
@@ -311,12 +309,6 @@ def noised_limits(spec: ExperimentSpec) -> list[str]:
     if spec.fairness.privacy_cost_by_group and mechanism_of(spec).no_group_costs is None:
         found.append(_COSTS)
     return found + list(spec.federation.traits.fairness_limits)
-
-
-def _left_out(spec: ExperimentSpec) -> str:
-    if publishes_noised_rounds(spec.fairness):
-        return "figures "
-    return "figures of rounds, "
 
 
 def _limit_unit(release: CountRelease) -> list[str]:

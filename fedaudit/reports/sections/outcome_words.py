@@ -8,7 +8,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from fedaudit.fairness.gaps import NO_OUTCOME
 from fedaudit.reports.checks import Check, check, same, value_at
-from fedaudit.spec.fairness import Favourable, GroupRule, Rule
+from fedaudit.spec.fairness import Favourable, Rule
 from fedaudit.spec.federation import FederationSpec
 from fedaudit.spec.labels import label_of
 from fedaudit.spec.sources import Source, SourceTraits
@@ -30,8 +30,10 @@ def favourable_in_words(
     if isinstance(favourable, Rule):
         return _rule_in_words(favourable, target=target, labels=labels)
     return "; ".join(
-        f"for {_group_of(one, labels)}: {_rule_in_words(one, target=target, labels=labels)}"
+        f"for {group_in_words(attribute, value, labels=labels)}: "
+        f"{_rule_in_words(one, target=target, labels=labels)}"
         for one in favourable
+        for attribute, value in one.group.items()
     )
 
 
@@ -41,11 +43,6 @@ def group_in_words(attribute: str, value: str, *, labels: Labels) -> str:
     if label is not None:
         return label
     return value if value[:1].isalpha() else f"{attribute} {value}"
-
-
-def _group_of(rule: GroupRule, labels: Labels) -> str:
-    ((attribute, value),) = rule.group.items()
-    return group_in_words(attribute, value, labels=labels)
 
 
 def _rule_in_words(rule: Rule, *, target: str, labels: Labels) -> str:

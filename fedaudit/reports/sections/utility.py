@@ -285,12 +285,17 @@ def utility_section(material: ScoredMaterial) -> Utility:
             gain = noised_gain(published, hypotheses=_constants(material))
             found = _from_noise(material, gain)
         case RoundedCounts():
-            found = _coarse(_exact(material), _rows_step(material, base=published.rounder.base))
+            counted = material.result.against_constant
+            rows = 2**31 if counted is None else int(counted.rows.sum())
+            found = _coarse(_exact(material), step_of(rows, base=published.rounder.base))
         case ExactCounts():
             found = _exact(material)
         case _:
             assert_never(published)
-    improved = _improved(found)
+    start, best = found["start_loss"], found["selection_loss"]
+    improved = None
+    if start is not None and best is not None:
+        improved = bool(best < start * (1 - _STILL))
     judged = _judgement(material, gain, improved=improved)
     reasons = {**found["reasons"]}
     if judged.reason is not None:
@@ -358,12 +363,6 @@ def _exact(material: ScoredMaterial) -> dict[str, Any]:
         if doubt is not None:
             reasons[f"{name}_interval"] = reasons.get(name, doubt)
     return {**values, "reasons": reasons}
-
-
-def _rows_step(material: ScoredMaterial, *, base: int) -> float:
-    """The step of shares of all scored rows."""
-    found = material.result.against_constant
-    return step_of(2**31 if found is None else int(found.rows.sum()), base=base)
 
 
 def _coarse(found: dict[str, Any], step: float) -> dict[str, Any]:
@@ -439,13 +438,6 @@ def _judgement(
     if judged.degenerate is False and improved is False and not warm:
         return Judgement(None, _NOT_LEARNT)
     return judged
-
-
-def _improved(found: dict[str, Any]) -> bool | None:
-    start, best = found["start_loss"], found["selection_loss"]
-    if start is None or best is None:
-        return None
-    return bool(best < start * (1 - _STILL))
 
 
 def _finite(value: float | None) -> float | None:

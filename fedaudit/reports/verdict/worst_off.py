@@ -76,7 +76,10 @@ def _worst(report: Mapping[str, Any], section: Mapping[str, Any]) -> list[str]:
     found: Mapping[str, Any] | None = metrics.get(f"{metric}[{section['attribute']}]")
     over_seeds = found if found is not None and found["n"] > 1 else None
     sentences += [_stated(section, metric, over_seeds)]
-    sentences += [gap_sentence(section, metric) or _alike(section, metric)]
+    size, interval = gap_sentence(section, metric), metric_of(section, metric)["interval"]
+    if not size and interval is not None and interval["low"] <= 0:
+        size = "The interval reaches 0, so the groups may fare alike."
+    sentences.append(size)
     sentences += [_chance(section, metric), gap_sentence(section, OF_SELECTION)]
     accuracy = metric_of(section, "accuracy_difference")["value"]
     if accuracy is not None and metric in METRICS and accuracy > (_gap(section) or 0.0):
@@ -218,13 +221,6 @@ def gap_sentence(section: Mapping[str, Any], metric: str) -> str:
     if ends is not None and ends[0] > 0 and _chance(section, metric):
         ends = None
     return gap_words(metric, found["value"], interval=ends)
-
-
-def _alike(section: Mapping[str, Any], metric: str) -> str:
-    interval = metric_of(section, metric)["interval"]
-    if interval is None or interval["low"] > 0:
-        return ""
-    return "The interval reaches 0, so the groups may fare alike."
 
 
 def _chance(section: Mapping[str, Any], metric: str) -> str:

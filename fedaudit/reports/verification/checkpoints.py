@@ -1,6 +1,6 @@
 """Whether a ledger agrees with its checkpoints, or with the statement on its erased names."""
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 
 from fedaudit.ledger.audit import LedgerAudit
@@ -192,19 +192,12 @@ def _hashes_of(evidence: Evidence) -> Collection[str | None]:
     erasure = read_erasure(evidence.erased)
     if erasure is not None:
         return {None if erasure.statement is None else erasure.statement.subjects_hash}
-    if not is_declared(evidence.spec):
-        return {_hash_of(evidence.names)}
     try:
-        return set(growing_hashes(evidence.names))
+        if is_declared(evidence.spec):
+            return set(growing_hashes(evidence.names))
+        return {subjects_hash(evidence.names)}
     except ValueError:
         return {None}
-
-
-def _hash_of(names: Sequence[str]) -> str | None:
-    try:
-        return subjects_hash(names)
-    except ValueError:
-        return None
 
 
 def _chain(found: ReadCheckpoints, audit: LedgerAudit) -> Check:
