@@ -237,10 +237,6 @@ class Adaptive(SpecPart):
     adaptive: AdaptiveClip
 
 
-def _number_or_adaptive(clip: object) -> str:
-    return "[adaptive]" if isinstance(clip, dict | Adaptive) else "[number]"
-
-
 class GaussianCentral(UpdateMechanism):
     """Clipped updates are added up by a trusted server, which adds Gaussian noise to the sum.
 
@@ -255,7 +251,9 @@ class GaussianCentral(UpdateMechanism):
     """With an adaptive clip this bounds the update and the count together."""
     clip: Annotated[
         Annotated[Clip, Tag("[number]")] | Annotated[Adaptive, Tag("[adaptive]")],
-        Discriminator(_number_or_adaptive),
+        Discriminator(
+            lambda clip: "[adaptive]" if isinstance(clip, dict | Adaptive) else "[number]"
+        ),
         CLIP,
     ]
     delta: Annotated[Delta, DELTA]

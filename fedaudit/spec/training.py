@@ -163,14 +163,10 @@ def _trained_by_record(kind: str, mechanism: str) -> str | None:
     )
 
 
-def _named(method: Any) -> Any:
-    return {"kind": method} if isinstance(method, str) else method
-
-
 TrainingMethod = Annotated[
     Hypotheses | FineTuning | Ditto | QFfl | LocalOnly,
     Field(discriminator="kind"),
-    BeforeValidator(_named),
+    BeforeValidator(lambda method: {"kind": method} if isinstance(method, str) else method),
 ]
 """By its fields, or by its kind alone."""
 DEFAULT_METHOD = Hypotheses(kind="hypotheses")

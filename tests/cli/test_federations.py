@@ -1,11 +1,14 @@
 """The commands on federations, against a real service."""
 
 import json
+from contextlib import nullcontext
 
 import pytest
 import yaml
 
+from fedaudit.cli import federations
 from fedaudit.cli.federations import show
+from fedaudit.cli.output import CommandError, write_text
 
 REGISTRATION = {
     "name": "incomes",
@@ -180,6 +183,31 @@ def test_without_a_service_there_are_no_ids(command):
 
 def _text(value):
     return yaml.safe_dump(value)
+
+
+def test_the_file_is_closed_once_it_is_sent(data, tmp_path, monkeypatch, capsys):
+    class Service:
+        def upload(self, content, value, *, file_name):
+            self.content = content
+            return {"id": "x", "status": "profiling"}
+
+        def profiled(self, federation_id):
+            assert self.content.closed
+            return {"id": federation_id, "status": "ready"}
+
+    monkeypatch.setattr(federations, "connected", lambda: nullcontext(Service()))
+    registration = tmp_path / "registration.yaml"
+    registration.write_text(_text(REGISTRATION))
+    federations.federations_add(data, registration=str(registration), wait=True, as_json=True)
+    assert json.loads(capsys.readouterr().out)["status"] == "ready"
+
+
+def test_scaffold_never_replaces_a_file_that_came_meanwhile(tmp_path):
+    there = tmp_path / "there.yaml"
+    there.write_text("mine")
+    with pytest.raises(CommandError, match="exists"):
+        write_text("proposed", there, replaces=False)
+    assert there.read_text() == "mine"
 
 
 def test_scaffold_needs_no_service_and_writes_what_add_takes(command, data, tmp_path, call):

@@ -1,6 +1,5 @@
 """The profile of a table of any size, in one pass, with the same checks as loading it."""
 
-from collections.abc import Callable
 from typing import Any, assert_never
 
 import numpy as np
@@ -9,7 +8,7 @@ from numpy.typing import NDArray
 from fedaudit.fairness.disclosure import DisclosureRule, size_rule
 from fedaudit.federations.errors import error_at
 from fedaudit.federations.federation import memory_fault
-from fedaudit.federations.groups import MAX_GROUPS, group_names
+from fedaudit.federations.groups import MAX_GROUPS, between_edges, group_names
 from fedaudit.federations.levels import levels_of
 from fedaudit.federations.profiles.profile import (
     NUMERIC_TARGET,
@@ -27,9 +26,10 @@ from fedaudit.federations.profiles.tallies import (
     TargetFound,
     TargetPass,
 )
-from fedaudit.federations.reading.source_files import DataRoom, SourceFile
+from fedaudit.federations.reading.source_files import SourceFile
 from fedaudit.federations.reading.table_files import TableFile
 from fedaudit.federations.reading.table_rows import TableRows
+from fedaudit.federations.source_kind import LoadRequest
 from fedaudit.federations.table.columns import Columns, find_columns
 from fedaudit.federations.table.features import check_features, check_table_scales
 from fedaudit.federations.table.kept_rows import RequiredCells, complete_rows, prepared_rows
@@ -129,9 +129,8 @@ class TablePass:
             gaps = np.array([value == "" for value in values], dtype=np.bool_)
             return values, np.where(gaps[codes], -1, codes)
         where = pointer("fairness", "edges", name)
-        numbers = rows.numbers(name, where, missing_allowed=True)
-        codes = np.searchsorted(np.array(edges), numbers, side="right")
-        return list(group_names(edges)), np.where(np.isnan(numbers), -1, codes)
+        levels = between_edges(rows.numbers(name, where, missing_allowed=True), edges)
+        return list(levels.values), levels.codes
 
     def _check_groups(self, name: str, values: list[str], where: str) -> None:
         self._positions[name].of(values)
@@ -165,28 +164,26 @@ _ROWS_PER_NAMED_CLASS = 10
 _BY_SEED = "how many rows a client gets depends on the experiment's seed"
 
 
-def profile_table(
-    source: Table,
-    file: SourceFile,
-    fairness: Groups,
-    *,
-    progress: Callable[[], None],
-    room: DataRoom,
-) -> dict[str, Any]:
-    """Sizes and names as JSON; small groups are suppressed.
-
-    `progress` is called after every batch of rows, `room` is what a run may take. Raises
-    InvalidInputError with the same message as loading the data.
-    """
-    table = TableFile(file, header=source.header)
+def profile_table(source: Table, file: SourceFile, asked: LoadRequest) -> dict[str, Any]:
+    """Sizes and names as JSON; small groups are suppressed. Raises InvalidInputError with the same
+    message as loading the data."""
+    table, fairness = TableFile(file, header=source.header), asked.fairness
     columns = find_columns(source, table.names, fairness.sensitive)
     check_table_scales(source, columns, classes=source.positive is not None)
     found = TablePass(source, columns, fairness)
     for rows in table.batches(list(columns.fields)):
         found.add(prepared_rows(rows, columns, source))
-        progress()
+        asked.progress()
     profile = _figures(found, source, columns, file, size_rule(fairness))
-    profile["warnings"] += _size_warnings(found.rows, columns, room)
+    # An experiment would be refused that needs more memory than is allowed.
+    fault = memory_fault(
+        rows=found.rows,
+        features=columns.width,
+        attributes=len(columns.sensitive),
+        allowed=asked.files.room.memory_bytes,
+    )
+    for one in () if fault is None else fault.errors:
+        profile["warnings"].append({"pointer": one.pointer, "message": one.message})
     return profile
 
 
@@ -194,7 +191,12 @@ def _figures(
     found: TablePass, source: Table, columns: Columns, file: SourceFile, rule: DisclosureRule
 ) -> dict[str, Any]:
     found.required.check_rows_left(found.rows)
-    _check_rows_left(found)
+    if not found.rows:
+        raise error_at(
+            "/federation/features",
+            "every row has an empty cell in a feature whose rule is `drop-row`; leave that column "
+            "out, or fill its gaps with `constant`",
+        )
     clients = _clients(found, source)
     target, counts = found.attributes(file)
     balance, warnings, reasons = _balance(target, source.target, rule)
@@ -202,13 +204,12 @@ def _figures(
     for attribute in counts:
         attributes[attribute.name], small = attribute_figures(attribute, rule)
         warnings += small
-    features = [name for column in columns.features for name in column.names]
     if clients["rows_per_client"]["minimum"] is None:
         reasons["rows_per_client"] = _BY_SEED
     return {
         "rows": found.rows,
         **clients,
-        "features": features,
+        "features": list(columns.feature_names),
         "target": source.target,
         "classes": [] if "classes" in reasons else list(target.classes),
         "class_balance": balance,
@@ -218,15 +219,6 @@ def _figures(
         "notes": _notes(found, source),
         "reasons": reasons,
     }
-
-
-def _check_rows_left(found: TablePass) -> None:
-    if not found.rows:
-        raise error_at(
-            "/federation/features",
-            "every row has an empty cell in a feature whose rule is `drop-row`; leave that column "
-            "out, or fill its gaps with `constant`",
-        )
 
 
 def _clients(found: TablePass, source: Table) -> dict[str, Any]:
@@ -280,19 +272,6 @@ def _balance(
         return None, [], {"classes": why, "class_balance": why}
     balance, warnings = class_figures(name, target.classes, target.rows, rule)
     return balance, warnings, {}
-
-
-def _size_warnings(rows: int, columns: Columns, room: DataRoom) -> Warnings:
-    """A warning where an experiment would be refused, as it needs more memory than is allowed."""
-    fault = memory_fault(
-        rows=rows,
-        features=columns.width,
-        attributes=len(columns.sensitive),
-        allowed=room.memory_bytes,
-    )
-    if fault is None:
-        return []
-    return [{"pointer": one.pointer, "message": one.message} for one in fault.errors]
 
 
 def _notes(found: TablePass, source: Table) -> list[str]:

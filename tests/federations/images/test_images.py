@@ -8,9 +8,9 @@ import pytest
 
 from fedaudit.federations import groups
 from fedaudit.federations.favourable_outcomes import outcome_rules
-from fedaudit.federations.federation import ClientRows
+from fedaudit.federations.federation import ClientRows, Federation
 from fedaudit.federations.images import image_federation as images
-from fedaudit.federations.images.client_rows import rotate, rotated_clients
+from fedaudit.federations.images.client_rows import federation_of, rotate, rotated_clients
 from fedaudit.federations.load import load_federation
 from fedaudit.spec.errors import InvalidInputError
 from fedaudit.spec.fairness import Fairness, GroupRule
@@ -348,10 +348,23 @@ def test_real_handwriting(shared_data: Path) -> None:
     assert np.array_equal(labels_of(federation, client), archive["y"][own])
 
 
+def federation_with(rows: ClientRows, first: list[int]) -> Federation:
+    return federation_of(
+        rows,
+        np.zeros(first[-1], dtype=np.int64),
+        clients=tuple(map(str, range(len(first) - 1))),
+        first=np.array(first),
+        numbers=np.arange(first[-1]),
+        classes=("a", "b"),
+        fingerprint="",
+        notes=(),
+    )
+
+
 def test_a_turn_is_counter_clockwise() -> None:
     picture = np.array([[1, 2], [3, 4]], dtype=np.uint8)
     rows = ClientRows(np.stack([picture.ravel()] * 3), 255.0, image=(2, 2, 1))
-    rotate(rows, np.array([False, True]), first=np.array([0, 1, 3]))
+    rotate(federation_with(rows, [0, 1, 3]), np.array([False, True]))
     assert rows.values.tolist() == [[1, 2, 3, 4], [2, 4, 1, 3], [2, 4, 1, 3]]
 
 
@@ -359,7 +372,7 @@ def test_channels_turn_together() -> None:
     rng = np.random.default_rng(1)
     images = rng.random((5, 3, 3, 2), dtype=np.float32)
     rows = ClientRows(images.reshape(5, 18).copy(), 1.0, image=(3, 3, 2))
-    rotate(rows, np.array([True]), first=np.array([0, 5]))
+    rotate(federation_with(rows, [0, 5]), np.array([True]))
     for image, turned in zip(images, rows.values.reshape(5, 3, 3, 2), strict=True):
         assert np.array_equal(turned, np.rot90(image))
 
@@ -369,7 +382,7 @@ def test_four_turns_change_nothing() -> None:
     images = rng.integers(0, 256, (4, 49), dtype=np.uint8)
     rows = ClientRows(images.copy(), 255.0, image=(7, 7, 1))
     for _ in range(4):
-        rotate(rows, np.array([True]), first=np.array([0, 4]))
+        rotate(federation_with(rows, [0, 4]), np.array([True]))
     assert np.array_equal(rows.values, images)
 
 
