@@ -6,16 +6,6 @@ import pytest
 
 
 @pytest.fixture
-def call(command, service):
-    """Runs a command against the module's service."""
-
-    def run(*arguments, stdin=""):
-        return command(*arguments, stdin=stdin, env=service.environment)
-
-    return run
-
-
-@pytest.fixture
 def two(call, small_spec):
     """Two experiments that have ended; every test may ask for them, and they run once."""
     found = []
@@ -93,8 +83,3 @@ def test_what_cannot_be_asked_is_refused_without_a_service(command):
         refused = command(*asked, env=nowhere)
         assert refused.returncode == 2
         assert message in refused.stderr
-
-
-def test_what_cannot_be_compared(call, two):
-    assert "experiment_id" in call("compare", two[0], two[0]).stderr
-    assert "no such experiment" in call("compare", two[0], "nobody").stderr

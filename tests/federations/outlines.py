@@ -53,16 +53,21 @@ def assert_same(outline: Found, expected: Found) -> None:
         return
     assert (outline.is_outline, expected.is_outline) == (True, False)
     assert outline.features.shape == expected.features.shape  # type: ignore[union-attr]
+    assert_alike(outline, expected, but=("features", "is_outline"))
+
+
+def assert_alike(found: Federation, expected: Federation, *, but: tuple[str, ...] = ()) -> None:
+    """Equal in every field but these."""
     for field in fields(Federation):
-        if field.name in ("attributes", "features", "is_outline"):
+        if field.name in ("attributes", *but):
             continue
-        one, other = getattr(outline, field.name), getattr(expected, field.name)
+        one, other = getattr(found, field.name), getattr(expected, field.name)
         if isinstance(other, np.ndarray):
             assert one.dtype == other.dtype
             np.testing.assert_array_equal(one, other)
         else:
             assert one == other
-    for mine, theirs in zip(outline.attributes, expected.attributes, strict=True):
+    for mine, theirs in zip(found.attributes, expected.attributes, strict=True):
         assert (mine.name, mine.values) == (theirs.name, theirs.values)
         np.testing.assert_array_equal(mine.codes, theirs.codes)
 

@@ -88,6 +88,7 @@ def test_neither_order_nor_notation_matters() -> None:
         {"tags": ["a"]},
         {"privacy.noise_multiplier": 3.0000000000000004},
         {"privacy.noise": "release"},
+        {"model.start": "normal"},
         {"privacy": {"mechanism": "none"}},
         {"training.hypotheses": 4},
         {"training.local": {"steps": 1}},

@@ -343,12 +343,6 @@ def _resumed(one: Cell) -> list[Any]:
     return records
 
 
-def test_methods_are_not_stacked_with_others() -> None:
-    cells = [cell(method_spec(training__method=kind)) for kind in ("fine-tuning", "ditto")]
-    with pytest.raises(ValueError, match="one shape"):
-        Stack(cells)
-
-
 SPLIT_METHOD_CHOICE = {"source": "synthetic-groups", "scoring": {"method": "split"}}
 
 

@@ -19,14 +19,7 @@ from api.services.dispatch import IdempotentRequest
 from api.services.ledgers.federation_charges import hold_budget
 from api.services.ledgers.round_posting import read_event
 from api.services.lookups import find_federation, refuse_while_erasing
-from api.services.report_evidence import (
-    RowSource,
-    distinct_names,
-    leaked_keys,
-    readable_keys,
-    readable_rows,
-    stored_rows,
-)
+from api.services.report_evidence import distinct_names, leaked_keys, readable_keys, readable_rows
 from api.shared.resources import Resources
 from api.shared.security import Caller
 from fedaudit.ledger.audit import Places
@@ -60,6 +53,7 @@ from models.repositories import (
     SigningKeyRepository,
 )
 from models.repositories.declared_ledgers import OPEN, REFUSED, RELEASED
+from models.repositories.packed_rows import RowSource, stored_rows
 from models.tables.declared_ledgers import DeclaredLedger, DeclaredReservation, DeclaredRoundRow
 
 _MAX_GAPS = 100

@@ -56,12 +56,6 @@ def test_an_unknown_name_is_refused_and_never_worded_as_no_mechanism(name: str) 
     assert "does not know" in why
 
 
-def test_what_has_no_noise_says_why() -> None:
-    assert why_unbounded(unbounded_inputs("none", n=3, noise="release")) == NO_MECHANISM
-    records = unbounded_inputs("record-personalised", n=3, noise="release")
-    assert why_unbounded(records) == NO_NOISE
-
-
 def test_a_mechanism_that_lost_its_noise_is_not_worded_as_none() -> None:
     lost = unbounded_inputs("laplace-l2", n=3, noise="release")
     assert why_unbounded(lost) not in {NO_MECHANISM, NO_NOISE}
