@@ -209,7 +209,7 @@ def _epsilons_from_spec(
     spec: ExperimentSpec, totals: LedgerTotals, parameters: int, names: Sequence[str], training: int
 ) -> Values | None:
     """Epsilon against each observer; None where the ledger is of another mechanism."""
-    plan = mechanism_of(spec).spending_plan(training_clients=training, client_names=names)
+    plan = mechanism_of(spec).spending_plan(training_clients=training, names=names)
     assert plan is not None
     if not totals.inputs <= {mechanism_of(spec).inputs(n=parameters, plan=plan)}:
         return None
