@@ -9,9 +9,9 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fedaudit.spec.experiment import canonical_bytes, spec_hash
+from fedaudit.spec.experiment import spec_hash
 from fedaudit.spec.parse import decode_text, parse_spec
-from tests.spec.documents import HOSPITAL, TABLE, changed
+from tests.spec.documents import HOSPITAL, TABLE, canonical_bytes, changed
 
 
 def reversed_keys(value: Any) -> Any:

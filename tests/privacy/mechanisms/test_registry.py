@@ -20,14 +20,14 @@ from fedaudit.privacy.mechanisms.registry import (
 )
 from fedaudit.privacy.planning.cost_projection import NO_MECHANISM, NO_NOISE
 from fedaudit.spec.parse import parse_spec
-from fedaudit.spec.privacy import mechanism_parts
+from fedaudit.spec.privacy import PrivacySpec
 from tests.privacy.mechanisms.specs import CLIENTS, SPECS
 
 
 def test_the_names_are_the_literals_of_the_spec() -> None:
     literals = [
         name
-        for part in mechanism_parts()
+        for part in get_args(get_args(PrivacySpec)[0])
         for name in get_args(part.model_fields["mechanism"].annotation)
     ]
     names = [mechanism.facts.name for mechanism in MECHANISMS]
