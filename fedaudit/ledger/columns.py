@@ -23,6 +23,7 @@ from fedaudit.ledger.rows import (
     UnreadableRow,
     charges_report,
     key_of,
+    listed,
     names_of_subjects,
 )
 from fedaudit.privacy.accounting.mechanism_parameters import Component, MechanismParameters
@@ -480,11 +481,4 @@ def _joined(columns: Sequence[Column]) -> Column:
 def _values(column: Column, some: slice) -> list[Any]:
     if isinstance(column, Words):
         return Words(column.codes[some], column.texts).tolist()
-    numbers = column[some]
-    values: list[Any] = numbers.tolist()
-    if numbers.dtype.kind != "f":
-        return values
-    finite = np.isfinite(numbers)
-    if finite.all():
-        return values
-    return [value if known else None for value, known in zip(values, finite.tolist(), strict=True)]
+    return listed(column[some])

@@ -51,8 +51,7 @@ _SINGLE_STEPS, _SINGLE_ROWS = 2, 64
 
 def wide(values: Tensor) -> Floats:
     """The numbers as float64 on the host."""
-    found: Floats = values.detach().cpu().double().numpy()
-    return found
+    return values.detach().cpu().double().numpy()
 
 
 def _overridden(instance: T, **methods: Callable[..., Any]) -> T:
