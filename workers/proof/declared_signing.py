@@ -235,6 +235,7 @@ class DeclaredLedgerSigner(WaitingSigner):
     """
 
     what = "ledger"
+    key_names = ("ledger_id", "project_id")
     refused_for = Exception
 
     def __init__(
