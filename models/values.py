@@ -316,6 +316,11 @@ class LedgerRow:
     declaration: bytes | None = None
     """Of a declared round, the keyed hash of what it declared beside its entries."""
 
+    @property
+    def key(self) -> Cursor:
+        """What orders rows, and tells them apart."""
+        return (self.round, self.release, self.subject_kind, self.observer)
+
 
 @dataclass(frozen=True, eq=False)
 class LedgerTotalsRow:

@@ -1,7 +1,6 @@
 """Completes erasures step by step: names, files, then the signed receipt. Each step can be
 repeated, so a killed process leaves nothing undone."""
 
-from collections.abc import Iterator
 from time import monotonic
 
 import structlog
@@ -26,9 +25,7 @@ from models.repositories import (
     LedgerRepository,
     SubjectSetRepository,
 )
-from models.repositories.packed_rows import PackedRowRepository
 from models.tables.federations import Erasure
-from models.values import LedgerRow
 from workers.proof.signing import sign_as_stored, use_key
 from workers.resume import charge_interrupted_rounds
 
@@ -118,7 +115,7 @@ class Eraser:
                 raise LookupError(f"no ledger {owner_id}")
         repository = LedgerRepository if experiment is not None else DeclaredEntryRepository
         ledger = ErasingLedger(owner_id, names, salt)
-        for rows in batches(self._rows(repository, owner_id)):
+        for rows in batches(repository.each(self._database, owner_id)):
             ledger.read(rows)
         statement = ledger.statement(erased_at=written_time(utc_now()))
         if not statement.agreed:
@@ -150,17 +147,6 @@ class Eraser:
             raise
         except Exception:
             log.exception("lost rounds not entered", experiment_id=owner_id)
-
-    def _rows(self, repository: type[PackedRowRepository], owner_id: str) -> Iterator[LedgerRow]:
-        after = None
-        while True:
-            with self._database.read() as session:
-                rows = repository(session).rows_after(owner_id, after=after, limit=_ROWS)
-            yield from rows
-            if len(rows) < _ROWS:
-                return
-            last = rows[-1]
-            after = (last.round, last.release, last.subject_kind, last.observer)
 
     def _complete(self, session: Session, erasure: Erasure) -> None:
         receipt = ErasureReceipt(

@@ -5,9 +5,7 @@ from collections.abc import Collection, Sequence
 from datetime import timedelta
 from time import monotonic
 
-import numpy as np
 import structlog
-from numpy.typing import NDArray
 from sqlalchemy.exc import SQLAlchemyError
 
 from infrastructure.settings import Settings
@@ -155,7 +153,6 @@ class Expiry:
             IdempotencyRepository(session).forget(repeats, limit=10 * _BATCH)
 
 
-_ROWS = 500
 _UNREADABLE = (TypeError, ValueError, OverflowError)
 _LOG = structlog.get_logger()
 
@@ -187,7 +184,13 @@ class HistoryIndexer:
     def _index(self, experiment_id: str, project_id: str, indexed: int) -> bool:
         # Read before the transaction that writes, which holds up every other writer on SQLite.
         try:
-            index = index_of(self._rows(experiment_id, indexed + 1, indexed + BLOCK_ROUNDS))
+            rows = LedgerRepository.each(
+                self._database,
+                experiment_id,
+                round_from=indexed + 1,
+                round_to=indexed + BLOCK_ROUNDS,
+            )
+            index = index_of((row.round, row.subjects) for row in rows)
         except _UNREADABLE as error:
             self._unreadable.add(experiment_id)
             _LOG.warning(
@@ -197,19 +200,3 @@ class HistoryIndexer:
         with self._database.write() as session:
             history = ClientRoundsRepository(session)
             return history.add(experiment_id, project_id, indexed // BLOCK_ROUNDS, index)
-
-    def _rows(
-        self, experiment_id: str, first: int, last: int
-    ) -> list[tuple[int, NDArray[np.int32]]]:
-        """Round and subjects of each row of these rounds."""
-        found: list[tuple[int, NDArray[np.int32]]] = []
-        after = None
-        while True:
-            with self._database.read() as session:
-                ledger = LedgerRepository(session)
-                rows = ledger.rows_after(experiment_id, first, last, after=after, limit=_ROWS)
-            found += [(row.round, row.subjects) for row in rows]
-            if len(rows) < _ROWS:
-                return found
-            newest = rows[-1]
-            after = (newest.round, newest.release, newest.subject_kind, newest.observer)

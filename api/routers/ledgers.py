@@ -46,7 +46,7 @@ from api.shared.security import (
     LedgerReader,
     ReportsReader,
 )
-from fedaudit.reports.declared.declared_document import DeclaredReport
+from fedaudit.reports.declared.declared_report import DeclaredReport
 from fedaudit.spec.base import Text
 from fedaudit.spec.declared_ledgers import MAX_ROUND, LedgerTerms, ReservationRequest, RoundsRequest
 from models.repositories import DeclaredEntryRepository, DeclaredLedgerRepository

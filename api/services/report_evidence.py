@@ -1,6 +1,6 @@
 """The stored records of an experiment as evidence: verified anew, or bundled."""
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from itertools import chain
@@ -45,13 +45,12 @@ from models.repositories.ledger import (
     index_of,
     same_index,
 )
-from models.repositories.packed_rows import PackedRowRepository
+from models.repositories.packed_rows import ROWS_AT_ONCE, PackedRowRepository
 from models.tables.experiments import Experiment
 from models.tables.ledger import SigningKey
 from models.tables.reports import LaterAttacks, SignOff
 from models.values import LedgerRow
 
-_ROWS = 500
 _UNDECODABLE = (ValueError, TypeError, OverflowError)
 """Errors that SQLite's columns raise for a value of another type than was stored."""
 
@@ -111,22 +110,6 @@ class RowSource:
         return cls(LedgerRepository, experiment.id, experiment.project_id)
 
 
-def stored_rows(database: Database, source: RowSource) -> Iterator[LedgerRow]:
-    """The ledger's rows in order, read in short transactions.
-
-    Raises the error of a row that cannot be read.
-    """
-    after: tuple[Any, ...] | None = None
-    while True:
-        with database.read() as session:
-            ledger = source.repository(session, source.project_id)
-            rows = ledger.rows_after(source.owner_id, after=after, limit=_ROWS)
-        yield from rows
-        if len(rows) < _ROWS:
-            return
-        after = _key(rows[-1])
-
-
 def readable_rows(database: Database, source: RowSource) -> Iterator[LedgerRow | UnreadableRow]:
     """The rows in order; a row that cannot be decoded is named, and reading continues."""
     after: tuple[Any, ...] | None = None
@@ -135,13 +118,13 @@ def readable_rows(database: Database, source: RowSource) -> Iterator[LedgerRow |
             ledger = source.repository(session, source.project_id)
             rows: Sequence[LedgerRow | UnreadableRow]
             try:
-                decoded = ledger.rows_after(source.owner_id, after=after, limit=_ROWS)
-                rows, keys = decoded, [_key(row) for row in decoded]
+                decoded = ledger.rows_after(source.owner_id, after=after, limit=ROWS_AT_ONCE)
+                rows, keys = decoded, [row.key for row in decoded]
             except _UNDECODABLE:
-                keys = ledger.keys_after(source.owner_id, after=after, limit=_ROWS)
+                keys = ledger.keys_after(source.owner_id, after=after, limit=ROWS_AT_ONCE)
                 rows = [_one_row(ledger, source.owner_id, key) for key in keys]
         yield from rows
-        if len(rows) < _ROWS:
+        if len(rows) < ROWS_AT_ONCE:
             return
         after = keys[-1]
 
@@ -154,10 +137,6 @@ def _one_row(
         return ledger.row(owner_id, key) or UnreadableRow(place, "it was just deleted")
     except _UNDECODABLE:
         return UnreadableRow(place, "its columns cannot be decoded")
-
-
-def _key(row: LedgerRow) -> tuple[Any, ...]:
-    return (row.round, row.release, row.subject_kind, row.observer)
 
 
 def distinct_names(names: Any, faults: list[Fault]) -> list[str]:
@@ -195,7 +174,8 @@ def bundle_of(database: Database, session: Session, experiment: Experiment) -> I
         raise conflict(f"the experiment has not ended: it is {experiment.status}")
     report = ReportRepository(session, experiment.project_id).get(experiment.id)
     stored = evidence_of(database, experiment, None if report is None else report.document)
-    return bundle_chunks(stored, stored_rows(database, RowSource.of(experiment)))
+    rows = LedgerRepository.each(database, experiment.id, experiment.project_id)
+    return bundle_chunks(stored, rows)
 
 
 class HistoryCheck:
@@ -275,11 +255,16 @@ def verification_of(database: Database, caller: Caller, experiment_id: str) -> V
         # Evaluated once the rows were read.
         more=chain(history.checks(), _check_columns(database, experiment, report, stored_hash)),
     )
+    return verification_body(found, report)
+
+
+def verification_body(found: Verified, report: Mapping[str, Any]) -> Verification:
+    """A verification of this report, as a caller sees it."""
     integrity = value_at(report, "integrity")
     signature, key_id = value_at(integrity, "signature"), value_at(integrity, "key_id")
     reasons = value_at(integrity, "reasons")
     return Verification(
-        experiment_id=experiment.id,
+        experiment_id=found.experiment_id,
         valid=found.verdict != ALTERED,
         verdict=found.verdict,
         checks=checks_of(found),
@@ -297,21 +282,26 @@ def checks_of(found: Verified) -> list[Check]:
     return [Check(name=one.name, outcome=one.outcome, detail=one.detail) for one in found.checks]
 
 
-def _check_columns(
-    database: Database, experiment: Experiment, report: dict[str, Any], stored_hash: str
-) -> Iterator[Found]:
-    """The checks that only the database's own columns allow: of report, spec, and what is shown of
-    signed statements."""
+def stored_report_check(report: Mapping[str, Any], stored_hash: str) -> Found:
+    """Whether the report is the one that has this hash."""
     try:
         present_hash = report_hash(report)
     except ValueError:
         present_hash = ""
-    yield check(
+    return check(
         "report.hash",
         present_hash != "" and present_hash == stored_hash,
         good="the report is the one that was stored",
         bad="the report was altered after it was stored",
     )
+
+
+def _check_columns(
+    database: Database, experiment: Experiment, report: dict[str, Any], stored_hash: str
+) -> Iterator[Found]:
+    """The checks that only the database's own columns allow: of report, spec, and what is shown of
+    signed statements."""
+    yield stored_report_check(report, stored_hash)
     yield check(
         "experiment.spec_hash",
         canonical_hash(experiment.spec) == experiment.spec_hash,

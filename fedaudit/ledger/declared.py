@@ -157,6 +157,7 @@ class Declared(Protocol):
     reservations: Any
     groups: Any
     drawn: Any
+    head: Any
     declared_at: Any
 
 
@@ -168,7 +169,9 @@ class Reserved(Protocol):
     admitted: Any
     denied: Any
     replaced: Any
+    state: Any
     reserved_at: Any
+    expires_at: Any
 
 
 def declaration_of(one: Declared, secret: bytes) -> bytes:
@@ -201,6 +204,13 @@ def drawn_hash(drawn: Drawn, secret: bytes) -> str:
     above."""
     counted = [[name, int(count)] for name, count in zip(drawn.names, drawn.counts, strict=True)]
     return _keyed(secret, {"drawn_version": _VERSION, "drawn": counted}).hex()
+
+
+def drawn_otherwise(rounds: Sequence[Declared], drawn: Drawn, secret: bytes) -> bool:
+    """Whether the newest of all rounds that says who was drawn so far says otherwise. Raises
+    ValueError as above."""
+    said = next((one.drawn for one in reversed(rounds) if one.drawn is not None), None)
+    return said is not None and said != drawn_hash(drawn, secret)
 
 
 def reservations_hash(reserved: Sequence[Reserved], secret: bytes) -> str:
@@ -270,11 +280,6 @@ class RoundsSoFar:
         """The key and the digest of the next entry."""
         self._ledger.add(row)
 
-    @property
-    def ledger_hash(self) -> str:
-        """Of the entries so far."""
-        return self._ledger.hexdigest()
-
     def state_hash(self, tallies: Iterable[Tally]) -> str:
         """Of the rounds so far, their entries and these tallies, in hexadecimal."""
         hashed = hashlib.sha256()
@@ -283,7 +288,11 @@ class RoundsSoFar:
             counts = significant(one).astype("<i8").tobytes()
             hashed.update(struct.pack("<QQQ", len(charged), one.rounds, len(counts)))
             hashed.update(charged + counts)
-        parts = (self._declarations.digest(), bytes.fromhex(self.ledger_hash), hashed.digest())
+        parts = (
+            self._declarations.digest(),
+            bytes.fromhex(self._ledger.hexdigest()),
+            hashed.digest(),
+        )
         return hmac.digest(self._secret, _STATE + b"".join(parts), hashlib.sha256).hex()
 
 

@@ -10,7 +10,7 @@ from sqlalchemy.orm import Session, defer
 
 from models.clock import utc_now
 from models.repositories.base import PartRepository, ScopedRepository
-from models.repositories.packed_rows import PackedRowRepository
+from models.repositories.packed_rows import Digest, PackedRowRepository
 from models.tables.declared_ledgers import (
     DeclaredCheckpoint,
     DeclaredEntry,
@@ -134,6 +134,10 @@ class DeclaredEntryRepository(PackedRowRepository):
             func.min(DeclaredEntry.round)
         )
         return self.session.scalar(mine.where(DeclaredEntry.declaration.is_not(None)))
+
+    def digests_upto(self, ledger_id: str, round_: int) -> list[Digest]:
+        """Those of all entries up to a round."""
+        return [one for one in self.digests(ledger_id) if one[0] <= round_]
 
     def declarations(self, ledger_id: str) -> dict[int, bytes | None]:
         """By round, what the chain holds of what it declared beside its entries."""

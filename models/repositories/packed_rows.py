@@ -8,6 +8,7 @@ import numpy as np
 from sqlalchemy import Integer, Row, Select, func, literal, literal_column, select, true, tuple_
 
 from models.arrays import BINARY_RESULTS, PackedArray
+from models.database import Database
 from models.repositories.base import PartRepository
 from models.values import Cursor, LedgerRow
 
@@ -41,6 +42,9 @@ _COLUMNS = (
     "link",
     "interrupted",
 )
+
+ROWS_AT_ONCE = 500
+"""Of one short transaction."""
 
 Digest = tuple[int, int, str, str, bytes]
 
@@ -86,6 +90,28 @@ class PackedRowRepository(PartRepository):
         if round_to is not None:
             statement = statement.where(table.round <= round_to)
         return self.unpacked(statement.limit(limit))
+
+    @classmethod
+    def each(
+        cls,
+        database: Database,
+        owner_id: str,
+        project_id: str | None = None,
+        *,
+        round_from: int | None = None,
+        round_to: int | None = None,
+    ) -> Iterator[LedgerRow]:
+        """The rows of `rows_after` to the last, read in short transactions."""
+        after: Cursor | None = None
+        while True:
+            with database.read() as session:
+                rows = cls(session, project_id).rows_after(
+                    owner_id, round_from, round_to, after=after, limit=ROWS_AT_ONCE
+                )
+            yield from rows
+            if len(rows) < ROWS_AT_ONCE:
+                return
+            after = rows[-1].key
 
     def keys_after(
         self, owner_id: str, *, after: Cursor | None = None, limit: int = 100

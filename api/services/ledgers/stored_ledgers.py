@@ -12,7 +12,7 @@ import rfc8785
 from sqlalchemy.orm import Session
 
 from api.http.problems import ProblemError, invalid, not_found
-from api.schemas.experiment_tables import Check, Verification
+from api.schemas.experiment_tables import Verification
 from api.schemas.ledger_bodies import LedgerBody, LedgerEpsilon, LedgerSummary, PostedRound
 from api.services.disclosure import floor_of
 from api.services.dispatch import IdempotentRequest
@@ -25,27 +25,23 @@ from api.services.report_evidence import (
     leaked_keys,
     readable_keys,
     readable_rows,
-    stored_rows,
+    stored_report_check,
+    verification_body,
 )
 from api.shared.resources import Resources
 from api.shared.security import Caller
 from fedaudit.ledger.audit import Places
 from fedaudit.ledger.bundle import Evidence, Fault, bundle_chunks
 from fedaudit.ledger.chain import genesis, ledger_hash
-from fedaudit.ledger.declared import changed_reservations, declaration_of, drawn_hash
+from fedaudit.ledger.declared import changed_reservations, declaration_of, drawn_otherwise
 from fedaudit.privacy.declared.figures import UNBOUNDED, contradictions, ledger_figures
 from fedaudit.privacy.declared.histories import charge_of
 from fedaudit.reports.checks import Check as Found
 from fedaudit.reports.checks import check, unchecked, value_at
 from fedaudit.reports.declared.declared_report import declared_report
-from fedaudit.reports.declared.ledger_material import (
-    gaps_of,
-    stored_drawn,
-    stored_histories,
-    stored_material,
-)
+from fedaudit.reports.declared.ledger_material import gaps_of, stored_drawn, stored_material
 from fedaudit.reports.report import report_hash
-from fedaudit.reports.verification.verification import ALTERED, verify
+from fedaudit.reports.verification.verification import verify
 from fedaudit.spec.declared_ledgers import EVERYONE, LedgerTerms
 from fedaudit.spec.disclosure import least_group_size
 from models.clock import utc_now
@@ -62,7 +58,6 @@ from models.repositories import (
 from models.repositories.declared_ledgers import OPEN, REFUSED, RELEASED
 from models.tables.declared_ledgers import DeclaredLedger, DeclaredReservation, DeclaredRoundRow
 
-_MAX_GAPS = 100
 _OF_ROW = ("id", "name", "federation_id", "created_at", "declared_at")
 _OF_COST = ("mechanism", "unit", "observer", "delta", "adjacency")
 
@@ -196,7 +191,7 @@ def shown_ledger(resources: Resources, caller: Caller, ledger_id: str) -> Ledger
             "guarantee": _guarantee_of(terms),
             "subjects": len({*state.histories.names, *state.drawn.names}) - 1,
             "budget": None if terms.budget is None else terms.budget.model_dump(),
-            "gaps": gaps[:_MAX_GAPS],
+            "gaps": gaps,
             "missing_rounds": missing,
             "epsilon": epsilon_bodies(
                 terms,
@@ -369,7 +364,13 @@ def ledger_bundle(resources: Resources, caller: Caller, ledger_id: str) -> Itera
         if not _may_be_shown(resources, session, found):
             evidence = replace(evidence, report=None)
     return bundle_chunks(
-        evidence, islice(stored_rows(resources.database, found.source), found.entries)
+        evidence,
+        islice(
+            DeclaredEntryRepository.each(
+                resources.database, found.ledger.id, found.ledger.project_id
+            ),
+            found.entries,
+        ),
     )
 
 
@@ -377,33 +378,13 @@ def verify_ledger(resources: Resources, caller: Caller, ledger_id: str) -> Verif
     """The stored ledger, checked anew. Raises ProblemError as above."""
     found = _newest(resources, caller, ledger_id)
     more = [
-        check(
-            "report.hash",
-            report_hash(found.document) == found.report_hash,
-            good="the report is the one that was stored",
-            bad="the report was altered after it was stored",
-        ),
+        stored_report_check(found.document, found.report_hash),
         _declarations(resources, found.ledger),
     ]
     waiting = found.ledger.entries - found.entries
     if waiting:
         more.append(unchecked("ledger.waiting", f"{waiting} entries wait for their signature"))
-    result = verify(_evidence(resources, found), more=more)
-    integrity = value_at(found.document, "integrity") or {}
-    return Verification(
-        experiment_id=ledger_id,
-        valid=result.verdict != ALTERED,
-        verdict=result.verdict,
-        checks=[
-            Check(name=one.name, outcome=one.outcome, detail=one.detail) for one in result.checks
-        ],
-        entries=result.entries,
-        ledger_hash=result.ledger_hash,
-        chain_head=result.chain_head,
-        signature=integrity.get("signature"),
-        key_id=integrity.get("key_id"),
-        reasons=integrity.get("reasons") or {},
-    )
+    return verification_body(verify(_evidence(resources, found), more=more), found.document)
 
 
 def _declarations(resources: Resources, ledger: DeclaredLedger) -> Found:
@@ -428,9 +409,7 @@ def _declarations(resources: Resources, ledger: DeclaredLedger) -> Found:
         wrong.add(f"round {number}, which is missing")
     for number in changed_reservations(declared, reserved, secret):
         wrong.add(f"what was reserved before round {number}")
-    said = next((one.drawn for one in reversed(declared) if one.drawn is not None), None)
-    drawn = stored_drawn(ledger.drawn_names, ledger.drawn_counts)
-    if said is not None and said != drawn_hash(drawn, secret):
+    if drawn_otherwise(declared, stored_drawn(ledger), secret):
         wrong.add("those who were drawn")
     return check(
         "ledger.declarations",
@@ -473,23 +452,16 @@ def _made_now(resources: Resources, caller: Caller, ledger_id: str) -> LedgerRep
         least = shown_group_size(resources, session, row.project_id, row.federation_id)
     with resources.database.read() as session:
         entries = DeclaredEntryRepository(session, row.project_id)
-        digests = [one for one in entries.digests(row.id) if one[0] <= row.last_round]
-        parts = DeclaredPartRepository(session, row.project_id)
+        rounds = DeclaredPartRepository(session, row.project_id).rounds(row.id, upto=row.last_round)
         material = stored_material(
-            row.id,
-            row.terms,
-            histories=stored_histories(row.names, tallies),
-            drawn=stored_drawn(row.drawn_names, row.drawn_counts),
-            rounds=parts.rounds(row.id, upto=row.last_round),
-            reservations=reservations,
+            row,
+            tallies,
+            rounds,
+            reservations,
             first_declaration=entries.first_declaration(row.id),
             least_group_size=least,
-            entries=row.entries,
-            ledger_hash=ledger_hash(digests),
-            chain_head=bytes(row.head),
-            now=utc_now(),
-            key_id=None,
-            witness=None,
+            ledger_hash=ledger_hash(entries.digests_upto(row.id, row.last_round)),
+            made_at=utc_now(),
         )
     # Outside of any transaction: figures may take seconds.
     document = declared_report(material)

@@ -19,8 +19,7 @@ OF_OTHER_THINGS = {
     "attacks/replay/neighbour_pair.py": "whether a client or a record is another",
     "attacks/replay/replayed.py": "which of a run's steps are looked at",
     "attacks/replay/watched_run.py": "which of a run's steps are looked at",
-    "reports/declared/declared_report.py": "terms of a training elsewhere",
-    "reports/declared/declared_words.py": "terms of a training elsewhere",
+    "reports/declared/declared_sections.py": "terms of a training elsewhere",
     "reports/verdict/cost.py": "that a server is trusted",
     "reports/verification/declared_checks.py": "terms of a training elsewhere",
 }
