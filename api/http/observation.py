@@ -8,6 +8,7 @@ adds them up. A process that ended leaves its file, so no counter falls.
 import os
 import re
 import uuid
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, MutableMapping
 from contextlib import ExitStack
 from time import perf_counter
@@ -74,7 +75,7 @@ def on_start(send: Send, act: Callable[[Message], None]) -> Send:
     return passed
 
 
-class Middleware:
+class Middleware(ABC):
     """Serves HTTP requests, and passes on everything else. Pure ASGI: streams stay streams."""
 
     def __init__(self, app: ASGIApp) -> None:
@@ -84,9 +85,9 @@ class Middleware:
         """Serve one connection."""
         await (self.serve if scope["type"] == "http" else self._app)(scope, receive, send)
 
+    @abstractmethod
     async def serve(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one request."""
-        raise NotImplementedError
 
 
 class Observation(Middleware):

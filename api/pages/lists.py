@@ -267,9 +267,10 @@ def federations_list(
         found = FederationRepository(session, visit.project_id).list(
             status=parameters.status, cursor=cursor, limit=parameters.limit
         )
+        bodies = federation_bodies(session, found.items, caller=visit.caller)
     return visit.page(
         "federations.html",
-        federations=federation_bodies(visit.resources, found.items, caller=visit.caller),
+        federations=bodies,
         filtered=bool(asked),
         next_cursor=encode_cursor("federations", found.next_cursor),
     )

@@ -149,7 +149,8 @@ def _described(pointer: str, kind: Kind, described: InForm, words: Sequence[str]
     hint = described.hint
     if kind == "layers":
         hint = f"{'; '.join(' '.join((name, *given)) for name, given in _usages().items())}. {hint}"
-    only = ("own",) if pointer in ("/fairness/sensitive", "/fairness/intersections") else ()
+    of_own_data = pointer in ("/fairness/sensitive", "/fairness/intersections")
+    only = described.only or (("own",) if of_own_data else ())
     return Field(pointer, described.label, kind, described.initial, hint, choices, only)
 
 

@@ -140,8 +140,8 @@ def list_federations(
     linked: Linked[FederationPage],
 ) -> FederationPage:
     """The project's federations, newest first: each is data that experiments are run on."""
-    bodies = partial(federation_bodies, resources, caller=caller)
     with resources.database.read() as session:
+        bodies = partial(federation_bodies, session, caller=caller)
         rows = partial(
             FederationRepository(session, caller.project_id).list, status=parameters.status
         )

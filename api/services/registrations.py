@@ -35,15 +35,13 @@ _ROUTE = "POST /v1/federations"
 
 
 def federation_bodies(
-    resources: Resources, rows: Sequence[Federation], *, caller: Caller
+    session: Session, rows: Sequence[Federation], *, caller: Caller
 ) -> list[FederationBody]:
     """Federations as the caller may see them."""
     reads = reads_data(caller)
     warnings: Mapping[str, list[str]] = {}
     if reads:
-        with resources.database.read() as session:
-            ids = [row.id for row in rows]
-            warnings = near_copy_warnings(session, caller.project_id, ids)
+        warnings = near_copy_warnings(session, caller.project_id, [row.id for row in rows])
     return [
         FederationBody.of(
             row,
@@ -57,7 +55,8 @@ def federation_bodies(
 
 def federation_body(resources: Resources, row: Federation, *, caller: Caller) -> FederationBody:
     """One federation as the caller may see it."""
-    [body] = federation_bodies(resources, [row], caller=caller)
+    with resources.database.read() as session:
+        [body] = federation_bodies(session, [row], caller=caller)
     return body
 
 

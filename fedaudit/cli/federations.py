@@ -109,7 +109,10 @@ def _budgets(budgets: Sequence[Json]) -> Iterator[tuple[str, dict[str, str]]]:
     for budget in budgets:
         left_out = [f"{one['runs']} of {one['mechanism']}" for one in budget["uncounted"]]
         others, total = budget["others"], budget["total"]
-        parts = [budget["book"], budget["figure"], budget["observer"], budget["unit_key"]]
+        names = ("delta", "adjacency", "radius", "clip")
+        given = [f"{name} {budget[name]}" for name in names if budget[name] is not None]
+        # All that tells two budgets on a content apart: of one title only the last would be shown.
+        parts = [budget[name] for name in ("book", "figure", "observer", "unit_key")] + given
         left = budget["reason"] if total is None else f"{budget['remaining']:.4g} of {total:.4g}"
         yield (
             f"budget: {', '.join(part for part in parts if part)}",

@@ -55,6 +55,8 @@ _HEAD_WIDTH = 16
 
 Cells = Sequence[str]
 
+_PROGRESS = ("experiment", "status", "rounds", "gates")
+
 
 def show_sweep(sweep: ListedSweep) -> None:
     """One line."""
@@ -72,7 +74,7 @@ def show_cells(sweep: Sweep) -> None:
     cells, reasons = sweep["cells"], [cell["status_reason"] for cell in sweep["cells"]]
     columns = {
         "cell": [str(cell["position"] + 1) for cell in cells],
-        **_values([cell["values"] for cell in cells]),
+        **_values([cell["values"] for cell in cells], taken=("cell", *_PROGRESS)),
         "experiment": [cell["experiment_id"] for cell in cells],
         "status": [
             f"{cell['status']}:\n{reason}" if reason else cell["status"]
@@ -88,7 +90,8 @@ def show_cells(sweep: Sweep) -> None:
 def show_planned_cells(cells: Sequence[Mapping[str, Any]]) -> None:
     """The values of each cell of a sweep that is not submitted."""
     numbers = [str(number) for number in range(1, len(cells) + 1)]
-    _print({"cell": numbers, **(_values(cells) or {"values": ["the base as it is"] * len(cells)})})
+    values = _values(cells, taken=("cell",)) or {"values": ["the base as it is"] * len(cells)}
+    _print({"cell": numbers, **values})
 
 
 def show_costs(costs: SweepCosts, facts: SweepFacts) -> None:

@@ -107,12 +107,7 @@ def assemble(material: ReportMaterial) -> dict[str, Any]:
         Report,
         RUN,
         material,
-        judged=(
-            _spec,
-            worded,
-            lambda material, so_far: gated(material.spec.gates, so_far),
-            _judged,
-        ),
+        judged=(_spec, worded, _gated, _judged),
         limits_first=("guarantee", "data", "fairness"),
         progressed=material.progressed,
     )

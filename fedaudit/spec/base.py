@@ -40,6 +40,8 @@ class InForm:
     hint: str = ""
     words: Mapping[str, str] = field(default_factory=dict, hash=False)
     """Texts of choices; with one for `""` a spec may leave the field out."""
+    only: tuple[str, ...] = ()
+    """Choices made elsewhere in the form for which alone the field counts."""
 
 
 # Of fields that several mechanisms have.

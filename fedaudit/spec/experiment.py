@@ -46,7 +46,11 @@ class ExperimentSpec(SpecPart):
     repeats: Annotated[
         int,
         Field(ge=1, le=100, exclude_if=lambda repeats: repeats == 1),
-        InForm("Seeds to train", hint="This one and the next, for the spread of every figure."),
+        InForm(
+            "Seeds to train",
+            hint="This one and the next ones, for the spread of every figure. Each costs what one "
+            "costs. Empty: this one.",
+        ),
     ] = 1
     """How many seeds to train, this one and the next ones; each costs what one costs."""
     tags: Annotated[

@@ -353,7 +353,9 @@ class Layers(Model):
     input: Annotated[
         Annotated[list[Annotated[int, Field(ge=1, le=1024)]], Field(min_length=3, max_length=3)]
         | None,
-        InForm("Images", hint="Height, width and channels, for convolutions and pooling."),
+        InForm(
+            "Images", hint="Height, width and channels, for convolutions and pooling. Empty: rows."
+        ),
     ] = None
     """Height, width and channels of the images that it takes; null where it takes any rows."""
     layers: Annotated[

@@ -250,9 +250,9 @@ class Local(SpecPart):
     ] = None
     """B_s; null is the client's whole data."""
     step_size: Annotated[float, Field(gt=0, le=1e6), InForm("Step size", "0.1")] = 0.1
-    optimiser: Annotated[
-        Optimiser, InForm("Optimiser", "sgd", "adam and rmsprop are for record-personalised.")
-    ] = "sgd"
+    optimiser: Annotated[Optimiser, InForm("Optimiser", "sgd", only=("record-personalised",))] = (
+        "sgd"
+    )
     """`adam` and `rmsprop` are for `record-personalised`, whose steps have noise in them."""
 
     @model_validator(mode="before")

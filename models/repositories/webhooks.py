@@ -71,25 +71,21 @@ class AnnouncementRepository(ScopedRepository):
         """`erasure.completed`: names and files are gone, and the receipt is signed."""
         self._enqueue("erasure.completed", {"federation_id": federation_id, "number": number})
 
-    def has_subscribers(self, event: WebhookEvent) -> bool:
-        """Whether anybody has subscribed: finding out what to tell may be costly."""
-        return any(event in one.events for one in self._enabled(lock=False))
-
     def test(self, endpoint_id: str) -> WebhookDelivery:
         """`webhook.test` for one endpoint, whatever it has subscribed to."""
         return self._deliver([endpoint_id], TEST_EVENT, {"endpoint_id": endpoint_id})[0]
 
     def _enqueue(self, event: WebhookEvent, data: Mapping[str, Any]) -> None:
-        wanted = [one.id for one in self._enabled(lock=True) if event in one.events]
+        # One that is deleted meanwhile would fail the transaction that the event reports.
+        enabled = (
+            self._select(WebhookEndpoint)
+            .where(WebhookEndpoint.disabled_at.is_(None))
+            .with_for_update(read=True, key_share=True)
+            .order_by(WebhookEndpoint.id)
+        )
+        wanted = [one.id for one in self._all(enabled) if event in one.events]
         if wanted:
             self._deliver(wanted, event, data)
-
-    def _enabled(self, *, lock: bool) -> list[WebhookEndpoint]:
-        statement = self._select(WebhookEndpoint).where(WebhookEndpoint.disabled_at.is_(None))
-        if lock:
-            # One that is deleted meanwhile would fail the transaction that is told of.
-            statement = statement.with_for_update(read=True, key_share=True)
-        return self._all(statement.order_by(WebhookEndpoint.id))
 
     def _deliver(
         self, endpoint_ids: list[str], type_: str, data: Mapping[str, Any]

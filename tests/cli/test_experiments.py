@@ -127,7 +127,12 @@ def test_budgets_are_for_release_unless_asked_otherwise(call, protected):
     epsilon = ("--delta", "1e-5", "--adjacency", "replace-one", "--observer", "server")
     both = call("budget", federation, "--set", "epsilon=3", *epsilon)
     assert "epsilon and leakage have totals for runs with release noise" in both.stderr
-    for setting in (("leakage=none",), ("epsilon=none", *epsilon)):
+    other = ("--delta", "1e-6", *epsilon[2:])
+    assert call("budget", federation, "--set", "epsilon=7", *other).returncode == 0
+    shown = call("budget", federation).stdout
+    for total in ("3 of 3", "7 of 7"):
+        assert total in shown, "each budget has a title that no other one has"
+    for setting in (("leakage=none",), ("epsilon=none", *epsilon), ("epsilon=none", *other)):
         assert call("budget", federation, "--set", *setting).returncode == 0
     simulated = ("--set", "leakage=4000", "--noise", "simulation", "--json")
     totals = {

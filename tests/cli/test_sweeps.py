@@ -98,7 +98,7 @@ def test_a_dry_run_tells_cells_and_costs_and_starts_nothing(call, small_sweep):
 
 
 def test_cells_that_did_not_succeed_are_told_and_tried_again(call, small_sweep):
-    small_sweep["base"]["training"]["rounds"] = 100_000
+    small_sweep["grid"] = {"training.rounds": [100_000, 100_001]}
     started = call("sweep", "-", "--no-wait", "--json", stdin=json.dumps(small_sweep))
     assert started.returncode == 0, started.stderr
     id_ = json.loads(started.stdout)["id"]
@@ -107,6 +107,9 @@ def test_cells_that_did_not_succeed_are_told_and_tried_again(call, small_sweep):
     assert ended.returncode == 1
     assert "of 2 cells 2 cancelled" in ended.stderr
     assert f"fedaudit sweeps retry {id_}" in ended.stderr
+    shown = call("sweeps", "show", id_, COLUMNS="200").stdout
+    for column in ("training.rounds", " of 100000", " of 100001"):
+        assert column in shown
     again = json.loads(call("sweeps", "retry", id_, "--json").stdout)
     assert again["progress"]["cells"] == 2
     assert call("sweeps", "cancel", id_, "--json").returncode == 0

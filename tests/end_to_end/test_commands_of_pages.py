@@ -8,6 +8,7 @@ import re
 import shlex
 import shutil
 import subprocess
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -55,6 +56,8 @@ ROUNDS = """rounds:
     event: {kind: poisson-gaussian, rate: 0.05, noise_multiplier: 1.0}
     participants: []
 """
+PATIENCE_SECONDS = 60
+UNDER_WAY = {"queued", "running", "cancelling", "profiling"}
 DISCLOSURE = "minimum_group_size: 10\n"
 ATTACKS = [{"kind": "membership", "method": "threshold"}]
 
@@ -131,16 +134,19 @@ def test_what_is_not_run_is_still_on_a_page() -> None:
 
 
 def with_id(line: str, service: Service) -> str:
+    """The line with the newest ids that it can be about, once these have come to their end."""
     if not re.search(r"\bID\b", line):
         return line
     kind = next(kind for pattern, kind in KINDS.items() if re.search(pattern, line))
+    name = "release" if line.startswith("fedaudit model") else "synthetic-groups-k2"
     headers = {"Authorization": f"Bearer {service.api_key}"}
-    items = httpx.get(f"{service.url}/v1/{kind}", headers=headers).json()["items"]
-    if kind == "experiments":
-        name = "release" if line.startswith("fedaudit model") else "synthetic-groups-k2"
-        items = [one for one in items if one["name"] == name]
-    ended = [one for one in items if one.get("status") in (None, "succeeded", "ready", "active")]
-    for one in ended or items:
+    for _ in range(PATIENCE_SECONDS):
+        items = httpx.get(f"{service.url}/v1/{kind}", headers=headers).json()["items"]
+        items = [one for one in items if kind != "experiments" or one["name"] == name]
+        if not any(one.get("status") in UNDER_WAY for one in items):
+            break
+        time.sleep(1)
+    for one in items:
         line = re.sub(r"\bID\b", one["id"], line, count=1)
     return line
 

@@ -172,7 +172,7 @@ def test_the_github_workflow_runs_as_written(checkout):
     assert "heuristic" in undecided.get("message") or "simulated" in undecided.get("message")
     summary = (folder / "summary.md").read_text()
     assert summary == (evidence / "gates.md").read_text()
-    assert summary.startswith("## The evidence does not suffice for the gates\n")
+    assert summary.startswith("## There is not enough evidence for the gates\n")
     assert json.loads((evidence / "report.json").read_text())["report_version"] == 1
     assert (evidence / "report.html").stat().st_size > 1000
 

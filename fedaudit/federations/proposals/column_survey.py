@@ -7,14 +7,13 @@ import re
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
-
-import pyarrow.compute as pc
+from typing import TYPE_CHECKING, Any
 
 from fedaudit.federations.levels import number_in
 from fedaudit.federations.reading.source_files import SourceFile
-from fedaudit.federations.reading.table_files import TableFile
-from fedaudit.federations.reading.table_rows import TableRows
+
+if TYPE_CHECKING:
+    from fedaudit.federations.reading.table_rows import TableRows
 
 MAX_VALUES = 1000
 """Distinct values of a column beyond which they are no longer told apart."""
@@ -113,6 +112,9 @@ _WHERE = "/federation/path"
 
 def survey_table(file: SourceFile, *, header: bool, most_rows: int) -> Survey:
     """The columns of at most `most_rows` rows. Raises InvalidInputError for what is no table."""
+    # Imported where it is used: the API starts without pyarrow.
+    from fedaudit.federations.reading.table_files import TableFile
+
     table = TableFile(file, header=header)
     if len(table.names) > MAX_SURVEYED_COLUMNS:
         raise file.fault(
@@ -132,8 +134,10 @@ def survey_table(file: SourceFile, *, header: bool, most_rows: int) -> Survey:
     return Survey(columns, rows, complete)
 
 
-def _counted(rows: TableRows, name: str) -> tuple[list[str], list[int]]:
+def _counted(rows: "TableRows", name: str) -> tuple[list[str], list[int]]:
     """The distinct texts of a column and how many rows have each."""
+    import pyarrow.compute as pc
+
     counts: Any = pc.value_counts(rows.text(name, _WHERE))
     return counts.field("values").to_pylist(), counts.field("counts").to_pylist()
 

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from sqlalchemy import update
+from sqlalchemy import event, update
 
 from infrastructure.storage import Storage, StorageError
 from models.tables.experiments import Experiment
@@ -80,6 +80,30 @@ def test_federations_are_found_by_status(ready: tuple[Api, str]) -> None:
         items = api.get(f"/v1/federations?status={status}").json()["items"]
         assert [item["id"] for item in items] == ids
     assert api.get("/v1/federations?status=lost").status_code == 422
+
+
+def test_a_list_is_read_by_one_connection(ready: tuple[Api, str]) -> None:
+    """With a second one inside the first, as many lists as the pool is large wait for ever."""
+    api, _ = ready
+    engine = api.client.app.state.resources.database.engine  # type: ignore[attr-defined]
+    held, most = set[int](), 0
+
+    def taken(_: object, record: object, *__: object) -> None:
+        nonlocal most
+        held.add(id(record))
+        most = max(most, len(held))
+
+    def given_back(_: object, record: object) -> None:
+        held.discard(id(record))
+
+    event.listen(engine, "checkout", taken)
+    event.listen(engine, "checkin", given_back)
+    try:
+        assert api.get("/v1/federations").status_code == 200
+    finally:
+        event.remove(engine, "checkout", taken)
+        event.remove(engine, "checkin", given_back)
+    assert most == 1
 
 
 def test_experiments_name_an_upload_by_its_id(ready: tuple[Api, str]) -> None:

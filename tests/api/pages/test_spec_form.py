@@ -311,5 +311,10 @@ def test_seeds_to_train(typed: str, seeds: int) -> None:
     assert parse_spec(built(repeats=typed)).repeats == seeds
 
 
+def test_an_optimiser_counts_only_where_records_are_personalised() -> None:
+    """A hidden field of the form must not make a spec of another mechanism invalid."""
+    assert parse_spec(built(training__local__optimiser="adam")).training.local.optimiser == "sgd"
+
+
 def test_too_few_seeds_are_refused_at_their_field() -> None:
     assert list(faults(repeats="0")) == ["/repeats"]

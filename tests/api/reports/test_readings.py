@@ -13,6 +13,16 @@ FORMS = {
 }
 
 
+def test_readings_are_declared(api: Api) -> None:
+    document = api.get("/openapi.json", key=None).json()
+    operation = document["paths"]["/v1/experiments/{experiment_id}/report"]["get"]
+    [parameter] = [one for one in operation["parameters"] if one["name"] == "reading"]
+    assert not parameter["required"]
+    assert set(parameter["schema"]["anyOf"][0]["enum"]) == set(FORMS)
+    assert set(operation["responses"]["200"]["content"]) == {*FORMS.values(), "text/html"}
+    assert {"NistReading", "ImpactRatioReading"} <= set(document["components"]["schemas"])
+
+
 @pytest.mark.parametrize("name", FORMS)
 @pytest.mark.parametrize("accept", ["*/*", "text/html"])
 def test_a_reading_is_made_from_the_stored_report(api: Api, name: str, accept: str) -> None:

@@ -16,11 +16,10 @@ from tests.privacy.mechanisms.specs import SPECS
 OF_OTHER_THINGS = {
     "attacks/canaries/canary_pool.py": "who can be a canary",
     "attacks/replay/accounting_replay.py": "who is charged, and how often",
-    "attacks/replay/neighbour_pair.py": "whether a client or a record is another",
-    "attacks/replay/replayed.py": "which of a run's steps are looked at",
+    "attacks/replay/neighbours.py": "whether a client or a record is another, and what is examined",
     "attacks/replay/watched_run.py": "which of a run's steps are looked at",
     "reports/declared/declared_sections.py": "terms of a training elsewhere",
-    "reports/verdict/cost.py": "that a server is trusted",
+    "reports/verdict/release.py": "that a server is trusted",
     "reports/verification/declared_checks.py": "terms of a training elsewhere",
 }
 """Files that may ask where a mechanism is applied or how its cost is counted, and what for."""
