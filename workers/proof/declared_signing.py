@@ -14,13 +14,7 @@ import structlog
 from sqlalchemy.orm import Session
 
 from fedaudit.ledger.chain import genesis, ledger_hash
-from fedaudit.ledger.declared import (
-    Declared,
-    Replay,
-    RoundsSoFar,
-    changed_reservations,
-    drawn_otherwise,
-)
+from fedaudit.ledger.declared import Declared, Replay, RoundsSoFar, changed_beside
 from fedaudit.ledger.rows import StoredRow
 from fedaudit.ledger.signatures import Envelope, PublicKey, SigningKey
 from fedaudit.ledger.statements import DATABASE, TRAINER, Checkpoint, growing_hashes, subjects_hash
@@ -127,11 +121,9 @@ def check_ledger(
     _check_rounds(material.rounds[known:], rounds, replay)
     for digest in digests[behind:]:
         rounds.add_entry(digest)
-    if drawn_otherwise(material.rounds, material.drawn, secret):
-        raise ValueError("those who were drawn are not those that were declared")
-    changed = changed_reservations(material.rounds, material.reservations, secret)
-    if (number := next(changed, None)) is not None:
-        raise ValueError(f"what was reserved before round {number} is not what the chain holds")
+    beside = changed_beside(material.rounds, material.reservations, material.drawn, secret)
+    if (changed := next(beside, None)) is not None:
+        raise ValueError(f"{changed}: not what the chain holds")
     return None if row.secret is None else rounds.state_hash(material.histories.tallies.values())
 
 

@@ -15,6 +15,7 @@ import secrets
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
+from functools import partial
 from typing import Any, TypeVar
 
 import numpy as np
@@ -22,9 +23,9 @@ from numpy.typing import NDArray
 from pydantic import TypeAdapter
 from sqlalchemy.orm import Session
 
-from api.http.problems import ProblemError, not_found
+from api.http.problems import ProblemError
 from api.services.ledgers.federation_charges import charge_federation
-from api.services.lookups import refuse_erased
+from api.services.lookups import found_by, refuse_erased
 from api.shared.ledger_states import LedgerState
 from api.shared.resources import Resources
 from api.shared.security import Caller
@@ -45,7 +46,7 @@ from fedaudit.privacy.declared.histories import (
     charge_of,
     distinct,
     keep_curves,
-    leakages,
+    largest_leakage,
     over_budget,
     renyi_epsilons,
     steps_of,
@@ -102,11 +103,8 @@ def answered(
 def locked(session: Session, caller: Caller, ledger_id: str) -> DeclaredLedger:
     """The ledger, locked. Raises ProblemError where the project has none, or its names were
     erased."""
-    row = None
-    if is_id(ledger_id):
-        row = DeclaredLedgerRepository(session, caller.project_id).lock(ledger_id, later=True)
-    if row is None:
-        raise not_found("ledger")
+    lock = partial(DeclaredLedgerRepository(session, caller.project_id).lock, later=True)
+    row = found_by(lock, ledger_id, "ledger")
     refuse_erased(session, caller.project_id, row)
     return row
 
@@ -124,7 +122,7 @@ class Prepared:
     ) -> "Prepared":
         """Computes the curves of these charges."""
         found = frozenset(charges)
-        if state.terms.adjacency is not None:
+        if state.terms.adjacency is not None and state.terms.counts_epsilon:
             keep_curves(found, state.terms.adjacency)
         return cls(_version_of(state, held), found)
 
@@ -198,13 +196,12 @@ def open_beside(
 def largest_costs(terms: LedgerTerms, histories: Histories) -> dict[str, float | None]:
     """The largest epsilon by Renyi orders, whatever the accountant, and the largest leakage; None
     of another cost, and where nothing bounds it."""
-    rows, charges = histories.distinct(), histories.charges
     epsilon = leakage = np.inf
-    if terms.counts_epsilon and terms.adjacency is not None and terms.delta is not None:
-        found = renyi_epsilons(rows, charges, adjacency=terms.adjacency, delta=terms.delta)
+    if terms.counts_epsilon:
+        found = renyi_epsilons(histories.distinct(), histories.charges, terms)
         epsilon = float(found.max(initial=0.0))
     elif terms.mechanism == "laplace-l2":
-        leakage = float(leakages(rows, charges).max(initial=0.0))
+        leakage = largest_leakage(histories)
     figures = {"epsilon_max": epsilon, "leakage_max": leakage}
     return {name: value if np.isfinite(value) else None for name, value in figures.items()}
 
@@ -297,7 +294,6 @@ def content_hash(one: DeclaredRound) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
 
 
-NO_RESERVATION, AS_RESERVED, MISMATCH, DESPITE_REFUSAL = "none", "reserved", "other", "refused"
 Posted = tuple[LedgerTerms, list[DeclaredRoundRow]]
 
 
@@ -497,7 +493,7 @@ def _as_reserved(
     """Whether a round is what was reserved: the same event, and no client that was not admitted;
     or whether it asked clients who had been refused."""
     if reservation is None:
-        return NO_RESERVATION
+        return "none"
     asked = {*one.participants, *one.failures}
     if reservation.denied is None or charge_of(terms, one.event).everyone:
         # A round that everyone pays for is refused for any draw.
@@ -505,11 +501,11 @@ def _as_reserved(
     else:
         refused = not asked.isdisjoint(reservation.denied)
     if refused:
-        return DESPITE_REFUSAL
+        return "refused"
     if not _holds(reservation, now):
-        return NO_RESERVATION
+        return "none"
     same = reservation.event == one.event.model_dump(mode="json")
-    return AS_RESERVED if same and asked <= set(reservation.admitted) else MISMATCH
+    return "reserved" if same and asked <= set(reservation.admitted) else "other"
 
 
 def _holds(reservation: DeclaredReservation | None, now: datetime) -> bool:

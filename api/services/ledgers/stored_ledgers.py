@@ -18,7 +18,7 @@ from api.services.disclosure import floor_of
 from api.services.dispatch import IdempotentRequest
 from api.services.ledgers.federation_charges import hold_budget
 from api.services.ledgers.round_posting import read_event
-from api.services.lookups import find_federation, refuse_while_erasing
+from api.services.lookups import find_federation, found_by, refuse_while_erasing
 from api.services.report_evidence import (
     RowSource,
     distinct_names,
@@ -33,7 +33,7 @@ from api.shared.security import Caller
 from fedaudit.ledger.audit import Places
 from fedaudit.ledger.bundle import Evidence, Fault, bundle_chunks
 from fedaudit.ledger.chain import genesis, ledger_hash
-from fedaudit.ledger.declared import changed_reservations, declaration_of, drawn_otherwise
+from fedaudit.ledger.declared import changed_beside, declaration_of
 from fedaudit.privacy.declared.figures import UNBOUNDED, contradictions, ledger_figures
 from fedaudit.privacy.declared.histories import charge_of
 from fedaudit.reports.checks import Check as Found
@@ -45,7 +45,7 @@ from fedaudit.reports.verification.verification import verify
 from fedaudit.spec.declared_ledgers import EVERYONE, LedgerTerms
 from fedaudit.spec.disclosure import least_group_size
 from models.clock import utc_now
-from models.identifiers import is_id, new_id
+from models.identifiers import new_id
 from models.repositories import (
     AuditLogRepository,
     DeclaredEntryRepository,
@@ -107,12 +107,8 @@ def open_ledger(
 
 def find_ledger(session: Session, caller: Caller, ledger_id: str) -> DeclaredLedger:
     """Raises ProblemError where the caller's project has no such ledger."""
-    found = None
-    if is_id(ledger_id):
-        found = DeclaredLedgerRepository(session, caller.project_id).get(ledger_id)
-    if found is None:
-        raise not_found("ledger")
-    return found
+    get = DeclaredLedgerRepository(session, caller.project_id).get
+    return found_by(get, ledger_id, "ledger")
 
 
 def shown_group_size(
@@ -254,31 +250,20 @@ def posted_round(terms: LedgerTerms, row: DeclaredRoundRow) -> PostedRound:
     )
 
 
-@dataclass(frozen=True)
-class ShownRound:
-    """A declared round, and how many clients its reservation refused."""
-
-    row: DeclaredRoundRow
-    refused: int
-
-
-@dataclass(frozen=True)
-class ShownReservation:
-    """A reservation without a round, and what became of it; `unanswered`: the round may have
-    run."""
-
-    row: DeclaredReservation
-    became: Literal["held", "unanswered", "given-back", "refused"]
+Became = Literal["held", "unanswered", "given-back", "refused"]
+"""What became of a reservation without a round; `unanswered`: the round may have run."""
 
 
 @dataclass(frozen=True)
 class LedgerRounds:
     """Some of a ledger's rounds, and its reservations, newest first."""
 
-    rounds: Sequence[ShownRound]
+    rounds: Sequence[tuple[DeclaredRoundRow, int]]
+    """Each with the number of clients that its reservation refused."""
     older: int | None
     """Below which round the next ones are; None where these are the last."""
-    reservations: Sequence[ShownReservation]
+    reservations: Sequence[tuple[DeclaredReservation, Became]]
+    """Those without a round."""
     more_reservations: int
     """How many older ones are left out."""
     contradictions: Sequence[str]
@@ -298,12 +283,12 @@ def ledger_rounds(
     refused = {one.round: one.refused for one in reservations}
     now = utc_now()
     unanswered = [
-        _shown(one, now=now, last_round=row.last_round)
+        (one, _became(one, now=now, last_round=row.last_round))
         for one in reversed(reservations)
         if one.state in (OPEN, RELEASED, REFUSED)
     ]
     return LedgerRounds(
-        rounds=[ShownRound(one, refused.get(one.round, 0)) for one in rows[:limit]],
+        rounds=[(one, refused.get(one.round, 0)) for one in rows[:limit]],
         older=rows[limit - 1].round if len(rows) > limit else None,
         reservations=unanswered[:limit],
         more_reservations=max(0, len(unanswered) - limit),
@@ -313,13 +298,12 @@ def ledger_rounds(
     )
 
 
-def _shown(one: DeclaredReservation, *, now: datetime, last_round: int) -> ShownReservation:
+def _became(one: DeclaredReservation, *, now: datetime, last_round: int) -> Became:
     if one.state == REFUSED:
-        return ShownReservation(one, "refused")
+        return "refused"
     if one.state == RELEASED:
-        return ShownReservation(one, "given-back")
-    is_over = one.expires_at <= now or one.round < last_round
-    return ShownReservation(one, "unanswered" if is_over else "held")
+        return "given-back"
+    return "unanswered" if one.expires_at <= now or one.round < last_round else "held"
 
 
 @dataclass(frozen=True)
@@ -331,11 +315,6 @@ class LedgerReport:
     entries: int
     ledger: DeclaredLedger
 
-    @property
-    def source(self) -> RowSource:
-        """Where its entries are."""
-        return RowSource(DeclaredEntryRepository, self.ledger.id, self.ledger.project_id)
-
 
 def report_of(resources: Resources, caller: Caller, ledger_id: str) -> LedgerReport:
     """The signed report where it covers all rounds, or one made now, without a signature.
@@ -343,12 +322,9 @@ def report_of(resources: Resources, caller: Caller, ledger_id: str) -> LedgerRep
     One that shows smaller groups than are allowed by now is not shown again. Raises ProblemError
     where the caller's project has no such ledger.
     """
-    with resources.database.read() as session:
-        row = find_ledger(session, caller, ledger_id)
-        signed = _signed(session, row)
-        whole = signed is not None and signed.entries == row.entries
-        if signed is not None and whole and _may_be_shown(resources, session, signed):
-            return signed
+    found = _newest(resources, caller, ledger_id)
+    if found.entries == found.ledger.entries and _may_be_shown(resources, found):
+        return found
     return _made_now(resources, caller, ledger_id)
 
 
@@ -359,19 +335,11 @@ def ledger_bundle(resources: Resources, caller: Caller, ledger_id: str) -> Itera
     where the caller's project has no such ledger.
     """
     found = _newest(resources, caller, ledger_id)
-    evidence = _evidence(resources, found)
-    with resources.database.read() as session:
-        if not _may_be_shown(resources, session, found):
-            evidence = replace(evidence, report=None)
-    return bundle_chunks(
-        evidence,
-        islice(
-            DeclaredEntryRepository.each(
-                resources.database, found.ledger.id, found.ledger.project_id
-            ),
-            found.entries,
-        ),
-    )
+    evidence, row = _evidence(resources, found), found.ledger
+    if not _may_be_shown(resources, found):
+        evidence = replace(evidence, report=None)
+    rows = DeclaredEntryRepository.each(resources.database, row.id, row.project_id)
+    return bundle_chunks(evidence, islice(rows, found.entries))
 
 
 def verify_ledger(resources: Resources, caller: Caller, ledger_id: str) -> Verification:
@@ -407,10 +375,8 @@ def _declarations(resources: Resources, ledger: DeclaredLedger) -> Found:
     missing = chained.keys() - {one.round for one in declared}
     for number in sorted(one for one in missing if one <= ledger.last_round):
         wrong.add(f"round {number}, which is missing")
-    for number in changed_reservations(declared, reserved, secret):
-        wrong.add(f"what was reserved before round {number}")
-    if drawn_otherwise(declared, stored_drawn(ledger), secret):
-        wrong.add("those who were drawn")
+    for changed in changed_beside(declared, reserved, stored_drawn(ledger), secret):
+        wrong.add(changed)
     return check(
         "ledger.declarations",
         not wrong.count,
@@ -422,23 +388,21 @@ def _declarations(resources: Resources, ledger: DeclaredLedger) -> Found:
 def _newest(resources: Resources, caller: Caller, ledger_id: str) -> LedgerReport:
     """The newest signed report, or one made now where there is none."""
     with resources.database.read() as session:
-        signed = _signed(session, find_ledger(session, caller, ledger_id))
-    return signed or _made_now(resources, caller, ledger_id)
-
-
-def _signed(session: Session, row: DeclaredLedger) -> LedgerReport | None:
-    stored = DeclaredPartRepository(session, row.project_id).report(row.id)
+        row = find_ledger(session, caller, ledger_id)
+        stored = DeclaredPartRepository(session, row.project_id).report(row.id)
     if stored is None:
-        return None
+        return _made_now(resources, caller, ledger_id)
     return LedgerReport(stored.document, stored.report_hash, stored.entries, row)
 
 
-def _may_be_shown(resources: Resources, session: Session, report: LedgerReport) -> bool:
+def _may_be_shown(resources: Resources, report: LedgerReport) -> bool:
     """Not where a floor or a policy has become stricter than what the report was made by."""
     row = report.ledger
     by = value_at(report.document, "ledger", "minimum_group_size")
     applied = by if isinstance(by, int) else int(row.terms["minimum_group_size"])
-    return applied >= shown_group_size(resources, session, row.project_id, row.federation_id)
+    with resources.database.read() as session:
+        least = shown_group_size(resources, session, row.project_id, row.federation_id)
+    return applied >= least
 
 
 def _made_now(resources: Resources, caller: Caller, ledger_id: str) -> LedgerReport:
@@ -470,6 +434,7 @@ def _made_now(resources: Resources, caller: Caller, ledger_id: str) -> LedgerRep
 
 def _evidence(resources: Resources, found: LedgerReport) -> Evidence:
     row, faults = found.ledger, list[Fault]()
+    source = RowSource(DeclaredEntryRepository, row.id, row.project_id)
     with resources.database.read() as session:
         refuse_while_erasing(session, row.project_id, row.id, federation_id=row.federation_id)
         erased = ErasureRepository(session, row.project_id).statement(row.id)
@@ -484,6 +449,6 @@ def _evidence(resources: Resources, found: LedgerReport) -> Evidence:
         erased=erased,
         keys=readable_keys([key.public_key for key in keys], faults),
         compromised=leaked_keys(keys),
-        rows=islice(readable_rows(resources.database, found.source), found.entries),
+        rows=islice(readable_rows(resources.database, source), found.entries),
         faults=faults,
     )

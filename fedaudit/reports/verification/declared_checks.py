@@ -61,14 +61,8 @@ class DeclaredEntries:
             self._foreign.add(place)
 
     def _agrees(self, entry: LedgerEntry, said: NDArray[np.float64], terms: LedgerTerms) -> bool:
-        if terms.adjacency is None or terms.delta is None:
-            raise ValueError("an epsilon without adjacency and delta")
-        found = renyi_epsilons(
-            self._histories.of(entry.subjects),
-            self._histories.charges,
-            adjacency=terms.adjacency,
-            delta=terms.delta,
-        )
+        rows = self._histories.of(entry.subjects)
+        found = renyi_epsilons(rows, self._histories.charges, terms)
         unbounded = ~np.isfinite(found) & ~np.isfinite(said)
         return bool((unbounded | np.isclose(said, found, rtol=_DIGITS, atol=1e-12)).all())
 
