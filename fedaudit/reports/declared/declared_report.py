@@ -1,5 +1,4 @@
-"""The report of a declared ledger, version 1: its shape, its verdict, how it is assembled and
-verified."""
+"""The report of a declared ledger, version 1: its shape, its verdict, how it is assembled."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any, Literal
@@ -8,7 +7,6 @@ from fedaudit.privacy.accounting.privacy_events import adjacency_words
 from fedaudit.privacy.declared.figures import contradictions, has_unprotected
 from fedaudit.privacy.guarantees.cost_sentences import cost_words
 from fedaudit.privacy.guarantees.guarantee import at_most
-from fedaudit.reports.checks import Check, agrees, canonical_hash, check, value_at
 from fedaudit.reports.declared.declared_sections import (
     FAIRNESS,
     GUARANTEE,
@@ -26,7 +24,7 @@ from fedaudit.reports.sections.fairness import FairnessSection
 from fedaudit.reports.sections.guarantee import GuaranteeSection
 from fedaudit.reports.sections.integrity import Integrity
 from fedaudit.reports.sections.part import Part
-from fedaudit.reports.sections.section import Section, Values, assembled, section_checks
+from fedaudit.reports.sections.section import Section, Values, assembled
 
 
 class DeclaredReport(Part):
@@ -126,18 +124,6 @@ def _cost(material: DeclaredMaterial, sections: Mapping[str, Any]) -> str:
     if privacy["leakage_max"] is None:
         return f"{what}, and no finite number bounds what they reveal."
     return f"{what} have a leakage of at most {at_most(privacy['leakage_max'])} by n/nu a release."
-
-
-def declared_checks(found: DeclaredEvidence) -> Iterator[Check]:
-    """Every check of a declared ledger's report but that of its signature."""
-    yield agrees(found.report, "declared", True)
-    yield check(
-        "report.terms",
-        canonical_hash(value_at(found.report, "terms")) == canonical_hash(found.evidence.spec),
-        good="the report is about the stored terms",
-        bad="the report's terms are not the stored ones",
-    )
-    yield from section_checks(DECLARED, found)
 
 
 DECLARED: tuple[Section[DeclaredMaterial, DeclaredEvidence], ...] = (

@@ -5,12 +5,13 @@ beside it.
 """
 
 from collections.abc import Iterator
+from dataclasses import asdict
 
 from fedaudit.ledger.statements import DATABASE
 from fedaudit.privacy.accounting.privacy_events import LaplaceL2, adjacency_words, observer_words
 from fedaudit.privacy.declared.figures import LedgerFigures, conditions, ledger_figures
 from fedaudit.privacy.mechanisms.gaussian import LOOSE_FIXED_SIZE
-from fedaudit.reports.checks import EXACT, Check, agrees, canonical_hash, unchecked
+from fedaudit.reports.checks import EXACT, Check, agrees, canonical_hash, check, unchecked, value_at
 from fedaudit.reports.declared.declared_fairness import decides_nothing, declared_fairness
 from fedaudit.reports.declared.ledger_material import DeclaredEvidence, DeclaredMaterial, gaps_of
 from fedaudit.reports.sections.epsilon import EpsilonSection
@@ -160,6 +161,7 @@ def _statement(terms: LedgerTerms) -> str:
 def _guarantee_checks(found: DeclaredEvidence) -> Iterator[Check]:
     kind = "none" if found.terms.mechanism == "none" else "declared"
     yield agrees(found.report, "guarantee.kind", kind)
+    yield agrees(found.report, "declared", True)
 
 
 def _guarantee_limits(material: DeclaredMaterial) -> Iterator[str]:
@@ -271,28 +273,21 @@ class DeclaredPrivacy(Part):
 
 
 def _privacy(terms: LedgerTerms, figures: LedgerFigures) -> DeclaredPrivacy:
-    known = figures.epsilon_max is not None and terms.delta and terms.adjacency
-    return DeclaredPrivacy(
-        epsilon_max=figures.epsilon_max,
-        epsilon=[
+    fields = asdict(figures)
+    accountant = fields.pop("accountant") or "rdp"
+    epsilon = []
+    if figures.epsilon_max is not None and terms.delta and terms.adjacency:
+        epsilon.append(
             EpsilonSection(
                 observer=terms.observer,
-                delta=terms.delta or 0.0,
-                adjacency=terms.adjacency or "",
-                accountant=figures.accountant or "rdp",
-                value=figures.epsilon_max or 0.0,
+                delta=terms.delta,
+                adjacency=terms.adjacency,
+                accountant=accountant,
+                value=figures.epsilon_max,
             )
-        ]
-        if known
-        else [],
-        leakage_max=figures.leakage_max,
-        leakage_median=figures.leakage_median,
-        log_ratio_max=figures.log_ratio_max,
-        participations_max=figures.participations_max,
-        budget=None if terms.budget is None else terms.budget.model_dump(),
-        over_budget=figures.over_budget,
-        reasons=figures.reasons,
-    )
+        )
+    budget = None if terms.budget is None else terms.budget.model_dump()
+    return DeclaredPrivacy(**fields, epsilon=epsilon, budget=budget)
 
 
 _DIGITS = 1e-9
@@ -300,8 +295,14 @@ _DIGITS_OF_PLD = 1e-6
 
 
 def _privacy_checks(found: DeclaredEvidence) -> Iterator[Check]:
-    """Every figure, from what the entries charged."""
+    """The terms, and every figure from what the entries charged."""
     terms, histories = found.terms, found.histories
+    yield check(
+        "report.terms",
+        canonical_hash(value_at(found.report, "terms")) == canonical_hash(found.evidence.spec),
+        good="the report is about the stored terms",
+        bad="the report's terms are not the stored ones",
+    )
     if histories is None:
         yield unchecked("report.figures", "the entries have too many distinct events")
         return

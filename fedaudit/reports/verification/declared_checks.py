@@ -1,6 +1,6 @@
 """Verify what a declared ledger left: its entries are composed anew from what they declare."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -12,8 +12,9 @@ from fedaudit.ledger.declared import charge_of_entry, declared_inputs
 from fedaudit.ledger.rows import LedgerEntry
 from fedaudit.privacy.declared.histories import Histories, renyi_epsilons
 from fedaudit.reports.checks import Check, check, unchecked
-from fedaudit.reports.declared.declared_report import declared_checks
+from fedaudit.reports.declared.declared_report import DECLARED
 from fedaudit.reports.declared.ledger_material import DeclaredEvidence
+from fedaudit.reports.sections.section import section_checks
 from fedaudit.spec.declared_ledgers import LedgerTerms
 
 _DIGITS = 1e-9
@@ -66,8 +67,8 @@ class DeclaredEntries:
         unbounded = ~np.isfinite(found) & ~np.isfinite(said)
         return bool((unbounded | np.isclose(said, found, rtol=_DIGITS, atol=1e-12)).all())
 
-    def checks(self) -> Iterator[Check]:
-        """The findings, once all entries were read."""
+    def checks(self, evidence: Evidence, audit: LedgerAudit) -> Iterator[Check]:
+        """The findings in entries and report, once all entries were read."""
         if self._terms is None:
             yield check("ledger.terms", False, good="", bad="the ledger's terms cannot be read")
             return
@@ -86,19 +87,12 @@ class DeclaredEntries:
                 good="every entry's epsilons are equal to what was recomputed",
                 bad=f"not equal to what was recomputed: {self._wrong}",
             )
-
-    def report_checks(
-        self, evidence: Evidence, report: Mapping[str, Any], audit: LedgerAudit
-    ) -> Iterator[Check]:
-        """The checks of the ledger's report, once all entries were read."""
-        if self._terms is not None:
-            histories = None if self._skipped else self._histories
-            yield from declared_checks(
-                DeclaredEvidence(
-                    evidence=evidence,
-                    report=report,
-                    audit=audit,
-                    terms=self._terms,
-                    histories=histories,
-                )
+        if evidence.report is not None:
+            found = DeclaredEvidence(
+                evidence=evidence,
+                report=evidence.report,
+                audit=audit,
+                terms=self._terms,
+                histories=None if self._skipped else self._histories,
             )
+            yield from section_checks(DECLARED, found)

@@ -187,11 +187,11 @@ def _read_declared(
         for found in audit.read(rows):
             for entry in found.entries():
                 entries.read(entry)
-    of_ledger, report = list(entries.checks()), evidence.report
+    of_ledger, report = list(entries.checks(evidence, audit)), evidence.report
     if report is None:
         return of_ledger, []
     signed = signature_check(report, keyring, with_checkpoints=bool(evidence.checkpoints))
-    return of_ledger, [signed, *entries.report_checks(evidence, report, audit)]
+    return of_ledger, [signed]
 
 
 def _verdict(checks: Sequence[Check], *, believed: bool) -> Verdict:
