@@ -1,4 +1,4 @@
-"""The report of a declared ledger, version 1: its shape, its verdict, how it is assembled."""
+"""The report of a declared ledger, version 1: its shape, its verdict and how it is assembled."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any, Literal
