@@ -12,7 +12,7 @@ faults is refused under the lock.
 import hashlib
 import json
 import secrets
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import partial
@@ -113,35 +113,37 @@ def locked(session: Session, caller: Caller, ledger_id: str) -> DeclaredLedger:
 class Prepared:
     """The events whose curves are kept, and the ledger whose loss distributions are."""
 
-    version: tuple[int, bytes, tuple[tuple[int, datetime], ...]]
+    version: object
     charges: frozenset[Charge]
 
     @classmethod
     def of(
-        cls, state: LedgerState, held: Sequence[DeclaredReservation], charges: Iterable[Charge]
+        cls,
+        state: LedgerState,
+        held: Sequence[DeclaredReservation],
+        events: Sequence[AnyRelease],
+        *,
+        compute: bool = True,
     ) -> "Prepared":
-        """Computes the curves of these charges."""
-        found = frozenset(charges)
-        if state.terms.adjacency is not None and state.terms.counts_epsilon:
-            keep_curves(found, state.terms.adjacency)
-        return cls(_version_of(state, held), found)
+        """What a ledger charges with these reservations and events; `compute`: their curves too."""
+        released = [*(read_event(one.event) for one in held), *events]
+        charges = {*state.histories.charges, *(charge_of(state.terms, one) for one in released)}
+        if compute and state.terms.adjacency is not None and state.terms.counts_epsilon:
+            keep_curves(charges, state.terms.adjacency)
+        version = None
+        if composes_losses(state.terms):
+            # Changes with every round, and with every one of these reservations.
+            version = state.entries, state.head, [(one.round, one.reserved_at) for one in held]
+        return cls(version, frozenset(charges))
 
     def serves(
-        self, state: LedgerState, held: Sequence[DeclaredReservation], charges: Iterable[Charge]
+        self, state: LedgerState, held: Sequence[DeclaredReservation], events: Sequence[AnyRelease]
     ) -> bool:
-        """Whether the ledger in this state, and these charges, ask for nothing new."""
+        """Whether the ledger in this state, with these, asks for nothing new."""
         if not state.terms.counts_epsilon:
             return True
-        if composes_losses(state.terms) and self.version != _version_of(state, held):
-            return False
-        return self.charges.issuperset(charges)
-
-
-def _version_of(
-    state: LedgerState, held: Sequence[DeclaredReservation]
-) -> tuple[int, bytes, tuple[tuple[int, datetime], ...]]:
-    """Changes with every round, and with every one of these reservations."""
-    return state.entries, state.head, tuple((one.round, one.reserved_at) for one in held)
+        wanted = Prepared.of(state, held, events, compute=False)
+        return self.version == wanted.version and self.charges >= wanted.charges
 
 
 def composes_losses(terms: LedgerTerms) -> bool:
@@ -153,14 +155,6 @@ def read_event(value: dict[str, Any]) -> AnyRelease:
     """A stored event."""
     found: AnyRelease = _EVENT.validate_python(value)
     return found
-
-
-def charges_of(
-    state: LedgerState, held: Sequence[DeclaredReservation], events: Sequence[AnyRelease]
-) -> set[Charge]:
-    """What a ledger charges with these reservations and events."""
-    released = [*(read_event(one.event) for one in held), *events]
-    return {*state.histories.charges, *(charge_of(state.terms, one) for one in released)}
 
 
 def charge_event(
@@ -337,7 +331,7 @@ def _compute_beforehand(
         with resources.database.read() as session:
             others = open_beside(session, caller, ledger_id, [one.round for one in rounds])
     fresh = [one for one in rounds if one.round > state.last_round]
-    prepared = Prepared.of(state, (), charges_of(state, others, [one.event for one in fresh]))
+    prepared = Prepared.of(state, others, [one.event for one in fresh])
     return _Beforehand(rounds, prepared, ChargedRounds(state, fresh))
 
 
@@ -369,8 +363,8 @@ def _enter(
         others = []
         if row.federation_id is not None:
             others = open_beside(session, caller, ledger_id, [one.round for one in fresh])
-        charges = charges_of(state, others, [one.event for one in fresh])
-        if beforehand and not last and not beforehand.prepared.serves(state, (), charges):
+        events = [one.event for one in fresh]
+        if beforehand and not last and not beforehand.prepared.serves(state, others, events):
             return None
         charged = same.charged if same else ChargedRounds(state, fresh)
         after, stored = _append(session, row, charged)

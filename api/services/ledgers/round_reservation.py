@@ -21,7 +21,6 @@ from api.services.ledgers.round_posting import (
     Prepared,
     answered,
     charge_event,
-    charges_of,
     composes_losses,
     held_by,
     largest_costs,
@@ -111,7 +110,7 @@ def _compute_beforehand(
         asked = sent.read(state.terms, state.histories, state.drawn, held=before)
     except InvalidInputError:
         return None
-    prepared = Prepared.of(state, others, charges_of(state, others, [asked.event]))
+    prepared = Prepared.of(state, others, [asked.event])
     if composes_losses(state.terms):
         _decide(state.terms, before, asked)
     return prepared
@@ -142,9 +141,7 @@ def _reserve(
             )
         before = held_by(state.terms, state.histories, others)
         asked = sent.read(state.terms, state.histories, state.drawn, held=before)
-        if prepared is not None and not prepared.serves(
-            state, others, charges_of(state, others, [asked.event])
-        ):
+        if prepared is not None and not prepared.serves(state, others, [asked.event]):
             return None
         answer = _decide(state.terms, before, asked)
         if answer.admitted:
