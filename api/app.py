@@ -57,10 +57,8 @@ _VERSIONED = (
 
 @cache
 def _routes() -> list[BaseRoute]:
-    """The routes of every application in this process; they are independent of settings.
-
-    FastAPI analyses the parameters of each, which takes longer than the rest of an application.
-    """
+    """The routes of every application in this process; they are independent of settings. FastAPI
+    analyses the parameters of each, which takes longer than the rest of an application."""
     router = APIRouter(generate_unique_id_function=lambda route: route.name)
     for versioned in _VERSIONED:
         router.include_router(versioned, prefix="/v1")

@@ -248,12 +248,10 @@ def _document(app: FastAPI) -> dict[str, Any]:
 
 
 def _fit_for_generators(document: dict[str, Any]) -> None:
-    """Change a document so that generators make a client of all of it.
-
-    They make a field's default that of a class's attribute, and cannot where it is an object: the
-    field, and every operation that mentions it, would be left out. Event streams are declared as
-    text: `itemSchema` is part of OpenAPI 3.2 and unknown in 3.1.
-    """
+    """Change a document so that generators make a client of all of it. They make a field's default
+    that of a class's attribute, and cannot where it is an object: the field, and every operation
+    that mentions it, would be left out. Event streams are declared as text: `itemSchema` is part of
+    OpenAPI 3.2 and unknown in 3.1."""
     for schema in list(_schemas(document)):
         if schema.pop("itemSchema", None) is not None:
             schema["schema"] = TEXT

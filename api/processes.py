@@ -51,11 +51,9 @@ def max_connections(wanted: int) -> int:
 
 
 def bounded_protocol(most: int, *, header_seconds: float = HEADER_SECONDS) -> type[H11Protocol]:
-    """uvicorn's protocol with bounds; beyond them a connection is answered 503 and closed.
-
-    uvicorn bounds requests in progress and connections between requests, and neither counts a
-    connection that sends half a header, or nothing.
-    """
+    """uvicorn's protocol with bounds; beyond them a connection is answered 503 and closed. uvicorn
+    bounds requests in progress and connections between requests, and neither counts a connection
+    that sends half a header, or nothing."""
 
     class _Bounded(H11Protocol):
         _watch: asyncio.TimerHandle | None = None
@@ -115,9 +113,7 @@ def _too_many() -> bytes:
 
 def serve_by(processes: int, *, host: str, port: int, descriptor: int | None) -> int:
     """Serve by so many processes until a signal asks for the stop; returns the exit code.
-
-    `descriptor`: of a listening socket that is already open, instead of the address.
-    """
+    `descriptor`: of a listening socket that is already open, instead of the address."""
     stopping = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stopping.set())
@@ -197,10 +193,8 @@ class _Child:
 
 
 def _ended_with(parent: int) -> Callable[[], None] | None:
-    """To be run in a child before exec: the kernel kills it when its parent dies.
-
-    Linux only; elsewhere a killed parent leaves its processes behind.
-    """
+    """To be run in a child before exec: the kernel kills it when its parent dies. Linux only;
+    elsewhere a killed parent leaves its processes behind."""
     if not sys.platform.startswith("linux"):
         return None
     libc = ctypes.CDLL(None)

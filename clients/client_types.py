@@ -41,16 +41,14 @@ from typing import Any, Literal, TypedDict
 
 def written(schemas: Mapping[str, Any]) -> str:
     """The module, of the schemas of an OpenAPI document. Raises KeyError for a missing one."""
-    names = {_schema_of(name, schemas): name for name in _TYPES.split()}
+    names = {}
+    for name in _TYPES.split():
+        schema = _OTHERWISE.get(name, f"{name}Body")
+        names[schema if schema in schemas else name] = name
     done: dict[str, str] = {}
     for schema in names:
         _write(schema, schemas, names, done)
     return "\n".join([_HEAD, *done.values(), ""])
-
-
-def _schema_of(name: str, schemas: Mapping[str, Any]) -> str:
-    found = _OTHERWISE.get(name, f"{name}Body")
-    return found if found in schemas else name
 
 
 def _write(

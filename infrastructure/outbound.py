@@ -220,11 +220,9 @@ class CheckedBackend(httpcore.NetworkBackend):
         raise failure
 
     def connect_unix_socket(self, *_: Any, **__: Any) -> httpcore.NetworkStream:
-        """Refused."""
         raise AddressRefusedError("a socket of this machine is never called")
 
     def sleep(self, seconds: float) -> None:
-        """Wait."""
         sleep(seconds)
 
 

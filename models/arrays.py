@@ -64,7 +64,6 @@ class PackedArray(TypeDecorator[Packed]):
         self.dtype = dtype
 
     def load_dialect_impl(self, dialect: Dialect) -> TypeEngine[Any]:
-        """The column's type in this database."""
         if dialect.name == "postgresql":
             return dialect.type_descriptor(postgresql.ARRAY(_ELEMENTS[np.dtype(self.dtype)][0]))
         return dialect.type_descriptor(JSON())
@@ -77,7 +76,6 @@ class PackedArray(TypeDecorator[Packed]):
         return lambda value: None if value is None else to_json(np.ascontiguousarray(value, dtype))
 
     def result_processor(self, dialect: Dialect, coltype: object) -> Callable[[Any], Packed | None]:
-        """Replaces the implementation's own, for the same reason."""
         dtype = np.dtype(self.dtype)
         if dialect.name == "postgresql":
             return lambda value: None if value is None else np.asarray(value, dtype)
@@ -95,13 +93,11 @@ class ArrayDumper(Dumper):
         return (self.cls, obj.dtype)
 
     def upgrade(self, obj: Packed, format: PyFormat) -> "ArrayDumper":
-        """A dumper for this array's type of element."""
         dumper = ArrayDumper(self.cls)
         dumper.oid = _ELEMENTS[obj.dtype][2]
         return dumper
 
     def dump(self, obj: Packed) -> bytes:
-        """The binary form of a one-dimensional array."""
         element_oid = _ELEMENTS[obj.dtype][1]
         if obj.size == 0:
             return np.array([0, 0, element_oid], ">i4").tobytes()

@@ -10,13 +10,16 @@ from typing import Any, Literal, cast
 from psycopg.pq import Format
 from sqlalchemy import URL, Connection, Engine, create_engine, event, make_url
 from sqlalchemy.engine import ExceptionContext, ExecutionContext
-from sqlalchemy.exc import InvalidatePoolError, OperationalError
+from sqlalchemy.exc import InterfaceError, InvalidatePoolError, OperationalError
+from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 from sqlalchemy.orm import Session, sessionmaker
 from sqlalchemy.pool import ConnectionPoolEntry
 
 from models.arrays import from_json, register_arrays, to_json
 
 Dialect = Literal["sqlite", "postgresql"]
+AWAY = (OperationalError, InterfaceError, PoolTimeoutError)
+"""The database does not respond, and has refused nothing: the same may be tried again."""
 
 _BUSY_TIMEOUT_MS = 10_000
 _PAUSE_SECONDS = 0.05

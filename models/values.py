@@ -46,28 +46,6 @@ class Page(Generic[Item]):
 
 
 @dataclass(frozen=True, kw_only=True)
-class NewAudit:
-    """An audit of predictions to be queued."""
-
-    name: str
-    spec: Mapping[str, Any]
-    spec_hash: str
-    fingerprint: str
-    scored: str
-    threshold: float | None
-
-
-@dataclass(frozen=True, kw_only=True)
-class FoundLater:
-    """What attacks on an experiment with a report found, signed."""
-
-    statement: Mapping[str, Any]
-    """Under `attacks` the sections, one for each that was asked for."""
-    envelope: Mapping[str, Any]
-    alarms: int
-
-
-@dataclass(frozen=True, kw_only=True)
 class NewExperiment:
     """An experiment to be queued."""
 
@@ -141,21 +119,16 @@ class NewFile:
     """A data file that is registered; `storage_key` is None for one below the sources folder."""
 
     fingerprint: str
-    name: str
-    source: str
     registration: Mapping[str, Any]
     file_name: str
     size_bytes: int
     storage_key: str | None
 
-
-@dataclass(frozen=True)
-class ArtifactUse:
-    """An experiment that starts from a file of parameters."""
-
-    id: str
-    name: str
-    status: str
+    @property
+    def named(self) -> dict[str, str]:
+        """What the registration calls it."""
+        source = self.registration["federation"]["source"]
+        return {"name": self.registration["name"], "source": source}
 
 
 Gap = Literal[
@@ -291,13 +264,11 @@ class ReclaimedUnit:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class LedgerRow:
-    """One packed ledger row: parallel arrays over the round's m subjects.
-
-    `inputs` has the keys mechanism, n, noise_multiplier, radius (None: adaptive), radius_floor,
-    clip, noise and guarantee; and event, delta, adjacency and accountant, which with `epsilons`
-    are None, or missing, where the cost is not an epsilon with a delta. With `components`, a list
-    of {name, n}, there are as many radii for each subject, side by side.
-    """
+    """One packed ledger row: parallel arrays over the round's m subjects. `inputs` has the keys
+    mechanism, n, noise_multiplier, radius (None: adaptive), radius_floor, clip, noise and
+    guarantee; and event, delta, adjacency and accountant, which with `epsilons` are None, or
+    missing, where the cost is not an epsilon with a delta. With `components`, a list of {name, n},
+    there are as many radii for each subject, side by side."""
 
     round: int
     release: int
@@ -318,27 +289,8 @@ class LedgerRow:
 
     @property
     def key(self) -> Cursor:
-        """What orders rows, and tells them apart."""
+        """What no two rows of a ledger have in common, and rows are ordered by."""
         return (self.round, self.release, self.subject_kind, self.observer)
-
-
-@dataclass(frozen=True, eq=False)
-class LedgerTotalsRow:
-    """Running totals: releases by subject index (for several observers one block each, in the order
-    of their names), refusals and withheld overall."""
-
-    releases: NDArray[np.int32]
-    refusals: int
-    withheld: int
-
-
-@dataclass(frozen=True, eq=False)
-class Intent:
-    """Subjects that a release was about to charge."""
-
-    round: int
-    release: int
-    subjects: NDArray[np.int32]
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -20,6 +20,11 @@ PROJECT_SCOPES: tuple[str, ...] = get_args(ProjectScope)
 SCOPES: tuple[str, ...] = get_args(Scope)
 
 
+OPEN = ("queued", "running", "cancelling")
+"""States of experiments, and of attacks on ended ones, that are still to end."""
+ENDED = ("cancelled", "succeeded", "failed")
+
+
 AuditAction = Literal[
     "key.created",
     "key.rotated",

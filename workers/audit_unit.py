@@ -46,7 +46,7 @@ class AuditRun(ClaimedUnit):
         except StopAskedError:
             self._give_back()
         except InvalidInputError as error:
-            faults = [_stored(fault) for fault in error.errors[:_MAX_FAULTS]]
+            faults = [vars(fault) for fault in error.errors[:_MAX_FAULTS]]
             log.warning("audit refused", audit_id=row.id, faults=len(error.errors))
             self._writer.write(lambda session: self._refuse(session, row, "invalid-data", faults))
         except FiguresDisagreeError as error:
@@ -141,13 +141,6 @@ class AuditRun(ClaimedUnit):
     def _audits(self, session: Session) -> AuditRepository:
         return AuditRepository(session, self._claim.project_id)
 
-
-def _stored(fault: FieldError) -> dict[str, Any]:
-    return {"pointer": fault.pointer, "message": fault.message, "of_spec": fault.of_spec}
-
-
-if TYPE_CHECKING:
-    from fedaudit.audits.audited_rows import AuditedRows
 
 _BY_CONTENTS = "rows by what they hold"
 

@@ -8,12 +8,11 @@ from types import TracebackType
 from typing import Self, TypeVar
 
 import structlog
-from sqlalchemy.exc import InterfaceError, OperationalError, SQLAlchemyError
-from sqlalchemy.exc import TimeoutError as PoolTimeoutError
+from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.orm import Session
 
 from infrastructure.queue import QueueUnavailableError
-from models.database import Database
+from models.database import AWAY, Database
 from models.repositories import UnitRepository, UnitStackRepository
 from models.values import Claim
 from workers.context import WorkerContext
@@ -145,7 +144,7 @@ class FencedWriter:
                     if not UnitRepository(session).hold(self._lease.unit_id, self._lease.fence):
                         raise self._lease.lose()
                     return work(session)
-            except (OperationalError, InterfaceError, PoolTimeoutError) as error:
+            except AWAY as error:
                 limit = _STOPPING_OUTAGE_SECONDS if self._stopping() else _OUTAGE_SECONDS
                 if monotonic() - since > limit:
                     raise DatabaseAwayError(str(error)) from error

@@ -4,8 +4,6 @@ repeated, so a killed process leaves nothing undone."""
 from time import monotonic
 
 import structlog
-from sqlalchemy.exc import InterfaceError, OperationalError
-from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 from sqlalchemy.orm import Session
 
 from fedaudit.ledger.audit import ErasingLedger
@@ -15,7 +13,7 @@ from fedaudit.ledger.statements import ErasureReceipt, what_remains
 from infrastructure.storage import Storage, table_index_key
 from models.audit_chain import written_time
 from models.clock import utc_now
-from models.database import Database
+from models.database import AWAY, Database
 from models.repositories import (
     AnnouncementRepository,
     AuditLogRepository,
@@ -25,18 +23,18 @@ from models.repositories import (
     LedgerRepository,
     SubjectSetRepository,
 )
+from models.repositories.packed_rows import RowSource, stored_rows
 from models.tables.federations import Erasure
 from workers.proof.signing import sign_as_stored, use_key
 from workers.resume import charge_interrupted_rounds
 
 log = structlog.get_logger()
 
-_ROWS = 500
+_LOST = 500
 _SECONDS = 5.0
 """Of one turn; an erasure of many ledgers continues in the next."""
 _PAUSE_SECONDS = 60.0
 """After a step that failed."""
-_AWAY = (OperationalError, InterfaceError, PoolTimeoutError)
 
 
 class Eraser:
@@ -62,7 +60,7 @@ class Eraser:
                 continue
             try:
                 done += self._go_on(erasure, end)
-            except _AWAY:
+            except AWAY:
                 raise
             except Exception:
                 self._paused[erasure.federation_id] = monotonic() + _PAUSE_SECONDS
@@ -115,7 +113,7 @@ class Eraser:
                 raise LookupError(f"no ledger {owner_id}")
         repository = LedgerRepository if experiment is not None else DeclaredEntryRepository
         ledger = ErasingLedger(owner_id, names, salt)
-        for rows in batches(repository.each(self._database, owner_id)):
+        for rows in batches(stored_rows(self._database, RowSource(repository, owner_id))):
             ledger.read(rows)
         statement = ledger.statement(erased_at=written_time(utc_now()))
         if not statement.agreed:
@@ -135,7 +133,7 @@ class Eraser:
     def _enter_lost_rounds(self, erasure: Erasure, owner_id: str) -> None:
         """What a lost worker charged is entered while it still can be."""
         with self._database.read() as session:
-            waits = [one for one, _ in LedgerRepository(session).ended_with_open_intents(_ROWS)]
+            waits = [one for one, _ in LedgerRepository(session).ended_with_open_intents(_LOST)]
         if owner_id not in waits:
             return
         try:
@@ -143,7 +141,7 @@ class Eraser:
                 owner = (owner_id, erasure.project_id)
                 if charge_interrupted_rounds(session, *owner):
                     sign_as_stored(session, *owner, key=self.key)
-        except _AWAY:
+        except AWAY:
             raise
         except Exception:
             log.exception("lost rounds not entered", experiment_id=owner_id)

@@ -45,8 +45,8 @@ from models.repositories import (
     ReportRepository,
     SweepRepository,
 )
-from models.repositories.experiments import ENDED
 from models.values import FinalFigures, IndexedFigure, ReportIndex
+from models.vocabulary import ENDED
 from workers.flush import DatabaseSink, RunningExperiment
 from workers.proof.signing import sign_as_stored, sign_checkpoint
 from workers.resume import charge_interrupted_rounds
@@ -171,10 +171,11 @@ def succeed(
     events = [(GATE_EVALUATED, gate) for gate in document["gates"]]
     events += alarm_events(document["attacks"])
     EventRepository(session).append(*owner, events)
+    ended_early = known_ending(document["utility"]["stopped_by"]) == "audit"
     experiments.conclude(
         experiment.id,
         status="succeeded",
-        reason=_ended_by(document),
+        reason=NOISE_TOO_SMALL if ended_early else None,
         price=leakage,
         figures=_stored_figures(document),
     )
@@ -182,12 +183,6 @@ def succeed(
     sign_checkpoint(session, checkpoint, project_id=experiment.project_id, key=key)
     CheckpointRepository(session).delete(experiment.id)
     return True
-
-
-def _ended_by(document: Mapping[str, Any]) -> str | None:
-    """The status reason of a run with a report that ended early."""
-    ending = known_ending(document["utility"]["stopped_by"])
-    return NOISE_TOO_SMALL if ending == "audit" else None
 
 
 def end_without_report(
@@ -249,20 +244,13 @@ def report_index(document: Mapping[str, Any]) -> ReportIndex:
             "degenerate": report.utility.degenerate,
             "guarantee": report.guarantee.model_dump(exclude={"statement"}),
         },
-        figures=[_indexed(one) for one in figures_of(report)],
+        figures=[IndexedFigure(**_indexed(one)) for one in figures_of(report)],
     )
 
 
-def _indexed(one: ReportFigure) -> IndexedFigure:
-    return IndexedFigure(
-        figure=one.figure,
-        attribute=one.attribute or "",
-        observer=one.observer or "",
-        delta=one.delta,
-        adjacency=one.adjacency,
-        value=one.value,
-        reason=one.reason,
-    )
+def _indexed(one: ReportFigure) -> dict[str, Any]:
+    named = {"attribute": one.attribute or "", "observer": one.observer or ""}
+    return {name: getattr(one, name) for name in IndexedFigure.__dataclass_fields__} | named
 
 
 def sweep_of(session: Session, experiment: RunningExperiment) -> SweepSection | None:

@@ -10,7 +10,7 @@ from sqlalchemy.orm import Session
 from fedaudit.ledger.chain import Row, salt_hash
 from fedaudit.ledger.rows import LedgerEntry, entry_of, stored_fields
 from fedaudit.ledger.statements import Checkpoint
-from fedaudit.runs.blocks import Block, FairnessFigures, RoundFigures, values_by_metric
+from fedaudit.runs.blocks import Block, values_by_metric
 from fedaudit.runs.ledger_writer import LedgerWriter, WrittenEntry
 from fedaudit.runs.run import Run
 from models.repositories import (
@@ -63,6 +63,7 @@ class RunningExperiment:
 
 
 ROUND_COMPLETED = "round.completed"
+_LOSSES = ("selection_loss", "validation_loss")
 _COSTS = ("leakage_max", "epsilon_max")
 
 
@@ -81,8 +82,12 @@ class DatabaseSink:
 
     def write(self, block: Block) -> None:
         self._ledger.insert(*self._owner, [ledger_row(one) for one in block.ledger])
-        self._rounds.insert(*self._owner, [_round_row(one) for one in block.rounds])
-        fairness = [_fairness_row(one) for one in block.fairness]
+        rounds = [
+            RoundRow(**{**vars(one), "plane": None if one.plane is None else one.plane.as_dict()})
+            for one in block.rounds
+        ]
+        self._rounds.insert(*self._owner, rounds)
+        fairness = [FairnessRow(**vars(one)) for one in block.fairness]
         FairnessRepository(self._session).insert(*self._owner, fairness)
 
     def hashed_rows(self) -> Iterator[Row]:
@@ -118,33 +123,22 @@ def store_totals(
 
 def round_events(block: Block) -> list[tuple[str, dict[str, Any]]]:
     """An event for each round."""
-    return [(ROUND_COMPLETED, _event(one)) for one in block.rounds]
+    return [
+        (
+            ROUND_COMPLETED,
+            {
+                **{name: getattr(one, name) for name in ("round", *_LOSSES, *_COSTS)},
+                "reasons": {name: one.reasons[name] for name in _COSTS if name in one.reasons},
+            },
+        )
+        for one in block.rounds
+    ]
 
 
 def ledger_row(written: WrittenEntry) -> LedgerRow:
     """The row that holds an entry."""
     fields = stored_fields(written.entry)
     return LedgerRow(**fields, digest=written.digest, link=written.link)
-
-
-def _round_row(figures: RoundFigures) -> RoundRow:
-    plane = None if figures.plane is None else figures.plane.as_dict()
-    return RoundRow(**{**vars(figures), "plane": plane})
-
-
-def _fairness_row(figures: FairnessFigures) -> FairnessRow:
-    return FairnessRow(**vars(figures))
-
-
-def _event(figures: RoundFigures) -> dict[str, Any]:
-    return {
-        "round": figures.round,
-        "selection_loss": figures.selection_loss,
-        "validation_loss": figures.validation_loss,
-        "leakage_max": figures.leakage_max,
-        "epsilon_max": figures.epsilon_max,
-        "reasons": {name: figures.reasons[name] for name in _COSTS if name in figures.reasons},
-    }
 
 
 @dataclass(frozen=True)

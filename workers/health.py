@@ -35,7 +35,7 @@ class Heartbeat:
     fails, but work goes on."""
 
     def __init__(self, settings: Settings) -> None:
-        self._path = _folder(settings) / f"{_host()}.{os.getpid()}"
+        self._path = settings.data_dir / _FOLDER / f"{socket.gethostname()}.{os.getpid()}"
         self._file: int | None = None
         self._beaten: float | None = None
         self._warned = False
@@ -102,7 +102,7 @@ def unwell(settings: Settings) -> str | None:
 
 def _living(settings: Settings) -> Iterator[tuple[int, Path]]:
     """The running processes of this machine that have a file; files of others are removed."""
-    for path in sorted(_folder(settings).glob(f"{_host()}.*")):
+    for path in sorted((settings.data_dir / _FOLDER).glob(f"{socket.gethostname()}.*")):
         number = path.name.rpartition(".")[2]
         if number.isdecimal() and _is_held(path):
             yield int(number), path
@@ -125,14 +125,6 @@ def _is_held(path: Path) -> bool:
         return False
     finally:
         os.close(file)
-
-
-def _folder(settings: Settings) -> Path:
-    return settings.data_dir / _FOLDER
-
-
-def _host() -> str:
-    return socket.gethostname()
 
 
 def main() -> int:

@@ -1,7 +1,6 @@
 """Turn a unit's rows into experiments that can run: from their beginning, or from a checkpoint."""
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -96,7 +95,9 @@ def resume_experiment(
         names = SubjectSetRepository(session).names(row.subject_set_id)
     if names != ledger_context.subjects:
         raise _changed("the clients are not those of the submitted experiment")
-    same_inputs = _same_inputs(row.mechanism_inputs, ledger_context.inputs)
+    stored = row.mechanism_inputs
+    # They may be stored by a version with fewer fields.
+    same_inputs = stored is None or MechanismParameters.from_dict(stored) == ledger_context.inputs
     if not same_inputs or row.parameters != cell.shape.n:
         raise _changed("what it would spend is not what was reserved when it was submitted")
     if row.attributes != {one.name: list(one.values) for one in cell.federation.attributes}:
@@ -172,11 +173,6 @@ def stored_ledger(
     )
 
 
-def _same_inputs(stored: Mapping[str, Any] | None, inputs: MechanismParameters) -> bool:
-    """Whether these are the stored parameters, possibly stored by a version with fewer fields."""
-    return stored is None or MechanismParameters.from_dict(stored) == inputs
-
-
 def _read_rows(session: Session, experiment_id: str, ledger: LedgerWriter) -> LedgerAudit:
     """Read and check all stored rows; the ledger takes the cluster of each client's newest upload
     and its refusals from them."""
@@ -192,8 +188,7 @@ def _read_rows(session: Session, experiment_id: str, ledger: LedgerWriter) -> Le
             ledger.place_uploads(row.subjects, row.outcomes, row.clusters)
             if row.observer == ledger.ledger_context.observers[0]:
                 ledger.spending.count_refused(row.subjects, row.outcomes)
-        last = rows[-1]
-        after = (last.round, last.release, last.subject_kind, last.observer)
+        after = rows[-1].key
     return audit
 
 

@@ -173,11 +173,8 @@ class RunLoop:
     def _draw_and_tell(
         self, session: Session, experiment: RunningExperiment, rounds: Sequence[PlannedRound]
     ) -> bool:
-        """`_draw`, announcing the budgets that run low by it.
-
-        Only a run that was taken up again, whose lost rounds were charged, can cost more than was
-        reserved.
-        """
+        """`_draw`, announcing the budgets that run low by it. Only a run that was taken up again,
+        whose lost rounds were charged, can cost more than was reserved."""
         if experiment.id not in self._taken_up:
             return self._draw(session, experiment, rounds)
         budgets = self._budgets(session, experiment)

@@ -10,9 +10,9 @@ from fedaudit.training.base.cell import stacks
 from infrastructure.signing_keys import ROUNDING
 from infrastructure.telemetry import Attributes, span, trace_id_of
 from models.repositories import ExperimentRepository, UnitRepository, UnitStackRepository
-from models.repositories.experiments import ENDED
 from models.tables.experiments import Experiment
 from models.values import Claim, UnitKind
+from models.vocabulary import ENDED
 from workers.attacks.later_attacks_unit import LaterAttacksRun
 from workers.audit_unit import AuditRun
 from workers.claim import DETAIL_CHARACTERS, ClaimedUnit, DatabaseAwayError, Lease, LeaseLostError
@@ -113,7 +113,7 @@ class UnitRun(ClaimedUnit):
             rows = []
             for row in experiments.of_unit(self._claim.unit_id):
                 if row.status == "cancelling":
-                    self._cancel(session, row)
+                    self._end(session, row, "cancelled-by-caller")
                 elif row.status not in ENDED:
                     experiments.start(row.id)
                     rows.append(experiments.get(row.id) or row)
@@ -149,24 +149,16 @@ class UnitRun(ClaimedUnit):
 
     def _fail(self, session: Session, detail: str) -> None:
         for row in self._experiments(session).of_unit(self._claim.unit_id):
-            if row.status == "cancelling":
-                self._cancel(session, row)
-            else:
-                self._end(session, row, "worker-error", detail)
+            self._end(session, row, "worker-error", detail)
         self._finish(session, "failed", error=detail)
 
-    def _cancel(self, session: Session, row: Experiment) -> None:
-        self._end(session, row, "cancelled-by-caller", status="cancelled")
-
     def _end(
-        self,
-        session: Session,
-        row: Experiment,
-        reason: str,
-        detail: str | None = None,
-        *,
-        status: str = "failed",
+        self, session: Session, row: Experiment, reason: str, detail: str | None = None
     ) -> None:
+        """Ends it as cancelled where that was asked for, else as failed."""
+        status = "failed"
+        if row.status == "cancelling":
+            status, reason, detail = "cancelled", "cancelled-by-caller", None
         owner, key = (row.id, row.project_id), self._context.signing_key
         end_without_report(session, *owner, status=status, reason=reason, key=key, detail=detail)
 

@@ -9,12 +9,12 @@ import signal
 import socket
 import sys
 import threading
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
 from datetime import UTC, datetime, timedelta
 
 import structlog
-from sqlalchemy.exc import InterfaceError, OperationalError, SQLAlchemyError
-from sqlalchemy.exc import TimeoutError as PoolTimeoutError
+from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.orm import Session
 
 from fedaudit.ledger.ledger_context import LedgerContext
@@ -25,7 +25,7 @@ from infrastructure.queue import UNIT_TOPIC, Queue, QueueUnavailableError
 from infrastructure.secrets_key import SecretsKeyError
 from infrastructure.settings import Settings
 from infrastructure.storage import Storage
-from models.database import Database
+from models.database import AWAY, Database
 from models.repositories import (
     ExperimentRepository,
     LedgerRepository,
@@ -63,8 +63,6 @@ _DUTY_TICKS = 5
 """A sweeper that misses this many ticks loses the duty."""
 _MAX_PAUSE_SECONDS = 10.0
 _MAX_RETRY_SECONDS = 300.0
-_AWAY = (OperationalError, InterfaceError, PoolTimeoutError)
-"""The database does not respond: nothing was refused, and the next tick tries again."""
 
 
 class Sweeper:
@@ -135,14 +133,9 @@ class Sweeper:
             lost = UnitRepository(session).reclaimable(_BATCH, excluded=self._refused)
         freed = []
         for unit in lost:
-            try:
+            with self._refusing(unit.id, "unit not taken back", unit_id=unit.id):
                 taken = self._take_back_one(unit)
-            except _AWAY:
-                raise
-            except Exception:
-                self._refuse(unit.id, "unit not taken back", unit_id=unit.id)
-                continue
-            freed += [(one.unit_id, one.device) for one in taken if one.state == "waiting"]
+                freed += [(one.unit_id, one.device) for one in taken if one.state == "waiting"]
         return freed
 
     def _take_back_one(self, unit: Unit) -> list[ReclaimedUnit]:
@@ -165,24 +158,16 @@ class Sweeper:
         """The ledger contexts of the unit's experiments that have interrupted rounds, by id."""
         with self._database.read() as session:
             experiments = ExperimentRepository(session, unit.project_id).of_unit(unit.id)
-        contexts = {}
-        for experiment in experiments:
-            found = self._context_of(experiment.id, unit.project_id)
-            if found is not None:
-                contexts[experiment.id] = found
-        return contexts
+        found = {one.id: self._context_of(one.id, unit.project_id) for one in experiments}
+        return {id_: one for id_, one in found.items() if one is not None}
 
     def _context_of(self, experiment_id: str, project_id: str) -> LedgerContext | None:
         """None where there is nothing to enter, or the ledger refuses it."""
         if experiment_id in self._refused:
             return None
-        try:
+        with self._refusing_ledger(experiment_id):
             return context_of_interrupted(self._database, experiment_id, project_id)
-        except _AWAY:
-            raise
-        except Exception:
-            self._refuse(experiment_id, "lost rounds not entered", experiment_id=experiment_id)
-            return None
+        return None
 
     def _sign(
         self, session: Session, unit: ReclaimedUnit, contexts: Mapping[str, LedgerContext]
@@ -223,24 +208,31 @@ class Sweeper:
         only what was written to it."""
         if experiment_id in self._refused:
             return False
-        try:
+        with self._refusing_ledger(experiment_id):
             with session.begin_nested():
                 rounds = charge_interrupted_rounds(
                     session, experiment_id, project_id, ledger_context=ledger_context
                 )
-        except _AWAY:
+            if rounds:
+                log.warning("lost rounds entered", experiment_id=experiment_id, rounds=rounds)
+            return True
+        return False
+
+    @contextmanager
+    def _refusing(self, id_: str, event: str, **of: str) -> Iterator[None]:
+        """Logs an error of the block, once: what it is about is left out until this process ends.
+        Raises the error of a database that is away."""
+        try:
+            yield
+        except AWAY:
             raise
         except Exception:
-            self._refuse(experiment_id, "lost rounds not entered", experiment_id=experiment_id)
-            return False
-        if rounds:
-            log.warning("lost rounds entered", experiment_id=experiment_id, rounds=rounds)
-        return True
+            self._refused.add(id_)
+            log.exception(event, **of)
 
-    def _refuse(self, refused: str, event: str, **of: str) -> None:
-        """Log the error in hand, once: what was refused is left out until this process ends."""
-        self._refused.add(refused)
-        log.exception(event, **of)
+    def _refusing_ledger(self, experiment_id: str) -> AbstractContextManager[None]:
+        event = "lost rounds not entered"
+        return self._refusing(experiment_id, event, experiment_id=experiment_id)
 
     def _publish_outbox(self) -> None:
         with self._database.write() as session:

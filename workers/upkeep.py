@@ -1,8 +1,9 @@
 """What the sweeper removes and indexes: expired files and rows, maps of gone data, long ledgers."""
 
 from collections import defaultdict
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from datetime import timedelta
+from functools import partial
 from time import monotonic
 
 import structlog
@@ -23,13 +24,14 @@ from models.repositories import (
     AuditLogRepository,
     CheckpointRepository,
     ExpiredFileRepository,
-    GoneContentRepository,
     IdempotencyRepository,
     LedgerRepository,
     OldFileRepository,
+    gone_contents,
 )
 from models.repositories.files import OldFile
 from models.repositories.ledger import BLOCK_ROUNDS, ClientRoundsRepository, index_of
+from models.repositories.packed_rows import RowSource, stored_rows
 from models.values import FileKind
 
 log = structlog.get_logger()
@@ -41,12 +43,9 @@ def tidy_maps(settings: Settings, database: Database) -> None:
         return
     from fedaudit.federations.mapped import MapFolder
 
-    def gone(fingerprints: Collection[str]) -> set[str]:
-        with database.read() as session:
-            return GoneContentRepository(session).among(fingerprints)
-
+    folder = MapFolder(settings.maps_dir, settings.max_mapped_bytes)
     try:
-        MapFolder(settings.maps_dir, settings.max_mapped_bytes).tidy(gone)
+        folder.tidy(partial(gone_contents, database))
     except (OSError, SQLAlchemyError) as error:
         log.warning("mapped data not tidied", detail=type(error).__name__)
 
@@ -154,7 +153,6 @@ class Expiry:
 
 
 _UNREADABLE = (TypeError, ValueError, OverflowError)
-_LOG = structlog.get_logger()
 
 
 class HistoryIndexer:
@@ -184,16 +182,13 @@ class HistoryIndexer:
     def _index(self, experiment_id: str, project_id: str, indexed: int) -> bool:
         # Read before the transaction that writes, which holds up every other writer on SQLite.
         try:
-            rows = LedgerRepository.each(
-                self._database,
-                experiment_id,
-                round_from=indexed + 1,
-                round_to=indexed + BLOCK_ROUNDS,
-            )
+            source = RowSource(LedgerRepository, experiment_id)
+            rounds = {"first": indexed + 1, "last": indexed + BLOCK_ROUNDS}
+            rows = stored_rows(self._database, source, **rounds)
             index = index_of((row.round, row.subjects) for row in rows)
         except _UNREADABLE as error:
             self._unreadable.add(experiment_id)
-            _LOG.warning(
+            log.warning(
                 "a ledger is not indexed", experiment_id=experiment_id, error=type(error).__name__
             )
             return False

@@ -152,12 +152,12 @@ class WebhookDispatcher:
             self._record_result(claimed, *self._attempt(claimed))
         except SQLAlchemyError as error:
             # It is sent again when its lease has run out.
-            log.warning("delivery not noted", delivery=claimed.id, error=type(error).__name__)
+            log.warning("delivery not noted", delivery=claimed.row.id, error=type(error).__name__)
         except Exception:
-            log.exception("delivery failed", delivery=claimed.id)
+            log.exception("delivery failed", delivery=claimed.row.id)
         finally:
             with self._lock:
-                self._in_flight.pop(claimed.endpoint_id, None)
+                self._in_flight.pop(claimed.row.endpoint_id, None)
             self._changed.set()
 
     def _attempt(self, claimed: ClaimedDelivery) -> tuple[Attempted, float | None]:
@@ -168,7 +168,7 @@ class WebhookDispatcher:
         try:
             secrets = [self._secrets.decrypt(one) for one in claimed.secrets]
             headers, body = signed_request(
-                claimed.payload, message_id=claimed.message_id, secrets=secrets
+                claimed.row.payload, message_id=claimed.row.message_id, secrets=secrets
             )
             answer = post(
                 claimed.url,
@@ -198,11 +198,11 @@ class WebhookDispatcher:
             queue.failed(
                 claimed,
                 attempted,
-                retry_in=None if gone else retry_delay(claimed.retries, retry_after=asked),
+                retry_in=None if gone else retry_delay(claimed.row.retries, retry_after=asked),
                 disable="the receiver answered 410 Gone" if gone else None,
                 disable_after=_DISABLE_AFTER,
             )
-        log.info("webhook not delivered", delivery=claimed.id, status=attempted.status_code)
+        log.info("webhook not delivered", delivery=claimed.row.id, status=attempted.status_code)
 
     def _purge_old(self) -> None:
         now = monotonic()

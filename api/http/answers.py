@@ -74,10 +74,8 @@ def json_answer(
     body: BaseModel, *, status_code: int = 200, headers: Mapping[str, str] | None = None
 ) -> Response:
     """A body as FastAPI would send it: for routes that are asked often and answer at length.
-
     FastAPI has a thread check a body that a route returns, and writes it in the event loop, where
-    every other request waits. This does neither, so the route names its `response_model` itself.
-    """
+    every other request waits. This does neither, so the route names its `response_model` itself."""
     return Response(body.model_dump_json(), status_code, headers, media_type=JSON)
 
 
@@ -126,10 +124,8 @@ def encode_cursor(route: str, key: Sequence[Any] | None) -> str | None:
 
 
 def decode_cursor(route: str, cursor: str | None, kind: TypeAdapter[Any] | None = None) -> Any:
-    """The key in a cursor that `encode_cursor` made for the same route.
-
-    `kind` is the type of the key; None for a single text. Raises ProblemError for anything else.
-    """
+    """The key in a cursor that `encode_cursor` made for the same route. `kind` is the type of the
+    key; None for a single text. Raises ProblemError for anything else."""
     if cursor is None:
         return None
     try:

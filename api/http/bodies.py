@@ -72,11 +72,9 @@ JsonBody = Annotated[Any, Depends(read_value)]
 
 
 def decode_json(body: bytes) -> Any:
-    """The value in JSON text (RFC 8259) that every reader understands alike.
-
-    Refused with an error that names the reason: other encodings than UTF-8, NaN and infinities,
-    numbers beyond double precision, names given twice, halves of surrogate pairs, deep nesting.
-    """
+    """The value in JSON text (RFC 8259) that every reader understands alike. Refused with an error
+    that names the reason: other encodings than UTF-8, NaN and infinities, numbers beyond double
+    precision, names given twice, halves of surrogate pairs, deep nesting."""
     try:
         value = json.loads(
             body.decode("utf-8"),
@@ -96,10 +94,8 @@ def decode_json(body: bytes) -> Any:
 
 def decode_yaml(body: bytes) -> Any:
     """The value in a short YAML text, read as the command line reads it: the same values as JSON.
-
     Raises ProblemError, and InvalidInputError for what is no YAML, names given twice, aliases, and,
-    by pointer, for values that JSON lacks, such as a date.
-    """
+    by pointer, for values that JSON lacks, such as a date."""
     if len(body) > _MOST_YAML_BYTES:
         detail = f"a body in YAML has at most {_MOST_YAML_BYTES} bytes; send JSON"
         raise ProblemError(413, "payload-too-large", detail)

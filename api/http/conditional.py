@@ -31,7 +31,6 @@ class ConditionalAnswers(Middleware):
     """Tags whole answers below /v1 to GET, and answers 304 where the client has that one."""
 
     async def serve(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Serve one request."""
         if scope["method"] != "GET" or not scope["path"].startswith("/v1/"):
             await self._app(scope, receive, send)
             return
@@ -76,12 +75,10 @@ def _answer(
 
 
 class CompressedAnswers(Middleware):
-    """Compresses answers below /v1 and the OpenAPI document for clients that accept gzip.
-
-    Nothing but the API (BREACH): a page holds the secret word of its forms, and a site that makes a
-    browser ask for the page with chosen text could guess the word from compressed lengths. The API
-    needs a key in a header, which no foreign site can make a browser send.
-    """
+    """Compresses answers below /v1 and the OpenAPI document for clients that accept gzip. Nothing
+    but the API (BREACH): a page holds the secret word of its forms, and a site that makes a browser
+    ask for the page with chosen text could guess the word from compressed lengths. The API needs a
+    key in a header, which no foreign site can make a browser send."""
 
     def __init__(self, app: ASGIApp) -> None:
         super().__init__(app)
@@ -99,7 +96,6 @@ class CompressedAnswers(Middleware):
         )
 
     async def serve(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Serve one request."""
         if not (scope["path"].startswith("/v1/") or scope["path"] == "/openapi.json"):
             await self._app(scope, receive, send)
             return
@@ -121,11 +117,9 @@ def _compressed(tag: str) -> str:
 
 
 def tag_of(content: bytes | BaseModel, *, settings: bytes | None = None) -> str:
-    """The tag of an answer's bytes, or of the body that a model makes.
-
-    `settings`: what of it a change would overwrite, where the rest changes by itself, as spending
-    does beside totals. The tag then has a part for each: readers compare both, writers the first.
-    """
+    """The tag of an answer's bytes, or of the body that a model makes. `settings`: what of it a
+    change would overwrite, where the rest changes by itself, as spending does beside totals. The
+    tag then has a part for each: readers compare both, writers the first."""
     whole = content.model_dump_json().encode() if isinstance(content, BaseModel) else content
     parts = (whole,) if settings is None else (settings, whole)
     return f'"{_BETWEEN.join(hashlib.sha256(part).hexdigest()[:32] for part in parts)}"'
@@ -133,10 +127,8 @@ def tag_of(content: bytes | BaseModel, *, settings: bytes | None = None) -> str:
 
 def _names(field_lines: list[str], tag: str, *, settings: bool = False) -> bool:
     """Whether a list of tags, as a header gives it, has this one or `*`; `settings`: compare the
-    part for the settings alone.
-
-    A weak tag (`W/`) and that of the compressed form name the same state.
-    """
+    part for the settings alone. A weak tag (`W/`) and that of the compressed form name the same
+    state."""
     listed = [one.strip().removeprefix("W/") for line in field_lines for one in line.split(",")]
     listed = [one.replace(f'{_SUFFIX}"', '"') for one in listed]
     if "*" in listed or tag in listed:
@@ -162,9 +154,7 @@ class Preconditions:
 
     def demand(self, current: BaseModel | None, *, settings: bytes | None = None) -> None:
         """Raises ProblemError where the present state, None for nothing, is not as demanded.
-
-        `settings` as in `tag_of`: where given, `If-Match` is compared with these alone.
-        """
+        `settings` as in `tag_of`: where given, `If-Match` is compared with these alone."""
         tag = None if current is None else tag_of(current, settings=settings)
         headers = {} if tag is None else {"ETag": tag}
         if self._match and (tag is None or not _names(self._match, tag, settings=True)):

@@ -32,9 +32,7 @@ class Upload:
 
 class BodyLimit(Middleware):
     """Refuses bodies above a number of bytes: at once where their length is stated, else counted.
-
-    Uploads, which are the bodies of some paths that are no JSON, have limits of their own.
-    """
+    Uploads, which are the bodies of some paths that are no JSON, have limits of their own."""
 
     def __init__(self, app: ASGIApp, *, largest_bytes: int, uploads: Mapping[str, Upload]) -> None:
         """`uploads`: by path."""
@@ -43,7 +41,6 @@ class BodyLimit(Middleware):
         self._uploads = uploads
 
     async def serve(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Serve one request."""
         headers = Headers(scope=scope)
         upload = self._uploads.get(scope["path"]) if scope["method"] == "POST" else None
         if upload and not headers.get("content-type", "").lower().startswith(upload.media_type):
@@ -97,11 +94,8 @@ class _Body:
         )
 
     def patient(self, send: Send) -> Send:
-        """Sends an answer at once, then lets the client send on for a while.
-
-        Closing the connection while the client still sends would reset it, and many clients would
-        never see the answer.
-        """
+        """Sends an answer at once, then lets the client send on for a while. Closing the connection
+        while the client still sends would reset it, and many clients would never see the answer."""
 
         async def send_on(message: Message) -> None:
             last = message["type"] == "http.response.body" and not message.get("more_body", False)
@@ -126,7 +120,6 @@ class AnswerHeaders(Middleware):
     (draft-ietf-httpapi-ratelimit-headers)."""
 
     async def serve(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Serve one request."""
 
         def complete(message: Message) -> None:
             headers = MutableHeaders(scope=message)
@@ -146,7 +139,6 @@ class HeadAnswers(Middleware):
     """Answers HEAD as GET up to the body, and ends what would have made it: a stream, an export."""
 
     async def serve(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Serve one request."""
         if scope["method"] != "HEAD":
             await self._app(scope, receive, send)
             return

@@ -91,18 +91,15 @@ class Middleware(ABC):
 
 
 class Observation(Middleware):
-    """Names, counts, traces and logs each request, by its route and the ids in its path.
-
-    uvicorn's own line of the log has the query, and queries name clients: `?client=`. A request is
-    counted when its answer begins: a stream that stays open is not a slow one.
-    """
+    """Names, counts, traces and logs each request, by its route and the ids in its path. uvicorn's
+    own line of the log has the query, and queries name clients: `?client=`. A request is counted
+    when its answer begins: a stream that stays open is not a slow one."""
 
     def __init__(self, app: ASGIApp, *, traced: bool) -> None:
         super().__init__(app)
         self._traced = traced
 
     async def serve(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Serve one request."""
         began, status, opened = perf_counter(), 0, None
         headers, method = Headers(scope=scope), _method_of(scope)
         id_ = name_request(scope, headers.get(HEADER, ""))

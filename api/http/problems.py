@@ -8,8 +8,6 @@ import structlog
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from pydantic import BaseModel, ConfigDict
-from sqlalchemy.exc import InterfaceError, OperationalError
-from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 from starlette.exceptions import HTTPException
 from starlette.responses import JSONResponse
 from starlette.routing import Match
@@ -17,6 +15,7 @@ from starlette.routing import Match
 from api.http.observation import HEADER, METHODS, instance_of, request_id
 from fedaudit.spec.errors import FieldError, InvalidInputError
 from infrastructure.storage import StorageError
+from models.database import AWAY
 
 log = structlog.get_logger()
 
@@ -271,9 +270,7 @@ def install(app: FastAPI) -> None:
         InvalidInputError: lambda _request, error: _invalid(error.errors),
         RequestValidationError: _invalid_parameters,
         HTTPException: _http_problem,
-        OperationalError: _outage,
-        InterfaceError: _outage,
-        PoolTimeoutError: _outage,
+        **dict.fromkeys(AWAY, _outage),
         StorageError: _storage_failure,
         Exception: _bug,
     }

@@ -81,7 +81,7 @@ def _answer(form: Visit) -> Response:
         return _form(form, typed, faults={"": error.detail}, status=error.status)
     if form.may("experiments:read"):
         return form.to("/audits", asked.unit_message)
-    answer = _form(form, {ONCE: new_once()}, asked=asked.audit.id, status=202)
+    answer = _form(form, {ONCE: new_once()}, asked=asked.row.id, status=202)
     answer.background = form.dispatching(asked.unit_message)
     return answer
 

@@ -27,8 +27,7 @@ from api.pages.live import (
 from api.pages.session import COOKIE
 from api.pages.spec_preview import as_yaml
 from api.pages.visits import ExperimentsForm, ExperimentsVisit, Visit
-from api.services.attacks.later_attacks import ask_for_attacks, cancel_attacks
-from api.services.attacks.stored_attacks import judged_document, later_list
+from api.services.attacks import ask_for_attacks, cancel_attacks, judged_document, later_list
 from api.services.dispatch import IdempotentRequest
 from api.services.experiments import EventLog
 from api.services.lookups import find_experiment, find_report, gone_words
@@ -48,9 +47,8 @@ from models.repositories import (
     SweepRepository,
     WebSessionRepository,
 )
-from models.repositories.audits import OPEN_ATTACKS
-from models.repositories.experiments import ENDED
 from models.tables.experiments import Experiment
+from models.vocabulary import ENDED, OPEN
 
 router = APIRouter(prefix="/experiments/{experiment_id}")
 
@@ -298,14 +296,14 @@ def _attacks(
         experiment = find_experiment(session, visit.caller, experiment_id)
         find_report(session, visit.caller, experiment_id)
     asked = later_list(visit.resources, visit.caller, experiment_id).items
-    is_open = any(one.status in OPEN_ATTACKS for one in asked)
+    is_open = any(one.status in OPEN for one in asked)
     return visit.page(
         "attacks.html",
         status=status,
         experiment=experiment,
         # What attacks found is for readers of reports.
         asked=asked if visit.may("reports:read") else [],
-        open_ones=OPEN_ATTACKS,
+        open_ones=OPEN,
         going_on=is_open,
         may_ask=visit.may("experiments:write") and not is_open,
         kinds=[(kind, title.partition(":")[0]) for kind, title in attack_titles().items()],

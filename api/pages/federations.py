@@ -15,7 +15,7 @@ from api.pages.wording import NONE, figure, room, small_number
 from api.schemas.base import PageParameters
 from api.schemas.federations import BudgetBody, BudgetSetting, DisclosureBody
 from api.schemas.people import ChangeBody
-from api.services.budgets.federation_budgets import budgets_of, set_budget
+from api.services.budgets import budgets_of, set_budget
 from api.services.disclosure import get_disclosure
 from api.services.erasures import shown_erasure
 from api.services.lookups import change_page, find_federation

@@ -57,7 +57,7 @@ from models.vocabulary import Scope
 
 router = APIRouter()
 
-_ON_A_PAGE = 25
+_ON_A_PAGE, _FEDERATIONS_ON_A_PAGE, _ARTIFACTS_ON_A_PAGE = 25, 24, 50
 _LINES_AT_ONCE = 500
 _ID: TypeAdapter[Any] = TypeAdapter(tuple[Text])
 _OF_ERASURES: TypeAdapter[Any] = TypeAdapter(tuple[datetime, Text, SmallInteger])
@@ -261,7 +261,7 @@ def federations_list(
 ) -> HTMLResponse:
     """The project's federations, newest first."""
     asked = visit.asked()
-    parameters = validated(FederationParameters, {"limit": _ON_A_PAGE, **asked})
+    parameters = validated(FederationParameters, {"limit": _FEDERATIONS_ON_A_PAGE, **asked})
     cursor = decode_cursor("federations", parameters.cursor, _ID)
     with visit.reading() as session:
         found = FederationRepository(session, visit.project_id).list(
@@ -279,7 +279,7 @@ def federations_list(
 @router.get("/artifacts")
 def artifacts_list(visit: ExperimentsVisit, cursor: Cursor = None) -> HTMLResponse:
     """The project's files of parameters, with the experiments that start from each."""
-    asked = PageParameters(limit=_ON_A_PAGE, cursor=cursor)
+    asked = PageParameters(limit=_ARTIFACTS_ON_A_PAGE, cursor=cursor)
     found = artifact_page(visit.resources, visit.caller, asked)
     return visit.page("artifacts.html", artifacts=found.items, next_cursor=found.next_cursor)
 

@@ -11,7 +11,7 @@ from fedaudit.privacy.accounting.mechanism_parameters import GuaranteeKind
 from fedaudit.privacy.accounting.privacy_events import adjacency_words
 from fedaudit.reports.charts.line_chart import Series, kept_places
 from fedaudit.reports.sections.fairness import metric_of
-from fedaudit.reports.sections.utility import ON_PAGES
+from fedaudit.reports.sections.utility import ENDING_WORDS
 from fedaudit.spec.metrics import METRICS, ROUND_METRICS
 from models.tables.experiments import Experiment
 from models.values import FairnessRow, RoundRow
@@ -207,7 +207,7 @@ def ending_words(report: Report) -> str:
     utility = report["utility"]
     if not utility["rounds"] and (utility.get("method") or {}).get("sent", "") is None:
         return "Finished without a round: every client trained for itself."
-    planned, why = report["spec"]["training"]["rounds"], ON_PAGES[utility["stopped_by"]]
+    planned, why = report["spec"]["training"]["rounds"], ENDING_WORDS[utility["stopped_by"]]
     return (
         f"Finished in round {whole(utility['rounds'])} of at most {whole(planned)}: {why}. "
         f"The best is round {whole(utility['best_round'])}."

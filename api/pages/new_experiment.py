@@ -22,11 +22,11 @@ from api.pages.spec_preview import (
 from api.pages.spec_sheet import DOCUMENT, MODE, Built, Sheet, blank, build, faults_of
 from api.pages.templates import new_once
 from api.pages.visits import ExperimentsAuthor, ExperimentsForm, Visit
-from api.services.admission import parse_inherited, plan, try_admission
+from api.services.admission import parse_inherited, plan
 from api.services.disclosure import floor_of, policy_of
 from api.services.dispatch import IdempotentRequest
 from api.services.lookups import find_experiment
-from api.services.submission import plan_others, submit
+from api.services.submission import plan_others, submit, try_admission
 from fedaudit.spec.disclosure import DisclosurePolicy
 from fedaudit.spec.errors import InvalidInputError
 from fedaudit.spec.experiment import ExperimentSpec
@@ -139,7 +139,7 @@ def _suited(
 def _preview(visit: Visit, spec: ExperimentSpec) -> Preview:
     planned = plan(visit.resources, visit.caller, spec)
     others = plan_others(visit.resources, visit.caller, planned)
-    return preview(planned, try_admission(visit.resources, visit.project_id, planned, others))
+    return preview(planned, try_admission(visit.resources, visit.caller, planned, others))
 
 
 def _choices(visit: Visit) -> list[Federation]:

@@ -3,12 +3,11 @@
 from functools import partial
 from typing import Annotated
 
-import anyio
 from anyio.to_thread import run_sync
 from fastapi import APIRouter, Query
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 
-from api.http.bodies import in_blocks, media_type
+from api.http.bodies import media_type
 from api.http.problems import ProblemError
 from api.pages import registration_form
 from api.pages.registration_form import (
@@ -30,7 +29,7 @@ from api.services.pending_uploads import (
     register_pending,
     waiting_uploads,
 )
-from api.services.uploads import IncomingForm
+from api.services.uploads import IncomingForm, received
 from fedaudit.spec.errors import FieldError, InvalidInputError
 from fedaudit.spec.registration import Registration, parse_uploaded
 from models.identifiers import new_id
@@ -111,7 +110,7 @@ def _answer(form: Visit, upload_id: str) -> Response:
         sheet = RegistrationSheet(upload, looked, typed, faults_at(error.errors, made), refusal)
         return _shown(form, sheet, status=status)
     if form.may("federations:read"):
-        return form.to(f"/federations/{registered.federation.id}", registered.unit_message)
+        return form.to(f"/federations/{registered.row.id}", registered.unit_message)
     answer = form.page("federation_registered.html", title=registration.name)
     answer.background = form.dispatching(registered.unit_message)
     return answer
@@ -130,30 +129,13 @@ def _parsed(value: object, faults: list[FieldError]) -> Registration:
 
 
 async def _take(visit: Visit, upload_id: str) -> None:
-    """Disk, hashing and database run in threads; one request uses one thread at a time."""
-    # Only here: most calls do not need the parser.
-    from api.services.uploads import FormReader
-
     resources, caller = visit.resources, visit.caller
     await run_sync(check_room, resources, caller)
-    incoming = IncomingForm(
-        resources.storage,
-        f"federations/{caller.project_id}/{upload_id}",
-        largest_bytes=resources.settings.max_upload_bytes,
-        word=CSRF_FIELD,
-        check=partial(check_word, visit.visitor),
-    )
-    reader = FormReader(visit.request.headers["content-type"], incoming)
-    try:
-        async for block in in_blocks(visit.request):
-            await run_sync(reader.feed, block)
-        reader.finish()
+    accept = partial(check_word, visit.visitor)
+    incoming = IncomingForm(resources, caller.project_id, upload_id, word=CSRF_FIELD, check=accept)
+    async with received(visit.request, incoming):
         arrived = await run_sync(incoming.finish)
         await run_sync(keep_upload, resources, caller, arrived, upload_id)
-    finally:
-        # Does nothing where the file was committed. A cancelled request cleans up, too.
-        with anyio.CancelScope(shield=True):
-            await run_sync(incoming.abort)
 
 
 def _begun(upload: PendingUpload, looked: LookedAt, *, header: bool) -> RegistrationSheet:

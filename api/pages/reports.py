@@ -17,7 +17,7 @@ from api.pages.templates import fragment, has_template
 from api.pages.visits import LedgerVisit, ReportsVisit, SignOffForm, Visit, as_file
 from api.schemas.experiments import AttackBody
 from api.schemas.people import SignOffList, SignOffRequest
-from api.services.attacks.stored_attacks import (
+from api.services.attacks import (
     attack_file,
     attack_list,
     file_response,

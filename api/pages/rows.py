@@ -16,7 +16,7 @@ from fedaudit.reports.figures import LargestGap
 from fedaudit.reports.sections.guarantee import guarantee_words
 from fedaudit.spec.metrics import METRICS
 from fedaudit.spec.parse import parse_admitted
-from models.repositories.experiments import ENDED
+from models.vocabulary import ENDED
 
 UNBOUNDED = "unbounded"
 """The label of a run without protection: nothing bounds what it reveals."""

@@ -8,7 +8,7 @@ import yaml
 
 from api.pages import spec_fields as fields
 from api.pages.wording import cost, plural, small_number
-from api.services.admission import Trial
+from api.services.submission import Trial
 from fedaudit.fairness.permutation import MIN_CLIENTS
 from fedaudit.federations.split import validation_clients
 from fedaudit.privacy.accounting.mechanism_parameters import GuaranteeKind

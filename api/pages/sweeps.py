@@ -31,7 +31,7 @@ from fedaudit.sweeps.sweep_table import (
     value_words,
     varied_fields,
 )
-from models.repositories.experiments import ENDED
+from models.vocabulary import ENDED
 
 router = APIRouter(prefix="/sweeps/{sweep_id}")
 

@@ -10,14 +10,15 @@ from anyio.to_thread import run_sync
 from fastapi import APIRouter, BackgroundTasks, Path, Request, Response
 
 from api.http.bodies import JsonBody
-from api.openapi import Responses, problems, request_body
+from api.openapi import BINARY, contents, problems, request_body
 from api.schemas.base import IdempotencyHeader
 from api.schemas.experiments import AttackList, AttacksRequest, LaterAttacksBody, LaterAttacksList
-from api.services.attacks.later_attacks import ask_for_attacks, cancel_attacks
-from api.services.attacks.stored_attacks import (
+from api.services.attacks import (
     FILE_TYPE,
+    ask_for_attacks,
     attack_file,
     attack_list,
+    cancel_attacks,
     file_response,
     later_body,
     later_list,
@@ -30,13 +31,7 @@ from api.shared.security import ExperimentsWriter, LedgerReader, ReportsReader
 
 router = APIRouter(prefix="/experiments/{experiment_id}/attacks", tags=["attacks"])
 
-FILE_RESPONSES: Responses = {
-    **problems(404, 410),
-    200: {
-        "description": "The file.",
-        "content": {FILE_TYPE: {"schema": {"type": "string", "format": "binary"}}},
-    },
-}
+FILE_RESPONSES = contents("The file.", {FILE_TYPE: BINARY}, 404, 410)
 _LOCATION = {"Location": {"description": "What is asked for.", "schema": {"type": "string"}}}
 
 

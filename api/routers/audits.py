@@ -64,8 +64,8 @@ async def create_audit(
     )
     if asked.unit_message is not None:
         background.add_task(dispatch, resources, asked.unit_message)
-    response.headers["Location"] = f"/v1/audits/{asked.audit.id}"
-    return await run_sync(partial(_body, asked.audit, caller=caller))
+    response.headers["Location"] = f"/v1/audits/{asked.row.id}"
+    return await run_sync(partial(_body, asked.row, caller=caller))
 
 
 @router.get("", responses=problems())

@@ -21,7 +21,7 @@ from api.schemas.experiments import (
     SubmittedBody,
     ValidationBody,
 )
-from api.services.admission import parse_inherited, plan, try_admission
+from api.services.admission import parse_inherited, plan
 from api.services.dispatch import IdempotentRequest, dispatch_with_others
 from api.services.experiments import EventLog, experiment_body, experiment_page, submitted_body
 from api.services.lookups import find_experiment
@@ -33,6 +33,7 @@ from api.services.submission import (
     prepared,
     queue_with_others,
     retry,
+    try_admission,
 )
 from api.shared.resources import Resources, Shared
 from api.shared.security import Caller, ExperimentsReader, ExperimentsWriter
@@ -69,7 +70,7 @@ async def submit_experiment(
     def validate() -> JSONResponse:
         planned = plan(resources, caller, parse_inherited(resources, caller, value))
         others = plan_others(resources, caller, planned)
-        trial = try_admission(resources, caller.project_id, planned, others)
+        trial = try_admission(resources, caller, planned, others)
         found = ValidationBody(
             spec=planned.spec.model_dump(mode="json"),
             spec_hash=spec_hash(planned.spec),

@@ -3,12 +3,11 @@
 from functools import partial
 from typing import Annotated, Any
 
-import anyio
 from anyio.to_thread import run_sync
 from fastapi import APIRouter, BackgroundTasks, Query, Request, Response
 
 from api.http.answers import Linked
-from api.http.bodies import JsonBody, in_blocks, media_type, read_value, validated
+from api.http.bodies import JsonBody, media_type, read_value, validated
 from api.http.conditional import Stated, tag_of
 from api.http.problems import conflict
 from api.openapi import located, problems, request_body, upload_body
@@ -29,8 +28,8 @@ from api.schemas.federations import (
     shown_profile,
 )
 from api.schemas.people import ChangePage
-from api.services.budgets.federation_budgets import budgets_of
-from api.services.budgets.federation_budgets import set_budget as change_budget
+from api.services.budgets import budgets_of
+from api.services.budgets import set_budget as change_budget
 from api.services.disclosure import get_disclosure as read_disclosure
 from api.services.disclosure import set_disclosure as change_disclosure
 from api.services.disclosure import set_simulation as change_simulation
@@ -47,7 +46,7 @@ from api.services.registrations import (
     register_upload,
     remove,
 )
-from api.services.uploads import FormReader, IncomingUpload
+from api.services.uploads import IncomingUpload, received
 from api.shared.resources import Resources, Shared
 from api.shared.security import Administrator, Caller, FederationsReader, FederationsWriter
 from fedaudit.spec.disclosure import DisclosurePolicy
@@ -105,31 +104,23 @@ async def register_federation(
     if registered.unit_message is not None:
         # After the answer: a broker that is away must not keep the caller waiting.
         background.add_task(dispatch, resources, registered.unit_message)
-    response.status_code = registered.status_code
-    response.headers["Location"] = f"/v1/federations/{registered.federation.id}"
-    return await run_sync(partial(federation_body, resources, registered.federation, caller=caller))
+    response.status_code = _status_of(registered)
+    response.headers["Location"] = f"/v1/federations/{registered.row.id}"
+    return await run_sync(partial(federation_body, resources, registered.row, caller=caller))
+
+
+def _status_of(registered: Registered) -> int:
+    """202 while a worker still has to profile it."""
+    return 200 if registered.row.status == "ready" else 202
 
 
 async def _upload(
     request: Request, caller: Caller, resources: Resources, idempotency_key: str | None
 ) -> Registered:
-    """Disk, hashing and database are left to threads; one request uses one at a time."""
-    incoming = IncomingUpload(
-        resources.storage,
-        f"federations/{caller.project_id}/{new_id()}",
-        largest_bytes=resources.settings.max_upload_bytes,
-    )
-    form = FormReader(request.headers["content-type"], incoming)
-    try:
-        async for block in in_blocks(request):
-            await run_sync(form.feed, block)
-        form.finish()
+    incoming = IncomingUpload(resources, caller.project_id, new_id())
+    async with received(request, incoming):
         arrived = await run_sync(incoming.finish)
         return await run_sync(register_upload, resources, caller, arrived, idempotency_key)
-    finally:
-        # Nothing happens where the file was committed. A request that is cancelled cleans up too.
-        with anyio.CancelScope(shield=True):
-            await run_sync(incoming.abort)
 
 
 @router.get("", responses=problems())
@@ -328,8 +319,8 @@ async def set_registration(
     )
     if registered.unit_message is not None:
         background.add_task(dispatch, resources, registered.unit_message)
-    response.status_code = registered.status_code
-    return await run_sync(partial(federation_body, resources, registered.federation, caller=caller))
+    response.status_code = _status_of(registered)
+    return await run_sync(partial(federation_body, resources, registered.row, caller=caller))
 
 
 @router.post(

@@ -15,7 +15,7 @@ from api.openapi import located, problems, request_body
 from api.schemas.base import PageParameters
 from api.schemas.people import ChangePage
 from api.schemas.reports import GatesEvaluation, GatesRequest, PolicyBody, PolicyPage, PolicyRequest
-from api.services.attacks.stored_attacks import judged_document
+from api.services.attacks import judged_document
 from api.services.ledgers.stored_ledgers import report_of
 from api.services.lookups import (
     change_page,

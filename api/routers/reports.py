@@ -12,7 +12,7 @@ from api.schemas.base import IdempotencyHeader
 from api.schemas.experiment_tables import Verification
 from api.schemas.people import SignOffBody, SignOffList, SignOffRequest
 from api.schemas.reports import ComparisonParameters, ReportPage, ReportParameters
-from api.services.attacks.stored_attacks import find_judged
+from api.services.attacks import find_judged
 from api.services.audit_log import note_export
 from api.services.dispatch import IdempotentRequest
 from api.services.lookups import find_experiment, find_report

@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 from typing import Annotated, Any, Generic, Literal, Self, TypeVar
 
 from fastapi import Header
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, create_model
 
 from fedaudit.privacy.accounting.privacy_events import Adjacency
 from fedaudit.spec.errors import refuse_at
@@ -122,6 +122,19 @@ def set_bounds(
             if value is not None:
                 found.append((figure, side, value))
     return found
+
+
+_Filters = TypeVar("_Filters", bound=Parameters)
+
+
+def with_bounds(name: str, filters: type[_Filters], figures: Iterable[str]) -> type[_Filters]:
+    """The parameters with a lower and an upper bound for each figure, such as `accuracy[gte]`."""
+    bounds: dict[str, Any] = {
+        f"{figure}_{side}": (float | None, Field(None, alias=f"{figure}[{side}]"))
+        for figure in figures
+        for side in ("lte", "gte")
+    }
+    return create_model(name, __base__=filters, __doc__=filters.__doc__, **bounds)
 
 
 def sorts_of(keys: Sequence[str]) -> list[str]:

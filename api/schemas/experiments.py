@@ -1,7 +1,7 @@
 """Experiments and sweeps, attacks on them, and the parameters that they start from."""
 
 from datetime import datetime
-from typing import Annotated, Any, Literal, Self
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 
 from pydantic import BaseModel, Field, model_validator
 
@@ -19,6 +19,7 @@ from api.schemas.base import (
     needs_delta,
     set_bounds,
     sorts_of,
+    with_bounds,
 )
 from api.schemas.people import ActorBody
 from fedaudit.reports.later import Basis
@@ -28,12 +29,12 @@ from fedaudit.spec.base import Text
 from fedaudit.spec.metrics import ROUND_METRICS
 from fedaudit.sweeps.sweep_costs import SweepCosts, SweepFacts
 from fedaudit.sweeps.sweep_table import SweepRow
-from models.repositories.experiments import ENDED, FIGURES, SORT_KEYS
+from models.repositories.experiments import FIGURES, SORT_KEYS
 from models.tables.experiments import Experiment
 from models.values import LaterAttacksStatus
+from models.vocabulary import ENDED
 
 Status = Literal["queued", "running", "cancelling", "cancelled", "succeeded", "failed"]
-Bound = Annotated[float | None, Field(default=None)]
 _KEYS = tuple(SORT_KEYS)
 
 
@@ -170,7 +171,7 @@ class SubmissionParameters(Parameters):
     """Check the spec and its data, and answer with the projected cost; store nothing."""
 
 
-class ExperimentParameters(PageParameters):
+class ExperimentFilters(PageParameters):
     """Filters that must all hold; an experiment whose figure is null is outside every bound."""
 
     status: Status | None = None
@@ -184,28 +185,6 @@ class ExperimentParameters(PageParameters):
     adjacency: AdjacencyName = None
     alarm: bool | None = None
     """Whether some attack raised an alarm."""
-    leakage_max_lte: Bound = Field(None, alias="leakage_max[lte]")
-    leakage_max_gte: Bound = Field(None, alias="leakage_max[gte]")
-    leakage_median_lte: Bound = Field(None, alias="leakage_median[lte]")
-    leakage_median_gte: Bound = Field(None, alias="leakage_median[gte]")
-    log_ratio_max_lte: Bound = Field(None, alias="log_ratio_max[lte]")
-    log_ratio_max_gte: Bound = Field(None, alias="log_ratio_max[gte]")
-    epsilon_max_lte: Bound = Field(None, alias="epsilon_max[lte]")
-    epsilon_max_gte: Bound = Field(None, alias="epsilon_max[gte]")
-    validation_loss_lte: Bound = Field(None, alias="validation_loss[lte]")
-    validation_loss_gte: Bound = Field(None, alias="validation_loss[gte]")
-    accuracy_lte: Bound = Field(None, alias="accuracy[lte]")
-    accuracy_gte: Bound = Field(None, alias="accuracy[gte]")
-    demographic_parity_difference_lte: Bound = Field(
-        None, alias="demographic_parity_difference[lte]"
-    )
-    demographic_parity_difference_gte: Bound = Field(
-        None, alias="demographic_parity_difference[gte]"
-    )
-    equalized_odds_difference_lte: Bound = Field(None, alias="equalized_odds_difference[lte]")
-    equalized_odds_difference_gte: Bound = Field(None, alias="equalized_odds_difference[gte]")
-    equal_opportunity_difference_lte: Bound = Field(None, alias="equal_opportunity_difference[lte]")
-    equal_opportunity_difference_gte: Bound = Field(None, alias="equal_opportunity_difference[gte]")
     sort: Annotated[
         str, known_sort(_KEYS), Field(json_schema_extra={"enum": [*sorts_of(_KEYS)]})
     ] = "-created_at"
@@ -220,6 +199,12 @@ class ExperimentParameters(PageParameters):
     def bounds(self) -> list[tuple[str, Literal["lte", "gte"], float]]:
         """The bounds that are set: figure, side and value."""
         return set_bounds(self, FIGURES)
+
+
+if TYPE_CHECKING:
+    ExperimentParameters = ExperimentFilters
+else:
+    ExperimentParameters = with_bounds("ExperimentParameters", ExperimentFilters, FIGURES)
 
 
 class ListParameters(ExperimentParameters):

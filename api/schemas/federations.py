@@ -68,11 +68,8 @@ class FederationBody(BaseModel):
     def of(
         cls, row: Federation, *, reasons: list[dict[str, Any]], profile: bool, warnings: list[str]
     ) -> Self:
-        """The body of a stored federation.
-
-        `reasons`, `profile` and `warnings`: what its reader may see of why it was rejected, whether
-        of what its data look like, and of what is like it.
-        """
+        """The body of a stored federation. `reasons`, `profile` and `warnings`: what its reader may
+        see of why it was rejected, whether of what its data look like, and of what is like it."""
         return of_row(
             cls,
             row,
@@ -86,12 +83,10 @@ class FederationBody(BaseModel):
 
 
 def shown_profile(row: Federation) -> dict[str, Any] | None:
-    """A federation's profile for whoever may read federations; None where it has none.
-
-    Of data that nobody registered the groups are left out: they are those of the experiment that
-    came first, and earlier versions stored their sizes however small. So are those of data that
-    were registered before their disclosure policy, and otherwise than it demands.
-    """
+    """A federation's profile for whoever may read federations; None where it has none. Of data that
+    nobody registered the groups are left out: they are those of the experiment that came first, and
+    earlier versions stored their sizes however small. So are those of data that were registered
+    before their disclosure policy, and otherwise than it demands."""
     if not row.profile:
         return None
     if row.profiled_at is None:
@@ -207,11 +202,7 @@ class DisclosureBody(DisclosurePolicy):
         cls, policy: DisclosurePolicy, *, floor: DisclosureFloor, set_at: datetime | None
     ) -> Self:
         """The body of a policy."""
-        return cls(
-            **{name: getattr(policy, name) for name in DisclosurePolicy.model_fields},
-            floor=DisclosureFloorBody(**vars(floor)),
-            set_at=set_at,
-        )
+        return of_row(cls, policy, floor=vars(floor), set_at=set_at)
 
 
 class ErasureRequest(Body):
@@ -348,29 +339,21 @@ class BudgetBody(BaseModel):
     @classmethod
     def of(cls, budget: Budget) -> Self:
         """The body of a budget."""
-        reason = "no total is set" if budget.total is None else None
         uncounted = [
             UncountedRuns(mechanism=one.mechanism, runs=one.runs, why=_why(budget, one.why))
             for one in budget.uncounted
         ]
-        known = vars(budget)
-        same = {name: known[name] for name in cls.model_fields if name in known}
         terms = budget.terms
-        radius, clip = (None, None) if terms is None else (terms.radius, terms.clip)
-        return cls(
-            **{
-                **same,
-                "remaining": budget.remaining,
-                "uncounted": uncounted,
-                "radius": radius,
-                "clip": clip,
-                "reason": reason,
-                "total_names_clients": bool(budget.for_clients) and budget.total is not None,
-                "scope": _SCOPES[budget.across],
-                "others": OthersSpending(
-                    reserved=budget.others_reserved, spent=budget.others_spent
-                ),
-            }
+        return of_row(
+            cls,
+            budget,
+            uncounted=uncounted,
+            radius=None if terms is None else terms.radius,
+            clip=None if terms is None else terms.clip,
+            reason="no total is set" if budget.total is None else None,
+            total_names_clients=bool(budget.for_clients) and budget.total is not None,
+            scope=_SCOPES[budget.across],
+            others={"reserved": budget.others_reserved, "spent": budget.others_spent},
         )
 
 

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
+from functools import partial
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import AfterValidator, BaseModel, Field
@@ -25,12 +26,11 @@ from models.vocabulary import (
     WebhookEvent,
 )
 
-
-def _tidy(text: str) -> str:
-    return tidy_line(text, what="the text")
-
-
-Line = Annotated[str, Field(min_length=1, max_length=MAX_CHARACTERS), AfterValidator(_tidy)]
+Line = Annotated[
+    str,
+    Field(min_length=1, max_length=MAX_CHARACTERS),
+    AfterValidator(partial(tidy_line, what="the text")),
+]
 """One line of text that shows all its characters."""
 Address = Annotated[
     str, Field(min_length=1, max_length=MAX_CHARACTERS), AfterValidator(mail_address)
@@ -196,11 +196,9 @@ class AuditLogVerification(BaseModel):
     cut off or written anew."""
 
 
-def _tidy_note(text: str) -> str:
-    return tidy_paragraphs(text, what="the note")
-
-
-Note = Annotated[str, Field(max_length=4000), AfterValidator(_tidy_note)]
+Note = Annotated[
+    str, Field(max_length=4000), AfterValidator(partial(tidy_paragraphs, what="the note"))
+]
 SignOffFilter = Literal["approved", "rejected", "needs-changes", "none"]
 
 
@@ -282,13 +280,11 @@ class NewestSignOff(BaseModel):
         return cls.model_validate({name: fields[name] for name in cls.model_fields})
 
 
-def _tidy_description(text: str) -> str:
-    return tidy_paragraphs(text, what="the description")
-
-
 Url = Annotated[str, Field(min_length=1, max_length=MAX_URL_CHARACTERS)]
 Events = Annotated[list[WebhookEvent], Field(min_length=1, max_length=len(WEBHOOK_EVENTS))]
-Description = Annotated[str, Field(max_length=500), AfterValidator(_tidy_description)]
+Description = Annotated[
+    str, Field(max_length=500), AfterValidator(partial(tidy_paragraphs, what="the description"))
+]
 
 
 class WebhookRequest(Body):

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 
-from pydantic import BaseModel, Field, create_model, field_validator, model_validator
+from pydantic import BaseModel, Field, field_validator, model_validator
 
 from api.schemas.base import (
     AdjacencyName,
@@ -21,6 +21,7 @@ from api.schemas.base import (
     of_row,
     set_bounds,
     sorts_of,
+    with_bounds,
 )
 from api.schemas.experiment_tables import Check
 from api.schemas.experiments import Status
@@ -170,16 +171,7 @@ class ReportFilters(PageParameters):
 if TYPE_CHECKING:
     ReportParameters = ReportFilters
 else:
-    ReportParameters = create_model(
-        "ReportParameters",
-        __base__=ReportFilters,
-        __doc__=ReportFilters.__doc__,
-        **{
-            f"{figure}_{side}": (float | None, Field(None, alias=f"{figure}[{side}]"))
-            for figure in FIGURES
-            for side in ("lte", "gte")
-        },
-    )
+    ReportParameters = with_bounds("ReportParameters", ReportFilters, FIGURES)
 
 
 class ComparisonParameters(Parameters):

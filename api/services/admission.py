@@ -1,20 +1,12 @@
 """Admission: whether a spec can be run, and whether the budgets of its data allow it."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from sqlalchemy.orm import Session
 
-from api.http.problems import ProblemError, conflict
-from api.services.budgets.reservation import reserve
-from api.services.disclosure import (
-    refuse_below_floor,
-    refuse_departures,
-    refuse_what_is_not_secret,
-    warnings_of,
-)
+from api.http.problems import conflict
+from api.services.disclosure import refuse_below_floor
 from api.shared.concurrency import stop_if_given_up
 from api.shared.data_faults import faults_for, reads_data
 from api.shared.federation_data import Uploads, ready_federation, usable
@@ -35,10 +27,9 @@ from fedaudit.spec.registration import (
 from fedaudit.spec.sources import FileSource
 from fedaudit.training.base.cell import Cell
 from infrastructure.storage import stored_artifact
-from models.identifiers import is_id, new_id
+from models.identifiers import is_id
 from models.repositories import Budgets, DisclosureRepository, FederationRepository
 from models.tables.federations import Federation
-from models.values import BudgetsAcross
 
 if TYPE_CHECKING:
     from fedaudit.federations.federation import Federation as LoadedFederation
@@ -58,12 +49,10 @@ def parse_inherited(resources: Resources, caller: Caller, value: Any) -> Experim
 
 
 def load_for(resources: Resources, caller: Caller, spec: ExperimentSpec) -> "LoadedFederation":
-    """The spec's data, if the caller may use them so.
-
-    Whether a spec fits a file discloses something of its cells, even in one bit. Without the scope
-    `federations:read` a file must be registered, and the spec use the registered columns, groups
-    and rules alone. Raises InvalidInputError.
-    """
+    """The spec's data, if the caller may use them so. Whether a spec fits a file discloses
+    something of its cells, even in one bit. Without the scope `federations:read` a file must be
+    registered, and the spec use the registered columns, groups and rules alone. Raises
+    InvalidInputError."""
     uploads = Uploads(
         caller.project_id,
         database=resources.database,
@@ -117,10 +106,8 @@ def not_registered(pointer: str, to_do: str) -> InvalidInputError:
 
 def plan(resources: Resources, caller: Caller, spec: ExperimentSpec) -> ExperimentPlan:
     """Load the data and project the cost; no transaction. Nothing below the service's floor of
-    disclosure is loaded.
-
-    Raises InvalidInputError, which quotes data only to callers who may read them.
-    """
+    disclosure is loaded. Raises InvalidInputError, which quotes data only to callers who may read
+    them."""
     settings = resources.settings
     refuse_below_floor(settings, spec.fairness)
     limits = PlanLimits(
@@ -142,98 +129,25 @@ def plan(resources: Resources, caller: Caller, spec: ExperimentSpec) -> Experime
     return planned
 
 
-class DryRunRollback(Exception):  # noqa: N818  # no error: it ends a transaction without a trace
-    """Nothing of a trial is stored."""
-
-
-@dataclass(frozen=True)
-class Trial:
-    """What a submission of the plan would meet at present."""
-
-    refusal: str | None
-    """Why the federation's budgets would refuse it; None where they have room, or none is set."""
-    warnings: list[str]
-    is_bounded: bool
-    """Whether a total is set in the book of its noise mode."""
-
-
-def try_admission(
-    resources: Resources,
-    project_id: str,
-    planned: ExperimentPlan,
-    others: Sequence[ExperimentPlan] = (),
-) -> Trial:
-    """Try the reservation itself, and roll it back, so that the answer is that of a submission.
-
-    `others`: the plans of its other seeds. Raises ProblemError or InvalidInputError where the plan
-    would be refused for another reason than a budget.
-    """
-    warnings: list[str] = []
-    is_bounded, refusal = False, None
-    across = resources.settings.budgets_across
-    try:
-        with resources.database.write() as session:
-            federation_id = store_federation(session, project_id, planned, across=across)
-            refuse_what_is_not_secret(session, project_id, federation_id, planned, across=across)
-            refuse_departures(session, project_id, federation_id, planned.spec, across=across)
-            noise = planned.spec.privacy.noise
-            kind = planned.ledger_context.inputs.cost_kind
-            warnings = warnings_of(
-                session, project_id, federation_id, noise=noise, cost_kind=kind, across=across
-            )
-            if others:
-                warnings.append(
-                    f"{1 + len(others)} seeds are asked for: each is a run that costs what the "
-                    "projection says, and budgets must have room for all of them"
-                )
-            budgets = Budgets(session, project_id, across=across).budgets(federation_id)
-            is_bounded = any(one.book == noise and one.total is not None for one in budgets)
-            for one in (planned, *others):
-                reserve(
-                    session,
-                    project_id,
-                    store_federation(session, project_id, one, across=across),
-                    experiment_id=new_id(),
-                    planned=one,
-                    across=across,
-                )
-            raise DryRunRollback
-    except DryRunRollback:
-        pass
-    except ProblemError as error:
-        if error.slug != "budget-exhausted":
-            raise
-        refusal = error.detail
-    return Trial(refusal, warnings, is_bounded)
-
-
-def store_federation(
-    session: Session, project_id: str, planned: ExperimentPlan, *, across: BudgetsAcross
-) -> str:
+def store_federation(budgets: Budgets, planned: ExperimentPlan) -> str:
     """The id of the plan's federation, which is stored if it is new, and whose content is locked.
-
     So it is neither deleted nor erased before the experiment is queued. Raises InvalidInputError
-    where the spec names one by an id that cannot be used.
-    """
+    where the spec names one by an id that cannot be used."""
     source = planned.spec.federation
-    budgets = Budgets(session, project_id, across=across)
     uploaded = getattr(source, "id", None)
     if uploaded is not None:
         return usable(budgets.hold(uploaded) if is_id(uploaded) else None).id
     fingerprint = planned.federation.fingerprint
     known = budgets.hold_data(fingerprint)
     if known is None:
-        return (
-            FederationRepository(session, project_id)
-            .get_or_create(
-                fingerprint=fingerprint,
-                name=getattr(source, "path", source.source),
-                source=source.source,
-                profile=_first_profile(session, planned),
-                made_up=source.traits.made_up,
-            )
-            .id
+        created = FederationRepository(budgets.session, budgets.project_id).get_or_create(
+            fingerprint=fingerprint,
+            name=getattr(source, "path", source.source),
+            source=source.source,
+            profile=_first_profile(budgets.session, planned),
+            made_up=source.traits.made_up,
         )
+        return created.id
     if known.status == "erased":
         raise conflict(
             "these data were erased from this project; to use them again, with permission, "

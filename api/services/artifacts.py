@@ -16,9 +16,8 @@ from api.schemas.experiments import (
     TensorBody,
 )
 from api.services.lookups import list_page, refuse_gone
-from api.shared.quotas import refuse_over_stored
 from api.shared.resources import Resources
-from api.shared.security import Caller
+from api.shared.security import Caller, refuse_over_stored
 from fedaudit.networks.parameter_files import ParameterFileError, check_tensors, decode_tensors
 from fedaudit.spec.experiment import ExperimentSpec
 from fedaudit.spec.models import ArtifactStart
@@ -50,11 +49,9 @@ def artifact_page(resources: Resources, caller: Caller, parameters: PageParamete
 def store_artifact(
     resources: Resources, caller: Caller, data: bytes, *, name: str | None = None
 ) -> tuple[ArtifactBody, bool]:
-    """The artifact, now in the project's list, and whether it is new there.
-
-    Raises ProblemError for a file that holds no hypotheses, or more than the project may store,
-    StorageError where it cannot be stored.
-    """
+    """The artifact, now in the project's list, and whether it is new there. Raises ProblemError for
+    a file that holds no hypotheses, or more than the project may store, StorageError where it
+    cannot be stored."""
     body = _body(data)
     key = artifact_key(caller.project_id, body.id)
     _take_back(resources, caller, body.id)
@@ -102,9 +99,7 @@ def delete_artifact(resources: Resources, caller: Caller, artifact_id: str) -> N
 
 def hold_start(session: Session, project_id: str, spec: ExperimentSpec) -> None:
     """Keep the parameters that a spec starts from until it is queued, which keeps them afterwards.
-
-    Raises ProblemError where they expired, or were erased, since the spec was checked.
-    """
+    Raises ProblemError where they expired, or were erased, since the spec was checked."""
     start = spec.model.start
     if isinstance(start, ArtifactStart):
         ArtifactRepository(session, project_id).hold(start.artifact)

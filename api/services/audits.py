@@ -1,7 +1,7 @@
 """Audits of predictions: requested, found, bundled and verified."""
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 from sqlalchemy.orm import Session
@@ -10,16 +10,16 @@ from api.http.problems import ProblemError
 from api.schemas.experiment_tables import Check
 from api.schemas.reports import AuditVerification
 from api.services.admission import not_registered
-from api.services.disclosure import floor_of, policy_of, registration_of
+from api.services.disclosure import floor_of, policy_of, refuse_faults, registration_of
 from api.services.dispatch import (
     IdempotentRequest,
-    UnitMessage,
+    Queued,
     claimed_before,
     earlier_result,
     queue_unit,
 )
 from api.services.lookups import found_by, note
-from api.services.report_evidence import checks_of, leaked_keys, readable_keys
+from api.services.report_evidence import checks_of, leaked_keys, readable_keys, signature_in
 from api.shared.data_faults import reads_data
 from api.shared.federation_data import ready_federation
 from api.shared.resources import Resources
@@ -38,10 +38,11 @@ from fedaudit.spec.audits import (
     registered_use_faults,
 )
 from fedaudit.spec.errors import FieldError, InvalidInputError
+from models.clock import utc_now
+from models.identifiers import new_id
 from models.repositories import AuditRepository, FederationRepository, SigningKeyRepository
 from models.tables.federations import Federation
 from models.tables.reports import PredictionAudit
-from models.values import NewAudit
 
 _ROUTE = "POST /v1/audits"
 
@@ -59,25 +60,17 @@ def find_audited(session: Session, caller: Caller, audit_id: str) -> PredictionA
     return found
 
 
-@dataclass(frozen=True)
-class AskedAudit:
-    """The audit's current state; `unit_message` where it was queued just now."""
-
-    audit: PredictionAudit
-    unit_message: UnitMessage | None
-
-
 def ask_for_audit(
     resources: Resources, caller: Caller, value: Any, idempotency_key: str | None
-) -> AskedAudit:
+) -> Queued[PredictionAudit]:
     """Queue the audit that a JSON value asks for. Raises InvalidInputError, ProblemError."""
     idempotency = IdempotentRequest.of(idempotency_key, _ROUTE, value)
     with resources.database.read() as session:
         earlier = earlier_result(session, caller, idempotency)
         if earlier is not None:
-            return AskedAudit(find_audit(session, caller, earlier), None)
+            return Queued(find_audit(session, caller, earlier), None)
     audit = parse_audit(value)
-    _refuse(floor_faults_of_audit(floor_of(resources.settings), audit))
+    refuse_faults(floor_faults_of_audit(floor_of(resources.settings), audit))
     try:
         fingerprint = _fingerprint(resources, caller, audit)
     except InvalidInputError as error:
@@ -86,17 +79,21 @@ def ask_for_audit(
         _check_policies(session, resources, caller, audit, fingerprint=fingerprint)
         attempts = resources.settings.max_attempts
         message = queue_unit(session, caller.project_id, kind="audit", max_attempts=attempts)
-        found = AuditRepository(session, caller.project_id).create(
-            NewAudit(
+        found = AuditRepository(session, caller.project_id).add(
+            PredictionAudit(
+                id=new_id(),
+                project_id=caller.project_id,
+                status="queued",
                 name=audit.name,
                 spec=audit.model_dump(mode="json"),
                 spec_hash=audit.hash,
                 fingerprint=fingerprint,
                 scored=f"{audit.truth}\n{audit.predicted_by}",
                 threshold=audit.threshold,
-            ),
-            unit_id=message.unit_id,
-            by=caller.actor,
+                unit_id=message.unit_id,
+                created_by=caller.actor.as_dict(),
+                created_at=utc_now(),
+            )
         )
         # The same request may come twice at once: refused if it differs, else harmless.
         claimed_before(session, caller, idempotency, found.id)
@@ -104,7 +101,7 @@ def ask_for_audit(
         note(
             session, caller, "audit.queued", found.id, fingerprint=fingerprint, spec_hash=spec_hash
         )
-        return AskedAudit(found, message)
+        return Queued(found, message)
 
 
 def _fingerprint(resources: Resources, caller: Caller, audit: AuditSpec) -> str:
@@ -116,7 +113,7 @@ def _fingerprint(resources: Resources, caller: Caller, audit: AuditSpec) -> str:
             registration = registration_of(row)
             if registration is None:
                 raise _not_registered(audit)
-            _refuse(registered_use_faults(audit, registration))
+            refuse_faults(registered_use_faults(audit, registration))
         if audit.id is not None:
             return row.fingerprint
     # Imported here because this package loads pyarrow.
@@ -155,12 +152,7 @@ def _check_policies(
     for row in (federations.find(fingerprint), federations.of_owner(fingerprint)):
         if row is not None:
             found += policy_faults(policy_of(row), audit, registration=registration_of(row))
-    _refuse(list(dict.fromkeys(found)))
-
-
-def _refuse(faults: Sequence[FieldError]) -> None:
-    if faults:
-        raise InvalidInputError(faults)
+    refuse_faults(list(dict.fromkeys(found)))
 
 
 def audit_bundle(session: Session, caller: Caller, audit_id: str) -> Iterator[bytes]:
@@ -170,10 +162,8 @@ def audit_bundle(session: Session, caller: Caller, audit_id: str) -> Iterator[by
 
 
 def verify_audit(session: Session, caller: Caller, audit_id: str) -> AuditVerification:
-    """The stored report, checked anew. Raises ProblemError as above.
-
-    No key is trusted here: a service that vouches for its own keys proves nothing.
-    """
+    """The stored report, checked anew. Raises ProblemError as above. No key is trusted here: a
+    service that vouches for its own keys proves nothing."""
     try:
         row = find_audited(session, caller, audit_id)
     except ValueError:
@@ -190,16 +180,13 @@ def verify_audit(session: Session, caller: Caller, audit_id: str) -> AuditVerifi
             reasons={"signature": why, "key_id": why},
         )
     found = verify(_evidence(session, row), more=_columns(row))
-    integrity = value_at(row.report, "integrity") or {}
     return AuditVerification(
         audit_id=row.id,
         valid=found.verdict != ALTERED,
         verdict=found.verdict,
         checks=checks_of(found),
         not_verified=list(found.beyond),
-        signature=integrity.get("signature"),
-        key_id=integrity.get("key_id"),
-        reasons=integrity.get("reasons") or {},
+        **signature_in(row.report),
     )
 
 

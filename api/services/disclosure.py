@@ -34,7 +34,6 @@ from fedaudit.spec.registration import Registration, parse_registration
 from infrastructure.settings import Settings
 from models.repositories import Budgets, FederationRepository, NearCopyRepository
 from models.tables.federations import Federation
-from models.values import BudgetsAcross
 
 _PAST_RELEASE_BUDGETS = (
     "this federation has a budget for release noise, and the experiment's noise is simulated from "
@@ -70,11 +69,9 @@ def get_disclosure(resources: Resources, caller: Caller, federation_id: str) -> 
 def set_disclosure(
     resources: Resources, caller: Caller, federation_id: str, value: Any, *, stated: Preconditions
 ) -> DisclosureBody:
-    """Set the whole policy, for what is submitted or registered from then on.
-
-    Raises InvalidInputError for one that contradicts itself or is below the service's floor,
-    ProblemError where the project has no such federation, or its policy is not as `stated`.
-    """
+    """Set the whole policy, for what is submitted or registered from then on. Raises
+    InvalidInputError for one that contradicts itself or is below the service's floor, ProblemError
+    where the project has no such federation, or its policy is not as `stated`."""
     policy = parse_disclosure_policy(value)
     faults = []
     for name, least in vars(floor_of(resources.settings)).items():
@@ -82,7 +79,7 @@ def set_disclosure(
         if asked is not None and asked < least:
             message = f"is below {least}, the least that this service allows anyway; raise it"
             faults.append(FieldError(f"/{name}", message))
-    _refuse(faults)
+    refuse_faults(faults)
     with resources.database.write() as session:
         found = find_federation(session, caller, federation_id)
         federations = FederationRepository(session, caller.project_id)
@@ -112,32 +109,26 @@ def registration_of(row: Federation) -> Registration | None:
 
 def refuse_below_floor(settings: Settings, groups: Groups) -> None:
     """Raises InvalidInputError where groups would be shown that the service never shows."""
-    _refuse(floor_faults(floor_of(settings), groups))
+    refuse_faults(floor_faults(floor_of(settings), groups))
 
 
 def refuse_departures(
-    session: Session,
-    project_id: str,
-    federation_id: str,
-    spec: ExperimentSpec,
-    *,
-    across: BudgetsAcross,
+    budgets: Budgets, federation_id: str, spec: ExperimentSpec
 ) -> DisclosurePolicy:
-    """The policy of the content's owner for a spec; in the caller's write transaction.
-
-    Where another project owns the content, the project's own binds as well. Raises
-    InvalidInputError where the spec departs from either.
-    """
-    budgets = Budgets(session, project_id, across=across)
+    """The policy of the content's owner for a spec; in the caller's write transaction. Where
+    another project owns the content, the project's own binds as well. Raises InvalidInputError
+    where the spec departs from either."""
     found = budgets.hold(federation_id)
     if found is None:
         raise LookupError(f"federation {federation_id}: this project has no such federation")
-    federations = FederationRepository(session, project_id, across=across)
-    is_owner = budgets.is_owner(federation_id)
-    owners = None if is_owner else federations.of_owner(found.fingerprint)
+    owners = None
+    if not budgets.is_owner(federation_id):
+        own = (budgets.session, budgets.project_id)
+        federations = FederationRepository(*own, across=budgets.across)
+        owners = federations.of_owner(found.fingerprint)
     for row in (found, owners):
         if row is not None and row.disclosure is not None:
-            _refuse(spec_faults(policy_of(row), spec, registration=registration_of(row)))
+            refuse_faults(spec_faults(policy_of(row), spec, registration=registration_of(row)))
     # A report states what the owner had set, not what a guest set for itself.
     return policy_of(found if owners is None else owners)
 
@@ -146,17 +137,18 @@ def refuse_registration(
     before: Federation | None, owners: Federation | None, registration: Mapping[str, Any]
 ) -> None:
     """Raises InvalidInputError where a registration departs from the policy of its content.
-
     `before`: the project's own federation with this content; `owners`: that of another project
-    which owns it.
-    """
+    which owns it."""
     asked = parse_registration(registration)
     for row in (before, owners):
         if row is not None:
-            _refuse(registration_faults(policy_of(row), asked, registration=registration_of(row)))
+            refuse_faults(
+                registration_faults(policy_of(row), asked, registration=registration_of(row))
+            )
 
 
-def _refuse(faults: list[FieldError]) -> None:
+def refuse_faults(faults: Sequence[FieldError]) -> None:
+    """Raises InvalidInputError where there are any."""
     if faults:
         raise InvalidInputError(faults)
 
@@ -170,10 +162,8 @@ def _body(resources: Resources, row: Federation) -> DisclosureBody:
 def set_simulation(
     resources: Resources, caller: Caller, federation_id: str, setting: SimulationSetting
 ) -> Federation:
-    """Allow or forbid noise that can be drawn again, for what is submitted from then on.
-
-    Raises ProblemError where the caller's project has no such federation.
-    """
+    """Allow or forbid noise that can be drawn again, for what is submitted from then on. Raises
+    ProblemError where the caller's project has no such federation."""
     with resources.database.write() as session:
         found = find_federation(session, caller, federation_id)
         federations = FederationRepository(session, caller.project_id)
@@ -184,17 +174,11 @@ def set_simulation(
 
 
 def refuse_what_is_not_secret(
-    session: Session,
-    project_id: str,
-    federation_id: str,
-    planned: ExperimentPlan,
-    *,
-    across: BudgetsAcross,
+    budgets: Budgets, federation_id: str, planned: ExperimentPlan
 ) -> None:
     """Raises ProblemError where the federation, or with budgets across the service the owner of
     its content, forbids simulation and the plan's noise is not secret, there is none, or an attack
     publishes what no noise protects; in the caller's write transaction."""
-    budgets = Budgets(session, project_id, across=across)
     budgets.hold(federation_id)
     if not budgets.forbids_simulation(federation_id):
         return
@@ -214,16 +198,11 @@ def refuse_what_is_not_secret(
 
 
 def refuse_attacks_that_tell(
-    session: Session,
-    project_id: str,
-    federation_id: str,
-    attacks: Sequence[AttackSpec],
-    *,
-    across: BudgetsAcross,
+    budgets: Budgets, federation_id: str, attacks: Sequence[AttackSpec]
 ) -> None:
     """The same of attacks that are asked for after a run; in the caller's write transaction."""
-    FederationRepository(session, project_id).lock(federation_id)
-    if Budgets(session, project_id, across=across).forbids_simulation(federation_id):
+    FederationRepository(budgets.session, budgets.project_id).lock(federation_id)
+    if budgets.forbids_simulation(federation_id):
         _refuse_disclosing(federation_id, attacks)
 
 
@@ -243,22 +222,17 @@ def _forbidden(federation_id: str, detail: str) -> ProblemError:
 
 
 def warnings_of(
-    session: Session,
-    project_id: str,
-    federation_id: str,
-    *,
-    noise: str,
-    cost_kind: CostKind,
-    across: BudgetsAcross,
+    budgets: Budgets, federation_id: str, *, noise: str, cost_kind: CostKind
 ) -> list[str]:
-    """What a caller must know of a run on this federation that is admitted all the same.
-
-    A run without noise is admitted where the totals are for readers of the report and its counts
-    have noise, and where the totals were set later.
-    """
-    budgets = Budgets(session, project_id, across=across).budgets(federation_id, shown=False)
-    alike = near_copy_warnings(session, project_id, [federation_id]).get(federation_id, [])
-    if not any(one.book == "release" and one.total is not None for one in budgets):
+    """What a caller must know of a run on this federation that is admitted all the same. A run
+    without noise is admitted where the totals are for readers of the report and its counts have
+    noise, and where the totals were set later."""
+    own = (budgets.session, budgets.project_id)
+    alike = near_copy_warnings(*own, [federation_id]).get(federation_id, [])
+    of_release = (
+        one for one in budgets.budgets(federation_id, shown=False) if one.book == "release"
+    )
+    if not any(one.total is not None for one in of_release):
         return alike
     if cost_kind == "unbounded":
         return [_NO_NOISE, *alike]

@@ -4,7 +4,7 @@ import hashlib
 import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 import structlog
 from sqlalchemy.exc import SQLAlchemyError
@@ -20,6 +20,7 @@ from models.values import StackPlace, UnitKind
 
 log = structlog.get_logger()
 
+Row = TypeVar("Row")
 _UNIT_TOPIC = "unit"
 """The outbox topic under which the sweeper looks for units to publish."""
 
@@ -95,6 +96,14 @@ def _published(resources: Resources, unit_messages: Sequence[UnitMessage]) -> It
 
 
 @dataclass(frozen=True)
+class Queued(Generic[Row]):
+    """What was asked for, as it is now; `unit_message` where it was queued just now."""
+
+    row: Row
+    unit_message: UnitMessage | None
+
+
+@dataclass(frozen=True)
 class IdempotentRequest:
     """A caller's Idempotency-Key for a request: a repeated one gets the result of the first."""
 
@@ -112,9 +121,7 @@ class IdempotentRequest:
 
     def lookup(self, session: Session, caller: Caller) -> IdempotencyKey | None:
         """The result of the same request made earlier; None where it is the first with its key.
-
-        Raises ProblemError where the key was sent with another body.
-        """
+        Raises ProblemError where the key was sent with another body."""
         found = IdempotencyRepository(session).find(caller.key_id, self.route, self.key)
         if found is not None and found.body_hash != self.body_hash:
             raise ProblemError(
@@ -128,10 +135,8 @@ class IdempotentRequest:
     def claim(
         self, session: Session, caller: Caller, resource_id: str, *, status_code: int = 202
     ) -> bool:
-        """Claim the key in the caller's transaction; False where it is already claimed.
-
-        A second, simultaneous request waits here for the first one.
-        """
+        """Claim the key in the caller's transaction; False where it is already claimed. A second,
+        simultaneous request waits here for the first one."""
         return IdempotencyRepository(session).add(
             project_id=caller.project_id,
             api_key_id=caller.key_id,
@@ -146,10 +151,8 @@ class IdempotentRequest:
 def earlier_result(
     session: Session, caller: Caller, idempotency: IdempotentRequest | None
 ) -> str | None:
-    """The id that the same request came to before; None for the first, and without a key.
-
-    Raises ProblemError where the key was sent with another body.
-    """
+    """The id that the same request came to before; None for the first, and without a key. Raises
+    ProblemError where the key was sent with another body."""
     found = None if idempotency is None else idempotency.lookup(session, caller)
     return None if found is None else str(found.resource_id)
 
@@ -158,9 +161,7 @@ def claimed_before(
     session: Session, caller: Caller, idempotency: IdempotentRequest | None, resource_id: str
 ) -> str | None:
     """Claim the key for a new resource; the id of an equal request that was first at the same time.
-
-    Raises ProblemError where that one had another body.
-    """
+    Raises ProblemError where that one had another body."""
     if idempotency is None or idempotency.claim(session, caller, resource_id):
         return None
     return earlier_result(session, caller, idempotency)

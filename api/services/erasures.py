@@ -1,7 +1,7 @@
 """Erase a federation: data about its people go, spending and signatures stay."""
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -22,6 +22,7 @@ from infrastructure.storage import (
     record_table_key,
     table_index_key,
 )
+from models.clock import utc_now
 from models.repositories import (
     AuditLogRepository,
     ErasureRepository,
@@ -33,6 +34,7 @@ from models.repositories.erasures import Leaving
 from models.tables.declared_ledgers import DeclaredLedger
 from models.tables.federations import Erasure, Federation
 from models.tables.ledger import SigningKey
+from models.values import FileKind
 
 _SHOWN = 20
 _SAID = (
@@ -45,12 +47,10 @@ _SAID = (
 def erase(
     resources: Resources, caller: Caller, federation_id: str, *, reference: str | None
 ) -> tuple[Erasure, bool]:
-    """The erasure, and whether it began just now; one that was erased already stays as it is.
-
-    One transaction takes the federation out of use, and removes all that the database holds but
-    names. The sweeper removes these and the files, however often it is stopped. Raises ProblemError
-    while anything needs the federation, and for synthetic data.
-    """
+    """The erasure, and whether it began just now; one that was erased already stays as it is. One
+    transaction takes the federation out of use, and removes all that the database holds but names.
+    The sweeper removes these and the files, however often it is stopped. Raises ProblemError while
+    anything needs the federation, and for synthetic data."""
     with resources.database.write() as session:
         found = find_federation(session, caller, federation_id)
         erasures = ErasureRepository(session, caller.project_id)
@@ -102,22 +102,28 @@ def _erase(
     others = erasures.other_projects(federation)
     counted |= erasures.erase(federation, leaving)
     gone = ExpiredFileRepository(session, caller.project_id)
-    for id_ in leaving.models:
-        gone.note("model", id_, reason="erased")
-    for id_ in leaving.record_tables:
-        gone.note("record-table", id_, reason="erased")
-    for id_ in leaving.attacked:
-        gone.note("attack-files", id_, reason="erased")
-    for id_ in leaving.artifacts:
-        gone.note("artifact", id_, reason="erased")
+    left: dict[FileKind, Iterable[str]] = {
+        "model": leaving.models,
+        "record-table": leaving.record_tables,
+        "attack-files": leaving.attacked,
+        "artifact": leaving.artifacts,
+    }
+    for kind, owners in left.items():
+        for id_ in owners:
+            gone.note(kind, id_, reason="erased")
     made = erasures.add(
-        federation,
-        by=caller.actor,
-        reference=reference,
-        removed=counted,
-        files=files,
-        ledgers=leaving.named,
-        others=len(others),
+        Erasure(
+            federation_id=federation.id,
+            project_id=caller.project_id,
+            fingerprint=federation.fingerprint,
+            reference=reference,
+            requested_at=utc_now(),
+            requested_by=caller.actor.as_dict(),
+            removed=counted,
+            files=files,
+            ledgers=list(leaving.named),
+            others=len(others),
+        )
     )
     # In the logs of all projects with the content, in one order: no two wait for each other.
     for project_id, id_ in sorted([*others, (caller.project_id, federation.id)]):

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from dataclasses import dataclass
 from functools import partial
 
 import orjson
@@ -24,9 +25,9 @@ from api.shared.data_faults import shown_detail
 from api.shared.resources import Resources
 from api.shared.security import Caller
 from models.repositories import EventRepository, ExperimentRepository
-from models.repositories.experiments import ENDED
 from models.tables.experiments import Event, Experiment
 from models.values import ExperimentFilters
+from models.vocabulary import ENDED
 
 _BATCH = 500
 _PAUSE_SECONDS = 0.25
@@ -81,32 +82,21 @@ def experiment_page(
         )
 
 
+@dataclass(frozen=True)
 class EventLog:
-    """The events of one experiment, read in batches by short transactions.
+    """The events of one experiment, read in batches by short transactions."""
 
-    `in_force`: whether the reader may still read; checked with every batch, because a stream can
-    outlive a key that is revoked or a session that ends.
-    """
-
-    def __init__(
-        self,
-        resources: Resources,
-        project_id: str,
-        experiment_id: str,
-        *,
-        in_force: Callable[[Session], bool],
-    ) -> None:
-        self._resources = resources
-        self._project_id = project_id
-        self._experiment_id = experiment_id
-        self._in_force = in_force
+    resources: Resources
+    project_id: str
+    experiment_id: str
+    in_force: Callable[[Session], bool]
+    """Whether the reader may still read; checked with every batch, because a stream can outlive a
+    key that is revoked or a session that ends."""
 
     async def follow(self, last_event_id: int) -> AsyncIterator[ServerSentEvent]:
-        """The events above a number, until the experiment or the reader's permission has ended.
-
-        The stream also ends when the service is about to stop.
-        """
-        resources = self._resources
+        """The events above a number, until the experiment or the reader's permission has ended. The
+        stream also ends when the service is about to stop."""
+        resources = self.resources
         while not resources.stopping.is_set():
             events, ended = await run_in_threadpool(self._after, last_event_id)
             for event in events:
@@ -118,17 +108,15 @@ class EventLog:
                 await asyncio.sleep(pause_seconds(resources.streams.open))
 
     def _after(self, sequence: int) -> tuple[list[Event], bool]:
-        """Events above a number, and whether the experiment had ended before they were read.
-
-        In that order nothing is missed: the last event is stored together with the end.
-        """
-        with self._resources.database.read() as session:
-            if not self._in_force(session):
+        """Events above a number, and whether the experiment had ended before they were read. In
+        that order nothing is missed: the last event is stored together with the end."""
+        with self.resources.database.read() as session:
+            if not self.in_force(session):
                 return [], True
-            row = ExperimentRepository(session, self._project_id).get(self._experiment_id)
+            row = ExperimentRepository(session, self.project_id).get(self.experiment_id)
             ended = row is None or row.status in ENDED
-            events = EventRepository(session, self._project_id)
-            return events.after(self._experiment_id, sequence, _BATCH), ended
+            events = EventRepository(session, self.project_id)
+            return events.after(self.experiment_id, sequence, _BATCH), ended
 
 
 def pause_seconds(streams: int) -> float:

@@ -106,10 +106,8 @@ def find_gate_policy(session: Session, caller: Caller, name: str) -> GatePolicy:
 def find_webhook(
     session: Session, caller: Caller, webhook_id: str, *, lock: bool = False
 ) -> WebhookEndpoint:
-    """The webhook, locked until the transaction ends where `lock` is set.
-
-    Raises ProblemError where the caller's project has none of this id.
-    """
+    """The webhook, locked until the transaction ends where `lock` is set. Raises ProblemError where
+    the caller's project has none of this id."""
     endpoints = WebhookEndpointRepository(session, caller.project_id)
     return found_by(endpoints.lock if lock else endpoints.get, webhook_id, "webhook")
 
@@ -139,10 +137,8 @@ def _why_gone(found: ExpiredFile) -> str:
 
 
 def names_of(session: Session, experiment: Experiment) -> tuple[str, ...]:
-    """The names of a ledger's clients, or the pseudonyms of erased ones, by index.
-
-    Raises ProblemError while they are being erased, LookupError where they are lost.
-    """
+    """The names of a ledger's clients, or the pseudonyms of erased ones, by index. Raises
+    ProblemError while they are being erased, LookupError where they are lost."""
     refuse_while_erasing(
         session, experiment.project_id, experiment.id, federation_id=experiment.federation_id
     )
@@ -183,11 +179,9 @@ def list_page(
     *,
     key: TypeAdapter[Any] | None = None,
 ) -> AnyPage:
-    """A page of a list: `rows` finds the stored rows after a cursor, `bodies` shows them.
-
-    `route` and `key` are those of its cursors, as in `decode_cursor`. Raises ProblemError for a
-    cursor of another list.
-    """
+    """A page of a list: `rows` finds the stored rows after a cursor, `bodies` shows them. `route`
+    and `key` are those of its cursors, as in `decode_cursor`. Raises ProblemError for a cursor of
+    another list."""
     page = rows(cursor=decode_cursor(route, parameters.cursor, key), limit=parameters.limit)
     following = encode_cursor(route, page.next_cursor)
     return model(items=list(bodies(page.items)), next_cursor=following)

@@ -152,18 +152,16 @@ class _Sink(io.RawIOBase):
         self._position = 0
 
     def writable(self) -> bool:
-        """Always."""
         return True
 
     def write(self, data: Any) -> int:
-        """Keep a copy: the buffer is the writer's."""
+        # A copy: the buffer is the writer's.
         copy = bytes(data)
         self._waiting.append(copy)
         self._position += len(copy)
         return len(copy)
 
     def tell(self) -> int:
-        """Bytes written so far."""
         return self._position
 
     def taken(self) -> bytes:

@@ -13,17 +13,18 @@ from api.schemas.federations import ProposalBody, ProposalRequest
 from api.services.disclosure import refuse_below_floor
 from api.services.dispatch import IdempotentRequest
 from api.services.lookups import find_federation, found_by
-from api.services.registrations import Registered, new_file, register_file, registered_before
+from api.services.registrations import Registered, register_file, registered_before
 from api.services.uploads import ArrivedFile
 from api.shared.concurrency import stop_if_given_up
 from api.shared.data_faults import shown_reasons
-from api.shared.quotas import refuse_over_stored
 from api.shared.resources import Resources
-from api.shared.security import Caller
+from api.shared.security import Caller, refuse_over_stored
 from fedaudit.spec.errors import FieldError, InvalidInputError
 from fedaudit.spec.registration import Registration
+from models.clock import seconds_from_now
 from models.repositories import PendingUploadRepository
 from models.tables.federations import PendingUpload
+from models.values import NewFile
 
 if TYPE_CHECKING:
     from fedaudit.federations.proposals.column_survey import Survey
@@ -48,9 +49,7 @@ def propose_registration(
     resources: Resources, caller: Caller, asked: ProposalRequest
 ) -> ProposalBody:
     """What a table seems to hold, below the sources folder or of a federation. Nothing is stored.
-
-    Raises InvalidInputError for an unusable table, ProblemError where there is no such file.
-    """
+    Raises InvalidInputError for an unusable table, ProblemError where there is no such file."""
     # Imported here because this package loads pyarrow.
     from fedaudit.federations.proposals.proposal import proposal_yaml, propose_file
 
@@ -122,13 +121,17 @@ def keep_upload(resources: Resources, caller: Caller, arrived: ArrivedFile, uplo
     try:
         with resources.database.write() as session:
             PendingUploadRepository(session, caller.project_id).add(
-                upload_id,
-                api_key_id=caller.key_id,
-                storage_key=arrived.storage_key,
-                fingerprint=arrived.fingerprint,
-                file_name=arrived.file_name,
-                size_bytes=arrived.size_bytes,
-                seconds=KEPT_SECONDS,
+                PendingUpload(
+                    id=upload_id,
+                    project_id=caller.project_id,
+                    api_key_id=caller.key_id,
+                    storage_key=arrived.storage_key,
+                    fingerprint=arrived.fingerprint,
+                    file_name=arrived.file_name,
+                    size_bytes=arrived.size_bytes,
+                    created_at=seconds_from_now(),
+                    expires_at=seconds_from_now(KEPT_SECONDS),
+                )
             )
             refuse_over_stored(session, caller.project_id, resources.settings)
     except BaseException:
@@ -155,7 +158,7 @@ def find_upload(resources: Resources, caller: Caller, upload_id: str) -> Pending
 
 def discard(resources: Resources, caller: Caller, upload_id: str) -> None:
     """Remove a table that was not registered."""
-    _throw_away(resources, caller, find_upload(resources, caller, upload_id))
+    resources.discard_upload(find_upload(resources, caller, upload_id))
 
 
 def look_at(
@@ -192,10 +195,8 @@ def look_at(
 def register_pending(
     resources: Resources, caller: Caller, upload_id: str, registration: Registration
 ) -> Registered:
-    """Register a table as the form says; the same form sent twice registers once.
-
-    Raises InvalidInputError for what does not fit, ProblemError.
-    """
+    """Register a table as the form says; the same form sent twice registers once. Raises
+    InvalidInputError for what does not fit, ProblemError."""
     value = registration.model_dump(mode="json")
     once = IdempotentRequest.of(f"upload-{upload_id}", _ROUTE, value)
     try:
@@ -210,28 +211,18 @@ def register_pending(
     registration = registration.model_copy(update={"federation": source})
     if upload.size_bytes <= _CHECKED_BYTES:
         _check_data(resources, caller, upload, registration)
-    file = new_file(
-        registration,
-        upload.fingerprint,
-        upload.file_name,
-        upload.size_bytes,
+    file = NewFile(
+        fingerprint=upload.fingerprint,
+        registration=registration.model_dump(mode="json"),
+        file_name=upload.file_name,
+        size_bytes=upload.size_bytes,
         storage_key=upload.storage_key,
     )
     registered = register_file(resources, caller, file, once, pending=upload.id)
-    if registered.federation.storage_key != upload.storage_key:
+    if registered.row.storage_key != upload.storage_key:
         # The project had the content already.
-        _throw_away(resources, caller, upload)
+        resources.discard_upload(upload)
     return registered
-
-
-def _throw_away(resources: Resources, caller: Caller, upload: PendingUpload) -> None:
-    """Remove a table and its file, unless a federation has the file by now."""
-    with resources.database.write() as session:
-        uploads = PendingUploadRepository(session, caller.project_id)
-        # The row first, which a registration of the file locks; it stays where the storage fails,
-        # and can be discarded again.
-        if uploads.remove(upload.id) and not uploads.is_registered(upload.storage_key):
-            resources.storage.delete(upload.storage_key)
 
 
 def _check_data(

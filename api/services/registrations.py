@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
 from pathlib import PurePosixPath
 from typing import Any
 
@@ -13,7 +12,7 @@ from api.schemas.federations import FederationBody
 from api.services.disclosure import near_copy_warnings, refuse_below_floor, refuse_registration
 from api.services.dispatch import (
     IdempotentRequest,
-    UnitMessage,
+    Queued,
     claimed_before,
     earlier_result,
     queue_unit,
@@ -21,11 +20,10 @@ from api.services.dispatch import (
 from api.services.lookups import find_federation, note
 from api.services.uploads import Arrived
 from api.shared.data_faults import reads_data, shown_reasons
-from api.shared.quotas import refuse_over_stored
 from api.shared.resources import Resources
-from api.shared.security import Caller
+from api.shared.security import Caller, refuse_over_stored
 from fedaudit.spec.errors import FieldError, InvalidInputError
-from fedaudit.spec.registration import Registration, parse_registration, parse_uploaded
+from fedaudit.spec.registration import parse_registration, parse_uploaded
 from infrastructure.storage import table_index_key
 from models.repositories import ErasureRepository, FederationRepository, PendingUploadRepository
 from models.tables.federations import Federation
@@ -60,17 +58,7 @@ def federation_body(resources: Resources, row: Federation, *, caller: Caller) ->
     return body
 
 
-@dataclass(frozen=True)
-class Registered:
-    """The federation's current state; `unit_message` where it was queued for profiling just now."""
-
-    federation: Federation
-    unit_message: UnitMessage | None
-
-    @property
-    def status_code(self) -> int:
-        """200 where everything was already done, 202 while a worker still has to profile it."""
-        return 200 if self.federation.status == "ready" else 202
+Registered = Queued[Federation]
 
 
 def register_path(
@@ -90,25 +78,29 @@ def register_path(
     files = Files(resources.settings.sources_dir, may_read=resources.may_read(caller.project_id))
     with open_path(path, files=files, pointer="/federation/path") as source:
         fingerprint, size = source.fingerprint, source.size
-    file = new_file(registration, fingerprint, PurePosixPath(path).name, size, storage_key=None)
+    file = NewFile(
+        fingerprint=fingerprint,
+        registration=registration.model_dump(mode="json"),
+        file_name=PurePosixPath(path).name,
+        size_bytes=size,
+        storage_key=None,
+    )
     return register_file(resources, caller, file, idempotency)
 
 
 def register_upload(
     resources: Resources, caller: Caller, arrived: Arrived, idempotency_key: str | None
 ) -> Registered:
-    """Keep an uploaded file, unless the project already has its content, and register it.
-
-    The file is stored before the database refers to it, and removed if that fails. Raises
-    InvalidInputError, ProblemError.
-    """
+    """Keep an uploaded file, unless the project already has its content, and register it. The file
+    is stored before the database refers to it, and removed if that fails. Raises InvalidInputError,
+    ProblemError."""
     refuse_below_floor(resources.settings, arrived.registration.fairness)
     sent = arrived.file
-    file = new_file(
-        arrived.registration,
-        sent.fingerprint,
-        sent.file_name,
-        sent.size_bytes,
+    file = NewFile(
+        fingerprint=sent.fingerprint,
+        registration=arrived.registration.model_dump(mode="json"),
+        file_name=sent.file_name,
+        size_bytes=sent.size_bytes,
         storage_key=sent.storage_key,
     )
     identity = {"registration": file.registration, "fingerprint": file.fingerprint}
@@ -121,7 +113,7 @@ def register_upload(
     with ExitStack() as unneeded:
         unneeded.callback(resources.storage.delete, sent.storage_key)
         registered = register_file(resources, caller, file, idempotency)
-        if registered.federation.storage_key == sent.storage_key:
+        if registered.row.storage_key == sent.storage_key:
             unneeded.pop_all()
     return registered
 
@@ -129,10 +121,8 @@ def register_upload(
 def correct_registration(
     resources: Resources, caller: Caller, federation_id: str, value: Any
 ) -> Registered:
-    """Register a federation's file otherwise, while it is rejected or no experiment used it.
-
-    Raises InvalidInputError, and ProblemError where the file is gone or experiments used it.
-    """
+    """Register a federation's file otherwise, while it is rejected or no experiment used it. Raises
+    InvalidInputError, and ProblemError where the file is gone or experiments used it."""
     with resources.database.read() as session:
         row = find_federation(session, caller, federation_id)
         used = FederationRepository(session, caller.project_id).used(row.id)
@@ -148,11 +138,11 @@ def correct_registration(
     path = str(row.registration["federation"]["path"])
     registration = parse_uploaded(_without_place(value, path), file_name=path)
     refuse_below_floor(resources.settings, registration.fairness)
-    file = new_file(
-        registration,
-        row.fingerprint,
-        row.file_name or row.name,
-        row.size_bytes or 0,
+    file = NewFile(
+        fingerprint=row.fingerprint,
+        registration=registration.model_dump(mode="json"),
+        file_name=row.file_name or row.name,
+        size_bytes=row.size_bytes or 0,
         storage_key=row.storage_key,
     )
     return register_file(resources, caller, file, None)
@@ -170,11 +160,9 @@ def _without_place(value: Any, path: str) -> Any:
 
 
 def remove(resources: Resources, caller: Caller, federation_id: str) -> None:
-    """Delete a federation's file and profile; what was spent on the data stays.
-
-    Raises ProblemError while experiments need it. Where the storage fails, the federation is
-    deleted already and the same call again removes the rest.
-    """
+    """Delete a federation's file and profile; what was spent on the data stays. Raises ProblemError
+    while experiments need it. Where the storage fails, the federation is deleted already and the
+    same call again removes the rest."""
     with resources.database.write() as session:
         found = find_federation(session, caller, federation_id)
         federations = FederationRepository(session, caller.project_id)
@@ -192,26 +180,6 @@ def remove(resources: Resources, caller: Caller, federation_id: str) -> None:
     resources.storage.delete(found.storage_key)
     with resources.database.write() as session:
         FederationRepository(session, caller.project_id).forget_file(found.id, found.storage_key)
-
-
-def new_file(
-    registration: Registration,
-    fingerprint: str,
-    file_name: str,
-    size_bytes: int,
-    *,
-    storage_key: str | None,
-) -> NewFile:
-    """The row of a file under a registration."""
-    return NewFile(
-        fingerprint=fingerprint,
-        name=registration.name,
-        source=registration.federation.source,
-        registration=registration.model_dump(mode="json"),
-        file_name=file_name,
-        size_bytes=size_bytes,
-        storage_key=storage_key,
-    )
 
 
 def registered_before(
@@ -233,11 +201,9 @@ def register_file(
     *,
     pending: str | None = None,
 ) -> Registered:
-    """Enter a file that is stored, or below the sources folder.
-
-    `pending`: the id of the upload that waits with this file; where the federation takes the file
-    over, the upload is forgotten in the same transaction. Raises ProblemError.
-    """
+    """Enter a file that is stored, or below the sources folder. `pending`: the id of the upload
+    that waits with this file; where the federation takes the file over, the upload is forgotten in
+    the same transaction. Raises ProblemError."""
     lost = _lost_file(resources, caller, file)
     with resources.database.write() as session:
         if pending is not None:
@@ -250,8 +216,14 @@ def register_file(
         if before is not None:
             # Read again under a lock, so that it is not deleted meanwhile.
             before = federations.lock(before.id)
-        if before is not None and before.status == "erased":
-            _refuse_while_erasing(session, before)
+        erasures = ErasureRepository(session, caller.project_id)
+        if before is not None and before.status == "erased" and erasures.pending(before.id):
+            raise conflict(
+                "these data are being erased from this project; if you may still use them, "
+                "register them once that is done",
+                federation_id=before.id,
+                headers={"Retry-After": "5"},
+            )
         owners = federations.of_owner(file.fingerprint)
         refuse_registration(before, owners, file.registration)
         stored_before = None if before is None else before.storage_key
@@ -282,16 +254,6 @@ def register_file(
         # Of a rejected or lost federation, or left by a deletion in which the storage failed.
         resources.storage.delete(str(stored_before))
     return Registered(federation, message)
-
-
-def _refuse_while_erasing(session: Session, before: Federation) -> None:
-    if ErasureRepository(session, before.project_id).pending(before.id):
-        raise conflict(
-            "these data are being erased from this project; if you may still use them, register "
-            "them once that is done",
-            federation_id=before.id,
-            headers={"Retry-After": "5"},
-        )
 
 
 def _taken_by_another(

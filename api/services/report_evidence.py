@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import chain
 from typing import Any, TypeVar
 
@@ -37,7 +37,6 @@ from models.repositories import (
     SigningKeyRepository,
     SignOffRepository,
 )
-from models.repositories.experiments import ENDED
 from models.repositories.ledger import (
     BLOCK_ROUNDS,
     ClientRoundsRepository,
@@ -45,12 +44,14 @@ from models.repositories.ledger import (
     index_of,
     same_index,
 )
-from models.repositories.packed_rows import ROWS_AT_ONCE, PackedRowRepository
+from models.repositories.packed_rows import PackedRowRepository, RowSource, stored_rows
 from models.tables.experiments import Experiment
 from models.tables.ledger import SigningKey
 from models.tables.reports import LaterAttacks, SignOff
 from models.values import LedgerRow
+from models.vocabulary import ENDED
 
+_ROWS = 500
 _UNDECODABLE = (ValueError, TypeError, OverflowError)
 """Errors that SQLite's columns raise for a value of another type than was stored."""
 
@@ -91,23 +92,14 @@ def evidence_of(
             erased=ErasureRepository(session, project_id).statement(id_),
             keys=readable_keys([key.public_key for key in keys], faults),
             compromised=leaked_keys(keys),
-            rows=readable_rows(database, RowSource.of(experiment)),
+            rows=readable_rows(database, source_of(experiment)),
             faults=faults,
         )
 
 
-@dataclass(frozen=True)
-class RowSource:
-    """Where the rows of one ledger are kept."""
-
-    repository: type[PackedRowRepository]
-    owner_id: str
-    project_id: str
-
-    @classmethod
-    def of(cls, experiment: Experiment) -> "RowSource":
-        """Of an experiment."""
-        return cls(LedgerRepository, experiment.id, experiment.project_id)
+def source_of(experiment: Experiment) -> RowSource:
+    """Where the rows of an experiment's ledger are."""
+    return RowSource(LedgerRepository, experiment.id, experiment.project_id)
 
 
 def readable_rows(database: Database, source: RowSource) -> Iterator[LedgerRow | UnreadableRow]:
@@ -118,13 +110,13 @@ def readable_rows(database: Database, source: RowSource) -> Iterator[LedgerRow |
             ledger = source.repository(session, source.project_id)
             rows: Sequence[LedgerRow | UnreadableRow]
             try:
-                decoded = ledger.rows_after(source.owner_id, after=after, limit=ROWS_AT_ONCE)
+                decoded = ledger.rows_after(source.owner_id, after=after, limit=_ROWS)
                 rows, keys = decoded, [row.key for row in decoded]
             except _UNDECODABLE:
-                keys = ledger.keys_after(source.owner_id, after=after, limit=ROWS_AT_ONCE)
+                keys = ledger.keys_after(source.owner_id, after=after, limit=_ROWS)
                 rows = [_one_row(ledger, source.owner_id, key) for key in keys]
         yield from rows
-        if len(rows) < ROWS_AT_ONCE:
+        if len(rows) < _ROWS:
             return
         after = keys[-1]
 
@@ -166,16 +158,13 @@ def readable_keys(texts: list[str], faults: list[Fault]) -> list[PublicKey]:
 
 
 def bundle_of(database: Database, session: Session, experiment: Experiment) -> Iterator[bytes]:
-    """The bytes of an ended experiment's bundle; the ledger is read while they are sent.
-
-    Raises ProblemError where it has not ended.
-    """
+    """The bytes of an ended experiment's bundle; the ledger is read while they are sent. Raises
+    ProblemError where it has not ended."""
     if experiment.status not in ENDED:
         raise conflict(f"the experiment has not ended: it is {experiment.status}")
     report = ReportRepository(session, experiment.project_id).get(experiment.id)
     stored = evidence_of(database, experiment, None if report is None else report.document)
-    rows = LedgerRepository.each(database, experiment.id, experiment.project_id)
-    return bundle_chunks(stored, rows)
+    return bundle_chunks(stored, stored_rows(database, source_of(experiment)))
 
 
 class HistoryCheck:
@@ -232,11 +221,8 @@ class HistoryCheck:
 
 def verification_of(database: Database, caller: Caller, experiment_id: str) -> Verification:
     """The verification of an experiment of the caller's project; rows are read in short
-    transactions.
-
-    No key is trusted here: a service that vouches for its own keys proves nothing. Raises
-    ProblemError without such an experiment, or without a report of it.
-    """
+    transactions. No key is trusted here: a service that vouches for its own keys proves nothing.
+    Raises ProblemError without such an experiment, or without a report of it."""
     document: Any = None
     stored_hash = ""
     with database.read() as session:
@@ -260,9 +246,6 @@ def verification_of(database: Database, caller: Caller, experiment_id: str) -> V
 
 def verification_body(found: Verified, report: Mapping[str, Any]) -> Verification:
     """A verification of this report, as a caller sees it."""
-    integrity = value_at(report, "integrity")
-    signature, key_id = value_at(integrity, "signature"), value_at(integrity, "key_id")
-    reasons = value_at(integrity, "reasons")
     return Verification(
         experiment_id=found.experiment_id,
         valid=found.verdict != ALTERED,
@@ -271,10 +254,20 @@ def verification_body(found: Verified, report: Mapping[str, Any]) -> Verificatio
         entries=found.entries,
         ledger_hash=found.ledger_hash,
         chain_head=found.chain_head,
-        signature=signature if isinstance(signature, str) else None,
-        key_id=key_id if isinstance(key_id, str) else None,
-        reasons=reasons if isinstance(reasons, dict) else {},
+        **signature_in(report),
     )
+
+
+def signature_in(report: object) -> dict[str, Any]:
+    """What a report states of its signature, where that can be read."""
+    integrity = value_at(report, "integrity")
+    signature, key_id = value_at(integrity, "signature"), value_at(integrity, "key_id")
+    reasons = value_at(integrity, "reasons")
+    return {
+        "signature": signature if isinstance(signature, str) else None,
+        "key_id": key_id if isinstance(key_id, str) else None,
+        "reasons": reasons if isinstance(reasons, dict) else {},
+    }
 
 
 def checks_of(found: Verified) -> list[Check]:

@@ -112,10 +112,9 @@ def stored_series(
     fairness = FairnessRepository(session, project_id)
 
     def fairness_behind(last: FairnessRow | None) -> list[FairnessRow]:
-        if last is None:
-            return fairness.after(experiment_id, after, _AT_ONCE, counts=False, **chosen)
-        place = {"after_attribute": last.attribute, "counts": False, **chosen}
-        return fairness.after(experiment_id, last.round, _AT_ONCE, **place)
+        round_, attribute = (after, None) if last is None else (last.round, last.attribute)
+        place = {"after_attribute": attribute, "counts": False, **chosen}
+        return fairness.after(experiment_id, round_, _AT_ONCE, **place)
 
     def rounds_behind(last: RoundRow | None) -> list[RoundRow]:
         begin = after if last is None else last.round
@@ -143,10 +142,7 @@ def stored_page(
     tail: Markup | None = None,
 ) -> HTMLResponse:
     """The report with the curves of its rounds, between `links` and `tail`; the page loads and runs
-    nothing.
-
-    Raises ProblemError where the caller's project has no such report.
-    """
+    nothing. Raises ProblemError where the caller's project has no such report."""
     page = page_html(database, caller, experiment_id, links=links, tail=tail)
     return page_response(page, has_forms=tail is not None)
 
@@ -209,11 +205,9 @@ def _attempt(row: LaterAttacks) -> "LaterAttempt":
 
 
 def stored_pdf(resources: Resources, caller: Caller, experiment_id: str) -> tuple[bytes, str]:
-    """The PDF, and a digest that changes with its content.
-
-    It is printed once and then kept beside the uploaded files; the version before it is removed.
-    Raises ProblemError where the caller's project has no such report, and where printing fails.
-    """
+    """The PDF, and a digest that changes with its content. It is printed once and then kept beside
+    the uploaded files; the version before it is removed. Raises ProblemError where the caller's
+    project has no such report, and where printing fails."""
     # Imported here because most calls need no templates.
     from fedaudit.reports.page.pdf import paper_page
 

@@ -11,8 +11,14 @@ from api.http.answers import sorted_key_type
 from api.http.problems import ProblemError, conflict, invalid
 from api.schemas.base import UtcTime, of_row
 from api.schemas.people import NewestSignOff, SignOffRequest
-from api.schemas.reports import ListedFigure, ReportBody, ReportFilters, ReportPage
-from api.services.attacks.stored_attacks import find_judged, judged_document
+from api.schemas.reports import (
+    ListedExperiment,
+    ListedFigure,
+    ReportBody,
+    ReportFilters,
+    ReportPage,
+)
+from api.services.attacks import find_judged, judged_document
 from api.services.dispatch import IdempotentRequest, earlier_result
 from api.services.lookups import find_experiment, find_report, list_page, note
 from api.shared.resources import Resources
@@ -36,11 +42,8 @@ _MOST_SIGN_OFFS = 1000
 
 
 def report_page(resources: Resources, project_id: str, parameters: ReportFilters) -> ReportPage:
-    """The reports that pass the filters.
-
-    Raises ProblemError for a cursor of another list, and for sorting by a fairness figure where the
-    attribute is ambiguous.
-    """
+    """The reports that pass the filters. Raises ProblemError for a cursor of another list, and for
+    sorting by a fairness figure where the attribute is ambiguous."""
     names = StoredFilters.__dataclass_fields__
     filters = StoredFilters(**{name: getattr(parameters, name) for name in names})
     with resources.database.read() as session:
@@ -113,16 +116,7 @@ def _body(
         reasons |= dict.fromkeys(("verdict", "guarantee"), _UNREADABLE)
     return ReportBody.model_validate(
         {
-            "experiment": {
-                "id": one.experiment_id,
-                "name": one.name,
-                "status": one.status,
-                "created_at": one.created_at,
-                "finished_at": one.finished_at,
-                "created_by": one.created_by,
-                "tags": tags,
-                "federation_id": one.federation_id,
-            },
+            "experiment": of_row(ListedExperiment, one, id=one.experiment_id, tags=tags),
             "verdict": None,
             "guarantee": None,
             **(one.summary or {}),
@@ -153,11 +147,9 @@ def comparison_of(
     fairness: str | None = None,
     utility: str | None = None,
 ) -> Comparison:
-    """The comparison of experiments of the caller's project, in this order.
-
-    Raises ProblemError where one of them does not exist, has no report, or has one that was altered
-    so much that it cannot be parsed.
-    """
+    """The comparison of experiments of the caller's project, in this order. Raises ProblemError
+    where one of them does not exist, has no report, or has one that was altered so much that it
+    cannot be parsed."""
     reports = []
     for id_ in experiment_ids:
         with resources.database.read() as session:
@@ -179,10 +171,8 @@ def sign_off_report(
     idempotency: IdempotentRequest | None,
 ) -> SignOff:
     """Store a sign-off of the experiment's report, which a worker's process signs afterwards.
-
     Raises ProblemError without such a report, where another one was read, and for a key without a
-    person; InvalidInputError where the report demands a note.
-    """
+    person; InvalidInputError where the report demands a note."""
     with resources.database.write() as session:
         report = find_report(session, caller, experiment_id)
         if caller.person is None:
@@ -230,9 +220,9 @@ def sign_off_report(
             "decision": asked.decision,
             "report_hash": report.report_hash,
         }
-        added = sign_offs.add(
-            experiment_id, caller.project_id, statement=statement.fields(), **about
-        )
+        owner = {"experiment_id": experiment_id, "project_id": caller.project_id}
+        stated = {"statement": statement.fields(), "created_at": utc_now(), **about}
+        added = sign_offs.add(SignOff(**owner, **stated))
         note(session, caller, "report.signed-off", experiment_id, **about)
         return added
 

@@ -12,7 +12,7 @@ from api.shared.resources import Resources
 from api.shared.security import Caller
 from infrastructure.storage import Storage, model_key, record_table_key
 from models.repositories import ReportRepository
-from models.repositories.experiments import ENDED
+from models.vocabulary import ENDED
 
 _BLOCK_BYTES = 2**18
 SAFETENSORS = "application/octet-stream"
@@ -22,10 +22,8 @@ SAFETENSORS = "application/octet-stream"
 def _model_section(
     resources: Resources, caller: Caller, experiment_id: str
 ) -> tuple[dict[str, Any], dict[str, Any] | None]:
-    """What the report states of the model, and the model's layout.
-
-    Raises ProblemError where there is no such experiment, or its model may not leave or is gone.
-    """
+    """What the report states of the model, and the model's layout. Raises ProblemError where there
+    is no such experiment, or its model may not leave or is gone."""
     with resources.database.read() as session:
         experiment = find_experiment(session, caller, experiment_id)
         report = ReportRepository(session, caller.project_id).get(experiment_id)
@@ -43,11 +41,9 @@ def _model_section(
 
 
 def model_file(resources: Resources, caller: Caller, experiment_id: str) -> StreamingResponse:
-    """The trained hypotheses as an attachment that is read while it is sent.
-
-    Raises ProblemError where there is no such experiment, or its model may not leave; StorageError
-    where the storage cannot answer.
-    """
+    """The trained hypotheses as an attachment that is read while it is sent. Raises ProblemError
+    where there is no such experiment, or its model may not leave; StorageError where the storage
+    cannot answer."""
     section, _ = _model_section(resources, caller, experiment_id)
     blocks = _opened(resources.storage, model_key(caller.project_id, experiment_id))
     headers = {
@@ -72,11 +68,9 @@ def _stays(why: str) -> ProblemError:
 
 
 def record_table(resources: Resources, caller: Caller, experiment_id: str) -> Iterator[bytes]:
-    """The bytes of the table of what every single record spent, read while they are sent.
-
-    Raises ProblemError where there is no such experiment, or it has none; StorageError where the
-    storage cannot answer.
-    """
+    """The bytes of the table of what every single record spent, read while they are sent. Raises
+    ProblemError where there is no such experiment, or it has none; StorageError where the storage
+    cannot answer."""
     with resources.database.read() as session:
         experiment = find_experiment(session, caller, experiment_id)
         refuse_gone(session, caller.project_id, "record-table", experiment.id)

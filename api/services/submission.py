@@ -15,31 +15,23 @@ from typing import Any
 import structlog
 from sqlalchemy.orm import Session
 
-from api.http.problems import conflict
+from api.http.problems import ProblemError, conflict
 from api.services.admission import parse_inherited, plan, store_federation
 from api.services.artifacts import hold_start
-from api.services.budgets.reservation import reserve
+from api.services.budgets import reserve
 from api.services.disclosure import (
     refuse_departures,
     refuse_what_is_not_secret,
     stored_policy,
     warnings_of,
 )
-from api.services.dispatch import (
-    IdempotentRequest,
-    UnitMessage,
-    claimed_before,
-    earlier_result,
-    queue_unit,
-)
+from api.services.dispatch import IdempotentRequest, UnitMessage, earlier_result, queue_unit
 from api.services.lookups import find_experiment, note
 from api.shared.concurrency import MAX_WAITING_OF_A_PROJECT, crowded
-from api.shared.quotas import refuse_over_running
 from api.shared.resources import Resources
-from api.shared.security import Caller
+from api.shared.security import Caller, refuse_over_running
 from fedaudit.ledger.chain import new_salt
 from fedaudit.privacy.accounting.mechanism_parameters import CostKind
-from fedaudit.privacy.accounting.rdp import composed_epsilon
 from fedaudit.privacy.leakage import leakage
 from fedaudit.privacy.mechanisms.registry import mechanism_of
 from fedaudit.runs.experiment_plan import ExperimentPlan
@@ -59,11 +51,10 @@ from models.repositories import (
     gathered_writes,
 )
 from models.repositories.audit_log import Deed
-from models.repositories.experiments import ENDED
 from models.repositories.webhooks import LOW_SHARE, announcing_low
 from models.tables.experiments import Experiment
-from models.values import BudgetsAcross, NewExperiment, StackPlace
-from models.vocabulary import AuditAction
+from models.values import NewExperiment, StackPlace
+from models.vocabulary import ENDED, AuditAction
 
 log = structlog.get_logger()
 
@@ -72,20 +63,14 @@ RETRIED = ("failed", "cancelled")
 
 @dataclass
 class Admitting:
-    """Admits experiments in the caller's transaction.
+    """Admits experiments in the caller's transaction. What they share is read once: the first of
+    them locks the content and reads its budgets. Rows are stored when all are admitted, many at a
+    time."""
 
-    What they share is read once: the first of them locks the content and reads its budgets. Rows
-    are stored when all are admitted, many at a time.
-    """
-
-    session: Session
-    project_id: str
+    budgets: Budgets
     max_attempts: int
-    across: BudgetsAcross
-    """Whose spending on a content its budgets count."""
     low_share: float
     """Of a total; listeners are notified when less remains."""
-    created_by: Actor | None
     _notices: ExitStack
     _federations: set[str] = field(default_factory=set)
     _subject_sets: dict[tuple[str, ...], str] = field(default_factory=dict)
@@ -100,8 +85,8 @@ class Admitting:
             # None where it gains nothing from others.
             stack = None if key is None else StackPlace(key, cells_at_once(cell))
         return queue_unit(
-            self.session,
-            self.project_id,
+            self.budgets.session,
+            self.budgets.project_id,
             kind="run",
             device=planned.spec.device,
             max_attempts=self.max_attempts,
@@ -118,34 +103,21 @@ class Admitting:
         retry_of: str | None = None,
         created_by: Actor | None = None,
     ) -> Experiment:
-        """Reserve the worst case and queue the experiment in the unit.
-
-        `unit_position`: its place among those of the unit. `created_by`: where others submit in the
-        same transaction.
-        Raises ProblemError, to be followed by a roll-back, where a budget has no room, or the
-        federation forbids simulation and the noise is not secret; InvalidInputError where the spec
-        departs from the federation's disclosure policy.
-        """
-        session, project_id, across = self.session, self.project_id, self.across
-        creator = created_by or self.created_by
-        federation_id = store_federation(session, project_id, planned, across=across)
-        hold_start(session, project_id, planned.spec)
-        refuse_what_is_not_secret(session, project_id, federation_id, planned, across=across)
-        policy = refuse_departures(session, project_id, federation_id, planned.spec, across=across)
+        """Reserve the worst case and queue the experiment in the unit. `unit_position`: its place
+        among those of the unit. Raises ProblemError, to be followed by a roll-back, where a budget
+        has no room, or the federation forbids simulation and the noise is not secret;
+        InvalidInputError where the spec departs from its disclosure policy."""
+        budgets, session = self.budgets, self.budgets.session
+        federation_id = store_federation(budgets, planned)
+        hold_start(session, budgets.project_id, planned.spec)
+        refuse_what_is_not_secret(budgets, federation_id, planned)
+        policy = refuse_departures(budgets, federation_id, planned.spec)
         if federation_id not in self._federations:
             # Listeners are notified at the end which budgets on this content run low.
             self._federations.add(federation_id)
-            budgets = Budgets(session, project_id, across=across, price=composed_epsilon)
             notices = announcing_low(budgets, federation_id, share=self.low_share)
             self._notices.enter_context(notices)
-        reserve(
-            session,
-            project_id,
-            federation_id,
-            experiment_id=experiment_id,
-            planned=planned,
-            across=across,
-        )
+        reserve(budgets, federation_id, experiment_id=experiment_id, planned=planned)
         names = tuple(planned.ledger_context.subjects)
         if names not in self._subject_sets:
             self._subject_sets[names] = SubjectSetRepository(session).put(names)
@@ -157,43 +129,32 @@ class Admitting:
             unit_id=unit.unit_id,
             unit_position=unit_position,
             retry_of=retry_of,
-            created_by=None if creator is None else creator.as_dict(),
+            created_by=None if created_by is None else created_by.as_dict(),
             disclosure=stored_policy(policy),
             ledger_salt=new_salt(planned.spec.privacy.noise),
         )
-        return ExperimentRepository(session, project_id).add(experiment, announced=True)
+        experiments = ExperimentRepository(session, budgets.project_id)
+        return experiments.add(experiment, announced=True)
 
 
 @contextmanager
 def admitting(
-    session: Session,
-    project_id: str,
-    *,
-    max_attempts: int,
-    across: BudgetsAcross = "service",
-    low_share: float = LOW_SHARE,
-    created_by: Actor | None = None,
+    budgets: Budgets, *, max_attempts: int, low_share: float = LOW_SHARE
 ) -> Iterator[Admitting]:
-    """Admits in a write transaction; what was admitted is stored when the block ends.
-
-    Budgets may not be set meanwhile: they would be read without what is not stored yet.
-    """
-    with gathered_writes(session), ExitStack() as notices:
-        yield Admitting(session, project_id, max_attempts, across, low_share, created_by, notices)
+    """Admits in a write transaction; what was admitted is stored when the block ends. Budgets may
+    not be set meanwhile: they would be read without what is not stored yet."""
+    with gathered_writes(budgets.session), ExitStack() as notices:
+        yield Admitting(budgets, max_attempts, low_share, notices)
 
 
 def admitting_for(
     resources: Resources, session: Session, caller: Caller
 ) -> AbstractContextManager[Admitting]:
-    """The same by the service's settings, for a caller."""
-    settings = resources.settings
+    """The same by the service's settings, for a caller's project."""
     return admitting(
-        session,
-        caller.project_id,
-        max_attempts=settings.max_attempts,
-        across=settings.budgets_across,
-        low_share=settings.webhooks_low_budget_share,
-        created_by=caller.actor,
+        resources.budgets(session, caller.project_id),
+        max_attempts=resources.settings.max_attempts,
+        low_share=resources.settings.webhooks_low_budget_share,
     )
 
 
@@ -202,46 +163,6 @@ def plan_others(
 ) -> list[ExperimentPlan]:
     """The other seeds of a spec; none where it is not repeated. Raises InvalidInputError."""
     return [plan(resources, caller, spec) for spec in repeated(planned.spec)[1:]]
-
-
-def _admit_repeated(
-    admitting: Admitting,
-    plans: Sequence[ExperimentPlan],
-    *,
-    experiment_id: str,
-    by: Actor,
-    retry_of: str | None,
-) -> tuple[UnitMessage, Experiment]:
-    """Queue an experiment for each seed in one unit, as cells of a sweep that states their joint
-    cost.
-
-    The first comes last in the unit: its report includes the others. Raises ProblemError, to be
-    followed by a roll-back, where a budget has no room for all of them.
-    """
-    spec = plans[0].spec
-    # Neither joined nor taken apart: the report of one includes the others.
-    unit_message = admitting.queue(plans[0], alone=True)
-    ids = [experiment_id, *(new_id() for _ in plans[1:])]
-    queued = [
-        admitting.admit(
-            one,
-            unit_message,
-            experiment_id=id_,
-            unit_position=(place - 1) % len(plans),
-            retry_of=retry_of if place == 0 else None,
-        )
-        for place, (id_, one) in enumerate(zip(ids, plans, strict=True))
-    ]
-    base = spec.model_dump(mode="json", exclude={"repeats"})
-    SweepRepository(admitting.session, admitting.project_id).add(
-        new_id(),
-        name=spec.name,
-        asked={"name": spec.name, "base": base, "repeats": spec.repeats},
-        facts=sweep_facts([(one.spec, one.ledger_context) for one in plans]),
-        cells=[(id_, {"seed": one.spec.seed}) for id_, one in zip(ids, plans, strict=True)],
-        by=by,
-    )
-    return unit_message, queued[0]
 
 
 @dataclass(frozen=True)
@@ -260,7 +181,7 @@ def submit(
     """Queue the experiment that a JSON value asks for. Raises InvalidInputError, ProblemError."""
     submitted = prepared(resources, caller, value, idempotency)
     if isinstance(submitted, Asked):
-        return _queue_alone(resources, caller, submitted.planned, idempotency)
+        return _queue_alone(resources, submitted)
     return submitted
 
 
@@ -288,14 +209,14 @@ def retry(
             sweep_id=sweep_id,
         )
     planned = plan(resources, caller, parse_spec(experiment.spec))
-    return _queue_alone(resources, caller, planned, idempotency, retry_of=experiment.id)
+    others = plan_others(resources, caller, planned)
+    again = Asked(caller, planned, others, idempotency, retry_of=experiment.id)
+    return _queue_alone(resources, again)
 
 
 def cancel(resources: Resources, caller: Caller, experiment_id: str) -> Submitted:
     """Request an end: `cancelled` at once where no worker has it, else `cancelling` until then.
-
-    Raises ProblemError where it has ended otherwise.
-    """
+    Raises ProblemError where it has ended otherwise."""
     with resources.database.write() as session:
         row = find_experiment(session, caller, experiment_id)
         if row.status in ENDED and row.status != "cancelled":
@@ -322,60 +243,6 @@ def _earlier(
         return _submitted(resources, session, caller, found)
 
 
-def _queue_alone(
-    resources: Resources,
-    caller: Caller,
-    planned: ExperimentPlan,
-    idempotency: IdempotentRequest | None,
-    *,
-    retry_of: str | None = None,
-    experiment_id: str | None = None,
-) -> Submitted:
-    """Queue a plan, with its other seeds, in one transaction.
-
-    Raises ProblemError or InvalidInputError where it is refused.
-    """
-    id_ = experiment_id or new_id()
-    others = plan_others(resources, caller, planned)
-    with resources.database.write() as session:
-        before = claimed_before(session, caller, idempotency, id_)
-        if before is not None:
-            return _submitted(resources, session, caller, before)
-        with admitting_for(resources, session, caller) as admitting:
-            if others:
-                unit_message, queued = _admit_repeated(
-                    admitting,
-                    [planned, *others],
-                    experiment_id=id_,
-                    by=caller.actor,
-                    retry_of=retry_of,
-                )
-            else:
-                unit_message = admitting.queue(planned)
-                queued = admitting.admit(
-                    planned, unit_message, experiment_id=id_, retry_of=retry_of
-                )
-        warnings = _warnings_about(resources, session, queued, _cost_kind(planned))
-        action: AuditAction = "experiment.submitted" if retry_of is None else "experiment.retried"
-        note(session, caller, action, id_, **_submission_details(queued, retry_of))
-        refuse_over_running(session, caller.project_id, resources.settings)
-    log.info("experiment queued", experiment_id=id_, unit_id=unit_message.unit_id)
-    return Submitted(queued, sorted(set(planned.spec.tags)), unit_message, warnings)
-
-
-def _submission_details(queued: Experiment, retry_of: str | None) -> dict[str, Any]:
-    return {
-        "federation_id": queued.federation_id,
-        "noise": queued.noise,
-        "retry_of": retry_of,
-        "spec_hash": queued.spec_hash,
-    }
-
-
-def _cost_kind(planned: ExperimentPlan) -> CostKind:
-    return planned.ledger_context.inputs.cost_kind
-
-
 def _submitted(
     resources: Resources, session: Session, caller: Caller, experiment_id: str
 ) -> Submitted:
@@ -394,14 +261,9 @@ def _warnings_about(
     resources: Resources, session: Session, experiment: Experiment, cost_kind: CostKind
 ) -> list[str]:
     """The warnings to its submitter, in the transaction that stores it."""
-    return warnings_of(
-        session,
-        experiment.project_id,
-        experiment.federation_id,
-        noise=experiment.noise,
-        cost_kind=cost_kind,
-        across=resources.settings.budgets_across,
-    )
+    budgets = resources.budgets(session, experiment.project_id)
+    federation_id, noise = experiment.federation_id, experiment.noise
+    return warnings_of(budgets, federation_id, noise=noise, cost_kind=cost_kind)
 
 
 @dataclass(frozen=True, eq=False)
@@ -410,10 +272,18 @@ class Asked:
 
     caller: Caller
     planned: ExperimentPlan
+    others: Sequence[ExperimentPlan]
+    """Its other seeds."""
     idempotency: IdempotentRequest | None
+    retry_of: str | None = None
     experiment_id: str = field(default_factory=new_id)
     context: Context = field(default_factory=copy_context)
     """Of the request: names its lines of the log and its trace."""
+
+    @property
+    def cost_kind(self) -> CostKind:
+        """What its cost is counted as."""
+        return self.planned.ledger_context.inputs.cost_kind
 
 
 def prepared(
@@ -425,17 +295,66 @@ def prepared(
     if before is not None:
         return before
     planned = plan(resources, caller, parse_inherited(resources, caller, value))
-    if planned.spec.repeats > 1 or isinstance(planned.spec.model.start, ArtifactStart):
+    asked = Asked(caller, planned, plan_others(resources, caller, planned), idempotency)
+    if asked.others or isinstance(planned.spec.model.start, ArtifactStart):
         # Larger than others, or with other locks.
-        return _queue_alone(resources, caller, planned, idempotency)
-    return Asked(caller, planned, idempotency)
+        return _queue_alone(resources, asked)
+    return asked
+
+
+class DryRunRollback(Exception):  # noqa: N818  # no error: it ends a transaction without a trace
+    """Nothing of a trial is stored."""
+
+
+@dataclass(frozen=True)
+class Trial:
+    """What a submission of the plan would meet at present."""
+
+    refusal: str | None
+    """Why the federation's budgets would refuse it; None where they have room, or none is set."""
+    warnings: list[str]
+    is_bounded: bool
+    """Whether a total is set in the book of its noise mode."""
+
+
+def try_admission(
+    resources: Resources, caller: Caller, planned: ExperimentPlan, others: Sequence[ExperimentPlan]
+) -> Trial:
+    """Try the reservation itself, and roll it back, so that the answer is that of a submission.
+    `others`: the plans of its other seeds. Raises ProblemError or InvalidInputError where the plan
+    would be refused for another reason than a budget."""
+    asked = Asked(caller, planned, others, None)
+    warnings: list[str] = []
+    is_bounded, refusal = False, None
+    try:
+        with resources.database.write() as session:
+            budgets = resources.budgets(session, caller.project_id)
+            federation_id, noise = store_federation(budgets, planned), planned.spec.privacy.noise
+            warnings = warnings_of(budgets, federation_id, noise=noise, cost_kind=asked.cost_kind)
+            if others:
+                warnings.append(
+                    f"{1 + len(others)} seeds are asked for: each is a run that costs what the "
+                    "projection says, and budgets must have room for all of them"
+                )
+            is_bounded = any(
+                one.book == noise and one.total is not None
+                for one in budgets.budgets(federation_id)
+            )
+            with admitting_for(resources, session, caller) as admitting:
+                _admit(admitting, asked)
+                raise DryRunRollback
+    except DryRunRollback:
+        pass
+    except ProblemError as error:
+        if error.slug != "budget-exhausted":
+            raise
+        refusal = error.detail
+    return Trial(refusal, warnings, is_bounded)
 
 
 async def queue_with_others(resources: Resources, asked: Asked) -> Submitted:
-    """Queue an experiment, together with those on the same data that wait at the same time.
-
-    Raises ProblemError or InvalidInputError where it is refused.
-    """
+    """Queue an experiment, together with those on the same data that wait at the same time. Raises
+    ProblemError or InvalidInputError where it is refused."""
     # Of one content, so that two groups never lock two contents in different orders.
     same = ("submit", asked.caller.project_id, asked.planned.federation.fingerprint)
     if resources.groups.waiting(same) > MAX_WAITING_OF_A_PROJECT:
@@ -455,11 +374,19 @@ def _queue_all(resources: Resources, asked: Sequence[Asked]) -> list[Submitted |
 
 
 def _by_itself(resources: Resources, one: Asked) -> Submitted | Exception:
-    queue = partial(_queue_alone, experiment_id=one.experiment_id)
     try:
-        return one.context.run(queue, resources, one.caller, one.planned, one.idempotency)
+        return _queue_alone(resources, one)
     except Exception as error:  # raised again where it is waited for
         return error
+
+
+def _queue_alone(resources: Resources, one: Asked) -> Submitted:
+    """Queue one in a transaction. Raises ProblemError or InvalidInputError where it is refused."""
+    queued = _queue_together(resources, [one]).get(one.experiment_id)
+    found = queued or _earlier(resources, one.caller, one.idempotency)
+    if found is None:
+        raise LookupError("the key of the request was taken, and is not there")
+    return found
 
 
 def _queue_together(resources: Resources, asked: Sequence[Asked]) -> dict[str, Submitted]:
@@ -467,26 +394,23 @@ def _queue_together(resources: Resources, asked: Sequence[Asked]) -> dict[str, S
     project_id = asked[0].caller.project_id
     with resources.database.write() as session:
         mine = _claimed(session, asked)
+        if not mine:
+            return {}
         with admitting_for(resources, session, asked[0].caller) as admitting:
             queued = [(one, *one.context.run(_admit, admitting, one)) for one in mine]
         warnings: dict[tuple[str, str, CostKind], list[str]] = {}
-        found = {}
+        found, deeds = {}, []
         for one, experiment, unit in queued:
-            kind = _cost_kind(one.planned)
-            about = (experiment.federation_id, experiment.noise, kind)
+            about = (experiment.federation_id, experiment.noise, one.cost_kind)
             if about not in warnings:
-                warnings[about] = _warnings_about(resources, session, experiment, kind)
+                warnings[about] = _warnings_about(resources, session, experiment, one.cost_kind)
             tags = sorted(set(one.planned.spec.tags))
             found[experiment.id] = Submitted(experiment, tags, unit, list(warnings[about]))
-        deeds = [
-            Deed(
-                "experiment.submitted",
-                experiment.id,
-                by=one.caller.actor,
-                details=_submission_details(experiment, None),
-            )
-            for one, experiment, _ in queued
-        ]
+            names = ("federation_id", "noise", "retry_of", "spec_hash")
+            details = {name: getattr(experiment, name) for name in names}
+            retried = one.retry_of is not None
+            action: AuditAction = "experiment.retried" if retried else "experiment.submitted"
+            deeds.append(Deed(action, experiment.id, by=one.caller.actor, details=details))
         AuditLogRepository(session, project_id).enter_all(deeds)
         refuse_over_running(session, project_id, resources.settings)
     for one, experiment, unit in queued:
@@ -496,11 +420,8 @@ def _queue_together(resources: Resources, asked: Sequence[Asked]) -> dict[str, S
 
 
 def _claimed(session: Session, asked: Sequence[Asked]) -> list[Asked]:
-    """Those that claim their keys now, or have none.
-
-    Every transaction takes keys, and then locks clients' names, in the same order: no two wait for
-    each other.
-    """
+    """Those that claim their keys now, or have none. Every transaction takes keys, and then locks
+    clients' names, in the same order: no two wait for each other."""
     by_key = sorted(asked, key=lambda one: one.idempotency.key if one.idempotency else "")
     mine = [
         one
@@ -510,9 +431,33 @@ def _claimed(session: Session, asked: Sequence[Asked]) -> list[Asked]:
     return sorted(mine, key=lambda one: one.planned.ledger_context.subjects)
 
 
-def _admit(admitting: Admitting, one: Asked) -> tuple[Experiment, UnitMessage]:
-    unit = admitting.queue(one.planned)
-    experiment = admitting.admit(
-        one.planned, unit, experiment_id=one.experiment_id, created_by=one.caller.actor
-    )
-    return experiment, unit
+def _admit(admitting: Admitting, asked: Asked) -> tuple[Experiment, UnitMessage]:
+    """Queue an experiment for each seed in one unit; several are cells of a sweep that states their
+    joint cost. The first comes last in the unit: its report includes the others."""
+    plans, by = (asked.planned, *asked.others), asked.caller.actor
+    # Several are neither joined nor taken apart: the report of one includes the others.
+    unit = admitting.queue(asked.planned, alone=len(plans) > 1)
+    ids = [asked.experiment_id, *(new_id() for _ in asked.others)]
+    queued = [
+        admitting.admit(
+            one,
+            unit,
+            experiment_id=id_,
+            unit_position=(place - 1) % len(plans),
+            retry_of=asked.retry_of if place == 0 else None,
+            created_by=by,
+        )
+        for place, (id_, one) in enumerate(zip(ids, plans, strict=True))
+    ]
+    if asked.others:
+        spec = asked.planned.spec
+        base = spec.model_dump(mode="json", exclude={"repeats"})
+        SweepRepository(admitting.budgets.session, admitting.budgets.project_id).add(
+            new_id(),
+            name=spec.name,
+            asked={"name": spec.name, "base": base, "repeats": spec.repeats},
+            facts=sweep_facts([(one.spec, one.ledger_context) for one in plans]),
+            cells=[(id_, {"seed": one.spec.seed}) for id_, one in zip(ids, plans, strict=True)],
+            by=by,
+        )
+    return queued[0], unit

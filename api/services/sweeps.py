@@ -9,9 +9,9 @@ import structlog
 from sqlalchemy.orm import Session
 
 from api.http.problems import ProblemError, conflict
+from api.schemas.base import of_row
 from api.schemas.experiments import (
     ListedSweepBody,
-    Progress,
     Status,
     SubmittedSweepBody,
     SweepBody,
@@ -19,16 +19,14 @@ from api.schemas.experiments import (
     SweepProgress,
     SweepValidationBody,
 )
-from api.schemas.people import ActorBody
-from api.services.admission import DryRunRollback, parse_inherited, plan
+from api.services.admission import parse_inherited, plan
 from api.services.disclosure import warnings_of
 from api.services.dispatch import IdempotentRequest, UnitMessage, claimed_before, earlier_result
 from api.services.lookups import found_by, note
-from api.services.submission import RETRIED, admitting_for
+from api.services.submission import RETRIED, DryRunRollback, admitting_for
 from api.shared.concurrency import stop_if_given_up
-from api.shared.quotas import refuse_over_running
 from api.shared.resources import Resources
-from api.shared.security import Caller
+from api.shared.security import Caller, refuse_over_running
 from fedaudit.privacy.accounting.mechanism_parameters import CostKind
 from fedaudit.privacy.accounting.privacy_events import REPORT
 from fedaudit.privacy.leakage import leakage
@@ -46,10 +44,10 @@ from models.repositories import (
     ReportRepository,
     SweepRepository,
 )
-from models.repositories.experiments import ENDED
 from models.repositories.sweeps import SweepState
 from models.tables.experiments import Sweep
 from models.values import BookedCost
+from models.vocabulary import ENDED
 
 log = structlog.get_logger()
 
@@ -63,18 +61,16 @@ def sweep_body(session: Session, caller: Caller, sweep: Sweep) -> SweepBody:
     """A sweep with its cells and its costs."""
     sweeps = SweepRepository(session, caller.project_id)
     cells = [
-        SweepCellBody(
+        of_row(
+            SweepCellBody,
+            run,
             position=cell.position,
-            experiment_id=cell.experiment.id,
-            values=dict(cell.values),
-            status=cast(Status, cell.experiment.status),
-            status_reason=cell.experiment.status_reason,
-            gate_outcome=cell.experiment.gate_outcome,
-            progress=Progress(
-                round=cell.experiment.rounds_done, rounds=cell.experiment.rounds_total
-            ),
+            experiment_id=run.id,
+            values=cell.values,
+            progress={"round": run.rounds_done, "rounds": run.rounds_total},
         )
         for cell in sweeps.cells(sweep.id)
+        for run in (cell.experiment,)
     ]
     return SweepBody(
         **listed_bodies(session, caller, [sweep])[0].model_dump(),
@@ -98,9 +94,9 @@ def listed_bodies(
     """Sweeps in a list, without their cells."""
     states = SweepRepository(session, caller.project_id).states([one.id for one in sweeps])
     return [
-        ListedSweepBody(
-            id=sweep.id,
-            name=sweep.name,
+        of_row(
+            ListedSweepBody,
+            sweep,
             status=_status_of(state),
             progress=SweepProgress(
                 cells=sweep.cells,
@@ -109,8 +105,6 @@ def listed_bodies(
                 rounds=state.rounds_done,
                 rounds_total=state.rounds_total,
             ),
-            created_at=sweep.created_at,
-            created_by=ActorBody.model_validate(sweep.created_by),
         )
         for sweep in sweeps
         for state in (states[sweep.id],)
@@ -139,11 +133,8 @@ def _costs_of(session: Session, caller: Caller, sweep: Sweep) -> SweepCosts:
 def with_costs_of_now(
     session: Session, caller: Caller, experiment_id: str, document: Mapping[str, Any]
 ) -> Mapping[str, Any]:
-    """A report with the present costs of its sweep, and never less than it states.
-
-    Cells that were cancelled may have been tried again since, and the choice of this run has looked
-    at them too.
-    """
+    """A report with the present costs of its sweep, and never less than it states. Cells that were
+    cancelled may have been tried again since, and the choice of this run has looked at them too."""
     section = document.get("sweep")
     sweeps = SweepRepository(session, caller.project_id)
     found = sweeps.cell_of(experiment_id)
@@ -230,10 +221,8 @@ class SubmittedSweep:
 
 
 def _plan_sweep(resources: Resources, caller: Caller, value: Any) -> _PlannedSweep:
-    """Every cell over its data; no transaction.
-
-    Raises InvalidInputError, with the faults of cells at the fields they follow from.
-    """
+    """Every cell over its data; no transaction. Raises InvalidInputError, with the faults of cells
+    at the fields they follow from."""
     sweep = parse_sweep(value)
     planned = []
     for cell, spec in parse_cells(sweep, partial(parse_inherited, resources, caller)):
@@ -265,11 +254,9 @@ def submit_sweep(
 
 
 def try_sweep(resources: Resources, caller: Caller, value: Any) -> SweepValidationBody:
-    """What a submission would meet at present: the reservation itself, rolled back.
-
-    Raises InvalidInputError, or ProblemError where it would be refused for another reason than a
-    budget.
-    """
+    """What a submission would meet at present: the reservation itself, rolled back. Raises
+    InvalidInputError, or ProblemError where it would be refused for another reason than a
+    budget."""
     planned = _plan_sweep(resources, caller, value)
     found = SweepValidationBody(
         cells=len(planned.cells),
@@ -303,21 +290,16 @@ def _store(
             ids.append(new_id())
             messages.append(admitting.queue(one))
             try:
-                queued = admitting.admit(one, messages[-1], experiment_id=ids[-1])
+                queued = admitting.admit(
+                    one, messages[-1], experiment_id=ids[-1], created_by=caller.actor
+                )
             except ProblemError as error:
                 raise _refused(error, position, len(planned.cells)) from None
             kind = one.ledger_context.inputs.cost_kind
             drawn_on.add((queued.federation_id, queued.noise, kind))
-    warnings = dict[str, None]()
+    budgets, warnings = resources.budgets(session, caller.project_id), dict[str, None]()
     for federation_id, noise, kind in sorted(drawn_on):
-        found = warnings_of(
-            session,
-            caller.project_id,
-            federation_id,
-            noise=noise,
-            cost_kind=kind,
-            across=resources.settings.budgets_across,
-        )
+        found = warnings_of(budgets, federation_id, noise=noise, cost_kind=kind)
         warnings |= dict.fromkeys(found)
     sweep = SweepRepository(session, caller.project_id).add(
         sweep_id,
@@ -347,10 +329,8 @@ def _refused(error: ProblemError, position: int, cells: int) -> ProblemError:
 
 
 def cancel_sweep(resources: Resources, caller: Caller, sweep_id: str) -> Sweep:
-    """Ask for the end of every cell that has not ended.
-
-    Raises ProblemError where all have, or there is no such sweep.
-    """
+    """Ask for the end of every cell that has not ended. Raises ProblemError where all have, or
+    there is no such sweep."""
     with resources.database.write() as session:
         sweep = find_sweep(session, caller, sweep_id)
         cells = SweepRepository(session, caller.project_id).cells(sweep.id)
@@ -368,10 +348,8 @@ def retry_sweep(
     resources: Resources, caller: Caller, sweep_id: str, idempotency: IdempotentRequest | None
 ) -> SubmittedSweep:
     """Queue every cell that failed or was cancelled once more, as new experiments of the sweep.
-
     Raises ProblemError where there is none, or a budget has no room for them; InvalidInputError
-    where their data cannot be used any more.
-    """
+    where their data cannot be used any more."""
     with resources.database.read() as session:
         sweep = find_sweep(session, caller, sweep_id)
         if earlier_result(session, caller, idempotency) is not None:
@@ -397,7 +375,13 @@ def retry_sweep(
                 if (former := cell.experiment.id) in left:
                     messages.append(admitting.queue(planned))
                     id_ = new_id()
-                    admitting.admit(planned, messages[-1], experiment_id=id_, retry_of=former)
+                    admitting.admit(
+                        planned,
+                        messages[-1],
+                        experiment_id=id_,
+                        retry_of=former,
+                        created_by=caller.actor,
+                    )
                     sweeps.enter(sweep.id, cell, again=id_)
         note(session, caller, "sweep.retried", sweep.id, cells=len(messages))
         refuse_over_running(session, caller.project_id, resources.settings)

@@ -78,11 +78,9 @@ class LinesByRow:
 
     @property
     def counts(self) -> Iterable[int]:
-        """How many lines each row has."""
         return map(len, self.rows)
 
     def lines(self, begin: int, end: int) -> Iterable[Line]:
-        """The lines from one number to before another."""
         return islice(chain.from_iterable(self.rows), begin, end)
 
 
@@ -154,10 +152,8 @@ def _rows_for(lines: int, lines_a_row: float) -> int:
 def _read_all(
     table: Table[Row], database: Database, work: Callable[[Sequence[Row]], Block]
 ) -> Iterator[Block]:
-    """What `work` makes of every row, in blocks, each read by a short transaction.
-
-    The rows of a block are as many as have about `_LINES_A_BLOCK` lines.
-    """
+    """What `work` makes of every row, in blocks, each read by a short transaction. The rows of a
+    block are as many as have about `_LINES_A_BLOCK` lines."""
     after: Key | None = None
     size = _FIRST_ROWS
     while True:
@@ -189,11 +185,9 @@ class RoundTable:
         return rounds.after(self._experiment_id, 0 if after is None else after[0], limit)
 
     def key(self, row: RoundRow) -> Key:
-        """The round."""
         return (row.round,)
 
     def lines(self, rows: Sequence[RoundRow]) -> LinesByRow:
-        """One line each."""
         return LinesByRow([[self._line(row)] for row in rows])
 
     def _line(self, row: RoundRow) -> Line:
@@ -223,11 +217,9 @@ class FairnessTable:
         )
 
     def key(self, row: FairnessRow) -> Key:
-        """Round and attribute."""
         return (row.round, row.attribute)
 
     def lines(self, rows: Sequence[FairnessRow]) -> LinesByRow:
-        """A line for each metric."""
         return LinesByRow([self._lines(row) for row in rows])
 
     def _lines(self, row: FairnessRow) -> list[Line]:
@@ -246,10 +238,8 @@ class FairnessTable:
 
 
 def group_lines(row: FairnessRow, attributes: Mapping[str, Sequence[str]]) -> list[Line]:
-    """The counts and rates of each group, of groups of any size: for confidential use.
-
-    Empty where no favourable outcome was declared, so that nothing was counted.
-    """
+    """The counts and rates of each group, of groups of any size: for confidential use. Empty where
+    no favourable outcome was declared, so that nothing was counted."""
     counts = np.asarray(row.counts, dtype=np.int64).reshape(-1, 4)
     if not len(counts):
         return []
@@ -320,8 +310,7 @@ class LedgerTable:
         return stored.rows_after(*within, after=after, limit=limit)
 
     def key(self, row: LedgerRow) -> Key:
-        """The row's key."""
-        return (row.round, row.release, row.subject_kind, row.observer)
+        return row.key
 
     def lines(self, rows: Sequence[LedgerRow]) -> LedgerColumns:
         """A line for each subject, column by column."""
@@ -330,10 +319,8 @@ class LedgerTable:
 
 def page_reasons(lines: Sequence[Line], *, salt: bytes | None) -> dict[str, str]:
     """Why there is no salt, and why the fields that give an epsilon its meaning are null in the
-    lines of a page; empty if they are not.
-
-    Stated once a page: within an experiment it is the same for every line.
-    """
+    lines of a page; empty if they are not. Stated once a page: within an experiment it is the same
+    for every line."""
     reasons = {}
     if salt is None:
         reasons["salt"] = (

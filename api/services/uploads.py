@@ -4,17 +4,22 @@ import hashlib
 import re
 import zlib
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
+import anyio
+from anyio.to_thread import run_sync
+from fastapi import Request
 from python_multipart.exceptions import FormParserError
 from python_multipart.multipart import MultipartParser, parse_options_header
 
-from api.http.bodies import YAML_TYPES, decode_json, decode_yaml
+from api.http.bodies import YAML_TYPES, decode_json, decode_yaml, in_blocks
 from api.http.problems import ProblemError, invalid
+from api.shared.resources import Resources
 from fedaudit.spec.registration import Registration, parse_uploaded
-from infrastructure.storage import Storage, StorageWriter
+from infrastructure.storage import StorageWriter
 
 _GZIP = b"\x1f\x8b"
 _WITH_GZIP_HEADER = 16 + zlib.MAX_WBITS
@@ -38,10 +43,8 @@ class TooLargeError(ValueError):
 
 
 class ContentHash:
-    """SHA-256 of a file's content, gzip undone, in chunks.
-
-    A small file may expand to any size, so the expansion is limited.
-    """
+    """SHA-256 of a file's content, gzip undone, in chunks. A small file may expand to any size, so
+    the expansion is limited."""
 
     def __init__(self, largest_bytes: int) -> None:
         self._digest = hashlib.sha256()
@@ -102,26 +105,11 @@ class Part:
     media_type: str = ""
 
 
-class PartHandler(Protocol):
-    """Takes the parts in their order. May raise ProblemError to end the request."""
-
-    def begin(self, part: Part) -> None:
-        """A part begins."""
-
-    def data(self, data: bytes) -> None:
-        """The next chunk of the part."""
-
-    def end(self) -> None:
-        """The part is complete."""
-
-
 class FormReader:
-    """Takes a multipart/form-data body (RFC 7578) in chunks of any size.
+    """Takes a multipart/form-data body (RFC 7578) in chunks of any size. Raises ProblemError for a
+    malformed body."""
 
-    Raises ProblemError for a malformed body.
-    """
-
-    def __init__(self, content_type: str, handler: PartHandler) -> None:
+    def __init__(self, content_type: str, handler: "TextThenFile") -> None:
         """`content_type`: the header, with its boundary."""
         _, options = parse_options_header(content_type)
         boundary = options.get(b"boundary", b"")
@@ -209,47 +197,6 @@ class ArrivedFile:
     writer: StorageWriter
 
 
-class _IncomingFile:
-    """A file in an upload: measured, hashed and sent to the storage as it comes."""
-
-    def __init__(
-        self, storage: Storage, storage_key: str, *, file_name: str, largest_bytes: int
-    ) -> None:
-        """`file_name`: as `_base_name` gives it. Raises StorageError."""
-        self._name = file_name
-        self._key = storage_key
-        self._largest = largest_bytes
-        self._size = 0
-        self._hash = ContentHash(largest_bytes)
-        self.writer = storage.writer(storage_key)
-
-    def data(self, data: bytes) -> None:
-        """The next chunk. Raises ProblemError, StorageError."""
-        self._size += len(data)
-        try:
-            if self._size > self._largest:
-                raise TooLargeError
-            self._hash.update(data)
-        except TooLargeError:
-            detail = (
-                f"the file is larger than {self._largest} bytes, as it is or after decompression"
-            )
-            raise ProblemError(413, "payload-too-large", detail) from None
-        except DamagedError as error:
-            raise invalid("/file", str(error)) from None
-        self.writer.write(data)
-
-    def finish(self) -> ArrivedFile:
-        """The file, once it is complete. Raises ProblemError for an empty or damaged one."""
-        if not self._size:
-            raise invalid("/file", "is empty")
-        try:
-            fingerprint = self._hash.finish()
-        except DamagedError as error:
-            raise invalid("/file", str(error)) from None
-        return ArrivedFile(fingerprint, self._name, self._size, self._key, self.writer)
-
-
 def _base_name(file_name: str | None) -> str:
     """The last component of the client's name for the file; it is shown, and never used as a
     path. Raises ProblemError for one that cannot be shown."""
@@ -265,40 +212,70 @@ def _base_name(file_name: str | None) -> str:
     return name
 
 
-class _TextThenFile(ABC):
-    """Takes the parts of a form: a text, then a file. To be ended by `finish` or `abort`; after an
-    abort nothing is stored."""
+class TextThenFile(ABC):
+    """Takes the parts of a form in their order: a text, then a file, which is measured, hashed and
+    sent to the storage as it comes. To be ended by `finish` or `abort`; after an abort nothing is
+    stored. Each call may raise ProblemError, which ends the request, or StorageError."""
 
-    def __init__(self, storage: Storage, storage_key: str, *, largest_bytes: int) -> None:
-        self._storage = storage
-        self._key = storage_key
-        self._largest = largest_bytes
+    def __init__(self, resources: Resources, project_id: str, upload_id: str) -> None:
+        self._storage = resources.storage
+        self._key = f"federations/{project_id}/{upload_id}"
+        self._largest = resources.settings.max_upload_bytes
         self._text: bytearray | None = None
-        self._file: _IncomingFile | None = None
+        self._file_name = ""
+        self._size = 0
+        self._hash = ContentHash(self._largest)
+        self._writer: StorageWriter | None = None
+
+    @abstractmethod
+    def begin(self, part: Part) -> None:
+        """A part begins. Raises ProblemError for one that is not expected here."""
+
+    @abstractmethod
+    def _take_text(self, text: bytearray, data: bytes) -> None: ...
 
     def _begin_file(self, name: str) -> None:
-        self._file = _IncomingFile(
-            self._storage, self._key, file_name=name, largest_bytes=self._largest
-        )
+        self._file_name, self._writer = name, self._storage.writer(self._key)
 
     def data(self, data: bytes) -> None:
-        """The next chunk of the part. Raises ProblemError, StorageError."""
-        if self._file is not None:
-            self._file.data(data)
+        """The next chunk of the part."""
+        if self._writer is not None:
+            self._take_file(self._writer, data)
         elif self._text is not None:
             self._take_text(self._text, data)
 
-    @abstractmethod
-    def _take_text(self, text: bytearray, data: bytes) -> None:
-        """Add a chunk to the text. Raises ProblemError for one that is too long."""
+    def _take_file(self, writer: StorageWriter, data: bytes) -> None:
+        self._size += len(data)
+        try:
+            if self._size > self._largest:
+                raise TooLargeError
+            self._hash.update(data)
+        except TooLargeError:
+            detail = (
+                f"the file is larger than {self._largest} bytes, as it is or after decompression"
+            )
+            raise ProblemError(413, "payload-too-large", detail) from None
+        except DamagedError as error:
+            raise invalid("/file", str(error)) from None
+        writer.write(data)
 
-    def end(self) -> None:  # noqa: B027 most parts need nothing at their end
+    @abstractmethod
+    def end(self) -> None:
         """The part is complete."""
+
+    def _arrived(self, writer: StorageWriter) -> "ArrivedFile":
+        if not self._size:
+            raise invalid("/file", "is empty")
+        try:
+            fingerprint = self._hash.finish()
+        except DamagedError as error:
+            raise invalid("/file", str(error)) from None
+        return ArrivedFile(fingerprint, self._file_name, self._size, self._key, writer)
 
     def abort(self) -> None:
         """Abort, and leave nothing stored."""
-        if self._file is not None:
-            self._file.writer.abort()
+        if self._writer is not None:
+            self._writer.abort()
 
 
 @dataclass(frozen=True)
@@ -309,7 +286,7 @@ class Arrived:
     file: ArrivedFile
 
 
-class IncomingUpload(_TextThenFile):
+class IncomingUpload(TextThenFile):
     """An upload: the registration, then the file; an invalid one ends it before the file."""
 
     _is_yaml = False
@@ -317,13 +294,12 @@ class IncomingUpload(_TextThenFile):
     _registration: Registration | None = None
 
     def begin(self, part: Part) -> None:
-        """A part begins. Raises ProblemError for one that is not expected here."""
         if part.name == "registration" and self._text is None:
             self._text = bytearray()
             self._is_yaml = part.media_type in YAML_TYPES
         elif part.name == "file" and self._text is None:
             raise invalid("/file", "comes before the registration; " + _PARTS)
-        elif part.name == "file" and self._file is None:
+        elif part.name == "file" and self._writer is None:
             name = _base_name(part.file_name)
             self._registration = parse_uploaded(self._value, file_name=name)
             self._begin_file(name)
@@ -338,39 +314,38 @@ class IncomingUpload(_TextThenFile):
 
     def end(self) -> None:
         """The part is complete."""
-        if self._file is None and self._text is not None:
+        if self._writer is None and self._text is not None:
             self._value = (decode_yaml if self._is_yaml else decode_json)(bytes(self._text))
 
     def finish(self) -> Arrived:
         """The upload, once the body is complete. Raises ProblemError where a part is missing."""
-        if self._registration is None or self._file is None:
+        if self._registration is None or self._writer is None:
             raise invalid("", "lacks a part; " + _PARTS)
-        return Arrived(self._registration, self._file.finish())
+        return Arrived(self._registration, self._arrived(self._writer))
 
 
-class IncomingForm(_TextThenFile):
+class IncomingForm(TextThenFile):
     """A browser's form: the session's word, then the file. Nothing is stored of one whose word is
     not accepted."""
 
     def __init__(
         self,
-        storage: Storage,
-        storage_key: str,
+        resources: Resources,
+        project_id: str,
+        upload_id: str,
         *,
-        largest_bytes: int,
         word: str,
         check: Callable[[str], None],
     ) -> None:
         """`word`: the name of the field that `check` is given, which raises for a wrong one."""
-        super().__init__(storage, storage_key, largest_bytes=largest_bytes)
+        super().__init__(resources, project_id, upload_id)
         self._name = word
         self._check = check
 
     def begin(self, part: Part) -> None:
-        """A part begins. Raises ProblemError for one that is not expected here."""
         if part.name == self._name and self._text is None:
             self._text = bytearray()
-        elif part.name == "file" and self._file is None:
+        elif part.name == "file" and self._writer is None:
             self._accept()
             # A browser sends a part without a name where no file was chosen.
             if not part.file_name:
@@ -383,12 +358,31 @@ class IncomingForm(_TextThenFile):
         if len(text) < _MAX_WORD_BYTES:
             text += data
 
+    def end(self) -> None:
+        """Nothing is left to do."""
+
     def _accept(self) -> None:
         self._check((self._text or b"").decode("utf-8", "replace"))
 
     def finish(self) -> ArrivedFile:
         """The file, once the form is complete. Raises ProblemError where it has none."""
-        if self._file is None:
+        if self._writer is None:
             self._accept()
             raise invalid("/file", "choose a file")
-        return self._file.finish()
+        return self._arrived(self._writer)
+
+
+@asynccontextmanager
+async def received(request: Request, incoming: TextThenFile) -> AsyncIterator[None]:
+    """The body of a request, read into `incoming`. Disk and hashing are left to threads, one at a
+    time. What is not committed when the block ends is removed, also where the request is cancelled.
+    Raises ProblemError, StorageError."""
+    form = FormReader(request.headers["content-type"], incoming)
+    try:
+        async for block in in_blocks(request):
+            await run_sync(form.feed, block)
+        form.finish()
+        yield
+    finally:
+        with anyio.CancelScope(shield=True):
+            await run_sync(incoming.abort)

@@ -31,10 +31,8 @@ class GivenUpError(Exception):
 
 
 def stop_if_given_up() -> None:
-    """Raises GivenUpError where the client of the work in progress has left.
-
-    Called between the steps of such work, since a thread cannot be ended from outside.
-    """
+    """Raises GivenUpError where the client of the work in progress has left. Called between the
+    steps of such work, since a thread cannot be ended from outside."""
     event = _given_up.get()
     if event is not None and event.is_set():
         raise GivenUpError
@@ -51,12 +49,10 @@ class LoadPool:
         self._of_project: Counter[str] = Counter()
 
     async def run(self, project_id: str, work: Callable[[], Answer], *, request: Request) -> Answer:
-        """The answer of work in a thread, once the project has its turn.
-
-        Given up when the client leaves: at once while it waits, and else at the next step of the
-        work; the thread stays the project's until then. Raises ProblemError where too many requests
-        of the project wait, and whatever the work raises.
-        """
+        """The answer of work in a thread, once the project has its turn. Given up when the client
+        leaves: at once while it waits, and else at the next step of the work; the thread stays the
+        project's until then. Raises ProblemError where too many requests of the project wait, and
+        whatever the work raises."""
         if self._of_project[project_id] > self._most_waiting:
             raise crowded(self._most_waiting)
         self._of_project[project_id] += 1
@@ -177,10 +173,8 @@ class Groups:
         item: Item,
         work: Callable[[Sequence[Item]], Sequence[Answer | Exception]],
     ) -> Answer:
-        """The answer for an item, or its exception raised.
-
-        `work` answers each item of a group in its place. Of one key it is always the same.
-        """
+        """The answer for an item, or its exception raised. `work` answers each item of a group in
+        its place. Of one key it is always the same."""
         answer: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
         self._waiting[key].append((item, answer))
         if key not in self.at_work:
@@ -242,10 +236,8 @@ class StreamPlaces:
 
     @asynccontextmanager
     async def place(self, key_id: str) -> AsyncIterator[None]:
-        """Hold a place while the block runs. Raises ProblemError where there is none.
-
-        A reader who leaves ends the block and is no failure of it.
-        """
+        """Hold a place while the block runs. Raises ProblemError where there is none. A reader who
+        leaves ends the block and is no failure of it."""
         if self._of_key[key_id] >= self._most_of_a_key:
             raise _full(429, f"this API key has {self._most_of_a_key} event streams open already")
         if self.open >= self._most:

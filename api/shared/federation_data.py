@@ -33,25 +33,17 @@ _NOT_READY: dict[Literal["profiling", "rejected", "deleted", "erased"], str] = {
 }
 
 
+@dataclass(frozen=True)
 class Uploads:
     """The federations of one project that specs may name by id."""
 
-    def __init__(
-        self,
-        project_id: str,
-        *,
-        database: Database,
-        storage: Storage,
-        sources_dir: Path | None,
-        may_read: "MayRead | None" = None,
-    ) -> None:
-        """`sources_dir`: where files lie that were registered by their path; `may_read`: which of
-        them the project may read, None for all."""
-        self.project_id = project_id
-        self.may_read = may_read
-        self._database = database
-        self._storage = storage
-        self._sources_dir = sources_dir
+    project_id: str
+    database: Database
+    storage: Storage
+    sources_dir: Path | None
+    """Where files are that were registered by their path."""
+    may_read: "MayRead | None" = None
+    """Which of these the project may read; None for all."""
 
     def fingerprint(self, federation_id: str) -> str:
         """SHA-256 of the content that the id stands for. Raises InvalidInputError."""
@@ -59,11 +51,8 @@ class Uploads:
 
     @contextmanager
     def open(self, federation_id: str) -> Iterator["Upload"]:
-        """The file, on this machine while the block runs.
-
-        Raises InvalidInputError where the federation cannot be used, StorageError where its file
-        cannot be fetched.
-        """
+        """The file, on this machine while the block runs. Raises InvalidInputError where the
+        federation cannot be used, StorageError where its file cannot be fetched."""
         from fedaudit.federations.reading.source_files import Upload
 
         row = self._ready(federation_id)
@@ -71,7 +60,7 @@ class Uploads:
         if row.storage_key is None:
             yield Upload(self._below_sources(row), name, row.fingerprint)
             return
-        with self._storage.local(row.storage_key) as path:
+        with self.storage.local(row.storage_key) as path:
             yield Upload(path, name, row.fingerprint)
 
     def kept_content(self, federation_id: str) -> str | None:
@@ -79,26 +68,26 @@ class Uploads:
         stored any more. Raises InvalidInputError where the federation cannot be used, StorageError.
         """
         row = self._ready(federation_id)
-        if row.storage_key is None or not self._storage.holds(row.storage_key):
+        if row.storage_key is None or not self.storage.holds(row.storage_key):
             return None
         return row.fingerprint
 
     @contextmanager
     def index(self, fingerprint: str) -> Iterator[Path | None]:
         """The index of a content that the project registered; None where none can be had."""
-        with self._database.read() as session:
+        with self.database.read() as session:
             row = FederationRepository(session, self.project_id).find(fingerprint)
         place = None
         with ExitStack() as opened:
             if row is not None:
                 key = table_index_key(self.project_id, row.id)
                 with suppress(StorageError):  # then the data themselves are read
-                    if self._storage.holds(key):
-                        place = opened.enter_context(self._storage.local(key))
+                    if self.storage.holds(key):
+                        place = opened.enter_context(self.storage.local(key))
             yield place
 
     def _ready(self, federation_id: str) -> Federation:
-        with self._database.read() as session:
+        with self.database.read() as session:
             return ready_federation(session, self.project_id, federation_id)
 
     def _below_sources(self, row: Federation) -> Path:
@@ -107,7 +96,7 @@ class Uploads:
 
         if row.registration is None:
             raise _unusable("is known by its file's path only; name the data by `path`")
-        folder = self._sources_dir
+        folder = self.sources_dir
         path = str(row.registration["federation"]["path"])
         with open_path(path, files=Files(folder, may_read=self.may_read), pointer=_POINTER):
             # Opened to find out that it is there and lies below the folder.
@@ -164,9 +153,7 @@ class FederationCache:
 
     def load(self, spec: ExperimentSpec, *, uploads: Uploads) -> "LoadedFederation":
         """The data of a spec, checked against the rest of it; `uploads` are those of its project.
-
-        Raises InvalidInputError; StorageError where an uploaded file cannot be fetched.
-        """
+        Raises InvalidInputError; StorageError where an uploaded file cannot be fetched."""
         # Only now: it brings pyarrow along, which would double the time that the API needs to
         # start.
         from fedaudit.federations.agreement import check_agreement

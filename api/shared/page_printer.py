@@ -37,11 +37,8 @@ class PagePrinter:
         self._closed = False
 
     def pdf(self, page: str) -> bytes:
-        """The PDF of a report's page.
-
-        Raises ProblemError where too many others wait, where printing takes too long or fails, and
-        where WeasyPrint is not installed.
-        """
+        """The PDF of a report's page. Raises ProblemError where too many others wait, where
+        printing takes too long or fails, and where WeasyPrint is not installed."""
         if not self._places.acquire(blocking=False):
             raise _unavailable(f"{MAX_WAITING} reports wait to be printed already; ask again later")
         try:

@@ -1,22 +1,24 @@
 """What the whole application shares: settings, database, queue, and data that was read."""
 
 import threading
-from collections.abc import Collection
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Annotated, cast
 
 import structlog
 from fastapi import Depends, Request
 from sqlalchemy.exc import SQLAlchemyError
+from sqlalchemy.orm import Session
 
 from api.shared.concurrency import Groups, LoadPool, StreamPlaces
 from api.shared.federation_data import FederationCache
 from api.shared.ledger_states import LedgerStates
 from api.shared.page_printer import PagePrinter
+from fedaudit.privacy.accounting.rdp import composed_epsilon
 from infrastructure.settings import Settings
 from infrastructure.storage import Storage, StorageError
 from models.database import Database
-from models.repositories import ExpiredUploadRepository, GoneContentRepository, ProjectRepository
+from models.repositories import Budgets, ProjectRepository, UploadRepository, gone_contents
+from models.tables.federations import PendingUpload
 
 if TYPE_CHECKING:
     from fedaudit.federations.reading.source_files import MayRead
@@ -70,6 +72,11 @@ class Resources:
         with self.database.read() as session:
             return partial(rights.admits, ProjectRepository(session).name(project_id))
 
+    def budgets(self, session: Session, project_id: str) -> Budgets:
+        """The budgets of a project, with what the settings say of other projects' spending."""
+        across = self.settings.budgets_across
+        return Budgets(session, project_id, across=across, price=composed_epsilon)
+
     def tidy_storage(self) -> None:
         """Remove what is left of uploads whose process was killed, and of those that nobody
         registered in time."""
@@ -84,15 +91,19 @@ class Resources:
     def remove_expired_uploads(self) -> None:
         """Remove tables that nobody registered in time. Raises StorageError."""
         with self.database.read() as session:
-            expired = ExpiredUploadRepository(session).list(_EXPIRED_AT_ONCE)
+            expired = UploadRepository(session).expired(_EXPIRED_AT_ONCE)
         for upload in expired:
-            with self.database.write() as session:
-                uploads = ExpiredUploadRepository(session)
-                # The row first, which whoever registers the file locks; it stays where the storage
-                # fails.
-                if uploads.remove(upload.id) and not uploads.is_registered(upload.storage_key):
-                    self.storage.delete(upload.storage_key)
+            self.discard_upload(upload)
             log.info("unregistered upload removed", upload_id=upload.id)
+
+    def discard_upload(self, upload: PendingUpload) -> None:
+        """Remove a table and its file, unless a federation has the file by now. Raises
+        StorageError."""
+        with self.database.write() as session:
+            # The row first, which a registration of the file locks; it stays where the storage
+            # fails, and can be discarded again.
+            if UploadRepository(session).discard(upload):
+                self.storage.delete(upload.storage_key)
 
     def _tidy_maps(self) -> None:
         """Remove what is laid out here of data that every project deleted or erased."""
@@ -101,10 +112,7 @@ class Resources:
             return
         from fedaudit.federations.mapped import MapFolder
 
-        def gone(fingerprints: Collection[str]) -> set[str]:
-            with self.database.read() as session:
-                return GoneContentRepository(session).among(fingerprints)
-
+        gone = partial(gone_contents, self.database)
         MapFolder(folder, self.settings.max_mapped_bytes).tidy(gone)
 
     def close(self) -> None:

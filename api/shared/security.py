@@ -1,21 +1,100 @@
-"""Who calls, for which project, and what the key allows."""
+"""Who calls, what the key allows, and what is left of its project's quotas."""
 
-from collections.abc import Callable
+import time
+from collections.abc import Callable, MutableMapping
 from dataclasses import dataclass
-from typing import Annotated, Self
+from typing import Annotated, Any, Self
 
 from fastapi import Depends, Request
 from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
+from sqlalchemy.orm import Session
 
 from api.http.conditional import KEPT
+from api.http.middleware import RATE_LIMIT
 from api.http.problems import ProblemError
-from api.shared.quotas import count_request
 from api.shared.resources import Resources, Shared
+from infrastructure.settings import Settings
 from models.person import Actor, Person
-from models.repositories import ApiKeyRepository
+from models.repositories import ApiKeyRepository, ProjectUsageRepository
 from models.repositories.accounts import hash_of_key
 from models.tables.accounts import ApiKey
 from models.vocabulary import Scope
+
+_SECONDS = 60
+
+
+def count_request(resources: Resources, project_id: str, scope: MutableMapping[str, Any]) -> None:
+    """Raises ProblemError where the project has made all requests of this minute."""
+    limit = resources.settings.quota_requests_per_minute
+    if limit is None:
+        return
+    now = int(time.time())
+    with resources.database.write() as session:
+        used = ProjectUsageRepository(session, project_id).count_request(now // _SECONDS)
+    left = _SECONDS - now % _SECONDS
+    scope.setdefault("state", {})[RATE_LIMIT] = {
+        "RateLimit-Policy": f'"requests";q={limit};w=60',
+        "RateLimit": f'"requests";r={max(0, limit - used)};t={left}',
+    }
+    if used > limit:
+        raise ProblemError(
+            429,
+            "rate-limited",
+            f"the project has made its {limit} requests of this minute "
+            f"(FEDAUDIT_QUOTA_REQUESTS_PER_MINUTE); send the request again in {left} seconds, or "
+            "ask whoever runs the service for more",
+            headers={"Retry-After": str(left)},
+            quota="requests-per-minute",
+            limit=limit,
+        )
+
+
+_RETRY_SECONDS = {"running": "60", "stored-bytes": "3600"}
+
+
+def refuse_over_running(session: Session, project_id: str, settings: Settings) -> None:
+    """Call it last, with the new experiment stored. Raises ProblemError, to be followed by a
+    roll-back, where it is one too many."""
+    limit = settings.quota_running
+    if limit is None:
+        return
+    usage = ProjectUsageRepository(session, project_id)
+    usage.hold()
+    if usage.running() > limit:
+        raise _over(
+            "running",
+            limit,
+            f"the project has {limit} experiments or attacks queued or running already "
+            "(FEDAUDIT_QUOTA_RUNNING); wait for the end of one, or cancel one",
+        )
+
+
+def refuse_over_stored(session: Session, project_id: str, settings: Settings) -> None:
+    """The same for a file that was stored and entered. Raises ProblemError."""
+    limit = settings.quota_stored_bytes
+    if limit is None:
+        return
+    usage = ProjectUsageRepository(session, project_id)
+    usage.hold()
+    if (stored := usage.stored_bytes()) > limit:
+        raise _over(
+            "stored-bytes",
+            limit,
+            f"with this file the project would store {stored} bytes, and {limit} are allowed "
+            "(FEDAUDIT_QUOTA_STORED_BYTES); delete a federation or an artifact first",
+        )
+
+
+def _over(quota: str, limit: int, detail: str) -> ProblemError:
+    return ProblemError(
+        429,
+        "rate-limited",
+        detail,
+        headers={"Retry-After": _RETRY_SECONDS[quota]},
+        quota=quota,
+        limit=limit,
+    )
+
 
 _CHALLENGE = 'Bearer realm="fedaudit"'
 
@@ -70,11 +149,9 @@ def identify(resources: Resources, credentials: HTTPAuthorizationCredentials | N
 
 
 def allowed(scope: Scope) -> Callable[..., Caller]:
-    """A dependency that lets keys with the scope pass, and gives the caller.
-
-    It counts the request, and refuses one beyond the project's quota. All of it is one function,
-    because FastAPI hands each to a thread.
-    """
+    """A dependency that lets keys with the scope pass, and gives the caller. It counts the request,
+    and refuses one beyond the project's quota. All of it is one function, because FastAPI hands
+    each to a thread."""
 
     def check(request: Request, resources: Shared, credentials: Credentials) -> Caller:
         caller = identify(resources, credentials)

@@ -22,7 +22,7 @@ from fedaudit.cli.output import (
     CommandError,
     ExitCode,
     json_text,
-    rounds_bar,
+    progress_bars,
     say,
     standard_output,
     usage_error,
@@ -111,7 +111,7 @@ def _attack(
     if not spec.attacks:
         raise usage_error("the spec asks for no attack; name some under `attacks`")
     folder = None if out is None else writable_folder(out)
-    with rounds_bar(spec.name, total=spec.training.rounds) as progress:
+    with progress_bars(spec.name, {"rounds": spec.training.rounds}) as progress:
         done = run_locally(
             spec,
             sources_dir=sources_dir or sources_dir_of_environment(),

@@ -19,12 +19,14 @@ from fedaudit.cli.options import (
     TableForm,
     TableName,
     Where,
+    query_parameters,
     read_submission,
 )
 from fedaudit.cli.output import (
     ExitCode,
     gate_exit,
     json_text,
+    progress_bars,
     say,
     show_warnings,
     standard_output,
@@ -41,7 +43,6 @@ from fedaudit.cli.remote import (
     checked_key,
     connected,
     first_of,
-    query_parameters,
 )
 from fedaudit_client.client import Client, experiment_page, report_page
 from fedaudit_client.errors import ProblemError
@@ -229,11 +230,9 @@ def go_on(client: Client, submitted: Json, *, wait: bool, as_json: bool) -> Exit
 
 def follow(client: Client, experiment: Json) -> Experiment:
     """The experiment once it has ended; until then a progress bar at a terminal."""
-    from fedaudit.cli.output import rounds_bar
-
     id_, total = experiment["id"], experiment["progress"]["rounds"]
     try:
-        with rounds_bar(experiment["name"], total=total) as progress:
+        with progress_bars(experiment["name"], {"rounds": total}) as progress:
             for event in client.watch(id_):
                 if event.type == "round.completed":
                     progress(event.data["round"])

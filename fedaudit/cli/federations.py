@@ -190,8 +190,9 @@ def federations_add(
         value = {**value, "name": name or value.get("name") or file.name}
     # Here first: what is wrong need not be sent.
     parse_uploaded(value, file_name=file.name)
-    with connected() as client, readable(file) as content:
-        federation = client.upload(content, value, file_name=file.name)
+    with connected() as client:
+        with readable(file) as content:
+            federation = client.upload(content, value, file_name=file.name)
         if wait and federation["status"] == "profiling":
             say(f"uploaded as {federation['id']}; waiting for its profile")
             federation = client.profiled(federation["id"])
@@ -249,9 +250,7 @@ def federations_scaffold(
     if out is None:
         write_line(text.rstrip("\n"))
         return
-    if out.exists():
-        raise usage_error(f"{out} exists; name another file, or delete it")
-    write_text(text, out)
+    write_text(text, out, replaces=False)
     say(f"wrote {out}; read its comments, then")
     say(f"  fedaudit federations add {file} --registration {out}")
 

@@ -14,7 +14,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from time import monotonic
-from typing import Any
+from typing import Any, Literal
 
 from fedaudit.cli.options import SOURCES_DIR
 from fedaudit.cli.output import CommandError, ExitCode, usage_error
@@ -165,28 +165,26 @@ class Installation:
         Raises CommandError where it cannot be used.
         """
         named = self.environment.get(SIGNING_KEY_FILE)
-        path = named or str(self.data_dir / "signing-key.pem")
-        _signing_key("check" if named else "ensure", path, environment=self.environment)
-        return replace(self, environment={**self.environment, SIGNING_KEY_FILE: path})
+        action: Literal["check", "ensure"] = "check" if named else "ensure"
+        signing_key(action, self.private_key, environment=self.environment)
+        environment = {**self.environment, SIGNING_KEY_FILE: str(self.private_key)}
+        return replace(self, environment=environment)
 
     def _finish(self, command: Sequence[str], *, what: str) -> str:
         # What it writes, above all the database, is its owner's alone.
         return _finish(command, environment=self.environment, what=what, umask=0o077)
 
 
-def make_signing_key(path: Path) -> str:
-    """Make a private key; gives the path of the public one. Raises CommandError."""
-    return _signing_key("create", str(path), environment=os.environ).strip()
-
-
-def rotate_signing_key(path: Path) -> str:
-    """Exchange the key in a file; gives where the old one is kept. Raises CommandError."""
-    return _signing_key("rotate", str(path), environment=os.environ).strip()
-
-
-def _signing_key(action: str, path: str, *, environment: Mapping[str, str]) -> str:
-    command = python_module("infrastructure.signing_keys", action, "--file", path)
-    return _finish(command, environment=environment, what="no key to sign with")
+def signing_key(
+    action: Literal["create", "rotate", "check", "ensure"],
+    path: Path,
+    *,
+    environment: Mapping[str, str] = os.environ,
+) -> str:
+    """Make the private key in a file, exchange it, or look at it. Gives the path of the public key
+    that was made, or where the old one is kept. Raises CommandError."""
+    command = python_module("infrastructure.signing_keys", action, "--file", str(path))
+    return _finish(command, environment=environment, what="no key to sign with").strip()
 
 
 def _finish(
@@ -341,8 +339,9 @@ class _Child:
         self._pause = 0.0 if steady else doubled
         self._due = monotonic() + self._pause
         where = "" if self.log is None else f"; see {self.log}"
+        how = f"by signal {-code}" if code < 0 else f"with exit code {code}"
         return (
-            f"the {self.service.name} process ended {_how(code)}; "
+            f"the {self.service.name} process ended {how}; "
             f"it is started again in {self._pause:.0f} s{where}"
         )
 
@@ -366,10 +365,6 @@ class _Child:
         left = None if deadline is None else max(0.0, deadline - monotonic())
         with suppress(subprocess.TimeoutExpired):  # what outlives the grace is killed next
             self._process.wait(left)
-
-
-def _how(code: int) -> str:
-    return f"by signal {-code}" if code < 0 else f"with exit code {code}"
 
 
 def _open_log(path: Path) -> int:

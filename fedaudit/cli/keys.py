@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
-from fedaudit.cli.installation import SCOPES, Installation, make_signing_key, rotate_signing_key
+from fedaudit.cli.installation import SCOPES, Installation, signing_key
 from fedaudit.cli.options import AsJson, DataDir
 from fedaudit.cli.output import say, usage_error, write_json, write_line
 from fedaudit.cli.remote import OVERLAP, argument, group
@@ -76,7 +76,7 @@ def keys_signing(
     *, out: Annotated[Path, typer.Option("--out", help="The private key; FILE.pub is public.")]
 ) -> None:
     """Make the key that ledgers and reports are signed with; one that is there is never touched."""
-    write_line(make_signing_key(out))
+    write_line(signing_key("create", out))
     say(f"keep {out} secret, give it to workers and sweepers alone, and hand out the public key")
 
 
@@ -133,7 +133,7 @@ def signing_keys_rotate(
 ) -> None:
     """Exchange the key for a new one. Running workers and sweepers take it up by themselves."""
     path = file or Installation.choose(data_dir).private_key
-    write_line(rotate_signing_key(path))
+    write_line(signing_key("rotate", path))
     say(
         f"{path} is a new key. The old one is in the file above: delete it once every worker and "
         f"sweeper has the new one. {path}.pub has both public keys: hand it out"

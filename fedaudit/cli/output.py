@@ -12,7 +12,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from rich.console import Console, RenderableType
-    from rich.progress import Progress
     from rich.table import Table
 
     from fedaudit.attacks.attack import AttackOutcome
@@ -128,11 +127,6 @@ def _block(table: "Table", cells: "Sequence[RenderableType]") -> "Table":
     return block
 
 
-def standard_error() -> "Console":
-    """The console for progress and remarks."""
-    return _console(stderr=True)
-
-
 def _console(*, stderr: bool) -> "Console":
     from rich.console import Console
 
@@ -201,12 +195,15 @@ def yaml_text(value: Any) -> str:
     return yaml.dump(value, Dumper=Dumper, sort_keys=False, allow_unicode=True, width=100)
 
 
-def write_text(text: str, path: Path, *, option: str = "--out") -> None:
-    """The text into a file. Raises CommandError where it cannot be written."""
+def write_text(text: str, path: Path, *, replaces: bool = True) -> None:
+    """The text into the file of --out. Raises CommandError where it cannot be written."""
     try:
-        path.write_text(text, encoding="utf-8")
+        with path.open("w" if replaces else "x", encoding="utf-8") as file:
+            file.write(text)
+    except FileExistsError:
+        raise usage_error(f"{path} exists; name another file, or delete it") from None
     except OSError as error:
-        raise usage_error(f"{option}: cannot write {path}: {error.strerror}") from None
+        raise usage_error(f"--out: cannot write {path}: {error.strerror}") from None
 
 
 def write_bytes(content: bytes, out: Path | None, *, option: str = "--out") -> None:
@@ -272,35 +269,13 @@ def write_attack_files(outcomes: "Sequence[AttackOutcome]", folder: Path) -> lis
 
 
 @contextmanager
-def rounds_bar(name: str, *, total: int) -> Iterator[Callable[[int], None]]:
-    """A bar over the rounds of an experiment; call what it gives with the rounds done."""
-    if not sys.stderr.isatty():
-        yield lambda _: None
-        return
-    with _bars() as bars:
-        bar = bars.add_task(_plain(name), total=total, unit="rounds")
-        yield lambda done: bars.update(bar, completed=done)
-
-
-@contextmanager
-def cells_bar(name: str, *, cells: int, rounds: int) -> Iterator[Callable[[int, int], None]]:
-    """A bar over the cells of a sweep and one over the rounds of all of them; call what it gives
-    with the cells that have ended and the rounds done."""
+def progress_bars(name: str, totals: Mapping[str, int]) -> Iterator[Callable[..., None]]:
+    """A bar for each total, by what is counted, at a terminal; call what it gives with the counts
+    done, in their order."""
     if not sys.stderr.isatty():
         yield lambda *_: None
         return
-    with _bars() as bars:
-        of_cells = bars.add_task(_plain(name), total=cells, unit="cells ended")
-        of_rounds = bars.add_task("", total=rounds, unit="rounds")
-
-        def advance(ended: int, done: int) -> None:
-            bars.update(of_cells, completed=ended)
-            bars.update(of_rounds, completed=done)
-
-        yield advance
-
-
-def _bars() -> "Progress":
+    from rich.markup import escape
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
     columns = (
@@ -310,10 +285,15 @@ def _bars() -> "Progress":
         TextColumn("{task.fields[unit]}"),
         TimeElapsedColumn(),
     )
-    return Progress(*columns, console=standard_error(), transient=True)
+    with Progress(*columns, console=_console(stderr=True), transient=True) as bars:
+        heads = (escape(name), *[""] * len(totals))
+        made = [
+            bars.add_task(head, total=total, unit=unit)
+            for head, (unit, total) in zip(heads, totals.items(), strict=False)
+        ]
 
+        def advance(*done: int) -> None:
+            for bar, count in zip(made, done, strict=True):
+                bars.update(bar, completed=count)
 
-def _plain(name: str) -> str:
-    from rich.markup import escape
-
-    return escape(name)
+        yield advance

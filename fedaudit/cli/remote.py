@@ -2,7 +2,7 @@
 
 import re
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from inspect import Parameter, Signature
@@ -70,24 +70,6 @@ def confirm(question: str, *, command: str) -> None:
     say(f"{question} [y/N]")
     if sys.stdin.readline().strip().lower() not in ("y", "yes"):
         raise CommandError("nothing was done")
-
-
-_CONDITION = re.compile(r"\s*([a-z_]+)\s*(<=|>=|=)\s*(.+?)\s*", re.DOTALL)
-_SIDES = {"<=": "[lte]", ">=": "[gte]", "=": ""}
-
-
-def query_parameters(conditions: Sequence[str] | None) -> dict[str, str]:
-    """The query parameters that conditions such as `accuracy>=0.8` stand for."""
-    parameters = {}
-    for condition in conditions or []:
-        if (found := _CONDITION.fullmatch(condition)) is None:
-            raise usage_error(
-                f"--where: {condition!r} is no condition; write NAME=VALUE, FIGURE<=VALUE or "
-                "FIGURE>=VALUE"
-            )
-        name, sign, value = found.groups()
-        parameters[f"{name}{_SIDES[sign]}"] = value
-    return parameters
 
 
 @dataclass(frozen=True)

@@ -19,6 +19,7 @@ from fedaudit.cli.options import (
     ReportForm,
     Sort,
     Where,
+    query_parameters,
     read_policies,
 )
 from fedaudit.cli.output import (
@@ -32,15 +33,7 @@ from fedaudit.cli.output import (
     write_json,
     yaml_text,
 )
-from fedaudit.cli.remote import (
-    MAX_PAGE,
-    Commands,
-    Given,
-    connected,
-    first_of,
-    option,
-    query_parameters,
-)
+from fedaudit.cli.remote import MAX_PAGE, Commands, Given, connected, first_of, option
 from fedaudit.cli.summary import show, show_gates
 from fedaudit.privacy.accounting.privacy_events import adjacency_words, observer_words
 from fedaudit.privacy.guarantees.guarantee import at_most
@@ -355,19 +348,22 @@ def reports(
         show_reports(shown, [*named, (sort or "").removeprefix("-")])
 
 
-def _compared(client: Client, experiment_ids: list[str], **axes: str | None) -> Json:
+def _several(experiment_ids: list[str]) -> list[str]:
     if len(experiment_ids) < 2:
         raise usage_error("compare: name two experiments or more")
-    return client.compare(experiment_ids, **axes)
+    return experiment_ids
 
 
 Commands(app).add(
     "compare",
     "Put reports side by side: figures, specs and Pareto fronts.",
-    _compared,
+    "compare",
     show=lambda client, found: show_comparison(found),
     experiment_ids=Given(
-        Annotated[list[str], typer.Argument(metavar="ID...", help="Two to fifty experiments.")]
+        Annotated[
+            list[str],
+            typer.Argument(metavar="ID...", help="Two to fifty experiments.", callback=_several),
+        ]
     ),
     fairness=option("The fairness figure of the Pareto fronts."),
     utility=option("Their utility figure: validation_loss or accuracy."),

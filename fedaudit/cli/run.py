@@ -25,7 +25,7 @@ from fedaudit.cli.output import (
     ExitCode,
     gate_exit,
     json_text,
-    rounds_bar,
+    progress_bars,
     say,
     usage_error,
     writable_folder,
@@ -308,7 +308,7 @@ def run(
     """Train and audit in this process, without a service, and print the report."""
     asked = read_spec(spec)
     folder = None if out is None else writable_folder(out)
-    with rounds_bar(asked.name, total=asked.training.rounds_played) as progress:
+    with progress_bars(asked.name, {"rounds": asked.training.rounds_played}) as progress:
         done = run_locally(
             asked,
             sources_dir=sources_dir or sources_dir_of_environment(),

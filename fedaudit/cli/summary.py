@@ -1,6 +1,6 @@
 """Reports of runs and of audits for people: their main figures in tables."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from rich.box import HORIZONTALS
@@ -12,14 +12,17 @@ from fedaudit.privacy.accounting.privacy_events import observer_words
 from fedaudit.privacy.guarantees.cost_sentences import level_words
 from fedaudit.privacy.guarantees.guarantee import at_most
 from fedaudit.reports.gates.gate_results import OUTCOME_WORDS, GateResults, condition
+from fedaudit.reports.number_text import NO_FIGURE
 from fedaudit.reports.sections.guarantee import (
     UNBOUNDED,
+    charges_everyone,
     guarantee_words,
     is_unbounded,
-    participation_label,
 )
 from fedaudit.reports.sections.part import GateOutcome, verdict_lines
-from fedaudit.reports.sections.utility import IN_TABLES
+from fedaudit.reports.sections.privacy import Privacy
+from fedaudit.reports.sections.shown_figures import FigureRow, figure_rows
+from fedaudit.reports.sections.utility import ENDING_WORDS, Utility
 from fedaudit.spec.metrics import RATES
 
 Report = Mapping[str, Any]
@@ -112,34 +115,36 @@ def _sections(report: Report) -> Iterator[tuple[str, dict[str, str]]]:
 
 def _privacy(report: Report) -> dict[str, str]:
     guarantee, privacy = report["guarantee"], report["privacy"]
-    epsilons = "\n".join(map(_epsilon, privacy["epsilon"]))
-    costs = (
-        {
-            "epsilon": epsilons,
-            "a guess": level_words(
-                privacy["epsilon_max"],
-                delta=guarantee["delta"] or 0.0,
-                kind=guarantee["kind"],
-                in_force=guarantee.get("in_force"),
-            ),
-        }
-        if epsilons
-        else {
-            "leakage of a release": _cost(report, "leakage_per_release"),
-            "leakage, median client": _cost(report, "leakage_median"),
-            "leakage, largest": _cost(report, "leakage_max"),
-            "theorem's sum, largest": _cost(report, "log_ratio_max"),
-        }
-    )
-    participations = participation_label(
-        guarantee["mechanism"], of_clients="participations, largest"
-    )
+    costs: dict[str, str] = {}
+    if privacy["epsilon"]:
+        costs["epsilon"] = "\n".join(map(_epsilon, privacy["epsilon"]))
+        costs["a guess"] = level_words(
+            privacy["epsilon_max"],
+            delta=guarantee["delta"] or 0.0,
+            kind=guarantee["kind"],
+            in_force=guarantee.get("in_force"),
+        )
+    everyone = charges_everyone(guarantee["mechanism"])
+    rows = figure_rows(Privacy, privacy, charges_everyone=everyone)
     return {
         "guarantee": f"{guarantee_words(guarantee)} ({guarantee['mechanism']})",
         **costs,
-        participations: str(privacy["participations_max"]),
-        "refused, withheld": f"{privacy['refusals']}, {privacy['withheld']}",
+        **_figures(rows, guarantee["kind"]),
     }
+
+
+def _figures(rows: Iterable[FigureRow], guarantee_kind: str) -> dict[str, str]:
+    """Values by their labels, the figure of a constant prediction below that of the model."""
+    found: dict[str, str] = {}
+    for row in rows:
+        missing = UNBOUNDED if is_unbounded(guarantee_kind, row.name) else _NOTHING
+        label = f"{row.label[0].lower()}{row.label[1:]}"
+        found[label] = row.value
+        if row.value == NO_FIGURE:
+            found[label] = f"{missing}: {escape(row.note)}" if row.note else missing
+        if row.constant:
+            found[f"{label} of a constant"] = row.constant
+    return found
 
 
 def _epsilon(one: Mapping[str, Any]) -> str:
@@ -150,18 +155,9 @@ def _epsilon(one: Mapping[str, Any]) -> str:
 def _utility(report: Report) -> dict[str, str]:
     utility = report["utility"]
     stopped_by = utility["stopped_by"]
-    ending = IN_TABLES.get(stopped_by, stopped_by)  # a newer service may know another reason
-    figures = {
-        "rounds": f"{utility['rounds']} ({ending})",
-        "validation loss": _figure(utility, "validation_loss"),
-    }
-    for label, name in (
-        ("loss of a constant", "baseline_loss"),
-        ("accuracy", "accuracy"),
-        ("accuracy of a constant", "baseline_accuracy"),
-    ):
-        if utility.get(name) is not None:
-            figures[label] = _figure(utility, name)
+    figures = _figures(figure_rows(Utility, utility), report["guarantee"]["kind"])
+    # A newer service may know another reason.
+    figures["stopped by"] = ENDING_WORDS.get(stopped_by, stopped_by)
     if utility.get("degenerate"):
         figures["degenerate"] = f"yes: {escape(utility['reasons']['degenerate'])}"
     return figures
@@ -187,24 +183,6 @@ def _brief_outcome(gate: Mapping[str, Any]) -> str:
     if gate["outcome"] == "insufficient_evidence":
         return _outcome(gate)
     return f"{_OUTCOMES[gate['outcome']]} at {gate['value']:.4g}"
-
-
-def _cost(report: Report, name: str) -> str:
-    """A cost, rounded up. Reports of the first version have no `log_ratio_max`."""
-    privacy = report["privacy"]
-    value = privacy.get(name)
-    if value is not None:
-        return at_most(value, digits=4)
-    word = UNBOUNDED if is_unbounded(report["guarantee"]["kind"], name) else _NOTHING
-    reason = privacy["reasons"].get(name)
-    return f"{word}: {escape(reason)}" if reason else word
-
-
-def _figure(section: Mapping[str, Any], name: str) -> str:
-    value = section[name]
-    if value is None:
-        return f"{_NOTHING}: {escape(section['reasons'].get(name, ''))}"
-    return f"{value:.4g}"
 
 
 def show_audit(report: Mapping[str, Any]) -> None:

@@ -14,9 +14,9 @@ from rich.table import Table
 from fedaudit.cli.options import AsJson, IdempotencyKey, Most, Out, SweepTableForm, read_value
 from fedaudit.cli.output import (
     ExitCode,
-    cells_bar,
     json_text,
     print_records,
+    progress_bars,
     say,
     show_warnings,
     standard_output,
@@ -394,8 +394,9 @@ def _followed(client: Client, sweep: Sweep) -> Sweep:
     id_, progress, ended = sweep["id"], sweep["progress"], sweep
     try:
         with (
-            cells_bar(
-                sweep["name"], cells=progress["cells"], rounds=progress["rounds_total"]
+            progress_bars(
+                sweep["name"],
+                {"cells ended": progress["cells"], "rounds": progress["rounds_total"]},
             ) as advance,
             closing(client.watch_sweep(id_)) as states,
         ):

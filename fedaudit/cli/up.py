@@ -78,7 +78,8 @@ def running_service(
         try:
             supervisor.start()
             _wait_until_ready(url, supervisor, stopping)
-            _check_key(url, key, installation.data_dir)
+            if _status(f"{url}/v1/experiments?limit=1", Authorization=f"Bearer {key}") == 401:
+                _refuse_key(installation.data_dir)
             yield RunningService(
                 url, key, installation.data_dir, logs, installation.public_key, supervisor, stopping
             )
@@ -223,11 +224,6 @@ def _wait_until_ready(url: str, supervisor: Supervisor, stopping: threading.Even
             raise CommandError(
                 f"the API was not ready within {_START_SECONDS:.0f} s{_end_of_log(supervisor)}"
             )
-
-
-def _check_key(url: str, key: str, data_dir: Path) -> None:
-    if _status(f"{url}/v1/experiments?limit=1", Authorization=f"Bearer {key}") == 401:
-        _refuse_key(data_dir)
 
 
 def _refuse_key(data_dir: Path) -> NoReturn:

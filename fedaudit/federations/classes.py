@@ -3,8 +3,6 @@
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-import numpy as np
-
 from fedaudit.federations.errors import error_at, listed
 from fedaudit.federations.levels import Levels, number_in
 
@@ -21,9 +19,7 @@ def class_levels(rows: "TableRows", target: str, *, positive: str | None) -> Lev
     """
     where = "/federation/target"
     levels = rows.levels(target, where, numeric=True)
-    if levels.missing:
-        position = int(np.argmax(levels.codes < 0))
-        raise rows.fault(target, position, where, "is empty", "fill the gap or leave the row out")
+    rows.refuse(levels.codes < 0, target, where, "is empty", "fill the gap or leave the row out")
     count = len(levels.values)
     if count < 2:
         raise error_at(

@@ -1,6 +1,6 @@
 """Which outcome is favourable for a row, by the spec's rules in the target's own units."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import assert_never
 
@@ -11,7 +11,7 @@ from fedaudit.federations.classes import find_class
 from fedaudit.federations.errors import error_at, listed, raise_errors
 from fedaudit.federations.federation import Federation
 from fedaudit.federations.levels import number_in
-from fedaudit.spec.errors import FieldError, InvalidInputError
+from fedaudit.spec.errors import FieldError
 from fedaudit.spec.fairness import GroupRule, Groups, Rule, RuleOp
 
 _WHERE = "/fairness/favourable"
@@ -59,45 +59,62 @@ def meets_bound(values: NDArray[np.float64], op: RuleOp, bound: float) -> NDArra
             assert_never(op)
 
 
+Rules = tuple[tuple[RuleOp, ...], NDArray[np.float64] | tuple[frozenset[int], ...]]
+"""`ops` and `values` of `OutcomeRules`."""
+RuleOfGroup = tuple[str, NDArray[np.int16]]
+"""An attribute, and the rule of each of its groups, [groups + 1]: -1 for none, as for no group."""
+
+
 def outcome_rules(federation: Federation, fairness: Groups) -> OutcomeRules:
     """The rules of `fairness.favourable` on this federation.
 
     There are none without sensitive attributes, and none for a numeric target if the spec gives
-    none: groups are then compared by their losses alone. Raises InvalidInputError below
-    /fairness/favourable where a rule names no group of the data, does not fit the target, or there
-    is no rule for a target of more than two classes.
+    none: groups are then compared by their losses alone. Raises InvalidInputError as
+    `rules_of_groups` does.
     """
-    everyone = np.zeros(federation.rows, dtype=np.int16)
+    groups = {one.name: one.values for one in federation.attributes}
+    (ops, values), by_group = rules_of_groups(fairness, federation.classes, groups)
+    if by_group is None:
+        rule_index = np.full(federation.rows, 0 if ops else -1, dtype=np.int16)
+    else:
+        name, rule_of_group = by_group
+        rule_index = rule_of_group[federation.attribute(name).codes]
+    return OutcomeRules(ops, values, rule_index)
+
+
+def rules_of_groups(
+    fairness: Groups, classes: tuple[str, ...], groups: Mapping[str, Sequence[str]]
+) -> tuple[Rules, RuleOfGroup | None]:
+    """The rules of `fairness.favourable`, and whose each is, where not all are everybody's.
+
+    `classes`: of the target, none for a number; `groups`: of each attribute. Raises
+    InvalidInputError below /fairness/favourable where a rule names no group of the data, does not
+    fit the target, or there is no rule for a target of more than two classes.
+    """
     favourable = fairness.favourable
-    if not fairness.sensitive or (favourable is None and not federation.classes):
-        return OutcomeRules((), np.empty(0), np.full_like(everyone, -1))
+    if not fairness.sensitive or (favourable is None and not classes):
+        return ((), np.empty(0)), None
     if favourable is None:
-        _check_two_classes(federation)
-        return OutcomeRules(("in",), (frozenset({1}),), everyone)
+        if len(classes) != 2:
+            raise error_at(
+                _WHERE,
+                f"the target has {len(classes)} classes; say which are favourable, as in "
+                f"{{op: in, value: [{classes[-1]!r}]}}",
+            )
+        return (("in",), (frozenset({1}),)), None
     if isinstance(favourable, Rule):
-        return _rules(federation, [(favourable, _WHERE)], everyone)
+        return _rules([(favourable, _WHERE)], classes), None
     places = [f"{_WHERE}/{place}" for place in range(len(favourable))]
-    rule_index = _rule_by_group(federation, favourable, places)
-    return _rules(federation, list(zip(favourable, places, strict=True)), rule_index)
+    by_group = _rule_of_group(favourable, places, groups)
+    return _rules(list(zip(favourable, places, strict=True)), classes), by_group
 
 
-def _check_two_classes(federation: Federation) -> None:
-    if len(federation.classes) != 2:
-        raise error_at(
-            _WHERE,
-            f"the target has {len(federation.classes)} classes; say which are favourable, as in "
-            f"{{op: in, value: [{federation.classes[-1]!r}]}}",
-        )
-
-
-def _rules(
-    federation: Federation, rules: Sequence[tuple[Rule, str]], rule_index: NDArray[np.int16]
-) -> OutcomeRules:
-    if federation.classes:
-        members = tuple(_class_indices(rule, federation.classes, where) for rule, where in rules)
-        return OutcomeRules(tuple("in" for _ in rules), members, rule_index)
+def _rules(rules: Sequence[tuple[Rule, str]], classes: tuple[str, ...]) -> Rules:
+    if classes:
+        members = tuple(_class_indices(rule, classes, where) for rule, where in rules)
+        return tuple("in" for _ in rules), members
     bounds = np.array([_bound(rule, where) for rule, where in rules])
-    return OutcomeRules(tuple(rule.op for rule, _ in rules), bounds, rule_index)
+    return tuple(rule.op for rule, _ in rules), bounds
 
 
 def _bound(rule: Rule, where: str) -> float:
@@ -141,25 +158,22 @@ def _class_indices(rule: Rule, classes: tuple[str, ...], where: str) -> frozense
     return frozenset(members)
 
 
-def _rule_by_group(
-    federation: Federation, rules: Sequence[GroupRule], places: Sequence[str]
-) -> NDArray[np.int16]:
-    """[rows] the rule of each row's group."""
+def _rule_of_group(
+    rules: Sequence[GroupRule], places: Sequence[str], groups: Mapping[str, Sequence[str]]
+) -> RuleOfGroup:
     (name,) = rules[0].group  # the spec allows rules about one attribute only
-    attribute = federation.attribute(name)
-    rule_of_group = np.full(len(attribute.values) + 1, -1, dtype=np.int16)  # the last: no group
+    values = list(groups[name])
+    rule_of_group = np.full(len(values) + 1, -1, dtype=np.int16)  # the last: no group
     faults: list[FieldError] = []
     for index, (rule, where) in enumerate(zip(rules, places, strict=True)):
-        group = rule.group[name]
-        pointed = f"{where}/group"
-        if group not in attribute.values:
-            message = f"{name!r} has no value {group!r}; it has {listed(attribute.values)}"
+        group, pointed = rule.group[name], f"{where}/group"
+        if group not in values:
+            message = f"{name!r} has no value {group!r}; it has {listed(values)}"
             faults.append(FieldError(pointed, message))
             continue
-        position = attribute.values.index(group)
+        position = values.index(group)
         if rule_of_group[position] >= 0:
             faults.append(FieldError(pointed, f"{group!r} has a rule already; keep one of them"))
         rule_of_group[position] = index
-    if faults:
-        raise InvalidInputError(faults)
-    return rule_of_group[attribute.codes]
+    raise_errors(faults)
+    return name, rule_of_group

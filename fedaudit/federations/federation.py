@@ -295,10 +295,5 @@ def memory_fault(
     )
 
 
-def bytes_in_memory(federation: Federation) -> int:
-    """What the features take where a method needs all of them at once, with a copy."""
-    return federation.rows * federation.width * 2 * 4
-
-
 def _gib(size: int) -> str:
     return f"{size / 2**30:.2f} GiB"

@@ -6,6 +6,7 @@ from itertools import pairwise, product
 from math import prod
 
 import numpy as np
+from numpy.typing import NDArray
 
 from fedaudit.federations.errors import error_at
 from fedaudit.federations.federation import Attribute, Federation
@@ -34,7 +35,9 @@ def read_sensitive(
         where = pointer("fairness", "sensitive", place)
         column = (columns or {}).get(name, name)
         if edges is not None and name in edges:
-            levels = _between_edges(rows, column, edges[name], pointer("fairness", "edges", name))
+            at_edges = pointer("fairness", "edges", name)
+            numbers = rows.numbers(column, at_edges, missing_allowed=True)
+            levels = between_edges(numbers, edges[name])
         else:
             levels = rows.levels(column, where, numeric=True)
         notes += checked_groups(name, levels, where)
@@ -63,25 +66,18 @@ def checked_groups(name: str, levels: Levels, where: str) -> list[str]:
 
 def group_names(edges: Sequence[float]) -> tuple[str, ...]:
     """The names of the groups between ascending edges: `<40`, `40 to <60`, `>=60`."""
-    texts = [_shortest(edge) for edge in edges]
+    # The shortest text of each: 40 for 40.0, 0.5, 1e+20.
+    texts = [repr(float(edge) + 0.0).removesuffix(".0") for edge in edges]
     between = [f"{low} to <{high}" for low, high in pairwise(texts)]
     return (f"<{texts[0]}", *between, f">={texts[-1]}")
 
 
-def _between_edges(rows: TableRows, column: str, edges: Sequence[float], where: str) -> Levels:
-    """A numeric column cut at its edges; groups without rows are included, since they are declared.
-
-    Raises InvalidInputError at `where` naming the first cell that is neither empty nor a number.
-    """
-    numbers = rows.numbers(column, where, missing_allowed=True)
+def between_edges(numbers: NDArray[np.float64], edges: Sequence[float]) -> Levels:
+    """Numbers [rows] cut at edges, NaN in no group; groups without rows are included, since they
+    are declared."""
     codes = np.searchsorted(np.array(edges), numbers, side="right")
     groups = np.where(np.isnan(numbers), -1, codes).astype(np.int64)
     return Levels(group_names(edges), groups, numbers)
-
-
-def _shortest(number: float) -> str:
-    """The shortest text of a number: 40 for 40.0, 0.5, 1e+20."""
-    return repr(float(number)).removesuffix(".0").removeprefix("-" if number == 0 else "")
 
 
 _BETWEEN = ", "

@@ -1,9 +1,8 @@
 """Inpatient charges of the Centers for Medicare and Medicaid Services (Galli et al., 5.2)."""
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -20,7 +19,7 @@ from fedaudit.federations.reading.table_files import TableFile
 from fedaudit.federations.reading.table_rows import TableRows
 from fedaudit.federations.record_keys import smallest_row_hashes
 from fedaudit.federations.source_kind import FileKind, LoadRequest
-from fedaudit.federations.table.table_federation import read_client_key
+from fedaudit.federations.table.features import refuse_gaps
 from fedaudit.spec.errors import FieldError, pointer
 from fedaudit.spec.federation import HospitalCharges
 
@@ -46,6 +45,7 @@ ZIP_TABLE: Mapping[str, tuple[str, ...]] = {
 _MONEY = r"^\$?(\d+|\d{1,3}(,\d{3})+)(\.\d+)?$"
 _DRG = r"^(?P<code>\d{1,3})(?:\.0)?(?:\s*-.*)?$"
 _ZIP = r"^\d{1,5}(-\d{4})?$"
+_CORRECT = "correct it or leave the row out"
 
 
 def known_columns(names: Sequence[str], spellings: Mapping[str, tuple[str, ...]]) -> dict[str, str]:
@@ -77,7 +77,8 @@ def with_zip(rows: TableRows, name: str, where: str) -> TableRows:
     Raises InvalidInputError at `where` for a cell that is not a ZIP code.
     """
     text = pc.replace_substring_regex(rows.text(name, where), r"\.0$", "")
-    _refuse_first(rows, pc.invert(pc.match_substring_regex(text, _ZIP)), name, where, "a ZIP code")
+    usable = pc.match_substring_regex(text, _ZIP).to_numpy(zero_copy_only=False)
+    rows.refuse(~usable, name, where, "is not a ZIP code", _CORRECT)
     return rows.with_column(
         name, pc.utf8_lpad(pc.replace_substring_regex(text, r"-.*$", ""), width=5, padding="0")
     )
@@ -89,19 +90,12 @@ def drg_codes(rows: TableRows, name: str, where: str) -> NDArray[np.int64]:
     Raises InvalidInputError at `where` for a cell that does not begin with a code.
     """
     found = pc.extract_regex(rows.text(name, where), _DRG)
-    _refuse_first(rows, pc.is_null(found), name, where, "a DRG code")
+    without = pc.is_null(found).to_numpy(zero_copy_only=False)
+    rows.refuse(without, name, where, "is not a DRG code", _CORRECT)
     codes: NDArray[np.int64] = pc.cast(pc.struct_field(found, "code"), pa.int64()).to_numpy(
         zero_copy_only=False
     )
     return codes
-
-
-def _refuse_first(rows: TableRows, unusable: Any, name: str, where: str, meant: str) -> None:
-    mask = unusable.to_numpy(zero_copy_only=False)
-    if mask.any():
-        raise rows.fault(
-            name, int(np.argmax(mask)), where, f"is not {meant}", "correct it or leave the row out"
-        )
 
 
 @dataclass(frozen=True, eq=False)
@@ -178,12 +172,10 @@ class HospitalChargesKind(FileKind):
         with open_source(self._source, files=asked.files) as file:
             return _load(self._source, file, asked.fairness.sensitive, asked.files)
 
-    def row_hashes(
-        self, *, files: Files, keep: int, progress: Callable[[], None]
-    ) -> NDArray[np.int64]:
+    def row_hashes(self, asked: LoadRequest, *, keep: int) -> NDArray[np.int64]:
         """Of all columns of the charges."""
-        with open_source(self._source, files=files) as file:
-            return smallest_row_hashes(file, header=True, keep=keep, progress=progress)
+        with open_source(self._source, files=asked.files) as file:
+            return smallest_row_hashes(file, asked, header=True, keep=keep)
 
 
 def _load(
@@ -199,15 +191,22 @@ def _load(
     if source.client_key == "zip" or source.zip_table is not None:
         rows = with_zip(rows, columns["zip"], file.pointer)
     places = _places(rows, columns, source, files)
-    kept = _with_coordinates(places, source, file)
+    kept = places.known
+    if not kept.any():
+        raise error_at(
+            file.pointer if source.zip_table is None else _ZIP_TABLE,
+            "gives coordinates for none of the rows; name a table that knows their ZIP codes",
+        )
     rows = with_money(rows.where(kept), columns[TARGET], file.pointer)
     attributes, notes = read_sensitive(rows, sensitive, columns)
+    key, remedy = columns[source.client_key], "say which client the row belongs to"
+    refuse_gaps(rows, key, "/federation/client_key", remedy=remedy)
     left_out = int(np.count_nonzero(~kept))
     if left_out:
         notes = (f"rows without coordinates, left out: {left_out}", *notes)
     return pack(
         Rows(
-            clients=read_client_key(rows, columns[source.client_key]),
+            clients=rows.levels(key, "/federation/client_key"),
             features=_scaled(source, service[kept], places.longitude[kept], places.latitude[kept]),
             feature_names=FEATURES,
             target=rows.numbers(columns[TARGET], file.pointer),
@@ -299,10 +298,7 @@ def _conditions(rows: TableRows, columns: dict[str, str]) -> NDArray[np.int64]:
     name = columns["service_index"]
     index = rows.numbers(name, where)
     unknown = ~np.isin(index, np.arange(len(DERIVED_CONDITIONS)))
-    if unknown.any():
-        raise rows.fault(
-            name, int(np.argmax(unknown)), where, "is not 0, 1, 2 or 3", "give DRG codes instead"
-        )
+    rows.refuse(unknown, name, where, "is not 0, 1, 2 or 3", "give DRG codes instead")
     return np.array(DERIVED_CONDITIONS, dtype=np.int64)[index.astype(np.int64)]
 
 
@@ -316,15 +312,3 @@ def _places(
     zips = rows.levels(columns["zip"], where)
     with open_path(source.zip_table, files=files, pointer=_ZIP_TABLE) as table:
         return joined_coordinates(zips, table)
-
-
-def _with_coordinates(
-    places: Coordinates, source: HospitalCharges, file: SourceFile
-) -> NDArray[np.bool_]:
-    known = places.known
-    if not known.any():
-        raise error_at(
-            file.pointer if source.zip_table is None else _ZIP_TABLE,
-            "gives coordinates for none of the rows; name a table that knows their ZIP codes",
-        )
-    return known

@@ -19,7 +19,7 @@ from fedaudit.federations.reading.source_files import DataRoom, Files, MayRead, 
 from fedaudit.federations.record_keys import record_keys
 from fedaudit.federations.source_kind import FileKind, LoadRequest, SourceKind
 from fedaudit.federations.synthetic import SyntheticGroupsKind, SyntheticLinearKind
-from fedaudit.federations.table.table_outline import TableKind
+from fedaudit.federations.table.table_federation import TableKind
 from fedaudit.spec.experiment import ExperimentSpec
 from fedaudit.spec.federation import (
     FederationSpec,
@@ -123,9 +123,8 @@ def profile_registration(
     data. Raises InvalidInputError with the same message as loading the data.
     """
     kind = file_kind(registration.federation)
-    figures = kind.profile(
-        registration.fairness, files=files, progress=progress, fingerprint=fingerprint
-    )
+    asked = LoadRequest(fairness=registration.fairness, files=files, progress=progress)
+    figures = kind.profile(asked, fingerprint)
     attributes = {name: tuple(found["groups"]) for name, found in figures["attributes"].items()}
     codes = {figures["target"]: figures["classes"], **attributes}
     raise_errors(label_faults(registration.federation.labels, codes))
@@ -183,5 +182,5 @@ def registered_row_hashes(
 
     Raises InvalidInputError where a column cannot be read, which need not be one that is used.
     """
-    kind = file_kind(registration.federation)
-    return kind.row_hashes(files=files, keep=keep, progress=progress)
+    asked = LoadRequest(fairness=registration.fairness, files=files, progress=progress)
+    return file_kind(registration.federation).row_hashes(asked, keep=keep)

@@ -76,7 +76,13 @@ def read_federation(folder: Path) -> Federation | None:
         about = json.loads((folder / _ABOUT).read_text("utf-8"))
         if about["bytes"] != {path.name: path.stat().st_size for path in folder.glob("*.npy")}:
             return None
-        arrays = {name.removesuffix(".npy"): _mapped(folder / name) for name in about["bytes"]}
+        arrays = {
+            # A plain array over the map: the class of maps is slow, and adds nothing.
+            name.removesuffix(".npy"): np.asarray(
+                np.load(folder / name, mmap_mode="r", allow_pickle=False)
+            )
+            for name in about["bytes"]
+        }
         return _federation(about, arrays)
     except (OSError, ValueError, KeyError, TypeError):
         return None
@@ -88,32 +94,14 @@ def folder_bytes(folder: Path) -> int:
 
 
 def _federation(about: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> Federation:
-    return Federation(
-        features=arrays[FEATURES],
-        target=arrays["target"],
-        raw_target=arrays["raw_target"],
-        first=arrays["first"],
-        client_names=tuple(about["client_names"]),
-        feature_names=tuple(about["feature_names"]),
-        target_name=about["target_name"],
-        target_scale=about["target_scale"],
-        classes=tuple(about["classes"]),
-        attributes=tuple(
-            Attribute(name, tuple(values), arrays[_codes(place)], arrays.get(_numbers(place)))
-            for place, (name, values) in enumerate(about["attributes"])
-        ),
-        fingerprint=about["fingerprint"],
-        truth=None,
-        notes=tuple(about["notes"]),
-        record_budgets=arrays.get("record_budgets"),
-        row_numbers=arrays.get("row_numbers"),
-        record_keys=arrays.get("record_keys"),
+    fields: dict[str, Any] = {name: arrays.get(name) for name in (FEATURES, *_ARRAYS)}
+    for name in _TEXTS:
+        fields[name] = tuple(about[name]) if isinstance(about[name], list) else about[name]
+    fields["attributes"] = tuple(
+        Attribute(name, tuple(values), arrays[_codes(place)], arrays.get(_numbers(place)))
+        for place, (name, values) in enumerate(about["attributes"])
     )
-
-
-def _mapped(path: Path) -> NDArray[Any]:
-    # A plain array over the map: the class of maps is slow, and adds nothing.
-    return np.asarray(np.load(path, mmap_mode="r", allow_pickle=False))
+    return Federation(truth=None, **fields)
 
 
 def _file(folder: Path, name: str) -> Path:

@@ -145,6 +145,11 @@ def check_clients(clients: Levels, *, where: str) -> None:
         )
 
 
+def attribute_of(name: str, levels: Levels) -> Attribute:
+    """A sensitive attribute that has these levels."""
+    return Attribute(name, levels.values, levels.codes.astype(np.int16), levels.numbers)
+
+
 def client_order(clients: Levels) -> NDArray[np.int64]:
     """[rows]: which row comes when, client after client; a client's keep the order of the file."""
     return np.argsort(clients.codes, kind="stable")
@@ -172,10 +177,7 @@ def pack(rows: Rows, *, where: str = "/federation/client_key") -> Federation:
         target_scale=rows.target_scale,
         classes=rows.classes,
         attributes=tuple(
-            Attribute(name, levels.values, levels.codes.astype(np.int16), levels.numbers).of_rows(
-                order
-            )
-            for name, levels in rows.attributes.items()
+            attribute_of(name, levels).of_rows(order) for name, levels in rows.attributes.items()
         ),
         fingerprint=rows.fingerprint,
         truth=None,

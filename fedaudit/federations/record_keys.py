@@ -11,10 +11,10 @@ depends on whether the other is there.
 """
 
 import hashlib
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from hashlib import blake2b
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,9 +24,8 @@ from fedaudit.federations.levels import Levels
 from fedaudit.federations.reading.source_files import SourceFile
 
 if TYPE_CHECKING:  # a plan of records needs keys alone, and an API loads no pyarrow
-    import pyarrow as pa
-
     from fedaudit.federations.reading.table_rows import TableRows
+    from fedaudit.federations.source_kind import LoadRequest
 
 RecordKeys = NDArray[np.uint64]
 
@@ -118,12 +117,14 @@ def table_record_keys(rows: "TableRows", columns: Mapping[str, str], clients: Le
 
 def _joined_cells(rows: "TableRows", columns: Mapping[str, str]) -> Iterator[memoryview]:
     """Each row's cells as one text in UTF-8; a chunk of rows is in memory."""
+    import pyarrow as pa
     import pyarrow.compute as pc
 
     names = sorted(columns)
     for start in range(0, len(rows), _ROWS_JOINED):
         part = rows.part(start, _ROWS_JOINED)
-        texts = [_one_array(part.text(name, columns[name])) for name in names]
+        texts = [part.text(name, columns[name]) for name in names]
+        texts = [one.combine_chunks() if isinstance(one, pa.ChunkedArray) else one for one in texts]
         joined = pc.binary_join_element_wise(*texts, _BETWEEN_CELLS)
         _, offsets, text = joined.buffers()
         ends = np.frombuffer(offsets, dtype=np.int32, count=len(joined) + 1).tolist()
@@ -132,23 +133,17 @@ def _joined_cells(rows: "TableRows", columns: Mapping[str, str]) -> Iterator[mem
             yield view[first:last]
 
 
-def _one_array(text: Any) -> Any:
-    import pyarrow as pa
-
-    return text.combine_chunks() if isinstance(text, pa.ChunkedArray) else text
-
-
 _HASH_BYTES = 8
 
 
 def smallest_row_hashes(
-    file: SourceFile, *, header: bool, keep: int, progress: Callable[[], None]
+    file: SourceFile, asked: "LoadRequest", *, header: bool, keep: int
 ) -> NDArray[np.int64]:
     """The `keep` smallest distinct hashes of the rows, ascending, from 0 to 2^63 - 1.
 
     A row is its cells as trimmed text, in the order of the columns' names, whatever their order in
-    the file; columns of other types than texts and numbers are left out. `progress` is called after
-    every batch of rows. Raises InvalidInputError where the file is no table.
+    the file; columns of other types than texts and numbers are left out. Raises InvalidInputError
+    where the file is no table.
     """
     from fedaudit.federations.reading.table_files import TableFile
 
@@ -158,14 +153,16 @@ def smallest_row_hashes(
     for rows in table.batches(names):
         found = np.fromiter(_hashes(rows, names), np.int64)
         smallest = np.union1d(smallest, found)[:keep]
-        progress()
+        asked.progress()
     return smallest
 
 
 def _hashes(rows: "TableRows", names: list[str]) -> Iterator[int]:
     import pyarrow.compute as pc
 
-    comparable = [name for name in names if _is_comparable(rows.columns[name].type)]
+    from fedaudit.federations.reading.table_rows import is_comparable
+
+    comparable = [name for name in names if is_comparable(rows.columns[name].type)]
     cells = [rows.text(name, "/federation/path") for name in comparable]
     if not cells:
         return
@@ -173,17 +170,3 @@ def _hashes(rows: "TableRows", names: list[str]) -> Iterator[int]:
     for row in pc.unique(joined).to_pylist():
         digest = hashlib.blake2b(row.encode(), digest_size=_HASH_BYTES).digest()
         yield int.from_bytes(digest, "big") >> 1
-
-
-def _is_comparable(kind: "pa.DataType") -> bool:
-    from pyarrow import types as is_
-
-    return bool(
-        is_.is_string(kind)
-        or is_.is_large_string(kind)
-        or is_.is_string_view(kind)
-        or is_.is_integer(kind)
-        or is_.is_floating(kind)
-        or is_.is_boolean(kind)
-        or is_.is_decimal(kind)
-    )

@@ -48,23 +48,16 @@ class SourceKind(ABC):
 class FileKind(SourceKind):
     """A file source, which can be registered."""
 
-    def profile(
-        self,
-        fairness: Groups,
-        *,
-        files: Files,
-        progress: Callable[[], None],
-        fingerprint: str | None,
-    ) -> dict[str, Any]:
+    def profile(self, asked: LoadRequest, fingerprint: str | None) -> dict[str, Any]:
         """Sizes and names as JSON; the data are loaded as for an experiment with seed 0.
 
-        `progress` is called now and then, `fingerprint` is the expected one of the data. Raises
-        InvalidInputError with the same message as loading the data.
+        `fingerprint` is the expected one of the data. Raises InvalidInputError with the same
+        message as loading the data.
         """
-        federation = self.load(LoadRequest(fairness=fairness, files=files))
+        federation = self.load(asked)
         check_fingerprint(federation.fingerprint, fingerprint)
-        progress()
-        figures = profile(federation, fairness)
+        asked.progress()
+        figures = profile(federation, asked.fairness)
         figures["notes"] += self.profile_notes()
         return figures
 
@@ -80,9 +73,7 @@ class FileKind(SourceKind):
         Raises InvalidInputError where a column cannot be read.
         """
 
-    def row_hashes(
-        self, *, files: Files, keep: int, progress: Callable[[], None]
-    ) -> NDArray[np.int64] | None:
+    def row_hashes(self, asked: LoadRequest, *, keep: int) -> NDArray[np.int64] | None:
         """The `keep` smallest hashes of the rows, by which near-copies are found; None for what is
         no table. Raises InvalidInputError."""
         return None

@@ -282,7 +282,8 @@ def figures_of_rounds(
             reasons["leakage_by_cluster"] = _why_no_cost(inputs)
         plane = played.plane(at)
         if plane is None:
-            reasons["plane"] = _plot_unavailable_reason(run, place)
+            missing = run.plot_unavailable_reason or _NOT_FINITE_HYPOTHESIS
+            reasons["plane"] = _NOT_VALIDATED if place < 0 else missing
         for name, value in values.items():
             if value is None and name not in reasons:
                 reasons[name] = _why_missing(name, place, inputs)
@@ -313,12 +314,6 @@ def _gaps_of_round(
     found = {figure["metric"]: figure for figure in fairness.figures}
     reasons |= {name: why for name in ROUND_METRICS if (why := found[name]["reason"])}
     return {name: found[name]["value"] for name in ROUND_METRICS}
-
-
-def _plot_unavailable_reason(run: Run, place: int) -> str:
-    if place < 0:
-        return _NOT_VALIDATED
-    return run.plot_unavailable_reason or _NOT_FINITE_HYPOTHESIS
 
 
 def _why_missing(name: str, place: int, inputs: MechanismParameters) -> str:

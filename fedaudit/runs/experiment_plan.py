@@ -10,7 +10,7 @@ from weakref import WeakKeyDictionary
 import numpy as np
 from numpy.typing import NDArray
 
-from fedaudit.federations.federation import Federation, bytes_in_memory
+from fedaudit.federations.federation import Federation
 from fedaudit.federations.split import training_clients
 from fedaudit.ledger.ledger_context import HeldOutContext, LedgerContext
 from fedaudit.networks.parameter_files import ParameterFileError, decode_tensors, hypotheses_of
@@ -67,7 +67,7 @@ def check_limits(cell: Cell, limits: PlanLimits) -> None:
 
 
 def _record_faults(federation: Federation, limits: PlanLimits) -> list[FieldError]:
-    needed = bytes_in_memory(federation)
+    needed = federation.rows * federation.width * 2 * 4  # with a copy
     if federation.rows > limits.planned_records:
         message = (
             "every record is planned by itself, and the data have more than the "

@@ -10,7 +10,14 @@ from pydantic import BeforeValidator, Field, ValidationError, model_validator
 
 from fedaudit.spec.base import MAX_INTEGER, SpecPart, Text
 from fedaudit.spec.disclosure import DisclosureFloor, DisclosurePolicy, spec_faults
-from fedaudit.spec.errors import FieldError, InvalidInputError, field_errors, refuse_all, refuse_at
+from fedaudit.spec.errors import (
+    FieldError,
+    InvalidInputError,
+    field_errors,
+    refuse_all,
+    refuse_at,
+    validated,
+)
 from fedaudit.spec.experiment import ExperimentSpec
 from fedaudit.spec.fairness import (
     DEFAULT_GROUP_CLIENTS,
@@ -208,10 +215,7 @@ def is_audit(value: object) -> bool:
 def parse_audit(value: object) -> AuditSpec:
     """The audit in a decoded JSON value. Raises InvalidInputError naming the fields."""
     try:
-        spec = AuditSpec.model_validate(value)
-    except ValidationError as error:
-        raise InvalidInputError(in_audit(field_errors(error, value))) from None
-    try:
+        spec = validated(AuditSpec, value)
         _ = spec.fairness
     except InvalidInputError as error:
         raise InvalidInputError(in_audit(error.errors)) from None
@@ -353,10 +357,8 @@ def registered_use_faults(audit: AuditSpec, registration: Registration) -> list[
     """
     return [
         _fault(where, f"{what}; {_KEY}")
-        for where, what in (
-            *_column_departures(audit, registration),
-            *_group_departures(audit, registration),
-        )
+        for departures in (_column_departures, _group_departures)
+        for where, what in departures(audit, registration)
     ]
 
 

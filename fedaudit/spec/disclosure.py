@@ -12,10 +12,10 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import Field, TypeAdapter, ValidationError, model_validator
+from pydantic import Field, TypeAdapter, model_validator
 
 from fedaudit.spec.base import MAX_INTEGER, SpecPart, Text
-from fedaudit.spec.errors import FieldError, InvalidInputError, field_errors, pointer, refuse_at
+from fedaudit.spec.errors import FieldError, pointer, refuse_at, validated
 from fedaudit.spec.experiment import ExperimentSpec
 from fedaudit.spec.fairness import Favourable, Groups, without_label
 from fedaudit.spec.models import ArtifactStart
@@ -113,10 +113,7 @@ class DisclosureFloor:
 
 def parse_disclosure_policy(value: object) -> DisclosurePolicy:
     """The policy in a decoded JSON value. Raises InvalidInputError naming the fields."""
-    try:
-        return DisclosurePolicy.model_validate(value)
-    except ValidationError as error:
-        raise InvalidInputError(field_errors(error, value)) from None
+    return validated(DisclosurePolicy, value)
 
 
 def least_group_size(floor: DisclosureFloor, policies: Iterable[object]) -> int:

@@ -2,9 +2,9 @@
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeVar
 
-from pydantic import ValidationError
+from pydantic import BaseModel, ValidationError
 from pydantic_core import InitErrorDetails, PydanticCustomError
 
 
@@ -62,7 +62,8 @@ def json_pointer(location: Sequence[str | int], value: object) -> str:
     pointer = ""
     tagged = False
     for step in location:
-        if isinstance(value, Mapping) and not tagged and _is_tag(step, value):
+        tags = [value.get(name) for name in _DISCRIMINATORS] if isinstance(value, Mapping) else []
+        if not tagged and step in tags:
             tagged = True
         elif _has(value, step):
             value = value[step]  # type: ignore[index]
@@ -75,11 +76,6 @@ def _has(value: object, step: str | int) -> bool:
     if isinstance(value, list):
         return isinstance(step, int) and step < len(value)
     return isinstance(value, Mapping) and step in value
-
-
-def _is_tag(step: str | int, value: Mapping[Any, Any]) -> bool:
-    """Whether a step is the tag by which the value was taken for a member of a union."""
-    return any(value.get(name) == step for name in _DISCRIMINATORS)
 
 
 def pointer(*steps: str | int) -> str:
@@ -119,6 +115,18 @@ def field_errors(error: ValidationError, value: object) -> list[FieldError]:
             pointer += _escaped(context["discriminator"].strip("'"))
         found[FieldError(pointer, _message(detail["type"], detail["msg"], context))] = None
     return list(found)
+
+
+Part = TypeVar("Part", bound=BaseModel)
+
+
+def validated(kind: type[Part], value: object, *, context: Any = None) -> Part:
+    """A part of a spec from a decoded JSON or YAML value. Raises InvalidInputError naming the
+    fields."""
+    try:
+        return kind.model_validate(value, context=context)
+    except ValidationError as error:
+        raise InvalidInputError(field_errors(error, value)) from None
 
 
 def _message(kind: str, message: str, context: Mapping[str, Any]) -> str:

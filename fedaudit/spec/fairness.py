@@ -113,14 +113,10 @@ class GroupRule(Rule):
     """One attribute and its value."""
 
 
-def _one_or_many(favourable: object) -> str:
-    return "[rules]" if isinstance(favourable, list) else "[rule]"
-
-
 Favourable = Annotated[
     Annotated[Rule, Tag("[rule]")]
     | Annotated[Annotated[list[GroupRule], Field(min_length=1, max_length=1000)], Tag("[rules]")],
-    Discriminator(_one_or_many),
+    Discriminator(lambda rule: "[rules]" if isinstance(rule, list) else "[rule]"),
 ]
 
 

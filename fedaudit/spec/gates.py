@@ -4,10 +4,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Literal, Self, cast
 
-from pydantic import Field, ValidationError, ValidationInfo, field_validator, model_validator
+from pydantic import Field, ValidationInfo, field_validator, model_validator
 
 from fedaudit.spec.base import SpecPart, Text
-from fedaudit.spec.errors import InvalidInputError, field_errors, pointer, refuse_at
+from fedaudit.spec.errors import pointer, refuse_at, validated
 from fedaudit.spec.metrics import FAIRNESS_FIGURES
 
 AttackFigure = Literal[
@@ -27,10 +27,7 @@ PlainFigure = Literal[
     "prediction_share",
     "sweep_epsilon_max",
     "sweep_log_ratio_max",
-    "epsilon_lower_bound",
-    "membership_tpr_at_1pct",
-    "recovered_share",
-    "nu_protecting",
+    AttackFigure,
 ]
 FigureSection = Literal["privacy", "utility", "sweep", "attacks"]
 Proof = Literal["fixed radius", "exact rates"]
@@ -220,7 +217,4 @@ def parse_policies(value: object) -> PolicyFile:
     """
     if isinstance(value, list):
         value = {"gates": value}
-    try:
-        return PolicyFile.model_validate(value)
-    except ValidationError as error:
-        raise InvalidInputError(field_errors(error, value)) from None
+    return validated(PolicyFile, value)

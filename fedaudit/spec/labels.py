@@ -33,12 +33,11 @@ def _codes_as_text(words: Any) -> Any:
     """YAML takes the code in `1: male` for a number, which is the code all the same."""
     if not isinstance(words, dict):
         return words
-    texts = [_code(code) for code in words]
+    texts = [
+        str(code) if isinstance(code, int) and not isinstance(code, bool) else code
+        for code in words
+    ]
     return dict(zip(texts, words.values(), strict=True)) if len(set(texts)) == len(texts) else words
-
-
-def _code(code: Any) -> Any:
-    return str(code) if isinstance(code, int) and not isinstance(code, bool) else code
 
 
 def _told_apart(labels: dict[str, dict[str, str]]) -> dict[str, dict[str, str]]:

@@ -199,13 +199,9 @@ class ArtifactStart(SpecPart):
     """The SHA-256 of the safetensors file, in hexadecimal: its id, whichever service has it."""
 
 
-def _kind(value: object) -> str:
-    return "artifact" if isinstance(value, dict | ArtifactStart) else "drawn"
-
-
 Start = Annotated[
     Annotated[DrawnStart, Tag("drawn")] | Annotated[ArtifactStart, Tag("artifact")],
-    Discriminator(_kind),
+    Discriminator(lambda start: "artifact" if isinstance(start, dict | ArtifactStart) else "drawn"),
 ]
 
 _LINEAR_MAPS = ("linear", "logistic")

@@ -12,7 +12,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from fedaudit.spec.attacks.attack_spec import AttackSpec
 from fedaudit.spec.base import is_stored
-from fedaudit.spec.errors import FieldError, InvalidInputError, field_errors, refuse_all
+from fedaudit.spec.errors import FieldError, InvalidInputError, field_errors, refuse_all, validated
 from fedaudit.spec.experiment import ADMITTED, ExperimentSpec, filled
 from fedaudit.spec.fairness import Fairness
 from fedaudit.spec.federation import FederationSpec
@@ -78,10 +78,7 @@ def parse_admitted(value: object) -> ExperimentSpec:
 
     It is not known by its document, which anybody can write: it has to come from a store.
     """
-    try:
-        return ExperimentSpec.model_validate(value, context=ADMITTED)
-    except ValidationError as error:
-        raise InvalidInputError(field_errors(error, value)) from None
+    return validated(ExperimentSpec, value, context=ADMITTED)
 
 
 _PARTS: dict[str, TypeAdapter[Any]] = {

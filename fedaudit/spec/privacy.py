@@ -5,7 +5,7 @@ that no accountant covers is refused, with the pair that would fit.
 """
 
 from abc import abstractmethod
-from typing import Annotated, Any, ClassVar, Literal, Self, assert_never, get_args
+from typing import Annotated, Any, ClassVar, Literal, Self, assert_never
 
 from pydantic import AfterValidator, BeforeValidator, Discriminator, Field, Tag, model_validator
 
@@ -237,10 +237,6 @@ class Adaptive(SpecPart):
     adaptive: AdaptiveClip
 
 
-def _number_or_adaptive(clip: object) -> str:
-    return "[adaptive]" if isinstance(clip, dict | Adaptive) else "[number]"
-
-
 class GaussianCentral(UpdateMechanism):
     """Clipped updates are added up by a trusted server, which adds Gaussian noise to the sum.
 
@@ -255,7 +251,9 @@ class GaussianCentral(UpdateMechanism):
     """With an adaptive clip this bounds the update and the count together."""
     clip: Annotated[
         Annotated[Clip, Tag("[number]")] | Annotated[Adaptive, Tag("[adaptive]")],
-        Discriminator(_number_or_adaptive),
+        Discriminator(
+            lambda clip: "[adaptive]" if isinstance(clip, dict | Adaptive) else "[number]"
+        ),
         CLIP,
     ]
     delta: Annotated[Delta, DELTA]
@@ -472,9 +470,3 @@ PrivacySpec = Annotated[
     NoMechanism | LaplaceL2 | GaussianCentral | GaussianLocal | RecordPersonalised,
     Field(discriminator="mechanism"),
 ]
-
-
-def mechanism_parts() -> tuple[type[MechanismPart], ...]:
-    """The members of the union, in its order."""
-    parts: tuple[type[MechanismPart], ...] = get_args(get_args(PrivacySpec)[0])
-    return parts

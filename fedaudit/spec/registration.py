@@ -8,10 +8,10 @@ them speaks for itself, and takes words alone: the labels of its columns.
 from collections.abc import Collection, Iterator, Mapping
 from typing import Annotated, Any, Self
 
-from pydantic import Field, ValidationError, model_validator
+from pydantic import Field, model_validator
 
 from fedaudit.spec.base import SpecPart, Text
-from fedaudit.spec.errors import FieldError, InvalidInputError, field_errors, pointer, refuse_all
+from fedaudit.spec.errors import FieldError, InvalidInputError, pointer, refuse_all, validated
 from fedaudit.spec.experiment import ExperimentSpec
 from fedaudit.spec.fairness import Favourable, Groups, without_label
 from fedaudit.spec.federation import FileSpec
@@ -55,7 +55,7 @@ def parse_registration(value: object) -> Registration:
         raise InvalidInputError(
             [FieldError("/federation/id", "is given by the service; name the file by `path`")]
         )
-    return _parsed(value)
+    return validated(Registration, value)
 
 
 def parse_uploaded(value: object, *, file_name: str) -> Registration:
@@ -68,21 +68,14 @@ def parse_uploaded(value: object, *, file_name: str) -> Registration:
         if federation.get(field) is not None:
             message = "the data comes with the upload; leave it out"
             raise InvalidInputError([FieldError(f"/federation/{field}", message)])
-    if not isinstance(value, Mapping) or not federation:
-        return _parsed(value)
-    return _parsed({**value, "federation": {**federation, "path": file_name, "id": None}})
+    if isinstance(value, Mapping) and federation:
+        value = {**value, "federation": {**federation, "path": file_name, "id": None}}
+    return validated(Registration, value)
 
 
 def _federation_of(value: object) -> Mapping[str, object]:
     federation = value.get("federation") if isinstance(value, Mapping) else None
     return federation if isinstance(federation, Mapping) else {}
-
-
-def _parsed(value: object) -> Registration:
-    try:
-        return Registration.model_validate(value)
-    except ValidationError as error:
-        raise InvalidInputError(field_errors(error, value)) from None
 
 
 _PLACE = frozenset({"path", "id"})
@@ -121,7 +114,7 @@ def with_registration(value: Any, registration: Mapping[str, Any]) -> Any:
     if not isinstance(fairness, Mapping) or asked.get("source", known["source"]) != known["source"]:
         return value
     filled = dict(value)
-    if _leaves_columns(asked, known):
+    if "source" not in asked or ("target" in known and "target" not in asked):
         fairness = _with_groups(fairness, registration["fairness"])
         asked = _with_columns(asked, known)
         filled["fairness"] = fairness
@@ -131,10 +124,6 @@ def with_registration(value: Any, registration: Mapping[str, Any]) -> Any:
     if _WORDS not in asked and (labels := _labels(asked, fairness, known)):
         asked[_WORDS] = labels
     return {**filled, "federation": asked}
-
-
-def _leaves_columns(asked: Mapping[str, Any], known: Mapping[str, Any]) -> bool:
-    return "source" not in asked or ("target" in known and "target" not in asked)
 
 
 def _with_columns(asked: Mapping[str, Any], known: Mapping[str, Any]) -> dict[str, Any]:
@@ -159,29 +148,21 @@ def _with_groups(asked: Mapping[str, Any], known: Mapping[str, Any]) -> dict[str
     if isinstance(sensitive, list):
         edges = taken.get("edges", {})
         taken["edges"] = {name: cuts for name, cuts in edges.items() if name in sensitive}
-        if not set(_attributes_of(taken.get("favourable"))) <= set(map(str, sensitive)):
+        rule = taken.get("favourable")
+        rules = rule if isinstance(rule, list) else []
+        if not {name for one in rules for name in one.get("group", {})} <= set(map(str, sensitive)):
             taken.pop("favourable", None)
         if not sensitive:
             taken.pop("favourable", None)
     return {**taken, **asked}
 
 
-def _attributes_of(favourable: Any) -> list[str]:
-    rules = favourable if isinstance(favourable, list) else []
-    return [name for rule in rules for name in rule.get("group", {})]
-
-
 def _with_words(asked: Any, known: Any) -> Any:
     """The asked rule, called what the registration calls the same rule."""
     if not isinstance(asked, Mapping) or not isinstance(known, Mapping) or "label" in asked:
         return asked
-    return {**asked, "label": known["label"]} if _same_rule(asked, known) else asked
-
-
-def _same_rule(asked: Mapping[str, Any], known: Mapping[str, Any]) -> bool:
-    return "label" in known and dict(asked) == {
-        name: given for name, given in known.items() if name != "label"
-    }
+    labelled = {**asked, **{name: known[name] for name in ("label",) if name in known}}
+    return labelled if labelled == dict(known) else asked
 
 
 def _labels(

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from itertools import product
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import Discriminator, Field, Tag, ValidationError, model_validator
+from pydantic import Discriminator, Field, Tag, model_validator
 
 from fedaudit.spec.base import SpecPart, Text
-from fedaudit.spec.errors import FieldError, InvalidInputError, field_errors, pointer, refuse_at
+from fedaudit.spec.errors import FieldError, InvalidInputError, pointer, refuse_at, validated
 from fedaudit.spec.experiment import ExperimentSpec
 
 MAX_CELLS = 1000
@@ -53,14 +53,10 @@ class SweepRange(SpecPart):
         return [int(value) if value.is_integer() else value for value in rounded]
 
 
-def _kind(value: object) -> str:
-    return "list" if isinstance(value, list) else "range"
-
-
 Values = Annotated[
     Annotated[list[Any], Field(min_length=1, max_length=MAX_CELLS), Tag("list")]
     | Annotated[SweepRange, Tag("range")],
-    Discriminator(_kind),
+    Discriminator(lambda values: "list" if isinstance(values, list) else "range"),
 ]
 
 
@@ -138,10 +134,7 @@ def _twice(values: Sequence[Any]) -> str | None:
 
 def parse_sweep(value: object) -> SweepSpec:
     """The sweep in a decoded JSON or YAML value. Raises InvalidInputError naming the fields."""
-    try:
-        return SweepSpec.model_validate(value)
-    except ValidationError as error:
-        raise InvalidInputError(field_errors(error, value)) from None
+    return validated(SweepSpec, value)
 
 
 SEED = "seed"
@@ -233,12 +226,11 @@ def _name(base: str, values: Mapping[str, Any]) -> str:
     """The base's name with what distinguishes the cell, as far as it fits."""
     if not values:
         return base
-    said = ", ".join(f"{path.rpartition('.')[2]} {_short(value)}" for path, value in values.items())
-    return f"{base}: {said}"[:_MAX_NAME]
-
-
-def _short(value: Any) -> str:
-    return value if isinstance(value, str) else json.dumps(value)
+    said = [
+        f"{path.rpartition('.')[2]} {value if isinstance(value, str) else json.dumps(value)}"
+        for path, value in values.items()
+    ]
+    return f"{base}: {', '.join(said)}"[:_MAX_NAME]
 
 
 def _put(document: dict[str, Any], path: str, value: Any, sweep: SweepSpec) -> None:

@@ -68,7 +68,7 @@ class Feature(SpecPart):
     @property
     def drops_rows(self) -> bool:
         """Whether a row is left out where this feature is empty."""
-        return _drops(self.missing)
+        return drops_rows(self.missing)
 
     @property
     def fills_gaps(self) -> bool:
@@ -132,7 +132,8 @@ Dealt = Iid | Dirichlet | Shards
 Partition = Annotated[Dealt | ByColumn, Field(discriminator="method")]
 
 
-def _drops(rule: Missing) -> bool:
+def drops_rows(rule: Missing) -> bool:
+    """Whether a row is left out where a cell is empty that has this rule."""
     match rule:
         case "drop-row":
             return True
@@ -142,14 +143,6 @@ def _drops(rule: Missing) -> bool:
             assert_never(rule)
 
 
-def _all_or_some(features: object) -> str:
-    return "[columns]" if isinstance(features, list) else "[all]"
-
-
-def _name_or_more(feature: object) -> str:
-    return "[name]" if isinstance(feature, str) else "[feature]"
-
-
 Features = Annotated[
     Annotated[Literal["all"], Tag("[all]")]
     | Annotated[
@@ -157,14 +150,14 @@ Features = Annotated[
             list[
                 Annotated[
                     Annotated[Text, Tag("[name]")] | Annotated[Feature, Tag("[feature]")],
-                    Discriminator(_name_or_more),
+                    Discriminator(lambda one: "[name]" if isinstance(one, str) else "[feature]"),
                 ]
             ],
             Field(min_length=1, max_length=10_000),
         ],
         Tag("[columns]"),
     ],
-    Discriminator(_all_or_some),
+    Discriminator(lambda all_: "[columns]" if isinstance(all_, list) else "[all]"),
 ]
 
 
@@ -218,16 +211,6 @@ class Table(FileSource):
                 "dealt to clients; one of the two",
             )
         return self
-
-    @property
-    def drops_without_client(self) -> bool:
-        """Whether rows that name no client are left out."""
-        return _drops(self.missing_client)
-
-    @property
-    def drops_without_target(self) -> bool:
-        """Whether rows without a target are left out."""
-        return _drops(self.missing_target)
 
     @property
     def dealt(self) -> Dealt | None:

@@ -163,14 +163,10 @@ def _trained_by_record(kind: str, mechanism: str) -> str | None:
     )
 
 
-def _named(method: Any) -> Any:
-    return {"kind": method} if isinstance(method, str) else method
-
-
 TrainingMethod = Annotated[
     Hypotheses | FineTuning | Ditto | QFfl | LocalOnly,
     Field(discriminator="kind"),
-    BeforeValidator(_named),
+    BeforeValidator(lambda method: {"kind": method} if isinstance(method, str) else method),
 ]
 """By its fields, or by its kind alone."""
 DEFAULT_METHOD = Hypotheses(kind="hypotheses")
@@ -182,12 +178,6 @@ METHOD_WORDS = {
     "local-only": "local-only: nothing is sent",
 }
 """What forms say of each."""
-
-
-def method_parts() -> tuple[type[MethodPart], ...]:
-    """The members of the union, in its order."""
-    parts: tuple[type[MethodPart], ...] = get_args(get_args(TrainingMethod)[0])
-    return parts
 
 
 class FixedCohort(SpecPart):

@@ -17,7 +17,7 @@ from fedaudit.privacy.accounting.privacy_events import REPORT, adjacency_words, 
 from fedaudit.privacy.accounting.rdp import composed_epsilon
 from fedaudit.privacy.mechanisms.registry import mechanism_of
 from fedaudit.privacy.unit_key import MADE_UP
-from fedaudit.reports.charts.number_text import bound_text
+from fedaudit.reports.number_text import bound_text
 from fedaudit.spec.experiment import ExperimentSpec
 
 CostFigure = Literal["leakage", "log_ratio", "epsilon"]

@@ -35,10 +35,10 @@ from models.repositories.federations import FederationRepository
 from models.repositories.files import (
     ArtifactRepository,
     ExpiredFileRepository,
-    ExpiredUploadRepository,
-    GoneContentRepository,
     OldFileRepository,
     PendingUploadRepository,
+    UploadRepository,
+    gone_contents,
 )
 from models.repositories.ledger import LedgerRepository
 from models.repositories.near_copies import NearCopyRepository

@@ -2,10 +2,9 @@
 
 import hashlib
 import secrets
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Any
 
 from sqlalchemy import (
     ColumnElement,
@@ -29,6 +28,7 @@ from models.tables.accounts import ApiKey, IdempotencyKey, Project, RequestMinut
 from models.tables.experiments import Experiment
 from models.tables.federations import Artifact, Federation, PendingUpload
 from models.tables.reports import LaterAttacks
+from models.vocabulary import OPEN
 
 
 class ProjectRepository(Repository):
@@ -120,8 +120,8 @@ class ApiKeyRepository(Repository):
 
 
 def hash_of_key(plain: str) -> str:
-    """What is stored of a secret."""
-    # A key holds 256 random bits: a slow hash would protect nothing and cost every request.
+    """What is stored of a secret: of a key, or of a session's token."""
+    # Either holds 256 random bits: a slow hash would protect nothing and cost every request.
     return hashlib.sha256(plain.encode("utf-8", "surrogatepass")).hexdigest()
 
 
@@ -158,7 +158,7 @@ class WebSessionRepository(Repository):
         self._execute(delete(WebSession).where(WebSession.expires_at <= seconds_from_now()))
         token = secrets.token_urlsafe(32)
         row = {
-            "token_hash": _hash(token),
+            "token_hash": hash_of_key(token),
             "api_key_id": key.id,
             "project_id": key.project_id,
             "key_hash": secret_hash or key.hash,
@@ -176,7 +176,7 @@ class WebSessionRepository(Repository):
             .join(WebSession, WebSession.api_key_id == ApiKey.id)
             .join(Project, Project.id == ApiKey.project_id)
             .where(
-                WebSession.token_hash == _hash(token),
+                WebSession.token_hash == hash_of_key(token),
                 WebSession.expires_at > seconds_from_now(),
                 or_(opens(table_of(WebSession).c.key_hash), _unrecorded()),
             )
@@ -185,18 +185,13 @@ class WebSessionRepository(Repository):
 
     def end(self, token: str) -> None:
         """Ends a session; nothing happens where there is none."""
-        self._execute(delete(WebSession).where(WebSession.token_hash == _hash(token)))
+        self._execute(delete(WebSession).where(WebSession.token_hash == hash_of_key(token)))
 
 
 def _unrecorded() -> ColumnElement[bool]:
     """A session of before its secret was recorded, with a key that still has its first one."""
     unknown = and_(WebSession.key_hash.is_(None), ApiKey.rotated_at.is_(None))
     return and_(unknown, ApiKey.revoked_at.is_(None))
-
-
-def _hash(token: str) -> str:
-    # A token holds 256 random bits: a slow hash would protect nothing and cost every request.
-    return hashlib.sha256(token.encode("utf-8", "surrogatepass")).hexdigest()
 
 
 _TAKEN = PreparedRows(
@@ -225,14 +220,12 @@ class IdempotencyRepository(Repository):
         body_hash: str,
         resource_id: str | None = None,
         status_code: int | None = None,
-        response: Mapping[str, Any] | None = None,
     ) -> bool:
         """Takes the key; False if it is taken. Call it first in the transaction: a simultaneous
         request then waits and sees False, so that the work is done once."""
         owner = {"project_id": project_id, "api_key_id": api_key_id, "route": route, "key": key}
-        request = {"body_hash": body_hash, "resource_id": resource_id, "created_at": utc_now()}
-        answer = None if response is None else dict(response)
-        row = {**owner, **request, "status_code": status_code, "response": answer}
+        answer = {"resource_id": resource_id, "status_code": status_code, "response": None}
+        row = {**owner, **answer, "body_hash": body_hash, "created_at": utc_now()}
         return self._insert_absent(IdempotencyKey, row)
 
     def forget(self, older_than: timedelta, *, limit: int) -> int:
@@ -244,9 +237,6 @@ class IdempotencyRepository(Repository):
             .limit(limit)
         )
         return self._execute(delete(IdempotencyKey).where(tuple_(*columns).in_(old)))
-
-
-_UNFINISHED = ("queued", "running", "cancelling")
 
 
 class ProjectUsageRepository(ScopedRepository):
@@ -263,7 +253,7 @@ class ProjectUsageRepository(ScopedRepository):
         found = 0
         for table in (Experiment, LaterAttacks):
             columns = table_of(table).c
-            mine = (columns.project_id == self.project_id) & columns.status.in_(_UNFINISHED)
+            mine = (columns.project_id == self.project_id) & columns.status.in_(OPEN)
             found += int(self.session.scalar(select(func.count()).where(mine)) or 0)
         return found
 

@@ -7,15 +7,14 @@ from sqlalchemy import Select, func, select
 from sqlalchemy.orm import defer
 
 from models.clock import utc_now
-from models.identifiers import new_id
 from models.person import Actor
 from models.repositories.base import RowRepository, table_of
 from models.repositories.units import UnitRepository
 from models.tables.reports import LaterAttacks, PredictionAudit
-from models.values import Cursor, FoundLater, LaterAttacksStatus, NewAudit, Page
+from models.values import Cursor, LaterAttacksStatus, Page
+from models.vocabulary import OPEN
 
 OPEN_AUDITS = ("queued", "running")
-OPEN_ATTACKS: tuple[LaterAttacksStatus, ...] = ("queued", "running", "cancelling")
 
 
 class AuditRepository(RowRepository[PredictionAudit]):
@@ -24,11 +23,9 @@ class AuditRepository(RowRepository[PredictionAudit]):
     _table = PredictionAudit
     _open = PredictionAudit.status.in_(OPEN_AUDITS)
 
-    def create(self, audit: NewAudit, *, unit_id: str, by: Actor) -> PredictionAudit:
-        """The audit, `queued`."""
-        row = {"id": new_id(), "project_id": self.project_id, "status": "queued"}
-        asked = {"unit_id": unit_id, "created_by": by.as_dict(), "created_at": utc_now()}
-        return self._add(PredictionAudit(**row, **asked, **vars(audit)))
+    def add(self, row: PredictionAudit) -> PredictionAudit:
+        """Stores a new audit."""
+        return self._add(row)
 
     def of_unit(self, unit_id: str) -> PredictionAudit | None:
         """The audit that a unit is to make; None if it has ended."""
@@ -85,46 +82,22 @@ class AuditRepository(RowRepository[PredictionAudit]):
 def attacked_experiments() -> Select[tuple[str]]:
     """For a query: the ids of experiments with open attacks, which need the training data again."""
     columns = table_of(LaterAttacks).c
-    return select(columns.experiment_id).where(columns.status.in_(OPEN_ATTACKS))
+    return select(columns.experiment_id).where(columns.status.in_(OPEN))
 
 
 class LaterAttacksRepository(RowRepository[LaterAttacks]):
     """A project's requests; a worker that writes holds the request's unit."""
 
     _table = LaterAttacks
-    _open = LaterAttacks.status.in_(OPEN_ATTACKS)
+    _open = LaterAttacks.status.in_(OPEN)
 
     def next_number(self, experiment_id: str) -> int:
         """The number of the request to come; others wait until this transaction ends."""
         return self._next_number(LaterAttacks, experiment_id)
 
-    def add(
-        self,
-        experiment_id: str,
-        *,
-        number: int,
-        asked: Sequence[Mapping[str, Any]],
-        report_hash: str,
-        ledger_hash: str,
-        unit_id: str,
-        by: Actor,
-    ) -> LaterAttacks:
-        """The request, `queued`."""
-        return self._add(
-            LaterAttacks(
-                id=new_id(),
-                experiment_id=experiment_id,
-                number=number,
-                project_id=self.project_id,
-                status="queued",
-                asked=[dict(one) for one in asked],
-                report_hash=report_hash,
-                ledger_hash=ledger_hash,
-                unit_id=unit_id,
-                created_by=by.as_dict(),
-                created_at=utc_now(),
-            )
-        )
+    def add(self, row: LaterAttacks) -> LaterAttacks:
+        """Stores a new request."""
+        return self._add(row)
 
     def of_unit(self, unit_id: str) -> LaterAttacks | None:
         """What a unit is to carry out; None if it has ended."""
@@ -180,9 +153,9 @@ class LaterAttacksRepository(RowRepository[LaterAttacks]):
         *,
         reason: str | None = None,
         detail: str | None = None,
-        found: FoundLater | None = None,
+        **found: Mapping[str, Any] | int,
     ) -> bool:
-        """Ends it, with what was found if anything was tried; False if it has ended."""
-        values = {} if found is None else dict(vars(found))
+        """Ends it, with `statement`, `envelope` and `alarms` if anything was tried; False if it has
+        ended."""
         ended = {"status_reason": reason, "status_detail": detail, "finished_at": utc_now()}
-        return self._update(id, self._open, status=status, **ended, **values)
+        return self._update(id, self._open, status=status, **ended, **found)

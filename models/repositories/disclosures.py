@@ -73,9 +73,7 @@ class DisclosureRepository(Repository):
         anchors: Sequence[str] = (),
     ) -> None:
         """Remembers sets; those that are known already are stored once. Call `lock` before.
-
-        `anchors`: of rows by which the memory is found.
-        """
+        `anchors`: of rows by which the memory is found."""
         of_all = {"fingerprint": fingerprint, "numbering": numbering, "disclosed_at": utc_now()}
         self._insert_all_absent(DisclosedSet, [{**of_all, **vars(one)} for one in sets])
         named = [{"anchor": one, "fingerprint": fingerprint} for one in anchors]

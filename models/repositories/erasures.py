@@ -4,11 +4,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import delete, exists, func, literal, or_, select, tuple_, update
+from sqlalchemy import Select, delete, exists, func, literal, or_, select, tuple_, update
 
 from models.clock import utc_now
-from models.person import Actor
-from models.repositories.audits import OPEN_ATTACKS, OPEN_AUDITS
+from models.repositories.audits import OPEN_AUDITS
 from models.repositories.base import Repository, ScopedRepository, table_of
 from models.repositories.experiment_parts import SubjectSetRepository
 from models.repositories.units import UnitRepository
@@ -26,8 +25,7 @@ from models.tables.federations import (
 from models.tables.ledger import Fairness, Round
 from models.tables.reports import LaterAttacks, PredictionAudit, Report
 from models.values import Cursor, Page
-
-_ENDED = ("cancelled", "succeeded", "failed")
+from models.vocabulary import ENDED, OPEN
 
 
 @dataclass(frozen=True)
@@ -57,18 +55,18 @@ class ErasureRepository(ScopedRepository):
 
     def newest(self, federation_id: str) -> Erasure | None:
         """The federation's last one."""
-        mine = self._select(Erasure).where(Erasure.federation_id == federation_id)
-        return self._one(mine.order_by(Erasure.number.desc()).limit(1))
+        return self._one(self._of(federation_id).order_by(Erasure.number.desc()).limit(1))
 
     def get(self, federation_id: str, number: int) -> Erasure | None:
         """One of a federation's."""
-        mine = self._select(Erasure).where(Erasure.federation_id == federation_id)
-        return self._one(mine.where(Erasure.number == number))
+        return self._one(self._of(federation_id).where(Erasure.number == number))
 
     def of(self, federation_id: str) -> Sequence[Erasure]:
         """All of a federation's, newest first."""
-        mine = self._select(Erasure).where(Erasure.federation_id == federation_id)
-        return self._all(mine.order_by(Erasure.number.desc()))
+        return self._all(self._of(federation_id).order_by(Erasure.number.desc()))
+
+    def _of(self, federation_id: str) -> Select[Erasure]:
+        return self._select(Erasure).where(Erasure.federation_id == federation_id)
 
     def page(self, *, cursor: Cursor | None, limit: int) -> Page[tuple[Erasure, str]]:
         """Newest first, with the names of their federations; the cursor is (requested_at,
@@ -176,13 +174,13 @@ class ErasureRepository(ScopedRepository):
             started.in_(leaving.artifacts) if leaving.artifacts else columns.id.is_(None),
         )
         mine = columns.project_id == self.project_id
-        runs = select(columns.id).where(mine, columns.status.not_in(_ENDED), needing_it)
+        runs = select(columns.id).where(mine, columns.status.not_in(ENDED), needing_it)
         attacks = (
             select(LaterAttacks.id)
             .join(Experiment, Experiment.id == LaterAttacks.experiment_id)
             .where(
                 LaterAttacks.project_id == self.project_id,
-                LaterAttacks.status.in_(OPEN_ATTACKS),
+                LaterAttacks.status.in_(OPEN),
                 needing_it,
             )
         )
@@ -273,36 +271,12 @@ class ErasureRepository(ScopedRepository):
         values = {"status": "erased", "profile": {}, "deleted_at": utc_now()}
         self._execute(update(Federation).where(*mine).values({**values, **dict.fromkeys(emptied)}))
 
-    def add(
-        self,
-        federation: Federation,
-        *,
-        by: Actor,
-        reference: str | None,
-        removed: Mapping[str, int],
-        files: Sequence[str],
-        ledgers: Sequence[str],
-        others: int,
-    ) -> Erasure:
-        """Notes what the sweeper has to do, in the transaction that erased."""
-        mine = select(func.max(Erasure.number)).where(Erasure.federation_id == federation.id)
-        return self._add(
-            Erasure(
-                federation_id=federation.id,
-                number=(self.session.scalar(mine) or 0) + 1,
-                project_id=self.project_id,
-                fingerprint=federation.fingerprint,
-                reference=reference,
-                requested_at=utc_now(),
-                requested_by=by.as_dict(),
-                removed=dict(removed),
-                files=list(files),
-                ledgers=list(ledgers),
-                others=others,
-                completed_at=None,
-                envelope=None,
-            )
-        )
+    def add(self, row: Erasure) -> Erasure:
+        """Notes what the sweeper has to do, in the transaction that erased, as the federation's
+        next erasure."""
+        mine = select(func.max(Erasure.number)).where(Erasure.federation_id == row.federation_id)
+        row.number = (self.session.scalar(mine) or 0) + 1
+        return self._add(row)
 
 
 class ErasingRepository(Repository):

@@ -14,6 +14,7 @@ from models.repositories.base import ExperimentPartRepository, Repository
 from models.tables.experiments import Checkpoint, Event, Experiment, SubjectSet
 from models.tables.ledger import Fairness, Round
 from models.values import FairnessRow, RoundRow
+from models.vocabulary import ENDED
 
 
 class EventRepository(ExperimentPartRepository):
@@ -202,7 +203,7 @@ class CheckpointRepository(ExperimentPartRepository):
             select(Checkpoint.experiment_id)
             .join(Experiment, Experiment.id == Checkpoint.experiment_id)
             .where(
-                Experiment.status.in_(("cancelled", "succeeded", "failed")),
+                Experiment.status.in_(ENDED),
                 Experiment.finished_at < seconds_from_now(-older_than.total_seconds()),
             )
             .limit(limit)

@@ -19,6 +19,7 @@ from models.repositories.reports import has_epsilon
 from models.repositories.webhooks import AnnouncementRepository
 from models.tables.experiments import Experiment, ExperimentTag, Unit
 from models.values import Cursor, ExperimentFilters, FinalFigures, LeakagePrice, NewExperiment, Page
+from models.vocabulary import ENDED, OPEN
 
 _UNFILTERED = ExperimentFilters()
 _OF_PROJECT = select(Experiment).where(Experiment.project_id == bindparam("project_id"))
@@ -31,8 +32,6 @@ _TAGS = Prepared(
 )
 
 _columns = table_of(Experiment).c
-
-ENDED = ("cancelled", "succeeded", "failed")
 
 
 class ExperimentRepository(RowRepository[Experiment]):
@@ -168,10 +167,9 @@ class ExperimentRepository(RowRepository[Experiment]):
         if experiment is None or experiment.status in ENDED:
             return False
         self._settle(experiment, price)
-        active = ("queued", "running", "cancelling")
         values = {} if figures is None else asdict(figures)
         ended = {"status_reason": reason, "status_detail": detail, "finished_at": utc_now()}
-        changed = self._change(id, active, status=status, **ended, **values)
+        changed = self._change(id, OPEN, status=status, **ended, **values)
         if changed:
             AnnouncementRepository(self.session, self.project_id).experiment_ended(
                 id,
@@ -241,16 +239,10 @@ def _first_page(sort: str) -> PreparedRows[Experiment]:
     return PreparedRows(_paged(_OF_PROJECT, sort, None).limit(bindparam("most")))
 
 
-FIGURES = (
-    "leakage_max",
-    "leakage_median",
-    "log_ratio_max",
-    "epsilon_max",
-    "validation_loss",
-    "accuracy",
-    "demographic_parity_difference",
-    "equalized_odds_difference",
-    "equal_opportunity_difference",
+FIGURES = tuple(
+    name
+    for name in FinalFigures.__dataclass_fields__
+    if name not in ("delta", "gate_outcome", "alarms")
 )
 """Final figures that a bound may name."""
 

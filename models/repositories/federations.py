@@ -16,8 +16,8 @@ from models.repositories.units import UnitRepository
 from models.tables.experiments import Experiment
 from models.tables.federations import Content, Federation, RowSketch
 from models.values import BudgetsAcross, Cursor, NewFile, Page, Simulation
+from models.vocabulary import OPEN
 
-_OPEN = ("queued", "running", "cancelling")
 _IN_GOOD_ORDER = ("profiling", "ready")
 
 
@@ -90,15 +90,14 @@ class FederationRepository(RowRepository[Federation]):
         content without an owner becomes this project's. A stored file stays (compare
         `storage_key`), except after a rejection, which it may have caused. An earlier unit that has
         not begun is withdrawn."""
-        named = {"fingerprint": file.fingerprint, "name": file.name, "source": file.source}
-        self._add_absent({**named, "profile": {}, "status": "profiling"})
+        new = {"fingerprint": file.fingerprint, "profile": {}, "status": "profiling"}
+        self._add_absent({**file.named, **new})
         before = self.session.scalars(_locked(self._has(file.fingerprint))).one()
         Budgets(self.session, self.project_id).claim(before.id)
         if before.unit_id is not None:
             UnitRepository(self.session).withdraw(before.unit_id)
         values: dict[str, Any] = {
-            "name": file.name,
-            "source": file.source,
+            **file.named,
             "registration": dict(file.registration),
             "unit_id": unit_id,
             "profile": {},
@@ -156,7 +155,7 @@ class FederationRepository(RowRepository[Federation]):
 
     def in_use(self, id: str) -> bool:
         """Whether an experiment on it, or an attack on one, is queued or running."""
-        is_open = Experiment.status.in_(_OPEN) | Experiment.id.in_(attacked_experiments())
+        is_open = Experiment.status.in_(OPEN) | Experiment.id.in_(attacked_experiments())
         mine = Experiment.project_id == self.project_id
         return self._exists(mine, Experiment.federation_id == id, is_open)
 

@@ -1,12 +1,14 @@
 """Files of projects: parameters, tables that wait for their registration, and what has expired."""
 
+from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import ColumnElement, Select, and_, delete, exists, select, update
+from sqlalchemy import ColumnElement, Row, Select, and_, delete, exists, select, update
 
 from models.clock import seconds_from_now, utc_now
+from models.database import Database
 from models.identifiers import new_id
 from models.person import Actor
 from models.repositories.audits import attacked_experiments
@@ -14,9 +16,9 @@ from models.repositories.base import Repository, ScopedRepository, table_of
 from models.tables.experiments import Experiment
 from models.tables.federations import Artifact, ExpiredFile, Federation, PendingUpload
 from models.tables.reports import LaterAttacks, Report
-from models.values import ArtifactUse, Cursor, FileKind, GoneReason, Page
+from models.values import Cursor, FileKind, GoneReason, Page
+from models.vocabulary import ENDED
 
-_ENDED = ("cancelled", "succeeded", "failed")
 _DAY_SECONDS = 24 * 3600.0
 
 
@@ -52,33 +54,36 @@ class ArtifactRepository(ScopedRepository):
 
     def get(self, sha256: str) -> Artifact | None:
         """One of them; None for a file that was stored before there was a list."""
-        return self._one(self._select(Artifact).where(Artifact.sha256 == sha256))
+        return self._one(self._of(sha256))
+
+    def _of(self, sha256: str) -> Select[Artifact]:
+        return self._select(Artifact).where(Artifact.sha256 == sha256)
 
     def list(self, *, cursor: Cursor | None, limit: int) -> Page[Artifact]:
         """Newest first; the cursor is (id,)."""
         statement = self._select(Artifact)
         return self._page(statement, Artifact.id, cursor, limit)
 
-    def uses(self, hashes: Sequence[str]) -> Mapping[str, Sequence[ArtifactUse]]:
-        """By hash, the experiments that start from the file, newest first."""
+    def uses(self, hashes: Sequence[str]) -> Mapping[str, Sequence[Row[Any]]]:
+        """By hash, the experiments that start from the file, newest first: id, name and status."""
         columns = table_of(Experiment).c
         named = columns.spec["model"]["start"]["artifact"].as_string()
-        found: dict[str, list[ArtifactUse]] = {}
+        found: dict[str, list[Row[Any]]] = defaultdict(list)
         if not hashes:
             return found
         rows = self.session.execute(
-            select(named, columns.id, columns.name, columns.status)
+            select(named.label("sha256"), columns.id, columns.name, columns.status)
             .where(columns.project_id == self.project_id, named.in_(hashes))
             .order_by(columns.id.desc())
         )
-        for sha256, experiment_id, name, status in rows:
-            found.setdefault(sha256, []).append(ArtifactUse(experiment_id, name, status))
+        for row in rows:
+            found[row.sha256].append(row)
         return found
 
     def expire(self, sha256: str, *, kept_days: int) -> bool:
         """Removes an expired one; False if it is still needed. Admissions that start from it lock
         it too (`hold`)."""
-        mine = self._select(Artifact).where(Artifact.sha256 == sha256)
+        mine = self._of(sha256)
         if self._one(mine.with_for_update()) is None:
             return False
         # Only now, so that it sees what the one before it admitted.
@@ -89,8 +94,7 @@ class ArtifactRepository(ScopedRepository):
 
     def hold(self, sha256: str) -> None:
         """It does not expire until the transaction ends."""
-        mine = self._select(Artifact).where(Artifact.sha256 == sha256)
-        self._one(mine.with_for_update(key_share=True))
+        self._one(self._of(sha256).with_for_update(key_share=True))
 
     def remove(self, sha256: str) -> None:
         """Forgets one."""
@@ -106,7 +110,7 @@ def is_unneeded(kept_days: int) -> ColumnElement[bool]:
     needed = exists().where(
         runs.project_id == columns.project_id,
         runs.spec["model"]["start"]["artifact"].as_string() == columns.sha256,
-        runs.status.not_in(_ENDED)
+        runs.status.not_in(ENDED)
         | (runs.finished_at >= before)
         | runs.id.in_(attacked_experiments()),
     )
@@ -116,30 +120,9 @@ def is_unneeded(kept_days: int) -> ColumnElement[bool]:
 class PendingUploadRepository(ScopedRepository):
     """A project's uploads, each seen by the key that sent it alone."""
 
-    def add(
-        self,
-        upload_id: str,
-        *,
-        api_key_id: str,
-        storage_key: str,
-        fingerprint: str,
-        file_name: str,
-        size_bytes: int,
-        seconds: float,
-    ) -> None:
-        """Enters a stored file; the database's clock decides when it expires."""
-        row = {
-            "id": upload_id,
-            "project_id": self.project_id,
-            "api_key_id": api_key_id,
-            "storage_key": storage_key,
-            "fingerprint": fingerprint,
-            "file_name": file_name,
-            "size_bytes": size_bytes,
-            "created_at": seconds_from_now(),
-            "expires_at": seconds_from_now(seconds),
-        }
-        self.session.execute(table_of(PendingUpload).insert().values(row))
+    def add(self, row: PendingUpload) -> None:
+        """Enters a stored file."""
+        self._add(row)
 
     def get(self, upload_id: str, *, api_key_id: str) -> PendingUpload | None:
         """The key's upload, if it has not expired."""
@@ -166,26 +149,20 @@ class PendingUploadRepository(ScopedRepository):
         mine = (columns.id == upload_id) & (columns.project_id == self.project_id)
         return self._changes(delete(PendingUpload).where(mine))
 
-    def is_registered(self, storage_key: str) -> bool:
-        """Whether a federation has the file, so that it must stay."""
-        return self._exists(table_of(Federation).c.storage_key == storage_key)
 
+class UploadRepository(Repository):
+    """Uploads of all projects."""
 
-class ExpiredUploadRepository(Repository):
-    """Expired uploads of all projects."""
-
-    def list(self, limit: int) -> Sequence[PendingUpload]:
-        """Some of them, the oldest first."""
+    def expired(self, limit: int) -> Sequence[PendingUpload]:
+        """Some of those that have expired, the oldest first."""
         expired = select(PendingUpload).where(PendingUpload.expires_at <= seconds_from_now())
         return self._all(expired.order_by(PendingUpload.expires_at).limit(limit))
 
-    def remove(self, upload_id: str) -> bool:
-        """Removes one; False if it was removed before."""
-        return self._changes(delete(PendingUpload).where(PendingUpload.id == upload_id))
-
-    def is_registered(self, storage_key: str) -> bool:
-        """Whether a federation has the file, so that it must stay."""
-        return self._exists(table_of(Federation).c.storage_key == storage_key)
+    def discard(self, upload: PendingUpload) -> bool:
+        """Removes one; whether its file is to go too, as no federation has it by now."""
+        found = self._changes(delete(PendingUpload).where(PendingUpload.id == upload.id))
+        stored = table_of(Federation).c.storage_key == upload.storage_key
+        return found and not self._exists(stored)
 
 
 @dataclass(frozen=True)
@@ -313,13 +290,11 @@ def _same(file: ExpiredFile) -> tuple[ColumnElement[bool], ...]:
     return tuple(table_of(ExpiredFile).c[name] == getattr(file, name) for name in names)
 
 
-class GoneContentRepository(Repository):
-    """Looks at the federations of all projects."""
-
-    def among(self, fingerprints: Collection[str]) -> set[str]:
-        """Those of the contents that every project that had them deleted or erased."""
-        columns = (Federation.fingerprint, Federation.status)
+def gone_contents(database: Database, fingerprints: Collection[str]) -> set[str]:
+    """Those of the contents that every project that had them deleted or erased."""
+    columns = (Federation.fingerprint, Federation.status)
+    with database.read() as session:
         asked = select(*columns).where(Federation.fingerprint.in_(fingerprints))
-        found = self.session.execute(asked).all()
-        held = {one for one, status in found if status not in ("deleted", "erased")}
-        return {fingerprint for fingerprint, _ in found} - held
+        found = session.execute(asked).all()
+    held = {one for one, status in found if status not in ("deleted", "erased")}
+    return {fingerprint for fingerprint, _ in found} - held

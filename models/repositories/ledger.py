@@ -13,7 +13,7 @@ from models.repositories.packed_rows import SubjectRowRepository
 from models.tables.experiments import Experiment
 from models.tables.federations import ErasedLedger
 from models.tables.ledger import ClientRounds, Ledger, LedgerTotals, ReleaseIntent
-from models.values import Cursor, Intent, LedgerRow, LedgerTotalsRow
+from models.values import Cursor, LedgerRow
 
 _FOLLOWED = (
     select(Ledger.experiment_id)
@@ -77,10 +77,9 @@ class LedgerRepository(SubjectRowRepository, ExperimentPartRepository):
         totals = {"releases": releases, "refusals": refusals, "withheld": withheld}
         self._put(LedgerTotals, {**owner, **totals})
 
-    def get_totals(self, experiment_id: str) -> LedgerTotalsRow | None:
+    def get_totals(self, experiment_id: str) -> LedgerTotals | None:
         """The running totals; None before the first flush."""
-        row = self._one(self._select(LedgerTotals, experiment_id))
-        return None if row is None else LedgerTotalsRow(row.releases, row.refusals, row.withheld)
+        return self._one(self._select(LedgerTotals, experiment_id))
 
     def add_intents(
         self,
@@ -94,14 +93,13 @@ class LedgerRepository(SubjectRowRepository, ExperimentPartRepository):
         rows = [{**owner, **dict(zip(names, intent, strict=True))} for intent in intents]
         self._insert(ReleaseIntent, rows)
 
-    def open_intents(self, experiment_id: str) -> list[Intent]:
+    def open_intents(self, experiment_id: str) -> list[ReleaseIntent]:
         """Intents that no ledger row followed: their noise may have been drawn."""
-        rows = self._all(
+        return self._all(
             self._select(ReleaseIntent, experiment_id)
             .where(~_FOLLOWED)
             .order_by(ReleaseIntent.round, ReleaseIntent.release)
         )
-        return [Intent(row.round, row.release, row.subjects) for row in rows]
 
     def ended_with_open_intents(
         self, limit: int, *, excluded: Collection[str] = ()

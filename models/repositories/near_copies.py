@@ -37,10 +37,8 @@ class NearCopyRepository(Repository):
     """Compares tables across projects; its readers decide what may be shown of others."""
 
     def add(self, federation_id: str, sketch: Sketch) -> None:
-        """Keeps a federation's sketch, and notes the near-copies among all others.
-
-        What was noted stays when one of the two is deleted: its spending stays as well.
-        """
+        """Keeps a federation's sketch, and notes the near-copies among all others. What was noted
+        stays when one of the two is deleted: its spending stays as well."""
         if self._dialect() == "postgresql":
             self.session.execute(text(f"SELECT pg_advisory_xact_lock({_ADVISORY_LOCK})"))
         values = {"federation_id": federation_id, "hashes": sketch.hashes, "rows": sketch.rows}

@@ -1,50 +1,33 @@
 """Packed rows, whichever table holds them: inserted in blocks, read by round."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, fields, replace
 from typing import Any, ClassVar
 
 import numpy as np
-from sqlalchemy import Integer, Row, Select, func, literal, literal_column, select, true, tuple_
+from sqlalchemy import (
+    ColumnElement,
+    Integer,
+    Row,
+    Select,
+    func,
+    literal,
+    literal_column,
+    select,
+    true,
+    tuple_,
+)
 
 from models.arrays import BINARY_RESULTS, PackedArray
 from models.database import Database
 from models.repositories.base import PartRepository
+from models.tables.ledger import PackedEntry
 from models.values import Cursor, LedgerRow
 
-INPUTS = (
-    "mechanism",
-    "n",
-    "noise_multiplier",
-    "radius",
-    "radius_floor",
-    "clip",
-    "noise",
-    "guarantee",
-    "event",
-    "delta",
-    "adjacency",
-    "accountant",
-    "components",
-)
-_COLUMNS = (
-    "round",
-    "release",
-    "subject_kind",
-    "observer",
-    "subjects",
-    "outcomes",
-    "radii",
-    "releases",
-    "clusters",
-    "epsilons",
-    "digest",
-    "link",
-    "interrupted",
-)
-
-ROWS_AT_ONCE = 500
-"""Of one short transaction."""
+_COLUMNS = tuple(one.name for one in fields(LedgerRow) if one.name not in ("inputs", "declaration"))
+INPUTS = tuple(name for name in PackedEntry.__annotations__ if name not in _COLUMNS)
+"""What a row states of its mechanism: rows with equal inputs share one object of them."""
+_ROWS_AT_ONCE = 500
 
 Digest = tuple[int, int, str, str, bytes]
 
@@ -91,61 +74,24 @@ class PackedRowRepository(PartRepository):
             statement = statement.where(table.round <= round_to)
         return self.unpacked(statement.limit(limit))
 
-    @classmethod
-    def each(
-        cls,
-        database: Database,
-        owner_id: str,
-        project_id: str | None = None,
-        *,
-        round_from: int | None = None,
-        round_to: int | None = None,
-    ) -> Iterator[LedgerRow]:
-        """The rows of `rows_after` to the last, read in short transactions."""
-        after: Cursor | None = None
-        while True:
-            with database.read() as session:
-                rows = cls(session, project_id).rows_after(
-                    owner_id, round_from, round_to, after=after, limit=ROWS_AT_ONCE
-                )
-            yield from rows
-            if len(rows) < ROWS_AT_ONCE:
-                return
-            after = rows[-1].key
-
     def keys_after(
         self, owner_id: str, *, after: Cursor | None = None, limit: int = 100
     ) -> list[Cursor]:
         """The keys of the rows that `rows_after` gives, whatever their columns hold."""
-        table = self._table
-        key = (table.round, table.release, table.subject_kind, table.observer)
-        statement = self._select(self._table, owner_id).with_only_columns(*key)
-        if after is not None:
-            statement = statement.where(table.round >= after[0], tuple_(*key) > tuple(after))
-        return [tuple(row) for row in self.session.execute(statement.order_by(*key).limit(limit))]
+        statement = self.behind(owner_id, after).with_only_columns(*self._key)
+        return [tuple(row) for row in self.session.execute(statement.limit(limit))]
 
     def row(self, owner_id: str, key: Cursor) -> LedgerRow | None:
         """The row with a key (round, release, subject_kind, observer)."""
-        table = self._table
-        round_, release, subject_kind, observer = key
-        found = self.unpacked(
-            self._select(self._table, owner_id).where(
-                table.round == round_,
-                table.release == release,
-                table.subject_kind == subject_kind,
-                table.observer == observer,
-            )
-        )
+        same = (column == value for column, value in zip(self._key, key, strict=True))
+        found = self.unpacked(self._select(self._table, owner_id).where(*same))
         return found[0] if found else None
 
     def digests(self, owner_id: str) -> Iterator[Digest]:
         """The key (round, release, subject_kind, observer) and digest of every row, in order."""
-        table = self._table
-        key = (table.round, table.release, table.subject_kind, table.observer)
-        statement = self._select(self._table, owner_id).order_by(*key)
-        rows = self.session.execute(
-            statement.with_only_columns(*key, table.digest).execution_options(yield_per=1000)
-        )
+        columns: list[Any] = [*self._key, self._table.digest]
+        statement = self.behind(owner_id, None).with_only_columns(*columns)
+        rows = self.session.execute(statement.execution_options(yield_per=1000))
         for round_, release, kind, observer, digest in rows:
             yield round_, release, kind, observer, bytes(digest)
 
@@ -157,12 +103,10 @@ class PackedRowRepository(PartRepository):
     def last_row(self, owner_id: str) -> tuple[int, bytes] | None:
         """Round and link of the row inserted last; None before the first. Rounds are inserted in
         the order (round, release); the repeat of a lost round has a later release."""
-        table = self._table
-        key = (table.round, table.release, table.subject_kind, table.observer)
         newest = self.session.execute(
             self._select(self._table, owner_id)
-            .with_only_columns(table.round, table.link)
-            .order_by(*(column.desc() for column in key))
+            .with_only_columns(self._table.round, self._table.link)
+            .order_by(*(column.desc() for column in self._key))
             .limit(1)
         ).first()
         return None if newest is None else (newest[0], bytes(newest[1]))
@@ -178,21 +122,23 @@ class PackedRowRepository(PartRepository):
 
     def count(self, owner_id: str, *, observer: str | None = None) -> int:
         """The number of packed rows; of one observer, or of all."""
-        table = self._table
         counted = self._select(self._table, owner_id).with_only_columns(func.count())
         if observer is not None:
-            counted = counted.where(table.observer == observer)
+            counted = counted.where(self._table.observer == observer)
         return self.session.scalar(counted) or 0
 
     def behind(self, owner_id: str, after: Cursor | None) -> Select[Any]:
         """The rows behind a key, in the order of keys."""
-        table = self._table
-        key = (table.round, table.release, table.subject_kind, table.observer)
-        statement = self._select(table, owner_id).order_by(*key)
+        statement = self._select(self._table, owner_id).order_by(*self._key)
         if after is None:
             return statement
         # The first condition is implied by the second and lets the index begin there.
-        return statement.where(table.round >= after[0], tuple_(*key) > tuple(after))
+        return statement.where(self._table.round >= after[0], tuple_(*self._key) > tuple(after))
+
+    @property
+    def _key(self) -> tuple[ColumnElement[Any], ...]:
+        table = self._table
+        return (table.round, table.release, table.subject_kind, table.observer)
 
     def unpacked(self, statement: Select[Any]) -> list[LedgerRow]:
         """The statement's rows, read as plain columns since they are many; rows with equal inputs
@@ -206,6 +152,32 @@ class PackedRowRepository(PartRepository):
             LedgerRow(**dict(zip(names, row, strict=False)), inputs=inputs)
             for row, inputs in with_inputs(result)
         ]
+
+
+@dataclass(frozen=True)
+class RowSource:
+    """The packed rows of one owner; without a project, whichever project's they are."""
+
+    repository: type[PackedRowRepository]
+    owner_id: str
+    project_id: str | None = None
+
+
+def stored_rows(
+    database: Database, source: RowSource, *, first: int | None = None, last: int | None = None
+) -> Iterator[LedgerRow]:
+    """The rows in order, of the rounds from `first` to `last`, read in short transactions. Raises
+    the error of a row that cannot be read."""
+    after: Cursor | None = None
+    while True:
+        with database.read() as session:
+            rows = source.repository(session, source.project_id).rows_after(
+                source.owner_id, first, last, after=after, limit=_ROWS_AT_ONCE
+            )
+        yield from rows
+        if len(rows) < _ROWS_AT_ONCE:
+            return
+        after = rows[-1].key
 
 
 def with_inputs(
@@ -291,7 +263,7 @@ class SubjectRowRepository(PackedRowRepository):
             found += [one_subject(row, subject) for row in rows]
             if len(rows) < size:
                 break
-            after = (rows[-1].round, rows[-1].release, rows[-1].subject_kind, rows[-1].observer)
+            after = rows[-1].key
         return found
 
     def _taken_out(

@@ -87,58 +87,38 @@ class ReportListRepository(ScopedRepository):
         without the figure are not listed."""
         filters = filters or ReportFilters()
         observer = filters.observer or ""
-        statement = listed(self.project_id, sort=sort, attribute=attribute, observer=observer)
-        statement = filtered(statement, filters, project_id=self.project_id)
-        statement = paged(statement, sort, cursor)
+        statement = _listed(self.project_id, sort=sort, attribute=attribute, observer=observer)
+        statement = _filtered(statement, filters, project_id=self.project_id)
+        statement = _paged(statement, sort, cursor)
         rows = self.session.execute(statement.limit(limit + 1)).mappings()
         items = [ListedReport(**row) for row in rows]
-        return page_of(items, limit, lambda last: cursor_of(last, sort))
+        return page_of(items, limit, lambda last: _cursor_of(last, sort))
 
     def figures(self, ids: Sequence[str]) -> "dict[str, Sequence[IndexedFigure]]":
         """The figures of several reports; one query for a whole page."""
         found: dict[str, Any] = {id_: [] for id_ in ids}
-        columns = table_of(ReportFigure).c
-        summaries = table_of(ReportSummary).c
+        columns, names = table_of(ReportFigure).c, tuple(IndexedFigure.__dataclass_fields__)
         # Not by the figures' own project: SQLite would read all of it rather than these reports.
-        mine = select(summaries.experiment_id).where(
-            summaries.project_id == self.project_id, summaries.experiment_id.in_(ids)
+        mine = select(_summaries.experiment_id).where(
+            _summaries.project_id == self.project_id, _summaries.experiment_id.in_(ids)
         )
         statement = (
-            select(
-                *(columns[name] for name in ("experiment_id", *IndexedFigure.__dataclass_fields__))
-            )
+            select(columns.experiment_id, *(columns[name] for name in names))
             .where(columns.experiment_id.in_(mine))
             .order_by(columns.experiment_id, columns.attribute, columns.figure, columns.observer)
         )
         for experiment_id, *values in self.session.execute(statement):
-            names = IndexedFigure.__dataclass_fields__
             found[experiment_id].append(IndexedFigure(**dict(zip(names, values, strict=True))))
         return found
 
     def people(self, limit: int = 200) -> "Sequence[str]":
         """The names of those who submitted the experiments with a report, sorted."""
-        experiments, summaries = table_of(Experiment).c, table_of(ReportSummary).c
-        name = experiments.created_by["person"].as_string()
-        return self.session.scalars(
-            select(name)
-            .join_from(ReportSummary, Experiment, experiments.id == summaries.experiment_id)
-            .where(summaries.project_id == self.project_id, name.is_not(None))
-            .distinct()
-            .order_by(name)
-            .limit(limit)
-        ).all()
+        name = _experiments.created_by["person"].as_string()
+        return self._distinct(name, limit, name.is_not(None))
 
     def federations(self, limit: int = 200) -> "Sequence[str]":
         """The ids of the federations that reports are about, the newest last."""
-        experiments, summaries = table_of(Experiment).c, table_of(ReportSummary).c
-        return self.session.scalars(
-            select(experiments.federation_id)
-            .join_from(ReportSummary, Experiment, experiments.id == summaries.experiment_id)
-            .where(summaries.project_id == self.project_id)
-            .distinct()
-            .order_by(experiments.federation_id)
-            .limit(limit)
-        ).all()
+        return self._distinct(_experiments.federation_id, limit)
 
     def attributes(self, figure: str) -> "Sequence[str]":
         """The sensitive attributes for which some report has the figure, sorted."""
@@ -148,6 +128,19 @@ class ReportListRepository(ScopedRepository):
             .where(columns.project_id == self.project_id, columns.figure == figure)
             .distinct()
             .order_by(columns.attribute)
+        ).all()
+
+    def _distinct(
+        self, column: ColumnElement[str], limit: int, *conditions: ColumnElement[bool]
+    ) -> "Sequence[str]":
+        """The values of a column of the experiments with a report."""
+        return self.session.scalars(
+            select(column)
+            .join_from(ReportSummary, Experiment, _experiments.id == _summaries.experiment_id)
+            .where(_summaries.project_id == self.project_id, *conditions)
+            .distinct()
+            .order_by(column)
+            .limit(limit)
         ).all()
 
 
@@ -162,22 +155,18 @@ _sorting_table = table_of(ReportFigure).alias("sorting")
 _sorting = _sorting_table.c
 
 
-def listed(project_id: str, *, sort: str, attribute: str, observer: str) -> Select[Any]:
+_SHOWN = (
+    *("name", "status", "federation_id", "gate_outcome"),
+    *("created_at", "finished_at", "created_by"),
+)
+"""What lists show of the experiment itself."""
+
+
+def _listed(project_id: str, *, sort: str, attribute: str, observer: str) -> Select[Any]:
     """The columns of a ListedReport, of a project's reports that have the figure sorted by."""
     columns: list[ColumnElement[Any]] = [
         _experiments.id.label("experiment_id"),
-        *(
-            _experiments[name]
-            for name in (
-                "name",
-                "status",
-                "federation_id",
-                "gate_outcome",
-                "created_at",
-                "finished_at",
-                "created_by",
-            )
-        ),
+        *(_experiments[name] for name in _SHOWN),
         _summaries.report_hash,
         _summaries.summary,
     ]
@@ -200,7 +189,7 @@ def listed(project_id: str, *, sort: str, attribute: str, observer: str) -> Sele
     return statement.where(_summaries.project_id == project_id)
 
 
-def filtered(statement: Select[Any], filters: ReportFilters, *, project_id: str) -> Select[Any]:
+def _filtered(statement: Select[Any], filters: ReportFilters, *, project_id: str) -> Select[Any]:
     """The statement with every filter that is set."""
     for name, column in _exact().items():
         value = getattr(filters, name)
@@ -225,7 +214,7 @@ def filtered(statement: Select[Any], filters: ReportFilters, *, project_id: str)
     return statement.where(*(_within(bound, filters, project_id) for bound in filters.bounds))
 
 
-def paged(statement: Select[Any], sort: str, cursor: Cursor | None) -> Select[Any]:
+def _paged(statement: Select[Any], sort: str, cursor: Cursor | None) -> Select[Any]:
     """The statement in the order of `sort`, ties by id, beginning behind `cursor`."""
     key, identifier = sort.removeprefix("-"), _summaries.experiment_id
     # Ids rise with the time of creation, and are unique and indexed.
@@ -235,7 +224,7 @@ def paged(statement: Select[Any], sort: str, cursor: Cursor | None) -> Select[An
     return ordered(statement, column, identifier, descending=descending, cursor=cursor)
 
 
-def cursor_of(report: ListedReport, sort: str) -> Cursor:
+def _cursor_of(report: ListedReport, sort: str) -> Cursor:
     """The cursor that continues behind this report."""
     key = sort.removeprefix("-")
     if key == "created_at":

@@ -13,13 +13,14 @@ from models.identifiers import new_id
 from models.prepared import Prepared
 from models.repositories.audits import AuditRepository, LaterAttacksRepository
 from models.repositories.base import Repository, table_of
-from models.repositories.experiments import ENDED, ExperimentRepository
+from models.repositories.experiments import ExperimentRepository
 from models.repositories.federations import FederationRepository
 from models.tables.experiments import Experiment, Unit
 from models.tables.federations import Erasure, Federation
 from models.tables.operations import OutboxMessage, SweeperLease
 from models.tables.reservations import FederationBudget
 from models.values import LeakagePrice, ReclaimedUnit
+from models.vocabulary import ENDED
 
 _PUBLISHED = Prepared(
     table_of(OutboxMessage)

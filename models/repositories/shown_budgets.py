@@ -18,12 +18,12 @@ from models.leakage_terms import LeakageTerms
 from models.repositories.budgets.budgets import Budgets, Price
 from models.repositories.budgets.counting import agree, counts_for, counts_report
 from models.repositories.budgets.reading import BudgetReader
-from models.repositories.experiments import ENDED
 from models.tables.declared_ledgers import DeclaredLedger
 from models.tables.experiments import Experiment
 from models.tables.federations import Federation
 from models.tables.reservations import Reservation
 from models.values import Budget, BudgetFigure, BudgetsAcross, Gap, Uncounted
+from models.vocabulary import ENDED
 
 _RELEASE = "release"
 

@@ -93,30 +93,9 @@ class SignOffRepository(ExperimentPartRepository):
         """The number of the sign-off to come; others wait until this transaction ends."""
         return self._next_number(SignOff, experiment_id)
 
-    def add(
-        self,
-        experiment_id: str,
-        project_id: str,
-        *,
-        number: int,
-        report_hash: str,
-        decision: str,
-        statement: Mapping[str, Any],
-    ) -> SignOff:
+    def add(self, row: SignOff) -> SignOff:
         """Stores a sign-off, which is not signed yet."""
-        return self._add(
-            SignOff(
-                experiment_id=experiment_id,
-                number=number,
-                project_id=project_id,
-                report_hash=report_hash,
-                decision=decision,
-                statement=dict(statement),
-                created_at=utc_now(),
-                envelope=None,
-                signed_at=None,
-            )
-        )
+        return self._add(row)
 
     def list(self, experiment_id: str) -> "Sequence[SignOff]":
         """A report's sign-offs, oldest first."""

@@ -27,9 +27,9 @@ from models.clock import seconds_from_now, utc_now
 from models.identifiers import new_id
 from models.prepared import Prepared
 from models.repositories.base import Repository, table_of
-from models.repositories.experiments import ENDED
 from models.tables.experiments import Experiment, Unit
 from models.values import Claim, ReclaimedUnit, StackPlace, UnitKind
+from models.vocabulary import ENDED
 
 _MAX_BACKOFF_SECONDS = 300.0
 _PUBLISHED = Prepared(
@@ -288,22 +288,15 @@ class UnitStackRepository(Repository):
         self._execute(update(Unit).where(Unit.id == unit_id).values(stack_key=None))
         apart = []
         for cell in open_[1:]:
-            alone = Unit(
-                id=new_id(),
-                project_id=unit.project_id,
+            alone = UnitRepository(self.session).create(
+                unit.project_id,
+                unit.device,
                 kind=unit.kind,
-                state="waiting",
-                device=unit.device,
-                fence=0,
-                attempts=unit.attempts - held,
                 max_attempts=unit.max_attempts,
-                available_at=seconds_from_now(),
-                created_at=utc_now(),
-                last_error=unit.last_error,
                 traceparent=unit.traceparent,
             )
-            self.session.add(alone)
-            self.session.flush()
+            before = {"attempts": unit.attempts - held, "last_error": unit.last_error}
+            self._execute(update(Unit).where(Unit.id == alone.id).values(before))
             self._move(cell, alone.id, 0)
             apart.append(alone.id)
         return apart

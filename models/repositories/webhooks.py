@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import timedelta
 from typing import Any
 
 from sqlalchemy import ColumnElement, and_, bindparam, delete, func, or_, select, update
@@ -185,16 +185,9 @@ _MAX_ERROR_CHARACTERS = 500
 
 @dataclass(frozen=True)
 class ClaimedDelivery:
-    """A delivery that this process may send, and whatever it needs for that."""
+    """A delivery that this process may send: a result is taken from its newest attempt alone."""
 
-    id: str
-    endpoint_id: str
-    project_id: str
-    attempt: int
-    """The fence: a result is taken from the newest attempt alone."""
-    retries: int
-    message_id: str
-    payload: dict[str, Any]
+    row: WebhookDelivery
     url: str
     secrets: tuple[str, ...]
     """Encrypted; the current one first, then one that is still valid beside it."""
@@ -305,9 +298,7 @@ class WebhookQueueRepository(Repository):
         until = endpoint.previous_until
         if endpoint.previous_secret is not None and until is not None and utc_now() < until:
             secrets.append(endpoint.previous_secret)
-        delivery = (row.id, row.endpoint_id, row.project_id, row.attempts, row.retries)
-        sent = (row.message_id, row.payload, endpoint.url, tuple(secrets))
-        return ClaimedDelivery(*delivery, *sent)
+        return ClaimedDelivery(row, endpoint.url, tuple(secrets))
 
     def delivered(self, claimed: ClaimedDelivery, attempted: Attempted) -> bool:
         """Notes that it arrived; False where another process has taken it since."""
@@ -333,14 +324,20 @@ class WebhookQueueRepository(Repository):
         if retry_in is None:
             noted = self._end(claimed, attempted, state="failed", ended_at=seconds_from_now())
         else:
-            values = {"retries": claimed.retries + 1, "available_at": seconds_from_now(retry_in)}
+            values = {
+                "retries": claimed.row.retries + 1,
+                "available_at": seconds_from_now(retry_in),
+            }
             noted = self._end(claimed, attempted, state="waiting", **values)
         if not noted or endpoint is None:
             return noted
         now = utc_now()
         endpoint.failing_since = endpoint.failing_since or now
         if disable is None and now - endpoint.failing_since >= disable_after:
-            disable = _repeated_failure_reason(endpoint.failing_since, attempted)
+            disable = (
+                f"every attempt since {endpoint.failing_since:%Y-%m-%d %H:%M} UTC has failed, the "
+                f"last one with: {(attempted.error or '')[:200]}"
+            )
         if disable is not None and endpoint.disabled_at is None:
             endpoint.disabled_at = now
             endpoint.disabled_reason = disable
@@ -364,7 +361,7 @@ class WebhookQueueRepository(Repository):
 
     def _lock_endpoint(self, claimed: ClaimedDelivery) -> WebhookEndpoint | None:
         """None where it was deleted meanwhile."""
-        mine = select(WebhookEndpoint).where(WebhookEndpoint.id == claimed.endpoint_id)
+        mine = select(WebhookEndpoint).where(WebhookEndpoint.id == claimed.row.endpoint_id)
         return self._one(mine.with_for_update())
 
     def _end(self, claimed: ClaimedDelivery, attempted: Attempted, **values: Any) -> bool:
@@ -372,9 +369,9 @@ class WebhookQueueRepository(Repository):
         return self._changes(
             update(WebhookDelivery)
             .where(
-                WebhookDelivery.id == claimed.id,
+                WebhookDelivery.id == claimed.row.id,
                 WebhookDelivery.state == "sending",
-                WebhookDelivery.attempts == claimed.attempt,
+                WebhookDelivery.attempts == claimed.row.attempts,
             )
             .values(
                 lease_until=None,
@@ -397,13 +394,6 @@ def _claimable() -> ColumnElement[bool]:
     return or_(and_(waits, WebhookDelivery.available_at <= seconds_from_now()), _lease_ran_out())
 
 
-def _repeated_failure_reason(since: datetime, attempted: Attempted) -> str:
-    return (
-        f"every attempt since {since:%Y-%m-%d %H:%M} UTC has failed, the last one with: "
-        f"{(attempted.error or '')[:200]}"
-    )
-
-
 LOW_SHARE = 0.1
 
 _LOW: WebhookEvent = "budget.low"
@@ -423,12 +413,9 @@ def announcing_low(
     budgets: Budgets, federation_id: str, *, share: float = LOW_SHARE
 ) -> Iterator[None]:
     """Announces each budget with no more than `share` of its total left after the block, and more
-    before: once for each crossing.
-
-    Every project whose spending counts is notified, under its own federation's id, and without a
-    webhook that subscribes to it no budget is read. Else the content is locked, so that of two
-    transactions that draw at once only one crosses.
-    """
+    before: once for each crossing. Every project whose spending counts is notified, under its own
+    federation's id, and without a webhook that subscribes to it no budget is read. Else the content
+    is locked, so that of two transactions that draw at once only one crosses."""
     sharing = budgets.sharing_ids(federation_id)
     enabled = _ENABLED.rows(budgets.session, federation_ids=sharing)
     notified = dict.fromkeys((own, id_) for own, id_, events in enabled if _LOW in events)

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from sqlalchemy import func, select
+from sqlalchemy import text
 from starlette.testclient import TestClient
 
 from api.app import create_app
@@ -159,12 +159,11 @@ class Api:
         return body
 
     def counts(self) -> dict[str, int]:
-        """Rows of every table."""
+        """Rows of every table; in one statement, since tests count before and after all they do."""
+        names = [table.name for table in Base.metadata.sorted_tables]
+        asked = ", ".join(f"(SELECT count(*) FROM {name})" for name in names)
         with self.database.read() as session:
-            return {
-                table.name: session.scalar(select(func.count()).select_from(table)) or 0
-                for table in Base.metadata.sorted_tables
-            }
+            return dict(zip(names, session.execute(text(f"SELECT {asked}")).one(), strict=True))
 
     def stored(self, experiment_id: str) -> Experiment:
         """The experiment's row."""

@@ -62,7 +62,7 @@ def test_requests_are_counted_over_the_projects_keys(
     database_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with running_api(settings_for(database_url, tmp_path, quota_requests_per_minute=2)) as api:
-        monkeypatch.setattr("api.shared.quotas.time.time", lambda: 1_800_000_010.0)
+        monkeypatch.setattr("api.shared.security.time.time", lambda: 1_800_000_010.0)
         second = api.key_with("reports:read")
         first = api.get("/v1/experiments")
         assert first.headers["ratelimit-policy"] == '"requests";q=2;w=60'
@@ -75,7 +75,7 @@ def test_requests_are_counted_over_the_projects_keys(
         assert api.get("/v1/experiments", key=_other(api)).status_code == 200
         # Keys that do not exist are not counted on anybody.
         assert api.get("/v1/experiments", key="fa_made-up").status_code == 401
-        monkeypatch.setattr("api.shared.quotas.time.time", lambda: 1_800_000_300.0)
+        monkeypatch.setattr("api.shared.security.time.time", lambda: 1_800_000_300.0)
         assert api.get("/v1/experiments").status_code == 200
         with api.database.read() as session:
             usage = ProjectUsageRepository(session, api.project_id)

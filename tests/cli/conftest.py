@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from tests.api.service import SPEC, spec
 from tests.cli.service import SCRIPT, Service, clean_environment, running
 from tests.preloaded import programs
 
@@ -63,42 +64,24 @@ def own_service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
 
 
 @pytest.fixture
+def call(command: Command, service: Service) -> Command:
+    """Runs a command against the module's service; `env` sets variables."""
+
+    def run(*arguments: object, stdin: str = "", **env: str) -> subprocess.CompletedProcess[str]:
+        return command(*arguments, stdin=stdin, env={**service.environment, **env})
+
+    return run
+
+
+@pytest.fixture
 def small_spec() -> dict[str, Any]:
     """An experiment of a second."""
-    return {
-        "spec_version": 1,
-        "name": "small",
-        "seed": 3,
-        "federation": {
-            "source": "synthetic-groups",
-            "clients_per_group": [80, 20],
-            "rows_per_client": 10,
-            "validation_fraction": 0.5,
-        },
-        "model": {"kind": "linear"},
-        "training": {"loss": "rmse", "hypotheses": 2, "rounds": 12, "cohort": {"clients": 10}},
-        "privacy": {"mechanism": "laplace-l2", "noise_multiplier": 3},
-        "fairness": {
-            "sensitive": ["group"],
-            "favourable": [
-                {"group": {"group": "g1"}, "op": "ge", "value": 0},
-                {"group": {"group": "g2"}, "op": "le", "value": 15},
-            ],
-            "intervals": {"samples": 100},
-        },
-        "gates": [
-            {
-                "figure": "leakage_max",
-                "op": "le",
-                "value": 100,
-                "allow_heuristic": True,
-                "allow_simulation": True,
-            },
-            {
-                "figure": "equalized_odds_difference",
-                "op": "le",
-                "value": 1.0,
-                "allow_degenerate": True,
-            },
-        ],
-    }
+    gate, odds = SPEC["gates"][0], {"figure": "equalized_odds_difference", "op": "le"}
+    return spec(
+        name="small",
+        seed=3,
+        federation={"clients_per_group": [80, 20], "rows_per_client": 10},
+        training={"rounds": 12, "cohort": {"clients": 10}},
+        fairness={"minimum_group_size": 30, "intervals": {"samples": 100}},
+        gates=[{**gate, "value": 100}, {**odds, "value": 1.0, "allow_degenerate": True}],
+    )

@@ -41,16 +41,3 @@ def test_two_experiments_over_http(tmp_path, small_spec):
     assert done.stdout.count("passed at ") == 4
     assert list(tmp_path.glob("fedaudit-demo-*")) == []
     assert "the service has stopped" in done.stderr
-
-
-def test_a_spec_that_cannot_be_used_ends_it_before_anything_starts(tmp_path):
-    demo = ("-P", "-m", "fedaudit.cli.demo", "--out", str(tmp_path), "none.yaml")
-    done = subprocess.run(
-        [sys.executable, *demo],
-        env=clean_environment(),
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 2
-    assert done.stderr == "demo: cannot read none.yaml: No such file or directory\n"

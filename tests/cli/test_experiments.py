@@ -8,16 +8,6 @@ from fedaudit.reports.sections.part import PART_TITLES
 
 
 @pytest.fixture
-def call(command, service):
-    """Runs a command against the module's service; `env` sets variables."""
-
-    def run(*arguments, stdin="", **env):
-        return command(*arguments, stdin=stdin, env={**service.environment, **env})
-
-    return run
-
-
-@pytest.fixture
 def waited(call, small_spec):
     """Submits a variant of the small spec and waits; the same name runs once."""
 
@@ -80,12 +70,6 @@ def test_a_list_for_people_fits_their_terminal(call, protected, waited):
     assert max(map(len, reports.splitlines())) <= 80
     [line] = [line for line in reports.splitlines() if "unbounded" in line]
     assert line.split() == ["leakage_max", "unbounded"]
-
-
-def test_colours_are_for_terminals(call, protected):
-    shown = call("report", protected[1], "--format", "text", NO_COLOR="").stdout
-    assert "May it be released?" in shown
-    assert "\x1b" not in shown
 
 
 def test_lists_are_filtered_as_over_http(call, protected):

@@ -1,11 +1,13 @@
 """The commands on federations, against a real service."""
 
 import json
+from contextlib import nullcontext
 
 import pytest
 import yaml
 
-from fedaudit.cli.federations import show
+from fedaudit.cli import federations
+from fedaudit.cli.output import CommandError, write_text
 
 REGISTRATION = {
     "name": "incomes",
@@ -20,16 +22,6 @@ SPEC = {
     "privacy": {"mechanism": "laplace-l2", "noise_multiplier": 3},
     "fairness": {**REGISTRATION["fairness"], "intervals": None},
 }
-
-
-@pytest.fixture
-def call(command, service):
-    """Runs a command against the module's service."""
-
-    def run(*arguments, stdin=""):
-        return command(*arguments, stdin=stdin, env=service.environment)
-
-    return run
 
 
 @pytest.fixture
@@ -125,61 +117,33 @@ def test_what_is_wrong_is_told_before_anything_is_sent(command, call, data):
     assert right.returncode == 4
 
 
-def test_a_spec_that_is_taken_for_a_registration(command, data):
-    done = command("federations", "add", data, "--registration", "-", stdin=_text(SPEC), env={})
-    assert done.returncode == 2
-    assert "name it by --spec" in done.stderr
-
-
-def test_what_is_known_is_shown_and_what_is_not_has_a_reason(capsys):
-    profile = {
-        "rows": 120,
-        "clients": 8,
-        "rows_per_client": dict.fromkeys(("minimum", "median", "maximum")),
-        "features": ["age"],
-        "target": "income",
-        "classes": [],
-        "class_balance": None,
-        "missing": {"age": 3, "sex": 0},
-        "attributes": {
-            "sex": {
-                "of": "record",
-                "groups": {"F": 90, "M": None, "X": None},
-                "missing": 4,
-                "base_rates": {"F": 0.25, "M": None, "X": None},
-            }
-        },
-        "warnings": [{"pointer": "/fairness/sensitive/0", "message": "'X' is [small]"}],
-        "notes": ["rows are dealt to clients by each experiment (dirichlet)"],
-        "reasons": {"rows_per_client": "depends on the experiment's seed"},
-    }
-    known = ("id", "status", "source", "fingerprint", "file_name", "size_bytes")
-    show({**dict.fromkeys(known, "known"), "name": "n", "size_bytes": 9, "reasons": [],
-          "profile": profile})  # fmt: skip
-    shown = " ".join(capsys.readouterr().out.split())
-    for text in (
-        "rows of a client depends on the experiment's seed",
-        "groups of sex, by record F 90 rows, 25.0% with the favourable outcome M not "
-        "shown, to hide a small group",
-        "(no value) 4 rows",
-        "empty cells age 3",
-        "Note. rows are dealt to clients by each experiment (dirichlet)",
-        "Warning. /fairness/sensitive/0: 'X' is [small]",
-    ):
-        assert text in shown
-    assert "sex 0" not in shown
-
-
-def test_without_a_service_there_are_no_ids(command):
-    by_id = {"id": "01890000-0000-7000-8000-000000000000", **REGISTRATION["federation"]}
-    done = command("run", "-", stdin=_text({**SPEC, "federation": by_id}), env={})
-    assert done.returncode == 2
-    assert "/federation/id" in done.stderr
-    assert "`path`" in done.stderr
-
-
 def _text(value):
     return yaml.safe_dump(value)
+
+
+def test_the_file_is_closed_once_it_is_sent(data, tmp_path, monkeypatch, capsys):
+    class Service:
+        def upload(self, content, value, *, file_name):
+            self.content = content
+            return {"id": "x", "status": "profiling"}
+
+        def profiled(self, federation_id):
+            assert self.content.closed
+            return {"id": federation_id, "status": "ready"}
+
+    monkeypatch.setattr(federations, "connected", lambda: nullcontext(Service()))
+    registration = tmp_path / "registration.yaml"
+    registration.write_text(_text(REGISTRATION))
+    federations.federations_add(data, registration=str(registration), wait=True, as_json=True)
+    assert json.loads(capsys.readouterr().out)["status"] == "ready"
+
+
+def test_scaffold_never_replaces_a_file_that_came_meanwhile(tmp_path):
+    there = tmp_path / "there.yaml"
+    there.write_text("mine")
+    with pytest.raises(CommandError, match="exists"):
+        write_text("proposed", there, replaces=False)
+    assert there.read_text() == "mine"
 
 
 def test_scaffold_needs_no_service_and_writes_what_add_takes(command, data, tmp_path, call):

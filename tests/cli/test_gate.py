@@ -24,16 +24,6 @@ CENTRAL = {"mechanism": "gaussian-central", "noise_multiplier": 4.0, "clip": 1.0
 
 
 @pytest.fixture
-def call(command, service):
-    """Runs a command against the module's service."""
-
-    def run(*arguments, stdin=""):
-        return command(*arguments, stdin=stdin, env=service.environment)
-
-    return run
-
-
-@pytest.fixture
 def submitted(call):
     """Submits a spec and gives the id of the ended experiment; the same key starts it once."""
 
@@ -125,12 +115,8 @@ def test_policies_are_kept_by_the_service(call, leaking, tmp_path):
     [
         (("x", "--policy", "-", "--policy-name", "a"), "", "either --policy or --policy-name"),
         (("x", "--out", "file"), "", "--out: "),
-        (("x", "--json", "--format", "junit"), "", "--json: "),
-        ((), "", "name an experiment"),
         (("--policy-name", "a"), "", "name an experiment"),
         (("x", "--policy", "-"), "policies: []", "/policies"),
-        (("x", "--policy", "-"), "{name: a}", "either `gates` or `policies`"),
-        (("x", "--format", "pdf"), "", "--format"),
     ],
 )
 def test_what_cannot_be_asked(call, arguments, stdin, stated):
@@ -138,12 +124,6 @@ def test_what_cannot_be_asked(call, arguments, stdin, stated):
     assert done.returncode == 2
     assert stated in done.stderr
     assert "Traceback" not in done.stderr
-
-
-def test_gates_without_a_name_are_not_stored(call):
-    done = call("policies", "put", "-", stdin=json.dumps([LEAKAGE]))
-    assert (done.returncode, "have no `name`" in done.stderr) == (2, True)
-    assert "/gates/0/figure" in call("policies", "put", "-", stdin="gates: [{}]").stderr
 
 
 def test_a_figure_of_the_other_kind_is_no_evidence(call, submitted, small_spec, leaking):

@@ -1,12 +1,8 @@
 """Which service the commands speak of."""
 
-import signal
-import sys
-
 import pytest
 
-from fedaudit.cli import installation
-from fedaudit.cli.installation import Installation, last_lines
+from fedaudit.cli.installation import Installation
 from fedaudit.cli.output import CommandError
 
 
@@ -47,11 +43,6 @@ def test_one_url_without_the_other_is_refused(monkeypatch, given, missing):
     assert refused.value.code == 2
 
 
-def test_missing_sources_are_refused(tmp_path):
-    with pytest.raises(CommandError, match="is no folder"):
-        Installation.choose(tmp_path, sources_dir=tmp_path / "none")
-
-
 def test_migrating_and_making_a_key(command, tmp_path):
     data = tmp_path / "data"
     first = command("migrate", "--data-dir", data)
@@ -83,19 +74,3 @@ def test_a_database_that_is_away_is_said_in_a_line(command):
     assert done.returncode == 1
     assert "the database could not be migrated" in done.stderr
     assert "Traceback" not in done.stderr
-
-
-def test_the_error_of_a_traceback_is_what_remains_of_it():
-    text = "noise\nTraceback (most recent call last):\n  File x\nmodule.SomeError: it broke\n  so"
-    assert last_lines(text) == "  module.SomeError: it broke\n    so"
-    assert last_lines("a\nb") == "  a\n  b"
-
-
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
-def test_a_migration_that_a_signal_ends_says_so(tmp_path, monkeypatch, number):
-    # Whoever runs the tests in the background may have it ignored, which processes inherit.
-    end = f"signal.signal({number:d}, signal.SIG_DFL); os.kill(os.getpid(), {number:d})"
-    ended = (sys.executable, "-c", f"import os, signal; {end}")
-    monkeypatch.setattr(installation, "python_module", lambda *_: ended)
-    with pytest.raises(CommandError, match=r"^stopped before the service was ready$"):
-        Installation.choose(tmp_path).migrate()

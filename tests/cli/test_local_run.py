@@ -3,15 +3,11 @@
 import fairlearn
 import numpy as np
 import pytest
-import yaml
 
-from fedaudit.cli.main import main
 from fedaudit.cli.output import CommandError
 from fedaudit.cli.run import run_locally
 from fedaudit.ledger.rows import Outcome
 from fedaudit.reports.page.html import render
-from fedaudit.reports.report import Report
-from fedaudit.reports.sections.parameter_plot import rounds_to_draw
 from fedaudit.spec.parse import parse_spec
 from fedaudit.training.base.scored_rows import GroupCounter
 
@@ -19,20 +15,6 @@ from fedaudit.training.base.scored_rows import GroupCounter
 def run(spec):
     """The spec's run."""
     return run_locally(parse_spec(spec), sources_dir=None, device="cpu", progress=lambda _: None)
-
-
-def test_the_last_round_has_spent_what_the_report_says(small_spec):
-    done = run(small_spec)
-    figures, privacy = done.series.figures, done.report["privacy"]
-    assert done.series.rounds == tuple(range(1, 13))
-    assert figures["leakage_max"][-1] == privacy["leakage_max"]
-    assert figures["leakage_median"][-1] == privacy["leakage_median"]
-    assert set(figures["epsilon_max"]) == {None}
-    assert {cluster: values[-1] for cluster, values in done.series.cluster_leakage.items()} == {
-        one["cluster"]: one["leakage_max"] for one in privacy["leakage_by_cluster"]
-    }
-    assert all(sum(sizes) for sizes in done.series.cluster_sizes)
-    assert done.series.gaps["group"].rounds == done.series.rounds
 
 
 def test_the_best_round_has_the_loss_of_the_report(small_spec):
@@ -85,18 +67,6 @@ def test_a_wrong_count_ends_the_run(small_spec):
         run(small_spec)
 
 
-@pytest.mark.usefixtures("miscounting")
-def test_nothing_is_written_for_it(small_spec, tmp_path, monkeypatch, capsys):
-    spec, out = tmp_path / "spec.yaml", tmp_path / "out"
-    spec.write_text(yaml.safe_dump(small_spec))
-    monkeypatch.setattr("sys.argv", ["fedaudit", "run", str(spec), "--out", str(out)])
-    with pytest.raises(SystemExit) as ended:
-        main()
-    assert ended.value.code == 1
-    assert "Fairlearn" in capsys.readouterr().err
-    assert list(out.iterdir()) == []
-
-
 PAPER = {
     "name": "section-5.1",
     "seed": 1,
@@ -143,57 +113,6 @@ def test_the_plane_is_that_of_figure_1(paper):
         ]
         if own:
             np.testing.assert_allclose(np.mean(own, axis=0), hypothesis, rtol=1e-5)
-
-
-def test_the_path_leads_from_the_start_to_the_best_round(paper):
-    plane = paper.report["plane"]
-    rounds = [point["round"] for point in plane["path"]]
-    assert rounds[0] == 0
-    assert rounds[1] == plane["first"]["round"] == 1
-    assert rounds == sorted(set(rounds))
-    assert rounds[-1] < plane["round"]
-    assert len(rounds) <= 50
-    assert plane["path"][1]["hypotheses"] == plane["first"]["hypotheses"]
-    Report.model_validate(paper.report)
-
-
-def test_the_page_draws_the_first_and_the_best_round(paper):
-    text = render(paper.report, paper.series)
-    best = paper.report["utility"]["best_round"]
-    assert "Uploads and hypotheses in the plane, round 1<" in text
-    assert f"Uploads and hypotheses in the plane, round {best}, the best<" in text
-    assert "Largest leakage in each cluster, by round" in text
-    assert "Between two hypotheses" in text
-
-
-@pytest.mark.parametrize(
-    ("validated", "best", "expected"),
-    [
-        ([1, 2, 3], 2, [1, 2]),
-        ([5, 10, 12], 5, [5]),
-        ([5, 10, 12], 7, []),
-        ([], 0, []),
-        (range(1, 50), 49, [*range(1, 50)]),
-    ],
-)
-def test_which_rounds_are_drawn(validated, best, expected):
-    assert rounds_to_draw(list(validated), best_round=best) == expected
-
-
-def test_of_many_rounds_some_are_drawn_evenly():
-    found = rounds_to_draw(list(range(1, 5001)), best_round=4000)
-    assert len(found) == 50
-    assert (found[0], found[-2], found[-1]) == (1, 3999, 4000)
-    assert max(np.diff(found[:-1])) - min(np.diff(found[:-1])) <= 1
-
-
-def test_best_round_first(paper):
-    short = {**PAPER, "training": {**PAPER["training"], "rounds": 1}}
-    plane = run(short).report["plane"]
-    assert plane["first"] is None
-    assert plane["reasons"] == {"first": "the best round is the first that was validated"}
-    assert [point["round"] for point in plane["path"]] == [0]
-    assert "plane, round 1, the best<" in render({**paper.report, "plane": plane})
 
 
 @pytest.mark.parametrize(

@@ -6,16 +6,6 @@ import pytest
 
 
 @pytest.fixture
-def call(command, service):
-    """Runs a command against the module's service."""
-
-    def run(*arguments, stdin=""):
-        return command(*arguments, stdin=stdin, env=service.environment)
-
-    return run
-
-
-@pytest.fixture
 def two(call, small_spec):
     """Two experiments that have ended; every test may ask for them, and they run once."""
     found = []
@@ -83,7 +73,13 @@ def test_compare_for_people_and_for_programs(call, two):
     assert "Pareto front over leakage_max, equalized_odds_difference by group" in shown.stdout
 
 
-def test_what_cannot_be_compared(call, two):
-    assert call("compare", two[0]).returncode == 2
-    assert "experiment_id" in call("compare", two[0], two[0]).stderr
-    assert "no such experiment" in call("compare", two[0], "nobody").stderr
+def test_what_cannot_be_asked_is_refused_without_a_service(command):
+    nowhere = {"FEDAUDIT_URL": "http://127.0.0.1:1", "FEDAUDIT_API_KEY": "key"}
+    for asked, message in (
+        (("compare", "one"), "two experiments or more"),
+        (("list", "--where", "leakage_max is small"), "--where"),
+        (("reports", "--where", "leakage_max is small"), "--where"),
+    ):
+        refused = command(*asked, env=nowhere)
+        assert refused.returncode == 2
+        assert message in refused.stderr

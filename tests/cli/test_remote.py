@@ -3,16 +3,12 @@
 import csv
 import io
 import json
-import time
-from importlib import import_module
 
-import httpx
 import pyarrow.parquet as pq
 import pytest
 import yaml
 
 from fedaudit_client.client import Client
-from tests.client.generated import PACKAGE, generate
 from tests.house import ROOT
 
 
@@ -20,16 +16,6 @@ from tests.house import ROOT
 def service(running_service):
     """In the project that keys are of unless another is named."""
     return running_service
-
-
-@pytest.fixture
-def call(command, service):
-    """Runs a command against the module's service."""
-
-    def run(*arguments, stdin=""):
-        return command(*arguments, stdin=stdin, env=service.environment)
-
-    return run
 
 
 @pytest.fixture
@@ -46,15 +32,6 @@ def finished(call, small_spec):
     )
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout)
-
-
-def test_submit_without_waiting_prints_the_experiment(call, small_spec):
-    small_spec["name"] = "not waited for"
-    done = call("submit", "-", "--json", stdin=json.dumps(small_spec))
-    assert done.returncode == 0, done.stderr
-    experiment = json.loads(done.stdout)
-    assert experiment["status"] in {"queued", "running", "succeeded"}
-    assert call("watch", experiment["id"]).returncode == 0
 
 
 def test_submit_prints_the_warnings_of_the_service(call, service):
@@ -83,11 +60,6 @@ def test_a_cancelled_experiment_exits_with_one(call, small_spec, service):
     assert "it is cancelled" in call("report", experiment).stderr
 
 
-def test_submit_and_wait(finished):
-    assert finished["status"] == "succeeded"
-    assert finished["progress"] == {"round": 12, "rounds": 12}
-
-
 def test_the_same_key_starts_nothing_new(call, finished, small_spec):
     again = call("submit", "-", "--json", "--idempotency-key", "one", stdin=json.dumps(small_spec))
     assert json.loads(again.stdout)["id"] == finished["id"]
@@ -107,18 +79,6 @@ def test_watch_gives_every_event(call, finished):
     assert events[-1]["data"]["status"] == "succeeded"
 
 
-def test_the_service_and_a_local_run_agree(call, command, finished, small_spec, tmp_path):
-    remote = json.loads(call("report", finished["id"]).stdout)
-    ran = command("run", "-", "--json", "--out", tmp_path, stdin=json.dumps(small_spec))
-    local = json.loads(ran.stdout)
-    assert remote["integrity"]["ledger_hash"] == local["integrity"]["ledger_hash"]
-    lines = (tmp_path / "ledger.ndjson").read_text().splitlines()
-    exported = call("export", finished["id"], "--what", "ledger").stdout.splitlines()
-    assert [json.loads(line) for line in exported] == [json.loads(line) for line in lines]
-    for part in ("privacy", "utility", "fairness", "gates", "guarantee", "data", "spec"):
-        assert remote[part] == local[part]
-
-
 def test_the_report_in_other_forms(call, finished, tmp_path):
     page = call("report", finished["id"], "--format", "html", "--out", tmp_path / "page.html")
     assert (page.returncode, page.stdout) == (0, "")
@@ -129,27 +89,10 @@ def test_the_report_in_other_forms(call, finished, tmp_path):
     assert "--out: cannot write" in unwritable.stderr
 
 
-def test_readings_of_a_report(call, finished, tmp_path):
-    shown = call("report", finished["id"], "--reading", "registry")
-    assert shown.returncode == 0, shown.stderr
-    record = json.loads(shown.stdout)
-    assert record["deployment"]["dp_variant"]["variant_name"] == "Custom"
-    saved = call("report", finished["id"], "--reading", "registry", "--out", tmp_path / "r.yaml")
-    assert (saved.returncode, saved.stdout) == (0, "")
-    text = (tmp_path / "r.yaml").read_text()
-    assert yaml.safe_load(text) == record
-    assert "notes: |" in text
-    card = call("report", finished["id"], "--reading", "model-card").stdout
-    assert card.startswith("---\n")
-    assert "\n# Model" in card
-    for wrong in (("--reading", "tea"), ("--reading", "model-card", "--format", "html")):
-        assert call("report", finished["id"], *wrong).returncode == 2
-
-
 def test_every_export_holds_the_same_ledger(call, finished, tmp_path):
     lines = call("export", finished["id"], "--what", "ledger", "--format", "ndjson").stdout
     rows = [json.loads(line) for line in lines.splitlines()]
-    assert len(rows) == 120
+    assert len(rows) == 12 * 10
     table = call("export", finished["id"], "--what", "ledger", "--format", "csv").stdout
     read = list(csv.DictReader(io.StringIO(table)))
     assert [(row["subject"], float(row["epsilon"])) for row in read] == [
@@ -160,89 +103,9 @@ def test_every_export_holds_the_same_ledger(call, finished, tmp_path):
     assert done.returncode == 0, done.stderr
     assert pq.read_table(file).to_pylist() == rows
     assert [path.name for path in tmp_path.iterdir()] == ["ledger.parquet"]
-
-
-@pytest.mark.parametrize("form", ["csv", "ndjson", "parquet"])
-@pytest.mark.parametrize("what", ["rounds", "fairness"])
-def test_the_other_tables(call, finished, tmp_path, what, form):
-    file = tmp_path / "file"
-    done = call("export", finished["id"], "--what", what, "--format", form, "--out", file)
-    assert done.returncode == 0, done.stderr
-    if form == "parquet":
-        rounds = pq.read_table(file)["round"].to_pylist()
-    elif form == "csv":
-        rounds = [int(row["round"]) for row in csv.DictReader(file.open(newline=""))]
-    else:
-        rounds = [json.loads(line)["round"] for line in file.read_text().splitlines()]
-    assert set(rounds) == set(range(1, 13))
-
-
-def test_the_records_of_a_run_with_budgets_of_their_own(call, finished, small_spec, tmp_path):
-    small_spec["training"] = {
-        "loss": "mse",
-        "rounds": 3,
-        "cohort": {"sampling": "poisson", "rate": 0.5},
-        "local": {"steps": 2, "step_size": 0.1},
-    }
-    small_spec["privacy"] = {
-        "mechanism": "record-personalised",
-        "budgets": {"distribution": "three-levels"},
-        "delta": 1e-4,
-    }
-    small_spec |= {"name": "records", "fairness": {}, "gates": []}
-    done = call("submit", "-", "--wait", "--json", stdin=json.dumps(small_spec))
-    assert done.returncode == 0, done.stderr
-    asked = ("export", json.loads(done.stdout)["id"], "--what", "records")
-    table = call(*asked, "--format", "csv").stdout
-    records = list(csv.DictReader(io.StringIO(table)))
-    assert len(records) == 50 * 10  # of 100 clients, 50 are held out
-    assert all(float(one["epsilon_final_model"]) <= float(one["budget"]) for one in records)
-    file = tmp_path / "records.csv"
-    assert call(*asked, "--format", "csv", "--out", file).returncode == 0
-    assert file.read_text() == table
-    other = call(*asked, "--format", "parquet", "--out", tmp_path / "records")
-    assert (other.returncode, "--format: records" in other.stderr) == (2, True)
-    none = call("export", finished["id"], "--what", "records", "--format", "csv")
-    assert none.returncode != 0
-    assert "no record table" in none.stderr
-
-
-def test_gates_of_the_experiment_and_of_a_policy(call, finished, tmp_path):
-    own = call("gate", finished["id"], "--json")
-    assert own.returncode == 0, own.stderr
-    assert json.loads(own.stdout)["outcome"] == "pass"
-    policy = tmp_path / "policy.yaml"
-    gate = {
-        "figure": "leakage_max",
-        "op": "le",
-        "value": 0.1,
-        "allow_heuristic": True,
-        "allow_simulation": True,
-    }
-    policy.write_text(yaml.safe_dump({"experiment_id": finished["id"], "gates": [gate]}))
-    failed = call("gate", "--policy", policy)
-    assert failed.returncode == 1
-    assert "leakage_max <= 0.1: failed" in failed.stdout
-    del gate["allow_heuristic"]
-    policy.write_text(yaml.safe_dump([gate]))
-    unknown = call("gate", finished["id"], "--policy", policy)
-    assert unknown.returncode == 3
-    assert "not enough evidence" in unknown.stdout
-
-
-@pytest.mark.parametrize("text", ["gates: 3", "[1]", "x", "{gates: [], experiment_id: 7}"])
-def test_a_policy_of_another_shape_is_refused(call, finished, text):
-    done = call("gate", finished["id"], "--policy", "-", stdin=text)
-    assert done.returncode == 2
-    assert "--policy: " in done.stderr
-    assert "Traceback" not in done.stderr
-
-
-def test_a_gate_that_does_not_exist_is_named(call, finished):
-    gates = '[{"figure": "beauty", "op": "le", "value": 1}]'
-    done = call("gate", finished["id"], "--policy", "-", stdin=gates)
-    assert done.returncode == 2
-    assert "/0/figure" in done.stderr
+    for what in ("rounds", "fairness"):
+        done = call("export", finished["id"], "--what", what, "--format", "ndjson")
+        assert {json.loads(line)["round"] for line in done.stdout.splitlines()} == set(range(1, 13))
 
 
 def test_keys(call, service, command):
@@ -291,7 +154,7 @@ def test_a_key_for_a_folder_without_a_service(command, tmp_path):
     assert "sqlalche" not in done.stderr
 
 
-@pytest.mark.parametrize("name", ["watch", "report", "show", "cancel", "retry", "budget"])
+@pytest.mark.parametrize("name", ["watch", "budget"])
 def test_an_unknown_id(call, name):
     done = call(name, "01a1fd00-26ef-7556-9470-d9e64452ed02")
     assert done.returncode == 2
@@ -311,57 +174,6 @@ def test_no_address_given(command):
     done = command("watch", "some-id")
     assert done.returncode == 2
     assert "FEDAUDIT_URL is not set" in done.stderr
-
-
-@pytest.fixture
-def generated(service, tmp_path, monkeypatch):
-    """A client generated from the service's own document, and its operations by their names."""
-    document = httpx.get(f"{service.url}/openapi.json", trust_env=False, timeout=60).json()
-    generate(document, tmp_path)
-    monkeypatch.syspath_prepend(tmp_path)
-    client = import_module(PACKAGE).AuthenticatedClient(
-        service.url, service.api_key, httpx_args={"trust_env": False}
-    )
-    operations = {
-        operation["operationId"]: import_module(
-            f"{PACKAGE}.api.{operation['tags'][0]}.{operation['operationId']}"
-        )
-        for path in document["paths"].values()
-        for operation in path.values()
-    }
-
-    def ask(operation, *arguments, **options):
-        return operations[operation].sync(*arguments, client=client, **options)
-
-    return ask
-
-
-# The generator writes `1and`, which Python reads with a warning.
-@pytest.mark.filterwarnings("ignore::SyntaxWarning")
-def test_a_generated_client_submits_waits_and_reads_a_report(generated, small_spec):
-    models = import_module(f"{PACKAGE}.models")
-    small_spec["name"] = "by a generated client"
-    body = models.ExperimentSpec.from_dict(small_spec)
-
-    would = generated("submit_experiment", body=body, validate_only=True)
-    assert would.projection.leakage_worst_case == 12
-    submitted = generated("submit_experiment", body=body, idempotency_key="generated")
-    assert isinstance(submitted, models.SubmittedBody)
-    deadline = time.monotonic() + 60
-    while (found := generated("get_experiment", submitted.id)).finished_at is None:
-        assert time.monotonic() < deadline, found
-        time.sleep(0.2)
-    assert found.status == "succeeded"
-
-    report = generated("get_report_document", submitted.id)
-    assert isinstance(report, models.Report)
-    assert report.privacy.leakage_max <= 12
-    assert {gate.outcome for gate in report.gates} == {"pass"}
-    assert generated("verify_report", submitted.id).valid
-    listed = generated("list_experiments", name=small_spec["name"], leakage_maxlte=12)
-    assert [one.id for one in listed.items] == [submitted.id]
-    assert generated("get_bundle", submitted.id).payload.read(2) == b"PK"
-    assert isinstance(generated("get_experiment", "nothing"), models.Problem)
 
 
 def test_a_run_is_attacked_alike_by_its_spec_and_after_its_end(call, finished, small_spec):

@@ -44,12 +44,6 @@ def test_a_spec_without_a_fault_is_replayed_and_nothing_is_found(command: Comman
     assert "Nothing found" in said
 
 
-def test_a_spec_that_does_not_hold_together_is_a_fault_of_the_caller(command: Command) -> None:
-    done = command("replay", "-", stdin=small(training__rounds=0))
-    assert done.returncode == ExitCode.USAGE
-    assert "/training/rounds" in done.stderr
-
-
 def test_a_finding_has_an_exit_code_of_its_own(
     monkeypatch: Any, capsys: Any, tmp_path: Any
 ) -> None:

@@ -96,15 +96,6 @@ def test_missing_evidence_exits_with_three(run):
     assert (done.returncode, report["gate_outcome"]) == (3, "insufficient_evidence")
 
 
-def test_without_a_mechanism_no_figure_pretends_to_one(run, tmp_path):
-    done, report = run("--out", tmp_path, privacy={"mechanism": "none"}, gates=[])
-    assert done.returncode == 0
-    assert report["privacy"]["leakage_max"] is None
-    line = json.loads((tmp_path / "ledger.ndjson").read_text().splitlines()[0])
-    assert [line[name] for name in ("epsilon", "radius", "leakage", "leakage_total")] == [None] * 4
-    assert line["guarantee"] == "none"
-
-
 def test_a_diverged_run_exits_with_one(run, small_spec):
     training = {**small_spec["training"], "loss": "mse", "local": {"step_size": 1e6}}
     training |= {"rounds": 100, "hypotheses": 1}
@@ -127,13 +118,6 @@ def test_a_device_that_is_not_there_is_refused(command, small_spec):
     assert done.returncode == 2
     assert "device" in done.stderr
     assert "Traceback" not in done.stderr
-
-
-def test_a_folder_that_cannot_be_made_is_refused_before_training(command, small_spec, tmp_path):
-    (tmp_path / "file").write_text("")
-    done = command("run", "-", "--out", tmp_path / "file" / "x", stdin=json.dumps(small_spec))
-    assert done.returncode == 2
-    assert "--out: cannot make the folder" in done.stderr
 
 
 def test_secret_noise_differs_from_run_to_run(run, small_spec):
@@ -201,18 +185,6 @@ def test_records_with_budgets_leave_groups_in_the_ledger_and_a_table(run, people
         assert max(of_records) == pytest.approx(one["value"], rel=1e-12)
     for record in records:
         assert float(record["epsilon_final_model"]) <= float(record["budget"])
-
-
-def test_the_baseline_without_noise_has_clients_and_no_epsilon(run, people, tmp_path):
-    people["privacy"]["baseline"] = "privacy-free"
-    people["training"]["local"]["batch_size"] = 5
-    done, report = run("--sources-dir", tmp_path, "--out", tmp_path / "results", **people)
-    assert done.returncode == 0, done.stderr
-    assert report["privacy"]["epsilon_max"] is None
-    text = (tmp_path / "results" / "ledger.ndjson").read_text()
-    lines = [json.loads(line) for line in text.splitlines()]
-    assert {line["subject_kind"] for line in lines} == {"client"}
-    assert {line["epsilon"] for line in lines} == {None}
 
 
 def test_an_alarm_exits_with_one_whatever_the_gates_say(monkeypatch, capsys, tmp_path, small_spec):

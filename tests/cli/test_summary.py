@@ -41,13 +41,6 @@ def test_a_missing_figure_gives_its_reason(report):
     assert "none: a group without positives" in text(report)
 
 
-def test_what_only_one_report_has_leaves_the_other_column_empty(report):
-    bare = {**json.loads(json.dumps(report)), "fairness": [], "gates": []}
-    shown = text(bare, report)
-    assert "fairness by group" in shown
-    assert "leakage_max <= 100" in shown
-
-
 def test_names_are_no_markup(report):
     report["experiment"]["name"] = "[bold]loud[/bold] [x]"
     assert "[bold]loud[/bold] [x]" in text(report)

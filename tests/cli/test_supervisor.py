@@ -59,15 +59,6 @@ def started(tmp_path):
         supervisor.stop(grace_seconds=0)
 
 
-def test_output_goes_to_a_log_of_its_own(started, tmp_path):
-    supervisor = started(service("print('hello'); raise SystemExit(3)"))
-    wait_for(lambda: supervisor.exit_code("child") == 3)
-    log = supervisor.log("child")
-    assert log == tmp_path / "logs" / "child.log"
-    assert log.read_text() == "hello\n"
-    assert log.stat().st_mode & 0o777 == 0o600
-
-
 def test_a_service_that_dies_is_started_again_later_each_time(started, tmp_path):
     stated: list[str] = []
     counter = tmp_path / "starts"
@@ -82,15 +73,6 @@ def test_a_service_that_dies_is_started_again_later_each_time(started, tmp_path)
     assert "the child process ended with exit code 5; it is started again in 1 s" in stated[0]
     assert "in 2 s" in stated[1]
     assert str(tmp_path / "logs" / "child.log") in stated[0]
-
-
-def test_the_others_are_left_alone(started):
-    supervisor = started(service(FOREVER, name="steady"), service("", name="brief"))
-    [steady] = [child for child in children() if FOREVER in child.cmdline()]
-    wait_for(lambda: supervisor.exit_code("brief") == 0)
-    supervisor.tend()
-    assert steady.is_running()
-    assert supervisor.exit_code("steady") is None
 
 
 def test_stop_kills_what_does_not_end_by_itself(started, tmp_path):

@@ -13,16 +13,6 @@ NU = "privacy.noise_multiplier"
 
 
 @pytest.fixture
-def call(command, service):
-    """Runs a command against the module's service; `env` sets variables."""
-
-    def run(*arguments, stdin="", **env):
-        return command(*arguments, stdin=stdin, env={**service.environment, **env})
-
-    return run
-
-
-@pytest.fixture
 def example(call):
     """The end of the example as JSON; every test may ask for it, and it runs once."""
     done = call("sweep", EXAMPLE, "--json", "--idempotency-key", "example")

@@ -6,23 +6,10 @@ import zipfile
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from time import monotonic, sleep
 
-import httpx
 import pytest
 import yaml
 
-from fedaudit.ledger.bundle import opened_bundle
-
 UNKNOWN = "01890000-0000-7000-8000-000000000000"
-
-
-@pytest.fixture
-def call(command, service):
-    """Runs a command against the module's service."""
-
-    def run(*arguments, stdin=""):
-        return command(*arguments, stdin=stdin, env=service.environment)
-
-    return run
 
 
 @pytest.fixture
@@ -37,12 +24,6 @@ def bundle(call, small_spec, tmp_path):
     assert fetched.returncode == 3, fetched.stdout + fetched.stderr
     assert "a key that comes with the evidence proves nothing" in fetched.stderr
     return identifier, path
-
-
-def test_the_key_of_up_is_its_owners_and_its_public_half_beside_it(service):
-    private = service.data_dir / "signing-key.pem"
-    assert private.stat().st_mode & 0o777 == 0o600
-    assert "PUBLIC KEY" in (service.data_dir / "signing-key.pem.pub").read_text()
 
 
 def test_a_sign_off_is_signed_by_the_service_and_in_the_bundle(
@@ -91,45 +72,6 @@ def test_a_bundle_is_verified_offline(command, service, bundle):
     untrusted = command("verify", path)
     assert untrusted.returncode == 3
     assert "consistent, signer untrusted" in untrusted.stdout
-
-
-def test_a_round_that_charged_nobody_against_the_server(command, call, service, tmp_path):
-    spec = {
-        "name": "few records",
-        "seed": 2,
-        "federation": {"source": "synthetic-linear", "clients": 12, "rows_per_client": 5},
-        "model": {"kind": "linear", "intercept": False},
-        "training": {
-            "loss": "mse",
-            "rounds": 15,
-            "hypotheses": 1,
-            "cohort": {"sampling": "poisson", "rate": 0.5},
-            "local": {"steps": 2, "step_size": 0.1},
-            "stopping": {"patience": None},
-        },
-        "privacy": {
-            "mechanism": "record-personalised",
-            "budgets": {"distribution": "three-levels"},
-            "delta": 1e-3,
-        },
-    }
-    done = call("submit", "-", "--wait", "--json", stdin=yaml.safe_dump(spec))
-    assert done.returncode == 0, done.stderr
-    identifier = json.loads(done.stdout)["id"]
-    answer = httpx.get(
-        f"{service.url}/v1/experiments/{identifier}/report/verification",
-        headers={"Authorization": f"Bearer {service.api_key}"},
-        timeout=60,
-    )
-    assert answer.status_code == 200, answer.text
-    assert answer.json()["valid"], answer.json()
-    path, key = tmp_path / "bundle.zip", service.data_dir / "signing-key.pem.pub"
-    assert call("verify", identifier, "--out", path, "--public-key", key).returncode == 0
-    assert command("verify", path, "--public-key", key).returncode == 0
-    with opened_bundle(path) as evidence:
-        best = evidence.report["utility"]["best_round"]
-        charged = {row.observer: len(row.subjects) for row in evidence.rows if row.round == best}
-    assert charged == {"final_model": 3, "server": 0}, "the seed no longer has such a round"
 
 
 def test_an_altered_bundle_is_told_with_its_place(command, service, bundle, tmp_path):

@@ -77,6 +77,25 @@ def test_both_have_every_call_with_the_same_parameters() -> None:
         assert ours.__doc__
 
 
+def test_calls_name_their_parameters() -> None:
+    with Client("http://127.0.0.1:9", "key") as client:
+        for name, taken in (
+            ("get", "(experiment_id)"),
+            ("download_bundle", "(experiment_id, file: IO[bytes])"),
+            ("webhook_deliveries", "(webhook_id, *, limit: int | None = None)"),
+            ("reports", "(*, limit: int | None = None, **filters: Any)"),
+        ):
+            found = str(inspect.signature(getattr(client, name))).replace("typing.", "")
+            assert found == taken
+        assert next(iter(inspect.signature(client.submit).parameters)) == "spec"
+        for wrong in (
+            lambda: client.get(federation_id="x"),
+            lambda: client.webhooks(status="enabled"),
+        ):
+            with pytest.raises(TypeError):
+                wrong()
+
+
 def test_both_give_the_same(service: tuple[Api, str]) -> None:
     api, url = service
     one, other = blocking(url, api.key), awaiting(url, api.key)

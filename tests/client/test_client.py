@@ -5,7 +5,6 @@ import io
 import socket
 import threading
 from collections.abc import Callable, Iterator
-from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
@@ -98,43 +97,6 @@ def test_lists_run_over_pages(live: tuple[Api, Client]) -> None:
     assert api.submit(spec(name="c"))["name"] == "c"
 
 
-def test_cancel_and_retry(live: tuple[Api, Client]) -> None:
-    _, client = live
-    id_ = client.submit(SPEC)["id"]
-    assert client.cancel(id_)["status"] == "cancelled"
-    assert client.retry(id_)["retry_of"] == id_
-
-
-def test_keys(live: tuple[Api, Client]) -> None:
-    _, client = live
-    made = client.create_key(name="reader", scopes=["reports:read"])
-    names = list(map(itemgetter("name"), client.keys()))
-    assert names == ["tests", "reader"]
-    client.revoke_key(made["id"])
-    assert client.keys()[1]["revoked_at"] is not None
-
-
-def test_policies(live: tuple[Api, Client]) -> None:
-    api, client = live
-    id_ = client.submit(SPEC)["id"]
-    finish(api, id_)
-    gate = {
-        "figure": "leakage_max",
-        "op": "le",
-        "value": 0.5,
-        "allow_heuristic": True,
-        "allow_simulation": True,
-    }
-    for number in range(101):
-        client.put_policy(f"p{number:03}", {"gates": [gate]})
-    assert [one["name"] for one in client.policies()] == [f"p{number:03}" for number in range(101)]
-    assert client.policy("p007")["gates"][0]["value"] == 0.5
-    assert client.evaluate_gates(id_, policy="p007")["outcome"] == "fail"
-    client.delete_policy("p007")
-    with pytest.raises(ProblemError, match="no such gate policy"):
-        client.policy("p007")
-
-
 # -- refusals --------------------------------------------------------------------------------------
 
 
@@ -151,14 +113,6 @@ def test_a_refusal_tells_status_type_and_fields(live: tuple[Api, Client]) -> Non
         with pytest.raises((ProblemError, UnreachableError)) as caught:
             client.report(name)
         assert getattr(caught.value, "status", 404) == 404
-
-
-def test_a_wrong_key_is_a_refusal(live: tuple[Api, Client]) -> None:
-    api, _ = live
-    with served(api) as url, Client(url, "fa_wrong") as client:
-        with pytest.raises(ProblemError) as caught:
-            client.get("x")
-        assert caught.value.slug == "unauthorised"
 
 
 def test_nobody_there() -> None:
@@ -299,14 +253,6 @@ def test_watching_waits_for_a_place_as_long_as_it_is_asked_to(
     with _client(answer) as client:
         assert [event.id for event in client.watch("x", after=6)] == [7, 8, 9]
     assert slept == ([7.0, 7.0] if asked else [0.2, 0.4])
-
-
-def test_watching_gives_up_where_there_is_no_place_for_long() -> None:
-    with (
-        _client(lambda _: _refusal(429, retry_after="500")) as client,
-        pytest.raises(ProblemError, match="too-many-streams"),
-    ):
-        list(client.watch("x"))
 
 
 def test_watching_does_not_repeat_what_is_refused_for_good(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,20 +1,15 @@
 """The calls on sweeps, by both clients and against a real service."""
 
-import csv
 import inspect
-import io
-import json
-import threading
 from collections.abc import Iterator
-from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from fedaudit_client import Client, Retries
-from fedaudit_client.errors import ConflictError, ProblemError, UnreachableError, ValidationError
-from tests.api.service import Api, finish, running_api, served, settings_for, spec
+from fedaudit_client.errors import ConflictError, ProblemError, UnreachableError
+from tests.api.service import Api, running_api, served, settings_for, spec
 from tests.client.lossy import Faults, LossyTransport
 from tests.client.test_both_clients import BOTH, QUICK, blocking
 
@@ -34,35 +29,6 @@ def service(
 
 def asked(name: str = "two noises", **changes: Any) -> dict[str, Any]:
     return {"name": name, "base": spec(), "grid": {NU: [1, 3]}, **changes}
-
-
-@BOTH
-def test_a_sweep_from_its_projection_to_its_table(service: tuple[Api, str], made: Any) -> None:
-    api, url = service
-    ask = made(url, api.key)
-    before = api.counts()
-    projected = ask("project_sweep", asked(repeats=2))
-    assert (projected["cells"], projected["has_room"]) == (4, True)
-    assert api.counts() == before
-    sweep = ask("submit_sweep", asked(repeats=2))
-    assert sweep["costs"]["leakage"] == projected["costs"]["leakage"]
-    assert sweep["id"] == ask("sweeps")[0]["id"]
-    worker = threading.Thread(
-        target=lambda: [finish(api, cell["experiment_id"]) for cell in sweep["cells"]]
-    )
-    worker.start()
-    ended = ask("wait_sweep", sweep["id"])
-    worker.join()
-    assert (ended["status"], ended["progress"]["ended"]) == ("succeeded", 4)
-    assert ended == ask("sweep", sweep["id"])
-    table = ask("sweep_table", sweep["id"])
-    assert [(row["values"], row["succeeded"]) for row in table["rows"]] == [
-        ({NU: 1}, 2),
-        ({NU: 3}, 2),
-    ]
-    lines = csv.DictReader(io.StringIO(ask("sweep_table_text", sweep["id"], "csv")))
-    assert [json.loads(line[NU]) for line in lines] == [1, 3]
-    assert ask("sweep_table_text", sweep["id"], "markdown").startswith(f"| {NU}")
 
 
 @BOTH
@@ -92,20 +58,6 @@ def test_cancelling_is_never_repeated(service: tuple[Api, str]) -> None:
     assert len(faults.requests) == 1
     with pytest.raises(ConflictError, match="every cell of the sweep has ended"):
         blocking(url, api.key)("cancel_sweep", sweep["id"])
-
-
-def test_faults_name_the_field_of_the_sweep(service: tuple[Api, str]) -> None:
-    api, url = service
-    with pytest.raises(ValidationError) as caught:
-        blocking(url, api.key)("submit_sweep", asked(grid={NU: [1, -1]}))
-    assert [fault.pointer for fault in caught.value.errors] == [f"/grid/{NU}"]
-
-
-def test_sweeps_are_listed_page_after_page(service: tuple[Api, str]) -> None:
-    api, url = service
-    ids = [blocking(url, api.key)("submit_sweep", asked())["id"] for _ in range(3)]
-    with Client(url, api.key) as client, closing(client.sweeps(limit=2)) as found:
-        assert [next(found)["id"] for _ in ids] == ids[::-1]
 
 
 def test_waiting_outlasts_a_service_that_is_away(

@@ -69,13 +69,9 @@ def _total(figure: str, value: dict[str, Any]) -> float:
     return composed_epsilon(COVERED * curve, _EPSILON["delta"])
 
 
-@pytest.fixture(params=["leakage", "epsilon"])
-def figure(request: pytest.FixtureRequest) -> str:
-    return str(request.param)
-
-
-@pytest.fixture
-def bounded(figure: str, database_url: str, tmp_path: Path) -> Iterator[Bounded]:
+@pytest.fixture(params=[("leakage", "postgres_url"), ("epsilon", "sqlite_url")])
+def bounded(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Bounded]:
+    figure, database_url = request.param[0], request.getfixturevalue(request.param[1])
     # More attempts than kills: a unit that is lost for good would say nothing about budgets.
     settings = settings_for(database_url, tmp_path, max_attempts=10)
     value = leaking() if figure == "leakage" else composing()

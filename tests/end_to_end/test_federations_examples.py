@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 import yaml
 
-from fedaudit.federations.load import load_federation, profile_registration
+from fedaudit.federations.load import profile_registration
 from fedaudit.federations.reading.source_files import Files
-from fedaudit.spec.parse import decode_text, parse_spec
+from fedaudit.spec.parse import decode_text
 from fedaudit.spec.registration import parse_registration, parse_uploaded
 
 REPOSITORY = Path(__file__).parents[2]
@@ -37,13 +37,3 @@ def test_what_the_page_sends_is_profiled() -> None:
     ):
         profile = profile_registration(registration, files=Files(EXAMPLES))
         assert (profile["rows"], profile["clients"]) == (300, 20)
-
-
-def test_the_people_are_as_the_page_says() -> None:
-    spec = parse_spec(decode_text((EXAMPLES / "people.yaml").read_text("utf-8")))
-    assert load_federation(spec, sources_dir=EXAMPLES).clients == 20
-    [path] = [path for path in REGISTRATIONS if path.stem == "people"]
-    registration = parse_uploaded(decode_text(path.read_text("utf-8")), file_name="people.csv")
-    profile = profile_registration(registration, files=Files(EXAMPLES))
-    assert set(profile["attributes"]["age"]["groups"]) == {"<30", "30 to <50", ">=50"}
-    assert not profile["warnings"]

@@ -26,18 +26,10 @@ EXAMPLES = Path(__file__).parents[2] / "examples"
 _GAUSSIAN = {"noise_multiplier": 2.0, "clip": 1.0, "delta": 1e-5}
 _COINS = {"training__cohort": {"sampling": "poisson", "rate": 0.1}}
 EPSILON_SPECS = {
-    "central": groups_spec(
-        privacy={"mechanism": "gaussian-central", **_GAUSSIAN},
-        training__clustering={"method": "reported"},
-    ),
     "central-by-coins": groups_spec(
         privacy={"mechanism": "gaussian-central", **_GAUSSIAN},
         training__clustering={"method": "reported"},
         **_COINS,
-    ),
-    "local": groups_spec(
-        privacy={"mechanism": "gaussian-local", **_GAUSSIAN, "epsilon_budget": 6.0},
-        training__hypotheses=1,
     ),
     "by-record": groups_spec(
         privacy={

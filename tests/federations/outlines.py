@@ -12,7 +12,7 @@ from fedaudit.federations.federation import Federation
 from fedaudit.federations.load import file_kind, load_federation, outline_federation
 from fedaudit.federations.reading.source_files import Files
 from fedaudit.federations.source_kind import LoadRequest
-from fedaudit.federations.table import table_outline
+from fedaudit.federations.table import table_federation
 from fedaudit.spec.errors import FieldError, InvalidInputError
 from fedaudit.spec.experiment import ExperimentSpec
 from fedaudit.spec.fairness import Groups
@@ -31,7 +31,7 @@ def assert_outlined(
     """
     expected = found(lambda: load_federation(spec, sources_dir=sources))
     assert_same(found(lambda: outline_federation(spec, files=Files(sources))), expected)
-    with patch.object(table_outline, "WORTH_A_MAP", 1):
+    with patch.object(table_federation, "WORTH_A_MAP", 1):
         assert_same(found(lambda: outline_federation(spec, files=Files(sources))), expected)
         index = written_index(registered or spec, sources, folder)
         files = Files(sources, open_index=lambda _: at(index))
@@ -53,16 +53,21 @@ def assert_same(outline: Found, expected: Found) -> None:
         return
     assert (outline.is_outline, expected.is_outline) == (True, False)
     assert outline.features.shape == expected.features.shape  # type: ignore[union-attr]
+    assert_alike(outline, expected, but=("features", "is_outline"))
+
+
+def assert_alike(found: Federation, expected: Federation, *, but: tuple[str, ...] = ()) -> None:
+    """Equal in every field but these."""
     for field in fields(Federation):
-        if field.name in ("attributes", "features", "is_outline"):
+        if field.name in ("attributes", *but):
             continue
-        one, other = getattr(outline, field.name), getattr(expected, field.name)
+        one, other = getattr(found, field.name), getattr(expected, field.name)
         if isinstance(other, np.ndarray):
             assert one.dtype == other.dtype
             np.testing.assert_array_equal(one, other)
         else:
             assert one == other
-    for mine, theirs in zip(outline.attributes, expected.attributes, strict=True):
+    for mine, theirs in zip(found.attributes, expected.attributes, strict=True):
         assert (mine.name, mine.values) == (theirs.name, theirs.values)
         np.testing.assert_array_equal(mine.codes, theirs.codes)
 
@@ -77,7 +82,7 @@ def written_index(registered: ExperimentSpec, sources: Path, folder: Path) -> Pa
         fairness=Groups(sensitive=registered.fairness.sensitive, edges=registered.fairness.edges),
         files=Files(sources),
     )
-    with patch.object(table_outline, "WORTH_A_MAP", 1), place.open("wb") as file:
+    with patch.object(table_federation, "WORTH_A_MAP", 1), place.open("wb") as file:
         try:
             file_kind(source).write_index(asked, file)  # type: ignore[arg-type]
         except InvalidInputError:

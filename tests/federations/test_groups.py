@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fedaudit.federations.favourable_outcomes import OutcomeRules, outcome_rules
-from fedaudit.federations.groups import group_names, with_intersections
+from fedaudit.federations.groups import group_names
 from fedaudit.federations.load import load_federation
 from fedaudit.federations.split import split_clients, training_group_rows
 from fedaudit.spec.parse import parse_spec
@@ -51,13 +51,6 @@ def test_rules_by_group_score_their_groups_only(load: Load) -> None:
     assert rules.rule_index.tolist() == [1, 0, 1, -1, -1], "no rule for D and for nobody"
     predicted = np.full(5, 5000.0)
     assert rules.label(predicted).tolist() == [True, False, True, False, False]
-
-
-def test_no_sensitive_attribute_no_rules(load: Load) -> None:
-    rules = rules_of(load, {"federation.drop": ["sex"]})
-    assert rules.ops == ()
-    assert (rules.rule_index == -1).all()
-    assert not rules.label(np.ones((2, 3))).any()
 
 
 def test_a_number_without_a_rule_has_no_favourable_outcome(load: Load) -> None:
@@ -164,14 +157,6 @@ def test_many_classes_with_numbers_for_names_and_rules_by_client(load: Load) -> 
     assert np.array_equal(outcome[~plain], np.isin(raw[~plain], [0, 61]))
 
 
-def test_a_class_that_does_not_exist_is_named(refuse: Refuse) -> None:
-    rules = [{"group": {"rotated": "no"}, "op": "in", "value": [3, 62]}]
-    changes = {**CLASSIFIER, "fairness": {"sensitive": ["rotated"], "favourable": rules}}
-    faults = refuse(changes, data=CHARACTERS)
-    assert list(faults) == ["/fairness/favourable/0/value/1"]
-    assert "no class 62" in faults["/fairness/favourable/0/value/1"]
-
-
 SPEC = {
     "name": "rows",
     "seed": 5,
@@ -251,18 +236,6 @@ def test_a_row_belongs_where_its_parts_say(load: Load) -> None:
                 assert found.values[found.codes[cell]] == ", ".join(texts)
 
 
-def test_missing_values_are_counted_in_a_note(load: Load) -> None:
-    notes = load(BOTH, data=PEOPLE).notes
-    assert "rows without a value of 'sex_race', in no group: 2" in notes
-
-
-def test_without_intersections_nothing_changes(load: Load) -> None:
-    federation = load(
-        {**BOTH, "federation.drop": ["race"], "fairness": {"sensitive": ["sex"]}}, data=PEOPLE
-    )
-    assert with_intersections(federation, {}) is federation
-
-
 def test_too_many_groups_are_refused(refuse: Refuse) -> None:
     data = "hospital,x,sex,race,cost\n" + "".join(
         f"{'ab'[row % 2]},1,s{row % 40},r{row % 26},{'yes' if row % 3 else 'no'}\n"
@@ -290,14 +263,6 @@ def test_a_reference_group_may_be_a_combination(load: Load, refuse: Refuse) -> N
     load({**BOTH, "fairness": fairness}, data=PEOPLE)
     faults = refuse({**BOTH, "fairness": {**fairness, "reference_group": "M,White"}}, data=PEOPLE)
     assert list(faults) == ["/fairness/reference_group"]
-
-
-@pytest.mark.parametrize("favourable", [None, {"op": "ge", "value": 5}])
-def test_a_target_that_is_a_number_may_go_without_a_rule(
-    load: Load, favourable: dict[str, object] | None
-) -> None:
-    data = "hospital,x,sex,cost\na,1,F,3\na,1,M,8\nb,1,F,6\nb,1,M,7\n"
-    load({"fairness": {"sensitive": ["sex"], "favourable": favourable}}, data=data)
 
 
 LABELLED = "hospital,x,sex,cost\n" + "".join(
@@ -380,19 +345,6 @@ def test_rules_and_the_reference_group_name_such_groups(load: Load) -> None:
     assert found.rule_index.tolist() == [0, -1, 1, -1, -1]
 
 
-def test_groups_without_a_row_are_groups_all_the_same(load: Load) -> None:
-    federation = load(by_age([0, 100], reference_group="<0"), data=AGED)
-    assert federation.attribute("age").values == ("<0", "0 to <100", ">=100")
-
-
-def test_an_attribute_of_the_client(load: Load) -> None:
-    data = "hospital,x,beds,sex,cost\na,1,9,F,1\na,2,9,M,2\nb,3,40,F,3\n"
-    changes = by_age([], sensitive=["beds"], edges={"beds": [10.5]})
-    changes["federation.drop"] = ["sex"]
-    federation = load(changes, data=data)
-    assert federation.attribute("beds").codes.tolist() == [0, 0, 1]
-
-
 @pytest.mark.parametrize(
     ("edges", "names"),
     [
@@ -437,9 +389,3 @@ def test_many_values_ask_for_edges(refuse: Refuse) -> None:
     )
     changes = by_age([40], edges={})
     assert "numbers by `edges`" in refuse(changes, data=data)["/fairness/sensitive/0"]
-
-
-def test_codes_fit_the_padded_array(load: Load) -> None:
-    federation = load(by_age([float(edge) for edge in range(100)]), data=AGED)
-    assert federation.attribute("age").codes.dtype == np.int16
-    assert len(federation.attribute("age").values) == 101

@@ -75,23 +75,6 @@ def test_a_client_does_not_depend_on_how_many_there_are(load: Load) -> None:
     assert few.fingerprint != many.fingerprint
 
 
-def test_odd_shapes(load: Load) -> None:
-    source = {**LINEAR, "clients": 2, "rows_per_client": 1, "thetas": [[1.0], [2.0], [3.0]]}
-    federation = load({"federation": source})
-    assert federation.side_by_side.shape == (2, 1)
-    assert federation.feature_names == ("x1",)
-    assert ((residual(federation) > 0) & (residual(federation) < 1)).all()
-
-
-def test_the_fingerprint_is_of_what_determines_the_data(load: Load) -> None:
-    plain = load({"federation": LINEAR})
-    split = load({"federation": {**LINEAR, "validation_fraction": 0.2}, "name": "another"})
-    thetas = load({"federation": {**LINEAR, "thetas": [[5, 6], [4, 4.5]]}})
-
-    assert plain.fingerprint == split.fingerprint
-    assert plain.fingerprint != thetas.fingerprint
-
-
 def test_groups_follow_the_paper(load: Load) -> None:
     federation = load({"federation": GROUPS, "fairness": FAIRNESS})
     group = federation.attribute("group")
@@ -134,10 +117,6 @@ def test_the_control_deals_the_attribute_out(load: Load) -> None:
     # Of 200 minority clients 40 +- 5.1 keep their group by chance (hypergeometric): 5 deviations.
     kept = np.count_nonzero((group == 1) & (control.truth.component == 1))
     assert abs(kept - 40) < 25.3
-
-
-def test_attributes_are_those_asked_for(load: Load) -> None:
-    assert load({"federation": GROUPS}).attributes == ()
 
 
 def test_too_much_data_is_refused_before_it_is_drawn(refuse: Refuse) -> None:

@@ -24,12 +24,6 @@ def test_lines_carry_their_context(capsys: pytest.CaptureFixture[str]) -> None:
     assert (theirs["event"], theirs["level"]) == ("odd: thing", "warning")
 
 
-def test_routine_messages_of_celery_are_left_out(capsys: pytest.CaptureFixture[str]) -> None:
-    configure_logs("text")
-    logging.getLogger("celery.worker").info("mingle: searching for neighbors")
-    assert capsys.readouterr().err == ""
-
-
 @pytest.mark.parametrize("log_format", ["json", "text"])
 def test_exceptions_say_where_and_quote_no_cell(
     capsys: pytest.CaptureFixture[str], log_format: Literal["json", "text"]

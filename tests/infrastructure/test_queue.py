@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.servers import free_port
 from infrastructure.queue import Queue, QueueUnavailableError, celery_app, queue_name
 from infrastructure.settings import Settings
 
@@ -54,18 +53,6 @@ def test_a_message_in_the_folder_is_whole_or_absent(tmp_path: Path) -> None:
     (message,) = (tmp_path / "queue").iterdir()
     assert message.name.endswith(".fedaudit.auto.msg")
     assert json.loads(message.read_text())["properties"]["delivery_info"]
-
-
-def test_an_unknown_device_is_refused(tmp_path: Path) -> None:
-    queue = Queue(settings_with(f"filesystem://{tmp_path}/queue", tmp_path))
-    with pytest.raises(ValueError, match="auto, cpu, cuda"):
-        queue.publish_unit("one", "tpu")
-
-
-def test_a_broker_that_is_down_is_reported(tmp_path: Path) -> None:
-    queue = Queue(settings_with(f"redis://127.0.0.1:{free_port()}/0", tmp_path))
-    with pytest.raises(QueueUnavailableError):
-        queue.publish_unit("one", "auto")
 
 
 def test_a_broker_that_does_not_answer_is_given_up(deaf_broker: str, tmp_path: Path) -> None:

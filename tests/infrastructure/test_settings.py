@@ -29,29 +29,6 @@ def test_without_urls_everything_lives_below_the_data_folder(
     assert settings.storage_url == f"file://{tmp_path}/files"
 
 
-def test_the_default_data_folder_follows_xdg(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
-    assert Settings().data_dir == tmp_path / "fedaudit"
-
-
-def test_a_relative_data_folder_is_made_absolute(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("FEDAUDIT_DATA_DIR", "here")
-    assert Settings().database_url == f"sqlite:///{tmp_path}/here/fedaudit.db"
-
-
-def test_both_urls_make_production(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("FEDAUDIT_DATABASE_URL", POSTGRES)
-    monkeypatch.setenv("FEDAUDIT_BROKER_URL", REDIS)
-    settings = Settings()
-    assert not settings.embedded
-    assert (settings.database_url, settings.broker_url) == (POSTGRES, REDIS)
-
-
 @pytest.mark.parametrize(
     ("given", "missing", "url"), [("DATABASE", "BROKER", POSTGRES), ("BROKER", "DATABASE", REDIS)]
 )

@@ -90,16 +90,6 @@ def test_a_file_comes_back_as_it_was_written_and_is_deleted(
         pass
 
 
-def test_files_beside_one_are_told(place: tuple[str, Callable[[], list[str]]]) -> None:
-    storage = Storage(place[0])
-    assert storage.beside("report-pdfs/one/a") == []
-    for key in ("report-pdfs/one/a", "report-pdfs/one/b", "report-pdfs/two/c"):
-        with storage.writer(key) as writer:
-            writer.write(b"x")
-    assert storage.beside("report-pdfs/one/b") == ["report-pdfs/one/a"]
-    assert storage.beside("report-pdfs/one/new") == ["report-pdfs/one/a", "report-pdfs/one/b"]
-
-
 @pytest.mark.parametrize("parts", [0, 1, 3])
 def test_an_abort_leaves_nothing_behind(
     place: tuple[str, Callable[[], list[str]]], parts: int
@@ -117,14 +107,6 @@ def test_an_abort_leaves_nothing_behind(
         break_off()
     writer.abort()
     assert stored() == []
-
-
-def test_a_file_may_be_small(place: tuple[str, Callable[[], list[str]]]) -> None:
-    url, stored = place
-    with Storage(url).writer(KEY) as writer:
-        writer.write(b"x")
-    writer.abort()
-    assert stored() == [KEY]
 
 
 def test_an_object_store_that_is_away_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -165,13 +147,6 @@ def test_a_disk_that_fills_up_at_the_end_is_noticed(
     assert [path for path in tmp_path.rglob("*") if path.is_file()] == []
 
 
-def test_a_folder_that_cannot_be_made_is_no_full_disk(tmp_path: Path) -> None:
-    (tmp_path / "files").write_text("in the way")
-    with pytest.raises(StorageError, match=r"Not a directory|File exists") as caught:
-        Storage(f"file://{tmp_path}/files").writer(KEY)
-    assert not isinstance(caught.value, StorageFullError)
-
-
 @pytest.mark.parametrize(
     "key", ["", "a", "/a/b", "a/../b", "a/b/", "a/.b", "a/B", "a/\x00", "a//b"]
 )
@@ -198,18 +173,6 @@ def test_a_missing_package_is_named_with_its_extra(
 def test_other_urls_are_refused(url: str) -> None:
     with pytest.raises(SettingsError, match="FEDAUDIT_STORAGE_URL"):
         Storage(url)
-
-
-def test_whether_a_file_is_there_can_be_asked(place: tuple[str, Callable[[], list[str]]]) -> None:
-    storage = Storage(place[0])
-    assert not storage.holds(KEY)
-    with storage.writer(KEY) as writer:
-        writer.write(b"a")
-        assert not storage.holds(KEY)
-    assert storage.holds(KEY)
-    storage.delete(KEY)
-    assert not storage.holds(KEY)
-    assert storage.sweep() == 0
 
 
 def test_what_a_killed_process_left_is_swept_a_day_later(tmp_path: Path) -> None:

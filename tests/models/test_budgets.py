@@ -272,15 +272,3 @@ def test_what_remains_is_never_negative(total: float, reserved: float, spent: fl
     budget = Budget("simulation", "leakage", None, None, None, total, reserved, spent)
     assert budget.remaining is not None
     assert 0 <= budget.remaining <= total
-
-
-def test_federations_are_known_by_their_data(database: Database) -> None:
-    with database.write() as session:
-        project_id = add_project(session)
-        ids = [add_federation(session, project_id, f"{i:064}") for i in range(5)]
-        assert add_federation(session, project_id, f"{0:064}") == ids[0]
-        federations = FederationRepository(session, project_id)
-        first = federations.list(limit=3)
-        second = federations.list(limit=3, cursor=first.next_cursor)
-    assert [row.id for row in first.items + second.items] == ids[::-1]
-    assert second.next_cursor is None

@@ -1,6 +1,7 @@
 """The revision that makes one budget of a content and keeps clients of other keys apart."""
 
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -63,8 +64,8 @@ class Stored:
 
 
 @pytest.fixture
-def stored(empty_database_url: str) -> Iterator[Stored]:
-    made = Stored(empty_database_url)
+def stored(tmp_path: Path) -> Iterator[Stored]:
+    made = Stored(f"sqlite:///{tmp_path}/service.db")
     yield made
     made.database.dispose()
 

@@ -1,19 +1,16 @@
 """Databases: urls, transactions and what may be written where."""
 
 import os
-from datetime import UTC, datetime, timedelta, timezone
 from time import sleep
 
 import pytest
 from sqlalchemy import select, text
-from sqlalchemy.exc import DBAPIError, OperationalError, StatementError
+from sqlalchemy.exc import DBAPIError, OperationalError
 
 from benchmarks.servers import free_port
-from models.clock import seconds_from_now
 from models.database import Database
 from models.repositories import ProjectRepository
 from models.tables.accounts import Project
-from models.tables.operations import SweeperLease
 from tests.models.rows import at_once
 
 
@@ -30,13 +27,6 @@ def test_a_write_is_committed_and_a_failed_one_is_not(database: Database) -> Non
         abandoned()
     with database.read() as session:
         assert session.scalars(select(Project.name)).all() == ["kept"]
-
-
-def test_a_read_session_cannot_write(database: Database) -> None:
-    with pytest.raises(DBAPIError, match=r"read.?only"), database.read() as session:
-        ProjectRepository(session).get_or_create("sneaked")
-    with database.write() as session:
-        ProjectRepository(session).get_or_create("allowed")
 
 
 def test_a_glance_is_no_transaction_and_leaves_none_out(postgres_url: str) -> None:
@@ -60,17 +50,6 @@ def _glance(database: Database) -> None:
         session.rollback()
     with database.autocommit_read() as session:
         assert session.scalar(text("SELECT count(*) FROM glanced")) == 0
-
-
-def test_rows_that_were_read_are_values_and_stored_as_they_were(database: Database) -> None:
-    with database.write() as session:
-        ProjectRepository(session).get_or_create("kept")
-    with database.read() as session:
-        row = session.scalars(select(Project)).one()
-        row.name = "changed"
-    assert row.name == "changed"
-    with database.read() as session:
-        assert session.scalars(select(Project.name)).all() == ["kept"]
 
 
 def test_a_connection_that_ended_while_nobody_used_it_is_replaced(
@@ -122,58 +101,11 @@ def test_writers_wait_for_each_other(database: Database) -> None:
         session.execute(text("DROP TABLE counter"))
 
 
-def test_sqlite_is_set_up_for_readers_beside_a_writer(sqlite_url: str) -> None:
-    database = Database(sqlite_url)
-    with database.read() as session:
-        read = {
-            name: session.scalar(text(f"PRAGMA {name}"))
-            for name in ("journal_mode", "foreign_keys", "busy_timeout", "synchronous")
-        }
-    assert read == {
-        "journal_mode": "wal",
-        "foreign_keys": 1,
-        "busy_timeout": 10_000,
-        "synchronous": 1,
-    }
-    with database.write() as writer:
-        ProjectRepository(writer).get_or_create("unseen")
-        with database.read() as reader:
-            assert reader.scalars(select(Project.name)).all() == []
-    database.dispose()
-
-
 def test_a_database_that_is_away_is_an_error_and_not_a_wait() -> None:
     database = Database(f"postgresql://nobody@127.0.0.1:{free_port()}/none")
     with pytest.raises(OperationalError), database.read() as session:
         session.execute(select(1))
     database.dispose()
-
-
-def test_the_database_clock_compares_with_stored_times(database: Database) -> None:
-    """Also across a day, a month and a year: on SQLite times are compared as text."""
-    for seconds in (-86_400 * 400, -3600, -0.01, 10.5, 3600, 86_400 * 400):
-        with database.write() as session:
-            duty = f"duty {seconds}"
-            until = seconds_from_now(seconds)
-            session.add(SweeperLease(name=duty, holder="a", lease_until=until))
-            session.flush()
-            passed = select(SweeperLease.lease_until <= seconds_from_now()).where(
-                SweeperLease.name == duty
-            )
-            assert session.scalar(passed) == (seconds < 0)
-
-
-def test_times_come_back_aware_and_in_utc(database: Database) -> None:
-    stated = datetime(2026, 3, 29, 2, 30, 0, 123456, tzinfo=timezone(timedelta(hours=5)))
-    with database.write() as session:
-        session.add(SweeperLease(name="duty", holder="a", lease_until=stated))
-    with database.read() as session:
-        read = session.scalars(select(SweeperLease.lease_until)).one()
-    assert read == stated
-    assert read.tzinfo is UTC
-    naive = stated.replace(tzinfo=None)
-    with database.read() as session, pytest.raises(StatementError, match="no time zone"):
-        session.scalars(select(SweeperLease).where(SweeperLease.lease_until == naive))
 
 
 def test_postgres_ends_a_transaction_whose_client_froze(postgres_url: str) -> None:

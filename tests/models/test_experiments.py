@@ -2,7 +2,6 @@
 
 import numpy as np
 import pytest
-from sqlalchemy.exc import IntegrityError
 
 from fedaudit.privacy.leakage import leakage
 from models.database import Database
@@ -16,7 +15,7 @@ from models.repositories import (
     fail_unit,
 )
 from models.tables.experiments import Event, Experiment
-from models.values import Claim, FinalFigures
+from models.values import Claim
 from tests.models.rows import add_experiment, add_project, ledger_row, queued
 
 
@@ -39,100 +38,6 @@ def _claim(database: Database, unit_id: str, *, lease_seconds: float = 30) -> Cl
         )
     assert claim is not None
     return claim
-
-
-def test_an_experiment_is_read_as_it_was_added(database: Database) -> None:
-    project_id, new = queued(
-        database, tags=["b", "a", "b"], attributes={"state": ("NY", "NJ")}, seed=2**62
-    )
-    experiment = _get(database, project_id, new.id)
-    assert experiment.status == "queued"
-    assert experiment.spec == new.spec
-    assert experiment.seed == 2**62
-    assert experiment.attributes == {"state": ["NY", "NJ"]}
-    assert experiment.created_at.tzinfo is not None
-    assert experiment.leakage_max is None
-    with database.read() as session:
-        assert ExperimentRepository(session, project_id).tags([new.id]) == {new.id: ["a", "b"]}
-
-
-def test_another_project_does_not_see_it(database: Database) -> None:
-    _, new = queued(database, tags=["a"])
-    with database.write() as session:
-        stranger = ExperimentRepository(session, add_project(session, "another"))
-        assert stranger.get(new.id) is None
-        assert stranger.list().items == []
-        assert stranger.tags([new.id]) == {new.id: []}
-        assert stranger.request_cancel(new.id, price=leakage) is None
-        assert not stranger.start(new.id)
-        assert not stranger.conclude(new.id, status="failed", price=leakage)
-        with pytest.raises(LookupError, match=new.id):
-            EventRepository(session).append(new.id, stranger.project_id, [("x", {})])
-
-
-def test_a_run_starts_makes_progress_and_ends_once(database: Database) -> None:
-    project_id, new = queued(database)
-    with database.write() as session:
-        experiments = ExperimentRepository(session, project_id)
-        assert experiments.start(new.id)
-        assert not experiments.start(new.id)
-        assert not experiments.progress(new.id, 20)
-        figures = FinalFigures(leakage_max=9.0, accuracy=0.75, gate_outcome="pass")
-        assert experiments.conclude(new.id, status="succeeded", figures=figures, price=leakage)
-        assert not experiments.conclude(
-            new.id, status="failed", reason="worker-lost", price=leakage
-        )
-    ended = _get(database, project_id, new.id)
-    assert (ended.status, ended.rounds_done, ended.status_reason) == ("succeeded", 20, None)
-    assert (ended.leakage_max, ended.accuracy, ended.gate_outcome) == (9.0, 0.75, "pass")
-    assert ended.started_at is not None
-    assert ended.finished_at is not None
-    statuses = [(event.sequence, event.data["status"]) for event in _events(database, new.id)]
-    assert statuses == [(1, "running"), (2, "succeeded")]
-
-
-def test_cancelling_without_a_worker_is_immediate_and_returns_the_budget(
-    database: Database,
-) -> None:
-    project_id, new = queued(database)
-    with database.write() as session:
-        Budgets(session, project_id).reserve(
-            new.federation_id,
-            experiment_id=new.id,
-            book="simulation",
-            amount=90.0,
-            terms=LeakageTerms("adaptive", None),
-        )
-    with database.write() as session:
-        cancelled = ExperimentRepository(session, project_id).request_cancel(new.id, price=leakage)
-    assert cancelled is not None
-    assert (cancelled.status, cancelled.status_reason) == ("cancelled", "cancelled-by-caller")
-    assert cancelled.cancel_requested_at is not None
-    with database.write() as session:
-        units = UnitRepository(session)
-        assert units.claim(new.unit_id, worker="w", devices={"auto"}, lease_seconds=30) is None
-        (budget,) = Budgets(session, project_id).budgets(new.federation_id)
-    assert (budget.reserved, budget.spent) == (0.0, 0.0)
-
-
-def test_cancelling_with_a_worker_waits_for_it(database: Database) -> None:
-    project_id, new = queued(database)
-    _claim(database, new.unit_id)
-    for _ in range(2):
-        with database.write() as session:
-            asked = ExperimentRepository(session, project_id).request_cancel(new.id, price=leakage)
-        assert asked is not None
-        assert asked.status == "cancelling"
-    assert [event.data["status"] for event in _events(database, new.id)] == ["cancelling"]
-    with database.write() as session:
-        experiments = ExperimentRepository(session, project_id)
-        assert experiments.progress(new.id, 1)
-        assert experiments.conclude(
-            new.id, status="cancelled", reason="cancelled-by-caller", price=leakage
-        )
-        ended = experiments.request_cancel(new.id, price=leakage)
-    assert ended is not None
-    assert ended.status == "cancelled"
 
 
 def test_cancelling_one_cell_leaves_the_rest_of_its_unit(database: Database) -> None:
@@ -205,22 +110,3 @@ def test_a_lost_experiment_fails_and_keeps_what_it_spent(
         (budget,) = Budgets(session, project_id).budgets(federation_id)
     # Three releases of client 2 and the open intent of round 2; n/nu = 27/3.
     assert (budget.reserved, budget.spent) == (0.0, 4 * 27 / 3.0)
-
-
-def test_a_lost_experiment_that_was_to_be_cancelled_is_cancelled(
-    lost: tuple[Database, str, str, str],
-) -> None:
-    database, project_id, experiment_id, _ = lost
-    with database.write() as session:
-        ExperimentRepository(session, project_id).request_cancel(experiment_id, price=leakage)
-    with database.write() as session:
-        (taken,) = UnitRepository(session).reclaim_expired()
-        fail_unit(session, taken, price=leakage)
-    ended = _get(database, project_id, experiment_id)
-    assert (ended.status, ended.status_reason) == ("cancelled", "cancelled-by-caller")
-
-
-def test_an_unknown_status_is_refused_by_the_database(database: Database) -> None:
-    project_id, new = queued(database)
-    with pytest.raises(IntegrityError), database.write() as session:
-        ExperimentRepository(session, project_id).conclude(new.id, status="perhaps", price=leakage)

@@ -4,13 +4,12 @@ from typing import Any
 
 import pytest
 
-from fedaudit.privacy.leakage import leakage
 from models.database import Database
 from models.leakage_terms import LeakageTerms
-from models.repositories import Budgets, FederationRepository, UnitRepository, fail_unit
+from models.repositories import Budgets, FederationRepository, UnitRepository
 from models.tables.federations import Federation
-from models.values import NewFile, ReclaimedUnit
-from tests.models.rows import add_experiment, add_project
+from models.values import NewFile
+from tests.models.rows import add_project
 
 CONTENT = "c" * 64
 PROFILE = {"rows": 40, "clients": 4}
@@ -19,8 +18,6 @@ PROFILE = {"rows": 40, "clients": 4}
 def _file(**changes: Any) -> NewFile:
     values: dict[str, Any] = {
         "fingerprint": CONTENT,
-        "name": "incomes",
-        "source": "table",
         "registration": {"name": "incomes", "federation": {"source": "table", "path": "a.csv"}},
         "file_name": "a.csv",
         "size_bytes": 3_000_000_000,
@@ -58,34 +55,6 @@ def _state(database: Database, unit_id: str | None) -> str:
     return unit.state
 
 
-def test_a_registered_file_is_profiled_and_ready(database: Database) -> None:
-    project_id, row = _register(database)
-    assert (row.status, row.profile, row.size_bytes) == ("profiling", {}, 3_000_000_000)
-    with database.read() as session:
-        federations = FederationRepository(session, project_id)
-        assert federations.of_unit(str(row.unit_id)).id == row.id
-        assert FederationRepository(session, "another").of_unit(str(row.unit_id)) is None
-    assert _ready(database, project_id, row)
-    assert not _ready(database, project_id, row)
-    found = _get(database, project_id, row.id)
-    assert (found.status, found.profile, found.reasons) == ("ready", PROFILE, None)
-    assert found.profiled_at is not None
-    with database.read() as session:
-        assert FederationRepository(session, project_id).of_unit(str(row.unit_id)) is None
-
-
-def test_a_claim_says_what_kind_of_work_it_is(database: Database) -> None:
-    _, row = _register(database)
-    with database.write() as session:
-        units = UnitRepository(session)
-        run = units.create(row.project_id, "auto")
-        claims = [
-            units.claim(id_, worker="w", devices={"auto"}, lease_seconds=30)
-            for id_ in (str(row.unit_id), run.id)
-        ]
-    assert [claim and claim.kind for claim in claims] == ["profile", "run"]
-
-
 def test_registering_anew_keeps_row_file_and_budget_and_withdraws_the_unit(
     database: Database,
 ) -> None:
@@ -94,7 +63,8 @@ def test_registering_anew_keeps_row_file_and_budget_and_withdraws_the_unit(
         budgets = Budgets(session, project_id)
         terms = LeakageTerms("adaptive", None)
         budgets.set_budget(first.id, book="simulation", figure="leakage", total=5.0, terms=terms)
-    _, second = _register(database, name="renamed", storage_key="federations/p/second")
+    renamed = {"name": "renamed", "federation": {"source": "table", "path": "a.csv"}}
+    _, second = _register(database, registration=renamed, storage_key="federations/p/second")
     assert (second.id, second.name) == (first.id, "renamed")
     assert second.storage_key == "federations/p/first"
     assert _state(database, first.unit_id) == "cancelled"
@@ -141,58 +111,3 @@ def test_a_deleted_federation_keeps_its_key_until_the_file_is_gone(database: Dat
     found = _get(database, project_id, row.id)
     assert (found.status, found.storage_key, found.fingerprint) == ("deleted", None, CONTENT)
     assert found.deleted_at is not None
-
-
-def test_data_of_experiments_is_the_same_federation_once_it_is_uploaded(database: Database) -> None:
-    with database.write() as session:
-        project_id = add_project(session)
-        federations = FederationRepository(session, project_id)
-        used = federations.get_or_create(
-            fingerprint=CONTENT, name="a.csv", source="table", profile=PROFILE
-        )
-        assert used.unit_id is used.registration is None
-        experiment = add_experiment(session, project_id, federation_id=used.id)
-        assert federations.in_use(used.id)
-    _, row = _register(database)
-    assert (row.id, row.storage_key) == (used.id, "federations/p/first")
-    with database.write() as session:
-        federations = FederationRepository(session, project_id)
-        same = federations.get_or_create(
-            fingerprint=CONTENT, name="b.csv", source="table", profile={}
-        )
-        assert (same.id, same.status) == (row.id, "profiling")
-        assert experiment.federation_id == row.id
-
-
-def test_a_unit_whose_workers_were_lost_rejects_its_federation(database: Database) -> None:
-    project_id, row = _register(database)
-    taken = ReclaimedUnit(
-        str(row.unit_id), project_id, "auto", "failed", 3, "worker lost three times"
-    )
-    with database.write() as session:
-        assert fail_unit(session, taken, price=leakage) == []
-    found = _get(database, project_id, row.id)
-    assert found.status == "rejected"
-    [reason] = found.reasons or []
-    assert reason["message"].startswith("worker lost three times")
-
-
-def test_lists_are_by_status_and_by_project(database: Database) -> None:
-    project_id, row = _register(database)
-    _, other = _register(database, fingerprint="d" * 64)
-    _ready(database, project_id, row)
-    with database.read() as session:
-        federations = FederationRepository(session, project_id)
-        found = {
-            status: [item.id for item in federations.list(status=status).items]
-            for status in (None, "ready", "profiling", "deleted")
-        }
-        elsewhere = FederationRepository(session, "another")
-        assert elsewhere.list().items == []
-        assert elsewhere.find(CONTENT) is elsewhere.get(row.id) is None
-    assert found == {
-        None: [other.id, row.id],
-        "ready": [row.id],
-        "profiling": [other.id],
-        "deleted": [],
-    }

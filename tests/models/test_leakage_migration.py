@@ -2,6 +2,7 @@
 whose meaning nobody knows refuses."""
 
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -64,8 +65,8 @@ class Book:
 
 
 @pytest.fixture
-def book(empty_database_url: str) -> Iterator[Book]:
-    made = Book(empty_database_url)
+def book(tmp_path: Path) -> Iterator[Book]:
+    made = Book(f"sqlite:///{tmp_path}/service.db")
     yield made
     made.database.dispose()
 

@@ -99,16 +99,6 @@ def test_pages_join_into_the_whole_ledger(database: Database) -> None:
         assert [row.round for row in ledger.rows_after(experiment_id, None, 1)] == [1, 1]
 
 
-def test_another_project_reads_nothing(database: Database) -> None:
-    _, experiment_id = _insert(database, [ledger_row(1)])
-    with database.read() as session:
-        ledger = LedgerRepository(session, "another")
-        assert ledger.rows_after(experiment_id) == []
-        assert ledger.count(experiment_id) == 0
-        assert list(ledger.digests(experiment_id)) == []
-        assert ledger.last_link(experiment_id) is None
-
-
 def test_the_chain_is_read_in_order(database: Database) -> None:
     _, experiment_id = _insert(database, [ledger_row(r) for r in (1, 2, 3)])
     with database.read() as session:
@@ -240,14 +230,6 @@ def test_a_figure_beyond_floating_point_is_null(
     lines = _view(database, experiment_id)
     assert lines[0]["epsilon"] is None
     assert lines[3]["epsilon"] is not None
-
-
-def test_without_a_mechanism_nothing_is_claimed(database: Database) -> None:
-    nothing = dict.fromkeys(("noise_multiplier", "radius", "radius_floor", "clip"))
-    inputs = {**LAPLACE, **nothing, "mechanism": "none", "guarantee": "none"}
-    _, experiment_id = _insert(database, [ledger_row(1, radii=np.full(3, np.nan), inputs=inputs)])
-    for line in _view(database, experiment_id):
-        assert line["epsilon"] is line["leakage"] is line["leakage_total"] is None
 
 
 def test_epsilons_with_a_delta_are_those_of_the_software_to_the_last_bit(

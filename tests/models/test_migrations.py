@@ -10,9 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from alembic.autogenerate import compare_metadata
-from alembic.config import Config
 from alembic.migration import MigrationContext
-from alembic.script import ScriptDirectory
 from sqlalchemy import inspect, select, text
 
 import migrations
@@ -21,16 +19,7 @@ from models.repositories import LedgerRepository
 from models.schema import HEAD, schema_state
 from models.tables.accounts import ApiKey
 from models.tables.base import Base
-from models.tables.experiments import Unit
-from models.tables.federations import Federation
 from tests.models.rows import LAPLACE, at_once, ledger_row, queued
-
-
-def test_the_code_asks_for_the_newest_revision() -> None:
-    config = Config()
-    config.set_main_option("script_location", str(Path(migrations.__file__).parent / "earlier"))
-    config.set_main_option("path_separator", "os")
-    assert ScriptDirectory.from_config(config).get_heads() == [HEAD]
 
 
 def test_upgrade_gives_exactly_the_metadata(database: Database) -> None:
@@ -53,13 +42,6 @@ def test_downgrade_leaves_nothing_and_upgrade_works_again(empty_database_url: st
     migrations.upgrade(empty_database_url)
     assert schema_state(database).matches
     database.dispose()
-
-
-def test_a_database_that_was_never_migrated_does_not_match(empty_database_url: str) -> None:
-    database = Database(empty_database_url)
-    state = schema_state(database)
-    database.dispose()
-    assert (state.current, state.head, state.matches) == (None, HEAD, False)
 
 
 def test_an_older_database_does_not_match(empty_database_url: str) -> None:
@@ -94,45 +76,6 @@ def test_only_keys_that_administer_may_sign_reports_off_afterwards(empty_databas
     assert found() == [("a", ["admin", "reports:read", "reports:sign"]), ("b", ["reports:read"])]
     migrations.downgrade(empty_database_url, "0016")
     assert found() == [("a", ["admin", "reports:read"]), ("b", ["reports:read"])]
-    database.dispose()
-
-
-def test_rows_of_the_version_before_uploads_are_runs_and_ready_federations(
-    empty_database_url: str,
-) -> None:
-    migrations.upgrade(empty_database_url, "0002")
-    database = Database(empty_database_url)
-    time = "'2026-01-01 00:00:00.000000+00'" if database.dialect != "sqlite" else "'2026-01-01'"
-    with database.write() as session:
-        session.execute(text(f"INSERT INTO projects VALUES ('p', 'hospital', {time})"))
-        session.execute(
-            text(
-                "INSERT INTO units (id, project_id, state, device, fence, attempts, max_attempts,"
-                f" available_at, created_at) VALUES ('u', 'p', 'waiting', 'cpu', 0, 0, 3, {time},"
-                f" {time})"
-            )
-        )
-        session.execute(
-            text(
-                "INSERT INTO federations (id, project_id, fingerprint, name, source, profile,"
-                f" status, created_at) VALUES ('f', 'p', 'x', 'a.csv', 'table', '{{}}', 'ready',"
-                f" {time})"
-            )
-        )
-    migrations.upgrade(empty_database_url)
-    with database.read() as session:
-        unit, federation = session.get(Unit, "u"), session.get(Federation, "f")
-        assert unit is not None
-        assert federation is not None
-        assert unit.kind == "run"
-        assert (federation.status, federation.storage_key, federation.unit_id) == (
-            "ready",
-            None,
-            None,
-        )
-    migrations.downgrade(empty_database_url, "0002")
-    with database.read() as session:
-        assert session.scalar(text("SELECT count(*) FROM federations")) == 1
     database.dispose()
 
 

@@ -16,7 +16,7 @@ from tests.mutation.mutants import Mutant, mutants_of
 
 _MORE_TESTS = {
     "fedaudit/ledger": ("tests/reports/verification",),
-    "fedaudit/privacy/noise": ("tests/training/mechanisms",),
+    "fedaudit/privacy/noise": ("tests/training/test_mechanisms.py",),
 }
 """Tests elsewhere that are about a folder, beside those that mirror it."""
 

@@ -65,19 +65,6 @@ def test_what_is_installed_is_installed_again_only_when_a_project_changed(checko
     assert "pip install --quiet --editable clients/python --editable" in planned(checkout, "test")
 
 
-def test_an_environment_from_before_the_client_was_a_distribution_is_made_anew(checkout):
-    older = checkout / "older"
-    older.mkdir()
-    for name in ("fedaudit", "pytest", "torch"):
-        (older / f"{name}.py").touch()
-    bare = Path(sys.base_prefix) / "bin" / "python3"
-    active = checkout / "active" / "python3"
-    active.write_text(f'#!/bin/sh\nPYTHONPATH="{older}" exec "{bare}" -S "$@"\n')
-    assert "pip install" in planned(checkout, "test")
-    (older / "fedaudit_client.py").touch()
-    assert "pip install" not in planned(checkout, "test")
-
-
 def test_an_environment_that_has_it_all_is_used_as_it_is(checkout):
     here = Path(sys.prefix)
     assert "pip install" not in planned(checkout, "test", f"VENV={here}")

@@ -56,11 +56,6 @@ def only_line(plan):
     return line
 
 
-def test_mechanisms_without_an_epsilon_have_no_plan():
-    assert plan_of(a_spec()) is None
-    assert plan_of(a_spec({"mechanism": "none"})) is None
-
-
 def test_everyone_pays_for_every_round_of_a_trusted_server():
     plan = plan_of(central())
     assert (plan.subject_kind, plan.subjects, plan.observers) == (

@@ -264,24 +264,6 @@ def test_file_and_report_state_each_other(done: LocalRun, tmp_path: Path) -> Non
     assert any("held out for validation" in one for one in card["limits"])
 
 
-def test_with_noised_counts_the_last_round_is_kept_whatever_its_loss(folder: Path) -> None:
-    fairness = {
-        "sensitive": ["x"],
-        "edges": {"x": [0.0]},
-        "favourable": {"op": "in", "value": ["a"]},
-        "noise": {
-            "mechanism": "discrete-laplace",
-            "epsilon": 1.0,
-            "unit": "client",
-            "max_rows_per_client": 15,
-        },
-    }
-    spec = a_spec(fairness=fairness)
-    done = ran(spec, folder)
-    assert isinstance(done.model, ModelFile)
-    assert done.model.section.round == spec.training.rounds
-
-
 def test_a_model_that_may_not_leave_is_in_no_file(folder: Path) -> None:
     privacy = a_spec().privacy.model_dump(mode="json")
     done = ran(a_spec(privacy={**privacy, "noise": "simulation"}), folder)

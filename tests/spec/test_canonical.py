@@ -9,9 +9,9 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fedaudit.spec.experiment import canonical_bytes, spec_hash
+from fedaudit.spec.experiment import spec_hash
 from fedaudit.spec.parse import decode_text, parse_spec
-from tests.spec.documents import HOSPITAL, TABLE, changed
+from tests.spec.documents import HOSPITAL, TABLE, canonical_bytes, changed
 
 
 def reversed_keys(value: Any) -> Any:
@@ -88,6 +88,7 @@ def test_neither_order_nor_notation_matters() -> None:
         {"tags": ["a"]},
         {"privacy.noise_multiplier": 3.0000000000000004},
         {"privacy.noise": "release"},
+        {"model.start": "normal"},
         {"privacy": {"mechanism": "none"}},
         {"training.hypotheses": 4},
         {"training.local": {"steps": 1}},

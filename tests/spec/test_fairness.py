@@ -140,11 +140,6 @@ def test_intersections_are_named_after_their_parts_and_come_last() -> None:
     assert fairness.combinations == {"sex_race": ("sex", "race"), "age_sex": ("age", "sex")}
 
 
-def test_without_intersections_the_sensitive_attributes_are_all() -> None:
-    assert spec({"sensitive": ["sex"]}).fairness.attributes == ("sex",)
-    assert spec({}).model_dump(mode="json")["fairness"]["intersections"] == []
-
-
 def test_a_name_that_is_taken_is_spelt_otherwise() -> None:
     column = spec(
         {"sensitive": ["sex", "race", "sex_race"], "intersections": [["sex", "race"]]}

@@ -11,7 +11,7 @@ from fedaudit.spec.errors import InvalidInputError
 from fedaudit.spec.experiment import spec_hash
 from fedaudit.spec.parse import parse_spec
 from fedaudit.spec.registration import departures, parse_registration
-from tests.spec.documents import HOSPITAL, IMAGES, TABLE, changed, fault, faults
+from tests.spec.documents import HOSPITAL, IMAGES, TABLE, changed, fault
 from tests.training.specs import cell, groups_spec
 
 CONVOLUTION = {"kind": "convolution", "filters": 4, "size": 3}
@@ -79,18 +79,29 @@ def test_layers_over_rows_take_as_many_numbers_as_the_data_have() -> None:
         (rows({"kind": "dense", "units": 0}), "/model/layers/0/units", "greater than or equal"),
         (rows(), "/model/layers", "at least 1"),
         (changed(rows(DENSE), {"model.input": [9, 8]}), "/model/input", "at least 3"),
+        (
+            changed(images(FLATTEN, DENSE), {"federation": TABLE["federation"]}),
+            "/model/kind",
+            "has no images",
+        ),
         (changed(rows(DENSE), {"model.start": "zeros"}), "/model/start", "use `uniform`"),
+        (changed(HOSPITAL, {"model.start": "zeros"}), "/model/start", "use `uniform`"),
+        (
+            changed(TABLE, {"training.hypotheses": 2, "model.start": "zeros"}),
+            "/model/start",
+            "`uniform` or `normal`",
+        ),
+        (
+            changed(TABLE, {"model.start": "glorot"}),
+            "/model/start",
+            "'zeros', 'normal' or 'uniform'",
+        ),
     ],
 )
 def test_what_does_not_fit_is_named(document: dict[str, Any], pointer: str, message: str) -> None:
     where, what = fault(document)
     assert where == pointer
     assert message in what
-
-
-def test_a_table_has_no_images() -> None:
-    table = changed(images(FLATTEN, DENSE), {"federation": TABLE["federation"]})
-    assert [one.pointer for one in faults(table)] == ["/model/kind"]
 
 
 def test_the_bound_on_models_is_held_against_before_anything_is_built() -> None:
@@ -128,44 +139,6 @@ def test_a_stored_spec_keeps_the_start_that_it_had_before_there_was_a_choice(
     found = parse_spec(stored)
     assert found.model.start == ("uniform" if found.model.has_hidden_layers else "normal")
     assert found.model_dump(mode="json") == stored
-
-
-@pytest.mark.parametrize("start", ["zeros", "normal", "uniform"])
-def test_every_start_survives_storing(start: str) -> None:
-    spec = parse_spec(changed(TABLE, {"model.start": start}))
-    again = parse_spec(spec.model_dump(mode="json"))
-    assert again.model.start == start
-    assert spec_hash(again) == spec_hash(spec)
-
-
-def test_starts_are_told_apart_by_their_hash() -> None:
-    hashes = {
-        spec_hash(parse_spec(changed(TABLE, {"model.start": start})))
-        for start in ("zeros", "normal", "uniform")
-    }
-    assert len(hashes) == 3
-    assert spec_hash(parse_spec(TABLE)) in hashes
-
-
-@pytest.mark.parametrize(
-    ("document", "remedy"),
-    [
-        (changed(TABLE, {"training.hypotheses": 2}), "`uniform` or `normal`"),
-        (changed(HOSPITAL, {"training.hypotheses": 1}), "use `uniform`"),
-    ],
-)
-def test_zeros_are_refused_where_nothing_would_be_learnt(
-    document: dict[str, Any], remedy: str
-) -> None:
-    where, message = fault(changed(document, {"model.start": "zeros"}))
-    assert where == "/model/start"
-    assert remedy in message
-
-
-def test_another_word_is_refused_with_those_that_there_are() -> None:
-    where, message = fault(changed(TABLE, {"model.start": "glorot"}))
-    assert where == "/model/start"
-    assert "'zeros', 'normal' or 'uniform'" in message
 
 
 def test_who_may_not_read_data_chooses_no_parameters() -> None:

@@ -4,8 +4,6 @@ from typing import Any
 
 import pytest
 
-from fedaudit.spec.parse import parse_admitted, parse_spec
-from fedaudit.spec.table import Feature
 from tests.spec.documents import HOSPITAL, IMAGES, TABLE, changed, fault, faults
 
 PAIN = {"name": "pain", "kind": "categorical", "categories": ["none", "typical"]}
@@ -111,22 +109,6 @@ def test_a_fault_of_a_source_names_its_field(
     assert says in message
 
 
-def test_features_are_names_or_say_more() -> None:
-    spec = parse_spec(table(features=["age", PAIN, {"name": "beds"}]))
-    assert spec.federation.features == ["age", Feature(**PAIN), Feature(name="beds")]
-
-
-@pytest.mark.parametrize("loss", ["cross-entropy", "mse", "rmse"])
-@pytest.mark.parametrize("kind", ["logistic", "cnn-femnist"])
-@pytest.mark.parametrize("source", ["images", "femnist"])
-def test_images_are_classified_whatever_the_loss(source: str, kind: str, loss: str) -> None:
-    federation = {"source": source, "path": "a"}
-    changes = {"federation": federation, "model": {"kind": kind}, "training.loss": loss}
-    spec = parse_spec(changed(IMAGES, changes))
-    assert spec.model.kind == kind
-    assert spec.classifies
-
-
 @pytest.mark.parametrize("source", ["synthetic-linear", "synthetic-groups"])
 def test_synthetic_attributes_are_not_cut(source: str) -> None:
     changes = {"federation": {"source": source}, "fairness": {"sensitive": ["group"],
@@ -134,38 +116,3 @@ def test_synthetic_attributes_are_not_cut(source: str) -> None:
     pointers = {error.pointer for error in faults(changed(HOSPITAL, changes))}
     also = {"/fairness/sensitive/0"} if source == "synthetic-linear" else set()
     assert pointers == {"/fairness/edges/group", *also}
-
-
-def by_record(**federation: Any) -> dict[str, Any]:
-    return changed(
-        table(validation_unit="record", **federation),
-        {
-            "training.cohort": {"sampling": "poisson", "rate": 0.5},
-            "training.local": {"steps": 5},
-            "privacy": {
-                "mechanism": "record-personalised",
-                "budgets": {"distribution": "three-levels"},
-                "delta": 1e-3,
-            },
-        },
-    )
-
-
-@pytest.mark.parametrize(
-    ("document", "draws"),
-    [
-        (HOSPITAL, False),
-        (TABLE, False),
-        (table(standardise="client"), False),
-        (table(standardise="global"), True),
-        (by_record(standardise="client"), True),
-        (by_record(), False),
-        (table(client_key=..., partition={"method": "iid", "clients": 3}), True),
-        (table(client_key=..., partition={"method": "column", "column": "a"}), False),
-        (IMAGES, False),
-        (changed(IMAGES, {"federation.rotate": {"probability": 0.5}}), True),
-        (changed(HOSPITAL, {"federation": LINEAR, "fairness": {}}), True),
-    ],
-)
-def test_data_that_depend_on_the_seed(document: dict[str, Any], draws: bool) -> None:
-    assert parse_admitted(document).federation.traits.draws_data == draws

@@ -102,12 +102,6 @@ def test_an_update_moves_the_average_by_no_more_than_the_clip() -> None:
                 assert moved < 2e-3
 
 
-def test_a_clip_far_below_every_norm() -> None:
-    privacy = {**CENTRAL, "clip": 1e-12}
-    found = states(cell_with(None, privacy=privacy, training__rounds=3), 3)
-    np.testing.assert_allclose(found[-1].hypotheses, found[0].hypotheses, atol=1e-10)
-
-
 def test_an_update_that_is_not_finite_counts_as_zero_and_nobody_is_told() -> None:
     records = []
     for value in (0.0, np.inf, np.nan):
@@ -333,13 +327,6 @@ def test_nothing_is_released_without_its_noise(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(stack._engine, "draw_noise", lambda block: None)
     with pytest.raises(RuntimeError, match="not drawn"):
         stack.advance(1)
-
-
-@pytest.mark.parametrize("name", ["moving", "cohort"])
-def test_other_clips_and_cohorts_are_not_stacked(name: str) -> None:
-    other = {"moving": {"privacy": MOVING}, "cohort": {"training__cohort": COINS}}[name]
-    with pytest.raises(ValueError, match="one shape"):
-        Stack([cell_with(None), cell_with(None, **other)])
 
 
 def test_coins_of_a_secret_run_do_not_follow_from_its_seed() -> None:

@@ -21,7 +21,7 @@ from tests.training.federations import (
     table_cell,
 )
 from tests.training.gaussian import LAYERS
-from tests.training.specs import cell, groups_spec, train
+from tests.training.specs import groups_spec, train
 from tests.training.test_stack import fingerprint, run_stacked
 
 FALSE_ALARM = 1e-6
@@ -167,27 +167,3 @@ def test_the_convolutional_network_is_sanitised_in_four_layers_and_resumed() -> 
     stack = Stack([one], checkpoints=[stack.checkpoint(0)])
     resumed += stack.advance(2)[0]
     assert fingerprint(resumed) == fingerprint(records)
-
-
-def test_noise_of_layers_from_entropy_is_planned_and_never_the_same() -> None:
-    spec = groups_spec(
-        **LAYERS,
-        privacy__noise="release",
-        training__cohort={"clients": 50},
-        training__stopping={"patience": None},
-    )
-    found = []
-    for _ in range(2):
-        stack = Stack([cell(spec)])
-        with pytest.raises(RuntimeError, match="planned first"):
-            stack.advance(1)
-        stack.plan(2)
-        found.append(stack.advance(2)[0])
-    # With everyone in the cohort only the noise differs; radii in round 1 owe nothing to it.
-    assert np.array_equal(found[0][0].radii, found[1][0].radii)
-    assert not np.array_equal(found[0][1].radii, found[1][1].radii)
-
-
-def test_cells_with_and_without_layers_are_not_stacked() -> None:
-    with pytest.raises(ValueError, match="cells of one shape"):
-        Stack([cell(groups_spec()), cell(groups_spec(privacy__per_layer=True))])

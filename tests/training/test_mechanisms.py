@@ -4,7 +4,7 @@ import math
 from copy import copy
 from dataclasses import replace
 from itertools import pairwise
-from typing import Any, Literal, get_args
+from typing import Any, Literal
 
 import numpy as np
 import pytest
@@ -13,10 +13,9 @@ from numpy.typing import NDArray
 from scipy import stats
 from torch import Tensor
 
-from fedaudit.privacy.mechanisms.registry import mechanism_of
 from fedaudit.randomness import CounterSource, Purpose, Source, wide_uniforms
 from fedaudit.spec.base import SpecPart
-from fedaudit.spec.privacy import Noise, PrivacySpec
+from fedaudit.spec.privacy import Noise
 from fedaudit.training import personalised
 from fedaudit.training.base.cell import Cell
 from fedaudit.training.base.cohort import Draws
@@ -24,11 +23,9 @@ from fedaudit.training.base.record_steps import RecordSteps
 from fedaudit.training.base.records import record_use_of, spending_of
 from fedaudit.training.base.rounds import plot_unavailable_reason
 from fedaudit.training.mechanisms.base import (
-    ClientMechanism,
     ClientProtection,
     ProtectedUploads,
     RecordMechanism,
-    ServerMechanism,
     TrustedServer,
     Unprotected,
     drawn,
@@ -55,26 +52,6 @@ SPECS: dict[str, dict[str, Any]] = {
     "record-personalised": records_spec(),
 }
 CELLS: dict[str, Cell] = {name: cell(spec) for name, spec in SPECS.items()}
-KINDS = {"clients": ClientMechanism, "server": ServerMechanism, "local-steps": RecordMechanism}
-
-
-def literals() -> set[str]:
-    """What a spec may give as its mechanism."""
-    union, _ = get_args(PrivacySpec)
-    return {get_args(part.model_fields["mechanism"].annotation)[0] for part in get_args(union)}
-
-
-def test_the_names_are_those_of_the_spec() -> None:
-    assert literals() == set(SPECS)
-    for name, one in CELLS.items():
-        assert training_mechanism(one.spec.privacy).name == name
-
-
-@pytest.mark.parametrize("name", SPECS)
-def test_who_applies_it_is_known_without_its_tensors(name: str) -> None:
-    spec = CELLS[name].spec
-    kind = KINDS[mechanism_of(spec).facts.applied_by]
-    assert isinstance(training_mechanism(spec.privacy), kind)
 
 
 @pytest.mark.parametrize(

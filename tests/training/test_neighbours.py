@@ -79,11 +79,11 @@ def test_the_attack_a_record_that_comes_deals_no_other_record_anew(
     record: int, silo: list[str], tmp_path: Path
 ) -> None:
     # With a share of the rows ranked by place, a record at the end moved another one in 64 % of
-    # 400 seeds, and one in the middle up to 68.
+    # seeds, and one in the middle up to 68.
     more = loaded(silo, tmp_path, "more.csv")
     fewer = loaded(silo[:record] + silo[record + 1 :], tmp_path, "fewer.csv")
     first, trains = a_spec(0), 0
-    for seed in range(400):
+    for seed in range(100):
         spec = first.model_copy(update={"seed": seed})
         with_it, without_it = (
             counted(
@@ -96,8 +96,8 @@ def test_the_attack_a_record_that_comes_deals_no_other_record_anew(
         assert others_changed(with_it, without_it) == 0
         assert others_changed(validated_on(spec, more), validated_on(spec, fewer)) == 0
         trains += with_it.total() - without_it.total()
-    # 400 coins of 2/3: 266.7 +- 9.4; five deviations, one in 1.7 million.
-    assert 219 < trains < 314
+    # 100 coins of 2/3: 66.7 +- 4.7; five deviations, one in 1.7 million.
+    assert 43 < trains < 91
 
 
 ROWS = st.lists(st.tuples(st.integers(0, 2), st.integers(0, 3), st.integers(0, 1)), max_size=25)
@@ -112,7 +112,7 @@ def of_rows(rows: list[tuple[int, int, int]]) -> Federation:
     )
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(
     rows=ROWS,
     new=st.tuples(st.integers(0, 2), st.integers(0, 3), st.integers(0, 1)),

@@ -6,7 +6,6 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from scipy import stats
 
 from fedaudit.ledger.rows import Outcome
 from fedaudit.networks.losses import Loss
@@ -27,10 +26,10 @@ from fedaudit.training.personalised import (
     PersonalisedRun,
     PersonalisedState,
 )
-from fedaudit.training.stack import Stack, open_stack
+from fedaudit.training.stack import Stack
 from tests.training.federations import TABLE, federation, one_by_one, random_federation
 from tests.training.personalised import play, played, records_spec
-from tests.training.specs import cell, groups_spec, linear_spec
+from tests.training.specs import cell, groups_spec
 
 FALSE_ALARM = 1e-6
 CPU = torch.device("cpu")
@@ -64,21 +63,6 @@ def play_one(
 
 
 # -- who takes part -------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("rate", [0.03, 0.5, 0.9])
-def test_coins_fall_as_often_as_the_rate_says(rate: float) -> None:
-    clients = np.arange(3, 503)
-    sizes = [
-        len(drawn_clients(CounterSource(7), round_=number, clients=clients, rate=rate))
-        for number in range(1, 201)
-    ]
-    tosses = 200 * len(clients)
-    assert stats.binomtest(sum(sizes), tosses, rate).pvalue > FALSE_ALARM / 3
-    # Coins are independent: sizes vary like a binomial's, whose variance has this spread.
-    spread = np.var(sizes) * len(sizes) / (len(clients) * rate * (1 - rate))
-    assert stats.chi2.sf(spread, len(sizes) - 1) > FALSE_ALARM / 6
-    assert stats.chi2.cdf(spread, len(sizes) - 1) > FALSE_ALARM / 6
 
 
 def test_everybody_takes_part_at_rate_1_and_coins_are_each_clients_own() -> None:
@@ -495,11 +479,6 @@ def test_clients_without_a_training_record_take_part_and_add_their_noise(
     assert play(PersonalisedRun([one]))
 
 
-def test_the_door_opens_the_trainer_of_a_mechanism() -> None:
-    assert isinstance(open_stack([cell(records_spec())]), PersonalisedRun)
-    assert isinstance(open_stack([cell(linear_spec())]), Stack)
-
-
 def test_budgets_of_a_column_are_those_of_the_records_that_train() -> None:
     data = random_federation(clients=5, max_rows=6)
     given = np.arange(data.rows) / 10 + 0.5
@@ -608,11 +587,6 @@ def test_a_resumed_run_equals_an_undisturbed_one(
     assert expected.records is not None
     for observer, spent in expected.records.spent.items():
         assert result.records.spent[observer].tolist() == spent.tolist()
-
-
-def test_several_cells_are_refused() -> None:
-    with pytest.raises(ValueError, match="alone"):
-        PersonalisedRun([cell(records_spec()), cell(records_spec(seed=1))])
 
 
 def test_rows_that_are_not_padded_give_the_same() -> None:

@@ -6,13 +6,13 @@ from pathlib import Path
 from typing import Any
 
 from celery.worker import state as celery_state
-from sqlalchemy.orm import Session
 
 from api.services.admission import store_federation
 from api.services.dispatch import queue_unit
 from api.services.submission import admitting
 from fedaudit.federations.load import load_federation
 from fedaudit.federations.reading.source_files import OpenUpload
+from fedaudit.privacy.accounting.rdp import composed_epsilon
 from fedaudit.reports.report import report_hash
 from fedaudit.runs.experiment_plan import ExperimentPlan, plan_experiment
 from fedaudit.spec.parse import parse_spec
@@ -100,10 +100,11 @@ def submit(
             session, project_id, kind="run", device=device, max_attempts=max_attempts
         )
         for position, planned in enumerate(plans):
-            federation_id = store_federation(session, project_id, planned, across="service")
+            budgets = Budgets(session, project_id, price=composed_epsilon)
+            federation_id = store_federation(budgets, planned)
             if budget is not None:
-                _set_budget(session, project_id, federation_id, planned, total=budget)
-            with admitting(session, project_id, max_attempts=max_attempts) as one:
+                _set_budget(budgets, federation_id, planned, total=budget)
+            with admitting(budgets, max_attempts=max_attempts) as one:
                 place = {"experiment_id": ids[position], "unit_position": position}
                 one.admit(planned, unit_message, **place)
         return Submitted(project_id, unit_message.unit_id, ids, federation_id)
@@ -157,9 +158,8 @@ def stop_worker() -> None:
 
 
 def _set_budget(
-    session: Session, project_id: str, federation_id: str, planned: ExperimentPlan, *, total: float
+    budgets: Budgets, federation_id: str, planned: ExperimentPlan, *, total: float
 ) -> None:
-    budgets = Budgets(session, project_id)
     book, plan = planned.spec.privacy.noise, planned.ledger_context.plan
     if plan is None:
         inputs = planned.ledger_context.inputs

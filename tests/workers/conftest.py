@@ -19,6 +19,19 @@ from workers.proof.signing import CheckpointClock
 LEASE_SECONDS = 2.0
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """On SQLite alone, but where a module says `ON_BOTH_DATABASES`.
+
+    Both kinds of stored rows, claims and budgets are tested in tests/models, and processes on
+    Postgres in test_processes.py.
+    """
+    both = getattr(metafunc.module, "ON_BOTH_DATABASES", False)
+    if "database_url" in metafunc.fixturenames and not both:
+        only = pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
+        metafunc.definition.add_marker(only)
+
+
 @pytest.fixture
 def make_context(tmp_path: Path, signing_key_file: Path) -> Callable[[Database], WorkerContext]:
     """A worker of the CPU on a database, beside a broker in a folder."""
@@ -38,7 +51,7 @@ def make_context(tmp_path: Path, signing_key_file: Path) -> Callable[[Database],
 
 @pytest.fixture
 def context(database: Database, make_context: Callable[[Database], WorkerContext]) -> WorkerContext:
-    """A worker; the test runs once on each kind of database."""
+    """A worker."""
     return make_context(database)
 
 

@@ -78,8 +78,6 @@ def register(
     content = gzip.decompress(data) if data.startswith(b"\x1f\x8b") else data
     file = NewFile(
         fingerprint=hashlib.sha256(content).hexdigest(),
-        name=registration.name,
-        source=registration.federation.source,
         registration=registration.model_dump(mode="json"),
         file_name="people.csv",
         size_bytes=len(data),

@@ -79,24 +79,6 @@ def test_a_worker_whose_task_ends_while_the_broker_is_away_runs_the_next_unit(
     database.dispose()
 
 
-def test_an_embedded_worker_gives_signs_of_life(
-    sqlite_template: Path, tmp_path_factory: pytest.TempPathFactory
-) -> None:
-    folder = tmp_path_factory.mktemp("embedded")
-    (folder / "data").mkdir()
-    (folder / "data" / "fedaudit.db").write_bytes(sqlite_template.read_bytes())
-    with service(folder, data_dir=str(folder / "data")) as processes:
-        assert health_of(processes)[0] == 1
-        worker = processes.worker()
-        wait_until(lambda: health_of(processes) == (0, "well"), "a sign of life")
-        worker.kill()
-        # Its file is there, its process is not.
-        assert len(signs_of_life(processes)) == 1
-        expected = (1, "no worker of this machine has given a sign of life")
-        assert health_of(processes) == expected
-        assert signs_of_life(processes) == []
-
-
 def outage_service(
     folder: Path, database_url: str, broker: Server
 ) -> AbstractContextManager[Service]:

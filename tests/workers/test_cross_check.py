@@ -27,19 +27,6 @@ SPEC = groups_spec(
 )
 
 
-def test_the_stored_report_says_what_was_compared(
-    database: Database, context: WorkerContext
-) -> None:
-    submitted = submit(database, SPEC)
-    run_unit(context, submitted.unit_id)
-    with database.read() as session:
-        stored = ReportRepository(session, submitted.project_id).get(submitted.id)
-    assert stored is not None, experiment_of(database, submitted).status_detail
-    [section] = stored.document["fairness"]
-    assert section["cross_check"]["library"] == "fairlearn"
-    assert "demographic_parity_difference" in section["cross_check"]["metrics"]
-
-
 def test_a_report_that_takes_long_keeps_its_lease(
     database: Database, context: WorkerContext, monkeypatch: pytest.MonkeyPatch
 ) -> None:

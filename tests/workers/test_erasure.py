@@ -23,6 +23,8 @@ from workers.context import WorkerContext
 from workers.run_unit import run_unit
 from workers.sweeper import Sweeper
 
+ON_BOTH_DATABASES = True
+
 NAMES = [f"Klinik-Nord-{number}" for number in range(12)]
 ROWS = [
     f"{NAMES[row % 12]},{'FM'[row // 12 % 2]},{row % 7},{row % 7 + row % 3}" for row in range(240)

@@ -74,24 +74,3 @@ def test_a_process_that_has_the_number_of_a_dead_worker_is_no_worker(
     os.utime(dead, (0, 0))
     assert unwell(settings) is None
     assert files(settings) == [mine]
-
-
-def test_a_file_that_was_removed_is_made_again(settings: Settings, heartbeat: Heartbeat) -> None:
-    heartbeat.beat()
-    [sign] = files(settings)
-    sign.unlink()
-    heartbeat.beat()
-    assert files(settings) == [sign]
-    assert unwell(settings) is None
-
-
-def test_a_file_left_by_an_earlier_process_of_this_number_is_taken_over(
-    settings: Settings, heartbeat: Heartbeat
-) -> None:
-    heartbeat.beat()
-    [sign] = files(settings)
-    heartbeat.end()
-    sign.touch()
-    os.utime(sign, (0, 0))
-    heartbeat.beat()
-    assert unwell(settings) is None

@@ -4,9 +4,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from celery.worker import state as celery_state
-
-from fedaudit.cli.run import run_locally
 from fedaudit.ledger.columns import EntryColumns
 from fedaudit.ledger.rows import entry_of
 from fedaudit.reports.ledger_totals import LedgerTotals
@@ -15,44 +12,9 @@ from fedaudit.reports.sections.parameter_plot import plane_checks
 from fedaudit.spec.parse import parse_spec
 from models.database import Database
 from models.repositories import LedgerRepository
-from tests.workers.admission import (
-    document_of,
-    experiment_of,
-    rounds_of,
-    spec_with,
-    stop_worker,
-    submit,
-)
+from tests.workers.admission import document_of, experiment_of, rounds_of, spec_with, submit
 from workers.context import WorkerContext
 from workers.run_unit import run_unit
-
-EVERY_THIRD = spec_with(training__stopping={"patience": None, "validate_every": 3})
-
-
-def test_the_service_says_what_a_run_of_the_command_line_says(
-    database: Database, context: WorkerContext
-) -> None:
-    submitted = submit(database, EVERY_THIRD)
-    run_unit(context, submitted.unit_id)
-    stored = document_of(database, submitted)
-    local = run_locally(
-        parse_spec(EVERY_THIRD), sources_dir=None, device="cpu", progress=lambda _: None
-    )
-    assert stored["plane"] == local.report["plane"]
-    assert stored["plane"]["round"] % 3 == 0
-    assert stored["privacy"] == local.report["privacy"]
-    rounds = rounds_of(database, submitted)
-    assert [row.round for row in rounds if row.plane is not None] == [3, 6, 9, 12]
-    assert {row.reasons.get("plane") for row in rounds if row.plane is None} == {
-        "this round was not validated"
-    }
-    assert rounds[-1].leakage_by_cluster == stored["privacy"]["leakage_by_cluster"]
-    for cluster, values in local.series.cluster_leakage.items():
-        stated = [
-            {one["cluster"]: one["leakage_max"] for one in row.leakage_by_cluster or ()}
-            for row in rounds
-        ]
-        assert [of_round.get(cluster) for of_round in stated] == list(values)
 
 
 def test_the_report_is_held_against_the_stored_ledger(
@@ -75,27 +37,6 @@ def test_the_report_is_held_against_the_stored_ledger(
         "report.privacy.between_hypotheses": "pass",
         "report.plane": "pass",
     }
-
-
-def test_an_interruption_changes_nothing(
-    database: Database, context: WorkerContext, flushing: Any
-) -> None:
-    undisturbed = submit(database, EVERY_THIRD)
-    run_unit(context, undisturbed.unit_id)
-    submitted = submit(database, EVERY_THIRD)
-    flushing(7, stop_worker)
-    run_unit(context, submitted.unit_id)
-    assert experiment_of(database, submitted).rounds_done == 7
-    celery_state.should_stop = None
-    run_unit(context, submitted.unit_id)
-    for one, other in zip(
-        rounds_of(database, undisturbed), rounds_of(database, submitted), strict=True
-    ):
-        assert one.leakage_by_cluster == other.leakage_by_cluster
-        assert one.plane == other.plane
-    first, second = (document_of(database, one) for one in (undisturbed, submitted))
-    assert first["plane"] == second["plane"]
-    assert first["privacy"] == second["privacy"]
 
 
 def test_lost_rounds_count_in_the_cluster_that_a_client_was_in(

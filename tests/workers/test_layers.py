@@ -7,13 +7,12 @@ import pytest
 from sqlalchemy import text
 
 from api.services.report_evidence import evidence_of
-from fedaudit.ledger.bundle import Evidence, bundle_chunks, opened_bundle
 from fedaudit.ledger.columns import ledger_lines
 from fedaudit.ledger.rows import entry_of
 from fedaudit.reports.report import Report
 from fedaudit.reports.verification.verification import verify
 from models.database import Database
-from models.repositories import LedgerCheckpointRepository, SubjectSetRepository
+from models.repositories import SubjectSetRepository
 from models.tables.ledger import Ledger
 from tests.workers.admission import (
     Submitted,
@@ -143,27 +142,6 @@ def test_a_report_with_other_layers_is_found(sqlite_url: str, make_context: Any)
         found = failed_checks(verify(evidence, trusted=[context.signing_key.public]))
         assert {"ledger.inputs", "report.signature"} <= found, layers
     database.dispose()
-
-
-def test_a_bundle_is_verified_far_from_the_database(
-    database: Database, context: WorkerContext, tmp_path: Any
-) -> None:
-    submitted = submit(database, spec_with(**LAYERS))
-    run_unit(context, submitted.unit_id)
-    experiment = experiment_of(database, submitted)
-    with database.read() as session:
-        parts = Evidence(
-            experiment_id=submitted.id,
-            spec=experiment.spec,
-            names=SubjectSetRepository(session).names(experiment.subject_set_id),
-            report=document_of(database, submitted),
-            checkpoints=LedgerCheckpointRepository(session).envelopes(submitted.id),
-            keys=[context.signing_key.public],
-        )
-    path = tmp_path / "bundle.zip"
-    path.write_bytes(b"".join(bundle_chunks(parts, ledger_of(database, submitted))))
-    with opened_bundle(path) as evidence:
-        assert verify(evidence, trusted=[context.signing_key.public]).verdict == "valid"
 
 
 @pytest.mark.parametrize("ending", ["taken up", "failed"])

@@ -10,7 +10,7 @@ from typing import Any, BinaryIO
 import pytest
 from sqlalchemy import update
 
-from fedaudit.federations.table import table_federation, table_outline
+from fedaudit.federations.table import table_federation
 from infrastructure.queue import Queue
 from infrastructure.storage import Storage, StorageError, table_index_key
 from models.tables.experiments import Unit
@@ -35,8 +35,7 @@ def api(
     header, _, rows = test_erasure.CONTENT.partition(b"\n")
     halves = header + b"\n" + rows.replace(b"\n", b".5\n")
     monkeypatch.setattr(test_erasure, "CONTENT", halves)
-    for module in (table_federation, table_outline):
-        monkeypatch.setattr(module, "WORTH_A_MAP", 1)
+    monkeypatch.setattr(table_federation, "WORTH_A_MAP", 1)
     settings = settings_for(database_url, tmp_path, signing_key_file=signing_key_file)
     with running_api(settings) as api:
         yield api
@@ -87,7 +86,7 @@ def test_a_submission_opens_no_file_that_was_indexed(
         def opened(*_: Any, **__: Any) -> None:
             raise AssertionError("the file was opened")
 
-        patched.setattr(table_outline, "open_source", opened)
+        patched.setattr(table_federation, "open_source", opened)
         submitted = api.submit(spec_on(federation, local(), scale={"x": 7}))
         assert api.post("/v1/experiments", json=spec_on(federation, local(), **tiny)).is_error
     run_unit(context, api.stored(str(submitted["id"])).unit_id)

@@ -56,13 +56,6 @@ def test_what_the_data_decide_of_the_layout_needs_the_scope_of_federations(
     assert (earlier.status_code, "kept no layout" in earlier.json()["detail"]) == (409, True)
 
 
-def test_who_may_not_read_reports_has_no_model(api: Api, served: WorkerContext) -> None:
-    path = f"{ran(api, served, released())}/model"
-    others = api.key_with(*(scope for scope in SCOPES if scope != "reports:read"))
-    assert api.get(path, key=others).status_code == 403
-    assert api.get(path, key=api.key_with(*SCOPES, project="another")).status_code == 404
-
-
 def test_what_may_not_leave_is_not_stored_and_refused_with_the_reason(
     api: Api, served: WorkerContext
 ) -> None:

@@ -3,13 +3,6 @@
 from workers.flush import Pace
 
 
-def test_slow_rounds_are_flushed_one_by_one() -> None:
-    pace = Pace()
-    assert pace.rounds(experiments=1, cohort=100) == 1
-    pace.took(1, 3.0)
-    assert pace.rounds(experiments=1, cohort=100) == 1
-
-
 def test_quick_rounds_grow_to_a_quarter_of_a_second() -> None:
     pace = Pace()
     sizes = []
@@ -26,12 +19,3 @@ def test_a_block_holds_at_most_60_000_entries_and_1_000_rounds_of_all_experiment
             rounds = pace.rounds(experiments=experiments, cohort=cohort)
             pace.took(rounds, rounds * 1e-6)
         assert rounds == most
-
-
-def test_one_slow_block_makes_the_next_smaller() -> None:
-    pace = Pace()
-    for _ in range(5):
-        rounds = pace.rounds(experiments=1, cohort=7)
-        pace.took(rounds, rounds * 0.001)
-    pace.took(rounds, rounds * 0.1)
-    assert pace.rounds(experiments=1, cohort=7) == 2

@@ -69,15 +69,6 @@ def test_a_second_cut_of_a_column_is_not_shown(database: Database, context: Work
     assert profile(20) == first, "what was shown is shown again"
 
 
-def test_a_file_below_the_sources_becomes_ready(
-    database: Database, context: WorkerContext, tmp_path: Path
-) -> None:
-    (tmp_path / "people.csv").write_bytes(people(300))
-    registered = register(database, people(300))
-    run_unit(with_sources(context, tmp_path), registered.unit_id)
-    assert federation_of(database, registered).status == "ready"
-
-
 def test_data_that_cannot_be_used_is_rejected_with_row_and_column(
     database: Database, context: WorkerContext
 ) -> None:
@@ -276,19 +267,6 @@ def test_a_worker_killed_while_it_profiles_is_followed_by_another(
     wait_until(lambda: federation_of(database, registered).status == "ready", "the profile")
     assert unit_of(database, registered).attempts == 2
     assert federation_of(database, registered).profile["rows"] == 600_000
-
-
-def test_a_stopped_worker_gives_its_profile_back(
-    embedded: tuple[Database, Service, Storage],
-) -> None:
-    database, processes, storage = embedded
-    registered = register(database, many_people(), storage=storage)
-    processes.sweeper()
-    worker = processes.worker()
-    wait_until(lambda: unit_of(database, registered).state == "leased", "the claim")
-    assert worker.stop() == 0
-    unit = unit_of(database, registered)
-    assert (unit.state, unit.attempts) == ("waiting", 0)
 
 
 def test_when_every_worker_is_lost_the_federation_is_rejected(

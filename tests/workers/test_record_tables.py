@@ -8,7 +8,6 @@ import pytest
 
 import workers.run_loop
 from infrastructure.storage import Storage, StorageFullError, record_table_key
-from models.vocabulary import SCOPES
 from tests.api.service import Api
 from tests.workers.admission import spec_with
 from tests.workers.epsilon_specs import by_record
@@ -68,16 +67,6 @@ def test_the_table_has_a_line_for_each_record(
     for one in api.get(f"{path}/report.json").json()["privacy"]["epsilon"]:
         stated = max(float(record[f"epsilon_{one['observer']}"]) for record in records)
         assert stated == pytest.approx(one["value"], rel=1e-12)
-
-
-def test_the_table_is_confidential(api: Api, served: WorkerContext, people: dict[str, Any]) -> None:
-    path = f"{ran(api, served, people)}/record-table"
-    others = api.key_with(*(scope for scope in SCOPES if scope != "ledger:read"))
-    assert api.get(path, key=others).status_code == 403
-    answer = api.get(path, key=api.key_with(*SCOPES, project="another"))
-    assert answer.status_code == 404
-    assert answer.json()["detail"] == "there is no such experiment"
-    assert api.get(f"{path}?limit=1").status_code == 422
 
 
 def test_another_mechanism_has_no_table(api: Api, served: WorkerContext) -> None:

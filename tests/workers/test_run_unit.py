@@ -1,4 +1,4 @@
-"""A unit from claim to end, with the real training, on both databases."""
+"""A unit from claim to end, with the real training."""
 
 from pathlib import Path
 from typing import Any
@@ -9,16 +9,13 @@ from celery.worker import state as celery_state
 from sqlalchemy import update
 
 import workers.run_loop
-from fedaudit.fairness.gaps import NO_OUTCOME
 from fedaudit.privacy.leakage import leakage
 from fedaudit.reports.report import Report
-from fedaudit.spec.metrics import METRICS
 from models.database import Database
 from models.repositories import (
     Budgets,
     CheckpointRepository,
     ExperimentRepository,
-    FairnessRepository,
     LedgerRepository,
     ReportRepository,
     RoundRepository,
@@ -136,65 +133,6 @@ def test_a_finished_run_leaves_ledger_rounds_report_and_events(
     )
 
 
-def test_every_null_of_a_round_has_its_reason(database: Database, context: WorkerContext) -> None:
-    submitted = submit(
-        database,
-        spec_with(
-            training__hypotheses=1,
-            training__stopping={"validate_every": 5},
-            privacy={"mechanism": "none"},
-        ),
-    )
-    run_unit(context, submitted.unit_id)
-    assert experiment_of(database, submitted).status == "succeeded"
-    with database.read() as session:
-        rounds = RoundRepository(session).after(submitted.id)
-    for row in rounds:
-        nulls = {name for name, value in vars(row).items() if value is None}
-        assert nulls == set(row.reasons)
-        assert {"accuracy", "separation", "leakage_max", "leakage_median"} <= nulls
-    validated = [row.round for row in rounds if row.selection_loss is not None]
-    assert validated == [5, 10, 12]
-
-
-def test_fairness_is_stored_for_each_round_and_attribute(
-    database: Database, context: WorkerContext
-) -> None:
-    submitted = submit(database, spec_with(**GROUPS))
-    run_unit(context, submitted.unit_id)
-    with database.read() as session:
-        rows = FairnessRepository(session).after(submitted.id)
-        rounds = RoundRepository(session).after(submitted.id)
-    assert [(row.round, row.attribute) for row in rows] == [(one, "group") for one in range(1, 13)]
-    for row, round_row in zip(rows, rounds, strict=True):
-        figures = {figure["metric"]: figure for figure in row.figures}
-        assert list(figures) == list(METRICS)
-        assert np.sum(row.counts) == 300
-        for name in ("equalized_odds_difference", "demographic_parity_difference"):
-            assert getattr(round_row, name) == figures[name]["value"]
-            assert (round_row.reasons.get(name)) == figures[name]["reason"]
-    experiment = experiment_of(database, submitted)
-    metrics = document_of(database, submitted)["fairness"][0]["metrics"]
-    assert experiment.equalized_odds_difference == metrics["equalized_odds_difference"]["value"]
-
-
-def test_without_a_favourable_outcome_no_counts_are_stored(
-    database: Database, context: WorkerContext
-) -> None:
-    submitted = submit(database, spec_with(**GROUPS, fairness__favourable=None))
-    run_unit(context, submitted.unit_id)
-    with database.read() as session:
-        rows = FairnessRepository(session).after(submitted.id)
-        rounds = RoundRepository(session).after(submitted.id)
-    assert len(rows) == len(rounds) == 12
-    for row in rows:
-        assert list(row.counts) == []
-        assert {figure["reason"] for figure in row.figures} == {NO_OUTCOME}
-    assert {row.reasons["equalized_odds_difference"] for row in rounds} == {NO_OUTCOME}
-    metrics = document_of(database, submitted)["fairness"][0]["metrics"]
-    assert metrics["loss_difference"]["value"] > 0
-
-
 def test_what_was_not_spent_returns_to_the_budget(
     database: Database, context: WorkerContext
 ) -> None:
@@ -204,29 +142,6 @@ def test_what_was_not_spent_returns_to_the_budget(
     assert budget.reserved == 0
     assert budget.spent == experiment_of(database, submitted).leakage_max
     assert 0 < budget.spent < 12 * 2 / 3
-
-
-def test_stacked_experiments_end_one_by_one_with_the_ledgers_they_have_alone(
-    database: Database, context: WorkerContext
-) -> None:
-    specs = [
-        spec_with(training__rounds=4),
-        spec_with(seed=6, privacy__noise_multiplier=1.0),
-        spec_with(training__rounds=9, training__stopping={"patience": 2}),
-    ]
-    stacked = submit(database, *specs)
-    run_unit(context, stacked.unit_id)
-    for position, spec in enumerate(specs):
-        alone = submit(database, spec)
-        run_unit(context, alone.unit_id)
-        one = Submitted(
-            stacked.project_id,
-            stacked.unit_id,
-            (stacked.experiment_ids[position],),
-            stacked.federation_id,
-        )
-        assert ledger_hash_of(database, one) == ledger_hash_of(database, alone)
-        assert experiment_of(database, one).status == "succeeded"
 
 
 # -- who may run it -----------------------------------------------------------------------------
@@ -255,18 +170,20 @@ def test_a_unit_for_another_device_is_left_alone(
 # -- interruptions ------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("flushes", [1, 6, 11])
 def test_a_stopped_worker_gives_the_unit_back_and_another_ends_with_the_same_ledger(
-    database: Database, context: WorkerContext, flushing: Any, flushes: int
+    database: Database, context: WorkerContext, flushing: Any, tmp_path: Path
 ) -> None:
     undisturbed = submit(database, spec_with(**GROUPS))
     run_unit(context, undisturbed.unit_id)
     submitted = submit(database, spec_with(**GROUPS))
-    flushing(flushes, stop_worker)
+    flushing(6, stop_worker)
     run_unit(context, submitted.unit_id)
     unit = unit_of(database, submitted)
     assert (unit.state, unit.attempts) == ("waiting", 0)
-    assert experiment_of(database, submitted).rounds_done == flushes
+    assert experiment_of(database, submitted).rounds_done == 6
+    # It is published again.
+    (message,) = (tmp_path / "queue").glob("*.msg")
+    assert message.name.endswith(".fedaudit.auto.msg")
     celery_state.should_stop = None
     run_unit(context, submitted.unit_id)
     assert experiment_of(database, submitted).status == "succeeded"
@@ -294,16 +211,6 @@ def test_who_was_refused_is_known_after_an_interruption(
     assert mean > 0
     for group in paid["groups"]:
         assert group["refusals_mean"] == float(f"{mean:.1e}")
-
-
-def test_a_given_back_unit_is_published_again(
-    database: Database, context: WorkerContext, flushing: Any, tmp_path: Path
-) -> None:
-    submitted = submit(database)
-    flushing(3, stop_worker)
-    run_unit(context, submitted.unit_id)
-    (message,) = (tmp_path / "queue").glob("*.msg")
-    assert message.name.endswith(".fedaudit.auto.msg")
 
 
 def test_a_fault_gives_the_unit_back_with_the_attempt_counted(

@@ -9,12 +9,13 @@ from sqlalchemy import func, select
 import workers.run_loop
 from api.services.submission import admitting
 from fedaudit.federations.load import load_federation
+from fedaudit.privacy.accounting.rdp import composed_epsilon
 from fedaudit.privacy.leakage import leakage
 from fedaudit.runs.experiment_plan import plan_experiment
 from fedaudit.spec.parse import parse_spec
 from models.database import Database
 from models.identifiers import new_id
-from models.repositories import ExperimentRepository, LedgerRepository, ProjectRepository
+from models.repositories import Budgets, ExperimentRepository, LedgerRepository, ProjectRepository
 from models.tables.experiments import Experiment, Unit
 from tests.workers.admission import SPEC, spec_with
 from workers.context import WorkerContext
@@ -32,7 +33,8 @@ def queued(database: Database, *specs: Mapping[str, Any], max_attempts: int = 3)
         ids.append(new_id())
         with database.write() as session:
             project_id = ProjectRepository(session).get_or_create("tests").id
-            with admitting(session, project_id, max_attempts=max_attempts) as one:
+            budgets = Budgets(session, project_id, price=composed_epsilon)
+            with admitting(budgets, max_attempts=max_attempts) as one:
                 one.admit(planned, one.queue(planned), experiment_id=ids[-1])
     return ids
 

@@ -31,6 +31,8 @@ from workers.context import WorkerContext
 from workers.run_unit import run_unit
 from workers.sweeper import Sweeper, sweep
 
+ON_BOTH_DATABASES = True
+
 
 class RecordingQueue(Queue):
     """Remembers what was published; can be away."""

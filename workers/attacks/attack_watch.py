@@ -36,9 +36,7 @@ class AttacksCancelledError(Exception):
 
 class LeasedAttacks(AttackWatch):
     """Renews the lease during attacks, and records their progress in the experiment's events.
-
-    Raises LeaseLostError, AttacksStoppedError and AttacksCancelledError.
-    """
+    Raises LeaseLostError, AttacksStoppedError and AttacksCancelledError."""
 
     def __init__(
         self,
@@ -121,11 +119,9 @@ class FollowedRuns:
         """By experiment."""
 
     def follow(self, rounds: int) -> None:
-        """Trains the canaries as far as the next rounds go, and ends the runs that they stop.
-
-        A run that is resumed is followed by canaries from its first round on; with simulated noise
-        they are the same again. Raises AttacksStoppedError if this worker has to stop.
-        """
+        """Trains the canaries as far as the next rounds go, and ends the runs that they stop. A run
+        that is resumed is followed by canaries from its first round on; with simulated noise they
+        are the same again. Raises AttacksStoppedError if this worker has to stop."""
         for position in self._stack.active if self.audits else ():
             run = self._runs[position]
             audit = self.audits.get(run.experiment_id)

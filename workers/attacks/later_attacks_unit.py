@@ -27,7 +27,6 @@ from models.repositories import (
 )
 from models.tables.experiments import Experiment
 from models.tables.reports import LaterAttacks, Report
-from models.values import FoundLater
 from workers.claim import DETAIL_CHARACTERS, ClaimedUnit
 from workers.context import ProjectFiles
 from workers.proof.signing import use_key
@@ -205,8 +204,14 @@ class LaterAttacksRun(ClaimedUnit):
         newest = later.newest_envelope(id_)
         envelope = statement.sign(key, after=None if newest is None else Envelope.from_dict(newest))
         raised = len(raised_alarms(statement.fields()))
-        found = FoundLater(statement=statement.fields(), envelope=envelope.as_dict(), alarms=raised)
-        if not later.end(row.id, status, reason=reason, found=found):
+        if not later.end(
+            row.id,
+            status,
+            reason=reason,
+            statement=statement.fields(),
+            envelope=envelope.as_dict(),
+            alarms=raised,
+        ):
             return
         use_key(session, key)
         judged = judged_later(report, later.sections(id_))

@@ -34,7 +34,7 @@ from models.repositories import (
     FederationRepository,
 )
 from models.repositories.declared_ledgers import unsigned_ledgers
-from models.repositories.packed_rows import Digest
+from models.repositories.packed_rows import Digest, RowSource, stored_rows
 from models.tables.declared_ledgers import DeclaredLedger
 from models.values import BudgetsAcross
 from workers.proof.signing import CHECKPOINT_SECONDS, WaitingSigner, use_key
@@ -254,9 +254,8 @@ class DeclaredLedgerSigner(WaitingSigner):
             witness=start.witness,
         )
         behind = 0 if start.covered is None else start.covered.last_round
-        entries = DeclaredEntryRepository.each(
-            self._database, row.id, round_from=behind + 1, round_to=row.last_round
-        )
+        source = RowSource(DeclaredEntryRepository, row.id)
+        entries = stored_rows(self._database, source, first=behind + 1, last=row.last_round)
         state_hash = check_ledger(row, material, start, digests=digests, entries=entries)
         document = sign_report(declared_report(material), self._key)
         checkpoint = Checkpoint(

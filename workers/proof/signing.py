@@ -11,8 +11,7 @@ from time import monotonic
 from typing import Any, ClassVar
 
 import structlog
-from sqlalchemy.exc import InterfaceError, OperationalError, SQLAlchemyError
-from sqlalchemy.exc import TimeoutError as PoolTimeoutError
+from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.orm import Session
 
 from fedaudit.ledger.audit import LedgerAudit
@@ -35,7 +34,7 @@ from infrastructure.settings import Settings
 from infrastructure.signing_keys import SigningKeyError, ensure_key_file, key_file_of, read_key_file
 from models.audit_chain import written_time
 from models.clock import utc_now
-from models.database import Database
+from models.database import AWAY, Database
 from models.repositories import (
     AuditLogRepository,
     ExperimentRepository,
@@ -51,8 +50,6 @@ from models.tables.reports import SignOff
 
 log = structlog.get_logger()
 
-_AWAY = (OperationalError, InterfaceError, PoolTimeoutError)
-"""The database does not respond: nothing was refused, and the next tick tries again."""
 _ENTRIES_AT_ONCE = 2_000
 CHECKPOINT_SECONDS = 10.0
 """During a run, a checkpoint is signed with the first flush after this interval."""
@@ -154,11 +151,9 @@ def run_checkpoint(
 def sign_as_stored(
     session: Session, experiment_id: str, project_id: str, *, key: SigningKey
 ) -> None:
-    """Sign the state of the stored ledger, for a run that no worker has in memory.
-
-    The signature covers what the database contains, and the checkpoint says so. Raises LookupError
-    where there is no such experiment.
-    """
+    """Sign the state of the stored ledger, for a run that no worker has in memory. The signature
+    covers what the database contains, and the checkpoint says so. Raises LookupError where there is
+    no such experiment."""
     experiment = ExperimentRepository(session, project_id).get(experiment_id)
     if experiment is None:
         raise LookupError(f"no experiment {experiment_id}")
@@ -259,12 +254,10 @@ def _states(value: object, expected: Checkpoint, key: PublicKey) -> bool:
 
 
 class WaitingSigner(ABC):
-    """Signs what waits in the database, and was stored by the API, which has no key.
-
-    What does not fit what was signed before is refused, logged, and stays unsigned as long as this
-    process runs: it holds up nothing else. The database decides what is signed, and so does anyone
-    able to change a row before then.
-    """
+    """Signs what waits in the database, and was stored by the API, which has no key. What does not
+    fit what was signed before is refused, logged, and stays unsigned as long as this process runs:
+    it holds up nothing else. The database decides what is signed, and so does anyone able to change
+    a row before then."""
 
     what: ClassVar[str]
     refused_for: ClassVar[type[Exception]] = ValueError
@@ -285,7 +278,7 @@ class WaitingSigner(ABC):
                 continue
             try:
                 signed += self._sign(*one)
-            except _AWAY:
+            except AWAY:
                 raise
             except self.refused_for as error:
                 self._refused.add(one)

@@ -20,7 +20,6 @@ from api.services.ledgers.federation_charges import hold_budget
 from api.services.ledgers.round_posting import read_event
 from api.services.lookups import find_federation, found_by, refuse_while_erasing
 from api.services.report_evidence import (
-    RowSource,
     distinct_names,
     leaked_keys,
     readable_keys,
@@ -56,6 +55,7 @@ from models.repositories import (
     SigningKeyRepository,
 )
 from models.repositories.declared_ledgers import OPEN, REFUSED, RELEASED
+from models.repositories.packed_rows import RowSource, stored_rows
 from models.tables.declared_ledgers import DeclaredLedger, DeclaredReservation, DeclaredRoundRow
 
 _OF_ROW = ("id", "name", "federation_id", "created_at", "declared_at")
@@ -338,7 +338,7 @@ def ledger_bundle(resources: Resources, caller: Caller, ledger_id: str) -> Itera
     evidence, row = _evidence(resources, found), found.ledger
     if not _may_be_shown(resources, found):
         evidence = replace(evidence, report=None)
-    rows = DeclaredEntryRepository.each(resources.database, row.id, row.project_id)
+    rows = stored_rows(resources.database, _source(row))
     return bundle_chunks(evidence, islice(rows, found.entries))
 
 
@@ -434,7 +434,6 @@ def _made_now(resources: Resources, caller: Caller, ledger_id: str) -> LedgerRep
 
 def _evidence(resources: Resources, found: LedgerReport) -> Evidence:
     row, faults = found.ledger, list[Fault]()
-    source = RowSource(DeclaredEntryRepository, row.id, row.project_id)
     with resources.database.read() as session:
         refuse_while_erasing(session, row.project_id, row.id, federation_id=row.federation_id)
         erased = ErasureRepository(session, row.project_id).statement(row.id)
@@ -449,6 +448,10 @@ def _evidence(resources: Resources, found: LedgerReport) -> Evidence:
         erased=erased,
         keys=readable_keys([key.public_key for key in keys], faults),
         compromised=leaked_keys(keys),
-        rows=islice(readable_rows(resources.database, source), found.entries),
+        rows=islice(readable_rows(resources.database, _source(row)), found.entries),
         faults=faults,
     )
+
+
+def _source(row: DeclaredLedger) -> RowSource:
+    return RowSource(DeclaredEntryRepository, row.id, row.project_id)

@@ -3,18 +3,19 @@
 A call is a function that makes a request (`@call`), a coroutine over a wire (`@steps`), or an
 asynchronous iterator over one (`@stream`). On a `Client` it is a function that returns the value or
 an iterator; on an `AsyncClient` it returns an awaitable or an asynchronous iterator. Calls that
-need nothing but an id are rows: `asks` and `lists`.
+need nothing but what is in their path are rows: `asks`, `downloads`, `reads` and `lists`.
 """
 
 import re
 from collections.abc import AsyncGenerator, Callable, Coroutine, Generator, Mapping
 from functools import wraps
-from inspect import Parameter, Signature
+from inspect import Parameter, Signature, signature
 from typing import IO, Any, Concatenate, Generic, ParamSpec, TypeVar, cast, overload
+from urllib.parse import quote
 
 import httpx
 
-from fedaudit_client.wire import Request, Wire, content, json_object, path_of
+from fedaudit_client.wire import Request, Wire, content, json_object
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -47,6 +48,8 @@ def _bound(
         begun = start(client, *arguments, **named)
         return run(begun) if isinstance(client, Blocking) else begun
 
+    _, *takes = signature(start).parameters.values()
+    vars(bound)["__signature__"] = Signature(takes)
     return bound
 
 
@@ -108,46 +111,64 @@ def asks(
 ) -> steps[[str], T]:
     """A call whose one argument is the id in its route, as `GET audits/{audit_id}`."""
     method, _, path = route.partition(" ")
-    takes = _parameters(path)
 
-    async def start(self: Calls, /, *given: str, **named: str) -> T:
-        [id_] = takes.bind(*given, **named).args
-        return await self._wire.send(Request(method, _filled(path, id_), parse, **options))
+    def start(self: Calls, path: str) -> Coroutine[Any, Any, T]:
+        return self._wire.send(Request(method, path, parse, **options))
 
-    start.__doc__ = about
-    return steps(start)
+    return steps(_at_path(path, about, start))
 
 
 def downloads(path: str, about: str) -> steps[[str, IO[bytes]], None]:
     """A call that writes what is at a path with one id into a file, as it arrives."""
-    takes = _parameters(path, "file")
 
-    async def start(self: Calls, /, *given: Any, **named: Any) -> None:
-        id_, file = takes.bind(*given, **named).args
-        await self._wire.download(Request("GET", _filled(path, id_), content), file)
+    def start(self: Calls, path: str, *, file: IO[bytes]) -> Coroutine[Any, Any, None]:
+        return self._wire.download(Request("GET", path, content), file)
 
-    start.__doc__ = about
-    return steps(start)
+    file = Parameter("file", Parameter.POSITIONAL_OR_KEYWORD, annotation=IO[bytes])
+    return steps(_at_path(path, about, start, file))
 
 
-def _parameters(path: str, *others: str) -> Signature:
-    """Of a call: the name in its path, and others; each by position or by name."""
-    names = (*re.findall(r"{(\w+)}", path), *others)
-    return Signature([Parameter(one, Parameter.POSITIONAL_OR_KEYWORD) for one in names])
+def reads(path: str, about: str) -> stream[..., bytes]:
+    """A call whose values are the bytes of what is at a path, as they arrive."""
+
+    def start(self: Calls, path: str) -> AsyncGenerator[bytes, None]:
+        return self._wire.read(Request("GET", path, content))
+
+    return stream(_at_path(path, about, start))
 
 
-def _filled(path: str, id_: str) -> str:
-    return path_of(re.sub(r"{\w+}", "{}", path), id_)
+def lists(path: str, kind: type[T], about: str, *, is_filtered: bool = False) -> stream[..., T]:
+    """A call that lists what is at a path; `limit` is the size of a page.
+
+    `is_filtered`: whether it takes the other parameters of the query too, by their names.
+    """
+
+    def start(self: Calls, path: str, **asked: Any) -> AsyncGenerator[T, None]:
+        return pages(self._wire, path, {**asked.pop("filters", {}), **asked}, kind)
+
+    takes = [Parameter("limit", Parameter.KEYWORD_ONLY, default=None, annotation=int | None)]
+    if is_filtered:
+        takes.append(Parameter("filters", Parameter.VAR_KEYWORD, annotation=Any))
+    return stream(_at_path(path, about, start, *takes))
 
 
-def lists(path: str, kind: type[T], about: str) -> stream[..., T]:
-    """A call that lists what is at a path; its named arguments are the query's parameters."""
+def _at_path(
+    path: str, about: str, start: Callable[..., Any], *others: Parameter
+) -> Callable[..., Any]:
+    """`start`, as a call that takes what the path names, each escaped to one segment, and others
+    by name."""
+    names = re.findall(r"{(\w+)}", path)
+    of_path = [Parameter(one, Parameter.POSITIONAL_OR_KEYWORD) for one in ("self", *names)]
+    takes = Signature([*of_path, *others])
 
-    def start(self: Calls, /, **filters: Any) -> AsyncGenerator[T, None]:
-        return pages(self._wire, path, filters, kind)
+    def at_path(*given: Any, **named: Any) -> Any:
+        found = takes.bind(*given, **named).arguments
+        ids = {name: quote(str(found.pop(name)), safe="") for name in names}
+        return start(found.pop("self"), path.format(**ids), **found)
 
-    start.__doc__ = about
-    return stream(start)
+    at_path.__doc__ = about
+    vars(at_path)["__signature__"] = takes
+    return at_path
 
 
 def settled(coroutine: Coroutine[Any, Any, T]) -> T:

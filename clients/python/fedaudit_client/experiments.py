@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 import httpx
 
-from fedaudit_client.calls import Calls, asks, call, lists, pages, steps, stream
+from fedaudit_client.calls import Calls, asks, call, lists, steps, stream
 from fedaudit_client.errors import ClientError, ProblemError, UnreachableError
 from fedaudit_client.result_types import (
     Experiment,
@@ -137,6 +137,7 @@ class ExperimentCalls(Calls):
 
         The filters are the service's query parameters; bounds as `**{"leakage_max[lte]": 40}`.
         """,
+        is_filtered=True,
     )
     cancel = asks(
         "POST experiments/{experiment_id}/cancel",
@@ -255,14 +256,9 @@ class SweepCalls(Calls):
             repeatable=True,
         )
 
-    @stream
-    def sweeps(self, *, limit: int | None = None) -> AsyncGenerator[ListedSweep, None]:
-        """Every sweep of the key's project, newest first, without its cells.
-
-        `limit`: the size of a page.
-        """
-        return pages(self._wire, "sweeps", {"limit": limit}, ListedSweep)
-
+    sweeps = lists(
+        "sweeps", ListedSweep, "Every sweep of the key's project, newest first, without its cells."
+    )
     sweep = asks(
         "GET sweeps/{sweep_id}", json_as(Sweep), "One sweep: its cells, progress and total cost."
     )
@@ -310,8 +306,5 @@ class SweepCalls(Calls):
 
 
 def _sweeps(wire: Wire, sweep_id: str, patience_seconds: float) -> AsyncGenerator[Sweep, None]:
-    def has_ended(sweep: Sweep) -> bool:
-        return sweep["status"] in ENDED
-
     request = Request("GET", path_of("sweeps/{}", sweep_id), json_as(Sweep))
-    return polled(wire, request, has_ended=has_ended, patience_seconds=patience_seconds)
+    return polled(wire, request, until=ENDED, patience_seconds=patience_seconds)

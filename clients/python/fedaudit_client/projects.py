@@ -1,12 +1,12 @@
 """Calls on federations, ledgers, keys, the audit log, webhooks, sign-offs and models."""
 
 import json
-from collections.abc import AsyncGenerator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import IO, Any
 
 import httpx
 
-from fedaudit_client.calls import Calls, asks, call, downloads, lists, pages, steps, stream
+from fedaudit_client.calls import Calls, asks, call, downloads, lists, steps
 from fedaudit_client.result_types import (
     Artifact,
     Budget,
@@ -21,6 +21,7 @@ from fedaudit_client.wire import (
     Json,
     Request,
     items,
+    items_as,
     json_as,
     json_object,
     last_of,
@@ -35,6 +36,7 @@ from fedaudit_client.wire import (
 _UPLOADED = httpx.Timeout(45.0, read=600.0)
 # While the service signs a ledger, rounds may wait for seconds.
 _HELD = httpx.Timeout(30.0, read=60.0)
+_PROFILED = ("ready", "rejected", "deleted", "erased")
 
 
 class FederationCalls(Calls):
@@ -69,18 +71,15 @@ class FederationCalls(Calls):
         "federations",
         Federation,
         "Every federation of the key's project that the filters select, newest first.",
+        is_filtered=True,
     )
     federation = asks("GET federations/{federation_id}", json_as(Federation), "One federation.")
 
     @steps
     async def profiled(self, federation_id: str) -> Federation:
         """The federation, once it is no longer being profiled."""
-
-        def has_ended(federation: Federation) -> bool:
-            return federation["status"] != "profiling"
-
         request = Request("GET", path_of("federations/{}", federation_id), json_as(Federation))
-        return await last_of(polled(self._wire, request, has_ended=has_ended, patience_seconds=0.0))
+        return await last_of(polled(self._wire, request, until=_PROFILED))
 
     profile = asks(
         "GET federations/{federation_id}/profile", json_object, "A profile of a federation's data."
@@ -109,18 +108,15 @@ class FederationCalls(Calls):
     @steps
     async def erased(self, federation_id: str) -> Erasure:
         """The federation's erasure, once names and files are removed too."""
-
-        def has_ended(erasure: Erasure) -> bool:
-            return erasure["status"] == "erased"
-
         path = path_of("federations/{}/erasure", federation_id)
         request = Request("GET", path, json_as(Erasure))
-        return await last_of(polled(self._wire, request, has_ended=has_ended, patience_seconds=0.0))
+        return await last_of(polled(self._wire, request, until=("erased",)))
 
-    @call
-    def budgets(self, federation_id: str) -> Request[Sequence[Budget]]:
-        """The budgets on a federation's data."""
-        return Request("GET", path_of("federations/{}/budget", federation_id), items)
+    budgets = asks(
+        "GET federations/{federation_id}/budget",
+        items_as(Budget),
+        "The budgets on a federation's data.",
+    )
 
     @call
     def set_budget(
@@ -240,7 +236,8 @@ class AuditLogCalls(Calls):
     audit_log = lists(
         "audit-log",
         Json,
-        """The entries, newest first; filters `actor`, `action`, `subject`, `created_after`.""",
+        "The entries, newest first; filters `actor`, `action`, `subject`, `created_after`.",
+        is_filtered=True,
     )
 
     @call
@@ -287,10 +284,11 @@ class WebhookCalls(Calls):
         path = path_of("webhooks/{}/rotate-secret", webhook_id)
         return Request("POST", path, json_object, params=parameters)
 
-    @stream
-    def webhook_deliveries(self, webhook_id: str) -> AsyncGenerator[Json, None]:
-        """Deliveries of the last 30 days and pending ones, newest first."""
-        return pages(self._wire, path_of("webhooks/{}/deliveries", webhook_id), {}, Json)
+    webhook_deliveries = lists(
+        "webhooks/{webhook_id}/deliveries",
+        Json,
+        "Deliveries of the last 30 days and pending ones, newest first.",
+    )
 
     @call
     def redeliver_webhook(self, webhook_id: str, delivery_id: str) -> Request[Json]:
@@ -302,10 +300,11 @@ class WebhookCalls(Calls):
 class SignOffCalls(Calls):
     """Calls on sign-offs: what people decide about reports."""
 
-    @call
-    def sign_offs(self, experiment_id: str) -> Request[Sequence[SignOff]]:
-        """The sign-offs of an experiment's report, oldest first."""
-        return Request("GET", path_of("experiments/{}/sign-offs", experiment_id), items)
+    sign_offs = asks(
+        "GET experiments/{experiment_id}/sign-offs",
+        items_as(SignOff),
+        "The sign-offs of an experiment's report, oldest first.",
+    )
 
     @call
     def sign_off(

@@ -7,7 +7,7 @@ from contextlib import aclosing
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
-from fedaudit_client.calls import Calls, asks, call, downloads, lists, steps, stream
+from fedaudit_client.calls import Calls, asks, call, downloads, lists, reads, steps, stream
 from fedaudit_client.errors import GatesNotPassedError, UnreachableError
 from fedaudit_client.experiments import ENDED, LineReader
 from fedaudit_client.result_types import (
@@ -68,6 +68,7 @@ class ReportCalls(Calls):
         The filters are the service's query parameters: `attribute="sex"`, `sort="-accuracy"`,
         bounds as `**{"equalized_odds_difference[lte]": 0.1}`.
         """,
+        is_filtered=True,
     )
 
     @call
@@ -147,11 +148,10 @@ class TableCalls(Calls):
         """A whole table as the bytes of a file, as they arrive."""
         return self._wire.read(Request("GET", _table(experiment_id, table, form), content))
 
-    @stream
-    def record_table(self, experiment_id: str) -> AsyncGenerator[bytes, None]:
-        """What every record of a `record-personalised` run spent, as the bytes of a CSV file."""
-        path = path_of("experiments/{}/record-table", experiment_id)
-        return self._wire.read(Request("GET", path, content))
+    record_table = reads(
+        "experiments/{experiment_id}/record-table",
+        "What every record of a `record-personalised` run spent, as the bytes of a CSV file.",
+    )
 
     @stream
     async def rows(self, experiment_id: str, table: Table) -> AsyncGenerator[Json, None]:
@@ -310,15 +310,10 @@ class AuditCalls(Calls):
 
         Raises UnreachableError, or ProblemError, after `patience_seconds` without the service.
         """
-
-        def has_ended(audit: Audit) -> bool:
-            return audit["status"] in ENDED
-
         request = Request("GET", path_of("audits/{}", audit_id), json_as(Audit))
-        answers = polled(
-            self._wire, request, has_ended=has_ended, patience_seconds=patience_seconds
+        return await last_of(
+            polled(self._wire, request, until=ENDED, patience_seconds=patience_seconds)
         )
-        return await last_of(answers)
 
     audit_report = asks(
         "GET audits/{audit_id}/report.json", json_object, "The report document of an audit."
@@ -345,13 +340,10 @@ class AttackCalls(Calls):
         "The attacks of the experiment's report as `items`: `position`, `section`, `files`.",
     )
 
-    @stream
-    def attack_file(
-        self, experiment_id: str, position: int, name: str
-    ) -> AsyncGenerator[bytes, None]:
-        """A file of an attack, as its bytes arrive."""
-        path = path_of("experiments/{}/attacks/{}/{}", experiment_id, str(position), name)
-        return self._wire.read(Request("GET", path, content))
+    attack_file = reads(
+        "experiments/{experiment_id}/attacks/{position}/{name}",
+        "A file of an attack, as its bytes arrive.",
+    )
 
     @call
     def attack(
@@ -388,15 +380,10 @@ class AttackCalls(Calls):
 
         Raises UnreachableError, or ProblemError, after `patience_seconds` without the service.
         """
-
-        def has_ended(found: LaterAttacks) -> bool:
-            return found["status"] in ENDED
-
         request = _later(experiment_id, later_id)
-        answers = polled(
-            self._wire, request, has_ended=has_ended, patience_seconds=patience_seconds
+        return await last_of(
+            polled(self._wire, request, until=ENDED, patience_seconds=patience_seconds)
         )
-        return await last_of(answers)
 
     @call
     def cancel_attack(self, experiment_id: str, later_id: str) -> Request[LaterAttacks]:
@@ -404,14 +391,10 @@ class AttackCalls(Calls):
         path = path_of("experiments/{}/attacks/later/{}/cancel", experiment_id, later_id)
         return Request("POST", path, json_as(LaterAttacks))
 
-    @stream
-    def later_attack_file(
-        self, experiment_id: str, later_id: str, position: int, name: str
-    ) -> AsyncGenerator[bytes, None]:
-        """A file of a later attack, as its bytes arrive."""
-        ids = (experiment_id, later_id, str(position), name)
-        path = path_of("experiments/{}/attacks/later/{}/{}/{}", *ids)
-        return self._wire.read(Request("GET", path, content))
+    later_attack_file = reads(
+        "experiments/{experiment_id}/attacks/later/{later_id}/{position}/{name}",
+        "A file of a later attack, as its bytes arrive.",
+    )
 
 
 def _later(experiment_id: str, later_id: str) -> Request[LaterAttacks]:

@@ -9,6 +9,7 @@ from collections.abc import (
     AsyncIterator,
     Awaitable,
     Callable,
+    Collection,
     Iterator,
     Mapping,
     Sequence,
@@ -40,6 +41,7 @@ from fedaudit_client.errors import (
 from fedaudit_client.version import __version__
 
 T = TypeVar("T")
+Answer = TypeVar("Answer", bound=Mapping[str, object])
 Json = dict[str, Any]
 
 # Sending these twice has the effect of sending them once. DELETE is not among them: the second
@@ -71,11 +73,6 @@ class Request(Generic[T]):
     """Replaces the client's own."""
     repeatable: bool | None = None
     """Whether it may be sent again after a lost answer; None: depends on the method."""
-
-    @property
-    def may_repeat(self) -> bool:
-        """Whether sending it twice has the effect of sending it once."""
-        return self.method in _REPEATABLE if self.repeatable is None else self.repeatable
 
     @property
     def options(self) -> dict[str, Any]:
@@ -149,6 +146,11 @@ def items(response: httpx.Response) -> Sequence[Any]:
     if not isinstance(found, list):
         raise UnreachableError(f"{response.url} answered without `items`", is_temporary=False)
     return found
+
+
+def items_as(kind: type[T]) -> Callable[[httpx.Response], Sequence[T]]:
+    """As `items`, of items with the fields of `kind`; they are not checked."""
+    return items
 
 
 def text(response: httpx.Response) -> str:
@@ -318,9 +320,10 @@ class Wire(ABC):
             check(response)
             return request.parse(response)
 
-        if not request.may_repeat:
-            return await attempt()
-        return await self.connection.retries.of(attempt, self.pause)
+        repeatable = request.repeatable
+        if request.method in _REPEATABLE if repeatable is None else repeatable:
+            return await self.connection.retries.of(attempt, self.pause)
+        return await attempt()
 
     @asynccontextmanager
     async def opened(self, request: Request[Any]) -> AsyncGenerator[AsyncIterator[bytes], None]:
@@ -452,9 +455,9 @@ class Patience:
 
 
 async def polled(
-    wire: Wire, request: Request[T], *, has_ended: Callable[[T], bool], patience_seconds: float
-) -> AsyncGenerator[T, None]:
-    """Every answer, until one has ended.
+    wire: Wire, request: Request[Answer], *, until: Collection[str], patience_seconds: float = 0.0
+) -> AsyncGenerator[Answer, None]:
+    """Every answer, until one has such a status.
 
     Raises UnreachableError, or ProblemError, after `patience_seconds` without the service.
     """
@@ -467,7 +470,7 @@ async def polled(
             failure = error
         else:
             yield found
-            if has_ended(found):
+            if found["status"] in until:
                 return
             patience.answered()
         await patience.pause(failure)

@@ -1,7 +1,6 @@
 """Images client after client, some of them rotated, with their labels and attributes."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Sequence
 from math import isqrt
 
 import numpy as np
@@ -9,7 +8,6 @@ from numpy.typing import NDArray
 
 from fedaudit.federations.errors import error_at
 from fedaudit.federations.federation import Attribute, ClientRows, Federation
-from fedaudit.federations.levels import Levels
 from fedaudit.federations.packing import check_size
 from fedaudit.randomness import CounterSource, Purpose, uniforms
 
@@ -17,24 +15,6 @@ MAX_IMAGES_BYTES = 2 * 2**30
 """Bytes of memory that the images of a federation may take."""
 MAX_ROW_VALUES = 100_000
 """Pixels of an image."""
-
-
-@dataclass(frozen=True, eq=False)
-class LabelledRows:
-    """Images with their labels, client after client."""
-
-    clients: tuple[str, ...]
-    """Sorted by code point."""
-    rows: ClientRows
-    first: NDArray[np.int64]
-    """[clients + 1]: where each client's rows begin."""
-    labels: NDArray[np.int64]
-    """[rows] positions in `classes`."""
-    numbers: NDArray[np.int64]
-    """[rows]: the place of each in the file, from 1; by user where the file is LEAF's."""
-    classes: tuple[str, ...]
-    fingerprint: str
-    notes: tuple[str, ...]
 
 
 def square_image(width: int) -> tuple[int, int, int] | None:
@@ -54,26 +34,38 @@ def check_clients(counts: NDArray[np.int64], where: str) -> None:
     )
 
 
-def federation_of(data: LabelledRows, attributes: Mapping[str, Levels]) -> Federation:
-    """The federation of these images; `attributes` are ordered client by client like the rows."""
+def federation_of(
+    rows: ClientRows,
+    labels: NDArray[np.int64],
+    *,
+    clients: tuple[str, ...],
+    first: NDArray[np.int64],
+    numbers: NDArray[np.int64],
+    classes: tuple[str, ...],
+    fingerprint: str,
+    notes: tuple[str, ...],
+    attributes: Sequence[Attribute] = (),
+) -> Federation:
+    """The federation of images, client after client.
+
+    `labels` [rows]: positions in `classes`; `clients`: sorted by code point; `numbers` [rows]: the
+    place of each in the file, from 1, by user where the file is LEAF's.
+    """
     return Federation(
-        features=data.rows,
-        target=data.labels.astype(np.float32),
-        raw_target=data.labels.astype(np.float64),
-        first=data.first,
-        client_names=data.clients,
-        feature_names=_feature_names(data.rows),
+        features=rows,
+        target=labels.astype(np.float32),
+        raw_target=labels.astype(np.float64),
+        first=first,
+        client_names=clients,
+        feature_names=_feature_names(rows),
         target_name="y",
         target_scale=1.0,
-        classes=data.classes,
-        attributes=tuple(
-            Attribute(name, levels.values, levels.codes.astype(np.int16), levels.numbers)
-            for name, levels in attributes.items()
-        ),
-        fingerprint=data.fingerprint,
+        classes=classes,
+        attributes=tuple(attributes),
+        fingerprint=fingerprint,
         truth=None,
-        notes=data.notes,
-        row_numbers=data.numbers,
+        notes=notes,
+        row_numbers=numbers,
     )
 
 
@@ -102,19 +94,17 @@ def rotated_clients(clients: int, *, probability: float, seed: int) -> NDArray[n
     return uniforms(words[:, 0]) < probability
 
 
-def rotate(
-    rows: ClientRows, positive_flipped: NDArray[np.bool_], *, first: NDArray[np.int64]
-) -> None:
+def rotate(federation: Federation, turned: NDArray[np.bool_]) -> Attribute:
     """Rotate the images of these clients by 90 degrees counter-clockwise, in place.
 
-    `positive_flipped`: [clients]; `first` [clients + 1]: where each client's rows begin. Raises
+    `turned`: [clients]. The attribute that says so has both values, whatever was drawn. Raises
     InvalidInputError at /federation/rotate if rotation would change the shape of the images.
     """
-    if rows.image is None:
+    rows = federation.features
+    if not isinstance(rows, ClientRows) or rows.image is None:
         raise error_at(
             "/federation/rotate",
-            f"rows of {rows.values.shape[1]} features are no images that could be turned; leave "
-            "it out",
+            f"rows of {federation.width} features are no images that could be turned; leave it out",
         )
     height, width, _ = rows.image
     if height != width:
@@ -123,12 +113,7 @@ def rotate(
             f"images of {height} by {width} pixels are not square and would change their shape; "
             "leave it out",
         )
-    for client in np.flatnonzero(positive_flipped):
-        own = rows.values[first[client] : first[client + 1]]
-        images = own.reshape(-1, *rows.image)
+    for client in np.flatnonzero(turned).tolist():
+        images = rows.values[federation.own(client)].reshape(-1, *rows.image)
         images[...] = np.rot90(images, axes=(1, 2)).copy()
-
-
-def rotation_levels(positive_flipped: NDArray[np.bool_], *, first: NDArray[np.int64]) -> Levels:
-    """The attribute of the rows, client after client; both values exist whatever was drawn."""
-    return Levels(VALUES, np.repeat(positive_flipped.astype(np.int64), np.diff(first)))
+    return Attribute(ATTRIBUTE, VALUES, turned.astype(np.int16)[federation.client_of])

@@ -2,7 +2,8 @@
 
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -10,29 +11,27 @@ from numpy.typing import NDArray
 
 from fedaudit.federations.classes import MAX_CLASSES
 from fedaudit.federations.errors import error_at, listed
-from fedaudit.federations.federation import ClientRows, Federation
-from fedaudit.federations.groups import checked_groups, group_names
+from fedaudit.federations.federation import Attribute, ClientRows, Federation
+from fedaudit.federations.groups import between_edges, checked_groups
 from fedaudit.federations.images.client_rows import (
     ATTRIBUTE,
     MAX_IMAGES_BYTES,
     MAX_ROW_VALUES,
-    LabelledRows,
     check_clients,
     federation_of,
     rotate,
     rotated_clients,
-    rotation_levels,
     square_image,
 )
 from fedaudit.federations.images.leaf import read_leaf
 from fedaudit.federations.levels import Levels, levels_of, number_in
-from fedaudit.federations.packing import first_rows
+from fedaudit.federations.packing import attribute_of, first_rows
 from fedaudit.federations.reading.archives import MAX_TEXT_LENGTH, NumpyArchive, open_numpy
 from fedaudit.federations.reading.source_files import open_source
 from fedaudit.federations.source_kind import FileKind, LoadRequest
 from fedaudit.spec.errors import pointer
 from fedaudit.spec.fairness import Groups
-from fedaudit.spec.federation import Femnist, Images, Rotate
+from fedaudit.spec.federation import Femnist, Images
 
 _UNPRINTABLE = re.compile(r"[\x00-\x1f\x7f\ud800-\udfff]")
 _LAST_CHARACTER = 0x10FFFF
@@ -54,31 +53,25 @@ def column(archive: NumpyArchive, name: str, *, rows: int, where: str) -> NDArra
     return archive.read(name)
 
 
-def read_levels(
-    archive: NumpyArchive, name: str, *, rows: int, where: str, numeric: bool = True
+def levels_in(
+    archive: NumpyArchive, name: str, entries: NDArray[Any], *, where: str, numeric: bool = True
 ) -> Levels:
-    """An array as codes into its distinct values, in the order of `levels_of`.
+    """The entries of an array as codes into their distinct values, in the order of `levels_of`.
 
     Texts are trimmed; an empty text and NaN are missing. Raises InvalidInputError at `where` for an
     entry that cannot be a name.
     """
-    entries = column(archive, name, rows=rows, where=where)
-    return levels_in(archive, name, entries, where=where, numeric=numeric)
-
-
-def levels_in(
-    archive: NumpyArchive, name: str, entries: NDArray[Any], *, where: str, numeric: bool
-) -> Levels:
-    """Like `read_levels`, for entries that have been read."""
-    if entries.dtype.kind == "U":
-        _check_characters(archive, name, entries, where)
+    if entries.dtype.kind == "U":  # Python cannot make text of other characters
+        points = np.ascontiguousarray(entries).view(np.uint32).reshape(len(entries), -1)
+        wrong = points.max(axis=1) > _LAST_CHARACTER
+        archive.refuse(wrong, name, where, "is no text", "save the array again")
     distinct, codes = np.unique(entries, return_inverse=True)
     names = _names(distinct)
     for position, text in enumerate(names):
         if text is None or len(text) > MAX_TEXT_LENGTH or _UNPRINTABLE.search(text):
-            raise archive.fault(
+            archive.refuse(
+                np.equal(codes, position),
                 name,
-                int(np.argmax(codes == position)),
                 where,
                 "could not serve as a name: it is infinite, not in UTF-8 or has control characters",
                 "correct it",
@@ -93,29 +86,15 @@ def _cut(archive: NumpyArchive, name: str, levels: Levels, edges: Sequence[float
     declared."""
     numbers = [number_in(value) for value in levels.values]
     if None in numbers:
-        raise archive.fault(
+        archive.refuse(
+            levels.codes == numbers.index(None),
             name,
-            int(np.argmax(levels.codes == numbers.index(None))),
             pointer("fairness", "edges", name),
             "is not a number",
             "correct it, or leave out the edges",
         )
-    cut = np.append(np.array(numbers, dtype=np.float64), np.nan)[levels.codes]  # -1 is the last
-    group = np.searchsorted(np.array(edges), cut, side="right")
-    codes = np.where(levels.codes < 0, -1, group).astype(np.int64)
-    return Levels(group_names(edges), codes, cut)
-
-
-def _check_characters(
-    archive: NumpyArchive, name: str, entries: NDArray[np.str_], where: str
-) -> None:
-    """Refuse character codes that are not valid, which Python cannot convert to text."""
-    points = np.ascontiguousarray(entries).view(np.uint32).reshape(len(entries), -1)
-    wrong = (points > _LAST_CHARACTER).any(axis=1)
-    if wrong.any():
-        raise archive.fault(
-            name, int(np.argmax(wrong)), where, "is no text", "save the array again"
-        )
+    found = np.append(np.array(numbers, dtype=np.float64), np.nan)[levels.codes]  # -1 is the last
+    return between_edges(found, edges)
 
 
 def _names(distinct: NDArray[Any]) -> list[str | None]:
@@ -166,38 +145,30 @@ def read_labels(
     if classes is not None and not whole:
         raise error_at(_CLASSES, "labels are texts; leave it out, so that the data's are counted")
     if classes is None and not (whole and "classes" in archive.names):
-        return _distinct_labels(archive, labels)
+        levels = levels_in(archive, "y", labels, where=where)
+        remedy = "name the class or leave the image out"
+        archive.refuse(levels.codes < 0, "y", where, "is empty", remedy)
+        _check_class_count(archive, len(levels.values))
+        return levels.codes, levels.values
     names = (
         tuple(str(label) for label in range(classes)) if classes else _class_names(archive, where)
     )
-    outside = (labels < 0) | (labels >= len(names))
-    if outside.any():
-        raise archive.fault(
-            "y",
-            int(np.argmax(outside)),
-            where,
-            f"is no whole number from 0 to {len(names) - 1}",
-            "correct it, or set `classes` to the number of classes",
-        )
+    archive.refuse(
+        (labels < 0) | (labels >= len(names)),
+        "y",
+        where,
+        f"is no whole number from 0 to {len(names) - 1}",
+        "correct it, or set `classes` to the number of classes",
+    )
     return labels.astype(np.int64), names
-
-
-def _distinct_labels(
-    archive: NumpyArchive, labels: NDArray[np.generic]
-) -> tuple[NDArray[np.int64], tuple[str, ...]]:
-    where = archive.file.pointer
-    levels = levels_in(archive, "y", labels, where=where, numeric=True)
-    if levels.missing:
-        row = int(np.argmax(levels.codes < 0))
-        raise archive.fault("y", row, where, "is empty", "name the class or leave the image out")
-    _check_class_count(archive, len(levels.values))
-    return levels.codes, levels.values
 
 
 def _class_names(archive: NumpyArchive, where: str) -> tuple[str, ...]:
     """The archive's own names of the classes, in the order of the labels."""
     count = (archive.header("classes").shape or (1,))[0]
-    levels = read_levels(archive, "classes", rows=count, where=where)
+    levels = levels_in(
+        archive, "classes", column(archive, "classes", rows=count, where=where), where=where
+    )
     if levels.missing or len(levels.values) != count:
         raise archive.file.fault(
             "holds an array 'classes' in which a name is empty or comes twice; name every class "
@@ -227,6 +198,18 @@ class _ImageKind(FileKind):
     def profile_notes(self) -> list[str]:
         return [] if self._rotation is None else [_TURNED]
 
+    def rotated(self, federation: Federation, asked: LoadRequest) -> Federation:
+        """With some clients' images rotated, in place; attributes in the order of the spec."""
+        if self._rotation is None:
+            return federation
+        turned = rotated_clients(
+            federation.clients, probability=self._rotation.probability, seed=asked.seed
+        )
+        attribute = rotate(federation, turned)
+        known = {one.name: one for one in (*federation.attributes, attribute)}
+        attributes = tuple(known[name] for name in asked.fairness.sensitive)
+        return replace(federation, attributes=attributes)
+
 
 class ImagesKind(_ImageKind):
     """The images of a NumPy archive, one client per value of its array `client_key`."""
@@ -245,25 +228,20 @@ class ImagesKind(_ImageKind):
             order = np.argsort(clients.codes, kind="stable")
             attributes, notes = _attributes(archive, source, asked.fairness, images)
             rows = _rows(archive, clients, order)
-            data = LabelledRows(
+            if rows.divisor != 1 and rows.values.max() <= 1:
+                notes += ("pixels are bytes that stand for 0 to 255, but none is larger than 1",)
+            federation = federation_of(
+                rows,
+                codes[order],
                 clients=clients.values,
-                rows=rows,
                 first=first_rows(np.bincount(clients.codes)),
-                labels=codes[order],
                 numbers=order + 1,
                 classes=classes,
                 fingerprint=file.fingerprint,
-                notes=(*notes, *_dark(rows)),
+                notes=notes,
+                attributes=[attribute.of_rows(order) for attribute in attributes],
             )
-        ordered = {
-            name: Levels(
-                levels.values,
-                levels.codes[order],
-                None if levels.numbers is None else levels.numbers[order],
-            )
-            for name, levels in attributes.items()
-        }
-        return _federation(data, ordered, source.rotate, asked)
+        return self.rotated(federation, asked)
 
 
 class FemnistKind(_ImageKind):
@@ -283,25 +261,7 @@ class FemnistKind(_ImageKind):
                     "`rotate` is given",
                 )
         with open_source(self._source, files=asked.files) as file:
-            data = read_leaf(file, classes=self._source.classes)
-        return _federation(data, {}, self._source.rotate, asked)
-
-
-def _federation(
-    data: LabelledRows,
-    attributes: Mapping[str, Levels],
-    rotation: Rotate | None,
-    asked: LoadRequest,
-) -> Federation:
-    """The federation with some clients' images rotated; attributes in the order of the spec."""
-    if rotation is None:
-        return federation_of(data, attributes)
-    positive_flipped = rotated_clients(
-        len(data.clients), probability=rotation.probability, seed=asked.seed
-    )
-    rotate(data.rows, positive_flipped, first=data.first)
-    known = {**attributes, ATTRIBUTE: rotation_levels(positive_flipped, first=data.first)}
-    return federation_of(data, {name: known[name] for name in asked.fairness.sensitive})
+            return self.rotated(read_leaf(file, classes=self._source.classes), asked)
 
 
 def _image_count(archive: NumpyArchive) -> int:
@@ -339,14 +299,8 @@ def _clients(archive: NumpyArchive, name: str, images: int) -> Levels:
             "or texts",
         )
     clients = levels_in(archive, name, entries, where=_CLIENT_KEY, numeric=False)
-    if clients.missing:
-        raise archive.fault(
-            name,
-            int(np.argmax(clients.codes < 0)),
-            _CLIENT_KEY,
-            "is empty",
-            "name the image's client or leave the image out",
-        )
+    remedy = "name the image's client or leave the image out"
+    archive.refuse(clients.codes < 0, name, _CLIENT_KEY, "is empty", remedy)
     check_clients(np.bincount(clients.codes), _CLIENT_KEY)
     return clients
 
@@ -386,25 +340,20 @@ def _check_pixels(archive: NumpyArchive, first: int, block: NDArray[np.floating]
         )
 
 
-def _dark(rows: ClientRows) -> tuple[str, ...]:
-    if rows.divisor == 1 or rows.values.max() > 1:
-        return ()
-    return ("pixels are bytes that stand for 0 to 255, but none is larger than 1",)
-
-
 def _attributes(
     archive: NumpyArchive, source: Images, fairness: Groups, images: int
-) -> tuple[dict[str, Levels], tuple[str, ...]]:
+) -> tuple[list[Attribute], tuple[str, ...]]:
     """Sensitive attributes that are arrays of the archive, and notes on what is missing."""
-    attributes: dict[str, Levels] = {}
+    attributes: list[Attribute] = []
     notes: list[str] = []
     for place, name in enumerate(fairness.sensitive):
         if name == ATTRIBUTE and source.rotate is not None:
             continue
         where = pointer("fairness", "sensitive", place)
-        levels = read_levels(archive, name, rows=images, where=where)
+        entries = column(archive, name, rows=images, where=where)
+        levels = levels_in(archive, name, entries, where=where)
         if name in fairness.edges:
             levels = _cut(archive, name, levels, fairness.edges[name])
         notes += checked_groups(name, levels, where)
-        attributes[name] = levels
+        attributes.append(attribute_of(name, levels))
     return attributes, tuple(notes)

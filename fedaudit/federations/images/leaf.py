@@ -12,12 +12,12 @@ import numpy as np
 import orjson
 from numpy.typing import NDArray
 
-from fedaudit.federations.federation import ClientRows
+from fedaudit.federations.federation import ClientRows, Federation
 from fedaudit.federations.images.client_rows import (
     MAX_IMAGES_BYTES,
     MAX_ROW_VALUES,
-    LabelledRows,
     check_clients,
+    federation_of,
     square_image,
 )
 from fedaudit.federations.packing import first_rows
@@ -59,7 +59,7 @@ class _Shard:
         return self.file.fault(f"({shown(self.name)}) {message}" if self.name else message)
 
 
-def read_leaf(file: SourceFile, *, classes: int) -> LabelledRows:
+def read_leaf(file: SourceFile, *, classes: int) -> Federation:
     """Every user's images and labels; users without images are left out and counted in a note.
 
     Pixels are numbers from 0 to 1, kept as float32, or as bytes where k / 255 in float32 is
@@ -217,9 +217,7 @@ def _check_size(file: SourceFile, writers: Mapping[str, _Writer]) -> None:
         )
 
 
-def _joined(
-    file: SourceFile, writers: dict[str, _Writer], classes: int, empty: int
-) -> LabelledRows:
+def _joined(file: SourceFile, writers: dict[str, _Writer], classes: int, empty: int) -> Federation:
     """The users' images end to end. `writers` is emptied meanwhile, so that memory holds images
     once."""
     names = tuple(sorted(user for user, writer in writers.items() if len(writer.labels)))
@@ -241,11 +239,11 @@ def _joined(
             own[...] = pixels
         else:
             np.divide(pixels, _BYTE, out=own, dtype=np.float32)
-    return LabelledRows(
+    return federation_of(
+        ClientRows(values, _BYTE if exact else 1.0, square_image(width)),
+        labels,
         clients=names,
-        rows=ClientRows(values, _BYTE if exact else 1.0, square_image(width)),
         first=first,
-        labels=labels,
         numbers=np.arange(1, len(labels) + 1),
         classes=tuple(str(label) for label in range(classes)),
         fingerprint=file.fingerprint,

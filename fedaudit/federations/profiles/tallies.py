@@ -9,8 +9,7 @@ from numpy.typing import NDArray
 
 from fedaudit.federations.classes import MAX_CLASSES, class_levels, find_classes
 from fedaudit.federations.errors import error_at
-from fedaudit.federations.favourable_outcomes import meets_bound, outcome_rules
-from fedaudit.federations.federation import Attribute, Federation
+from fedaudit.federations.favourable_outcomes import meets_bound, rules_of_groups
 from fedaudit.federations.levels import Levels, number_in
 from fedaudit.federations.reading.source_files import SourceFile
 from fedaudit.federations.reading.table_rows import TableRows
@@ -160,35 +159,6 @@ class GroupTally:
         self.constant = bool((self._of_client[clients] == groups).all())
 
 
-class ValueTally:
-    """The target's distinct values, while they are few enough to be classes."""
-
-    def __init__(self, most: int) -> None:
-        self._most = most
-        self._positions = Positions()
-        self._rows = Counter()
-        self.many = False
-        """Whether there are more than `most` values; counting then stops."""
-
-    def add(self, values: Sequence[str], codes: NDArray[np.int64]) -> NDArray[np.int64] | None:
-        """The value of each row, as a number; None from the point where there are too many."""
-        if self.many:
-            return None
-        numbers = self._positions.of(values)[codes]
-        self._rows.add(numbers)
-        self.many = len(self._positions) > self._most
-        return None if self.many else numbers
-
-    @property
-    def values(self) -> list[str]:
-        """The values seen, in the order of their numbers."""
-        return self._positions.values
-
-    def rows(self) -> NDArray[np.int64]:
-        """How often each was seen, [values]."""
-        return self._rows.of(len(self._positions))
-
-
 _WHERE = "/federation/target"
 _MAX_WHOLE_NUMBERS = 100
 _ROWS_PER_WHOLE_NUMBER = 10
@@ -220,7 +190,9 @@ class TargetPass:
     def __init__(self, source: Table, fairness: Groups) -> None:
         self._source = source
         self._fairness = fairness
-        self._values = ValueTally(MAX_CLASSES)
+        self._values, self._rows = Positions(), Counter()
+        self._many = False
+        """Whether there are more values than there may be classes; counting then stops."""
         self._not_a_number: InvalidInputError | None = None
         favourable = fairness.favourable
         if favourable is None and source.positive is not None:
@@ -237,14 +209,15 @@ class TargetPass:
         is. Raises InvalidInputError for values that are neither classes nor numbers.
         """
         numbers = self._numbers(rows)
-        if self._values.many:
+        if not self._many:
+            values, codes = rows.encoded(self._source.target, _WHERE)
+            places = self._values.of(values)[codes]
+            self._rows.add(places)
+            self._many = len(self._values) > MAX_CLASSES
+        if self._many:
             if numbers is None:
                 raise self._not_a_number or ValueError("some value is no number")
             return self._judge_numbers(numbers, groups)
-        values, codes = rows.encoded(self._source.target, _WHERE)
-        places = self._values.add(values, codes)
-        if places is None:
-            return self.outcomes(rows, groups)
         if not self._rules:
             return np.ones(len(rows), dtype=np.bool_), places == 1
         rule = self._rule_of(groups, len(rows))
@@ -260,12 +233,10 @@ class TargetPass:
         names = () if classes is None else classes.values
         counts = np.zeros(len(names), dtype=np.int64)
         if classes is not None:
-            counts[classes.codes] = self._values.rows()
+            counts[classes.codes] = self._rows.of(len(self._values))
         self._check_numbers()
         if self._fairness.favourable is not None:
-            outcome_rules(
-                _single_row_federation(self._source.target, names, attributes), self._fairness
-            )
+            rules_of_groups(self._fairness, names, attributes)
         positive_flipped = classes is not None and not self._rules and classes.codes[0] == 1
         return TargetFound(names, counts, positive_flipped, self._no_rule(names))
 
@@ -325,12 +296,12 @@ class TargetPass:
             return True
         if self._source.target in self._source.labels:
             return True
-        if self._values.many:
+        if self._many:
             return False
         values = self._values.values
         if self._not_a_number is not None or len(values) <= _TWO:
             return True
-        rows = int(self._values.rows().sum())
+        rows = int(self._rows.of(len(values)).sum())
         return len(values) <= min(_MAX_WHOLE_NUMBERS, rows // _ROWS_PER_WHOLE_NUMBER) and all(
             (number_in(value) or 0.0).is_integer() for value in values
         )
@@ -350,28 +321,3 @@ def _holds(rule: Rule | GroupRule, values: Sequence[str]) -> list[bool]:
     bound, numbers = float(rule.value), [number_in(value) for value in values]
     found = np.array([np.nan if number is None else number for number in numbers])
     return [bool(holds) for holds in meets_bound(found, rule.op, bound)]
-
-
-def _single_row_federation(
-    target: str, classes: tuple[str, ...], attributes: Mapping[str, Sequence[str]]
-) -> Federation:
-    """A one-row federation that has all these classes and groups, to check rules against."""
-    one = np.zeros(1, dtype=np.float32)
-    return Federation(
-        features=one[:, None],
-        target=one,
-        raw_target=one.astype(np.float64),
-        first=np.array([0, 1]),
-        client_names=("",),
-        feature_names=("",),
-        target_name=target,
-        target_scale=1.0,
-        classes=classes,
-        attributes=tuple(
-            Attribute(name, tuple(values), np.zeros(1, dtype=np.int16))
-            for name, values in attributes.items()
-        ),
-        fingerprint="",
-        truth=None,
-        notes=(),
-    )

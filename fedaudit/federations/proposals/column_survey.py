@@ -196,25 +196,23 @@ def words_of(name: str) -> list[str]:
 
 def client_candidates(columns: Sequence[Column]) -> list[Column]:
     """Columns that may name clients, the likeliest first: named so, and with rows to each."""
-    found = [
-        (min(_CLIENTS.index(word) for word in words), place, column)
-        for place, column in enumerate(columns)
-        if (words := set(words_of(column.name)) & set(_CLIENTS)) and _names_clients(column)
-    ]
-    return [column for _, _, column in sorted(found, key=lambda one: one[:2])]
+    return _named([column for column in columns if _names_clients(column)], _CLIENTS)
 
 
 def target_candidates(columns: Sequence[Column]) -> list[Column]:
     """Columns that may be the target, the likeliest first; the last column where none is named
     so."""
-    found = [
-        (min(_TARGETS.index(word) for word in words), -place, column)
-        for place, column in enumerate(columns)
-        if (words := set(words_of(column.name)) & set(_TARGETS)) and _may_be_target(column)
+    possible = [column for column in reversed(columns) if _may_be_target(column)]
+    return _named(possible, _TARGETS) or possible[:1]
+
+
+def _named(columns: Sequence[Column], known: Sequence[str]) -> list[Column]:
+    """The columns whose name has a known word, in the order of these words."""
+    words = [
+        [known.index(one) for one in words_of(column.name) if one in known] for column in columns
     ]
-    if found:
-        return [column for _, _, column in sorted(found, key=lambda one: one[:2])]
-    return [column for column in reversed(columns) if _may_be_target(column)][:1]
+    found = [(min(places), place) for place, places in enumerate(words) if places]
+    return [columns[place] for _, place in sorted(found)]
 
 
 def sensitive_word(column: Column) -> str | None:

@@ -138,14 +138,10 @@ def joinable_columns(columns: Sequence[Column]) -> dict[str, dict[str, str]]:
     found: dict[str, dict[str, str]] = {}
     for column in columns:
         start, mark, rest = column.name.rpartition("_")
-        if mark and rest and start and set(column.distinct) <= _BITS and words_sound(start):
+        is_one_of_several = mark and rest and start and set(column.distinct) <= _BITS
+        if is_one_of_several and sensitive_word(Column(start)) is not None:
             found.setdefault(start, {})[column.name] = rest
     return {start: groups for start, groups in found.items() if len(groups) > 1}
-
-
-def words_sound(name: str) -> bool:
-    """Whether a name holds a word that sounds sensitive."""
-    return sensitive_word(Column(name)) is not None
 
 
 def guess_attribute(column: Column, word: str) -> AttributeGuess:
@@ -441,7 +437,8 @@ def _lines(proposal: Proposal) -> Iterator[str]:
             yield from _field(f"  {name}", value, proposal, where)
     yield from _label_stubs(proposal)
     yield from _join_stubs(proposal)
-    yield from _left_out_lines(proposal)
+    for column, reason in proposal.left_out.items():
+        yield f"  # no feature: {_comment(column)} ({_comment(reason)})"
     yield from _fairness(proposal)
 
 
@@ -481,11 +478,6 @@ def _join_stubs(proposal: Proposal) -> Iterator[str]:
     for name, groups in proposal.joinable.items():
         stub = _flow({"columns": groups, "none": "other"})
         yield f"  #   {_flow(name)}: {stub}   # under `sensitive` in their place"
-
-
-def _left_out_lines(proposal: Proposal) -> Iterator[str]:
-    for column, reason in proposal.left_out.items():
-        yield f"  # no feature: {_comment(column)} ({_comment(reason)})"
 
 
 def _field(

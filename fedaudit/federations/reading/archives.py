@@ -356,6 +356,13 @@ class NumpyArchive:
         """An error about one entry, to be raised; rows count from 0, as in Python."""
         return error_at(where, f"{name}[{row}] of '{self.file.label}' {problem}; {remedy}")
 
+    def refuse(
+        self, wrong: NDArray[np.bool_], name: str, where: str, problem: str, remedy: str
+    ) -> None:
+        """Raises the error about the first of the entries that are `wrong`, if any are."""
+        if wrong.any():
+            raise self.fault(name, int(np.argmax(wrong)), where, problem, remedy)
+
 
 def _header(archive: Archive, member: str) -> Header:
     name = member.removesuffix(_SUFFIX)

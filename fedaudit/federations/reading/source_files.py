@@ -9,6 +9,7 @@ import zlib
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path, PurePosixPath
 from typing import Any, BinaryIO, cast
 
@@ -273,11 +274,8 @@ def open_source(source: FileSource, *, files: Files) -> Iterator[SourceFile]:
             _ID, "uploaded federations are known to their service only; give a `path`", of_spec=True
         )
     with files.open_upload(source.id) as upload:
-        try:
-            descriptor = _open_regular(upload.path, upload.name, _ID)
-        except OSError as error:
-            raise _unreadable(error, upload.name, _ID) from None
-        with _reading(descriptor, upload.name, _ID, expected=upload.fingerprint) as file:
+        opened = partial(_open_regular, upload.path, upload.name, _ID)
+        with _reading(opened, upload.name, _ID, expected=upload.fingerprint) as file:
             yield file
 
 
@@ -289,30 +287,25 @@ def open_path(path: str, *, files: Files, pointer: str) -> Iterator[SourceFile]:
     folder, cannot be read, or changed in the meantime. One that `files` does not let be read is
     answered as if it were not there.
     """
-    try:
-        folder = _folder(files.sources_dir, pointer)
-        descriptor = _open_below(folder, path, pointer, may_read=files.may_read)
-    except OSError as error:
-        raise _unreadable(error, path, pointer) from None
-    with _reading(descriptor, path, pointer) as file:
+    with _reading(partial(_open_below, files, path, pointer), path, pointer) as file:
         yield file
 
 
 @contextmanager
 def open_stored(path: Path, label: str) -> Iterator[SourceFile]:
     """A file that the service itself keeps. Raises InvalidInputError where it cannot be read."""
-    try:
-        descriptor = _open_regular(path, label, _ID)
-    except OSError as error:
-        raise _unreadable(error, label, _ID) from None
-    with _reading(descriptor, label, _ID) as file:
+    with _reading(partial(_open_regular, path, label, _ID), label, _ID) as file:
         yield file
 
 
 @contextmanager
 def _reading(
-    descriptor: int, label: str, pointer: str, *, expected: str | None = None
+    opened: Callable[[], int], label: str, pointer: str, *, expected: str | None = None
 ) -> Iterator[SourceFile]:
+    try:
+        descriptor = opened()
+    except OSError as error:
+        raise _unreadable(error, label, pointer) from None
     try:
         file = SourceFile(descriptor, label=label, pointer=pointer, expected=expected)
         yield file
@@ -334,7 +327,8 @@ def _folder(sources_dir: Path | None, pointer: str) -> Path:
         ) from None
 
 
-def _open_below(folder: Path, path: str, pointer: str, *, may_read: MayRead | None) -> int:
+def _open_below(files: Files, path: str, pointer: str) -> int:
+    folder, may_read = _folder(files.sources_dir, pointer), files.may_read
     # As it is written first, so that nothing is said of a link or a folder that is not theirs.
     if may_read is not None and not may_read(PurePosixPath(path)):
         raise FileNotFoundError(path)

@@ -4,6 +4,7 @@ import io
 import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any, BinaryIO, NamedTuple, Protocol, cast
 
 import numpy as np
@@ -14,7 +15,7 @@ import pyarrow.parquet
 
 from fedaudit.federations.errors import error_at, listed
 from fedaudit.federations.reading.source_files import MAX_FILE_BYTES, SourceFile
-from fedaudit.federations.reading.table_rows import TableRows
+from fedaudit.federations.reading.table_rows import TableRows, is_text
 from fedaudit.spec.errors import InvalidInputError
 
 _BLOCK = 2**20  # maximum length of a row; the reader holds about forty of them
@@ -22,6 +23,7 @@ _RAGGED = re.compile(r"Row #(\d+): Expected (\d+) columns, got (\d+)")
 _ROW = re.compile(r"Row #(\d+):")
 _PARSE = pyarrow.csv.ParseOptions(newlines_in_values=True)
 _QUOTE = ord('"')
+_UNREADABLE = "is neither a CSV nor a Parquet file that can be read; save it anew"
 _CSV_FAULTS = (pa.ArrowException, UnicodeDecodeError, OSError)
 
 
@@ -123,7 +125,7 @@ class CsvFile:
                 f"has a row of more than {_BLOCK // 2**20} MiB, or a quote that never ends; "
                 "close it"
             )
-        return fault("is neither a CSV nor a Parquet file that can be read; save it anew")
+        return fault(_UNREADABLE)
 
     def _data_row(self, row: int) -> int:
         return row - 1 if self._header else row
@@ -165,13 +167,10 @@ class ParquetFile:
 
     def __init__(self, source: SourceFile) -> None:
         self._source = source
-        with source.open() as stream:
-            try:
-                file = self._open(stream)
-                self._schema: Any = file.schema_arrow
-                self.rows: int = file.metadata.num_rows
-            except _PARQUET_FAULTS:
-                raise self._unreadable() from None
+        with source.open() as stream, self._faults():
+            file = self._open(stream)
+            self._schema: Any = file.schema_arrow
+            self.rows: int = file.metadata.num_rows
         self.names: list[str] = self._schema.names
 
     def batches(self, columns: Sequence[int]) -> Iterator[Any]:
@@ -181,16 +180,14 @@ class ParquetFile:
         """
         self._check_flat(columns)
         names = [self.names[column] for column in columns]
-        texts = [name for name in names if _is_text(self._schema.field(name).type)]
+        texts = [name for name in names if _is_bytes(self._schema.field(name).type)]
         with self._source.open() as stream:
-            try:
-                # If read with dictionaries, a long value that repeats takes no memory per row.
-                rows = max(1, min(_BATCH_ROWS, _BATCH_CELLS // max(1, len(names))))
+            # If read with dictionaries, a long value that repeats takes no memory per row.
+            rows = max(1, min(_BATCH_ROWS, _BATCH_CELLS // max(1, len(names))))
+            with self._faults():
                 read = self._open(stream, texts).iter_batches(
                     rows, columns=names, use_threads=False
                 )
-            except _PARQUET_FAULTS:
-                raise self._unreadable() from None
             first = 1
             while (batch := self._next(read)) is not None:
                 self._check_cells(batch, first)
@@ -201,23 +198,19 @@ class ParquetFile:
         return pyarrow.parquet.ParquetFile(cast(Any, stream), read_dictionary=list(texts))
 
     def _next(self, read: Iterator[Any]) -> Any:
-        try:
+        with self._faults():
             batch = next(read, None)
             if batch is not None:
                 batch.validate(full=True)  # Parquet does not promise that its text is UTF-8
-            return batch
-        except _PARQUET_FAULTS:
-            raise self._unreadable() from None
+        return batch
 
     def _plain(self, batch: Any) -> Any:
         """Without dictionary encoding, so that only text and numbers remain."""
-        try:
+        with self._faults():
             plain = [
                 column.dictionary_decode() if pa.types.is_dictionary(column.type) else column
                 for column in batch.columns
             ]
-        except _PARQUET_FAULTS:
-            raise self._unreadable() from None
         return pa.RecordBatch.from_arrays(plain, names=batch.schema.names)
 
     def _check_flat(self, columns: Sequence[int]) -> None:
@@ -233,7 +226,7 @@ class ParquetFile:
 
     def _check_cells(self, batch: Any, first: int) -> None:
         for name, column in zip(batch.schema.names, batch.columns, strict=True):
-            if not (pa.types.is_dictionary(column.type) and _is_text(column.type.value_type)):
+            if not (pa.types.is_dictionary(column.type) and _is_bytes(column.type.value_type)):
                 continue
             lengths = pc.binary_length(column.dictionary)
             if (pc.max(lengths).as_py() or 0) <= _MAX_CELL_LENGTH:
@@ -245,21 +238,16 @@ class ParquetFile:
                     f"{name.strip()!r}; shorten it or leave the column out"
                 )
 
-    def _unreadable(self) -> InvalidInputError:
-        return self._source.fault(
-            "is neither a CSV nor a Parquet file that can be read; save it anew"
-        )
+    @contextmanager
+    def _faults(self) -> Iterator[None]:
+        try:
+            yield
+        except _PARQUET_FAULTS:
+            raise self._source.fault(_UNREADABLE) from None
 
 
-def _is_text(kind: Any) -> bool:
-    types = pa.types
-    return bool(
-        types.is_string(kind)
-        or types.is_large_string(kind)
-        or types.is_string_view(kind)
-        or types.is_binary(kind)
-        or types.is_large_binary(kind)
-    )
+def _is_bytes(kind: Any) -> bool:
+    return is_text(kind) or pa.types.is_binary(kind) or pa.types.is_large_binary(kind)
 
 
 MAX_TABLE_CELLS = 20_000_000
@@ -344,11 +332,11 @@ class TableFile:
         columns = {name: table.column(place) for place, name in enumerate(wanted)}
         return TableRows(self.source, columns, np.arange(1, rows + 1, dtype=np.int64))
 
-    def batches(self, names: Sequence[str]) -> Iterator[TableRows]:
-        """The rows of some of the columns, about _TOGETHER bytes at a time."""
+    def batches(self, names: Sequence[str], *, at_once: int | None = None) -> Iterator[TableRows]:
+        """The rows of some of the columns, about `at_once` bytes (8 MiB) at a time."""
         wanted = list(dict.fromkeys(names))
         first = 1
-        for table in _together(self._batches(wanted)):
+        for table in _together(self._batches(wanted), at_once or _TOGETHER):
             numbers = np.arange(first, first + table.num_rows, dtype=np.int64)
             first += table.num_rows
             yield TableRows(self.source, dict(zip(wanted, table.columns, strict=True)), numbers)
@@ -384,10 +372,12 @@ class TableFile:
 
     def _check_header(self) -> None:
         names = self.names
-        if len(names) < 2 and (mark := _other_separator(names[0])):
+        marks = {";": "semicolons", "\t": "tabs", "|": "vertical bars"}
+        other = [words for mark, words in marks.items() if mark in names[0]]
+        if len(names) < 2 and other:
             raise self.source.fault(
-                f"separates its columns by {mark}, and commas are read; save it with commas, or as "
-                "Parquet"
+                f"separates its columns by {other[0]}, and commas are read; save it with commas, "
+                "or as Parquet"
             )
         if len(names) < 2:
             raise self.source.fault(
@@ -419,20 +409,14 @@ class TableFile:
             )
 
 
-def _other_separator(header: str) -> str | None:
-    """By what a header that is a single column separates its columns, in words."""
-    words = {";": "semicolons", "\t": "tabs", "|": "vertical bars"}
-    return next((words[mark] for mark in words if mark in header), None)
-
-
-def _together(batches: Iterator[Any]) -> Iterator[Any]:
+def _together(batches: Iterator[Any], at_once: int) -> Iterator[Any]:
     """Merges several batches into one table, because work per table should cover many rows."""
     waiting: list[Any] = []
     size = 0
     for batch in batches:
         waiting.append(batch)
         size += batch.nbytes
-        if size >= _TOGETHER:
+        if size >= at_once:
             yield pa.Table.from_batches(waiting)
             waiting, size = [], 0
     if waiting:

@@ -60,6 +60,13 @@ class TableRows:
         row = self.row_numbers[position]
         return error_at(where, f"row {row} of column {name!r} {problem}; {remedy}")
 
+    def refuse(
+        self, wrong: NDArray[np.bool_], name: str, where: str, problem: str, remedy: str
+    ) -> None:
+        """Raises the error about the first of the cells that are `wrong`, [rows], if any are."""
+        if wrong.any():
+            raise self.fault(name, int(np.argmax(wrong)), where, problem, remedy)
+
     def type_fault(self, name: str, where: str) -> InvalidInputError:
         """An error about a column that is neither text nor numbers, to be raised."""
         kind = self.columns[name].type
@@ -105,7 +112,18 @@ class TableRows:
         trimmed = pc.dictionary_encode(pc.utf8_trim_whitespace(encoded.dictionary))
         if len(trimmed.dictionary) < len(encoded.dictionary):
             codes = trimmed.indices.to_numpy(zero_copy_only=False).astype(np.int64)[codes]
-        self._check_names(name, where, trimmed.dictionary, codes)
+        unusable = pc.or_(
+            pc.greater(pc.utf8_length(trimmed.dictionary), MAX_NAME_LENGTH),
+            pc.match_substring_regex(trimmed.dictionary, _UNPRINTABLE),
+        ).to_numpy(zero_copy_only=False)
+        if unusable.any():
+            self.refuse(
+                unusable[codes],
+                name,
+                where,
+                f"has control characters or more than {MAX_NAME_LENGTH} characters",
+                "shorten it or clean it",
+            )
         return trimmed.dictionary.to_pylist(), codes
 
     def numbers(
@@ -125,18 +143,26 @@ class TableRows:
         plain = _plain_numbers(column)
         if plain is not None:
             return plain
-        if _is_text(column.type):
+        if is_text(column.type):
             column = self.text(name, where)
             column = pc.if_else(pc.equal(column, ""), pa.scalar(None, pa.string()), column)
         empty = pc.is_null(column, nan_is_null=False).to_numpy(zero_copy_only=False)
-        if empty.any() and not missing_allowed:
-            raise self.fault(name, int(np.argmax(empty)), where, "is empty", remedy)
+        if not missing_allowed:
+            self.refuse(empty, name, where, "is empty", remedy)
         numbers = self._as_float(column, name, where)
-        self._check_numbers(numbers, empty, name, where)
+        infinite = ~np.isfinite(numbers) & ~empty
+        self.refuse(infinite, name, where, "is not finite", "correct it")
+        self.refuse(
+            np.abs(numbers) >= MAX_NUMBER,
+            name,
+            where,
+            "is a number past 64 bits",
+            "give it in a larger unit, or leave the column out if it is an identifier",
+        )
         return numbers
 
     def _as_float(self, column: Any, name: str, where: str) -> NDArray[np.float64]:
-        if not (_is_text(column.type) or _is_number(column.type)):
+        if not is_comparable(column.type):
             raise error_at(
                 where, f"column {name!r} is of type {column.type}; a column of numbers is needed"
             )
@@ -155,57 +181,23 @@ class TableRows:
         )
         return numbers
 
-    def _check_numbers(
-        self, numbers: NDArray[np.float64], empty: NDArray[np.bool_], name: str, where: str
-    ) -> None:
-        infinite = ~np.isfinite(numbers) & ~empty
-        if infinite.any():
-            position = int(np.argmax(infinite))
-            raise self.fault(name, position, where, "is not finite", "correct it")
-        large = np.abs(numbers) >= MAX_NUMBER
-        if large.any():
-            raise self.fault(
-                name,
-                int(np.argmax(large)),
-                where,
-                "is a number past 64 bits",
-                "give it in a larger unit, or leave the column out if it is an identifier",
-            )
 
-    def _check_names(self, name: str, where: str, values: Any, codes: NDArray[np.int64]) -> None:
-        unusable = pc.or_(
-            pc.greater(pc.utf8_length(values), MAX_NAME_LENGTH),
-            pc.match_substring_regex(values, _UNPRINTABLE),
-        ).to_numpy(zero_copy_only=False)
-        if unusable.any():
-            position = int(np.argmax(unusable[codes]))
-            raise self.fault(
-                name,
-                position,
-                where,
-                f"has control characters or more than {MAX_NAME_LENGTH} characters",
-                "shorten it or clean it",
-            )
+def is_text(kind: Any) -> bool:
+    """Whether a type of Arrow is one of text."""
+    of_text = (pa.types.is_string, pa.types.is_large_string, pa.types.is_string_view)
+    return any(one(kind) for one in of_text)
 
 
-def _is_text(kind: Any) -> bool:
-    return bool(
-        pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind)
-    )
-
-
-def _is_number(kind: Any) -> bool:
-    return bool(
-        pa.types.is_integer(kind)
-        or pa.types.is_floating(kind)
-        or pa.types.is_boolean(kind)
-        or pa.types.is_decimal(kind)
-    )
+def is_comparable(kind: Any) -> bool:
+    """Whether cells of a type of Arrow are texts or numbers."""
+    types = pa.types
+    of_numbers = (types.is_integer, types.is_floating, types.is_boolean, types.is_decimal)
+    return is_text(kind) or any(one(kind) for one in of_numbers)
 
 
 def _plain_numbers(column: Any) -> NDArray[np.float64] | None:
     """The column if every cell is a number within bounds; None where a cell needs a closer look."""
-    if column.null_count or not (_is_text(column.type) or _is_number(column.type)):
+    if column.null_count or not is_comparable(column.type):
         return None
     try:
         numbers: NDArray[np.float64] = pc.cast(column, pa.float64(), safe=False).to_numpy(
@@ -245,46 +237,27 @@ def gathered_rows(
     no name any more: their columns take no memory that the system could not take back. Raises
     OSError where the disk is full.
     """
-    gathered = _Gathered(folder / _FILE, _IN_MEMORY if in_memory is None else in_memory)
+    path, most = folder / _FILE, _IN_MEMORY if in_memory is None else in_memory
     numbers: list[NDArray[np.int64]] = []
-    source = None
+    waiting: list[Any] = []
+    size, source, writer = 0, None, None
     for part in parts:
         source = part.source
-        gathered.add(pa.table(dict(part.columns)))
         numbers.append(part.row_numbers)
+        waiting.append(pa.table(dict(part.columns)))
+        size += waiting[-1].nbytes
+        if size > most:
+            writer = writer or pa.ipc.new_file(str(path), waiting[0].schema)
+            for one in waiting:
+                writer.write_table(one)
+            waiting = []
     if source is None:
         raise ValueError("a table has at least one part")
-    table = gathered.table()
+    if writer is None:
+        table = pa.concat_tables(waiting)
+    else:
+        writer.close()
+        table = pa.ipc.open_file(pa.memory_map(str(path))).read_all()
+        path.unlink()
     columns = dict(zip(table.column_names, table.columns, strict=True))
     return TableRows(source, columns, np.concatenate(numbers))
-
-
-class _Gathered:
-    """Tables of one schema, one after the other."""
-
-    def __init__(self, path: Path, in_memory: int) -> None:
-        self._path = path
-        self._in_memory = in_memory
-        self._waiting: list[Any] = []
-        self._size = 0
-        self._writer: Any = None
-
-    def add(self, table: Any) -> None:
-        """One more."""
-        self._size += table.nbytes
-        self._waiting.append(table)
-        if self._size > self._in_memory:
-            if self._writer is None:
-                self._writer = pa.ipc.new_file(str(self._path), table.schema)
-            for one in self._waiting:
-                self._writer.write_table(one)
-            self._waiting = []
-
-    def table(self) -> Any:
-        """All of them as one."""
-        if self._writer is None:
-            return pa.concat_tables(self._waiting)
-        self._writer.close()
-        found = pa.ipc.open_file(pa.memory_map(str(self._path))).read_all()
-        self._path.unlink()
-        return found

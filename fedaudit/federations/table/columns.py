@@ -43,7 +43,7 @@ class FeatureColumn:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The number of encoded features."""
+        """The encoded features."""
         if self.one_hot:
             return tuple(f"{self.name}={category}" for category in self.categories)
         return (self.name,)
@@ -72,9 +72,14 @@ class Columns:
     """Those of the sensitive attributes that several columns hold together."""
 
     @property
+    def feature_names(self) -> tuple[str, ...]:
+        """The features after encoding."""
+        return tuple(name for column in self.features for name in column.names)
+
+    @property
     def width(self) -> int:
-        """Number of features after encoding."""
-        return sum(len(column.names) for column in self.features)
+        """How many they are."""
+        return len(self.feature_names)
 
     @property
     def fields(self) -> dict[str, str]:

@@ -77,44 +77,24 @@ def standardiser(
     rows are counted, which follow from the rows' `keys` [rows]. There must be at least two clients.
     Raises ValueError where keys are needed and missing.
     """
-    codes = clients.codes
+    fraction = source.validation_fraction
     match how:
         case "client":
-            counted, whose = np.ones(len(codes), dtype=np.bool_), "its own rows"
+            groups, among = clients.codes, " within each client,"
+            counted, whose = np.ones(len(groups), dtype=np.bool_), "its own rows"
         case "global":
-            split = split_clients(
-                len(clients.values), validation_fraction=source.validation_fraction, seed=seed
-            )
-            counted, whose = np.isin(codes, split.training), "all training clients' rows"
+            groups, among = np.zeros_like(clients.codes), ""
+            split = split_clients(len(clients.values), validation_fraction=fraction, seed=seed)
+            counted, whose = np.isin(clients.codes, split.training), "all training clients' rows"
         case _:
             assert_never(how)
     if source.holds_out_rows:
         if keys is None:
             raise ValueError("which rows are held out follows from their keys")
-        held_out = held_out_rows(keys, fraction=source.validation_fraction, seed=seed)
-        counted, whose = ~held_out, "the rows that train"
-    return _standardiser(how, codes, counted, whose)
-
-
-def _standardiser(
-    how: Standardise, codes: NDArray[np.int64], counted: NDArray[np.bool_], whose: str
-) -> Standardiser:
-    match how:
-        case "client":
-            return Standardiser(
-                codes,
-                counted,
-                f"features standardised within each client, by the mean and deviation of {whose}, "
-                "taken without noise",
-            )
-        case "global":
-            return Standardiser(
-                np.zeros(len(codes), dtype=np.int64),
-                counted,
-                f"features standardised by the mean and deviation of {whose}, taken without noise",
-            )
-        case _:
-            assert_never(how)
+        counted = ~held_out_rows(keys, fraction=fraction, seed=seed)
+        whose = "the rows that train"
+    note = f"features standardised{among} by the mean and deviation of {whose}, taken without noise"
+    return Standardiser(groups, counted, note)
 
 
 _CELLS_AT_ONCE = 1 << 20
@@ -143,8 +123,9 @@ class Features:
 
     values: NDArray[np.float32]
     """[rows, features], scaled."""
-    names: tuple[str, ...]
     notes: tuple[str, ...]
+    order: NDArray[np.int64] | None
+    """`client_order`, where they lie in it already."""
 
 
 def with_gaps(rows: TableRows, fields: Mapping[str, str], missing: Sequence[str]) -> TableRows:
@@ -170,56 +151,40 @@ def with_gaps(rows: TableRows, fields: Mapping[str, str], missing: Sequence[str]
 
 def refuse_gaps(rows: TableRows, name: str, where: str, *, remedy: str) -> None:
     """Raise InvalidInputError at `where` for the first empty cell of a column."""
-    empty = rows.empty(name, where)
-    if empty.any():
-        raise rows.fault(name, int(np.argmax(empty)), where, _GAP, remedy)
+    rows.refuse(rows.empty(name, where), name, where, _GAP, remedy)
 
 
-@dataclass(frozen=True, eq=False)
-class Laid:
-    """Where features are written, so that large ones need not be in memory."""
-
-    values: NDArray[np.float32]
-    """[rows, features]"""
-    place: NDArray[np.int64]
-    """[rows]: where each row of the file goes."""
-
-
-def read_features(
+def encoded_features(
     rows: TableRows,
     columns: Sequence[FeatureColumn],
+    counts: Sequence["CellCounts"],
     *,
     scales: Scales,
-    standardise: Standardiser | None,
-    laid: Laid | None = None,
+    whole: bool,
+    standardise: Standardiser | None = None,
     progress: Callable[[], None] = lambda: None,
-) -> Features:
-    """The features of all rows, scaled, and standardised if the spec asks for it.
+) -> Iterator[tuple[int, int, NDArray[np.int64] | NDArray[np.float32]]]:
+    """The place of the first of some rows, that of a column, and its cells: scaled, standardised if
+    the spec asks for it, or positions among the categories of a one-hot feature.
 
-    With `laid` they are written there, some rows at a time, and else in memory, in the order of the
-    rows. Raises InvalidInputError naming column and row of a cell that is not a declared category,
-    not a number, or empty without a rule for it.
+    `counts`: of each column, added to. `whole`: whether each column comes from its first row to its
+    last before the next one, as its mean needs it. Raises InvalidInputError naming column and row
+    of a cell that is not a declared category, not a number, or empty without a rule for it.
     """
-    names = tuple(name for column in columns for name in column.names)
-    values = np.empty((len(rows), len(names)), dtype=np.float32) if laid is None else laid.values
-    counts = [CellCounts() for _ in columns]
-    whole = laid is None or standardise is not None
-    for start, part in _parts(rows, features=len(names), whole=whole):
-        stop = start + len(part)
-        at = slice(start, stop) if laid is None else laid.place[start:stop]
-        first = 0
-        for column, count in zip(columns, counts, strict=True):
-            width = len(column.names)
-            count.filled += _filled(part, column)
+    width = sum(len(column.names) for column in columns)
+    step = max(1, len(rows) if whole else _CELLS_AT_ONCE // max(1, width))
+    for start in range(0, len(rows), step):
+        part = rows.part(start, step)
+        for place, (column, count) in enumerate(zip(columns, counts, strict=True)):
+            if column.feature.fills_gaps:
+                count.filled += int(np.count_nonzero(part.empty(column.name, column.where)))
             if column.one_hot:
-                codes = _categories(part, column)
-                values[at, first : first + width] = codes[:, None] == np.arange(width)
+                yield start, place, _categories(part, column)
             else:
-                values[at, first], outside = _number_column(part, column, scales, standardise)
+                numbers, outside = _number_column(part, column, scales, standardise)
                 count.outside += outside
-            first += width
+                yield start, place, numbers
         progress()
-    return Features(values, names, feature_notes(columns, counts, standardise))
 
 
 def check_features(
@@ -231,21 +196,10 @@ def check_features(
     whole: bool = True,
     progress: Callable[[], None] = lambda: None,
 ) -> None:
-    """What `read_features` refuses is refused with the same error, and no value is kept.
-
-    `counts`: of each column, added to where they are given. `whole`: whether each column is looked
-    at from its first row to its last before the next one, as it is where features are not laid out.
-    """
-    names = [name for column in columns for name in column.names]
+    """Raise what `encoded_features` raises, and keep no value."""
     counts = counts or [CellCounts() for _ in columns]
-    for _, part in _parts(rows, features=len(names), whole=whole):
-        for column, count in zip(columns, counts, strict=True):
-            count.filled += _filled(part, column)
-            if column.one_hot:
-                _categories(part, column)
-            else:
-                count.outside += _number_column(part, column, scales, None)[1]
-        progress()
+    for _ in encoded_features(rows, columns, counts, scales=scales, whole=whole, progress=progress):
+        pass
 
 
 def feature_notes(
@@ -260,14 +214,6 @@ def feature_notes(
         for note in count.notes(column.name)
     ]
     return (*notes, standardise.note) if standardise is not None else tuple(notes)
-
-
-def _parts(rows: TableRows, *, features: int, whole: bool) -> Iterator[tuple[int, TableRows]]:
-    """All rows, or some at a time where a column need not be `whole`, as its mean needs it; and the
-    place of the first of them."""
-    step = max(1, len(rows) if whole else _CELLS_AT_ONCE // max(1, features))
-    for start in range(0, len(rows), step):
-        yield start, rows.part(start, step)
 
 
 @dataclass
@@ -294,27 +240,18 @@ def _number_column(
     if column.categories:
         numbers, scale = _categories(rows, column).astype(np.float64), scales.get(column.name, 1.0)
     else:
-        numbers = _numbers(rows, column)
+        fill = column.feature.fill
+        numbers = rows.numbers(
+            column.name, column.where, missing_allowed=fill is not None, remedy=_RULE
+        )
+        if fill is not None:
+            numbers = np.where(np.isnan(numbers), float(fill), numbers)
         scale = scales.get(column.name, scales.get(EVERY_NUMBER, 1.0))
     numbers, outside = scaled(numbers, scale)
     narrow = as_float32(numbers, column.name)
     if standardise is not None and not column.categories:
         narrow = standardise(numbers).astype(np.float32)
     return narrow, outside
-
-
-def _filled(rows: TableRows, column: FeatureColumn) -> int:
-    """How many cells take the value declared for empty ones."""
-    if not column.feature.fills_gaps:
-        return 0
-    return int(np.count_nonzero(rows.empty(column.name, column.where)))
-
-
-def _numbers(rows: TableRows, column: FeatureColumn) -> NDArray[np.float64]:
-    if column.feature.fill is None:
-        return rows.numbers(column.name, column.where, remedy=_RULE)
-    numbers = rows.numbers(column.name, column.where, missing_allowed=True)
-    return np.where(np.isnan(numbers), float(column.feature.fill), numbers)
 
 
 def _categories(rows: TableRows, column: FeatureColumn) -> NDArray[np.int64]:
@@ -326,13 +263,11 @@ def _categories(rows: TableRows, column: FeatureColumn) -> NDArray[np.int64]:
         found[-1] = column.categories.index(str(fill))
     codes = np.array(found, dtype=np.int64)[levels.codes]
     if (codes < 0).any():
-        position = int(np.argmax(codes < 0))
-        if levels.codes[position] < 0:
-            problem, remedy = _GAP, _RULE
-        else:
+        problem, remedy = _GAP, _RULE
+        if levels.codes[np.argmax(codes < 0)] >= 0:
             problem = f"is not one of the {len(column.categories)} declared categories"
             remedy = "add its value to `categories`, or to `missing_values` if it means a gap"
-        raise rows.fault(column.name, position, column.where, problem, remedy)
+        rows.refuse(codes < 0, column.name, column.where, problem, remedy)
     return codes
 
 
@@ -370,22 +305,15 @@ class FeatureReading(ABC):
         return rows
 
     @abstractmethod
-    def features(self, gathered: GatheredRows) -> tuple[Features, NDArray[np.int64] | None]:
-        """The features, and `client_order` where they lie in it already.
-
-        Raises InvalidInputError naming column and row.
-        """
+    def features(self, gathered: GatheredRows) -> Features:
+        """The features. Raises InvalidInputError naming column and row."""
 
     def _is_large(self, rows: int) -> bool:
         return is_large(rows=rows, features=self._columns.width)
 
-    def _outline(
-        self, gathered: GatheredRows, notes: tuple[str, ...]
-    ) -> tuple[Features, NDArray[np.int64]]:
-        rows = len(gathered.rows)
-        names = tuple(name for column in self._columns.features for name in column.names)
-        values = no_cells(rows=rows, features=len(names))
-        return Features(values, names, notes), client_order(gathered.clients)
+    def _outline(self, gathered: GatheredRows, notes: tuple[str, ...]) -> Features:
+        values = no_cells(rows=len(gathered.rows), features=self._columns.width)
+        return Features(values, notes, client_order(gathered.clients))
 
 
 class KeptFeatures(FeatureReading):
@@ -393,27 +321,36 @@ class KeptFeatures(FeatureReading):
 
     is_outline = False
 
-    def features(self, gathered: GatheredRows) -> tuple[Features, NDArray[np.int64] | None]:
-        """See `read_features`."""
-        laid = self._laid(gathered)
-        found = read_features(
+    def features(self, gathered: GatheredRows) -> Features:
+        """In the order of the rows, or of the clients where they are large."""
+        columns, standardise = self._columns.features, gathered.standardise
+        rows, shape = len(gathered.rows), (len(gathered.rows), self._columns.width)
+        order = place = None
+        if self._is_large(rows):
+            order, place = client_order(gathered.clients), np.empty(rows, dtype=np.int64)
+            place[order] = np.arange(rows)
+            values = new_array(gathered.folder, FEATURES, shape)
+        else:
+            values = np.empty(shape, dtype=np.float32)
+        first = np.cumsum([0, *(len(column.names) for column in columns)]).tolist()
+        counts = [CellCounts() for _ in columns]
+        for start, at, cells in encoded_features(
             gathered.rows,
-            self._columns.features,
+            columns,
+            counts,
             scales=self._source.scale,
-            standardise=gathered.standardise,
-            laid=laid,
+            whole=place is None or standardise is not None,
+            standardise=standardise,
             progress=gathered.progress,
-        )
-        return found, None if laid is None else client_order(gathered.clients)
-
-    def _laid(self, gathered: GatheredRows) -> Laid | None:
-        """A file for features that are too large for memory; None for others."""
-        rows = len(gathered.rows)
-        if not self._is_large(rows):
-            return None
-        place = np.empty(rows, dtype=np.int64)
-        place[client_order(gathered.clients)] = np.arange(rows)
-        return Laid(new_array(gathered.folder, FEATURES, (rows, self._columns.width)), place)
+        ):
+            own = slice(start, start + len(cells))
+            to = own if place is None else place[own]
+            if columns[at].one_hot:
+                width = first[at + 1] - first[at]
+                values[to, first[at] : first[at + 1]] = cells[:, None] == np.arange(width)
+            else:
+                values[to, first[at]] = cells
+        return Features(values, feature_notes(columns, counts, standardise), order)
 
 
 class CheckedFeatures(FeatureReading):
@@ -422,7 +359,7 @@ class CheckedFeatures(FeatureReading):
 
     in_memory = 16 * 2**20
 
-    def features(self, gathered: GatheredRows) -> tuple[Features, NDArray[np.int64] | None]:
+    def features(self, gathered: GatheredRows) -> Features:
         """See `check_features`."""
         columns, standardise = self._columns.features, gathered.standardise
         counts = [CellCounts() for _ in columns]

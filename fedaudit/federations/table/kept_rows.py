@@ -8,7 +8,7 @@ another is repaired.
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from functools import partial
-from typing import ParamSpec, Protocol
+from typing import ParamSpec
 
 import numpy as np
 import pyarrow as pa
@@ -18,6 +18,7 @@ from fedaudit.federations.errors import error_at, listed
 from fedaudit.federations.reading.source_files import SourceFile
 from fedaudit.federations.reading.table_files import TableFile
 from fedaudit.federations.reading.table_rows import TableRows
+from fedaudit.federations.source_kind import LoadRequest
 from fedaudit.federations.table.columns import BUDGETS, Columns, FeatureColumn, find_columns
 from fedaudit.federations.table.features import (
     check_features,
@@ -25,9 +26,9 @@ from fedaudit.federations.table.features import (
     refuse_gaps,
     with_gaps,
 )
+from fedaudit.federations.table.table_index import TableIndex
 from fedaudit.spec.errors import FieldError, InvalidInputError, pointer
-from fedaudit.spec.fairness import Groups
-from fedaudit.spec.table import OneHot, Table
+from fedaudit.spec.table import OneHot, Table, drops_rows
 
 _TARGET = "/federation/target"
 
@@ -75,14 +76,9 @@ class RequiredCells:
             if rows
         )
 
-    @property
-    def left_out(self) -> int:
-        """How many rows were left out."""
-        return sum(self._left_out.values())
-
     def check_rows_left(self, rows: int) -> None:
         """Raises InvalidInputError where every row was left out."""
-        if not rows and self.left_out:
+        if not rows and any(self._left_out.values()):
             raise error_at(
                 _TARGET,
                 "every row lacks its client or its target; name other columns, or correct "
@@ -92,10 +88,10 @@ class RequiredCells:
     def _required(self) -> Iterator[tuple[str, str, str, bool]]:
         """Column, field of the spec, what the cell says, and whether rows without it are left
         out."""
-        yield self._columns.target, _TARGET, "target", self._source.drops_without_target
+        yield self._columns.target, _TARGET, "target", drops_rows(self._source.missing_target)
         key = self._columns.client_key
         if key is not None:
-            yield key.name, key.where, "client", self._source.drops_without_client
+            yield key.name, key.where, "client", drops_rows(self._source.missing_client)
 
 
 def _remedy(what: str) -> str:
@@ -103,8 +99,12 @@ def _remedy(what: str) -> str:
     return f"fill the gap, or leave such rows out by `{field}: drop-row`"
 
 
-_SET = frozenset({"1", "1.0", "true", "yes"})
-_UNSET = frozenset({"0", "0.0", "false", "no"})
+_NEITHER = -2
+_MEANINGS: Mapping[str, int] = {
+    "": -1,
+    **dict.fromkeys(("1", "1.0", "true", "yes"), 1),
+    **dict.fromkeys(("0", "0.0", "false", "no"), 0),
+}
 
 
 def prepared_rows(rows: TableRows, columns: Columns, source: Table) -> TableRows:
@@ -122,11 +122,6 @@ def with_joined(rows: TableRows, columns: Columns) -> TableRows:
     return rows
 
 
-def join_pointer(name: str, column: str) -> str:
-    """The field of the spec that joins a column."""
-    return pointer("federation", "join", name, "columns", column)
-
-
 def _groups(rows: TableRows, name: str, joined: OneHot) -> list[str]:
     """The group of each row; empty where its cells are."""
     groups = [*joined.columns.values(), joined.none or ""]
@@ -136,14 +131,13 @@ def _groups(rows: TableRows, name: str, joined: OneHot) -> list[str]:
     for position, column in enumerate(joined.columns):
         values = _cells(rows, name, column)
         belongs = values > 0
-        if (twice := belongs & taken).any():
-            raise rows.fault(
-                column,
-                int(np.argmax(twice)),
-                pointer("federation", "join", name),
-                "puts the row into a second group",
-                "set one of the joined columns in each row, or leave this one out of `columns`",
-            )
+        rows.refuse(
+            belongs & taken,
+            column,
+            pointer("federation", "join", name),
+            "puts the row into a second group",
+            "set one of the joined columns in each row, or leave this one out of `columns`",
+        )
         place[belongs] = position
         taken |= belongs
         filled |= values >= 0
@@ -155,41 +149,22 @@ def _groups(rows: TableRows, name: str, joined: OneHot) -> list[str]:
 
 def _cells(rows: TableRows, name: str, column: str) -> NDArray[np.int8]:
     """1 where a cell is set, 0 where it is not, -1 where it is empty: [rows]."""
-    where = join_pointer(name, column)
+    where = pointer("federation", "join", name, "columns", column)
     values, codes = rows.encoded(column, where)
-    meanings = np.array([_meaning(value) for value in values], dtype=np.int8)[codes]
-    if (meanings == _NEITHER).any():
-        raise rows.fault(
-            column,
-            int(np.argmax(meanings == _NEITHER)),
-            where,
-            "is neither 0 nor 1",
-            "join columns of 0 and 1 alone, or name the column under `sensitive` itself",
-        )
+    known = [_MEANINGS.get(value.casefold(), _NEITHER) for value in values]
+    meanings = np.array(known, dtype=np.int8)[codes]
+    rows.refuse(
+        meanings == _NEITHER,
+        column,
+        where,
+        "is neither 0 nor 1",
+        "join columns of 0 and 1 alone, or name the column under `sensitive` itself",
+    )
     return meanings
 
 
-_NEITHER = -2
-_MEANINGS: Mapping[str, int] = {"": -1, **dict.fromkeys(_SET, 1), **dict.fromkeys(_UNSET, 0)}
-
-
-def _meaning(text: str) -> int:
-    return _MEANINGS.get(text.casefold(), _NEITHER)
-
-
-class ReadableTable(Protocol):
-    """A table file, or what was kept of one."""
-
-    @property
-    def names(self) -> Sequence[str]:
-        """All columns of the file."""
-
-    @property
-    def rows(self) -> int | None:
-        """The number of rows where it is known."""
-
-    def batches(self, names: Sequence[str]) -> Iterator[TableRows]:
-        """The rows of some of the columns, some at a time."""
+ReadableTable = TableFile | TableIndex
+"""A table file, or what was kept of one."""
 
 
 def complete_rows(
@@ -279,22 +254,16 @@ MAX_FAULTS = 25
 
 @contextmanager
 def every_fault(
-    source: Table,
-    file: SourceFile,
-    fairness: Groups,
-    *,
-    classes: bool,
-    numbers: bool,
-    budgets: str | None = None,
+    source: Table, file: SourceFile, asked: LoadRequest, *, numbers: bool
 ) -> Iterator[None]:
     """Work on a table whose fault is raised with all others that its rows show, MAX_FAULTS at most.
 
-    `classes`: whether the target is known to be classes, `numbers`: to be numbers.
+    `numbers`: whether the target is known to be numbers; that it is classes says `asked`.
     """
     try:
         yield
     except InvalidInputError as error:
-        found = _Search(source, fairness, classes=classes, numbers=numbers, budgets=budgets)
+        found = _Search(source, asked, numbers=numbers)
         with suppress(InvalidInputError):  # the file itself cannot be read, as `error` says
             found.read(file)
         faults = list(dict.fromkeys([*error.errors, *found.faults]))
@@ -304,24 +273,22 @@ def every_fault(
 class _Search:
     """One pass over the rows; a column is left alone once it has a fault."""
 
-    def __init__(
-        self, source: Table, fairness: Groups, *, classes: bool, numbers: bool, budgets: str | None
-    ) -> None:
+    def __init__(self, source: Table, asked: LoadRequest, *, numbers: bool) -> None:
         self.faults: list[FieldError] = []
         self._source = source
-        self._fairness = fairness
-        self._classes = classes
+        self._asked = asked
         self._numbers = numbers
-        self._budgets = budgets
         self._done: set[tuple[str, str]] = set()
 
     def read(self, file: SourceFile) -> None:
         """Raises InvalidInputError where columns are named wrongly, or the file is no table."""
         table = TableFile(file, header=self._source.header)
+        asked = self._asked
         columns = find_columns(
-            self._source, table.names, self._fairness.sensitive, budgets=self._budgets
+            self._source, table.names, asked.fairness.sensitive, budgets=asked.budgets
         )
-        self._try(("scale", ""), self._check_scales, columns)
+        classes = asked.classification
+        self._try(("scale", ""), check_table_scales, self._source, columns, classes=classes)
         required = RequiredCells(self._source, columns)
         for rows in table.batches(list(columns.fields)):
             self._check(rows, columns, required)
@@ -341,29 +308,24 @@ class _Search:
         if not len(rows):
             return
         for column in columns.features:
-            self._try(("feature", column.name), self._check_feature, rows, column)
+            what = ("feature", column.name)
+            self._try(what, check_features, rows, (column,), scales=self._source.scale)
         self._check_groups(rows, columns)
         if self._numbers:
             self._try(("target", ""), rows.numbers, columns.target, _TARGET)
-        if self._budgets is not None:
-            self._try(("budgets", ""), rows.numbers, self._budgets, BUDGETS)
-
-    def _check_feature(self, rows: TableRows, column: FeatureColumn) -> None:
-        check_features(rows, (column,), scales=self._source.scale)
+        if self._asked.budgets is not None:
+            self._try(("budgets", ""), rows.numbers, self._asked.budgets, BUDGETS)
 
     def _check_groups(self, rows: TableRows, columns: Columns) -> None:
         for place, name in enumerate(columns.sensitive):
             if name in columns.joined:
                 continue
-            if name in self._fairness.edges:
+            if name in self._asked.fairness.edges:
                 where = pointer("fairness", "edges", name)
-                self._try(("group", name), _check_numbers, rows, name, where)
+                self._try(("group", name), rows.numbers, name, where, missing_allowed=True)
             else:
                 where = pointer("fairness", "sensitive", place)
                 self._try(("group", name), rows.encoded, name, where)
-
-    def _check_scales(self, columns: Columns) -> None:
-        check_table_scales(self._source, columns, classes=self._classes)
 
     def _try(
         self,
@@ -380,7 +342,3 @@ class _Search:
         except InvalidInputError as error:
             self._done.add(what)
             self.faults += error.errors
-
-
-def _check_numbers(rows: TableRows, name: str, where: str) -> None:
-    rows.numbers(name, where, missing_allowed=True)

@@ -1,11 +1,21 @@
-"""Any CSV or Parquet file with features and a target, as a federation, perhaps laid out on disk."""
+"""A CSV or Parquet file with features and a target, as a federation, perhaps laid out on disk.
+
+An outline is the same without the cells of its features, for a plan: it takes memory for the rows
+alone. It is made from the index of a table where its facts leave no doubt; else from the table as a
+stream, of which nothing stays but who a row belongs to, what came out and its groups. A fault is
+told in the words of loading the table: then, and where records have keys, its columns are gathered
+on disk.
+"""
 
 import errno
 import hashlib
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from typing import Any, BinaryIO
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,23 +33,35 @@ from fedaudit.federations.mapped import (
     write_federation,
 )
 from fedaudit.federations.packing import Rows, check_clients, pack
-from fedaudit.federations.reading.source_files import DataRoom, SourceFile
+from fedaudit.federations.reading.source_files import DataRoom, SourceFile, open_source, open_stored
 from fedaudit.federations.reading.table_files import TableFile
 from fedaudit.federations.reading.table_rows import TableRows, gathered_rows
-from fedaudit.federations.record_keys import table_record_keys
-from fedaudit.federations.source_kind import LoadRequest
-from fedaudit.federations.table.columns import BUDGETS, Columns, find_columns
+from fedaudit.federations.record_keys import smallest_row_hashes, table_record_keys
+from fedaudit.federations.source_kind import FileKind, LoadRequest, check_fingerprint
+from fedaudit.federations.table.columns import BUDGETS, Columns, FeatureColumn, find_columns
 from fedaudit.federations.table.features import (
+    CellCounts,
+    CheckedFeatures,
     FeatureReading,
+    Features,
     GatheredRows,
     KeptFeatures,
+    check_features,
     check_table_scales,
-    refuse_gaps,
+    feature_notes,
     standardiser,
+    with_gaps,
 )
 from fedaudit.federations.table.kept_rows import KeptRows, ReadableTable, every_fault
 from fedaudit.federations.table.partition import WHERE as PARTITION
 from fedaudit.federations.table.partition import deal_rows
+from fedaudit.federations.table.table_index import (
+    NotInIndexError,
+    TableFacts,
+    read_index,
+    write_index,
+)
+from fedaudit.federations.table.table_profile import profile_table
 from fedaudit.spec.errors import InvalidInputError
 from fedaudit.spec.sources import Centre, Range
 from fedaudit.spec.table import Table
@@ -66,23 +88,9 @@ def load_table(
     should not hold, and large features, lie in files of `folder`, mapped. Raises InvalidInputError
     naming field, column and row of every fault that the rows show; OSError where the disk is full.
     """
-    search = every_fault(
-        source,
-        file,
-        asked.fairness,
-        classes=asked.classification,
-        numbers=not asked.classification,
-        budgets=asked.budgets,
-    )
-    with search:
+    with every_fault(source, file, asked, numbers=not asked.classification):
         table = TableFile(file, header=source.header)
         return read_table(source, table, file, asked, folder=folder, reading=reading)
-
-
-def read_client_key(rows: TableRows, name: str, where: str = "/federation/client_key") -> Levels:
-    """The clients of the rows. Raises InvalidInputError at `where` for a row without a client."""
-    refuse_gaps(rows, name, where, remedy="say which client the row belongs to")
-    return rows.levels(name, where)
 
 
 def read_table(
@@ -99,7 +107,13 @@ def read_table(
     `file`: whose fingerprint the data have.
     """
     columns = find_columns(source, table.names, asked.fairness.sensitive, budgets=asked.budgets)
-    _check_fit(source, columns, classification=asked.classification)
+    check_table_scales(source, columns, classes=asked.classification)
+    if source.positive is not None and not asked.classification:
+        raise error_at(
+            "/federation/positive",
+            "a target that is a number has no positive class; leave it out, or train with "
+            "`cross-entropy`",
+        )
     _check_memory(asked, columns, table.rows or 0, more=False)
     features_read = reading(source, columns)
     used = KeptRows(source, features_read.read)
@@ -121,14 +135,14 @@ def read_table(
             source.standardise, clients, source=source, seed=asked.seed, keys=row_keys
         )
     )
-    features, order = features_read.features(
+    features = features_read.features(
         GatheredRows(rows, clients, standardise, folder, asked.progress)
     )
     return pack(
         Rows(
             clients=clients,
             features=features.values,
-            feature_names=features.names,
+            feature_names=columns.feature_names,
             target=target,
             target_name=source.target,
             target_scale=_target_scale(source),
@@ -139,7 +153,7 @@ def read_table(
             record_budgets=None if asked.budgets is None else _budgets(rows, asked.budgets),
             row_numbers=rows.row_numbers,
             record_keys=row_keys,
-            order=order,
+            order=features.order,
             is_outline=features_read.is_outline,
         ),
         where=where,
@@ -158,16 +172,6 @@ def _check_memory(asked: LoadRequest, columns: Columns, rows: int, *, more: bool
     )
     if fault is not None:
         raise fault
-
-
-def _check_fit(source: Table, columns: Columns, *, classification: bool) -> None:
-    check_table_scales(source, columns, classes=classification)
-    if source.positive is not None and not classification:
-        raise error_at(
-            "/federation/positive",
-            "a target that is a number has no positive class; leave it out, or train with "
-            "`cross-entropy`",
-        )
 
 
 def _named_clients(
@@ -206,14 +210,9 @@ def _target(
 def _budgets(rows: TableRows, name: str) -> NDArray[np.float64]:
     """The privacy budget of each row. Raises InvalidInputError for the first invalid one."""
     found = rows.numbers(name, BUDGETS)
-    if not (found > 0).all():
-        raise rows.fault(
-            name,
-            int(np.argmax(found <= 0)),
-            BUDGETS,
-            "is no budget: it is not above 0",
-            "give every record a positive epsilon, or take out records that may not be used",
-        )
+    problem = "is no budget: it is not above 0"
+    remedy = "give every record a positive epsilon, or take out records that may not be used"
+    rows.refuse(found <= 0, name, BUDGETS, problem, remedy)
     return found
 
 
@@ -239,7 +238,12 @@ def mapped_table(source: Table, file: SourceFile, asked: LoadRequest) -> Federat
     try:
         maps = map_folder(asked.files.room)
         if maps is None or file.size < WORTH_A_MAP:
-            return _for_one_run(source, file, asked, None if maps is None else maps.folder)
+            with _making(asked.files.room) as folder:
+                federation = load_table(source, file, asked, folder=folder)
+                if not federation.is_large:
+                    return federation
+                write_federation(federation, folder)
+                return read_federation(folder) or federation
         key = map_key(source, asked)
         found = maps.find(maps.fingerprint(file, asked.progress), key)
         if found is not None:
@@ -250,7 +254,11 @@ def mapped_table(source: Table, file: SourceFile, asked: LoadRequest) -> Federat
             return maps.keep(federation, folder, key)
     except OSError as error:
         if error.errno in _FULL:
-            raise _full(file) from None
+            raise file.fault(
+                "takes more room than is left on the disk where the service lays out data; name "
+                "fewer features, or free some of it (FEDAUDIT_MAX_MAPPED_BYTES bounds what is kept "
+                "there)"
+            ) from None
         raise
 
 
@@ -262,16 +270,11 @@ def map_folder(room: DataRoom) -> MapFolder | None:
     return maps if maps.is_usable else None
 
 
-def _for_one_run(
-    source: Table, file: SourceFile, asked: LoadRequest, below: Path | None
-) -> Federation:
-    """Read, and laid out only where it is large, without a name."""
-    with making_folder(below) as folder:
-        federation = load_table(source, file, asked, folder=folder)
-        if not federation.is_large:
-            return federation
-        write_federation(federation, folder)
-        return read_federation(folder) or federation
+def _making(room: DataRoom) -> AbstractContextManager[Path]:
+    """A folder for one reading. Below the maps where there are some: there what a killed process
+    left is removed."""
+    maps = map_folder(room)
+    return making_folder(None if maps is None else maps.folder)
 
 
 def map_key(source: Table, asked: LoadRequest) -> str:
@@ -294,8 +297,210 @@ def map_key(source: Table, asked: LoadRequest) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:32]
 
 
-def _full(file: SourceFile) -> InvalidInputError:
-    return file.fault(
-        "takes more room than is left on the disk where the service lays out data; name fewer "
-        "features, or free some of it (FEDAUDIT_MAX_MAPPED_BYTES bounds what is kept there)"
-    )
+_COLUMNS_AT_ONCE = 32
+
+
+class _DoubtError(Exception):
+    """What facts about all rows do not say of those that are left."""
+
+
+def outlined_table(source: Table, asked: LoadRequest) -> Federation:
+    """The federation in a table without its features, or mapped where it was laid out before.
+
+    Equal to the loaded one in all else. A file that the service keeps itself is not opened where
+    its index is enough. Raises InvalidInputError with the errors of loading.
+    """
+    kept, found, facts = None, None, None
+    if source.id is not None and asked.files.kept_content is not None:
+        kept = asked.files.kept_content(source.id)
+    if kept is not None:
+        found, facts = _of_index(source, asked, kept)
+    if found is not None:
+        return found
+    with open_source(source, files=asked.files) as file:
+        maps = map_folder(asked.files.room)
+        if file.size < WORTH_A_MAP:
+            return _checked(source, file, asked)
+        if maps is None:
+            fingerprint = file.read_fingerprint(asked.progress)
+        else:
+            fingerprint = maps.fingerprint(file, asked.progress)
+            mapped = maps.find(fingerprint, map_key(source, asked))
+            if mapped is not None:
+                return mapped
+        if kept is None:
+            found, facts = _of_index(source, asked, fingerprint)
+        if not asked.keyed:  # which takes all cells
+            for known in [None] if facts is None else [facts, None]:
+                found = found or _streamed(source, file, asked, known)
+        return found or _checked(source, file, asked)
+
+
+class StreamedFeatures(FeatureReading):
+    """Checked as their rows come; columns that facts answer for are not read at all.
+
+    A file that is stored column by column is read so, a few columns at a time: each takes memory
+    while it is read.
+    """
+
+    in_memory = 16 * 2**20
+
+    def __init__(
+        self, source: Table, columns: Columns, table: ReadableTable, facts: TableFacts | None
+    ) -> None:
+        super().__init__(source, columns)
+        self._table = table
+        self._all_rows = None if facts is None else facts.rows
+        known: dict[str, CellCounts] = {}
+        of_columns = {} if facts is None else facts.columns
+        for one in columns.features:
+            found = of_columns.get(one.name)
+            counts = None if found is None else found.counts(one, source.scale)
+            if counts is not None:
+                known[one.name] = counts
+        self._known = known
+        self._counts = {one.name: known.get(one.name, CellCounts()) for one in columns.features}
+        unknown = [one for one in columns.features if one.name not in known]
+        by_columns = isinstance(table, TableFile) and table.rows is not None
+        # Whether a row is left out has to be known before its other cells are looked at.
+        self._first = [one for one in unknown if one.feature.drops_rows or not by_columns]
+        self._later = [] if not by_columns else [one for one in unknown if one not in self._first]
+        own = {*replace(columns, features=()).fields, *columns.sensitive}
+        self._features_only = set(self._counts) - own
+
+    @property
+    def read(self) -> Columns:
+        """Without the features that facts answer for, and those that are read by themselves."""
+        return replace(self._columns, features=tuple(self._first))
+
+    def part(self, rows: TableRows) -> TableRows:
+        """The rows without columns that are features only."""
+        self._check(rows, self._first)
+        return rows.without(self._features_only)
+
+    def features(self, gathered: GatheredRows) -> Features:
+        """What was checked. Raises _DoubtError where facts count rows that were left out."""
+        counted = any(one.filled for one in self._known.values())
+        if counted and len(gathered.rows) != self._all_rows:
+            raise _DoubtError
+        for start in range(0, len(self._later), _COLUMNS_AT_ONCE):
+            self._check_columns(self._later[start : start + _COLUMNS_AT_ONCE], gathered)
+        counts = list(self._counts.values())
+        notes = feature_notes(self._columns.features, counts, gathered.standardise)
+        return self._outline(gathered, notes)
+
+    def _check_columns(self, columns: Sequence[FeatureColumn], gathered: GatheredRows) -> None:
+        """All rows of some columns but those that are left out."""
+        fields = {one.name: one.where for one in columns}
+        numbers = gathered.rows.row_numbers
+        kept = np.zeros(int(numbers[-1]) + 1, dtype=np.bool_)
+        kept[numbers] = True
+        for part in self._table.batches(list(fields)):
+            rows = with_gaps(part, fields, self._source.missing_values)
+            at = rows.row_numbers
+            mask = (at < len(kept)) & kept[np.minimum(at, len(kept) - 1)]
+            self._check(rows if mask.all() else rows.where(mask), columns)
+            gathered.progress()
+
+    def _check(self, rows: TableRows, columns: Sequence[FeatureColumn]) -> None:
+        counts = [self._counts[one.name] for one in columns]
+        check_features(rows, columns, scales=self._source.scale, counts=counts)
+
+
+def _of_index(
+    source: Table, asked: LoadRequest, fingerprint: str
+) -> tuple[Federation | None, TableFacts | None]:
+    """From the index of that content alone, where that is enough; and its facts."""
+    if asked.keyed or asked.files.open_index is None:
+        return None, None
+    with asked.files.open_index(fingerprint) as place:
+        if place is None:
+            return None, None
+        with open_stored(place, "index") as file:
+            index = read_index(file, file.known_as(fingerprint))
+            if index is None or not index.facts.describe(source):
+                return None, None
+            return _read(source, index, file, asked, index.facts), index.facts
+
+
+def _streamed(
+    source: Table, file: SourceFile, asked: LoadRequest, facts: TableFacts | None
+) -> Federation | None:
+    """From the table as it is read; None where something does not fit."""
+    try:
+        table = TableFile(file, header=source.header)
+    except InvalidInputError:
+        return None
+    return _read(source, table, file, asked, facts)
+
+
+def _read(
+    source: Table,
+    table: ReadableTable,
+    file: SourceFile,
+    asked: LoadRequest,
+    facts: TableFacts | None,
+) -> Federation | None:
+    def reading(source: Table, columns: Columns) -> StreamedFeatures:
+        return StreamedFeatures(source, columns, table, facts)
+
+    try:
+        with _making(asked.files.room) as folder:
+            return read_table(source, table, file, asked, folder=folder, reading=reading)
+    except (InvalidInputError, NotInIndexError, _DoubtError):
+        return None
+
+
+def _checked(source: Table, file: SourceFile, asked: LoadRequest) -> Federation:
+    """With the errors of loading, all of them."""
+    with _making(asked.files.room) as folder:
+        return load_table(source, file, asked, folder=folder, reading=CheckedFeatures)
+
+
+class TableKind(FileKind):
+    """A CSV or Parquet file with features and a target."""
+
+    def __init__(self, source: Table) -> None:
+        self._source = source
+
+    def load(self, asked: LoadRequest) -> Federation:
+        """Rows grouped by the client key, or dealt to clients by the seed.
+
+        Raises InvalidInputError.
+        """
+        with open_source(self._source, files=asked.files) as file:
+            return mapped_table(self._source, file, asked)
+
+    def outline(self, asked: LoadRequest) -> Federation:
+        """Without the cells of features. Raises InvalidInputError."""
+        return outlined_table(self._source, asked)
+
+    def write_index(self, asked: LoadRequest, place: BinaryIO) -> None:
+        """Of a file that is too long to be read for each plan. Raises InvalidInputError."""
+        with open_source(self._source, files=asked.files) as file:
+            if file.size >= WORTH_A_MAP:
+                write_index(self._source, file, asked, place)
+
+    def lay_out(self, asked: LoadRequest) -> None:
+        """Lay a file out to be mapped that is too long to be read by each experiment.
+
+        Nothing where rows depend on the seed. Raises InvalidInputError.
+        """
+        if self._source.traits.draws_data or map_folder(asked.files.room) is None:
+            return
+        with open_source(self._source, files=asked.files) as file:
+            if file.size >= WORTH_A_MAP:
+                mapped_table(self._source, file, asked)
+
+    def profile(self, asked: LoadRequest, fingerprint: str | None) -> dict[str, Any]:
+        """Read as a stream, with memory for its clients and groups only."""
+        asked = replace(asked, classification=self._source.positive is not None)
+        with open_source(self._source, files=asked.files) as file:
+            check_fingerprint(file.read_fingerprint(asked.progress), fingerprint)
+            with every_fault(self._source, file, asked, numbers=False):
+                return profile_table(self._source, file, asked)
+
+    def row_hashes(self, asked: LoadRequest, *, keep: int) -> NDArray[np.int64]:
+        """Of all columns, whichever the registration names."""
+        with open_source(self._source, files=asked.files) as file:
+            return smallest_row_hashes(file, asked, header=self._source.header, keep=keep)

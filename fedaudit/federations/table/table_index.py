@@ -249,7 +249,7 @@ def write_index(source: Table, file: SourceFile, asked: LoadRequest, place: Bina
     tally, writer = FactsTally(table.names), None
     fields = dict.fromkeys(table.names, _ANYWHERE)
     try:
-        for rows in _together(table.batches(table.names)):
+        for rows in table.batches(table.names, at_once=_AT_ONCE):
             tally.add(with_gaps(rows, fields, source.missing_values))
             kept = pa.table({name: rows.columns[name] for name in held})
             if writer is None:
@@ -283,26 +283,3 @@ def read_index(file: SourceFile, fingerprint: str) -> TableIndex | None:
         return TableIndex(file, _FACTS.validate_python(about["facts"]), held)
     except (pa.ArrowException, ArithmeticError, LookupError, TypeError, ValueError, OSError):
         return None
-
-
-def _together(parts: Iterator[TableRows]) -> Iterator[TableRows]:
-    """Longer parts, because each column takes time for every part."""
-    waiting: list[TableRows] = []
-    size = 0
-    for part in parts:
-        waiting.append(part)
-        size += sum(column.nbytes for column in part.columns.values())
-        if size >= _AT_ONCE:
-            yield _joined(waiting)
-            waiting, size = [], 0
-    if waiting:
-        yield _joined(waiting)
-
-
-def _joined(parts: Sequence[TableRows]) -> TableRows:
-    if len(parts) == 1:
-        return parts[0]
-    table = pa.concat_tables([pa.table(dict(part.columns)) for part in parts])
-    columns = dict(zip(table.column_names, table.columns, strict=True))
-    numbers = np.concatenate([part.row_numbers for part in parts])
-    return TableRows(parts[0].source, columns, numbers)

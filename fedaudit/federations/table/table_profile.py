@@ -1,6 +1,5 @@
 """The profile of a table of any size, in one pass, with the same checks as loading it."""
 
-from collections.abc import Callable
 from typing import Any, assert_never
 
 import numpy as np
@@ -9,7 +8,7 @@ from numpy.typing import NDArray
 from fedaudit.fairness.disclosure import DisclosureRule, size_rule
 from fedaudit.federations.errors import error_at
 from fedaudit.federations.federation import memory_fault
-from fedaudit.federations.groups import MAX_GROUPS, group_names
+from fedaudit.federations.groups import MAX_GROUPS, between_edges, group_names
 from fedaudit.federations.levels import levels_of
 from fedaudit.federations.profiles.profile import (
     NUMERIC_TARGET,
@@ -22,14 +21,14 @@ from fedaudit.federations.profiles.profile import (
 from fedaudit.federations.profiles.tallies import (
     ClientTally,
     GroupTally,
-    GroupValues,
     Positions,
     TargetFound,
     TargetPass,
 )
-from fedaudit.federations.reading.source_files import DataRoom, SourceFile
+from fedaudit.federations.reading.source_files import SourceFile
 from fedaudit.federations.reading.table_files import TableFile
 from fedaudit.federations.reading.table_rows import TableRows
+from fedaudit.federations.source_kind import LoadRequest
 from fedaudit.federations.table.columns import Columns, find_columns
 from fedaudit.federations.table.features import check_features, check_table_scales
 from fedaudit.federations.table.kept_rows import RequiredCells, complete_rows, prepared_rows
@@ -63,7 +62,10 @@ class TablePass:
         rows = self.required.kept(rows)
         if not len(rows):
             return
-        clients = self._clients(rows)
+        clients = None
+        if self.clients is not None:
+            values, codes = rows.encoded(self.clients.name, self.clients.where)
+            clients = self.clients.number(values, codes)
         kept, empty = complete_rows(rows, self._columns.features)
         for name, count in empty.items():
             self.missing[name] = self.missing.get(name, 0) + count
@@ -81,7 +83,10 @@ class TablePass:
             name: self._groups(rows, name, place)
             for place, name in enumerate(self._columns.sensitive)
         }
-        self._count(groups, clients, rows)
+        scored, favourable = self.target.outcomes(rows, groups)
+        for name, (names, of_row) in groups.items():
+            places = np.append(self._positions[name].of(names), -1)  # the last entry: no group
+            self._tallies[name].add(places[of_row], clients, scored=scored, favourable=favourable)
 
     def attributes(self, file: SourceFile) -> tuple[TargetFound, list[AttributeCounts]]:
         """The target and the attributes after the last row. Raises InvalidInputError."""
@@ -110,12 +115,6 @@ class TablePass:
                 self.missing[name] = tally.missing
         return target, counts
 
-    def _clients(self, rows: TableRows) -> NDArray[np.int64] | None:
-        if self.clients is None:
-            return None
-        values, codes = rows.encoded(self.clients.name, self.clients.where)
-        return self.clients.number(values, codes)
-
     def _groups(
         self, rows: TableRows, name: str, place: int
     ) -> tuple[list[str], NDArray[np.int64]]:
@@ -129,9 +128,8 @@ class TablePass:
             gaps = np.array([value == "" for value in values], dtype=np.bool_)
             return values, np.where(gaps[codes], -1, codes)
         where = pointer("fairness", "edges", name)
-        numbers = rows.numbers(name, where, missing_allowed=True)
-        codes = np.searchsorted(np.array(edges), numbers, side="right")
-        return list(group_names(edges)), np.where(np.isnan(numbers), -1, codes)
+        levels = between_edges(rows.numbers(name, where, missing_allowed=True), edges)
+        return list(levels.values), levels.codes
 
     def _check_groups(self, name: str, values: list[str], where: str) -> None:
         self._positions[name].of(values)
@@ -141,14 +139,6 @@ class TablePass:
                 f"{name!r} has more than {MAX_GROUPS} distinct values, and so many groups are "
                 "allowed; bring them into fewer groups, numbers by `edges`",
             )
-
-    def _count(
-        self, groups: GroupValues, clients: NDArray[np.int64] | None, rows: TableRows
-    ) -> None:
-        scored, favourable = self.target.outcomes(rows, groups)
-        for name, (values, codes) in groups.items():
-            places = np.append(self._positions[name].of(values), -1)  # the last entry: no group
-            self._tallies[name].add(places[codes], clients, scored=scored, favourable=favourable)
 
     def _values(self, name: str) -> tuple[tuple[str, ...], NDArray[np.int64]]:
         """The groups of an attribute in their order, and the index of each in its tally."""
@@ -165,28 +155,26 @@ _ROWS_PER_NAMED_CLASS = 10
 _BY_SEED = "how many rows a client gets depends on the experiment's seed"
 
 
-def profile_table(
-    source: Table,
-    file: SourceFile,
-    fairness: Groups,
-    *,
-    progress: Callable[[], None],
-    room: DataRoom,
-) -> dict[str, Any]:
-    """Sizes and names as JSON; small groups are suppressed.
-
-    `progress` is called after every batch of rows, `room` is what a run may take. Raises
-    InvalidInputError with the same message as loading the data.
-    """
-    table = TableFile(file, header=source.header)
+def profile_table(source: Table, file: SourceFile, asked: LoadRequest) -> dict[str, Any]:
+    """Sizes and names as JSON; small groups are suppressed. Raises InvalidInputError with the same
+    message as loading the data."""
+    table, fairness = TableFile(file, header=source.header), asked.fairness
     columns = find_columns(source, table.names, fairness.sensitive)
     check_table_scales(source, columns, classes=source.positive is not None)
     found = TablePass(source, columns, fairness)
     for rows in table.batches(list(columns.fields)):
         found.add(prepared_rows(rows, columns, source))
-        progress()
+        asked.progress()
     profile = _figures(found, source, columns, file, size_rule(fairness))
-    profile["warnings"] += _size_warnings(found.rows, columns, room)
+    # An experiment would be refused that needs more memory than is allowed.
+    fault = memory_fault(
+        rows=found.rows,
+        features=columns.width,
+        attributes=len(columns.sensitive),
+        allowed=asked.files.room.memory_bytes,
+    )
+    for one in () if fault is None else fault.errors:
+        profile["warnings"].append({"pointer": one.pointer, "message": one.message})
     return profile
 
 
@@ -194,7 +182,12 @@ def _figures(
     found: TablePass, source: Table, columns: Columns, file: SourceFile, rule: DisclosureRule
 ) -> dict[str, Any]:
     found.required.check_rows_left(found.rows)
-    _check_rows_left(found)
+    if not found.rows:
+        raise error_at(
+            "/federation/features",
+            "every row has an empty cell in a feature whose rule is `drop-row`; leave that column "
+            "out, or fill its gaps with `constant`",
+        )
     clients = _clients(found, source)
     target, counts = found.attributes(file)
     balance, warnings, reasons = _balance(target, source.target, rule)
@@ -202,13 +195,12 @@ def _figures(
     for attribute in counts:
         attributes[attribute.name], small = attribute_figures(attribute, rule)
         warnings += small
-    features = [name for column in columns.features for name in column.names]
     if clients["rows_per_client"]["minimum"] is None:
         reasons["rows_per_client"] = _BY_SEED
     return {
         "rows": found.rows,
         **clients,
-        "features": features,
+        "features": list(columns.feature_names),
         "target": source.target,
         "classes": [] if "classes" in reasons else list(target.classes),
         "class_balance": balance,
@@ -218,15 +210,6 @@ def _figures(
         "notes": _notes(found, source),
         "reasons": reasons,
     }
-
-
-def _check_rows_left(found: TablePass) -> None:
-    if not found.rows:
-        raise error_at(
-            "/federation/features",
-            "every row has an empty cell in a feature whose rule is `drop-row`; leave that column "
-            "out, or fill its gaps with `constant`",
-        )
 
 
 def _clients(found: TablePass, source: Table) -> dict[str, Any]:
@@ -280,19 +263,6 @@ def _balance(
         return None, [], {"classes": why, "class_balance": why}
     balance, warnings = class_figures(name, target.classes, target.rows, rule)
     return balance, warnings, {}
-
-
-def _size_warnings(rows: int, columns: Columns, room: DataRoom) -> Warnings:
-    """A warning where an experiment would be refused, as it needs more memory than is allowed."""
-    fault = memory_fault(
-        rows=rows,
-        features=columns.width,
-        attributes=len(columns.sensitive),
-        allowed=room.memory_bytes,
-    )
-    if fault is None:
-        return []
-    return [{"pointer": one.pointer, "message": one.message} for one in fault.errors]
 
 
 def _notes(found: TablePass, source: Table) -> list[str]:

@@ -28,7 +28,7 @@ from fedaudit.reports.charts.drawing import (
     together,
     value_scale,
 )
-from fedaudit.reports.charts.number_text import bound_text, figure_text
+from fedaudit.reports.number_text import bound_text, figure_text
 
 FIGURES = (
     "selection_loss",

@@ -22,8 +22,8 @@ from fedaudit.reports.charts.line_chart import (
     kept_places,
     line_chart,
 )
-from fedaudit.reports.charts.number_text import bound_text, figure_text
 from fedaudit.reports.charts.scatter import plane_charts
+from fedaudit.reports.number_text import bound_text, figure_text
 from fedaudit.reports.sections.fairness import privacy_cost_of, rate_of, why_no_rate
 from fedaudit.reports.sections.part import number_or_some
 from fedaudit.spec.metrics import IDEALS, KINDS, METRICS, RATES

@@ -26,8 +26,8 @@ from fedaudit.reports.charts.drawing import (
     together,
     value_scale,
 )
-from fedaudit.reports.charts.number_text import figure_text
 from fedaudit.reports.comparison.parts import Axis, Front, FrontPoint
+from fedaudit.reports.number_text import figure_text
 
 _FRONT_HEIGHT, _PLANE_HEIGHT = 220.0, 300.0
 _KINDS = ("on the front", "dominated")

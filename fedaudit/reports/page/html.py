@@ -16,17 +16,19 @@ from fedaudit.privacy.accounting.privacy_events import adjacency_words, observer
 from fedaudit.privacy.guarantees.cost_sentences import level_words
 from fedaudit.privacy.mechanisms.registry import unbounded_release
 from fedaudit.reports.charts.line_chart import Series
-from fedaudit.reports.charts.number_text import bound_text, exact_text, figure_text, whole_text
 from fedaudit.reports.charts.report_charts import charts_of
+from fedaudit.reports.number_text import bound_text, exact_text, figure_text, whole_text
 from fedaudit.reports.page.attack_tables import attack_tables, false_alarm_chance
 from fedaudit.reports.page.fairness_tables import fairness_tables
 from fedaudit.reports.page.later_attempts import BASIS_WORDS, LaterAttempts
 from fedaudit.reports.page.style_sheets import screen_style
 from fedaudit.reports.sections.fairness import metric_of, why_no_privacy_cost
-from fedaudit.reports.sections.guarantee import guarantee_words, participation_label
+from fedaudit.reports.sections.guarantee import charges_everyone, guarantee_words
 from fedaudit.reports.sections.outcome_words import favourable_words, for_readers
 from fedaudit.reports.sections.part import PART_TITLES, GateOutcome
-from fedaudit.reports.sections.utility import ON_PAGES
+from fedaudit.reports.sections.privacy import Privacy
+from fedaudit.reports.sections.shown_figures import figure_rows
+from fedaudit.reports.sections.utility import ENDING_WORDS, Utility
 from fedaudit.reports.verdict.worst_off import headline_metric
 
 _HERE = Path(__file__).parent
@@ -124,13 +126,16 @@ def page_environment() -> Environment:
     environment.filters["words"] = lambda name: str(name).replace("_", " ")
     environment.globals.update(
         outcomes=_OUTCOMES,
-        endings=ON_PAGES,
+        endings=ENDING_WORDS,
+        charges_everyone=charges_everyone,
         favourable_words=favourable_words,
+        figure_rows=figure_rows,
         parts=PART_TITLES,
+        privacy_part=Privacy,
+        utility_part=Utility,
         headline_metric=headline_metric,
         later_bases=BASIS_WORDS,
         metric_of=metric_of,
-        participation_label=participation_label,
         why_no_privacy_cost=why_no_privacy_cost,
         style=Markup(screen_style()),
         unbounded_release=unbounded_release,

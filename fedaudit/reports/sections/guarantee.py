@@ -136,11 +136,6 @@ def charges_everyone(mechanism: str | None) -> bool:
             assert_never(facts.subject_kind)
 
 
-def participation_label(mechanism: str | None, *, of_clients: str) -> str:
-    """What the figure counts, for a table; `of_clients`: its name where clients are charged."""
-    return "rounds charged to everyone" if charges_everyone(mechanism) else of_clients
-
-
 PRIVACY_COSTS = (
     "leakage_median",
     "leakage_max",

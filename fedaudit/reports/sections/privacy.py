@@ -1,7 +1,7 @@
 """The section `privacy`: leakage under metric privacy, epsilon with a delta, or neither."""
 
 from collections.abc import Iterator, Mapping
-from typing import Any, assert_never
+from typing import Annotated, Any, assert_never
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,6 +30,7 @@ from fedaudit.reports.sections.epsilon import (
 from fedaudit.reports.sections.material import ReportMaterial
 from fedaudit.reports.sections.part import Part, Reasons
 from fedaudit.reports.sections.section import Section, no_limits
+from fedaudit.reports.sections.shown_figures import Shown
 from fedaudit.reports.sections.utility import chosen_by_losses
 from fedaudit.spec.experiment import ExperimentSpec
 
@@ -55,23 +56,27 @@ class ComponentLeakage(Part):
 class Privacy(Part):
     """What training spent. Medians and quantiles are over the training clients."""
 
-    leakage_median: float | None
-    leakage_max: float | None
+    leakage_per_release: Annotated[
+        float | None, Shown("Leakage of a release", "bound", where_given=True)
+    ]
+    """n / nu."""
+    leakage_median: Annotated[float | None, Shown("Leakage, median client", where_given=True)]
+    leakage_max: Annotated[float | None, Shown("Leakage, largest", "bound")]
     leakage_quantiles: dict[str, float] | None
     leakage_by_cluster: list[ClusterLeakage] | None
-    leakage_per_release: float | None
-    """n / nu."""
-    log_ratio_max: float | None = None
+    log_ratio_max: Annotated[float | None, Shown("Theorem's sum, largest", "bound")] = None
     """Theorem's sum for the client that took part most: over the run, the largest exponent between
     any two of a client's datasets that choose the same hypothesis in every round."""
     leakage_by_component: list[ComponentLeakage] | None = None
     """With noise layer by layer; None where one noise covers the whole update."""
     between_hypotheses: BetweenHypotheses | None = None
-    participations_max: int
+    participations_max: Annotated[
+        int, Shown("Participations, largest", of_everyone="Rounds charged to everyone")
+    ]
     """Rounds of the client that took part most; where participation is secret, all rounds."""
-    refusals: int
-    withheld: int
-    epsilon_max: float | None
+    refusals: Annotated[int, Shown("Refused over their budget")]
+    withheld: Annotated[int, Shown("Withheld, not finite")]
+    epsilon_max: Annotated[float | None, Shown("Epsilon, largest", "bound")]
     """The largest of `epsilon` over the observers: no claim is stronger than the weakest."""
     epsilon: list[EpsilonSection]
     """One for each observer; empty where there is no epsilon with a delta."""
@@ -79,7 +84,7 @@ class Privacy(Part):
     """The largest epsilon of all rounds that were planned, where validation losses ended the run
     early: what is proven then. None where they did not, and in earlier reports."""
     records: RecordsSection | None
-    noise_multiplier: float | None = None
+    noise_multiplier: Annotated[float | None, Shown("Noise multiplier", "exact")] = None
     """The mechanism's noise multiplier, as set in the spec or calibrated from public numbers."""
     reasons: Reasons
 

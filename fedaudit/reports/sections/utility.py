@@ -29,6 +29,7 @@ from fedaudit.reports.sections.noised_counts import (
 )
 from fedaudit.reports.sections.part import WHERE_GIVEN, IntervalSection, Part, Share
 from fedaudit.reports.sections.section import Section
+from fedaudit.reports.sections.shown_figures import Shown
 from fedaudit.spec.experiment import ExperimentSpec
 from fedaudit.spec.models import ArtifactStart
 from fedaudit.spec.training import Ditto, FineTuning, Hypotheses, LocalOnly, QFfl, StoppedBy
@@ -53,21 +54,13 @@ SENTENCES: dict[StoppedBy, str] = {
     "diverged": "Training diverged in round {rounds}",
 }
 """In the verdict."""
-ON_PAGES: dict[StoppedBy, str] = {
+ENDING_WORDS: dict[StoppedBy, str] = {
     "rounds": "all rounds done",
     "patience": "patience ran out",
     "budget": "the epsilon budget",
     "audit": "canaries proved the noise too small",
     "diverged": "divergence",
 }
-IN_TABLES: dict[StoppedBy, str] = {
-    "rounds": "all of them",
-    "patience": "patience ran out",
-    "budget": "the epsilon budget",
-    "audit": "noise proved too small",
-    "diverged": "diverged",
-}
-"""Behind the number of rounds, on the command line."""
 
 
 def known_ending(name: object) -> StoppedBy | None:
@@ -144,24 +137,28 @@ class Utility(Part):
     method: Annotated[MethodSection | None, WHERE_GIVEN] = None
     """Absent for the method `hypotheses`, and from earlier reports."""
 
-    validation_loss: float | None
-    selection_loss: float | None
+    validation_loss: Annotated[float | None, Shown("Validation loss", beside="baseline_loss")]
+    selection_loss: Annotated[float | None, Shown("Selection loss (for stopping only)")]
     """The smallest loss over hypotheses. It decides when to stop, and is optimistic as a measure of
     quality."""
-    accuracy: float | None
+    accuracy: Annotated[float | None, Shown("Accuracy", beside="baseline_accuracy")]
     baseline: Literal["majority", "mean", "number"] | None = None
     """What the constant prediction is."""
     baseline_accuracy: Share | None = None
     """Its accuracy: the share of the most frequent class."""
     baseline_loss: float | None = None
     """Its validation loss; for classes that of their frequencies as probabilities."""
-    accuracy_over_baseline: float | None = None
+    accuracy_over_baseline: Annotated[
+        float | None, Shown("Accuracy above that of a constant", where_given=True)
+    ] = None
     """Accuracy less that of the constant: at or below 0 the model decides no better."""
     accuracy_over_baseline_interval: IntervalSection | None = None
     loss_under_baseline: float | None = None
     """The constant's validation loss less the model's."""
     loss_under_baseline_interval: IntervalSection | None = None
-    prediction_share: Share | None = None
+    prediction_share: Annotated[
+        Share | None, Shown("Share of rows with the most frequent prediction", where_given=True)
+    ] = None
     """Share of rows that are predicted the most frequent outcome of the hypothesis that predicts
     them: favourable or not, where the spec says what is, otherwise the class."""
     prediction_share_interval: IntervalSection | None = None
@@ -175,9 +172,11 @@ class Utility(Part):
     """The selection loss of the hypotheses that training started from."""
     improved: bool | None = None
     """Whether the best hypotheses have a smaller selection loss than those."""
-    rounds: int
-    best_round: int
-    collapsed_rounds: int | None = None
+    rounds: Annotated[int, Shown("Rounds")]
+    best_round: Annotated[int, Shown("Best round")]
+    collapsed_rounds: Annotated[
+        int | None, Shown("Rounds that trained one hypothesis of several", where_given=True)
+    ] = None
     """Rounds whose uploads all fell into one of several clusters, so that one hypothesis alone was
     trained. None where there is one hypothesis, and in earlier reports."""
     stopped_by: StoppedBy

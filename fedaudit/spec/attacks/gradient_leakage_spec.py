@@ -5,9 +5,17 @@ from typing import Annotated, Literal, assert_never
 from pydantic import Field
 
 from fedaudit.spec.attacks.attack_part import AttackedSpec, AttackPart
-from fedaudit.spec.attacks.differentiable import rough_layer
 from fedaudit.spec.errors import Refusals, refuse_at
-from fedaudit.spec.models import Convolution, Dense, Layers, ModelSpec
+from fedaudit.spec.models import (
+    CnnFemnist,
+    Convolution,
+    Dense,
+    Layers,
+    Linear,
+    Logistic,
+    Mlp,
+    ModelSpec,
+)
 
 LeakageMethod = Literal["lbfgs", "adam-cosine", "first-layer", "features"]
 LabelKnowledge = Literal["optimised", "inferred", "known"]
@@ -173,7 +181,7 @@ class GradientLeakageSpec(AttackPart):
             )
         match self.method:
             case "lbfgs":
-                rough = rough_layer(model)
+                rough = _rough_layer(model)
                 if rough is not None:
                     yield refuse_at(
                         f"{pointer}/method",
@@ -201,6 +209,23 @@ class GradientLeakageSpec(AttackPart):
                 pass  # it needs gradients alone, which exist almost everywhere
             case _:
                 assert_never(self.method)
+
+
+_ROUGH = ("relu", "max-pooling")
+
+
+def _rough_layer(model: ModelSpec) -> str | None:
+    """The first kind of layer whose first derivative jumps; None where all are smooth."""
+    match model:
+        case Linear() | Logistic():
+            return None
+        case Mlp() | CnnFemnist():
+            return f"the ReLU of `{model.kind}`"
+        case Layers():
+            found = next((layer.kind for layer in model.layers if layer.kind in _ROUGH), None)
+            return None if found is None else f"`{found}`"
+        case _:
+            assert_never(model)
 
 
 def _has_convolution(model: ModelSpec) -> bool:

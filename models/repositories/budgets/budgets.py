@@ -83,11 +83,9 @@ class Budgets(ScopedRepository):
         self._reader = BudgetReader.of(session)
 
     def budgets(self, federation_id: str, *, shown: bool = True) -> list[Budget]:
-        """Every budget that was set or spent from; none of another project's federation.
-
-        Not `shown`: without what trainers elsewhere declare, on which nothing depends. Of an
-        epsilon without what is reserved and spent, which `composed` adds.
-        """
+        """Every budget that was set or spent from; none of another project's federation. Not
+        `shown`: without what trainers elsewhere declare, on which nothing depends. Of an epsilon
+        without what is reserved and spent, which `composed` adds."""
         sharing = self._sharing(federation_id)
         if sharing is None:
             return []
@@ -114,12 +112,10 @@ class Budgets(ScopedRepository):
             yield self.composed(federation_id, one)
 
     def composed(self, federation_id: str, budget: Budget) -> Budget:
-        """A budget with what is reserved and spent of it; a sum as it is.
-
-        `spent` is composed of what was spent; `reserved` is what all that is held adds to it.
-        Figures of clients and of records are composed apart, and so are figures of clients with
-        different keys; the largest one is shown: no theorem covers them together.
-        """
+        """A budget with what is reserved and spent of it; a sum as it is. `spent` is composed of
+        what was spent; `reserved` is what all that is held adds to it. Figures of clients and of
+        records are composed apart, and so are figures of clients with different keys; the largest
+        one is shown: no theorem covers them together."""
         if budget.figure != "epsilon":
             return budget
         shown = replace(budget, spent=0.0, reserved=0.0, declared=0.0)
@@ -195,14 +191,12 @@ class Budgets(ScopedRepository):
         terms: LeakageTerms | None = None,
         unit_key: str | None = None,
     ) -> Budget:
-        """Sets this project's bound; one below what is spent only stops what is still to come.
-
-        A content that no project owns belongs to this one from now on. `terms`: of leakage, and
-        then needed. A total of leakage in the same book that was set before radius and clip were
+        """Sets this project's bound; one below what is spent only stops what is still to come. A
+        content that no project owns belongs to this one from now on. `terms`: of leakage, and then
+        needed. A total of leakage in the same book that was set before radius and clip were
         recorded, and so refuses every run, is replaced by it. `unit_key`: whose clients it is for.
         Raises LookupError where the project has no such federation, ValueError where the total is
-        negative or not finite, or leakage has no terms.
-        """
+        negative or not finite, or leakage has no terms."""
         if (figure == "leakage") != (terms is not None):
             raise ValueError("terms: leakage, and nothing else, has a radius and a clip")
         if total is not None:
@@ -256,14 +250,11 @@ class Budgets(ScopedRepository):
         unit_key: str = "",
     ) -> tuple[Budget, Shortage] | None:
         """Reserves for an experiment; the first total that cannot bear it and why, and nothing
-        reserved, where one cannot.
-
-        `terms`: of leakage; None for the theorem's sum, of which each release spends
-        `of_one_release`. The content is locked, so that two experiments cannot both take the last
-        room. Without a bound the amount is reserved all the same. `unit_key`: how its clients are
-        identified; '' counts as the same as any. Raises LookupError where the project has no such
-        federation, ValueError for an amount that is negative or infinite.
-        """
+        reserved, where one cannot. `terms`: of leakage; None for the theorem's sum, of which each
+        release spends `of_one_release`. The content is locked, so that two experiments cannot both
+        take the last room. Without a bound the amount is reserved all the same. `unit_key`: how its
+        clients are identified; '' counts as the same as any. Raises LookupError where the project
+        has no such federation, ValueError for an amount that is negative or infinite."""
         _check_amount("amount", amount)
         if of_one_release is not None:
             _check_amount("of_one_release", of_one_release)
@@ -294,12 +285,10 @@ class Budgets(ScopedRepository):
 
     def draw(self, experiment_id: str, *, spent: float, releases: int) -> bool:
         """Books that the experiment has leaked `spent` in all by so many releases of one client,
-        before the noise is drawn.
-
-        Absolute, so that a repeat changes nothing. More than was reserved is taken from what is
-        left of the budgets; False, and nothing changed, where one has no room for it: nothing may
-        then be released. True where the experiment has nothing reserved.
-        """
+        before the noise is drawn. Absolute, so that a repeat changes nothing. More than was
+        reserved is taken from what is left of the budgets; False, and nothing changed, where one
+        has no room for it: nothing may then be released. True where the experiment has nothing
+        reserved."""
         _check_amount("spent", spent)
         drawn = [
             (one, max(one.spent, after_releases(one, leakage=spent, releases=releases)))
@@ -323,13 +312,11 @@ class Budgets(ScopedRepository):
         spent: Mapping[BudgetFigure, float] | None,
         within_totals: bool,
     ) -> bool:
-        """Books other sums for what is held: `held` in all, of which `spent` is spent.
-
-        Of what is charged by histories and not by equal releases. `spent`: None leaves it as it is;
-        it never falls. Without `within_totals` it is booked whether there is room or not, as what
-        has happened is; with it False, and nothing changed, where a total has no room. True where
-        nothing is held.
-        """
+        """Books other sums for what is held: `held` in all, of which `spent` is spent. Of what is
+        charged by histories and not by equal releases. `spent`: None leaves it as it is; it never
+        falls. Without `within_totals` it is booked whether there is room or not, as what has
+        happened is; with it False, and nothing changed, where a total has no room. True where
+        nothing is held."""
         mine = self.held(experiment_id, *SUMS)
         most = {figure: min(amount, UNBOUNDED) for figure, amount in held.items()}
         if within_totals and not all(self._bears(one, most[one.figure]) for one in mine):
@@ -344,11 +331,8 @@ class Budgets(ScopedRepository):
 
     def settle(self, experiment_id: str, *, spent: float | None = None, releases: int = 0) -> bool:
         """Ends the reservations of sums: what was not spent returns to the budgets; all that was
-        reserved counts as spent where it is not known how much was.
-
-        Never less than was drawn already. False where nothing was held, so that a second call
-        changes nothing.
-        """
+        reserved counts as spent where it is not known how much was. Never less than was drawn
+        already. False where nothing was held, so that a second call changes nothing."""
         if spent is not None:
             _check_amount("spent", spent)
         held = self.held(experiment_id, *SUMS)
@@ -364,13 +348,10 @@ class Budgets(ScopedRepository):
         self, federation_id: str, *, experiment_id: str, book: str, costs: Sequence[EpsilonCost]
     ) -> EpsilonRefusal | None:
         """Reserves the worst case against every observer; a refusal, and nothing changed,
-        otherwise.
-
-        `costs`: of training, or those against readers of the report. Every budget of the book with
-        a total for such costs must be able to count the experiment, and have room for it. The
-        content is locked for the rest of the transaction, so that two experiments cannot both take
-        the last room. Raises LookupError where the project has no such federation.
-        """
+        otherwise. `costs`: of training, or those against readers of the report. Every budget of the
+        book with a total for such costs must be able to count the experiment, and have room for it.
+        The content is locked for the rest of the transaction, so that two experiments cannot both
+        take the last room. Raises LookupError where the project has no such federation."""
         self.hold(federation_id)
         of_report = any(counts_report(cost.observer) for cost in costs)
         for budget in self._bounded(federation_id, book):
@@ -411,9 +392,7 @@ class Budgets(ScopedRepository):
 
     def draw_epsilon(self, experiment_id: str, compositions: Mapping[str, int]) -> bool:
         """Books that so many compositions are spent against each observer, before noise is drawn.
-
-        As `draw` otherwise. What is held against other observers stays as it is.
-        """
+        As `draw` otherwise. What is held against other observers stays as it is."""
         held = self.held(experiment_id, "epsilon")
         drawn = [(one, compositions[one.observer]) for one in held if one.observer in compositions]
         for one, count in drawn:

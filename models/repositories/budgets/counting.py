@@ -32,13 +32,11 @@ Shortage = Literal["no-room", "other-adjacency", "other-observer", "other-unit",
 
 @dataclass(frozen=True)
 class Sharing:
-    """The federations whose spending counts together, as one project sees them.
-
-    With budgets across the service the spending of every project on one content counts together.
-    The project that registered the content first, or was the first to set a budget on it, owns it:
-    its totals hold for all, and another project's hold for itself alone, so that no stranger can
-    stop the owner and none can raise what the owner has set.
-    """
+    """The federations whose spending counts together, as one project sees them. With budgets across
+    the service the spending of every project on one content counts together. The project that
+    registered the content first, or was the first to set a budget on it, owns it: its totals hold
+    for all, and another project's hold for itself alone, so that no stranger can stop the owner and
+    none can raise what the owner has set."""
 
     own_id: str
     owner_id: str | None
@@ -159,10 +157,8 @@ class Pool:
         )
 
     def budgets(self) -> list[Budget]:
-        """Each that was spent from or that this project has set, and those that hold for it.
-
-        A total that names no clients covers the rows without one.
-        """
+        """Each that was spent from or that this project has set, and those that hold for it. A
+        total that names no clients covers the rows without one."""
         busy = {row.unit_key for row in self.rows if row.busy}
         own = {row.unit_key for row in self.rows if row.federation_id == self.sharing.own_id}
         if "" in self.totals:
@@ -381,10 +377,8 @@ def counts_report(observer: str | None) -> bool:
 
 
 def counts_for(budget: Budget) -> tuple[str, ...]:
-    """The observers whose figures bound the budget's, the best first.
-
-    Whatever holds against the server holds for those who see less.
-    """
+    """The observers whose figures bound the budget's, the best first. Whatever holds against the
+    server holds for those who see less."""
     if budget.observer == _FINAL_MODEL:
         return (_FINAL_MODEL, _SERVER)
     return (budget.observer or "",)

@@ -69,11 +69,6 @@ def test_another_project_has_neither_the_file_nor_its_use(api: Api) -> None:
     assert api.get(f"/v1/artifacts/{ID}").status_code == 200
 
 
-def test_who_may_not_write_experiments_brings_nothing(api: Api) -> None:
-    others = api.key_with(*(scope for scope in SCOPES if scope != "experiments:write"))
-    assert send(api, key=others).status_code == 403
-
-
 @pytest.mark.parametrize(
     ("data", "message"),
     [

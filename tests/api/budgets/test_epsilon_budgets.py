@@ -74,17 +74,17 @@ def set_total(api: Api, federation_id: str, total: float | None, **key: Any) -> 
 
 @pytest.mark.parametrize("value", [central(), by_coins(), local(), by_record()])
 def test_what_every_mechanism_may_spend_is_told_and_reserved(
-    api_on_both: Api, value: dict[str, Any]
+    api: Api, value: dict[str, Any]
 ) -> None:
-    response = api_on_both.post("/v1/experiments?validate_only=true", json=value)
+    response = api.post("/v1/experiments?validate_only=true", json=value)
     assert response.status_code == 200, response.text
     projected = {
         one["observer"]: (one["delta"], one["adjacency"], one["value"])
         for one in response.json()["projection"]["epsilon"]
     }
-    body = api_on_both.submit(value)
+    body = api.submit(value)
     path = f"/v1/federations/{body['federation_id']}/budget"
-    budgets = {one["observer"]: one for one in api_on_both.get(path).json()["items"]}
+    budgets = {one["observer"]: one for one in api.get(path).json()["items"]}
     assert budgets.keys() == projected.keys()
     for observer, (delta, adjacency, epsilon) in projected.items():
         one = budgets[observer]
@@ -92,16 +92,15 @@ def test_what_every_mechanism_may_spend_is_told_and_reserved(
         assert epsilon <= one["reserved"] <= 1.2 * epsilon
         assert (one["spent"], one["total"], one["remaining"]) == (0.0, None, None)
     # Without a run nothing is spent.
-    api_on_both.post(f"/v1/experiments/{body['id']}/cancel")
-    for one in api_on_both.get(path).json()["items"]:
+    api.post(f"/v1/experiments/{body['id']}/cancel")
+    for one in api.get(path).json()["items"]:
         assert (one["reserved"], one["spent"]) == (0.0, 0.0)
 
 
 @pytest.mark.parametrize("value", [central(), by_record()])
 def test_validation_tells_that_a_submission_would_find_no_room(
-    api_on_both: Api, value: dict[str, Any]
+    api: Api, value: dict[str, Any]
 ) -> None:
-    api = api_on_both
     federation_id = api.submit(value)["federation_id"]
     path = f"/v1/federations/{federation_id}/budget"
     one = api.get(path).json()["items"][0]
@@ -152,17 +151,17 @@ def test_a_total_takes_what_composes_to_it(api_on_both: Api) -> None:
     ],
 )
 def test_what_an_epsilon_cannot_count_is_refused(
-    api_on_both: Api, value: dict[str, Any], named: str
+    api: Api, value: dict[str, Any], named: str
 ) -> None:
-    federation_id = api_on_both.submit(central())["federation_id"]
-    set_total(api_on_both, federation_id, 1e6)
-    before = api_on_both.counts()
-    response = api_on_both.post("/v1/experiments", json=value)
+    federation_id = api.submit(central())["federation_id"]
+    set_total(api, federation_id, 1e6)
+    before = api.counts()
+    response = api.post("/v1/experiments", json=value)
     assert response.status_code == 409
     assert response.json()["type"].endswith("/budget-exhausted")
     assert "the simulation book" in response.json()["detail"]
     assert named in response.json()["detail"]
-    assert api_on_both.counts() == before
+    assert api.counts() == before
 
 
 def test_a_trusted_server_has_no_place_in_a_budget_before_the_server(api: Api) -> None:
@@ -181,8 +180,7 @@ def test_records_and_clients_are_not_composed(api: Api) -> None:
     api.submit(by_record())
 
 
-def test_a_total_that_is_set_late_names_what_it_does_not_count(api_on_both: Api) -> None:
-    api = api_on_both
+def test_a_total_that_is_set_late_names_what_it_does_not_count(api: Api) -> None:
     federation_id = api.submit(central())["federation_id"]
     bare = {**central(), "privacy": {"mechanism": "none"}}
     for value in (central(delta=1e-3), local(), by_coins(), spec(gates=[]), bare, bare):
@@ -228,17 +226,6 @@ def test_a_figure_of_clients_does_not_count_records(api: Api) -> None:
     mechanisms = {"client": "record-personalised", "record": "gaussian-central"}
     assert left_out["mechanism"] == mechanisms[found["unit"]]
     assert "another unit" in left_out["why"]
-
-
-def test_leakage_counts_no_epsilon(api: Api) -> None:
-    federation_id = api.submit()["federation_id"]
-    path = f"/v1/federations/{federation_id}/budget"
-    body = {"book": "simulation", "figure": "leakage", "total": 1e6}
-    assert api.request("PUT", path, json=body).status_code == 200
-    response = api.post("/v1/experiments", json=central())
-    assert response.status_code == 409
-    assert "leakage" in response.json()["detail"]
-    assert "epsilon" in response.json()["detail"]
 
 
 @pytest.mark.parametrize(

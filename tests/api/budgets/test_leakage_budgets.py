@@ -49,8 +49,7 @@ def refused(api: Api, value: dict[str, Any]) -> dict[str, Any]:
     return problem
 
 
-def test_the_same_noise_at_another_radius_does_not_spend_a_millionth(api_on_both: Api) -> None:
-    api = api_on_both
+def test_the_same_noise_at_another_radius_does_not_spend_a_millionth(api: Api) -> None:
     id_ = api.submit(run(**FIXED))["federation_id"]
     assert put(api, id_, total=2 * WORST, **FIXED).status_code == 200
     problem = refused(api, run(**TWIN))
@@ -81,8 +80,7 @@ def test_the_theorems_sum_has_room_for_the_twin_only_as_for_the_run(api: Api) ->
     refused(api, run(**FIXED))
 
 
-def test_a_radius_without_a_clip_is_refused_by_both_figures(api_on_both: Api) -> None:
-    api = api_on_both
+def test_a_radius_without_a_clip_is_refused_by_both_figures(api: Api) -> None:
     id_ = api.submit(run(**FIXED))["federation_id"]
     put(api, id_, total=1e6, **FIXED)
     assert "without a clip" in refused(api, run(**TINY))["detail"]
@@ -182,8 +180,7 @@ def test_a_total_without_a_radius_is_for_the_specs_defaults(api: Api) -> None:
     refused(api, run(**FIXED))
 
 
-def test_a_total_from_before_refuses_until_it_is_set_anew(api_on_both: Api) -> None:
-    api = api_on_both
+def test_a_total_from_before_refuses_until_it_is_set_anew(api: Api) -> None:
     id_ = api.submit(run(**FIXED))["federation_id"]
     with api.database.write() as session:
         session.add(

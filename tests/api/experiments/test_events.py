@@ -8,17 +8,16 @@ import httpx
 import pytest
 import structlog
 
-from api.services.experiments import pause_seconds
 from benchmarks.served_api import http
 from models.repositories import ApiKeyRepository, EventRepository
 from tests.api.service import ROUNDS, Api, fail, finished, play, running_api, served, settings_for
 
 
 @pytest.fixture
-def live(database_url: str, tmp_path: Path) -> Iterator[tuple[Api, httpx.Client]]:
+def live(sqlite_url: str, tmp_path: Path) -> Iterator[tuple[Api, httpx.Client]]:
     """An API, and a client of a real server on the same database."""
     with (
-        running_api(settings_for(database_url, tmp_path)) as api,
+        running_api(settings_for(sqlite_url, tmp_path)) as api,
         served(api) as url,
         http(url, api.key) as client,
     ):
@@ -68,7 +67,8 @@ def test_a_client_that_leaves_is_no_failure(
             with client.stream("GET", path) as response:
                 assert next(response.iter_lines()) == "event: status.changed"
         fail(api, id_)
-        assert len(_events(client, id_, after=19_000)) > 1000
+        ids = [int(event["id"]) for event in _events(client, id_, after=18_000)]
+        assert ids == list(range(18_001, 20_004))
     assert [entry for entry in logged if entry["log_level"] == "error"] == []
     assert [one for one in caplog.records if one.levelname == "ERROR"] == []
 
@@ -97,19 +97,6 @@ def test_events_come_as_they_happen(live: tuple[Api, httpx.Client]) -> None:
     assert types == ["status.changed"] * 2 + ["round.completed"] * ROUNDS + ["status.changed"]
 
 
-def test_a_long_past_is_replayed_whole(api: Api) -> None:
-    id_ = api.submit()["id"]
-    with api.database.write() as session:
-        from models.repositories import EventRepository
-
-        rounds = [("round.completed", {"round": number}) for number in range(1, 1201)]
-        EventRepository(session).append(id_, api.project_id, rounds)
-    fail(api, id_)
-    text = api.get(f"/v1/experiments/{id_}/events").text
-    ids = [int(line[4:]) for line in text.splitlines() if line.startswith("id: ")]
-    assert ids == list(range(1, 1204))
-
-
 def test_a_silent_stream_is_kept_alive(
     live: tuple[Api, httpx.Client], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -134,8 +121,3 @@ def test_a_stream_ends_with_its_key(live: tuple[Api, httpx.Client]) -> None:
             assert found is not None
             ApiKeyRepository(session).revoke(api.project_id, found.id)
         list(lines)
-
-
-def test_many_streams_look_less_often_each() -> None:
-    assert pause_seconds(1) == pause_seconds(20) == 0.25
-    assert pause_seconds(800) == 10

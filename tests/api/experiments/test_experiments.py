@@ -28,10 +28,6 @@ def three(api_on_both: Api) -> list[str]:
     return ids
 
 
-def test_the_newest_come_first(api_on_both: Api, three: list[str]) -> None:
-    assert _ids(api_on_both) == three[::-1]
-
-
 FOUND = {
     "status=failed": [1],
     "status=queued": [2],
@@ -112,8 +108,7 @@ def test_final_figures_are_shown(api_on_both: Api, three: list[str]) -> None:
 # -- cancel and retry ------------------------------------------------------------------------------
 
 
-def test_a_queued_experiment_is_cancelled_at_once(api_on_both: Api) -> None:
-    api = api_on_both
+def test_a_queued_experiment_is_cancelled_at_once(api: Api) -> None:
     body = api.submit()
     response = api.post(f"/v1/experiments/{body['id']}/cancel")
     assert response.status_code == 200
@@ -133,8 +128,7 @@ def test_what_has_ended_cannot_be_cancelled(api: Api, end) -> None:
     assert response.json()["type"].endswith("/conflict")
 
 
-def test_a_failed_experiment_is_tried_again_as_a_new_one(api_on_both: Api) -> None:
-    api = api_on_both
+def test_a_failed_experiment_is_tried_again_as_a_new_one(api: Api) -> None:
     first = api.submit()
     fail(api, first["id"])
     response = api.post(f"/v1/experiments/{first['id']}/retry")

@@ -68,10 +68,7 @@ def bisections() -> Iterator[Sequence[str]]:
 
 
 @pytest.mark.parametrize("known", ["path", "registered", "registered-path"])
-def test_bisecting_a_cell_by_validation_answers_teaches_nothing(
-    api_on_both: Api, known: str
-) -> None:
-    api = api_on_both
+def test_bisecting_a_cell_by_validation_answers_teaches_nothing(api: Api, known: str) -> None:
     match known:
         case "path":
             federation = put_below_sources(api)
@@ -105,8 +102,7 @@ def test_the_same_questions_find_a_cell_with_a_key_that_may_read_data(api: Api) 
 
 
 @pytest.mark.parametrize("changed", [False, True])
-def test_a_path_stands_for_what_was_registered_there(api_on_both: Api, changed: bool) -> None:
-    api = api_on_both
+def test_a_path_stands_for_what_was_registered_there(api: Api, changed: bool) -> None:
     federation = put_below_sources(api)
     body = registration(federation={**COLUMNS, **federation})
     make_ready(api, api.post("/v1/federations", json=body).json()["id"])

@@ -25,8 +25,7 @@ def counted(api: Api) -> Iterator[list[str]]:
         event.remove(engine, "before_cursor_execute", note)
 
 
-def test_statements_grow_neither_with_history_nor_with_cells(api_on_both: Api) -> None:
-    api = api_on_both
+def test_statements_grow_neither_with_history_nor_with_cells(api: Api) -> None:
     first = api.submit(central())
     set_total(api, first["federation_id"], 1e6)
     api.submit(central())

@@ -48,10 +48,10 @@ def test_an_experiment_is_queued_with_all_that_its_run_needs(api_on_both: Api) -
         assert (event.sequence, event.type, event.data["status"]) == (1, "status.changed", "queued")
 
 
-def test_the_worst_case_is_reserved_on_the_data(api_on_both: Api) -> None:
-    first, second = api_on_both.submit(), api_on_both.submit(spec(tags=[]))
+def test_the_worst_case_is_reserved_on_the_data(api: Api) -> None:
+    first, second = api.submit(), api.submit(spec(tags=[]))
     assert first["federation_id"] == second["federation_id"]
-    [budget] = api_on_both.get(f"/v1/federations/{first['federation_id']}/budget").json()["items"]
+    [budget] = api.get(f"/v1/federations/{first['federation_id']}/budget").json()["items"]
     assert (budget["book"], budget["figure"]) == ("simulation", "leakage")
     assert budget["reserved"] == pytest.approx(2 * WORST_CASE, rel=1e-12)
     assert (budget["total"], budget["remaining"]) == (None, None)
@@ -110,8 +110,7 @@ def _set_total(api: Api, federation_id: str, total: float) -> None:
     assert api.request("PUT", path, json=body).status_code == 200
 
 
-def test_a_budget_without_room_refuses_and_says_what_is_left(api_on_both: Api) -> None:
-    api = api_on_both
+def test_a_budget_without_room_refuses_and_says_what_is_left(api: Api) -> None:
     federation_id = api.submit()["federation_id"]
     _set_total(api, federation_id, WORST_CASE + 1)
     before = api.counts()
@@ -162,8 +161,7 @@ def test_simultaneous_submissions_cannot_share_the_last_room(api_on_both: Api) -
 # -- idempotency -----------------------------------------------------------------------------------
 
 
-def test_a_repeated_request_gives_the_same_experiment(api_on_both: Api) -> None:
-    api = api_on_both
+def test_a_repeated_request_gives_the_same_experiment(api: Api) -> None:
     key = {"Idempotency-Key": "a key with spaces"}
     first = api.submit(headers=key)
     before = api.counts()

@@ -116,9 +116,8 @@ def test_one_held_out_client_more_is_refused(api: Api, federation: dict[str, Any
     assert refused(api, fourth).keys() == {"/federation/scoring"}
 
 
-def test_a_profile_by_other_edges_is_refused(api_on_both: Api) -> None:
+def test_a_profile_by_other_edges_is_refused(api: Api) -> None:
     """Base rates of two profiles give one client's outcomes, without a run and without a budget."""
-    api = api_on_both
     rows, rates = zip(*(_below(edge, api.settings.sources_dir) for edge in (20, 21)), strict=True)
     # The client of age 20 has three incomes: 20, 30 and 40, of which two are 25 or more.
     assert rows[1] - rows[0] == 3
@@ -257,8 +256,7 @@ def test_a_key_without_the_data_reads_what_is_demanded_and_no_more(
     assert "set it to 40 or more" in faults["/fairness/minimum_group_size"]
 
 
-def test_the_policy_is_read_set_and_taken_back(api_on_both: Api) -> None:
-    api = api_on_both
+def test_the_policy_is_read_set_and_taken_back(api: Api) -> None:
     id_ = api.submit()["federation_id"]
     path = f"/v1/federations/{id_}/disclosure"
     empty = api.get(path).json()
@@ -271,15 +269,6 @@ def test_the_policy_is_read_set_and_taken_back(api_on_both: Api) -> None:
     assert api.get(f"/v1/federations/{id_}").json()["disclosure"] == {"minimum_group_size": 3}
     # The whole policy is set each time.
     assert set_policy(api, id_, minimum_group_clients=3)["minimum_group_size"] is None
-
-
-def test_setting_it_needs_the_scope_and_the_project(api: Api) -> None:
-    id_ = api.submit()["federation_id"]
-    assert put(api, id_, {}, key=api.key_with("federations:read")).status_code == 403
-    for method in ("GET", "PUT"):
-        stranger = api.key_with("federations:read", "federations:write", project="another")
-        path = f"/v1/federations/{id_}/disclosure"
-        assert api.request(method, path, json={}, key=stranger).status_code == 404
 
 
 @pytest.mark.parametrize(

@@ -62,14 +62,6 @@ def test_a_file_that_is_not_there_is_named(
         assert pointer in [error["pointer"] for error in found.json()["errors"]]
 
 
-def test_only_who_may_write_federations_proposes_and_corrects(api: Api) -> None:
-    id_ = upload(api)["id"]
-    reader = api.key_with("federations:read", "experiments:write")
-    asked = api.post("/v1/federations/proposals", json={"id": id_}, key=reader)
-    assert asked.status_code == 403
-    assert put(api, id_, registration(), key=reader).status_code == 403
-
-
 def test_a_rejected_registration_is_corrected_without_the_file(api: Api) -> None:
     id_ = upload(api)["id"]
     reject(api, id_, "/federation/target", "is wrong")

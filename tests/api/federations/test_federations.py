@@ -23,12 +23,12 @@ def test_data_that_was_used_is_listed_once(api_on_both: Api) -> None:
 
 
 @pytest.mark.parametrize("total", [0, 21.0, 1e300, None])
-def test_a_budget_is_set_and_read_back(api_on_both: Api, total: float | None) -> None:
-    path = f"/v1/federations/{api_on_both.submit()['federation_id']}/budget"
+def test_a_budget_is_set_and_read_back(api: Api, total: float | None) -> None:
+    path = f"/v1/federations/{api.submit()['federation_id']}/budget"
     setting = {"book": "simulation", "figure": "leakage", "total": total}
-    response = api_on_both.request("PUT", path, json=setting)
+    response = api.request("PUT", path, json=setting)
     assert response.status_code == 200
-    assert response.json() == api_on_both.get(path).json()
+    assert response.json() == api.get(path).json()
     [budget] = response.json()["items"]
     assert budget["total"] == total
     assert budget["reserved"] == 4.0
@@ -36,8 +36,8 @@ def test_a_budget_is_set_and_read_back(api_on_both: Api, total: float | None) ->
     assert (budget["reason"] is None) == (total is not None)
 
 
-def test_figures_and_books_are_budgets_of_their_own(api_on_both: Api) -> None:
-    path = f"/v1/federations/{api_on_both.submit()['federation_id']}/budget"
+def test_figures_and_books_are_budgets_of_their_own(api: Api) -> None:
+    path = f"/v1/federations/{api.submit()['federation_id']}/budget"
     for setting in (
         {"book": "release", "figure": "leakage", "total": 1},
         {
@@ -49,8 +49,8 @@ def test_figures_and_books_are_budgets_of_their_own(api_on_both: Api) -> None:
             "observer": "server",
         },
     ):
-        assert api_on_both.request("PUT", path, json=setting).status_code == 200
-    items = api_on_both.get(path).json()["items"]
+        assert api.request("PUT", path, json=setting).status_code == 200
+    items = api.get(path).json()["items"]
     found = {(item["book"], item["figure"], item["delta"]): item["total"] for item in items}
     assert found == {
         ("simulation", "leakage", None): None,

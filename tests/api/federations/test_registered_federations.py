@@ -26,11 +26,11 @@ UNKNOWN = "01890000-0000-7000-8000-000000000000"
 
 
 @pytest.fixture
-def ready(api_on_both: Api) -> tuple[Api, str]:
+def ready(api: Api) -> tuple[Api, str]:
     """An API, and an uploaded federation that is ready."""
-    made = upload(api_on_both)["id"]
-    make_ready(api_on_both, made)
-    return api_on_both, made
+    made = upload(api)["id"]
+    make_ready(api, made)
+    return api, made
 
 
 def _below_sources(api: Api, name: str = "incomes.csv", content: bytes = CONTENT) -> Path:
@@ -123,8 +123,7 @@ def test_experiments_name_an_upload_by_its_id(ready: tuple[Api, str]) -> None:
     assert (retried.status_code, retried.json()["federation_id"]) == (202, id_)
 
 
-def test_a_path_and_an_upload_with_one_content_share_one_budget(api_on_both: Api) -> None:
-    api = api_on_both
+def test_a_path_and_an_upload_with_one_content_share_one_budget(api: Api) -> None:
     _below_sources(api)
     by_path = api.submit(spec_of({"path": "incomes.csv"}))["federation_id"]
     [once] = api.get(f"/v1/federations/{by_path}/budget").json()["items"]
@@ -248,8 +247,7 @@ def test_a_deletion_that_the_storage_refuses_is_taken_up_again(
 # -- files below the sources folder ----------------------------------------------------------------
 
 
-def test_a_file_below_the_sources_folder_is_registered_by_its_path(api_on_both: Api) -> None:
-    api = api_on_both
+def test_a_file_below_the_sources_folder_is_registered_by_its_path(api: Api) -> None:
     _below_sources(api, "folder/incomes.csv")
     value = registration(federation={"path": "folder/incomes.csv"})
     headers = {"Idempotency-Key": "one"}

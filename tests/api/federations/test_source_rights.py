@@ -1,5 +1,6 @@
 """Files below the sources folder that belong to projects: to any other they are not there."""
 
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -16,9 +17,12 @@ SCOPES = ("experiments:read", "experiments:write", "federations:read", "federati
 HOSPITAL, BETA = "hospital", "beta"
 
 
-@pytest.fixture
-def api(sqlite_url: str, tmp_path: Path) -> Iterator[Api]:
+@pytest.fixture(scope="module")
+def api(sqlite_template: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Api]:
     """Two projects; each has a folder, and `beta` has links to what is the other's."""
+    tmp_path = tmp_path_factory.mktemp("rights")
+    shutil.copyfile(sqlite_template, tmp_path / "fedaudit.db")
+    sqlite_url = f"sqlite:///{tmp_path}/fedaudit.db"
     declared = tmp_path / "map.yaml"
     declared.write_text('hospital: [hospital]\nbeta: [beta]\n"all": ["*"]\n')
     settings = settings_for(sqlite_url, tmp_path, sources_map=declared)

@@ -11,6 +11,12 @@ BEYOND_64_BITS = 2**64 + 1
 JSON = {"Content-Type": "application/json"}
 
 
+@pytest.fixture
+def api(shared_api: Api) -> Api:
+    """Nothing that a test here stores is in the way of another."""
+    return shared_api
+
+
 def _refused(response: Any, status: int = 422, slug: str = "validation-error") -> list[dict]:
     assert response.status_code == status, response.text
     assert response.headers["content-type"] == "application/problem+json"
@@ -122,12 +128,6 @@ def test_other_media_types_are_refused(api: Api, media_type: str) -> None:
     _refused(response, 415, "unsupported-media-type")
 
 
-def test_a_media_type_may_name_its_encoding(api: Api) -> None:
-    headers = {"Content-Type": "Application/JSON; charset=utf-8"}
-    response = api.post("/v1/experiments", content=json.dumps(SPEC), headers=headers)
-    assert response.status_code == 202
-
-
 # -- files -----------------------------------------------------------------------------------------
 
 TABLE = {
@@ -179,6 +179,8 @@ def _write(api: Api, content: bytes) -> None:
     ],
 )
 def test_a_faulty_file_is_refused_by_field(api: Api, content: bytes | None, pointer: str) -> None:
+    assert api.settings.sources_dir is not None
+    (api.settings.sources_dir / "rows.csv").unlink(missing_ok=True)
     if content is not None:
         _write(api, content)
     before = api.counts()
@@ -202,7 +204,7 @@ def test_a_file_that_changes_is_read_again(api: Api) -> None:
     _write(api, GOOD + b"d,7,8\nd,8,9\n")
     third = api.submit(TABLE)
     assert first["federation_id"] == second["federation_id"] != third["federation_id"]
-    sizes = [item["clients"] for item in api.get("/v1/federations").json()["items"]]
+    sizes = [item["clients"] for item in api.get("/v1/federations?limit=2").json()["items"]]
     assert sizes == [4, 3]
 
 
@@ -234,6 +236,8 @@ def test_a_file_that_changes_is_read_again(api: Api) -> None:
         ("created_after=yesterday", "/query/created_after"),
         ("created_after=0001-01-01T00:00:00%2B14:00", "/query/created_after"),
         ("created_before=9999-12-31T23:59:59-14:00", "/query/created_before"),
+        ("created_before=1700000000", "/query/created_before"),
+        ("created_before=0.5", "/query/created_before"),
         ("cursor=made-up", "/query/cursor"),
         ("cursor=%00", "/query/cursor"),
         ("cursor=%C3%A9", "/query/cursor"),
@@ -249,8 +253,8 @@ def test_a_faulty_parameter_is_refused_by_name(api: Api, query: str, pointer: st
 
 @pytest.mark.parametrize("text", ["%00", "x", f"{BEYOND_64_BITS}", "..%2F..", "%FF", "a" * 5000])
 @pytest.mark.parametrize("rest", ["", "/rounds", "/privacy-ledger", "/events", "/report.html"])
-def test_an_id_of_another_form_is_not_found(api_on_both: Api, text: str, rest: str) -> None:
-    _refused(api_on_both.get(f"/v1/experiments/{text}{rest}"), 404, "not-found")
+def test_an_id_of_another_form_is_not_found(api: Api, text: str, rest: str) -> None:
+    _refused(api.get(f"/v1/experiments/{text}{rest}"), 404, "not-found")
 
 
 @pytest.mark.parametrize("query", ["round_from=-1", f"round_to={BEYOND_64_BITS}", "client=%00"])
@@ -291,18 +295,18 @@ def test_the_last_event_id_is_checked(api: Api, text: str) -> None:
     ],
 )
 def test_other_bodies_are_checked(
-    api_on_both: Api, method: str, path: str, body: dict[str, Any], pointer: str
+    api: Api, method: str, path: str, body: dict[str, Any], pointer: str
 ) -> None:
-    federation_id = api_on_both.submit()["federation_id"]
-    before = api_on_both.counts()
+    federation_id = api.submit()["federation_id"]
+    before = api.counts()
     whole = {
         "budget": f"/v1/federations/{federation_id}/budget",
         "gates": "/v1/gates/evaluations",
         "keys": "/v1/api-keys",
     }[path]
-    errors = _refused(api_on_both.request(method, whole, content=json.dumps(body), headers=JSON))
+    errors = _refused(api.request(method, whole, content=json.dumps(body), headers=JSON))
     assert pointer in [error["pointer"] for error in errors]
-    assert api_on_both.counts() == before
+    assert api.counts() == before
 
 
 def test_several_faults_are_counted_and_told_once(api: Api) -> None:

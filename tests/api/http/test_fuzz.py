@@ -1,8 +1,5 @@
 """Whatever is sent, no answer is a 5xx or other than declared (Schemathesis)."""
 
-from collections.abc import Iterator
-from pathlib import Path
-
 import pytest
 import schemathesis
 from hypothesis import HealthCheck, given, settings, strategies
@@ -15,7 +12,7 @@ from schemathesis.specs.openapi.checks import (
     status_code_conformance,
 )
 
-from tests.api.service import Api, all_operations, finish, running_api, settings_for
+from tests.api.service import Api, all_operations, finish
 
 CHECKS = [
     not_a_server_error,
@@ -27,14 +24,10 @@ CHECKS = [
 
 
 @pytest.fixture(scope="module")
-def fuzzed(sqlite_template: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Api]:
+def fuzzed(shared_api: Api) -> Api:
     """An API with a finished experiment, shared by all examples."""
-    folder = tmp_path_factory.mktemp("fuzz")
-    path = folder / "fedaudit.db"
-    path.write_bytes(sqlite_template.read_bytes())
-    with running_api(settings_for(f"sqlite:///{path}", folder)) as api:
-        finish(api, api.submit()["id"])
-        yield api
+    finish(shared_api, shared_api.submit()["id"])
+    return shared_api
 
 
 @pytest.fixture(scope="module")
@@ -55,7 +48,7 @@ def test_answers_are_those_declared(
         case=document[path][method].as_strategy(generation_mode=mode), found=strategies.booleans()
     )
     @settings(
-        max_examples=10,
+        max_examples=5,
         deadline=None,
         derandomize=True,
         database=None,

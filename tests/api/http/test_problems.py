@@ -23,6 +23,12 @@ from tests.api.service import SPEC, Api, running_api, served, settings_for
 JSON = {"Content-Type": "application/json"}
 
 
+@pytest.fixture
+def api(shared_api: Api) -> Api:
+    """Nothing that a test here stores is in the way of another."""
+    return shared_api
+
+
 def _is_problem(response: Any, status: int, slug: str) -> dict[str, Any]:
     assert response.status_code == status
     assert response.headers["content-type"] == "application/problem+json"
@@ -39,12 +45,18 @@ def test_unknown_paths(api: Api, path: str) -> None:
 
 @pytest.mark.parametrize(
     ("method", "path", "allowed"),
-    [("DELETE", "/v1/experiments", {"GET", "POST"}), ("POST", "/health/live", {"GET"})],
+    [
+        ("DELETE", "/v1/experiments", {"GET", "POST", "HEAD"}),
+        ("PATCH", "/v1/federations/x", {"DELETE", "GET", "HEAD"}),
+        ("POST", "/health/live", {"GET", "HEAD"}),
+    ],
 )
 def test_unknown_methods(api: Api, method: str, path: str, allowed: set[str]) -> None:
     response = api.request(method, path)
     _is_problem(response, 405, "method-not-allowed")
     assert set(response.headers["allow"].split(", ")) <= allowed
+    for told in response.headers["allow"].split(", "):
+        assert api.request(told, path).status_code != 405
 
 
 def test_an_unexpected_failure_tells_nothing_but_where_to_look(
@@ -78,8 +90,8 @@ def test_a_database_that_is_away_is_told(tmp_path: Path, sqlite_url: str) -> Non
 # -- health ----------------------------------------------------------------------------------------
 
 
-def test_ready_on_a_migrated_database(api_on_both: Api) -> None:
-    assert api_on_both.get("/health/ready", key=None).json() == {"status": "ok"}
+def test_ready_on_a_migrated_database(api: Api) -> None:
+    assert api.get("/health/ready", key=None).json() == {"status": "ok"}
 
 
 def test_not_ready_on_another_schema(empty_database_url: str, tmp_path: Path) -> None:

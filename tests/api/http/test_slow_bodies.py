@@ -11,8 +11,7 @@ from api.http import middleware
 from tests.api.service import running_api, served, settings_for
 
 
-@pytest.mark.parametrize("upload", [False, True], ids=["json", "upload"])
-@pytest.mark.parametrize("trickle", [False, True], ids=["silent", "a-byte-at-a-time"])
+@pytest.mark.parametrize(("upload", "trickle"), [(True, False), (False, True)])
 def test_a_slow_body_is_cut_off(
     sqlite_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, upload: bool, trickle: bool
 ) -> None:

@@ -19,6 +19,12 @@ YAML = {"Content-Type": "application/yaml"}
 EXAMPLE = Path(__file__).parents[3] / "examples" / "synthetic-groups-k2.yaml"
 
 
+@pytest.fixture
+def api(shared_api: Api) -> Api:
+    """Nothing that a test here stores is in the way of another."""
+    return shared_api
+
+
 def _faults(api: Api, body: str, path: str = "/v1/experiments") -> list[tuple[str, str]]:
     answer = api.post(path, content=body.encode(), headers=YAML)
     assert answer.status_code == 422, answer.text

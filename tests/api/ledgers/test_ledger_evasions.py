@@ -122,8 +122,7 @@ def test_a_trainer_that_cannot_name_participants_says_so_and_its_figures_are_con
     assert _gate(api, ledger, allow_conditional=True)["outcome"] == "pass"
 
 
-def test_bundles_do_not_name_who_was_drawn(api_on_both: Api) -> None:
-    api = api_on_both
+def test_bundles_do_not_name_who_was_drawn(api: Api) -> None:
     ledger = opened(api, CENTRAL, population=3, budget={"epsilon": 1e-3})
     told = post(api, ledger, declared(1, ["z", "k"], POISSON), declared(2, ["p"])).json()
     # Everyone is over the budget, drawn or not; and a later round finds the names again.

@@ -28,8 +28,8 @@ NONE = {"kind": "none"}
 
 
 @pytest.fixture(name="federation")
-def _federation(api_on_both: Api) -> str:
-    found: str = api_on_both.submit()["federation_id"]
+def _federation(api: Api) -> str:
+    found: str = api.submit()["federation_id"]
     return found
 
 
@@ -58,9 +58,8 @@ def refused(api: Api, **terms: Any) -> str:
 
 
 def test_a_round_is_refused_before_the_federations_leakage_would_be_passed(
-    api_on_both: Api, federation: str
+    api: Api, federation: str
 ) -> None:
-    api = api_on_both
     put(api, federation, 5.0, **METRIC)
     ledger = opened(api, TERMS, federation_id=federation)
     assert reserve(api, ledger, 1, ["a", "b"], EVENT)["admitted"] == ["a", "b"]
@@ -87,10 +86,7 @@ def test_a_round_is_refused_before_the_federations_leakage_would_be_passed(
     assert "no room left" in refused(api, federation_id=federation)
 
 
-def test_other_radii_and_other_figures_are_no_way_around_a_total(
-    api_on_both: Api, federation: str
-) -> None:
-    api = api_on_both
+def test_other_radii_and_other_figures_are_no_way_around_a_total(api: Api, federation: str) -> None:
     before = opened(api, TERMS, federation_id=federation)
     own = {"radius": 1e-9, "clip": 1.0}
     put(api, federation, 5.0, **METRIC)
@@ -118,9 +114,8 @@ def test_other_radii_and_other_figures_are_no_way_around_a_total(
 
 
 def test_a_round_without_bound_takes_no_smaller_reservation_with_it(
-    api_on_both: Api, federation: str
+    api: Api, federation: str
 ) -> None:
-    api = api_on_both
     small, vast = (opened(api, TERMS, federation_id=federation) for _ in range(2))
     assert reserve(api, small, 1, ["a"], EVENT)["reserved"]
     assert reserve(api, vast, 1, ["a"], NONE)["reserved"]
@@ -184,8 +179,7 @@ def test_a_leakage_is_evidence_only_where_the_clip_keeps_uploads_within_the_radi
     assert report["terms"]["metric"] == metric
 
 
-def test_what_trainers_declare_is_told_apart_from_what_runs_here_spent(api_on_both: Api) -> None:
-    api = api_on_both
+def test_what_trainers_declare_is_told_apart_from_what_runs_here_spent(api: Api) -> None:
     run = central(noise="release")
     experiment = api.submit(run)
     federation = experiment["federation_id"]

@@ -22,8 +22,7 @@ def signed(api: Api) -> int:
     return DeclaredLedgerSigner(api.database, KEY, seconds=0.0).sign_waiting(10)
 
 
-def test_a_bundle_is_valid_although_names_grow(api_on_both: Api, tmp_path: Path) -> None:
-    api = api_on_both
+def test_a_bundle_is_valid_although_names_grow(api: Api, tmp_path: Path) -> None:
     ledger = opened(api)
     post(api, ledger, declared(1, ["a", "b"], failures=["c"]))
     assert (signed(api), signed(api)) == (1, 0)

@@ -19,8 +19,7 @@ from tests.api.service import Api
 from tests.api.webhooks.webhooks import deliveries, register
 
 
-def test_clients_without_room_are_refused_and_others_admitted(api_on_both: Api) -> None:
-    api = api_on_both
+def test_clients_without_room_are_refused_and_others_admitted(api: Api) -> None:
     probe = opened(api)
     post(api, probe, declared(1, ["a"]), declared(2, ["a"]))
     ledger = opened(api, budget={"epsilon": epsilon(api, probe)})

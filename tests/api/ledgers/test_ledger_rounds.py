@@ -110,8 +110,7 @@ def test_metric_privacy_is_counted_as_leakage(api: Api) -> None:
     assert api.get(f"/v1/ledgers/{ledger}/report/verification").json()["valid"]
 
 
-def test_the_same_round_again_is_answered_alike_and_another_is_refused(api_on_both: Api) -> None:
-    api = api_on_both
+def test_the_same_round_again_is_answered_alike_and_another_is_refused(api: Api) -> None:
     ledger = opened(api)
     first = post(api, ledger, declared(1, ["a", "b"], failures=["c"]))
     before = api.get(f"/v1/ledgers/{ledger}").json()

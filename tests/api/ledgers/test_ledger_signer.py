@@ -61,10 +61,7 @@ def unchecked(api: Api, ledger: str) -> set[str]:
 
 
 @pytest.mark.parametrize("signed_before", [False, True])
-def test_a_tally_that_entries_do_not_charge_is_not_signed(
-    api_on_both: Api, signed_before: bool
-) -> None:
-    api = api_on_both
+def test_a_tally_that_entries_do_not_charge_is_not_signed(api: Api, signed_before: bool) -> None:
     ledger = opened(api)
     post(api, ledger, declared(1, ["a", "b"]), declared(2, ["a"]))
     if signed_before:

@@ -59,8 +59,7 @@ def test_a_lease_that_another_worker_finds_lost_counts_too(api: Api) -> None:
     assert value(scrape(api), f"{names.LOST_LEASES}_total", kind="run") == 1
 
 
-def test_what_is_left_of_budgets_is_a_share_by_federation(api_on_both: Api) -> None:
-    api = api_on_both
+def test_what_is_left_of_budgets_is_a_share_by_federation(api: Api) -> None:
     federation_id = api.submit()["federation_id"]
     budget = {"book": "simulation", "figure": "leakage", "total": 16.0}
     path = f"/v1/federations/{federation_id}/budget"
@@ -142,13 +141,3 @@ def test_a_token_that_is_easily_guessed_is_refused(
     file.write_text("short\n")
     with pytest.raises(SettingsError, match=r"METRICS_TOKEN_FILE.*openssl rand"):
         load_settings()
-
-
-def test_openmetrics_is_given_to_who_asks(api: Api) -> None:
-    from prometheus_client.openmetrics.parser import text_string_to_metric_families
-
-    accept = "application/openmetrics-text; version=1.0.0"
-    response = api.get("/metrics", headers={"Accept": accept})
-    assert response.headers["content-type"].startswith("application/openmetrics-text")
-    families = {family.name for family in text_string_to_metric_families(response.text)}
-    assert {names.ROUNDS, names.REQUESTS, names.DATABASE_UP} <= families

@@ -46,9 +46,3 @@ def test_the_scrape_of_the_manual_is_answered(
             assert answer.status_code == 200
             found = {one.name for one in _ASKED[accept](answer.text)}
             assert {metrics.DATABASE_UP, metrics.UNITS, metrics.REQUESTS} <= found
-
-
-def test_the_rules_that_the_manual_names_are_there(configuration: Any) -> None:
-    assert configuration["rule_files"] == ["/etc/prometheus/fedaudit-alerts.yaml"]
-    assert (ROOT / "deploy/prometheus/alerts.yaml").is_file()
-    assert (ROOT / "deploy/grafana/dashboard.json").is_file()

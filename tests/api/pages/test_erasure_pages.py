@@ -32,10 +32,7 @@ def erased(api: Api, content: bytes = CONTENT, *, finish: bool = True) -> str:
     return federation
 
 
-def test_a_receipt_is_found_read_and_kept(
-    api_on_both: Api, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    api = api_on_both
+def test_a_receipt_is_found_read_and_kept(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
     webhook = register(api, "https://hooks.example.org/", events=["erasure.completed"])
     browser = signed_in(api, "federations:read")
     assert "Nothing was erased" in browser.get("/erasures").text

@@ -8,11 +8,8 @@ import httpx
 import pytest
 
 from api.pages.session import COOKIE
-from api.pages.wording import figure
-from api.services import report_pages
-from models.tables.experiments import Experiment
 from tests.api.pages.browser import signed_in
-from tests.api.service import ROUNDS, Api, fail, finish, play, served, spec
+from tests.api.service import ROUNDS, Api, fail, finish, play, served
 
 
 def text_of(answer: Any) -> str:
@@ -52,11 +49,6 @@ def test_one_that_runs_shows_its_newest_round_and_curves(api: Api) -> None:
     assert answer.text.count("<svg") >= 5
     assert "style=" not in answer.text
     assert "<script>" not in answer.text
-
-
-def test_a_page_that_shall_not_refresh_does_not(api: Api) -> None:
-    answer = signed_in(api).get(f"{path_of(api.submit())}?refresh=no")
-    assert "http-equiv" not in answer.text
 
 
 def test_one_that_succeeded_leads_to_its_report_and_shows_gates(api: Api) -> None:
@@ -99,16 +91,6 @@ def test_one_that_failed_says_why_and_can_be_retried_once(api: Api) -> None:
     assert f'href="{path_of(experiment)}"' in visitor.get(first).text
 
 
-def test_what_cannot_be_done_is_told_on_a_page(api: Api) -> None:
-    experiment = api.submit()
-    finish(api, experiment["id"])
-    visitor = signed_in(api)
-    for action in ("cancel", "retry"):
-        answer = visitor.post(f"{path_of(experiment)}/{action}")
-        assert answer.status_code == 409
-        assert "text/html" in answer.headers["content-type"]
-
-
 @pytest.mark.parametrize("action", ["cancel", "retry"])
 def test_forms_from_elsewhere_change_nothing(api: Api, action: str) -> None:
     experiment = api.submit()
@@ -118,15 +100,6 @@ def test_forms_from_elsewhere_change_nothing(api: Api, action: str) -> None:
     assert visitor.post(path, headers={"Origin": "http://evil.example"}).status_code == 403
     assert signed_in(api, "experiments:read").post(path).status_code == 403
     assert api.stored(experiment["id"]).status == "queued"
-
-
-def test_names_and_reasons_are_escaped(api: Api) -> None:
-    name = "<script>alert(1)</script>"
-    experiment = api.submit(spec(name=name, tags=["<i>"]))
-    answer = signed_in(api).get(path_of(experiment))
-    assert name not in answer.text
-    assert "<i>" not in answer.text
-    assert html.escape(name) in answer.text
 
 
 @pytest.mark.parametrize("part", ["", "/figures", "/stream"])
@@ -168,12 +141,6 @@ def test_the_script_is_sent_what_is_new_only(api: Api) -> None:
     assert (state["curves"], state["readings"], state["last"]) == ([], [], 3)
 
 
-def test_a_strange_number_is_refused(api: Api) -> None:
-    path, visitor = path_of(api.submit()), signed_in(api)
-    for after in ("-1", "x", "9" * 30):
-        assert visitor.get(f"{path}/figures?after={after}").status_code == 422
-
-
 def test_the_stream_has_the_events_behind_a_number_under_the_session(api: Api) -> None:
     experiment = api.submit()
     finish(api, experiment["id"])
@@ -205,56 +172,3 @@ def test_the_stream_ends_with_the_session(api: Api) -> None:
         assert next(lines).startswith("event: ")
         assert visitor.post("/sign-out").status_code == 303
         list(lines)
-
-
-def test_vendored_files_are_served_with_their_licence(api: Api) -> None:
-    for name in ("uPlot.iife.min.js", "uPlot.min.css", "LICENSE.txt", "VERSION.txt"):
-        assert api.client.get(f"/assets/vendor/uplot/{name}").status_code == 200
-
-
-def test_of_very_many_rounds_some_are_read_and_the_page_says_which(
-    api: Api, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(report_pages, "MAX_ROUNDS", 2)
-    experiment = api.submit()
-    play(api, experiment["id"])
-    visitor = signed_in(api)
-    stated = text_of(visitor.get(path_of(experiment)))
-    assert "those are drawn here that 2 divides" in stated
-    assert f"Validation loss 0.5 in round {ROUNDS}" in stated
-    state = visitor.get(f"{path_of(experiment)}/figures").json()
-    assert {tuple(curve["rounds"]) for curve in state["curves"]} == {(2,)}
-    # What the page asks for next brings the rest.
-    rest = visitor.get(f"{path_of(experiment)}/figures?after={state['last']}").json()
-    assert {tuple(curve["rounds"]) for curve in rest["curves"]} == {(3,)}
-
-
-def test_once_ended_the_page_shows_the_figures_of_the_report(api: Api) -> None:
-    experiment = api.submit(spec(training={"rounds": 40}))
-    document = finish(api, experiment["id"])
-    utility, gaps = document["utility"], document["fairness"][0]["metrics"]
-    path = path_of(experiment)
-    visitor = signed_in(api)
-    answer = visitor.get(path)
-    stated = text_of(answer)
-    best = f"in round {utility['best_round']}, the best"
-    assert f"Validation loss {figure(utility['validation_loss'])} {best}" in stated
-    assert figure(gaps["equalized_odds_difference"]["value"]) in stated
-    assert f"Finished in round {utility['rounds']} of at most 40" in stated
-    assert "<progress" not in answer.text
-    assert f"best round ({utility['best_round']})" in stated
-    sent = visitor.get(f"{path}/figures").json()
-    assert sent["best"] == utility["best_round"]
-    (loss,) = [one for one in sent["readings"] if one["name"] == "validation_loss"]
-    assert (loss["value"], loss["remark"]) == (figure(utility["validation_loss"]), best)
-
-
-def test_while_data_load_the_page_says_so(api: Api) -> None:
-    experiment = api.submit()
-    with api.database.write() as session:
-        row = session.get(Experiment, experiment["id"])
-        assert row is not None
-        row.status = "running"
-    assert "Loading the data and training the first of 4 rounds" in text_of(
-        signed_in(api).get(path_of(experiment))
-    )

@@ -51,15 +51,6 @@ def _text(html: str) -> str:
     return re.sub(r"\s+", " ", re.sub(r"<[^>]+>", " ", html))
 
 
-def test_the_list_shows_sizes_and_an_empty_one_says_how_to_begin(api: Api) -> None:
-    browser = signed_in(api)
-    assert "fedaudit federations add" in browser.get("/federations").text
-    id_ = _federation(api)
-    text = browser.get("/federations").text
-    assert f'href="/federations/{id_}"' in text
-    assert "10 clients" in _text(text).replace("clients 10", "10 clients")
-
-
 def test_a_profile_shows_shares_and_no_small_groups(api: Api) -> None:
     text = signed_in(api).get(f"/federations/{_federation(api)}").text
     plain = _text(text)
@@ -68,38 +59,6 @@ def test_a_profile_shows_shares_and_no_small_groups(api: Api) -> None:
     assert "X hidden too small to be shown hidden" in plain
     assert "<i>hours</i>" not in text
     assert "a group is small" in plain
-
-
-def test_codes_are_called_what_the_registration_calls_them(api: Api) -> None:
-    registration = {
-        "name": "people",
-        "federation": {
-            "source": "table",
-            "path": "people.csv",
-            "client_key": "town",
-            "target": "hired",
-            "labels": {"sex": {"F": "women"}, "hired": {"1": "hired"}},
-        },
-        "fairness": {"sensitive": ["sex"], "favourable": {"op": "in", "value": ["1"]}},
-    }
-    text = _text(
-        signed_in(api).get(f"/federations/{_federation(api, registration=registration)}").text
-    )
-    assert "women (F) 60 60.0 % 25.0 %" in text
-    assert "M 40 40.0 %" in text
-    assert "Favourable outcome: hired (hired = 1)." in text
-
-
-def test_what_nobody_registered_shows_no_groups(api: Api) -> None:
-    text = signed_in(api).get(f"/federations/{_federation(api, profiled_at=None)}").text
-    assert "Favourable" not in text
-
-
-def test_a_rejected_federation_says_why(api: Api) -> None:
-    reasons = [{"pointer": "/federation/target", "message": "the file has no such column"}]
-    id_ = _federation(api, status="rejected", reasons=reasons, profile={})
-    text = signed_in(api).get(f"/federations/{id_}").text
-    assert "the file has no such column" in text
 
 
 def test_budgets_are_bars_with_their_numbers(api: Api) -> None:
@@ -169,22 +128,6 @@ def test_a_faulty_budget_keeps_what_was_typed(api: Api) -> None:
     assert api.get(f"/v1/federations/{id_}/budget").json()["items"] == []
 
 
-def test_a_budget_bounds_released_runs_unless_another_noise_mode_is_chosen(api: Api) -> None:
-    text = signed_in(api).get(f"/federations/{_federation(api)}").text
-    assert '<option value="release" selected>' in text
-    assert "Noise mode" in _text(text)
-    assert "Book" not in _text(text)
-
-
-def test_an_epsilon_budget_is_set_with_its_parts(api: Api) -> None:
-    id_ = _federation(api)
-    browser = signed_in(api)
-    assert browser.post(f"/federations/{id_}/budget", EPSILON).status_code == 303
-    [budget] = api.get(f"/v1/federations/{id_}/budget").json()["items"]
-    assert (budget["total"], budget["delta"], budget["observer"]) == (3, 1e-5, "server")
-    assert "Epsilon against the server" in browser.get(f"/federations/{id_}").text
-
-
 def test_who_may_only_read_sets_nothing(api: Api) -> None:
     id_ = _federation(api)
     browser = signed_in(api, "federations:read")
@@ -211,35 +154,3 @@ def test_a_faulty_budget_does_not_show_the_profile_to_a_key_that_may_only_write(
     assert "is no number" in answer.text
     assert "people" not in answer.text
     assert "aaaa" not in answer.text
-
-
-def test_the_page_says_what_may_be_asked_of_groups(api: Api) -> None:
-    id_ = _federation(api, registration=None)
-    browser = signed_in(api)
-    text = _text(browser.get(f"/federations/{id_}").text)
-    assert "Rows of a group 1 or more Clients of a group 1 or more" in text
-    policy = {
-        "minimum_group_size": 30,
-        "edges": {"age": [40, 62.5]},
-        "favourable": [
-            {"group": {"sex": "F"}, "op": "ge", "value": 10},
-            {"group": {"sex": "M"}, "op": "in", "value": [1, 2]},
-        ],
-        "sensitive": ["age", "sex"],
-        "intersections": [["age", "sex"]],
-        "split": {"validation_fraction": 0.25, "seed": 3},
-        "source": "registered",
-    }
-    answer = api.request("PUT", f"/v1/federations/{id_}/disclosure", json=policy)
-    assert answer.status_code == 200, answer.text
-    text = _text(browser.get(f"/federations/{id_}").text)
-    for stated in (
-        "Rows of a group 30 or more",
-        "Edges age at 40, 62.5",
-        "Favourable outcome at least 10 for sex F; one of 1, 2 for sex M",
-        "Sensitive attributes age, sex",
-        "Combinations age + sex",
-        "Held out 0.25 of clients, drawn by seed 3; scoring leave-one-out",
-        "Columns and clients as registered",
-    ):
-        assert stated in text

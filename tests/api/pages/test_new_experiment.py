@@ -7,13 +7,10 @@ from typing import Any
 import yaml
 
 from api.pages import spec_sheet as sheet
-from api.pages.spec_sheet import placed
 from fedaudit.privacy.mechanisms.registry import mechanism_of
-from fedaudit.spec.errors import FieldError
 from fedaudit.spec.parse import parse_spec
 from tests.api.pages.browser import signed_in
 from tests.api.service import SPEC, Api, spec
-from tests.api.uploads import make_ready, upload
 
 NEW = "/experiments/new"
 SMALL = {
@@ -104,42 +101,6 @@ def test_the_form_as_it_begins_gives_a_proven_bound_once_its_noise_is_secret(api
     assert (inputs.guarantee, asked.spec["privacy"]["clip"]) == ("formal", 1.0)
 
 
-def test_layers_are_written_a_line_each_and_faults_name_the_layer(api: Api) -> None:
-    visitor = signed_in(api)
-    chosen = {"/model/kind": "layers", "/training/loss": "rmse"}
-    fits = visitor.post(NEW, typed(**chosen, **{"/model/layers": "dense 4\r\ntanh"}))
-    assert fits.status_code == 200, text_of(fits)
-    wrong = visitor.post(NEW, typed(**chosen, **{"/model/layers": "dense 4\r\nflatten\r\nrelux"}))
-    assert wrong.status_code == 422
-    assert "layer 3 (`relux`)" in html.unescape(re.sub("</?code>", "`", wrong.text))
-    assert "dense 4\nflatten\nrelux</textarea>" in wrong.text.replace("\r", "")
-    wrong = visitor.post(NEW, typed(**chosen, **{"/model/layers": "dense 4\r\nflatten"}))
-    assert "`flatten` takes maps and is given a row; leave it out" in html.unescape(
-        re.sub("</?code>", "`", wrong.text)
-    )
-
-
-def test_faults_between_parts_come_with_those_within_a_part(api: Api) -> None:
-    """Before, each correction brought the next fault to light."""
-    wrong = {
-        "/name": "",
-        "/privacy/mechanism": "record-personalised",
-        "/training/loss": "cross-entropy",
-        "/training/cohort/clients": "70",
-    }
-    answer = signed_in(api).post(NEW, typed(**wrong))
-    assert answer.status_code == 422
-    places = set(re.findall(r'<a href="#field-([\w-]+)">', answer.text))
-    assert places == {
-        "name",
-        "model-kind",
-        "training-loss",
-        "training-hypotheses",
-        "training-local-steps",
-        "training-cohort-sampling",
-    }
-
-
 PREVIEWS: tuple[tuple[dict[str, str], tuple[str, ...], tuple[str, ...]], ...] = (
     ({"/privacy/noise_multiplier": "1"}, (), ("likely drown",)),
     (
@@ -184,23 +145,6 @@ def test_faults_stand_beside_their_fields_and_what_was_typed_stays(api: Api) -> 
     assert 'aria-describedby="field-training-rounds-fault"' in field[0]
     assert "must be a whole number" in field[0]
     assert '<a href="#field-name">' in answer.text
-
-
-def test_a_fault_that_only_the_data_show_is_told_too(api: Api) -> None:
-    rule = {"group": "group: nobody", "op": "ge", "value": "0"}
-    rules = {f"/fairness/favourable/0/{part}": text for part, text in rule.items()}
-    own = {"groups": "own", "/fairness/sensitive": "group"}
-    answer = signed_in(api).post(NEW, typed(**own, **rules))
-    assert answer.status_code == 422
-    assert '<a href="#field-fairness-favourable-0' in answer.text
-
-
-def test_a_submission_leads_to_its_page(api: Api) -> None:
-    answer = signed_in(api).post(NEW, typed(action="submit"))
-    assert answer.status_code == 303
-    stored = api.stored(answer.headers["location"].removeprefix("/experiments/"))
-    assert stored.status == "queued"
-    assert stored.spec["fairness"]["sensitive"] == ["group"]
 
 
 def test_a_double_click_submits_once(api: Api) -> None:
@@ -253,36 +197,6 @@ def test_a_pasted_spec_is_priced_and_submitted(api: Api) -> None:
     assert visitor.post(NEW, form).status_code == 200
 
 
-def test_a_text_that_is_no_spec_is_refused_and_kept(api: Api) -> None:
-    visitor = signed_in(api)
-    for text in (
-        "",
-        "a: [",
-        "name: &a x\ntags: [*a]",
-        "name: 2020-01-01\nseed: 1",
-        '{"name": "\\ud800"}',
-        "[" * 5000,
-        "{a: " * 3000,
-        "seed: .nan",
-        "? {a: 1}\n: 2",
-    ):
-        form = {"mode": "document", "document": text, "action": "submit"}
-        answer = visitor.post(NEW, form)
-        assert answer.status_code == 422, text[:20]
-        assert "to correct before this can run" in answer.text
-        kept = re.search(r"<textarea[^>]*>\n?(.*?)</textarea>", answer.text, re.DOTALL)
-        assert kept is not None
-        assert html.unescape(kept[1]) == text
-
-
-def test_a_strange_key_is_replaced(api: Api) -> None:
-    visitor = signed_in(api)
-    keys = ("", "x", "\x00" * 20, "k" * 5000, "ключ" * 8)
-    answers = [visitor.post(NEW, typed(action="submit", once=key)) for key in keys]
-    assert {answer.status_code for answer in answers} == {303}
-    assert api.counts()["experiments"] == len(keys)
-
-
 def test_an_earlier_spec_can_be_changed(api: Api) -> None:
     submitted = api.submit()
     answer = signed_in(api).get(f"{NEW}?like={submitted['id']}")
@@ -296,47 +210,3 @@ def test_a_spec_that_is_unknown_or_another_projects_is_not_found(api: Api) -> No
     visitor = signed_in(api)
     for like in ("nothing", "01890a5d-ac96-774b-bcce-b302099a8057", "%00", theirs["id"]):
         assert visitor.get(f"{NEW}?like={like}").status_code == 404
-
-
-def test_a_form_without_the_word_against_forgery_stores_nothing(api: Api) -> None:
-    answer = signed_in(api).post(NEW, typed(action="submit"), csrf=None)
-    assert answer.status_code == 403
-    assert api.counts()["experiments"] == 0
-
-
-def test_registered_federations_are_listed_with_their_scope_only(api: Api) -> None:
-    stated = text_of(signed_in(api, "experiments:write").get(NEW))
-    assert "lacks the scope federations:read" in stated
-
-
-def test_what_a_policy_demands_is_filled_in(api: Api) -> None:
-    federation = upload(api)
-    make_ready(api, federation["id"])
-    policy = {
-        "minimum_group_size": 50,
-        "minimum_group_clients": 4,
-        "split": {"validation_fraction": 0.25, "seed": 11},
-    }
-    path = f"/v1/federations/{federation['id']}/disclosure"
-    assert api.request("PUT", path, json=policy).is_success
-    text = signed_in(api).get(f"{NEW}?federation_id={federation['id']}").text
-    for pointer, value in (
-        ("/fairness/minimum_group_size", "50"),
-        ("/fairness/minimum_group_clients", "4"),
-        ("/federation/validation_fraction", "0.25"),
-        ("/seed", "11"),
-    ):
-        [shown] = re.findall(f'<input[^>]*name="{pointer}"[^>]*>', text)
-        assert f'value="{value}"' in shown
-
-
-def test_a_fault_is_named_by_the_label_of_its_field(api: Api) -> None:
-    faults = placed(
-        [FieldError("/training/rounds", "is too small"), FieldError("/nothing", "is unknown")],
-        ["/training/rounds"],
-        {},
-    )
-    assert [fault.label for fault in faults] == ["Rounds at most (T)", None]
-    text = "name: x\nseed: 1\nunknown: 2"
-    form = {"mode": "document", "document": text, "action": "submit"}
-    assert "<code>/unknown</code>" in signed_in(api).post(NEW, form).text

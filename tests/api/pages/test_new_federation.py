@@ -184,8 +184,7 @@ def test_content_that_is_registered_already_is_kept_once(api: Api) -> None:
     assert len(files_of(api)) == 1
 
 
-def test_a_registered_file_outlives_what_is_left_of_its_upload(api_on_both: Api) -> None:
-    api = api_on_both
+def test_a_registered_file_outlives_what_is_left_of_its_upload(api: Api) -> None:
     visitor = signed_in(api)
     address, form = proposed(visitor)
     with api.database.read() as session:
@@ -206,9 +205,9 @@ def test_a_registered_file_outlives_what_is_left_of_its_upload(api_on_both: Api)
 
 
 def test_what_is_discarded_while_it_is_checked_is_not_registered(
-    api_on_both: Api, monkeypatch: pytest.MonkeyPatch
+    api: Api, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    visitor = signed_in(api_on_both)
+    visitor = signed_in(api)
     address, form = proposed(visitor)
 
     def discarding(*_: object) -> None:
@@ -216,5 +215,5 @@ def test_what_is_discarded_while_it_is_checked_is_not_registered(
 
     monkeypatch.setattr(pending_uploads, "_check_data", discarding)
     assert visitor.post(address, {**form, "action": "register"}).status_code == 404
-    assert api_on_both.counts()["federations"] == 0
-    assert files_of(api_on_both) == []
+    assert api.counts()["federations"] == 0
+    assert files_of(api) == []

@@ -99,16 +99,6 @@ def test_a_bug_and_an_outage_are_pages_too(api: Api, monkeypatch: pytest.MonkeyP
     assert "secret address" not in answer.text
 
 
-def test_an_unknown_address_keeps_the_navigation_of_who_is_signed_in(api: Api) -> None:
-    shown = signed_in(api).get("/nowhere")
-    assert shown.status_code == 404
-    assert 'href="/compare"' in shown.text
-    assert "Sign out" in shown.text
-    stranger = Browser(api).get("/nowhere")
-    assert stranger.status_code == 404
-    assert "Sign out" not in stranger.text
-
-
 @pytest.mark.parametrize(
     ("text", "shown"),
     [

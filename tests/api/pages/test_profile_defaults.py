@@ -50,21 +50,6 @@ def test_enough_clients_are_held_out_to_judge_gaps_where_there_are_enough(
     assert any("hard to judge" in note for note in found.notes) != judged
 
 
-def test_the_target_decides_the_model() -> None:
-    policy = DisclosurePolicy()
-    of_classes = profile_defaults(federation(), policy).typed
-    of_numbers = profile_defaults(federation(classes=()), policy)
-    assert (of_classes["/model/kind"], of_classes["/training/loss"]) == (
-        "logistic",
-        "cross-entropy",
-    )
-    assert (of_numbers.typed["/model/kind"], of_numbers.typed["/training/loss"]) == (
-        "linear",
-        "rmse",
-    )
-    assert any("No favourable outcome is registered" in note for note in of_numbers.notes)
-
-
 def test_a_policy_goes_before_what_the_data_suggest() -> None:
     split = FixedSplit(validation_fraction=0.2, seed=3)
     policy = DisclosurePolicy(minimum_group_size=12, split=split)
@@ -74,12 +59,6 @@ def test_a_policy_goes_before_what_the_data_suggest() -> None:
     assert any("12 clients held out, whose intervals are wide" in note for note in found.notes)
     own = profile_defaults(federation(), DisclosurePolicy())
     assert own.typed["/fairness/minimum_group_size"] == "40"
-
-
-def test_where_rows_are_held_out_every_client_trains() -> None:
-    found = profile_defaults(federation(validation_unit="record"), DisclosurePolicy())
-    assert SHARE not in found.typed
-    assert found.typed[COHORT] == "30"
 
 
 def test_the_form_begins_with_what_suits_the_data_and_can_be_priced_as_it_stands(api: Api) -> None:

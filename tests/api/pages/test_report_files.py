@@ -3,12 +3,10 @@
 import csv
 import html
 import io
-import json
 import re
 from pathlib import Path
 from typing import Any
 
-import pytest
 import yaml
 
 from fedaudit.ledger.bundle import opened_bundle
@@ -63,11 +61,6 @@ def test_the_bundle_is_offered_to_those_who_may_have_it(api: Api) -> None:
     assert officer.get(f"{base}/bundle.zip").status_code == 403
 
 
-@pytest.mark.parametrize("name", ["nist-800-226.md", "model-card.yaml", "x.json", "registry", "."])
-def test_a_file_that_does_not_exist_is_not_found(api: Api, name: str) -> None:
-    assert signed_in(api).get(f"{_finished(api)}/files/{name}").status_code == 404
-
-
 def test_the_list_is_a_table_under_the_same_filters(api: Api) -> None:
     stored = Reports(api)
     stored.add(gaps(sex=0.1, age=0.31, town=None), name="several")
@@ -85,14 +78,3 @@ def test_the_list_is_a_table_under_the_same_filters(api: Api) -> None:
     assert len(list(everything)) == 3
     refused = officer.get("/reports.csv?beauty=1")
     assert refused.status_code == 422
-
-
-def test_a_long_list_is_written_to_its_end(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("api.pages.lists._LINES_AT_ONCE", 2)
-    stored = Reports(api)
-    for number in range(4):
-        stored.add(name=f"r{number}")
-    text = signed_in(api).get("/reports.csv?sort=name&search=r").text
-    names = [row["name"] for row in csv.DictReader(io.StringIO(text))]
-    assert names[-4:] == ["r0", "r1", "r2", "r3"]
-    assert json.dumps(names) == json.dumps(sorted(names))

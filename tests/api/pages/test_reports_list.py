@@ -4,10 +4,10 @@ import html
 import re
 from typing import Any
 
-from tests.api.pages.browser import Browser, signed_in
+from tests.api.pages.browser import signed_in
 from tests.api.people.keys import key_of
 from tests.api.service import Api, finish, spec
-from tests.api.stored_reports import Reports, gaps
+from tests.api.stored_reports import Reports
 
 
 def _rows(page: str) -> dict[str, str]:
@@ -51,29 +51,7 @@ def test_a_run_without_protection_is_unbounded(api: Api) -> None:
     assert "–" not in row
 
 
-def test_the_largest_gap_is_that_of_all_attributes(api: Api) -> None:
-    stored = Reports(api)
-    stored.add(gaps(sex=0.1, age=0.31, town=None), name="several")
-    stored.add(gaps(sex=None), name="suppressed")
-    rows = _rows(signed_in(api, "reports:read").get("/reports").text)
-    assert re.search(r"0\.31 \w+( \w+)* by age; none for town", rows["several"])
-    assert "no attribute has a difference" in rows["suppressed"]
-    several = api.get("/v1/reports?name=several").json()["items"][0]
-    gap = several["largest_gap"]
-    assert (gap["attribute"], gap["value"], gap["unmeasured"]) == ("age", 0.31, ["town"])
-    assert api.get("/v1/reports?name=suppressed").json()["items"][0]["largest_gap"] is None
-
-
-def test_experiments_show_the_gap_of_several_attributes_too(api: Api) -> None:
-    stored = Reports(api)
-    stored.add(gaps(sex=0.1, age=0.31), name="several")
-    page = signed_in(api).get("/?name=several").text
-    assert "0.31" in page
-    assert "by age" in page
-
-
-def test_filters_are_those_of_the_api(api_on_both: Api) -> None:
-    api = api_on_both
+def test_filters_are_those_of_the_api(api: Api) -> None:
     _finished(api, "Income 50%", key=key_of(api, "Ada"))
     _finished(api, "other")
     officer = signed_in(api, "reports:read")
@@ -99,18 +77,3 @@ def test_filters_are_those_of_the_api(api_on_both: Api) -> None:
             listed = api.get(f"/v1/reports?{query}").json()["items"]
             assert [one["experiment"]["name"].split()[0] for one in listed] == names
     assert officer.get("/reports?label=perfect").status_code == 422
-
-
-def test_pages_follow_one_another(api: Api) -> None:
-    stored = Reports(api)
-    names = [f"r{number:02}" for number in range(30)]
-    for name in names:
-        stored.add(name=name)
-    officer: Browser = signed_in(api, "reports:read")
-    path, found = "/reports?sort=name&search=r", []
-    while path:
-        shown = officer.get(path).text
-        found += list(_rows(shown))
-        following = re.search(r'href="([^"]*)" rel="next"', shown)
-        path = html.unescape(following[1]) if following else ""
-    assert [name for name in found if name in names] == names

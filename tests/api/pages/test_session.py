@@ -12,8 +12,7 @@ from tests.api.pages.browser import Browser, signed_in
 from tests.api.service import Api
 
 
-def test_a_key_signs_in_and_only_the_hash_of_the_token_is_stored(api_on_both: Api) -> None:
-    api = api_on_both
+def test_a_key_signs_in_and_only_the_hash_of_the_token_is_stored(api: Api) -> None:
     browser = Browser(api)
     answer = browser.sign_in(api.key, "/federations")
     assert (answer.status_code, answer.headers["location"]) == (303, "/federations")
@@ -30,13 +29,6 @@ def test_a_key_signs_in_and_only_the_hash_of_the_token_is_stored(api_on_both: Ap
     assert row.project_id == api.project_id
     lasts = row.expires_at - row.created_at
     assert abs(lasts.total_seconds() - 12 * 3600) < 5
-
-
-def test_over_https_the_cookie_stays_on_https(api: Api) -> None:
-    browser = Browser(api)
-    browser.client.base_url = "https://testserver"
-    answer = browser.sign_in(api.key, headers={"Origin": "https://testserver"})
-    assert "secure" in answer.headers["set-cookie"].lower()
 
 
 def test_a_wrong_key_does_not_and_is_not_echoed(api: Api) -> None:

@@ -54,20 +54,6 @@ def test_a_sweep_from_its_first_cell_to_its_table(api: Api) -> None:
     assert browser.get(f"{path}/table.md").text.startswith(f"| {NU}")
 
 
-def test_a_figure_is_drawn_that_the_address_names(api: Api) -> None:
-    sweep = submitted(api, repeats=2)
-    browser, path = signed_in(api), f"/sweeps/{sweep['id']}"
-    for cell in sweep["cells"]:
-        finish(api, cell["experiment_id"])
-    for asked, drawn in (
-        ("equalized_odds_difference[group]", "equalized_odds_difference[group]"),
-        ("<script>", "leakage_max"),
-    ):
-        page = browser.get(f"{path}?figure={asked}").text
-        assert f'id="chart-spread-title">{drawn}</title>' in page
-        assert "<script>" not in page
-
-
 def test_cancel_and_retry(api: Api) -> None:
     sweep = submitted(api)
     browser, path = signed_in(api), f"/sweeps/{sweep['id']}"

@@ -26,8 +26,7 @@ def opens(api: Api, secret: str) -> bool:
     return int(api.get("/v1/experiments", key=secret).status_code) == 200
 
 
-def test_the_old_secret_ends_with_the_overlap_and_the_new_one_goes_on(api_on_both: Api) -> None:
-    api = api_on_both
+def test_the_old_secret_ends_with_the_overlap_and_the_new_one_goes_on(api: Api) -> None:
     key_id, first = made(api, "experiments:read")
     second = rotate(api, key_id, 3600)
     assert opens(api, first)

@@ -45,8 +45,7 @@ def _sign(api: Api) -> int:
     return SignOffSigner(api.database, KEY).sign_waiting(100)
 
 
-def test_a_sign_off_is_in_the_name_of_the_key(api_on_both: Api) -> None:
-    api = api_on_both
+def test_a_sign_off_is_in_the_name_of_the_key(api: Api) -> None:
     ada = key_of(api, "Ada")
     id_ = _finished(api)
     made = _sign_off(api, id_, ada)

@@ -12,13 +12,13 @@ from tests.api.service import KEY, Api, fail, finished, play
 
 
 @pytest.fixture
-def bundle(api_on_both: Api, tmp_path: Path) -> Path:
+def bundle(api: Api, tmp_path: Path) -> Path:
     """The bundle of a finished experiment."""
-    id_ = finished(api_on_both)
-    answer = api_on_both.get(f"/v1/experiments/{id_}/bundle")
+    id_ = finished(api)
+    answer = api.get(f"/v1/experiments/{id_}/bundle")
     assert answer.status_code == 200
     assert answer.headers["content-type"] == "application/zip"
-    assert answer.content == api_on_both.get(f"/v1/experiments/{id_}/bundle").content
+    assert answer.content == api.get(f"/v1/experiments/{id_}/bundle").content
     path = tmp_path / "bundle.zip"
     path.write_bytes(answer.content)
     return path
@@ -61,13 +61,13 @@ def test_what_still_runs_has_no_bundle(api: Api) -> None:
             play(api, id_)
 
 
-def test_signing_keys_are_listed_with_the_retired_ones(api_on_both: Api) -> None:
+def test_signing_keys_are_listed_with_the_retired_ones(api: Api) -> None:
     for key in (KEY, SigningKey.generate()):
-        with api_on_both.database.write() as session:
+        with api.database.write() as session:
             SigningKeyRepository(session).use(
                 key.key_id, algorithm="ed25519", public_key=key.public.pem
             )
-    old, new = api_on_both.get("/v1/signing-keys").json()["items"]
+    old, new = api.get("/v1/signing-keys").json()["items"]
     assert (old["key_id"], new["key_id"]) == (KEY.key_id, key.key_id)
     assert old["retired_at"] is not None
     assert new["retired_at"] is None

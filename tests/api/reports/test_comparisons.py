@@ -13,11 +13,11 @@ def compared(api: Api, *ids: str, **options: Any) -> Any:
     return api.get("/v1/comparisons", params=parameters)
 
 
-def test_figures_specs_and_fronts_side_by_side(api_on_both: Api) -> None:
-    reports = Reports(api_on_both)
+def test_figures_specs_and_fronts_side_by_side(api: Api) -> None:
+    reports = Reports(api)
     low = reports.add(leaks(1.0), privacy={"noise_multiplier": 9})
     leaking = reports.add(leaks(5.0))
-    response = compared(api_on_both, reports.first, low, leaking)
+    response = compared(api, reports.first, low, leaking)
     assert response.status_code == 200, response.text
     body = response.json()
     assert [one["id"] for one in body["experiments"]] == [reports.first, low, leaking]

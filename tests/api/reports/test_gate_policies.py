@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from tests.api.service import SPEC, Api, finished, spec
+from tests.api.service import Api, finished
 
 PATH = "/v1/gates/policies"
 LEAKAGE = {
@@ -51,8 +51,7 @@ def test_each_gate_has_its_outcome_and_reason(
     assert api.counts() == before
 
 
-def test_a_policy_is_stored_replaced_and_deleted(api_on_both: Api) -> None:
-    api = api_on_both
+def test_a_policy_is_stored_replaced_and_deleted(api: Api) -> None:
     made = _put(api, "release", description="Before a model\nleaves.")
     assert made.status_code == 201
     assert made.headers["location"] == f"{PATH}/release"
@@ -120,8 +119,7 @@ def test_what_is_no_policy_is_refused_by_its_field(
     assert api.counts()["gate_policies"] == 0
 
 
-def test_a_named_policy_is_evaluated_as_it_now_is(api_on_both: Api) -> None:
-    api = api_on_both
+def test_a_named_policy_is_evaluated_as_it_now_is(api: Api) -> None:
     id_ = finished(api)
     _put(api, "release")
     passed = _evaluate(api, experiment_id=id_, policy="release").json()
@@ -151,18 +149,3 @@ def test_what_cannot_be_evaluated(api: Api) -> None:
     path = "/v1/gates/evaluations"
     asked = {"experiment_id": id_, "policy": "release"}
     assert api.post(path, json=asked, key=foreign).status_code == 404
-
-
-def test_a_policy_of_attributes_that_the_experiment_has_not(api: Api) -> None:
-    id_ = finished(api, spec(gates=[]))
-    gate = {"figure": "equalized_odds_difference", "attribute": "age", "op": "le", "value": 1}
-    _put(api, "ages", gate)
-    [found] = _evaluate(api, experiment_id=id_, policy="ages").json()["gates"]
-    assert found["outcome"] == "insufficient_evidence"
-    assert found["reason"] == "the report has no attribute 'age'"
-
-
-def test_a_spec_keeps_its_own_gates(api: Api) -> None:
-    response = api.post("/v1/experiments", json={**SPEC, "gate_policies": ["release"]})
-    assert response.status_code == 422
-    assert response.json()["errors"][0]["pointer"] == "/gate_policies"

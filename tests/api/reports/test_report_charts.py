@@ -6,9 +6,9 @@ from api.services import report_pages
 from tests.api.service import ROUNDS, Api, finished
 
 
-def test_the_page_draws_the_stored_rounds(api_on_both: Api) -> None:
-    id_ = finished(api_on_both)
-    page = api_on_both.get(f"/v1/experiments/{id_}/report.html").text
+def test_the_page_draws_the_stored_rounds(api: Api) -> None:
+    id_ = finished(api)
+    page = api.get(f"/v1/experiments/{id_}/report.html").text
     for title in ("Leakage of a client", "Differences between groups of group", "Loss"):
         assert f"<strong>{title}, by round</strong>" in page
     assert f"Validation loss is 1.5 in round 1 and 0.5 in round {ROUNDS}." in page
@@ -22,9 +22,3 @@ def test_rounds_are_read_page_by_page(api: Api, monkeypatch: pytest.MonkeyPatch)
         for size in (1, 2):
             monkeypatch.setattr(report_pages, "_AT_ONCE", size)
             assert report_pages.stored_series(session, api.project_id, id_) == whole
-
-
-def test_another_project_reads_no_rounds(api: Api) -> None:
-    id_ = finished(api)
-    with api.database.read() as session:
-        assert report_pages.stored_series(session, "other", id_).rounds == ()

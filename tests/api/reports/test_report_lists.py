@@ -156,14 +156,6 @@ def test_what_is_not_offered_is_refused(api: Api, path: str) -> None:
         assert fault["message"]
 
 
-def test_a_cursor_belongs_to_one_order(api: Api) -> None:
-    reports = Reports(api)
-    reports.add(leaks(9.0))
-    cursor = api.get("/v1/reports?sort=leakage_max&limit=1").json()["next_cursor"]
-    for sort in ("-leakage_max", "accuracy", "name"):
-        assert api.get(f"/v1/reports?sort={sort}&cursor={cursor}").status_code == 422
-
-
 def test_another_project_sees_nothing(api: Api) -> None:
     Reports(api)
     foreign = api.key_with("reports:read", project="another")

@@ -33,8 +33,7 @@ def submit(api: Api, value: dict[str, Any], **options: Any) -> dict[str, Any]:
     return dict(response.json())
 
 
-def test_every_combination_is_an_experiment(api_on_both: Api) -> None:
-    api = api_on_both
+def test_every_combination_is_an_experiment(api: Api) -> None:
     made = submit(api, sweep(repeats=2))
     values = [cell["values"] for cell in made["cells"]]
     assert values[:3] == [
@@ -321,22 +320,6 @@ def test_costs_that_mean_something_else_are_not_compared(
     assert not any(row["figures"][cost]["best"] for row in table["rows"])
     assert cost not in table["front_figures"]
     assert any("the costs of the cells do not mean the same" in note for note in table["notes"])
-
-
-def test_a_cost_that_nothing_bounds_is_no_dash(api: Api) -> None:
-    base = {**spec(), "privacy": {"mechanism": "none"}, "gates": []}
-    made = submit(api, sweep(base, grid={K: [1, 2]}))
-    path = f"/v1/sweeps/{made['id']}/table"
-    assert [row["unbounded"] for row in api.get(path).json()["rows"]] == [True, True]
-    finish(api, made["cells"][0]["experiment_id"])
-    assert "| unbounded |" in api.get(path, headers={"Accept": "text/markdown"}).text
-
-
-def test_the_noises_of_the_cells_are_said(api: Api) -> None:
-    value = sweep(grid={"privacy.noise": ["simulation", "release"], NU: [3]})
-    checked = api.post("/v1/sweeps?validate_only=true", json=value).json()
-    assert submit(api, value)["facts"] == checked["facts"]
-    assert checked["facts"]["noises"] == ["release", "simulation"]
 
 
 def test_another_project_sees_nothing(api: Api) -> None:

@@ -7,7 +7,7 @@ import pytest
 from sqlalchemy import text
 
 from api.services import report_evidence
-from api.services.report_evidence import HistoryCheck, RowSource, readable_rows
+from api.services.report_evidence import HistoryCheck, readable_rows, source_of
 from fedaudit.ledger.chain import genesis, link
 from fedaudit.ledger.encoding import EntryEncoder
 from fedaudit.ledger.rows import entry_of
@@ -108,8 +108,7 @@ def test_histories_are_those_of_the_whole_ledger(api_on_both: Api, inputs: dict[
     assert _history(api, id_, client="nobody") == []
 
 
-def test_flushes_leave_the_index_and_its_next_block_is_made(api_on_both: Api) -> None:
-    api = api_on_both
+def test_flushes_leave_the_index_and_its_next_block_is_made(api: Api) -> None:
     id_ = _stored(api, inputs=LAPLACE, rounds=5)
     assert HistoryIndexer(api.database).index_waiting(9) == 1
     with api.database.write() as session:
@@ -136,8 +135,7 @@ def test_a_row_that_cannot_be_read_stops_no_other_index(api_on_both: Api) -> Non
     assert indexer.index_waiting(9) == 0
 
 
-def test_verification_finds_an_index_that_hides_a_round(api_on_both: Api) -> None:
-    api = api_on_both
+def test_verification_finds_an_index_that_hides_a_round(api: Api) -> None:
     id_ = _stored(api, inputs=LAPLACE)
     assert HistoryIndexer(api.database).index_waiting(9) == 3
     assert _history_check(api, id_) == "pass"
@@ -154,7 +152,7 @@ def _history_check(api: Api, id_: str) -> str:
         row = session.get(Experiment, id_)
         assert row is not None
     watch = HistoryCheck(api.database, id_, api.project_id)
-    assert len(list(watch.watched(readable_rows(api.database, RowSource.of(row))))) == 15
+    assert len(list(watch.watched(readable_rows(api.database, source_of(row))))) == 15
     [found] = watch.checks()
     assert found.name == "ledger.history"
     return str(found.outcome)

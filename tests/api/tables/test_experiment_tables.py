@@ -10,10 +10,10 @@ import pytest
 from sqlalchemy import text
 
 from api.schemas.experiment_tables import LedgerPage
-from api.services.tables import group_lines, page_reasons
+from api.services.tables import page_reasons
 from fedaudit.spec.metrics import METRICS
 from models.repositories import RoundRepository
-from models.values import FairnessRow, RoundRow
+from models.values import RoundRow
 from tests.api.service import COUNTS, ROUNDS, SUBJECTS, Api, finished, play, spec
 
 COLUMNS = [
@@ -35,9 +35,9 @@ COLUMNS = [
 
 
 @pytest.fixture
-def done(api_on_both: Api) -> str:
+def done(api: Api) -> str:
     """The path of a finished experiment."""
-    id_ = finished(api_on_both)
+    id_ = finished(api)
     return f"/v1/experiments/{id_}"
 
 
@@ -57,8 +57,8 @@ def _pages(api: Api, path: str, **parameters: Any) -> list[dict[str, Any]]:
         parameters["cursor"] = page["next_cursor"]
 
 
-def test_rounds(api_on_both: Api, done: str) -> None:
-    items = _pages(api_on_both, f"{done}/rounds", limit=2)
+def test_rounds(api: Api, done: str) -> None:
+    items = _pages(api, f"{done}/rounds", limit=2)
     assert [item["round"] for item in items] == [1, 2, 3]
     assert items[1]["selection_loss"] == 0.5
     assert items[1]["leakage_max"] == 2.0
@@ -98,8 +98,8 @@ def test_clusters_and_the_plane_of_rounds(api: Api) -> None:
         assert [row[name] for row in table] == [now[name], without[name], older[name]]
 
 
-def test_the_ledger_has_a_line_for_each_subject(api_on_both: Api, done: str) -> None:
-    items = _pages(api_on_both, f"{done}/privacy-ledger")
+def test_the_ledger_has_a_line_for_each_subject(api: Api, done: str) -> None:
+    items = _pages(api, f"{done}/privacy-ledger")
     assert len(items) == ROUNDS * len(SUBJECTS)
     assert list(items[0]) == [*COLUMNS, "reason"]
     first, refused, withheld = items[3:6]
@@ -128,8 +128,8 @@ def test_the_ledger_has_a_line_for_each_subject(api_on_both: Api, done: str) -> 
         assert line["reason"]
 
 
-def test_the_ledger_agrees_with_the_view(api_on_both: Api, done: str) -> None:
-    items = _pages(api_on_both, f"{done}/privacy-ledger")
+def test_the_ledger_agrees_with_the_view(api_on_both: Api) -> None:
+    items = _pages(api_on_both, f"/v1/experiments/{finished(api_on_both)}/privacy-ledger")
     with api_on_both.database.read() as session:
         rows = session.execute(
             text(f"SELECT {', '.join(COLUMNS)} FROM privacy_ledger ORDER BY round, subject_index")
@@ -138,36 +138,36 @@ def test_the_ledger_agrees_with_the_view(api_on_both: Api, done: str) -> None:
     assert [{name: item[name] for name in COLUMNS} for item in items] == seen
 
 
-@pytest.mark.parametrize("limit", [1, 2, 3, 4, 8, 9, 10])
-def test_pages_of_the_ledger_join_without_gaps(api_on_both: Api, done: str, limit: int) -> None:
+@pytest.mark.parametrize("limit", [1, 4, 9])
+def test_pages_of_the_ledger_join_without_gaps(api: Api, done: str, limit: int) -> None:
     path = f"{done}/privacy-ledger"
-    assert _pages(api_on_both, path, limit=limit) == _pages(api_on_both, path)
+    assert _pages(api, path, limit=limit) == _pages(api, path)
 
 
-def test_the_ledger_of_one_client(api_on_both: Api, done: str) -> None:
+def test_the_ledger_of_one_client(api: Api, done: str) -> None:
     path = f"{done}/privacy-ledger"
-    subject = _pages(api_on_both, path)[1]["subject"]
-    lines = _pages(api_on_both, path, client=subject, limit=1)
+    subject = _pages(api, path)[1]["subject"]
+    lines = _pages(api, path, client=subject, limit=1)
     assert [line["outcome"] for line in lines] == ["released", "refused", "refused"]
     assert {line["subject"] for line in lines} == {subject}
-    [line] = _pages(api_on_both, path, client=subject, round_from=2, round_to=2)
+    [line] = _pages(api, path, client=subject, round_from=2, round_to=2)
     assert line["round"] == 2
-    assert _pages(api_on_both, path, client="nobody") == []
-    assert _pages(api_on_both, path, round_from=4) == []
+    assert _pages(api, path, client="nobody") == []
+    assert _pages(api, path, round_from=4) == []
 
 
 @pytest.mark.parametrize("table", ["rounds", "privacy-ledger", "fairness"])
-def test_files_carry_what_pages_carry(api_on_both: Api, done: str, table: str) -> None:
-    pages = _pages(api_on_both, f"{done}/{table}")
+def test_files_carry_what_pages_carry(api: Api, done: str, table: str) -> None:
+    pages = _pages(api, f"{done}/{table}")
     for address, accept in (
         (f"{done}/{table}.ndjson", "*/*"),
         (f"{done}/{table}", "application/x-ndjson"),
     ):
-        response = api_on_both.get(address, headers={"Accept": accept})
+        response = api.get(address, headers={"Accept": accept})
         assert response.headers["content-type"] == "application/x-ndjson"
         assert [json.loads(line) for line in response.text.splitlines()] == pages
     for address, accept in ((f"{done}/{table}.csv", "*/*"), (f"{done}/{table}", "text/csv")):
-        response = api_on_both.get(address, headers={"Accept": accept})
+        response = api.get(address, headers={"Accept": accept})
         assert response.headers["content-type"].startswith("text/csv")
         assert f'-{table}.csv"' in response.headers["content-disposition"]
         rows = list(csv.DictReader(io.StringIO(response.text)))
@@ -180,11 +180,11 @@ def test_files_carry_what_pages_carry(api_on_both: Api, done: str, table: str) -
 
 
 @pytest.mark.parametrize("table", ["rounds", "privacy-ledger", "fairness"])
-def test_parquet_carries_what_pages_carry(api_on_both: Api, done: str, table: str) -> None:
-    pages = _pages(api_on_both, f"{done}/{table}")
+def test_parquet_carries_what_pages_carry(api: Api, done: str, table: str) -> None:
+    pages = _pages(api, f"{done}/{table}")
     media_type = "application/vnd.apache.parquet"
     for address, accept in ((f"{done}/{table}.parquet", "*/*"), (f"{done}/{table}", media_type)):
-        response = api_on_both.get(address, headers={"Accept": accept})
+        response = api.get(address, headers={"Accept": accept})
         assert response.headers["content-type"] == media_type
         assert f'-{table}.parquet"' in response.headers["content-disposition"]
         rows = pq.read_table(io.BytesIO(response.content)).to_pylist()
@@ -230,12 +230,12 @@ def test_a_file_of_an_unknown_form_names_the_known_ones(api: Api) -> None:
     assert "'csv', 'ndjson' or 'parquet'" in response.json()["errors"][0]["message"]
 
 
-def test_an_experiment_without_rounds_has_empty_tables(api_on_both: Api) -> None:
-    path = f"/v1/experiments/{api_on_both.submit()['id']}"
+def test_an_experiment_without_rounds_has_empty_tables(api: Api) -> None:
+    path = f"/v1/experiments/{api.submit()['id']}"
     for table in ("rounds", "privacy-ledger", "fairness"):
-        assert _pages(api_on_both, f"{path}/{table}") == []
-        assert api_on_both.get(f"{path}/{table}.ndjson").text == ""
-        assert len(api_on_both.get(f"{path}/{table}.csv").text.splitlines()) == 1
+        assert _pages(api, f"{path}/{table}") == []
+        assert api.get(f"{path}/{table}.ndjson").text == ""
+        assert len(api.get(f"{path}/{table}.csv").text.splitlines()) == 1
 
 
 def test_a_page_of_the_ledger_says_once_why_there_is_no_delta(api: Api) -> None:
@@ -264,8 +264,8 @@ def test_without_a_mechanism_the_figures_are_null_with_a_reason(api: Api) -> Non
 # -- fairness --------------------------------------------------------------------------------------
 
 
-def test_fairness_has_a_line_for_each_metric(api_on_both: Api, done: str) -> None:
-    items = _pages(api_on_both, f"{done}/fairness", limit=4)
+def test_fairness_has_a_line_for_each_metric(api: Api, done: str) -> None:
+    items = _pages(api, f"{done}/fairness", limit=4)
     assert len(items) == len(METRICS) * ROUNDS
     first = items[0]
     # Selection rates: 7 / 10 and 5 / 10.
@@ -273,17 +273,17 @@ def test_fairness_has_a_line_for_each_metric(api_on_both: Api, done: str) -> Non
     assert first["metric"] == "demographic_parity_difference"
     assert first["value"] == pytest.approx(0.2)
     assert (first["reason"], first["interval"]) == (None, None)
-    assert _pages(api_on_both, f"{done}/fairness", attribute="age") == []
+    assert _pages(api, f"{done}/fairness", attribute="age") == []
 
 
-def test_counts_need_the_confidential_scope(api_on_both: Api, done: str) -> None:
-    key = api_on_both.key_with("experiments:read", "reports:read")
-    page = api_on_both.get(f"{done}/fairness", key=key).json()
+def test_counts_need_the_confidential_scope(api: Api, done: str) -> None:
+    key = api.key_with("experiments:read", "reports:read")
+    page = api.get(f"{done}/fairness", key=key).json()
     assert page["groups"] is None
     assert "ledger:read" in page["groups_reason"]
     for suffix in (".csv", ".ndjson"):
-        assert "true_positives" not in api_on_both.get(f"{done}/fairness{suffix}").text
-    page = api_on_both.get(f"{done}/fairness").json()
+        assert "true_positives" not in api.get(f"{done}/fairness{suffix}").text
+    page = api.get(f"{done}/fairness").json()
     assert page["groups_reason"] is None
     first = page["groups"][0]
     assert (first["attribute"], first["value"], first["count"]) == ("group", "g1", 10)
@@ -292,11 +292,6 @@ def test_counts_need_the_confidential_scope(api_on_both: Api, done: str) -> None
     assert first["selection_rate"] == 0.7
     assert first["true_positive_rate"] == pytest.approx(6 / 7)
     assert len(page["groups"]) == 2 * ROUNDS
-
-
-def test_where_nothing_was_counted_no_group_has_a_count() -> None:
-    row = FairnessRow(round=1, attribute="sex", figures=[], counts=[])
-    assert group_lines(row, {"sex": ("F", "M")}) == []
 
 
 def test_counts_come_once_over_pages(api: Api) -> None:

@@ -1,59 +1,12 @@
 """Tables as Parquet: what is written is read back, row group by row group."""
 
 import io
-from collections.abc import Sequence
-from typing import Any, get_args
+from typing import Any
 
-import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
-from api.services.parquet_tables import SCHEMAS, from_lines, parquet
-from api.services.tables import FairnessTable, LedgerTable, RoundTable, What
-
-NUMBERS = st.none() | st.floats(allow_nan=False, allow_infinity=False)
-ROWS = st.lists(
-    st.fixed_dictionaries(
-        {
-            "round": st.integers(1, 10**6),
-            "subject": st.text(st.characters(exclude_categories=["Cs"])),
-            "outcome": st.sampled_from(["released", "refused", "withheld"]),
-            "epsilon": NUMBERS,
-            "leakage_total": NUMBERS,
-        }
-    ),
-    max_size=20,
-)
-
-
-def written(rows: Sequence[dict[str, Any]], *, what: str) -> pa.Table:
-    """The table in the file of these rows."""
-    table = from_lines(rows, what=what)
-    return pq.read_table(io.BytesIO(b"".join(parquet([table], what=what))))
-
-
-@settings(deadline=None)
-@given(ROWS)
-def test_the_rows_come_back_with_null_for_what_they_lack(rows: list[dict[str, Any]]) -> None:
-    table = written(rows, what="ledger")
-    assert table.schema == SCHEMAS["ledger"]
-    full = [{name: row.get(name) for name in SCHEMAS["ledger"].names} for row in rows]
-    assert table.to_pylist() == full
-
-
-@pytest.mark.parametrize("what", get_args(What))
-def test_a_table_without_rows_has_its_columns(what: str) -> None:
-    assert written([], what=what).schema == SCHEMAS[what]
-
-
-@pytest.mark.parametrize(
-    ("what", "table"),
-    [("ledger", LedgerTable), ("rounds", RoundTable), ("fairness", FairnessTable)],
-)
-def test_every_column_of_a_table_is_in_its_file(what: str, table: Any) -> None:
-    assert SCHEMAS[what].names == list(table.columns)
+from api.services.parquet_tables import from_lines, parquet
 
 
 def test_row_groups_leave_before_the_rest_is_read(monkeypatch: pytest.MonkeyPatch) -> None:

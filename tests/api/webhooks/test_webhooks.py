@@ -51,9 +51,8 @@ def receiver() -> Iterator[Receiver]:
 
 
 def test_an_end_is_told_again_until_it_is_taken_and_says_ids_and_outcomes_alone(
-    api_on_both: Api, receiver: Receiver
+    api: Api, receiver: Receiver
 ) -> None:
-    api = api_on_both
     dispatcher = WebhookDispatcher(api.settings, api.database)
     webhook = register(api, receiver.url, events=["experiment.finished", "gate.failed"])
     body = api.submit(spec(gates=[{"figure": "leakage_max", "op": "le", "value": 0.5}]))

@@ -43,7 +43,13 @@ METHODS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
 }
 
 
-@pytest.mark.parametrize("name", METHODS)
+SLOW = ("cosine", "three steps")
+"""`cosine, relu` is the same search, and `three steps, first layer` the same updates."""
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=[pytest.mark.slow] * (name in SLOW)) for name in METHODS]
+)
 def test_images_are_recovered_from_bare_updates_and_not_through_much_noise(name: str) -> None:
     model, asked = METHODS[name]
     section = section_of(small_cell(model=model), **asked)

@@ -88,11 +88,11 @@ def test_members_with_higher_scores_raise_an_alarm() -> None:
 def test_clients_whose_rows_are_alike_raise_no_false_alarm() -> None:
     """Nothing is learnt; a few clients of another kind train or are held out by chance.
 
-    Each of 400 runs alarms with a chance of at most 1 in 400, so more than 5 alarms come with one
+    Each of 200 runs alarms with a chance of at most 1 in 200, so more than 5 alarms come with one
     below 0.001; and e-values are 1 at most on average.
     """
     generator, found = np.random.default_rng(7), []
-    for _ in range(400):
+    for _ in range(200):
         rows = attacked(clients=100, rows=20, held_out=10, generator=generator)
         unlike = generator.random(100) < 0.1
         scores = generator.normal(size=len(rows)) + 5.0 * unlike[rows.client]

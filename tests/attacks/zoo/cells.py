@@ -21,6 +21,16 @@ LAYERS: dict[str, Any] = {
 }
 ONE: dict[str, Any] = {"training__hypotheses": 1}
 REPORTED: dict[str, Any] = {"training__clustering": {"method": "reported"}}
+NOISED_COUNTS: dict[str, Any] = {
+    "sensitive": ["group"],
+    "favourable": {"op": "ge", "value": 5},
+    "noise": {
+        "mechanism": "discrete-laplace",
+        "epsilon": 1.0,
+        "unit": "client",
+        "max_rows_per_client": 6,
+    },
+}
 COINS: dict[str, Any] = {"training__cohort": {"sampling": "poisson", "rate": 0.4}}
 
 

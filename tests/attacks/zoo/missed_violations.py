@@ -8,7 +8,7 @@ from torch import Tensor
 
 from fedaudit.privacy.noise.laplace import Sanitiser
 from fedaudit.runs import blocks
-from tests.attacks.zoo.cells import central, fixed
+from tests.attacks.zoo.cells import NOISED_COUNTS, central, fixed
 from tests.attacks.zoo.violations import Sabotage
 
 MISSED: dict[str, tuple[Any, Sabotage]] = {}
@@ -35,20 +35,7 @@ def keep_noise_in_single_precision(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Sanitiser, "release", release)
 
 
-@missed(
-    lambda: central(
-        fairness={
-            "sensitive": ["group"],
-            "favourable": {"op": "ge", "value": 5},
-            "noise": {
-                "mechanism": "discrete-laplace",
-                "epsilon": 1.0,
-                "unit": "client",
-                "max_rows_per_client": 6,
-            },
-        }
-    )
-)
+@missed(lambda: central(fairness=NOISED_COUNTS))
 def report_counts_without_noise(patch: pytest.MonkeyPatch) -> None:
     """The counts of the report, which is made once a run has ended, have no noise."""
     patch.setattr(blocks, "drawn_integers", lambda *_, shape, **__: np.zeros(shape, dtype=np.int64))

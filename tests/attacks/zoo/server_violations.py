@@ -17,7 +17,7 @@ from fedaudit.training.mechanisms.base import ServerNoise
 from fedaudit.training.mechanisms.gaussian import GaussianServer
 from fedaudit.training.stack import Stack
 from fedaudit.training.stacked import stack_round, stack_state
-from tests.attacks.zoo.cells import central, coins, moving
+from tests.attacks.zoo.cells import NOISED_COUNTS, central, coins, moving
 from tests.attacks.zoo.violations import violation
 
 
@@ -170,19 +170,7 @@ def validate_on_those_who_train(real: Any, self: Any, *given: Any) -> Any:
 
 
 @violation(
-    lambda: central(
-        fairness={
-            "sensitive": ["group"],
-            "favourable": {"op": "ge", "value": 5},
-            "noise": {
-                "mechanism": "discrete-laplace",
-                "epsilon": 1.0,
-                "unit": "client",
-                "max_rows_per_client": 6,
-            },
-        },
-        training__stopping={"patience": None},
-    ),
+    lambda: central(fairness=NOISED_COUNTS, training__stopping={"patience": None}),
     "release",
     "validation_loss",
 )

@@ -90,23 +90,6 @@ def test_a_round_under_another_name_is_charged_and_ends_the_run(api: Api, ledger
     ]
 
 
-def test_tasks_that_are_no_rounds_are_not_declared(api: Api, ledger: Ledger) -> None:
-    server = Server(FedauditRounds(ledger.id, GAUSSIAN))
-    for task in ("validate", "train", "validate"):
-        server.broadcast(task)
-        for site in SITES:
-            server.fire(AppEventType.BEFORE_TRAIN_TASK, site)
-            server.fire(AppEventType.AFTER_CONTRIBUTION_ACCEPT, site)
-        if task == "train":
-            server.fire(AppEventType.AFTER_AGGREGATION)
-    server.fire(EventType.ABOUT_TO_END_RUN)
-    assert server.panics == []
-    assert [(one["round"], one["subject"]) for one in entries(api, ledger.id)] == [
-        (1, "a"),
-        (1, "b"),
-    ]
-
-
 def test_without_its_ledger_nobody_trains(client: Client) -> None:
     missing = "01a205eb-cf7e-740f-b236-a05fa1cf2bf5"
     server = Server(FedauditRounds(missing, GAUSSIAN))
@@ -143,11 +126,3 @@ def test_amplification_by_drawing_sites_is_not_counted(api: Api, client: Client)
     assert "no amplification by it is counted" in server.panics[0]
     with pytest.raises(RuntimeError, match="could not be opened"):
         server.broadcast()
-
-
-def test_a_task_that_goes_from_site_to_site_is_no_round(ledger: Ledger) -> None:
-    server = Server(FedauditRounds(ledger.id, GAUSSIAN))
-    with pytest.raises(RoundRefused, match="'train' is not broadcast"):
-        server.communicator.relay(SimpleNamespace(name="train"), server.context())
-    server.communicator.send(SimpleNamespace(name="submit_model"), server.context(), ["a"])
-    assert server.sent == [("submit_model", ["a"])]

@@ -7,14 +7,11 @@ import numpy as np
 import pytest
 
 from fedaudit.federations import groups
-from fedaudit.federations.favourable_outcomes import outcome_rules
-from fedaudit.federations.federation import ClientRows
+from fedaudit.federations.federation import ClientRows, Federation
 from fedaudit.federations.images import image_federation as images
-from fedaudit.federations.images.client_rows import rotate, rotated_clients
-from fedaudit.federations.load import load_federation
+from fedaudit.federations.images.client_rows import federation_of, rotate, rotated_clients
 from fedaudit.spec.errors import InvalidInputError
-from fedaudit.spec.fairness import Fairness, GroupRule
-from fedaudit.spec.parse import parse_spec
+from fedaudit.spec.fairness import Fairness
 from tests.federations.image_files import (
     PATH,
     arrays,
@@ -128,63 +125,6 @@ def test_classes_are_counted_where_nobody_names_them(tmp_path: Path) -> None:
     assert texts.classes == ("a", "b")
 
 
-def test_rules_about_even_and_odd_labels_of_turned_clients(tmp_path: Path) -> None:
-    data = npz(**arrays(60, writer=np.arange(60) % 10))
-    fairness = Fairness(
-        sensitive=["rotated"],
-        favourable=[
-            GroupRule(group={"rotated": "no"}, op="in", value=[0, 2]),
-            GroupRule(group={"rotated": "yes"}, op="in", value=[1, 3]),
-        ],
-    )
-    federation = load_npz(
-        tmp_path, data, classes=4, rotate={"probability": 0.5}, fairness=fairness, seed=1
-    )
-    rotated = federation.attribute("rotated").codes == 1
-    assert 0 < rotated.sum() < 60
-    even = federation.raw_target % 2 == 0
-    favourable = outcome_rules(federation, fairness).label(federation.raw_target)
-    assert np.array_equal(favourable, even ^ rotated)
-
-
-@pytest.mark.parametrize(
-    "age",
-    [
-        np.array([39, 40, 59, 60, 7, 39]),
-        np.array([39.5, 40.0, 59.9, 60.0, 7.25, 39.0], dtype=np.float32),
-        np.array(["39", "40", "59", "60", "7", " 39 "]),
-    ],
-)
-def test_numbers_are_cut_at_edges(tmp_path: Path, age: Any) -> None:
-    fairness = Fairness(sensitive=["age"], edges={"age": [40, 60]})
-    data = npz(**arrays(6, writer=np.array([0, 0, 0, 0, 0, 1]), age=age))
-    attribute = load_npz(tmp_path, data, fairness=fairness).attribute("age")
-    assert attribute.values == ("<40", "40 to <60", ">=60")
-    assert attribute.codes[:5].tolist() == [0, 1, 1, 2, 0]
-
-
-def test_groups_are_in_the_order_of_numbers_and_nan_is_missing(tmp_path: Path) -> None:
-    age = np.array([10.0, 9.5, np.nan], dtype=np.float32)
-    data = npz(**arrays(3, age=age))
-    attribute = load_npz(tmp_path, data, fairness=Fairness(sensitive=["age"])).attribute("age")
-    assert attribute.values == ("9.5", "10")
-    assert attribute.codes.ravel().tolist() == [1, 0, -1]
-
-
-def test_names_are_trimmed(tmp_path: Path) -> None:
-    federation = load_npz(tmp_path, npz(**arrays(writer=np.array(["a", "b\n", " b"] * 4))))
-    assert federation.client_names == ("a", "b")
-    assert federation.counts.tolist() == [4, 8]
-
-
-def test_attributes_keep_the_order_of_the_spec(tmp_path: Path) -> None:
-    data = npz(**arrays(site=np.array(["s", "t"] * 6), new=np.array([True, False] * 6)))
-    fairness = Fairness(sensitive=["site", "rotated", "new"])
-    federation = load_npz(tmp_path, data, fairness=fairness, rotate={"probability": 0.5})
-    assert [attribute.name for attribute in federation.attributes] == ["site", "rotated", "new"]
-    assert federation.attribute("new").values == ("false", "true")
-
-
 def test_an_array_called_rotated_serves_where_nothing_is_turned(tmp_path: Path) -> None:
     data = npz(**arrays(rotated=np.array(["left", "right"] * 6)))
     fairness = Fairness(sensitive=["rotated"])
@@ -194,11 +134,6 @@ def test_an_array_called_rotated_serves_where_nothing_is_turned(tmp_path: Path) 
     )
     assert own.values == ("left", "right")
     assert turned.values == ("no", "yes"), "both exist, whatever was drawn"
-
-
-def test_dark_bytes_are_noted(tmp_path: Path) -> None:
-    federation = load_npz(tmp_path, npz(**arrays(x=np.ones((12, 4, 4), dtype=np.uint8))))
-    assert "none is larger than 1" in federation.notes[0]
 
 
 @pytest.mark.parametrize(
@@ -319,21 +254,6 @@ def test_labels_that_would_not_fit(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     assert "12 rows of 0 features" in message
 
 
-def test_through_the_front_door(tmp_path: Path) -> None:
-    (tmp_path / "data.npz").write_bytes(npz(**arrays()))
-    spec = parse_spec(
-        {
-            "name": "a test",
-            "federation": {"source": "images", "path": "data.npz"},
-            "model": {"kind": "mlp", "hidden": [4]},
-            "training": {"loss": "cross-entropy", "rounds": 1, "cohort": {"clients": 2}},
-            "privacy": {"mechanism": "none"},
-        }
-    )
-    federation = load_federation(spec, sources_dir=tmp_path)
-    assert (federation.clients, federation.width, len(federation.classes)) == (3, 16, 4)
-
-
 def test_real_handwriting(shared_data: Path) -> None:
     archive = np.load(shared_data / "unipen_handwriting/unipen_alnum62_28x28.npz")
     path = "unipen_handwriting/unipen_alnum62_28x28.npz"
@@ -348,29 +268,24 @@ def test_real_handwriting(shared_data: Path) -> None:
     assert np.array_equal(labels_of(federation, client), archive["y"][own])
 
 
+def federation_with(rows: ClientRows, first: list[int]) -> Federation:
+    return federation_of(
+        rows,
+        np.zeros(first[-1], dtype=np.int64),
+        clients=tuple(map(str, range(len(first) - 1))),
+        first=np.array(first),
+        numbers=np.arange(first[-1]),
+        classes=("a", "b"),
+        fingerprint="",
+        notes=(),
+    )
+
+
 def test_a_turn_is_counter_clockwise() -> None:
     picture = np.array([[1, 2], [3, 4]], dtype=np.uint8)
     rows = ClientRows(np.stack([picture.ravel()] * 3), 255.0, image=(2, 2, 1))
-    rotate(rows, np.array([False, True]), first=np.array([0, 1, 3]))
+    rotate(federation_with(rows, [0, 1, 3]), np.array([False, True]))
     assert rows.values.tolist() == [[1, 2, 3, 4], [2, 4, 1, 3], [2, 4, 1, 3]]
-
-
-def test_channels_turn_together() -> None:
-    rng = np.random.default_rng(1)
-    images = rng.random((5, 3, 3, 2), dtype=np.float32)
-    rows = ClientRows(images.reshape(5, 18).copy(), 1.0, image=(3, 3, 2))
-    rotate(rows, np.array([True]), first=np.array([0, 5]))
-    for image, turned in zip(images, rows.values.reshape(5, 3, 3, 2), strict=True):
-        assert np.array_equal(turned, np.rot90(image))
-
-
-def test_four_turns_change_nothing() -> None:
-    rng = np.random.default_rng(2)
-    images = rng.integers(0, 256, (4, 49), dtype=np.uint8)
-    rows = ClientRows(images.copy(), 255.0, image=(7, 7, 1))
-    for _ in range(4):
-        rotate(rows, np.array([True]), first=np.array([0, 4]))
-    assert np.array_equal(rows.values, images)
 
 
 def test_the_draw_follows_the_probability() -> None:

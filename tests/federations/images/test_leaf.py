@@ -115,25 +115,6 @@ def test_compressed_and_in_shards_it_is_the_same(tmp_path: Path) -> None:
     assert rows_of(plain).image == (3, 3, 1)
 
 
-def test_turned_clients(tmp_path: Path) -> None:
-    users = handwriting(3, {f"u{i:02d}": 2 for i in range(20)}, width=9)
-    content = leaf(as_lists(users))
-    federation = load_leaf(
-        tmp_path,
-        content,
-        rotate={"probability": 0.5},
-        fairness=Fairness(sensitive=["rotated"]),
-        seed=4,
-    )
-    rotated = federation.attribute("rotated").codes
-    assert set(rotated.ravel().tolist()) == {0, 1}
-    for client, user in enumerate(federation.client_names):
-        before = users[user][0].reshape(2, 3, 3)
-        after = pixels_of(federation, client).reshape(2, 3, 3)
-        expected = np.rot90(before, axes=(1, 2)) if rotated[2 * client] else before
-        assert np.array_equal(after, expected)
-
-
 def test_users_without_images_are_left_out_and_counted(tmp_path: Path) -> None:
     federation = load_leaf(tmp_path, leaf({**GOOD, "empty": ([], [])}))
     assert federation.client_names == ("a", "b")

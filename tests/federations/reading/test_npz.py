@@ -300,7 +300,7 @@ def test_an_array_that_is_shorter_than_declared(tmp_path: Path) -> None:
     assert "'a.npy' cannot be read" in refuse(tmp_path, bytes(content))
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(data=st.data())
 def test_any_damage_is_refused_or_harmless(
     tmp_path_factory: pytest.TempPathFactory, data: st.DataObject

@@ -99,12 +99,6 @@ def test_the_positive_class_is_the_second(load: Load, positive: str) -> None:
     assert said == ["yes", "no", "yes"]
 
 
-def test_a_logistic_model_makes_classes_whatever_its_loss(load: Load) -> None:
-    data = "hospital,x,cost\na,1,0\nb,1,1\nb,1,1\n"
-    assert load({"model": {"kind": "logistic"}}, data=data).classes == ("0", "1")
-    assert load({"model": {"kind": "mlp", "hidden": [2]}}, data=data).classes == ()
-
-
 def test_cells_and_header_are_trimmed_and_keys_keep_their_zeros(load: Load) -> None:
     data = " hospital , x,cost \n 007 , 1.5 , 2\n07,2,3\n 07,2,3\n"
     federation = load(data=data)
@@ -162,15 +156,6 @@ def test_parquet_equals_csv(load: Load, sources: Path) -> None:
     assert np.array_equal(parquet.raw_target, from_csv.raw_target)
     assert np.array_equal(parquet.attribute("sex").codes, from_csv.attribute("sex").codes)
     assert parquet.notes == from_csv.notes
-
-
-def test_integer_keys_of_parquet_become_text(load: Load, sources: Path) -> None:
-    table = pa.table({"hospital": [2**63 - 1, 7, 7], "x": [True, False, True], "cost": [1, 2, 3]})
-    pq.write_table(table, sources / "data.parquet")
-    federation = load({"federation.path": "data.parquet"})
-
-    assert federation.client_names == ("7", "9223372036854775807")
-    assert federation.side_by_side[:, 0].tolist() == [0, 1, 1]
 
 
 _NAMES = st.text(

@@ -22,11 +22,6 @@ PATH = "/federation/path"
 GOOD = "hospital,x,cost\na,1,2\nb,3,4\na,1,2\n"
 
 
-def test_a_quote_that_never_ends(refuse: Refuse) -> None:
-    data = 'hospital,x,cost\n"a,1,2\n' + "b,3,4\n" * 2_000_000
-    assert "quote" in refuse(data=data)[PATH] or "cells" in refuse(data=data)[PATH]
-
-
 @pytest.mark.parametrize(
     ("changes", "pointer", "says"),
     [
@@ -160,12 +155,6 @@ def test_sensitive_attributes_without_groups(
     monkeypatch.setattr(groups, "MAX_GROUPS", 1)
     data = "hospital,x,sex,cost\na,1,F,2\nb,3,M,4\nb,3,M,4\n"
     assert "2 distinct values" in refuse(changes, data=data)["/fairness/sensitive/0"]
-
-
-def test_parquet_columns_that_are_neither_text_nor_numbers(refuse: Refuse, sources: Path) -> None:
-    table = pa.table({"hospital": ["a", "b", "b"], "x": [[1], [2], [3]], "cost": [1, 2, 3]})
-    pq.write_table(table, sources / "data.csv")
-    assert "'x' of type list" in refuse()[PATH]
 
 
 def test_parquet_gaps_and_infinities(refuse: Refuse, sources: Path) -> None:

@@ -174,12 +174,6 @@ def test_the_orders_put_a_floor_under_epsilon():
     assert run.floor == added_epsilon(TWO_STAGE_ORDERS, 1e-5).min()
 
 
-def test_the_authors_orders():
-    assert TWO_STAGE_ORDERS[:5] == (2, 3, 4, 5, 6)
-    assert TWO_STAGE_ORDERS[-1] == 994
-    assert len(set(TWO_STAGE_ORDERS)) == len(TWO_STAGE_ORDERS)
-
-
 @pytest.mark.parametrize("orders", [(), (1, 2), (3, 2), (2, 2), (2.5, 3)])
 def test_orders_are_whole_and_ascend(orders):
     with pytest.raises(ValueError, match="orders"):

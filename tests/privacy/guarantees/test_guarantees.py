@@ -1,7 +1,5 @@
 """What is said to be guaranteed, and that it never claims more than is proven."""
 
-import math
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -190,26 +188,6 @@ def test_exact_rates_of_records_are_formal_before_both_observers():
     assert "somebody with many records is protected less" in found.statement
 
 
-def test_what_the_seed_decides_about_a_record_is_told():
-    document = by_record().model_dump(mode="json")
-    document["federation"] = {
-        "source": "table",
-        "path": "a.csv",
-        "target": "y",
-        "partition": {"method": "iid", "clients": 5},
-        "validation_unit": "record",
-    }
-    dealt = mechanism_of(parse_spec(document)).guarantee(n=2).statement
-    assert "whether it trains or is held out and its budget is drawn by the seed" in dealt
-    assert "whoever knows it and a record knows what was drawn for it" in dealt
-    assert "with which client the other records lie is taken as fixed" in dealt
-    document["federation"] |= {"partition": None, "client_key": "who", "validation_unit": "client"}
-    document["privacy"]["budgets"] = {"column": "epsilon"}
-    given = mechanism_of(parse_spec(document)).guarantee(n=2).statement
-    assert "drawn by the seed" not in given
-    assert "  " not in given
-
-
 def test_coins_that_always_fall_leave_nobody_in_doubt():
     found = mechanism_of(by_record(cohort={**POISSON, "rate": 1})).guarantee(n=2)
     assert "both observers have the same figure" in found.statement
@@ -271,39 +249,7 @@ def test_rows_held_out_are_named_where_rows_are_held_out():
     assert "The rows held out for validation are not covered" in found
 
 
-@pytest.mark.parametrize("make", [central, local, by_record])
-def test_a_run_that_its_losses_may_end_is_proven_for_all_planned_rounds_only(make):
-    spec = make()
-    document = spec.model_dump(mode="json")
-    document["training"]["stopping"]["patience"] = 6
-    stopping = parse_spec(document)
-    [observer, *_] = mechanism_of(spec).guarantee(n=2).observers
-    played = ObserverEpsilon(observer=observer, delta=1e-5, adjacency="replace-one", value=1.25)
-    all_ = ObserverEpsilon(observer=observer, delta=1e-5, adjacency="replace-one", value=2.5)
-    warning = "What is proven is then the epsilon of all rounds that were planned"
-    assert warning not in mechanism_of(spec).guarantee(n=2, epsilons=[played]).statement
-    assert f"{warning}. " in mechanism_of(stopping).guarantee(n=2, epsilons=[played]).statement
-    stated = mechanism_of(stopping).guarantee(n=2, epsilons=[played], planned=[all_]).statement
-    assert f"{warning}: epsilon = 2.5 against " in stated
-    assert "epsilon = 1.25 against " in stated
-
-
-def test_who_trains_is_taken_as_known():
-    for cohort in (POISSON, {"clients": 7}):
-        statement = mechanism_of(central(cohort=cohort)).guarantee(n=2).statement
-        assert "Which clients train and how many they are is taken as known" in statement
-
-
 @given(st.floats(1e-9, 1e9), st.integers(1, 9))
 def test_a_bound_in_a_sentence_is_rounded_up(value, digits):
     stated = float(at_most(value, digits=digits))
     assert value <= stated <= value * (1 + 1.001 * 10.0 ** (1 - digits))
-
-
-def test_a_bound_that_is_short_is_told_as_it_is():
-    assert at_most(1.25) == "1.25"
-    assert at_most(2.2) == "2.2"
-    assert at_most(0.1, digits=1) == "0.1"
-    assert at_most(10.0) == "10"
-    assert at_most(1.23451, digits=4) == "1.235"
-    assert at_most(math.inf) == "inf"

@@ -14,7 +14,6 @@ from numpy.typing import NDArray
 from scipy import stats
 
 from fedaudit.privacy.noise.gaussian import LocalGaussian, unit_gaussian
-from fedaudit.privacy.noise.laplace import Sanitiser, unit_laplace
 from fedaudit.randomness import CounterSource
 from tests.privacy.broken_samplers import (
     BROKEN_GAUSSIAN,
@@ -100,57 +99,6 @@ def surely_exceeds(claim: float, *, first: float, second: float, delta: float = 
     fewest = int(stats.binom(DRAWS, first).ppf(missed))
     most = int(stats.binom(DRAWS, second).isf(missed))
     return largest_loss(fewest, most, delta=delta) > claim
-
-
-def laplace_releases(
-    n: int, *, at: float, shrink: float, seed: int, radius: float = 1.0
-) -> NDArray[np.float64]:
-    """Of an update at distance `at` from zero, at a fixed radius and epsilon = 2: [DRAWS, n]."""
-    noise = unit_laplace(CounterSource(seed), n=n, round_=1, counters=np.arange(DRAWS))
-    one = torch.ones(1, 1, dtype=torch.float64)
-    sanitise = Sanitiser(
-        n=n, noise_scale=one / 2, fixed_radius=radius * one, radius_floor=one, clip=None
-    )
-    updated = torch.zeros(1, DRAWS, n)
-    updated[..., 0] = at
-    uploads, _ = sanitise(torch.zeros(1, DRAWS, n), updated, torch.from_numpy(shrink * noise)[None])
-    return uploads[0].numpy().astype(np.float64)
-
-
-def nearer(releases: NDArray[np.float64]) -> int:
-    """How many lie nearer to (1, 0, ...) than to 0, by 0.95 at least: where the loss is largest."""
-    other = np.zeros(releases.shape[1])
-    other[0] = 1.0
-    difference = np.linalg.norm(releases, axis=1) - np.linalg.norm(releases - other, axis=1)
-    return int(np.count_nonzero(difference >= 0.95))
-
-
-def laplace_loss(n: int, shrink: float) -> tuple[int, int]:
-    """Releases in the event from the update at 1 and from the one at 0."""
-    first = nearer(laplace_releases(n, at=1.0, shrink=shrink, seed=1))
-    second = nearer(laplace_releases(n, at=0.0, shrink=shrink, seed=2))
-    return first, second
-
-
-@pytest.mark.parametrize("n", [1, 2])
-def test_no_attack_shows_more_than_laplace_claims(n: int) -> None:
-    """epsilon * distance = 2, and the bound comes close: the attack is a good one."""
-    found = largest_loss(*laplace_loss(n, 1.0))
-    assert 1.8 < found <= 2.0
-
-
-@pytest.mark.parametrize("n", [1, 2])
-def test_an_attack_catches_laplace_noise_that_is_too_small(n: int) -> None:
-    """Its true loss is 2 / 0.8 = 2.5."""
-    first, second = laplace_loss(n, 0.8)
-    assert 2.0 < largest_loss(first, second) <= 2.5
-    # With the events' probabilities within five standard deviations of what was found, each to
-    # the side where the attack is weaker.
-    assert surely_exceeds(
-        2.0,
-        first=(first - 5 * math.sqrt(first)) / DRAWS,
-        second=(second + 5 * math.sqrt(second)) / DRAWS,
-    )
 
 
 def gaussian_delta(epsilon: float, sigma: float) -> float:

@@ -32,6 +32,7 @@ from fedaudit.privacy.noise.laplace import (
 )
 from fedaudit.randomness import EntropySource
 from fedaudit.training.base.record_steps import RecordSteps, Sgd, SiloRecords
+from tests.privacy.layered_noise import column
 
 Floats = NDArray[np.float64]
 Release = Callable[[Tensor], Tensor]
@@ -45,11 +46,6 @@ FEWEST = 2**30
 STEP = 2.0**-50
 """Of unit noise, at the least: `test_gaussian.py` holds the generator to it."""
 FAR = 1e4
-
-
-def column(value: float) -> Tensor:
-    """A setting of one cell."""
-    return torch.tensor([[value]], dtype=torch.float64)
 
 
 def ordinals(values: Floats) -> NDArray[np.int64]:

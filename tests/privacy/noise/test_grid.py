@@ -11,10 +11,7 @@ from hypothesis import strategies as st
 from fedaudit.privacy.noise.gaussian import LocalGaussian, grid_spacing, round_to_grid
 from fedaudit.privacy.noise.grid_spacing import FINEST, rounded, spacing_of
 from fedaudit.privacy.noise.laplace import Sanitiser
-
-
-def column(value: float) -> torch.Tensor:
-    return torch.tensor([[value]], dtype=torch.float64)
+from tests.privacy.layered_noise import column
 
 
 def test_the_finest_grid_is_what_a_float32_can_just_be() -> None:

@@ -9,15 +9,13 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from fedaudit.privacy.noise.laplace import Sanitiser, norms
+from tests.privacy.layered_noise import column
 
 
 def sanitiser(
     *, n: int, nu: float = 1.0, radius: float | None = None, floor: float = 1e-6,
     clip: float | None = None,
 ) -> Sanitiser:  # fmt: skip
-    def column(value: float) -> Tensor:
-        return torch.tensor([[value]], dtype=torch.float64)
-
     return Sanitiser(
         n=n,
         noise_scale=column(nu / n),

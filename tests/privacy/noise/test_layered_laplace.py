@@ -65,7 +65,15 @@ def test_a_single_layer_gets_the_noise_of_the_whole_vector(n: int) -> None:
     assert layer.tobytes() == whole.tobytes()
 
 
-@pytest.mark.parametrize("sizes", [SIZES, (1, 1), (320, 18496, 2 * PART + 5, 62 * 129), (5,)])
+@pytest.mark.parametrize(
+    "sizes",
+    [
+        SIZES,
+        (1, 1),
+        (320, 18496, 2 * PART + 5, 62 * 129),
+        *((n,) for n in (1, 2, 7, 16, 17, 1000, 2 * PART, 2 * PART + 1, 5 * PART + 333)),
+    ],
+)
 def test_a_long_vector_gets_the_noise_of_a_stack(sizes: tuple[int, ...]) -> None:
     seeds = np.array([3], dtype=np.uint64)
     together = unit_layers(

@@ -4,35 +4,10 @@ import numpy as np
 import pytest
 import torch
 
-from fedaudit.privacy.noise.laplace import (
-    Sanitiser,
-    release_in_place,
-    squared_distances,
-    unit_laplace,
-    unit_laplace_vector,
-)
-from fedaudit.randomness import CounterSource, EntropySource
+from fedaudit.privacy.noise.laplace import Sanitiser, release_in_place, squared_distances
+from tests.privacy.layered_noise import column
 
 PART = 1 << 16
-
-
-@pytest.mark.parametrize("n", [1, 2, 7, 16, 17, 1000, 2 * PART, 2 * PART + 1, 5 * PART + 333])
-def test_noise_is_that_of_a_stack(n: int) -> None:
-    seeds = np.array([3], dtype=np.uint64)
-    together = unit_laplace(
-        CounterSource(seeds[:, None]), n=n, round_=[[9]], counters=np.array([[4, 8]])
-    )
-    for place, client in enumerate((4, 8)):
-        alone = unit_laplace_vector(CounterSource(seeds), sizes=(n,), round_=9, client=client)
-        assert alone.dtype == np.float64
-        assert alone.tobytes() == together[0, place].tobytes()
-
-
-def test_secret_noise_is_never_the_same() -> None:
-    source = EntropySource(np.zeros(1))
-    one, other = (unit_laplace_vector(source, sizes=(500,), round_=1, client=1) for _ in range(2))
-    assert one.shape == other.shape == (500,)
-    assert not np.array_equal(one, other)
 
 
 PRIVACY = {
@@ -47,9 +22,6 @@ PRIVACY = {
 @pytest.mark.parametrize(("radius", "clip"), PRIVACY.values(), ids=PRIVACY)
 @pytest.mark.parametrize("n", [3, 1000, 2 * PART + 5])
 def test_a_release_is_that_of_a_stack(radius: float | None, clip: float | None, n: int) -> None:
-    def column(value: float) -> torch.Tensor:
-        return torch.full((1, 1), value, dtype=torch.float64)
-
     sanitise = Sanitiser(
         n=n,
         noise_scale=column(0.5 / n),

@@ -1,8 +1,6 @@
 """The charts of clusters over rounds and of the plane, drawn from figures made by hand."""
 
 import re
-from dataclasses import dataclass
-from typing import Any
 
 import pytest
 
@@ -10,23 +8,8 @@ from fedaudit.reports.charts.line_chart import series_of
 from fedaudit.reports.page.html import render
 from fedaudit.reports.report import assemble
 from fedaudit.reports.sections.parameter_plot import Plane
+from tests.reports.charts.test_charts_page import Round
 from tests.reports.page.test_report_page import Page
-
-
-@dataclass
-class Round:
-    """A round as it is stored."""
-
-    round: int
-    leakage_by_cluster: list[dict[str, Any]] | None
-    cluster_sizes: tuple[int, ...] = ()
-    selection_loss: float | None = None
-    validation_loss: float | None = None
-    accuracy: float | None = None
-    separation: float | None = None
-    leakage_median: float | None = None
-    leakage_max: float | None = None
-    epsilon_max: float | None = None
 
 
 def drawn(material, clusters):
@@ -34,7 +17,7 @@ def drawn(material, clusters):
     rounds = [
         Round(
             number,
-            [
+            leakage_by_cluster=tuple(
                 {
                     "cluster": j,
                     "clients": 1,
@@ -42,11 +25,11 @@ def drawn(material, clusters):
                     "leakage_max": float(j * number),
                 }
                 for j in range(min(clusters, number))
-            ],
+            ),
         )
         for number in range(1, 10)
     ]
-    rounds.append(Round(10, None))
+    rounds.append(Round(10))
     return render(assemble(material()), series_of(rounds, []))
 
 

@@ -41,17 +41,7 @@ def test_a_line_breaks_where_a_value_is_missing():
     assert segments(rounds, values, range(8)) == [[0, 1], [3], [5, 6, 7]]
 
 
-def test_a_line_does_not_break_between_rounds_that_are_validated():
-    values = [1.0 if place % 10 == 0 and place != 30 else None for place in range(100)]
-    found = segments(range(1, 101), values, range(100))
-    assert found == [[0, 10, 20], [40, 50, 60, 70, 80, 90]]
-
-
 def test_a_gap_between_kept_rounds_still_breaks_the_line():
     values = [float(place) for place in range(50)]
     values[25] = None
     assert segments(range(1, 51), values, [0, 20, 30, 49]) == [[0, 20], [30, 49]]
-
-
-def test_nothing_is_drawn_of_a_series_without_values():
-    assert segments([1, 2], [None, None], [0, 1]) == []

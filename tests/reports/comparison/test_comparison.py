@@ -4,10 +4,9 @@ import copy
 
 import pytest
 
-from fedaudit.privacy.mechanisms.registry import mechanism_of
 from fedaudit.reports.comparison.compared_reports import Comparison, compare
 from fedaudit.reports.report import assemble
-from tests.reports.reading_documents import FIXED, GAUSSIAN, documents, gaussian
+from tests.reports.reading_documents import FIXED, documents, gaussian
 
 GAP = "equalized_odds_difference"
 
@@ -104,20 +103,6 @@ def test_epsilons_at_other_deltas_have_rows_of_their_own(material):
     assert "delta is 1e-05" in row(found, "epsilon_max", **at).cells[1].reason
     assert "other-delta" in codes(found)
     assert len(found.fronts) == 2
-
-
-def test_fairness_rows_tell_who_did_not_measure(comparison):
-    found = row(comparison, GAP)
-    assert (found.attribute, found.section) == ("group", "fairness")
-    assert "'group' is not one of its sensitive attributes" in found.cells[2].reason
-    assert found.differs
-
-
-def test_a_figure_that_nobody_has_keeps_one_row(comparison):
-    found = row(comparison, "accuracy")
-    assert values(found) == [None] * 4
-    assert not found.differs
-    assert "no accuracy" in found.cells[0].reason
 
 
 def test_a_report_from_before_a_figure_was_computed(of_each_kind):
@@ -256,25 +241,6 @@ def test_who_lacks_a_figure_is_left_out_with_the_reason(material):
     }
 
 
-def test_without_sensitive_attributes_two_axes_are_weighed(material):
-    spec = {"fairness": {"sensitive": []}, "gates": []}
-    document = assemble(material(spec))
-    [front] = compare([named("one", document), named("other", document)]).fronts
-    assert [axis.section for axis in front.axes] == ["privacy", "utility"]
-    # Equal ones leave each other on the front.
-    assert front.front == ["one", "other"]
-
-
-def test_other_data_is_cautioned_where_it_is_weighed(material):
-    document = assemble(material())
-    elsewhere = named("elsewhere", document)
-    elsewhere["provenance"]["data_fingerprint"] = "e" * 64
-    elsewhere["data"]["parameters"] += 1
-    [front] = compare([named("one", document), elsewhere]).fronts
-    assert len(front.cautions) == 2
-    assert "different data" in front.cautions[0]
-
-
 def test_losses_of_different_kinds_are_kept_apart(material):
     document = assemble(material())
     training = {**document["spec"]["training"], "loss": "mse"}
@@ -288,18 +254,3 @@ def test_what_is_no_report_is_refused(material):
     document = assemble(material())
     with pytest.raises(ValueError, match="guarantee"):
         compare([document, {**document, "guarantee": {}}])
-
-
-def test_simulated_and_released_noise(material):
-    plan_of = material({**GAUSSIAN, "privacy": {**GAUSSIAN["privacy"], "noise": "simulation"}})
-    plan = mechanism_of(plan_of.spec).spending_plan(training_clients=30)
-    simulated = assemble(
-        material(
-            {**GAUSSIAN, "privacy": {**GAUSSIAN["privacy"], "noise": "simulation"}},
-            plan=plan,
-            compositions={"final_model": 41},
-        )
-    )
-    found = compare([gaussian(material), simulated])
-    assert codes(found) == {"other-noise", "early-end"}
-    assert "all rounds that were planned" in found.fronts[0].cautions[0]

@@ -28,17 +28,6 @@ def test_a_gate_is_a_row_with_the_bound_of_each_spec():
     }
 
 
-def test_gates_that_differ_in_direction_or_attribute_are_rows_of_their_own():
-    least = {**GAP, "op": "ge"}
-    by_sex = {**GAP, "attribute": "sex"}
-    found = rows_of({"gates": [GAP, least, {**GAP, "value": 0.3}]}, {"gates": [by_sex]})
-    assert found == {
-        "gate: equalized odds difference by race, at most": ("0.1; 0.3", None),
-        "gate: equalized odds difference by race, at least": ("0.1", None),
-        "gate: equalized odds difference by sex, at most": (None, "0.1"),
-    }
-
-
 def test_a_gate_says_everything_that_is_set_in_it():
     named = {**COST, "allow_simulation": True, "margin": 0.5, "note": None}
     [cells] = rows_of({"gates": [COST]}, {"gates": [named]}).values()

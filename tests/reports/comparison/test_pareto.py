@@ -20,19 +20,6 @@ def test_by_hand():
 
 
 @given(POINTS)
-def test_something_is_always_on_the_front_and_beats_all_the_rest(points):
-    found = dominated_by(points)
-    front = {i for i, beaten in enumerate(found) if not beaten}
-    assert bool(front) == bool(points)
-    for i, beaten in enumerate(found):
-        assert i not in beaten
-        assert not beaten or front & set(beaten)
-        for j in beaten:
-            assert min(a - b for a, b in zip(points[i], points[j], strict=True)) >= 0
-            assert points[i] != points[j]
-
-
-@given(POINTS)
 def test_whoever_is_nowhere_better_and_not_equal_is_dominated(points):
     found = dominated_by(points)
     for i, one in enumerate(points):

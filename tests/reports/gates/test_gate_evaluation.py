@@ -205,14 +205,6 @@ def test_a_report_of_before_is_verified_by_the_rule_of_its_time(material):
     assert not as_judged_then(gate, report).allow_personal_models
 
 
-def test_a_report_of_before_the_figure_lacks_it(material):
-    report = assemble(material())
-    del report["fairness"][0]["metrics"]["equalized_odds_ratio"]
-    [found] = evaluate([Gate(figure="equalized_odds_ratio", op="ge", value=0.8)], report)
-    assert found["outcome"] == "insufficient_evidence"
-    assert found["reason"] == "the report does not have this figure"
-
-
 def test_fairness_gates_look_at_their_attribute(material):
     report = assemble(material())
     gate = {"figure": "demographic_parity_difference", "value": 1.0}

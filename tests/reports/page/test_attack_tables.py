@@ -60,11 +60,6 @@ def test_every_figure_is_shown_with_its_interval_or_its_reason() -> None:
     assert groups.rows == [["g1", "0.25"], ["g2", "–"]]
 
 
-def test_a_kind_of_another_version_is_shown_too() -> None:
-    [shown] = attack_tables([{**SECTION, "kind": "side-channel", "method": None}])
-    assert shown.title == "side-channel"
-
-
 def test_chances_of_a_false_alarm_add_up_over_attacks() -> None:
     assert false_alarm_chance([SECTION, {**SECTION, "alarm_level": None}]) is None
     tested = [{**SECTION, "alarm_level": level} for level in (0.05, 0.01)]

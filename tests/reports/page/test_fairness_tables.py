@@ -2,16 +2,14 @@
 
 import copy
 
-import numpy as np
 import pytest
 
-from fedaudit.reports.charts.number_text import bound_text, figure_text
 from fedaudit.reports.charts.report_charts import privacy_cost_chart
+from fedaudit.reports.number_text import bound_text, figure_text
 from fedaudit.reports.page.fairness_tables import fairness_tables
 from fedaudit.reports.page.html import render
 from fedaudit.reports.report import assemble
 from tests.reports.conftest import SPEC
-from tests.reports.sections.test_fairness_of_clients import with_attribute
 
 LATER = (
     "averaging",
@@ -86,19 +84,6 @@ def test_who_pays_has_a_row_a_group(section):
     assert "leakage" in chart.title
 
 
-def test_an_earlier_report_shows_the_figures_it_has(section):
-    for group in section["privacy_cost_by_group"]["groups"]:
-        del group["refusals_mean"]
-        group |= {"clients": 20, "refusals": 2, "leakage_max": 2.4, "reasons": {}}
-    (table,) = [one for one in tables_of(section) if "cost" in one.caption]
-    assert cells(table)["g1"]["Refusals"] == "2"
-    assert cells(table)["g2"]["Leakage, largest"] == "2.4"
-    assert "unless" not in table.remark
-    chart = privacy_cost_chart(section, name="x")
-    assert chart is not None
-    assert chart.table.head == ("Group", "Leakage, mean", "Leakage, largest")
-
-
 def test_a_missing_figure_has_its_reason_in_the_note(material):
     parts = {"fairness": {**SPEC["fairness"], "minimum_group_size": 10_000}}
     section = assemble(material(parts))["fairness"][0]
@@ -112,17 +97,6 @@ def test_a_missing_figure_has_its_reason_in_the_note(material):
     assert page.count(stated) == 1
     assert "<caption>Rates of the groups of group</caption>" not in page
     assert privacy_cost_chart(section, name="x") is None
-
-
-def test_what_one_row_alone_notes_stays_in_its_row(material):
-    counts = np.zeros((80, 3, 4), dtype=np.int64)
-    counts[:, 0] = counts[:, 1] = (1, 1, 1, 1)
-    counts[:, 2] = (0, 1, 1, 0)
-    section = assemble(with_attribute(material(), ("a", "b", "c"), counts=counts))["fairness"][0]
-    rates = tables_of(section)[1]
-    assert "no rows with the favourable outcome" in cells(rates)["c"]["Note"]
-    assert cells(rates)["a"]["Note"] == ""
-    assert not rates.empty
 
 
 def test_a_report_of_before_is_still_shown(material):
@@ -144,17 +118,6 @@ def test_a_report_of_before_is_still_shown(material):
     assert "By chance" in render(document)
 
 
-def test_very_many_groups_are_folded(material):
-    groups = 80
-    counts = np.zeros((160, groups, 4), dtype=np.int64)
-    counts[np.arange(160), np.arange(160) % groups] = (10, 5, 10, 5)
-    made = with_attribute(material(), tuple(f"s{one}" for one in range(groups)), counts=counts)
-    document = assemble(made)
-    page = render(document)
-    assert "<summary>Rates of the groups of group: 80 rows</summary>" in page
-    assert page.count("s79") >= 1
-
-
 def test_where_nobody_is_told_who_paid_the_page_says_why(material):
     made = material()
     document = assemble(made)
@@ -172,10 +135,6 @@ def test_where_nobody_is_told_who_paid_the_page_says_why(material):
 def test_what_bounds_a_cost_is_rounded_up(value, shown):
     assert bound_text(value) == shown
     assert float(shown) >= value
-
-
-def test_nothing_to_show_is_a_dash():
-    assert bound_text(None) == bound_text(float("nan")) == "–"
 
 
 def test_epsilon_and_leakage_are_never_shown_as_less_than_they_are(material):

@@ -5,7 +5,6 @@ import random
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 
 from fedaudit.cli.run import run_locally
@@ -232,55 +231,3 @@ def test_only_the_note_on_the_attribute_itself_counts():
     for data, missing in (({"notes": notes}, 0), ({}, None)):
         [table] = impact_ratio(_document({"a": 0.5}, data=data)).tables
         assert table.missing_rows == missing
-
-
-def test_rates_of_the_material_are_those_of_its_counts(material):
-    made = material()
-    counted = np.asarray(made.result.fairness["group"]).sum(axis=0)
-    expected = (counted[:, 0] + counted[:, 1]) / counted.sum(axis=1)
-    [table] = impact_ratio(assemble(made)).tables
-    assert [one.rate for one in table.categories] == pytest.approx(expected.tolist(), rel=1e-12)
-    ratios = [one.impact_ratio for one in table.categories]
-    assert ratios == pytest.approx((expected / expected.max()).tolist(), rel=1e-12)
-
-
-def test_intersections_of_the_spec_are_those_of_a_joined_column(tmp_path: Path) -> None:
-    """The same rates, but that fewer are shown: a race's total gives its other half away."""
-    _write_adult(tmp_path / "adult.csv")
-    found = {}
-    for name, fairness in {
-        "column": {"sensitive": ["sex", "race", "sex_race"]},
-        "spec": {"sensitive": ["sex", "race"], "intersections": [["sex", "race"]]},
-    }.items():
-        spec = parse_spec({**ADULT, "fairness": {**fairness, "intervals": None}})
-        run = run_locally(spec, sources_dir=tmp_path, device="cpu", progress=lambda _done: None)
-        found[name] = impact_ratio(run.report).tables[2]
-    assert found["spec"].intersection_of == found["column"].intersection_of == ["sex", "race"]
-    assert found["spec"].missing_rows == found["column"].missing_rows == 9
-    column = {one.category: one for one in found["column"].categories}
-    shown = [one for one in found["spec"].categories if not one.suppressed]
-    assert shown
-    for category in shown:
-        assert category.rate == column[category.category].rate
-
-
-def test_a_number_without_a_rule_has_no_rates_and_says_so(tmp_path: Path) -> None:
-    _write_adult(tmp_path / "adult.csv")
-    spec = parse_spec(
-        {
-            **ADULT,
-            "federation": {
-                **{name: part for name, part in ADULT["federation"].items() if name != "positive"},
-                "target": "age",
-                "features": ["education"],
-            },
-            "model": {"kind": "linear"},
-            "training": {"loss": "rmse", "rounds": 2, "cohort": {"clients": 5}},
-            "fairness": {"sensitive": ["sex"], "intervals": None},
-        }
-    )
-    run = run_locally(spec, sources_dir=tmp_path, device="cpu", progress=lambda _done: None)
-    reading = impact_ratio(run.report)
-    assert "none was declared" in reading.rate_definition
-    for category in reading.tables[0].categories:
-        assert (category.rate, category.reason) == (None, "no favourable outcome was declared")

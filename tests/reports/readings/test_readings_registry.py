@@ -111,16 +111,6 @@ def test_a_simulated_run_says_first_that_it_protects_nothing(material, noise, wa
         assert ("not for release" in text) == warned
 
 
-def test_a_run_without_a_guarantee_is_no_deployment(material):
-    deployment = registry(assemble(material({"privacy": {"mechanism": "none"}, "gates": []})))[
-        "deployment"
-    ]
-    assert "variant_name" not in deployment["dp_variant"]
-    assert deployment["privacy_loss"]["privacy_parameters"] == {}
-    assert deployment["administrative"]["notes"].startswith("This run has no privacy guarantee")
-    assert "`/deployment/dp_variant/variant_name`" in deployment["administrative"]["notes"]
-
-
 @pytest.mark.parametrize("spec", [NOTHING, WITHOUT_NOISE])
 def test_without_a_guarantee_nobody_is_said_to_add_noise(material, spec):
     found = registry(assemble(material(spec)))["deployment"]["deployment_model"]
@@ -146,13 +136,6 @@ def test_what_the_run_cannot_know_is_not_made_up_and_is_listed(material):
         assert f"`{path}`: " in notes
     assert "data_product_sector" not in record["deployment"]["basic"]
     assert "`/deployment/basic/data_product_sector`: left out" in notes
-
-
-def test_the_day_is_the_one_on_which_training_ended(material):
-    basic = registry(documents(material)["adaptive"])["deployment"]["basic"]
-    assert basic["publication_date"] == "2030-01-02"
-    basic = registry(assemble(material(provenance={})))["deployment"]["basic"]
-    assert basic["publication_date"].startswith("Not stated by this run")
 
 
 def test_texts_of_the_caller_are_escaped(material):

@@ -162,13 +162,6 @@ def test_exponents_of_layers_add_up(material):
         assert "each layer" in pair["reasons"][name]
 
 
-def test_parts_are_those_of_the_ledger():
-    inputs = mechanism_of(parse_spec({**SPEC, "fairness": {}, "gates": []})).inputs(n=3)
-    assert inputs.noised_sizes == (3,)
-    layered = inputs.__class__(**{**vars(inputs), "components": layer_components((2, 1))})
-    assert layered.noised_sizes == (2, 1)
-
-
 def test_the_page_has_a_table_and_rounds_up(material):
     text = render(made(material, privacy={**FIXED, "radius": 0.7}, radii=None))
     table = re.search(r"<caption>How well one release hides.*?</table>", text, re.DOTALL)

@@ -1,7 +1,7 @@
 """The sentence that says under which policy a report's groups were asked for."""
 
 from fedaudit.reports.sections.provenance import disclosure_limits
-from fedaudit.spec.disclosure import DisclosurePolicy, FixedSplit
+from fedaudit.spec.disclosure import DisclosurePolicy
 from fedaudit.spec.parse import parse_spec
 from tests.spec.documents import HOSPITAL, changed
 
@@ -20,20 +20,6 @@ def test_what_the_owner_set_and_what_was_left() -> None:
 def test_without_a_policy_everything_was_left() -> None:
     [sentence] = disclosure_limits(DisclosurePolicy(), SPEC)
     assert "no disclosure policy" in sentence
-
-
-def test_where_all_is_set_nothing_is_left() -> None:
-    policy = DisclosurePolicy(
-        minimum_group_size=30,
-        edges={},
-        favourable=SPEC.fairness.favourable,
-        sensitive=["state"],
-        intersections=[],
-        split=FixedSplit(validation_fraction=0.3, seed=0),
-        source="registered",
-    )
-    [sentence] = disclosure_limits(policy, SPEC)
-    assert "Left" not in sentence
 
 
 def test_nothing_is_said_of_runs_that_no_service_admitted_or_that_look_at_no_groups() -> None:

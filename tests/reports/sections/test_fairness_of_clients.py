@@ -102,13 +102,6 @@ def test_privacy_cost_is_reported_by_group(material):
         assert "metric privacy" in group["reasons"]["epsilon_max"]
 
 
-def test_a_group_that_pays_much_more_is_seen(material):
-    made = material()
-    releases = np.where(np.arange(60) < 20, 2, 40) * (np.arange(60) < 30)
-    first, second = section(replace(made, releases=releases))["privacy_cost_by_group"]["groups"]
-    assert first["leakage_mean"] < second["leakage_mean"]
-
-
 def test_what_gives_the_clients_of_a_group_away_is_never_shown(material):
     for group in section(material())["privacy_cost_by_group"]["groups"]:
         for figure in ("clients", "leakage_max", "participations_max", "refusals"):
@@ -161,15 +154,6 @@ def test_with_an_epsilon_groups_have_participations(material):
     assert first["leakage_mean"] is None
     assert "leakage" in first["reasons"]["leakage_mean"]
     assert first["participations_mean"] == second["participations_mean"] == 2.0
-
-
-def test_without_a_mechanism_participations_are_still_told(material):
-    found = section(material({"privacy": {"mechanism": "none"}, "gates": []}))[
-        "privacy_cost_by_group"
-    ]
-    assert found["groups"][0]["participations_mean"] == 2.0
-    assert found["groups"][0]["leakage_mean"] is None
-    assert "no mechanism" in found["groups"][0]["reasons"]["leakage_mean"]
 
 
 def test_where_it_is_secret_who_took_part_nobody_is_told_who_paid(material):

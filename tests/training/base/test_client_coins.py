@@ -74,13 +74,3 @@ def test_the_same_clients_however_rounds_are_cut() -> None:
         for number in range(1, 21)
     ]
     assert alone == whole
-
-
-def test_coins_are_never_thrown_again_for_want_of_clients() -> None:
-    drawn = block(rate=1e-6, rounds=100)
-    assert members(drawn) == [[]] * 100
-    assert drawn.cohort.shape == (100, 1, 1)
-
-
-def test_a_rate_of_one_takes_everyone() -> None:
-    assert members(block(rate=1.0, rounds=3)) == [CLIENTS.tolist()] * 3

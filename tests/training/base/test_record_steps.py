@@ -132,24 +132,6 @@ def test_a_silo_does_not_notice_its_neighbours(
         assert torch.equal(alone[0], together[silo])
 
 
-def test_silos_of_several_experiments_may_be_stacked() -> None:
-    records = silos_of([12, 30])
-    twice = SiloRecords(
-        features=records.features,
-        target=records.target,
-        first=np.tile(records.first, 2),
-        inclusion=np.tile(records.inclusion, (2, 1)),
-        noise_multipliers=np.tile(records.noise_multipliers, 2),
-        silos=np.tile(records.silos, 2),
-    )
-    seeds = np.array([4, 4, 9, 9], dtype=np.uint64)
-    start = torch.zeros(SMALL.n)
-    stacked, _ = steps()(start, twice, source=CounterSource(seeds), round_=1)
-    for position, seed in ((0, 4), (2, 9)):
-        alone, _ = steps()(start, records, source=CounterSource(seed), round_=1)
-        assert torch.equal(stacked[position : position + 2], alone)
-
-
 @pytest.mark.parametrize("drawn", [1, 40, 1 << 18])
 def test_drawing_ahead_changes_nothing(drawn: int, monkeypatch: pytest.MonkeyPatch) -> None:
     records = silos_of([12, 30])
@@ -284,18 +266,6 @@ def test_steps_are_those_of_torch(optimiser: Optimiser, reference: Torch) -> Non
     theta, _ = run(optimiser, start, slopes)
     assert theta.dtype == torch.float32
     torch.testing.assert_close(theta, parameters.detach(), rtol=1e-6, atol=1e-6)
-
-
-@pytest.mark.parametrize("optimiser", OPTIMISERS, ids=str)
-@given(silos=st.integers(1, 9), n=st.integers(1, 70), seed=st.integers(0, 2**31))
-def test_a_silo_does_not_notice_its_neighbours_under_any_optimiser(
-    optimiser: Optimiser, silos: int, n: int, seed: int
-) -> None:
-    slopes = gradients(4, silos, n, seed=seed)
-    together, _ = run(optimiser, slopes[0], slopes)
-    for silo in range(silos):
-        alone, _ = run(optimiser, slopes[0, silo], slopes[:, silo])
-        assert torch.equal(alone, together[silo])
 
 
 @pytest.mark.parametrize("optimiser", OPTIMISERS, ids=str)

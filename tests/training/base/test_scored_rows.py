@@ -259,23 +259,6 @@ def test_a_stack_gives_what_its_cells_give_alone() -> None:
             assert (stacked.by_hypothesis[name] == alone.by_hypothesis[name]).all()
 
 
-def test_the_rows_of_a_resumed_run_are_those_of_one_that_was_not() -> None:
-    one = table_cell(people(), fairness=RULE, training__rounds=6)
-    whole, _ = end_of(one)
-    first = open_stack([one])
-    first.advance(3)
-    resumed = open_stack([one], checkpoints=[first.checkpoint(0)])
-    while resumed.active:
-        resumed.advance(3)
-    result = resumed.result(0)
-    check_consistent(result)
-    for name, rows in whole.predicted.items():
-        again = result.predicted[name]
-        assert (again.groups == rows.groups).all()
-        assert (again.truth == rows.truth).all()
-        assert (again.predicted == rows.predicted).all()
-
-
 def cells() -> dict[str, Cell]:
     numbers, classes = people(), people(classes=2)
     several: dict[str, Any] = {"training__hypotheses": 2, "training__rounds": 4}

@@ -53,7 +53,7 @@ def rounds(draw: st.DrawFn) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, t
 
 
 @compiled
-@settings(max_examples=80, deadline=None, derandomize=True)
+@settings(max_examples=40, deadline=None, derandomize=True)
 @given(rounds(), st.booleans(), st.booleans())
 def test_clusters_and_their_separation(
     problem: tuple[torch.Tensor, ...], reported: bool, relocate: bool
@@ -70,7 +70,7 @@ def test_clusters_and_their_separation(
 
 
 @compiled
-@settings(max_examples=60, deadline=None, derandomize=True)
+@settings(max_examples=30, deadline=None, derandomize=True)
 @given(
     st.integers(0, 2**31),
     st.integers(1, 40),
@@ -109,7 +109,7 @@ def test_sanitised_updates(seed: int, n: int, clip: float | None, radius: float 
 
 
 @compiled
-@settings(max_examples=60, deadline=None, derandomize=True)
+@settings(max_examples=30, deadline=None, derandomize=True)
 @given(st.integers(0, 2**64 - 1), st.integers(1, 3000), st.integers(0, 2**32 - 1), st.data())
 def test_words_and_samples(seed: int, population: int, round_: int, data: st.DataObject) -> None:
     count = data.draw(st.integers(1, population))

@@ -53,7 +53,7 @@ def problems(draw: st.DrawFn, *, spread: float) -> tuple[Points, Points]:
     return theta.astype(np.float32), random.normal(size=(clients, n)).astype(np.float32)
 
 
-@settings(max_examples=60, deadline=None, derandomize=True)
+@settings(max_examples=30, deadline=None, derandomize=True)
 @given(problems(spread=1.0), st.booleans())
 def test_lloyds_iterations_are_scikit_learns(
     problem: tuple[Points, Points], relocate: bool
@@ -68,7 +68,7 @@ def test_lloyds_iterations_are_scikit_learns(
     assert np.array_equal(found.sizes[0], np.bincount(expected.labels_, minlength=len(theta)))
 
 
-@settings(max_examples=60, deadline=None, derandomize=True)
+@settings(max_examples=30, deadline=None, derandomize=True)
 @given(problems(spread=6.0))
 def test_relocation_is_scikit_learns(problem: tuple[Points, Points]) -> None:
     """Several relocated at once may swap their names, which scikit-learn leaves to a partition.
@@ -104,7 +104,7 @@ def lloyd(theta: Points, uploads: Points) -> NDArray[np.float64]:
     return centroids
 
 
-@settings(max_examples=60, deadline=None, derandomize=True)
+@settings(max_examples=30, deadline=None, derandomize=True)
 @given(problems(spread=4.0))
 def test_keep_keeps_the_hypothesis_of_an_empty_cluster(problem: tuple[Points, Points]) -> None:
     theta, uploads = problem
@@ -143,7 +143,7 @@ def test_fewer_distinct_uploads_than_hypotheses_come_to_an_end(distinct: int) ->
     assert torch.isfinite(found.hypotheses).all()
 
 
-@settings(max_examples=60, deadline=None, derandomize=True)
+@settings(max_examples=30, deadline=None, derandomize=True)
 @given(
     st.lists(st.integers(0, 2**31), min_size=2, max_size=6),
     st.integers(2, 5),
@@ -202,7 +202,7 @@ def test_large_problems_take_another_way_to_the_same_place() -> None:
     assert found.assigned[0].tolist() == [index % 3 for index in range(90)]
 
 
-@settings(max_examples=40, deadline=None, derandomize=True)
+@settings(max_examples=20, deadline=None, derandomize=True)
 @given(
     st.lists(st.integers(0, 2**31), min_size=1, max_size=3),
     st.integers(1, 4),

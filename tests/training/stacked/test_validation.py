@@ -21,7 +21,6 @@ from fedaudit.training.stack import Stack
 from fedaudit.training.stacked.clients import Lanes
 from fedaudit.training.stacked.validation import Evaluation, evaluate
 from tests.training.federations import TABLE, federation, one_by_one, random_federation, table_cell
-from tests.training.test_stack import fingerprint, run_stacked
 
 
 def constants(
@@ -333,32 +332,3 @@ def test_stopping_looks_at_all_rows() -> None:
     for plain, halved in zip(*runs, strict=True):
         assert plain.selection_loss == halved.selection_loss
         assert plain.validation_loss != halved.validation_loss
-
-
-def test_constants_are_found_out() -> None:
-    """Trap: choosing and scoring on one row makes constants look like a model."""
-    data = random_federation(clients=200, max_rows=4, classes=3)
-    noise = np.random.default_rng(1).integers(0, 3, data.target.shape)
-    data.raw_target[:] = noise
-    data.target[:] = data.raw_target
-    result, _ = result_of(data, federation=split(0.5), training__hypotheses=3)
-    assert result.selection_loss < np.log(3)
-    assert result.validation_loss > np.log(3)
-
-
-@pytest.mark.parametrize("size", [2, 5])
-def test_alone_and_stacked_agree_bit_for_bit(size: int) -> None:
-    data = random_federation(clients=30, classes=3)
-    cells = [
-        table_cell(data, **classes(data, seed=seed, federation=split(0.5), training__hypotheses=2))
-        for seed in range(size)
-    ]
-    together = run_stacked(cells, 4)
-    for position, one in enumerate(cells):
-        assert fingerprint(run_stacked([one], 3)[0]) == fingerprint(together[position])
-
-
-def test_cells_that_are_scored_differently_are_not_stacked() -> None:
-    data = random_federation(classes=3)
-    with pytest.raises(ValueError, match="one shape"):
-        Stack([table_cell(data, federation=split(fraction)) for fraction in (0.3, 0.5)])

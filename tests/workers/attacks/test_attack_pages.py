@@ -46,29 +46,3 @@ def test_an_attack_is_asked_for_and_told_of_on_its_page(api: Api, looks: Looks) 
     newest = api.get(f"/v1{path}/later").json()["items"][-1]["id"]
     assert visitor.post(f"{path}/later/{newest}/cancel").status_code == 303
     assert "2. membership cancelled" in text_of(visitor.get(path))
-
-
-def test_what_cannot_be_asked_for_is_said_where_it_stands(api: Api, looks: Looks) -> None:
-    path = f"/experiments/{ended(api)}/attacks"
-    visitor = signed_in(api)
-    for fields, told in (
-        ({"kind": "canaries"}, "is required"),
-        ({"kind": "canaries", "number": "many"}, "whole number"),
-        ({"kind": "cluster-membership", "number": "3"}, "/attacks/0/number"),
-        ({"kind": "membership", "method": "lbfgs"}, "threshold"),
-        ({"kind": "gradient-leakage"}, "images"),
-        ({"kind": "<b>"}, "canaries"),
-    ):
-        answer = visitor.post(path, fields)
-        assert (answer.status_code, told in text_of(answer)) == (422, True), text_of(answer)
-        assert "<b>" not in answer.text
-    assert visitor.post(path, {"kind": "membership"}, csrf=None).status_code == 403
-    assert visitor.post(path, {"kind": "membership"}).status_code == 303
-    busy = visitor.post(path, {"kind": "membership"})
-    assert (busy.status_code, "being attacked already" in text_of(busy)) == (409, True)
-    reader = signed_in(api, "experiments:read")
-    assert reader.post(path, {"kind": "membership"}).status_code == 403
-    shown = text_of(reader.get(path))
-    assert "membership" not in shown
-    assert "Ask for an attack" not in shown
-    assert visitor.get(f"/experiments/{api.submit(QUIET)['id']}/attacks").status_code == 404

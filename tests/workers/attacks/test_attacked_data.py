@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-import api.services.attacks.later_attacks as asking
+import api.services.attacks as asking
 from tests.api.service import Api, running_api, settings_for, spec
 from tests.attacks.doubles import Looks
 from tests.workers.attacks.attacked_service import (

@@ -9,10 +9,9 @@ from fedaudit.cli.run import run_locally
 from fedaudit.spec.errors import FieldError, InvalidInputError
 from fedaudit.spec.parse import parse_spec
 from models.repositories import UnitRepository
-from tests.api.pages.browser import signed_in
 from tests.api.service import Api, spec
 from tests.attacks.doubles import ALARM, ATTACK, Looks
-from tests.workers.attacks.attacked_service import ATTACKED, events_of, report_of, text_of, work
+from tests.workers.attacks.attacked_service import ATTACKED, events_of, report_of, work
 
 
 def test_the_service_finds_what_is_found_here(api: Api, looks: Looks) -> None:
@@ -169,21 +168,3 @@ def test_what_cannot_be_carried_out_is_refused_before_it_costs_anything(
     assert api.counts()["experiments"] == 0
     with pytest.raises(InvalidInputError, match="/attacks/0/kind"):
         run_locally(parse_spec(asked), sources_dir=None, device="cpu", progress=lambda _: None)
-
-
-def test_people_find_an_alarm_on_every_page(api: Api, looks: Looks) -> None:
-    looks.alarm = ALARM
-    id_ = api.submit(ATTACKED)["id"]
-    work(api, id_)
-    visitor = signed_in(api)
-    assert "1 alarm" in text_of(visitor.get("/"))
-    assert "1 attack raised an alarm" in text_of(visitor.get(f"/experiments/{id_}"))
-    page = visitor.get(f"/experiments/{id_}/report")
-    assert "An attack raised an alarm." in text_of(page)
-    file = f"/experiments/{id_}/attacks/0/scores.csv"
-    assert f'href="{file}"' in page.text
-    assert visitor.get(file).content.startswith(b"largest")
-    assert "No experiment fits" in visitor.get("/?alarm=false").text
-    reader = signed_in(api, "reports:read")
-    assert "scores.csv" not in reader.get(f"/experiments/{id_}/report").text
-    assert reader.get(file).status_code == 403

@@ -3,7 +3,6 @@
 import numpy as np
 import pytest
 import safetensors.numpy
-from celery.worker import state as celery_state
 
 import fedaudit.training.mechanisms.gaussian
 import workers.attacks.attack_watch
@@ -330,17 +329,6 @@ def test_files_of_later_attacks_expire_by_themselves(api: Api, looks: Looks, end
     [attack] = later_of(api, ended, later)["items"]
     assert (attack["files"], attack["section"]["status"]) == ([], "done")
     assert "expired on" in attack["files_reason"]
-
-
-def test_a_worker_that_is_stopped_gives_the_attacks_to_another(
-    api: Api, looks: Looks, ended: str
-) -> None:
-    asked = ask(api, ended, ATTACK).json()["id"]
-    looks.between = lambda: setattr(celery_state, "should_stop", 0)
-    assert work_later(api, asked)["status"] == "running"
-    celery_state.should_stop = None
-    looks.between = lambda: None
-    assert work_later(api, asked)["status"] == "succeeded"
 
 
 def test_what_cannot_be_attacked_is_refused_with_its_reason(

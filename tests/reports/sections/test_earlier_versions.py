@@ -10,7 +10,6 @@ from fedaudit.reports.figures import figures_of, parsed
 from fedaudit.reports.gates.gate_evaluation import evaluate
 from fedaudit.reports.page.fairness_tables import fairness_tables
 from fedaudit.reports.page.html import render
-from fedaudit.reports.readings.readings import reading
 from fedaudit.reports.report import assemble
 from fedaudit.reports.sections import part as rate_fields
 from fedaudit.reports.sections.part import Part
@@ -18,7 +17,6 @@ from fedaudit.reports.verdict.verdict import verdict, verdict_parts
 from fedaudit.spec.gates import Gate
 from fedaudit.spec.metrics import COUNTS, FAIRNESS_FIGURES, NOT_IN_REPORT, RATES, Rate
 from tests.reports.charts.test_charts_page import made
-from tests.reports.reading_documents import NAMES
 
 
 def without_rate(document, rate):
@@ -101,17 +99,3 @@ def test_a_gap_that_is_missing_is_no_evidence_and_breaks_nothing(document, metri
     other = copy.deepcopy(document)
     other["experiment"]["id"] = "another"
     assert compare([old, other]).figures
-
-
-def test_a_verdict_without_its_gap_says_so(document):
-    stated = verdict_parts(without_metric(document, "equalized_odds_difference")).fairness
-    assert f"equalized_odds_difference by group is unknown: {NOT_IN_REPORT}." in stated
-
-
-@pytest.mark.parametrize("name", NAMES)
-def test_readings_cope(document, name):
-    for old in (
-        without_rate(document, "false_positive_rate"),
-        without_metric(document, "loss_ratio"),
-    ):
-        assert reading(old, name)

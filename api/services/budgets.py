@@ -1,14 +1,16 @@
-"""Why a budget refuses an experiment, as a problem that names the remedy."""
+"""Budgets on a federation's data: set, shown, and why one refuses an experiment."""
 
 from collections.abc import Sequence
 from functools import partial
 from typing import Any, assert_never
 
-from sqlalchemy.orm import Session
-
-from api.http.problems import ProblemError
+from api.http.conditional import Preconditions
+from api.http.problems import ProblemError, conflict
+from api.schemas.federations import BudgetBody, BudgetList, BudgetSetting
+from api.services.lookups import find_federation, note_setting
+from api.shared.resources import Resources
+from api.shared.security import Caller
 from fedaudit.privacy.accounting.privacy_events import REPORT, observer_words
-from fedaudit.privacy.accounting.rdp import composed_epsilon
 from fedaudit.privacy.mechanisms.base import PrivacyMechanism, PrivacyUnit
 from fedaudit.privacy.mechanisms.registry import mechanism_of
 from fedaudit.privacy.planning.cost_projection import theorem_sum
@@ -17,14 +19,73 @@ from fedaudit.privacy.unit_key import unit_key, unit_key_words
 from fedaudit.runs.experiment_plan import ExperimentPlan, planned_releases
 from fedaudit.spec.experiment import ExperimentSpec
 from models.leakage_terms import LeakageTerms
-from models.repositories import Budgets
+from models.repositories import Budgets, FederationRepository
 from models.repositories.budgets.counting import (
     EpsilonCost,
     EpsilonRefusal,
     Shortage,
     counts_report,
 )
-from models.values import Budget, BudgetFigure, BudgetsAcross
+from models.repositories.shown_budgets import with_gaps
+from models.repositories.webhooks import announcing_low
+from models.values import Budget, BudgetFigure
+
+
+def set_budget(
+    resources: Resources,
+    caller: Caller,
+    federation_id: str,
+    setting: BudgetSetting,
+    *,
+    stated: Preconditions | None = None,
+) -> list[BudgetBody]:
+    """Set one budget; returns all of the federation's budgets afterwards. A total below what is
+    already spent only prevents further spending. Raises ProblemError where the caller's project has
+    no such federation, another project owns the content and has set less, or the totals are not as
+    `stated`."""
+    with resources.database.write() as session:
+        found = find_federation(session, caller, federation_id)
+        budgets = resources.budgets(session, caller.project_id)
+        if stated is not None and stated.given:
+            FederationRepository(session, caller.project_id).lock(found.id)
+            now = BudgetList(items=_bodies(budgets, found.id))
+            stated.demand(now, settings=now.settings())
+        share = resources.settings.webhooks_low_budget_share
+        with announcing_low(budgets, found.id, share=share):
+            budget = budgets.set_budget(found.id, **setting.stored_fields())
+        _check_owner(budget, found.id)
+        value = setting.model_dump(mode="json", exclude_none=True) | {"total": setting.total}
+        note_setting(session, caller, ("federation", found.id), "budget", value)
+        return _bodies(budgets, found.id)
+
+
+def budgets_of(resources: Resources, caller: Caller, federation_id: str) -> list[BudgetBody]:
+    """Every budget that was set or spent from. Raises ProblemError as `set_budget` does."""
+    with resources.database.read() as session:
+        found = find_federation(session, caller, federation_id)
+        return _bodies(resources.budgets(session, caller.project_id), found.id)
+
+
+def _bodies(budgets: Budgets, federation_id: str) -> list[BudgetBody]:
+    """With the runs that each budget does not count."""
+    counted, ids = budgets.composed_budgets(federation_id), budgets.sharing_ids(federation_id)
+    return [BudgetBody.of(one) for one in with_gaps(budgets.session, counted, federation_ids=ids)]
+
+
+def _check_owner(budget: Budget, federation_id: str) -> None:
+    """Raises ProblemError, to be followed by a roll-back, where a project that does not own the
+    content would raise a total."""
+    own, owners = budget.own_total, budget.owner_total
+    if budget.is_owner or own is None or owners is None or own <= owners:
+        return
+    raise conflict(
+        f"another project of this service owns this content and has set a total of {owners:.6g}, "
+        "which holds for all projects and only it can raise; set a smaller one, which then holds "
+        "for your project alone",
+        federation_id=federation_id,
+        total=owners,
+    )
+
 
 _FIGURES: dict[BudgetFigure, str] = {
     "leakage": "a leakage",
@@ -38,7 +99,7 @@ _EITHER = (
 )
 
 
-def not_composable(
+def _not_composable(
     refusal: EpsilonRefusal,
     federation_id: str,
     *,
@@ -49,9 +110,21 @@ def not_composable(
     """An epsilon that a budget has no room for, or cannot compose with what it counts."""
     budget = refusal.budget
     if refusal.requested is not None and refusal.composed_total is not None:
-        return _no_room(budget, federation_id, refusal.requested, refusal.composed_total)
+        remedy = "ask for fewer rounds or more noise, set privacy.epsilon_budget"
+        if budget.observer == REPORT:
+            remedy = "ask for a smaller fairness.noise.epsilon"
+        return _problem(
+            budget,
+            federation_id,
+            f"in the worst case the experiment by itself spends an epsilon of "
+            f"{refusal.requested:.6g}, and composed with all that {_name(budget)} counts it would "
+            f"be {refusal.composed_total:.6g} of {budget.total:.6g}, with {budget.remaining:.6g} "
+            f"left; {remedy}, or {_raise(budget)}",
+            requested=refusal.requested,
+            composed_total=refusal.composed_total,
+        )
     if refusal.shortage == "other-clients":
-        return other_clients(budget, federation_id, unit_key(spec, unit))
+        return _other_clients(budget, federation_id, unit_key(spec, unit))
     why = {
         "other-adjacency": f"of adjacency {budget.adjacency}, and the experiment's figures are of "
         f"adjacency {adjacency}",
@@ -68,28 +141,7 @@ def not_composable(
     )
 
 
-def _no_room(
-    budget: Budget, federation_id: str, requested: float, composed_total: float
-) -> ProblemError:
-    return _problem(
-        budget,
-        federation_id,
-        f"in the worst case the experiment by itself spends an epsilon of {requested:.6g}, and "
-        f"composed with all that {_name(budget)} counts it would be {composed_total:.6g} of "
-        f"{budget.total:.6g}, with {budget.remaining:.6g} left; {_remedy(budget)}, or "
-        f"{_raise(budget)}",
-        requested=requested,
-        composed_total=composed_total,
-    )
-
-
-def _remedy(budget: Budget) -> str:
-    if budget.observer == REPORT:
-        return "ask for a smaller fairness.noise.epsilon"
-    return "ask for fewer rounds or more noise, set privacy.epsilon_budget"
-
-
-def exhausted(budget: Budget, federation_id: str, requested: float) -> ProblemError:
+def _exhausted(budget: Budget, federation_id: str, requested: float) -> ProblemError:
     """A sum that a budget has no room for."""
     return _problem(
         budget,
@@ -102,7 +154,7 @@ def exhausted(budget: Budget, federation_id: str, requested: float) -> ProblemEr
     )
 
 
-def other_clients(budget: Budget, federation_id: str, whose: str) -> ProblemError:
+def _other_clients(budget: Budget, federation_id: str, whose: str) -> ProblemError:
     """A run whose clients are identified by another key than the clients that a budget counts."""
     counted = unit_key_words(budget.unit_key or budget.for_clients)
     return _problem(
@@ -115,36 +167,11 @@ def other_clients(budget: Budget, federation_id: str, whose: str) -> ProblemErro
     )
 
 
-def unbounded(budget: Budget, federation_id: str) -> ProblemError:
-    """A run without noise."""
-    return _problem(
-        budget,
-        federation_id,
-        f"{_name(budget)} has a total, and the experiment is without noise, whatever "
-        "privacy.noise says, so nothing bounds what it reveals, and it is in both books; give "
-        "privacy.mechanism a mechanism, or "
-        f"{_take_back(budget, federation_id)}",
-    )
-
-
-def without_fairness_noise(budget: Budget, federation_id: str) -> ProblemError:
-    """A run whose fairness figures have no noise, where a budget bounds what reports reveal."""
-    return _problem(
-        budget,
-        federation_id,
-        f"{_name(budget)} has a total against {observer_words(budget.observer or '')}, and without "
-        "fairness.noise nothing bounds what the experiment's report reveals of the people held "
-        f"out; set fairness.noise, or {_take_back(budget, federation_id)}",
-    )
-
-
-def unlike(
+def _unlike(
     budget: Budget, federation_id: str, counted: str, *, totals: Sequence[Budget]
 ) -> ProblemError:
-    """A run whose cost is counted as another figure than the budget's.
-
-    `totals`: all of the run's book, which may be of figures that no mechanism has both of.
-    """
+    """A run whose cost is counted as another figure than the budget's. `totals`: all of the run's
+    book, which may be of figures that no mechanism has both of."""
     figures = {one.figure for one in totals}
     locked = "epsilon" in figures and len(figures) > 1
     return _problem(
@@ -157,18 +184,9 @@ def unlike(
     )
 
 
-def without_theorem(budget: Budget, federation_id: str, why: str) -> ProblemError:
-    """A run of metric privacy for which the theorem has no sum."""
-    return _problem(
-        budget,
-        federation_id,
-        f"{_name(budget)} has a total for {_FIGURES[budget.figure]}, and the experiment has none: "
-        f"{why}; give privacy.radius a number and privacy.clip a bound, or "
-        f"{_take_back(budget, federation_id)}",
-    )
-
-
-def other_terms(budgets: Sequence[Budget], federation_id: str, terms: LeakageTerms) -> ProblemError:
+def _other_terms(
+    budgets: Sequence[Budget], federation_id: str, terms: LeakageTerms
+) -> ProblemError:
     """A leakage under another radius or clip than those that have a total."""
     known = [str(one.terms) for one in budgets if one.terms is not None]
     if known:
@@ -232,9 +250,7 @@ def _problem(
     composed_total: float | None = None,
 ) -> ProblemError:
     """`requested`: what this run would spend by itself; `composed_total`: together with all others.
-
-    Both None where the budget cannot count the run, which `detail` explains.
-    """
+    Both None where the budget cannot count the run, which `detail` explains."""
     members: dict[str, Any] = {
         name: getattr(budget, name)
         for name in ("book", "figure", "delta", "adjacency", "observer", "remaining", "total")
@@ -253,22 +269,11 @@ def _problem(
 
 
 def reserve(
-    session: Session,
-    project_id: str,
-    federation_id: str,
-    *,
-    experiment_id: str,
-    planned: ExperimentPlan,
-    across: BudgetsAcross,
+    budgets: Budgets, federation_id: str, *, experiment_id: str, planned: ExperimentPlan
 ) -> None:
-    """Reserve the worst case, in the caller's transaction.
-
-    `across`: whose spending on the content counts.
-    Raises ProblemError, to be followed by a roll-back, where a budget of the experiment's book has
-    no room for it or cannot count it. A run without a mechanism has no noise that could be of
-    either mode, so it is in both books.
-    """
-    budgets = Budgets(session, project_id, across=across, price=composed_epsilon)
+    """Reserve the worst case, in the caller's transaction. Raises ProblemError, to be followed by a
+    roll-back, where a budget of the experiment's book has no room for it or cannot count it. A run
+    without a mechanism has no noise that could be of either mode, so it is in both books."""
     budgets.hold(federation_id)
     book, cost_kind = planned.spec.privacy.noise, planned.ledger_context.inputs.cost_kind
     bounded = [
@@ -285,7 +290,15 @@ def reserve(
             if totals:
                 # Nothing bounds what an update without noise reveals, so no budget can have room
                 # for one.
-                raise unbounded(budgets.composed(federation_id, totals[0]), federation_id)
+                budget = budgets.composed(federation_id, totals[0])
+                raise _problem(
+                    budget,
+                    federation_id,
+                    f"{_name(budget)} has a total, and the experiment is without noise, whatever "
+                    "privacy.noise says, so nothing bounds what it reveals, and it is in both "
+                    "books; give privacy.mechanism a mechanism, or "
+                    f"{_take_back(budget, federation_id)}",
+                )
         case "epsilon":
             _reserve_epsilon(budgets, place, planned, totals)
         case "leakage":
@@ -297,17 +310,21 @@ def reserve(
 def _reserve_report(
     budgets: Budgets, place: tuple[str, str], planned: ExperimentPlan, totals: Sequence[Budget]
 ) -> None:
-    """The epsilon of the fairness counts, against the people held out of training.
-
-    `totals`: the budgets of the experiment's book that have a total against readers of the report.
-    """
+    """The epsilon of the fairness counts, against the people held out of training. `totals`: the
+    budgets of the experiment's book that have a total against readers of the report."""
     federation_id, experiment_id = place
     held_out = planned.ledger_context.held_out
     if held_out is None:
         if totals:
             # Exact or rounded figures: nothing bounds what they reveal.
             budget = budgets.composed(federation_id, totals[0])
-            raise without_fairness_noise(budget, federation_id)
+            raise _problem(
+                budget,
+                federation_id,
+                f"{_name(budget)} has a total against {observer_words(budget.observer or '')}, and "
+                "without fairness.noise nothing bounds what the experiment's report reveals of the "
+                f"people held out; set fairness.noise, or {_take_back(budget, federation_id)}",
+            )
         return
     release, releases = held_out.release, planned_releases(planned.spec)
     cost = EpsilonCost(
@@ -327,7 +344,7 @@ def _reserve_report(
     )
     if refusal is not None:
         adjacency, unit = release.adjacency, release.unit
-        raise not_composable(refusal, federation_id, adjacency=adjacency, unit=unit, spec=spec)
+        raise _not_composable(refusal, federation_id, adjacency=adjacency, unit=unit, spec=spec)
 
 
 def _reserve_epsilon(
@@ -340,7 +357,7 @@ def _reserve_epsilon(
     for budget in totals:
         match budget.figure:
             case "leakage" | "log_ratio":
-                raise unlike(budget, federation_id, "an epsilon", totals=totals)
+                raise _unlike(budget, federation_id, "an epsilon", totals=totals)
             case "epsilon":
                 pass
             case _:
@@ -350,11 +367,11 @@ def _reserve_epsilon(
         federation_id,
         experiment_id=experiment_id,
         book=spec.privacy.noise,
-        costs=epsilon_costs(mechanism, plan, unit_key=unit_key(spec, unit)),
+        costs=_epsilon_costs(mechanism, plan, unit_key=unit_key(spec, unit)),
     )
     if refusal is not None:
         adjacency = plan.adjacency
-        raise not_composable(refusal, federation_id, adjacency=adjacency, unit=unit, spec=spec)
+        raise _not_composable(refusal, federation_id, adjacency=adjacency, unit=unit, spec=spec)
 
 
 def _reserve_leakage(
@@ -372,17 +389,23 @@ def _reserve_leakage(
         match budget.figure:
             case "epsilon":
                 composed = budgets.composed(federation_id, budget)
-                raise unlike(composed, federation_id, "leakage", totals=totals)
+                raise _unlike(composed, federation_id, "leakage", totals=totals)
             case "log_ratio":
                 if isinstance(of_one_release, str):
-                    raise without_theorem(budget, federation_id, of_one_release)
+                    raise _problem(
+                        budget,
+                        federation_id,
+                        f"{_name(budget)} has a total for {_FIGURES[budget.figure]}, and the "
+                        f"experiment has none: {of_one_release}; give privacy.radius a number and "
+                        f"privacy.clip a bound, or {_take_back(budget, federation_id)}",
+                    )
             case "leakage":
                 pass
             case _:
                 assert_never(budget.figure)
     of_leakage = [one for one in totals if one.figure == "leakage"]
     if of_leakage and not any(one.terms == terms for one in of_leakage):
-        raise other_terms(of_leakage, federation_id, terms)
+        raise _other_terms(of_leakage, federation_id, terms)
     whose = unit_key(planned.spec, mechanism_of(planned.spec).facts.unit)
     reserve_sum = partial(
         budgets.reserve,
@@ -406,11 +429,11 @@ def _check_room(
         return
     budget, shortage = found
     if shortage == "other-clients":
-        raise other_clients(budget, federation_id, whose)
-    raise exhausted(budget, federation_id, requested)
+        raise _other_clients(budget, federation_id, whose)
+    raise _exhausted(budget, federation_id, requested)
 
 
-def epsilon_costs(
+def _epsilon_costs(
     mechanism: PrivacyMechanism, plan: SpendingPlan, *, unit_key: str
 ) -> list[EpsilonCost]:
     """The worst case of a run, against each observer; `unit_key` says whose it is."""

@@ -1,0 +1,361 @@
+"""Attacks on an experiment: what they found, in its report and after it, and requests for more."""
+
+from collections.abc import Sequence
+from functools import partial
+from typing import Any
+
+from sqlalchemy.orm import Session
+from starlette.responses import Response
+
+from api.http.bodies import validated
+from api.http.problems import ProblemError, conflict, not_found
+from api.schemas.base import of_row
+from api.schemas.experiments import (
+    AttackBody,
+    AttackFileBody,
+    AttackList,
+    AttacksRequest,
+    LaterAttacksBody,
+    LaterAttacksList,
+)
+from api.services.admission import load_for
+from api.services.artifacts import hold_start
+from api.services.disclosure import refuse_attacks_that_tell, refuse_below_floor, refuse_departures
+from api.services.dispatch import IdempotentRequest, Queued, earlier_result, queue_unit
+from api.services.lookups import (
+    find_experiment,
+    find_later_attacks,
+    find_report,
+    gone_words,
+    note,
+    refuse_gone,
+)
+from api.shared.concurrency import stop_if_given_up
+from api.shared.data_faults import faults_for, shown_detail
+from api.shared.resources import Resources
+from api.shared.security import Caller, refuse_over_running
+from fedaudit.attacks.attack_files import AttackFile, file_in, files_in
+from fedaudit.attacks.feasibility import check_attacks
+from fedaudit.reports.later import judged_later
+from fedaudit.runs.experiment_plan import with_start
+from fedaudit.spec.errors import FieldError, InvalidInputError, pointer
+from fedaudit.spec.experiment import ExperimentSpec
+from fedaudit.spec.parse import parse_admitted
+from fedaudit.training.base.cell import Cell, draws_in_secret
+from infrastructure.storage import StorageError, attack_files_key, stored_artifact
+from models.clock import utc_now
+from models.identifiers import new_id
+from models.repositories import FederationRepository, LaterAttacksRepository, ReportRepository
+from models.tables.experiments import Experiment
+from models.tables.reports import LaterAttacks, Report
+from models.vocabulary import OPEN
+
+FILE_TYPE = "application/octet-stream"
+"""Whatever a file is: browsers are to save it, and to show nothing."""
+_NO_FILES = "the attack left none"
+_NOT_READABLE = "files of attacks are read with the scope ledger:read"
+
+
+def judged_document(session: Session, report: Report) -> dict[str, Any]:
+    """The document that decides: a stored report beside what attacks found after it was signed."""
+    later = LaterAttacksRepository(session, report.project_id).sections(report.experiment_id)
+    return judged_later(report.document, later)
+
+
+def find_judged(session: Session, caller: Caller, experiment_id: str) -> dict[str, Any]:
+    """The same of an experiment of the caller's project. Raises ProblemError without a report."""
+    return judged_document(session, find_report(session, caller, experiment_id))
+
+
+def attack_list(resources: Resources, caller: Caller, experiment_id: str) -> AttackList:
+    """The attacks of the experiment's report, with their files if the storage answers. Raises
+    ProblemError if it has no report."""
+    with resources.database.read() as session:
+        attacks = find_report(session, caller, experiment_id).document["attacks"]
+        stored, gone = _files(resources, session, caller.project_id, experiment_id, attacks)
+    return AttackList(
+        items=_bodies(f"/v1/experiments/{experiment_id}/attacks", attacks, stored, gone)
+    )
+
+
+def later_list(resources: Resources, caller: Caller, experiment_id: str) -> LaterAttacksList:
+    """Every request for attacks after the report, oldest first. Raises ProblemError if the
+    experiment has no report."""
+    with resources.database.read() as session:
+        find_report(session, caller, experiment_id)
+        rows = LaterAttacksRepository(session, caller.project_id).list(experiment_id)
+        return LaterAttacksList(items=[later_body(resources, session, caller, row) for row in rows])
+
+
+def later_body(
+    resources: Resources, session: Session, caller: Caller, row: LaterAttacks
+) -> LaterAttacksBody:
+    """The body of one request; files are named to callers who may read them alone."""
+    attacks = [] if row.statement is None else row.statement["attacks"]
+    files: list[AttackFile] = []
+    gone: str | None = _NOT_READABLE
+    if caller.may("ledger:read"):
+        files, gone = _files(resources, session, row.project_id, row.id, attacks)
+    base = f"/v1/experiments/{row.experiment_id}/attacks/later/{row.id}"
+    return of_row(
+        LaterAttacksBody,
+        row,
+        status_detail=shown_detail(row.status_reason, row.status_detail, caller=caller),
+        basis=None if row.statement is None else row.statement["basis"],
+        items=_bodies(base, attacks, files, gone),
+    )
+
+
+def attack_file(
+    resources: Resources,
+    caller: Caller,
+    experiment_id: str,
+    *,
+    position: int,
+    name: str,
+    later_id: str | None = None,
+) -> bytes:
+    """The content of one file. `later_id`: of attacks that were asked for after the report. Raises
+    ProblemError if there is none, StorageError if the storage cannot answer."""
+    with resources.database.read() as session:
+        find_report(session, caller, experiment_id)
+        if later_id is not None:
+            find_later_attacks(session, caller, experiment_id, later_id)
+        owner_id = later_id or experiment_id
+        refuse_gone(session, caller.project_id, "attack-files", owner_id)
+    key = attack_files_key(caller.project_id, owner_id)
+    found = None
+    if resources.storage.holds(key):
+        with resources.storage.local(key) as archive:
+            found = file_in(archive, position=position, name=name)
+    if found is None:
+        raise not_found("file of an attack")
+    return found
+
+
+def file_response(content: bytes, file_name: str) -> Response:
+    """A file of an attack as an attachment that no cache keeps."""
+    headers = {
+        "Content-Disposition": f'attachment; filename="{file_name}"',
+        "Cache-Control": "no-store",
+    }
+    return Response(content, media_type=FILE_TYPE, headers=headers)
+
+
+def _files(
+    resources: Resources,
+    session: Session,
+    project_id: str,
+    owner_id: str,
+    attacks: Sequence[object],
+) -> tuple[list[AttackFile], str | None]:
+    """The files that these attacks left, by position and name, and why there are none."""
+    gone = gone_words(session, project_id, "attack-files", owner_id)
+    key = attack_files_key(project_id, owner_id)
+    if not attacks or gone is not None:
+        return [], gone
+    try:
+        if not resources.storage.holds(key):
+            return [], None
+        with resources.storage.local(key) as archive:
+            return files_in(archive), None
+    except StorageError as error:
+        return [], str(error)
+
+
+def _bodies(
+    base: str, sections: Sequence[object], stored: list[AttackFile], gone: str | None
+) -> list[AttackBody]:
+    """Each attack with its files, below the address `base`."""
+    found = []
+    for position, section in enumerate(sections):
+        files = [
+            of_row(AttackFileBody, one, href=f"{base}/{position}/{one.name}")
+            for one in stored
+            if one.position == position
+        ]
+        why = None if files else gone or _NO_FILES
+        body = {"position": position, "section": section, "files": files, "files_reason": why}
+        found.append(AttackBody.model_validate(body))
+    return found
+
+
+_MOST = 1000
+
+
+def ask_for_attacks(
+    resources: Resources,
+    caller: Caller,
+    experiment_id: str,
+    value: Any,
+    idempotency: IdempotentRequest | None,
+) -> Queued[LaterAttacks]:
+    """Queues the attacks that a JSON value asks for. Raises InvalidInputError for attacks that do
+    not fit the experiment's spec or data, at the fields of a spec; ProblemError if the experiment
+    cannot be attacked any more."""
+    with resources.database.read() as session:
+        experiment = find_experiment(session, caller, experiment_id)
+        if (before := earlier_result(session, caller, idempotency)) is not None:
+            return _earlier(session, caller, experiment_id, before)
+        report = _report(session, experiment)
+    requested = validated(AttacksRequest, value)
+    asked = [attack.model_dump(mode="json") for attack in requested.attacks]
+    # With these in place of the spec's attacks, faults are reported as at its submission.
+    spec = parse_admitted({**experiment.spec, "attacks": asked})
+    cell = _cell(resources, caller, experiment, spec)
+    with resources.database.write() as session:
+        _hold_data(session, experiment, spec)
+        later = LaterAttacksRepository(session, caller.project_id)
+        number = later.next_number(experiment_id)
+        if (before := earlier_result(session, caller, idempotency)) is not None:
+            # The same request came twice at once, and the other one was first.
+            return _earlier(session, caller, experiment_id, before)
+        _refuse_open(later, experiment_id, number)
+        if draws_in_secret(cell):
+            _refuse_without_model(session, experiment, report, spec)
+        budgets = resources.budgets(session, caller.project_id)
+        refuse_departures(budgets, experiment.federation_id, spec)
+        refuse_attacks_that_tell(budgets, experiment.federation_id, spec.attacks)
+        message = queue_unit(
+            session,
+            caller.project_id,
+            kind="attacks",
+            device=_device(report, spec),
+            max_attempts=resources.settings.max_attempts,
+        )
+        row = later.add(
+            LaterAttacks(
+                id=new_id(),
+                experiment_id=experiment_id,
+                number=number,
+                project_id=caller.project_id,
+                status="queued",
+                asked=[attack.model_dump(mode="json") for attack in spec.attacks],
+                report_hash=report.report_hash,
+                ledger_hash=report.document["integrity"]["ledger_hash"],
+                unit_id=message.unit_id,
+                created_by=caller.actor.as_dict(),
+                created_at=utc_now(),
+            )
+        )
+        if idempotency is not None:
+            idempotency.claim(session, caller, row.id)
+        kinds = [attack.kind for attack in spec.attacks]
+        about = {"number": number, "kinds": kinds, "report_hash": report.report_hash}
+        note(session, caller, "experiment.attacked", experiment_id, **about)
+        refuse_over_running(session, caller.project_id, resources.settings)
+        return Queued(row, message)
+
+
+def cancel_attacks(
+    resources: Resources, caller: Caller, experiment_id: str, later_id: str
+) -> LaterAttacks:
+    """Asks for their end; what they have found by then stays. Raises ProblemError if they have
+    ended otherwise."""
+    with resources.database.write() as session:
+        row = find_later_attacks(session, caller, experiment_id, later_id)
+        if row.status not in (*OPEN, "cancelled"):
+            raise conflict(f"the attacks have ended: they are {row.status}")
+        if row.status in ("queued", "running"):
+            later = LaterAttacksRepository(session, caller.project_id)
+            later.request_cancel(row, by=caller.actor)
+            note(session, caller, "attacks.cancelled", experiment_id, number=row.number)
+        return find_later_attacks(session, caller, experiment_id, later_id)
+
+
+def _earlier(
+    session: Session, caller: Caller, experiment_id: str, later_id: str
+) -> Queued[LaterAttacks]:
+    return Queued(find_later_attacks(session, caller, experiment_id, later_id), None)
+
+
+def _report(session: Session, experiment: Experiment) -> Report:
+    """The report that attacks would be beside. Raises ProblemError without one."""
+    report = ReportRepository(session, experiment.project_id).get(experiment.id)
+    if experiment.status != "succeeded" or report is None:
+        why = "" if experiment.status_reason is None else f" ({experiment.status_reason})"
+        raise conflict(
+            f"the experiment is {experiment.status}{why}; only one that has succeeded can be "
+            "attacked"
+        )
+    return report
+
+
+def _cell(
+    resources: Resources, caller: Caller, experiment: Experiment, spec: ExperimentSpec
+) -> Cell:
+    """The spec with the data of the run. Raises ProblemError if these are not there as they were,
+    InvalidInputError if an attack does not fit them."""
+    try:
+        refuse_below_floor(resources.settings, spec.fairness)
+        with faults_for(caller, spec):
+            federation = load_for(resources, caller, spec)
+            stop_if_given_up()
+            open_artifact = partial(stored_artifact, resources.storage, caller.project_id)
+            cell = with_start(Cell(spec, federation), open_artifact)
+    except InvalidInputError as error:
+        faults = "; ".join(f"{one.pointer} {one.message}" for one in error.errors)
+        raise _not_again(faults) from None
+    with resources.database.read() as session:
+        row = FederationRepository(session, caller.project_id).get(experiment.federation_id)
+    if row is None or row.fingerprint != federation.fingerprint:
+        raise _not_again("they are not what they were when the experiment was submitted")
+    with faults_for(caller, spec):
+        check_attacks(cell)
+    stop_if_given_up()
+    return cell
+
+
+def _hold_data(session: Session, experiment: Experiment, spec: ExperimentSpec) -> None:
+    """Keeps the data, and the parameters that training started from, until the request is stored,
+    which keeps them afterwards. Raises ProblemError if they have gone since they were loaded."""
+    federation = FederationRepository(session, experiment.project_id).lock(experiment.federation_id)
+    if federation is None or federation.status in ("deleted", "erased"):
+        raise _not_again("they were removed just now")
+    hold_start(session, experiment.project_id, spec)
+
+
+def _not_again(why: str) -> ProblemError:
+    return conflict(f"the data of this experiment cannot be used for attacks any more: {why}")
+
+
+def _refuse_open(later: LaterAttacksRepository, experiment_id: str, number: int) -> None:
+    """One request after the other, so that each is judged beside all before it."""
+    for row in (row for row in later.list(experiment_id) if row.status in OPEN):
+        raise conflict(
+            f"the experiment is being attacked already: {row.id} is {row.status}; wait for its "
+            "end, or cancel it",
+            attacks_id=row.id,
+        )
+    if number > _MOST:
+        raise conflict(f"the experiment was attacked {_MOST} times already")
+
+
+def _refuse_without_model(
+    session: Session, experiment: Experiment, report: Report, spec: ExperimentSpec
+) -> None:
+    """If noise cannot be drawn again, only the stored hypotheses can be attacked."""
+    section = report.document.get("model")
+    gone = gone_words(session, experiment.project_id, "model", experiment.id)
+    if section is not None and gone is None:
+        return
+    why = gone or report.document.get("model_reason") or "none are stored"
+    message = (
+        "needs the trained hypotheses of the run, which cannot be repeated: its noise came from "
+        f"the operating system's entropy; and they are not stored: {why}. Attack a new run by its "
+        "spec, or ask for attacks that need none"
+    )
+    faults = [
+        FieldError(f"{pointer('attacks', position)}/kind", message, of_spec=True)
+        for position, attack in enumerate(spec.attacks)
+        if attack.needs_hypotheses
+    ]
+    if faults:
+        raise InvalidInputError(faults)
+
+
+def _device(report: Report, spec: ExperimentSpec) -> str:
+    """The kind that trained the run, since another gives other last bits."""
+    trained_on = str(report.document["provenance"].get("device") or "")
+    known = {"cpu": "cpu", "cuda": "cuda"}.get(trained_on.partition(":")[0])
+    return spec.device if known is None else known

@@ -1,1 +1,0 @@
-"""What attacks found, and files of theirs."""

@@ -1,1 +1,0 @@
-"""Budgets on a federation's data, and reservations on them."""
