@@ -20,6 +20,7 @@ from api.shared.data_faults import shown_faults
 from api.shared.resources import Resources, Shared
 from api.shared.security import Caller, ExperimentsReader, ExperimentsWriter, ReportsReader
 from fedaudit.reports.audit_report import AuditReport
+from fedaudit.reports.page.html import render_audit
 from fedaudit.reports.readings.readings import reading
 from fedaudit.reports.sections.predictions import as_report_of_run
 from fedaudit.spec.audits import AuditSpec, parse_audit
@@ -160,7 +161,4 @@ def _document(row: PredictionAudit) -> Response:
 
 
 def _page(row: PredictionAudit) -> Response:
-    # Imported here because most calls do not need templates.
-    from fedaudit.audits.audit_page import render_audit
-
     return page_response(render_audit(row.report or {}))

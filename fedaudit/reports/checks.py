@@ -2,7 +2,7 @@
 
 import hashlib
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Literal
@@ -47,6 +47,15 @@ def value_at(document: Any, *path: str) -> Any:
             return None
         document = document.get(name)
     return document
+
+
+def leaves(part: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """Dotted paths and their values: lists, empty objects and scalars."""
+    for name, value in part.items():
+        if isinstance(value, Mapping) and value:
+            yield from leaves(value, f"{prefix}{name}.")
+        else:
+            yield f"{prefix}{name}", value
 
 
 EXACT = 1e-12

@@ -11,7 +11,11 @@ import pytest
 
 from benchmarks.canary_power import alarms, measured, planned_for
 from benchmarks.canary_scenarios import COUNTS, DELTA, Scenario, central, fixed, local, record
+from fedaudit.attacks.attack import weigh
+from fedaudit.attacks.canaries.canary_attack import CanaryAudit, begin_audit, draw_companion
+from fedaudit.attacks.canaries.canary_bounds import NOT_MEASURED
 from fedaudit.reports.sections.attacks import CanariesSection
+from fedaudit.spec.attacks.canaries_spec import CanariesSpec
 from tests.attacks.canaries.canary_cells import (
     CENTRAL,
     COINS,
@@ -175,3 +179,33 @@ def test_without_a_mechanism_every_guess_is_right() -> None:
     [bound] = section.bounds
     assert (bound.name, bound.all_clear is None) == ("one-run", False)
     assert bound.epsilon_lower_bound > 1
+
+
+def _begun(rounds: int) -> CanaryAudit:
+    cell = canary_cell(CENTRAL, training__rounds=rounds)
+    spec = CanariesSpec(unit="client", count=50)
+    companion, claim = draw_companion(spec, cell, device="cpu")
+    assert claim is not None
+    return begin_audit(companion, claim)
+
+
+def test_one_release_of_several_that_were_planned_makes_no_sum_and_says_so() -> None:
+    audit = _begun(rounds=6)
+    audit.play(1, progress=lambda done: None)
+    section = audit.outcome(weigh).section
+    assert isinstance(section, CanariesSection)
+    *others, summed = section.bounds
+    assert summed.name == "summed-releases"
+    assert (summed.epsilon_lower_bound, summed.power) == (0.0, 0.0)
+    assert summed.all_clear == NOT_MEASURED
+    assert "nothing by summed-releases" in section.statement
+    assert all(bound.all_clear != NOT_MEASURED for bound in others)
+
+
+def test_canaries_without_any_release_test_no_claim() -> None:
+    section = _begun(rounds=2).outcome(weigh).section
+    assert isinstance(section, CanariesSection)
+    assert {bound.all_clear for bound in section.bounds} == {NOT_MEASURED}
+    assert {bound.power for bound in section.bounds} == {0.0}
+    assert section.alarm is None
+    assert "the claim was not tested: this is no all-clear" in section.statement

@@ -13,7 +13,6 @@ from fedaudit.attacks.gradient_leakage.gradient_leakage_attack import (
     draw_images,
 )
 from fedaudit.randomness import CounterSource
-from fedaudit.reports.sections.attacks import protecting_against_all
 from fedaudit.spec.attacks.gradient_leakage_spec import GradientLeakageSpec
 from tests.attacks.gradient_leakage.small_images import (
     CONVOLUTIONAL,
@@ -104,7 +103,6 @@ def test_the_noise_that_protects_is_the_smallest_from_which_on_nothing_was_bette
     assert section.nu_protecting == 300.0
     assert section.nu_protecting_interval is not None
     assert section.nu_protecting_interval.high == pytest.approx(1 - 0.025 ** (1 / 4))
-    assert protecting_against_all([section]) == (300.0, None)
 
 
 def test_where_every_noise_lets_images_through_there_is_a_reason() -> None:
@@ -112,7 +110,6 @@ def test_where_every_noise_lets_images_through_there_is_a_reason() -> None:
     assert section.nu_protecting is None
     assert section.nu_protecting_reason is not None
     assert "0.001, the largest tried" in section.nu_protecting_reason
-    assert protecting_against_all([section])[1] == f"first-layer: {section.nu_protecting_reason}"
 
 
 def test_one_image_has_nothing_to_be_compared_with() -> None:
