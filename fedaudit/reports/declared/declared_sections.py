@@ -15,9 +15,8 @@ from fedaudit.reports.checks import EXACT, Check, agrees, canonical_hash, check,
 from fedaudit.reports.declared.declared_fairness import decides_nothing, declared_fairness
 from fedaudit.reports.declared.ledger_material import DeclaredEvidence, DeclaredMaterial, gaps_of
 from fedaudit.reports.sections.epsilon import EpsilonSection
-from fedaudit.reports.sections.fairness import FairnessSection
 from fedaudit.reports.sections.guarantee import GuaranteeSection
-from fedaudit.reports.sections.integrity import Integrity, integrity_checks
+from fedaudit.reports.sections.integrity import Integrity
 from fedaudit.reports.sections.part import Part, Reasons
 from fedaudit.reports.sections.section import Section, no_limits
 from fedaudit.spec.declared_ledgers import LedgerTerms
@@ -109,12 +108,7 @@ def counted(number: int, what: str) -> str:
 
 
 LEDGER = Section[DeclaredMaterial, DeclaredEvidence](
-    name="ledger",
-    part=LedgerSection,
-    in_every_report=True,
-    made=_ledger,
-    checked=_ledger_checks,
-    limits=_ledger_limits,
+    "ledger", _ledger, _ledger_checks, _ledger_limits
 )
 
 
@@ -246,12 +240,7 @@ def _leakage_limits(material: DeclaredMaterial) -> Iterator[str]:
 
 
 GUARANTEE = Section[DeclaredMaterial, DeclaredEvidence](
-    name="guarantee",
-    part=GuaranteeSection,
-    in_every_report=True,
-    made=_guarantee,
-    checked=_guarantee_checks,
-    limits=_guarantee_limits,
+    "guarantee", _guarantee, _guarantee_checks, _guarantee_limits
 )
 
 
@@ -323,14 +312,10 @@ def _privacy_limits(material: DeclaredMaterial) -> Iterator[str]:
 
 
 PRIVACY = Section[DeclaredMaterial, DeclaredEvidence](
-    name="privacy",
-    part=DeclaredPrivacy,
-    in_every_report=True,
-    made=lambda material: _privacy(
-        material.terms, ledger_figures(material.terms, material.histories)
-    ),
-    checked=_privacy_checks,
-    limits=_privacy_limits,
+    "privacy",
+    lambda material: _privacy(material.terms, ledger_figures(material.terms, material.histories)),
+    _privacy_checks,
+    _privacy_limits,
 )
 
 
@@ -365,12 +350,7 @@ _NOT_IN_ENTRIES = (
     "entries hold no counts of groups: the service compares them with what the chain holds"
 )
 UTILITY = Section[DeclaredMaterial, DeclaredEvidence](
-    name="utility",
-    part=DeclaredUtility,
-    in_every_report=True,
-    made=_utility,
-    checked=_NOT_IN_ENTRIES,
-    limits=no_limits,
+    "utility", _utility, _NOT_IN_ENTRIES, no_limits
 )
 
 
@@ -389,14 +369,12 @@ def _fairness_limits(material: DeclaredMaterial) -> Iterator[str]:
 
 
 FAIRNESS = Section[DeclaredMaterial, DeclaredEvidence](
-    name="fairness",
-    part=FairnessSection,
-    in_every_report=True,
-    made=lambda material: declared_fairness(
+    "fairness",
+    lambda material: declared_fairness(
         material.groups, minimum_group_size=material.minimum_group_size
     ),
-    checked=_NOT_IN_ENTRIES,
-    limits=_fairness_limits,
+    _NOT_IN_ENTRIES,
+    _fairness_limits,
 )
 
 
@@ -412,6 +390,12 @@ def _integrity(material: DeclaredMaterial) -> Integrity:
             missing, "waits for the service's signature, or the service has no key"
         ),
     )
+
+
+def _integrity_checks(found: DeclaredEvidence) -> Iterator[Check]:
+    yield agrees(found.report, "integrity.ledger_hash", found.audit.ledger_hash)
+    yield agrees(found.report, "integrity.chain_head", found.audit.head.hex())
+    yield agrees(found.report, "integrity.entries", found.audit.entries)
 
 
 def _integrity_limits(material: DeclaredMaterial) -> Iterator[str]:
@@ -431,10 +415,5 @@ def _integrity_limits(material: DeclaredMaterial) -> Iterator[str]:
 
 
 INTEGRITY = Section[DeclaredMaterial, DeclaredEvidence](
-    name="integrity",
-    part=Integrity,
-    in_every_report=True,
-    made=_integrity,
-    checked=lambda found: integrity_checks(found.report, found.audit),
-    limits=_integrity_limits,
+    "integrity", _integrity, _integrity_checks, _integrity_limits
 )
