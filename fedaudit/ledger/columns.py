@@ -463,7 +463,6 @@ def _components(inputs: MechanismParameters) -> Sequence[Component]:
 
 
 def _joined(columns: Sequence[Column]) -> Column:
-    """The columns of several parts as one, in their order."""
     words = [column for column in columns if isinstance(column, Words)]
     if len(words) < len(columns):
         numbers: NDArray[Any] = np.concatenate(

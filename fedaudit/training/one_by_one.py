@@ -106,7 +106,6 @@ class ClientUpdate:
             self._network.descend(gradient, step_size * factor / len(batch))
 
     def _batches(self, client: int, source: Source, round_: int) -> Iterator[NDArray[np.int64]]:
-        """The rows of each local step."""
         local, rows = self._local, self._data.rows(client)
         longest = int(self._rows_of_class[client])
         if local.batch_size is None or whole_data(local, longest):

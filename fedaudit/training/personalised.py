@@ -406,7 +406,6 @@ class PersonalisedRun:
         return {0: PlayedRounds(tuple(played))}
 
     def _play(self) -> RoundColumns:
-        """The next round."""
         state = self.state
         number = state.round + 1
         drawn, subjects = self._coins(number), self._subjects(number)

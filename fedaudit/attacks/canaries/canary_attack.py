@@ -205,7 +205,6 @@ def _figure(bound: CanaryBound) -> str:
 
 
 def _measured(bounds: Sequence[CanaryBound]) -> str:
-    """What each bound measured, for an alarm."""
     return "; ".join(
         f"{bound.name}: at least {bound.epsilon_lower_bound:.4g}, wrong with a chance of at most "
         f"{bound.significance:.2g}"

@@ -443,7 +443,6 @@ _LABELS = {
 
 
 def _capabilities(spec: GradientLeakageSpec) -> list[str]:
-    """What the attacker knows and may do, a sentence each."""
     trained = spec.hypothesis == "trained"
     start = "those that came of training" if trained else "those before the first round"
     known = [

@@ -55,7 +55,6 @@ def wide(values: Tensor) -> Floats:
 
 
 def _overridden(instance: T, **methods: Callable[..., Any]) -> T:
-    """A copy of an object with other methods."""
     found = copy.copy(instance)
     for name, method in methods.items():
         object.__setattr__(found, name, method)

@@ -330,7 +330,6 @@ class RecordPersonalisedMechanism(EpsilonMechanism):
 
     @property
     def _client_rate(self) -> float:
-        """The chance of a client in a round."""
         return client_rate(self.spec.training.cohort)
 
     def _run_at_rate_one(self) -> TwoStageRun:

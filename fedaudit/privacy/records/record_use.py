@@ -119,7 +119,6 @@ def check_range(*, epsilon_min: float, epsilon_max: float) -> None:
 
 
 def _named(rows: NDArray[np.generic]) -> str:
-    """The first few rows by name, and how many more there are."""
     names = ", ".join(str(row) for row in rows[:_NAMED_ROWS])
     more = len(rows) - _NAMED_ROWS
     return f"row{'s' if len(rows) > 1 else ''} {names}" + (f" and {more} more" if more > 0 else "")

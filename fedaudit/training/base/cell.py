@@ -172,14 +172,7 @@ def counts_clients(spec: ExperimentSpec) -> bool:
 
 def draws_in_secret(cell: Cell) -> bool:
     """Whether coins and noise come from the operating system's entropy, and not from the seed."""
-    noise = cell.spec.privacy.noise
-    match noise:
-        case "release":
-            return True
-        case "simulation":
-            return False
-        case _:
-            assert_never(noise)
+    return mechanism_of(cell.spec).noise_is_secret
 
 
 @dataclass(frozen=True)

@@ -92,7 +92,7 @@ def test_inputs_tell_how_their_cost_is_counted() -> None:
 
 def test_a_plan_of_records_needs_to_know_them() -> None:
     with pytest.raises(ValueError, match="record_use"):
-        mechanism_of(SPECS["records"]).spending_plan(training_clients=3, client_names=CLIENTS)
+        mechanism_of(SPECS["records"]).spending_plan(training_clients=3, names=CLIENTS)
 
 
 def with_noise(name: str, noise: str, **privacy: Any) -> Any:
