@@ -12,6 +12,7 @@ generator, and many times as fast here, since processors have instructions for i
 is meant to be released: there it must be impossible to draw the noise again.
 """
 
+import math
 import os
 import threading
 from collections.abc import Sequence
@@ -141,12 +142,11 @@ class CounterSource:
             self._seed, np.asarray(round_, dtype=np.uint64), np.asarray(counters, dtype=np.uint64)
         )
         shape = seeds.shape
-        made = philox(
-            seeds.ravel(), rounds.ravel(), clients.ravel(), purpose=int(purpose), blocks=blocks
-        )
+        keys = seeds.ravel(), rounds.ravel(), clients.ravel()
+        made = philox(keys, purpose=int(purpose), blocks=blocks)
         if made is not None:
             return made.reshape(*shape, blocks * 4)[..., :count]
-        flat = [np.repeat(part.ravel(), blocks) for part in (seeds, rounds, clients)]
+        flat = [np.repeat(part, blocks) for part in keys]
         block = np.tile(np.arange(blocks, dtype=np.uint64), max(1, seeds.size))
         out = np.empty((len(block), 4), dtype=np.uint32)
         for start in range(0, len(block), _CHUNK):
@@ -155,8 +155,7 @@ class CounterSource:
             kind = np.full(len(seed), int(purpose), dtype=np.uint64)
             counter = (block[part], flat[2][part], flat[1][part], kind)
             out[part] = _philox((seed & _LOW, seed >> _SHIFT), counter)
-        words: Words = out.reshape(*shape, blocks * 4)[..., :count]
-        return words
+        return out.reshape(*shape, blocks * 4)[..., :count]
 
     def wide_words(
         self, *, purpose: Purpose, round_: ArrayLike, counters: ArrayLike, count: int
@@ -167,56 +166,44 @@ class CounterSource:
         )
         shape, blocks = seeds.shape, -(-count // 2)
         flat = seeds.ravel(), rounds.ravel(), clients.ravel()
-        made = aes(*flat, purpose=int(purpose), blocks=blocks)
+        made = aes(flat, purpose=int(purpose), blocks=blocks)
         if made is not None:
             return made.reshape(*shape, blocks * 2)[..., :count]
-        rows = _Rows(*flat, int(purpose))
         out = np.empty((seeds.size, blocks * 2), dtype="<u8")
         together = max(1, _CIPHER_CHUNK // max(1, blocks))
         for first in range(0, seeds.size, together):
+            rows = slice(first, first + together)
+            seed, of_round, client = (part[rows] for part in flat)
+            others = client[:, None], of_round[:, None], int(purpose)
             for block in range(0, blocks, _CIPHER_CHUNK):
-                ends = min(first + together, seeds.size), min(block + _CIPHER_CHUNK, blocks)
-                part = slice(first, ends[0]), slice(2 * block, 2 * ends[1])
-                out[part] = rows.encrypted(part[0], np.arange(block, ends[1], dtype=np.uint32))
-        wide: WideWords = out.reshape(*shape, blocks * 2)[..., :count]
-        return wide
+                own = np.arange(block, min(block + _CIPHER_CHUNK, blocks), dtype=np.uint32)
+                part = slice(2 * block, 2 * (block + len(own)))
+                out[rows, part] = _encrypted(seed, others, own)
+        return out.reshape(*shape, blocks * 2)[..., :count]
 
 
-class _Rows:
-    """What is encrypted for one call: a row of counters for each seed, round and client.
+def _encrypted(
+    seeds: NDArray[np.uint64], counters: Sequence[ArrayLike], blocks: NDArray[np.uint32]
+) -> WideWords:
+    """The words of these seeds [rows] and blocks: uint64 [rows, 2 * blocks].
 
     A counter is (block, client, round, purpose), four little endian words of 32 bits, as for
-    Philox. The key of AES-128 is the seed, little endian, and eight bytes of zero.
+    Philox; `counters` are the last three, [rows, 1] each or one number. The key of AES-128 is the
+    seed, little endian, and eight bytes of zero.
     """
-
-    def __init__(
-        self,
-        seeds: NDArray[np.uint64],
-        rounds: NDArray[np.uint64],
-        clients: NDArray[np.uint64],
-        purpose: int,
-    ) -> None:
-        self._seeds, self._rounds, self._clients = seeds, rounds, clients
-        self._purpose = purpose
-
-    def encrypted(self, rows: slice, blocks: NDArray[np.uint32]) -> WideWords:
-        """The words of these rows and blocks: uint64 [rows, 2 * blocks]."""
-        seeds = self._seeds[rows]
-        plain = np.empty((len(seeds), len(blocks), 4), dtype="<u4")
-        plain[..., 0] = blocks
-        plain[..., 1] = self._clients[rows, None]
-        plain[..., 2] = self._rounds[rows, None]
-        plain[..., 3] = self._purpose
-        # The cipher asks for room for a block more than it fills.
-        found = np.empty(plain.nbytes + _CIPHER_BLOCK, dtype=np.uint8)
-        starts = [0, *(np.flatnonzero(seeds[1:] != seeds[:-1]) + 1).tolist(), len(seeds)]
-        width = len(blocks) * _CIPHER_BLOCK
-        for start, end in pairwise(starts):
-            if start < end:
-                target = found.data[start * width : end * width + _CIPHER_BLOCK]
-                cipher = _ciphers.with_key(int(seeds[start]))
-                cipher.update_into(plain[start:end].data.cast("B"), target)
-        return found[: plain.nbytes].view("<u8").reshape(len(seeds), -1)
+    plain = np.empty((len(seeds), len(blocks), 4), dtype="<u4")
+    for word, part in enumerate((blocks, *counters)):
+        plain[..., word] = part
+    # The cipher asks for room for a block more than it fills.
+    found = np.empty(plain.nbytes + _CIPHER_BLOCK, dtype=np.uint8)
+    starts = [0, *(np.flatnonzero(seeds[1:] != seeds[:-1]) + 1).tolist(), len(seeds)]
+    width = len(blocks) * _CIPHER_BLOCK
+    for start, end in pairwise(starts):
+        if start < end:
+            target = found.data[start * width : end * width + _CIPHER_BLOCK]
+            cipher = _ciphers.with_key(int(seeds[start]))
+            cipher.update_into(plain[start:end].data.cast("B"), target)
+    return found[: plain.nbytes].view("<u8").reshape(len(seeds), -1)
 
 
 class _Ciphers(threading.local):
@@ -249,22 +236,18 @@ class EntropySource:
         self, *, purpose: Purpose, round_: ArrayLike, counters: ArrayLike, count: int
     ) -> Words:
         """Random words of shape broadcast(seeds, round_, counters) + (count,)."""
-        del purpose
-        shape = self._shape_with(round_, counters)
-        size = int(np.prod(shape, dtype=np.int64)) * count
-        return np.frombuffer(os.urandom(4 * size), dtype=np.uint32).reshape(*shape, count)
+        shape = self._shape_with(round_, counters, count)
+        return np.frombuffer(os.urandom(4 * math.prod(shape)), dtype=np.uint32).reshape(shape)
 
     def wide_words(
         self, *, purpose: Purpose, round_: ArrayLike, counters: ArrayLike, count: int
     ) -> WideWords:
         """Random words of 64 bits, of shape broadcast(seeds, round_, counters) + (count,)."""
-        del purpose
-        shape = self._shape_with(round_, counters)
-        size = int(np.prod(shape, dtype=np.int64)) * count
-        return np.frombuffer(os.urandom(8 * size), dtype="<u8").reshape(*shape, count)
+        shape = self._shape_with(round_, counters, count)
+        return np.frombuffer(os.urandom(8 * math.prod(shape)), dtype="<u8").reshape(shape)
 
-    def _shape_with(self, round_: ArrayLike, counters: ArrayLike) -> tuple[int, ...]:
-        return np.broadcast_shapes(self._shape, np.shape(round_), np.shape(counters))
+    def _shape_with(self, round_: ArrayLike, counters: ArrayLike, count: int) -> tuple[int, ...]:
+        return *np.broadcast_shapes(self._shape, np.shape(round_), np.shape(counters)), count
 
 
 def uniforms(words: Words) -> NDArray[np.float64]:

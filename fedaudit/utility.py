@@ -1,10 +1,10 @@
-"""A model beside the best prediction that looks at nothing, on the same rows, client by client.
+"""A model beside the best constant prediction, on the same rows, client by client.
 
 That is one answer for every row of a hypothesis. A class is always the most frequent one of the
 rows that are scored, and the probabilities behind its loss are their frequencies. A number is that
 with the smallest loss. So nothing of the training data goes into it. Of several hypotheses each has
 a constant of its own: clients choose between them by their own rows, so a model of constants may be
-better than any one of them, and still looks at nothing of the row that it predicts.
+better than any one of them, and still ignores the row that it predicts.
 """
 
 import math
@@ -40,7 +40,6 @@ class MeasuredRows:
     true_outcome: NDArray[np.int64] | None
     """The true one; None with `outcome`."""
     hypothesis: NDArray[np.int64]
-    """Which hypothesis predicted the row."""
     groups: Mapping[str, tuple[int, NDArray[np.int64]]]
     """Sensitive attribute -> how many groups it has, and the row's, -1 for none."""
 
@@ -111,7 +110,13 @@ class ConstantPrediction:
 def best_constant(rows: MeasuredRows, shape: LossShape) -> ConstantPrediction:
     """The best constants for the rows."""
     if shape.classes:
-        return _majorities(rows, shape)
+        truth, weights = rows.target.astype(np.int64), shape.row_weights(rows)
+        values = np.zeros(len(truth))
+        for own in _of_hypotheses(rows):
+            if own.any():
+                shares = np.bincount(truth[own], weights=weights[own], minlength=shape.classes)
+                values[own] = _losses(shares / shares.sum(), truth[own], shape)
+        return ConstantPrediction("majority", truth == most_frequent(truth, rows), values)
     weights = shape.row_weights(rows)
     found = np.array(
         [
@@ -136,16 +141,6 @@ def most_frequent(values: NDArray[np.int64], rows: MeasuredRows) -> NDArray[np.i
 
 def _of_hypotheses(rows: MeasuredRows) -> list[NDArray[np.bool_]]:
     return [rows.hypothesis == one for one in range(int(rows.hypothesis.max(initial=0)) + 1)]
-
-
-def _majorities(rows: MeasuredRows, shape: LossShape) -> ConstantPrediction:
-    truth, weights = rows.target.astype(np.int64), shape.row_weights(rows)
-    values = np.zeros(len(truth))
-    for own in _of_hypotheses(rows):
-        if own.any():
-            shares = np.bincount(truth[own], weights=weights[own], minlength=shape.classes)
-            values[own] = _losses(shares / shares.sum(), truth[own], shape)
-    return ConstantPrediction("majority", truth == most_frequent(truth, rows), values)
 
 
 def _losses(
@@ -218,7 +213,7 @@ def _minimum(loss: Callable[[float], float], low: float, high: float) -> float:
 
 
 NORMAL_95 = 1.959964
-"""The quantile of the normal distribution between whose ends lie 95 % of it."""
+"""The quantile that leaves 2.5 % of the normal distribution above it."""
 Gain = Literal["accuracy", "loss", "outcome"]
 """In right classifications, in the loss before any root, and in right outcomes."""
 
@@ -257,11 +252,9 @@ class ConstantComparison:
     constant: ConstantKind
     rows: NDArray[np.int64]
     correct: NDArray[np.int64] | None
-    """Rows that the model classifies correctly; None for a number."""
     constant_correct: NDArray[np.int64] | None
     """Those that the constant does."""
     loss: NDArray[np.float64]
-    """The model's loss of each client."""
     constant_loss: NDArray[np.float64]
     weights: NDArray[np.float64]
     """How much a client counts in the validation loss."""
@@ -271,12 +264,18 @@ class ConstantComparison:
     true_outcomes: NDArray[np.int64] | None
     """[outcomes]: the same rows by their true outcome."""
     by_group: Mapping[str, ConstantByGroup]
-    """By sensitive attribute."""
     gains: Mapping[Gain, RowGains]
     """How much better the model is on each row."""
     outcome_gain: NDArray[np.int64] | None
     """Rows whose outcome the model alone predicts correctly, less those that the constant alone
     does."""
+
+    @property
+    def accuracy_gain(self) -> NDArray[np.int64] | None:
+        """The same of classes; None for a number."""
+        if self.correct is None or self.constant_correct is None:
+            return None
+        return self.correct - self.constant_correct
 
 
 def compare_with_constant(rows: MeasuredRows, shape: LossShape) -> ConstantComparison:
@@ -299,18 +298,17 @@ def compare_with_constant(rows: MeasuredRows, shape: LossShape) -> ConstantCompa
         outcomes=outcomes,
         true_outcomes=true_outcomes,
         gains={name: RowGains.of(gain) for name, gain in gains.items()},
-        outcome_gain=None if "outcome" not in gains else _sums(rows, gains["outcome"]),
+        outcome_gain=None
+        if "outcome" not in gains
+        else np.bincount(rows.client, weights=gains["outcome"], minlength=rows.clients).astype(
+            np.int64
+        ),
         by_group={name: _by_group(rows, found, *group) for name, group in rows.groups.items()},
     )
 
 
 def _count(rows: MeasuredRows, which: NDArray[np.bool_]) -> NDArray[np.int64]:
     return np.bincount(rows.client[which], minlength=rows.clients)
-
-
-def _sums(rows: MeasuredRows, gains: NDArray[np.float64]) -> NDArray[np.int64]:
-    # Sums of ones and minus ones are exact.
-    return np.bincount(rows.client, weights=gains, minlength=rows.clients).astype(np.int64)
 
 
 def _gains(rows: MeasuredRows, constant: ConstantPrediction) -> dict[Gain, NDArray[np.float64]]:
@@ -461,12 +459,10 @@ class OverConstant:
     baseline_loss: float
     accuracy_over_baseline: float | None
     loss_under_baseline: float
-    """The baseline's loss less the model's: above 0 where the model is better."""
     prediction_share: float | None
     """Share of rows for which the most frequent prediction was made, of the hypothesis that
     predicted the row."""
     outcome_share: float | None
-    """Share of rows with the most frequent true outcome."""
     intervals: dict[str, Interval]
     """Of `accuracy_over_baseline` and `loss_under_baseline`, the constant as it is."""
 
@@ -502,20 +498,20 @@ def over_constant(found: ConstantComparison, *, level: float | None) -> OverCons
 def judge_comparison(found: ConstantComparison) -> Judgement:
     """Whether the model is degenerate, at 95 % whatever level a spec asks for."""
     intervals = _intervals(found, _JUDGED_AT)
-    outcome_gain = found.outcome_gain
+    saved = np.average(found.constant_loss - found.loss, weights=found.weights)
+    right, outcome = found.accuracy_gain, found.outcome_gain
     kinds: dict[Gain, float | None] = {
-        "accuracy": (
-            None
-            if found.correct is None or found.constant_correct is None
-            else float(found.correct.sum() - found.constant_correct.sum())
-        ),
-        "loss": float(np.average(found.constant_loss - found.loss, weights=found.weights)),
-        "outcome": None if outcome_gain is None else float(outcome_gain.sum()),
+        "accuracy": None if right is None else float(right.sum()),
+        "loss": float(saved),
+        "outcome": None if outcome is None else float(outcome.sum()),
     }
-    gained = {
-        kind: None if gain is None else Gained(gain, _is_shown(found.gains[kind], intervals[name]))
-        for (kind, gain), name in zip(kinds.items(), _GAINS, strict=True)
-    }
+    gained: dict[Gain, Gained | None] = dict.fromkeys(kinds)
+    for (kind, gain), name in zip(kinds.items(), _GAINS, strict=True):
+        if gain is not None:
+            # By clients where there are enough for an interval, otherwise by rows one by one.
+            low = intervals[name].low
+            shown = found.gains[kind].shown if low is None else low > 0
+            gained[kind] = Gained(gain, shown)
     return judge_model(
         accuracy=gained["accuracy"],
         loss=gained["loss"],
@@ -523,11 +519,6 @@ def judge_comparison(found: ConstantComparison) -> Judgement:
         prediction_share=_share(found.outcomes),
         outcome_share=_share(found.true_outcomes),
     )
-
-
-def _is_shown(rows: RowGains, interval: Interval) -> bool:
-    """By clients where there are enough for an interval, otherwise by rows one by one."""
-    return rows.shown if interval.low is None else interval.low > 0
 
 
 def _share(outcomes: NDArray[np.int64] | None) -> float | None:
@@ -544,35 +535,25 @@ def _intervals(found: ConstantComparison, level: float) -> dict[str, Interval]:
         reason = f"{clients} validation clients; an interval needs {MIN_CLIENTS}"
         return dict.fromkeys(_GAINS, Interval(None, None, reason))
     saved = (found.constant_loss - found.loss) * found.weights
-    right = None
-    if found.correct is not None and found.constant_correct is not None:
-        right = found.correct - found.constant_correct
-    kinds = ((right, found.rows), (saved, found.weights), (found.outcome_gain, found.rows))
-    return {
-        name: (
-            Interval(None, None, "there is no such gain")
-            if gained is None
-            else _of_all(gained, rows, level, are_shares=gained is not saved)
-        )
-        for name, (gained, rows) in zip(_GAINS, kinds, strict=True)
-    }
-
-
-def _of_all(
-    gained: NDArray[np.number], rows: NDArray[np.number], level: float, *, are_shares: bool
-) -> Interval:
-    """Of what all clients' rows gained together."""
-    own = Clustered(np.stack([gained, rows], axis=-1)[:, np.newaxis])
-    [interval] = gain_intervals(own, level=level, are_shares=are_shares)
-    return interval
+    kinds = (
+        (found.accuracy_gain, found.rows),
+        (saved, found.weights),
+        (found.outcome_gain, found.rows),
+    )
+    intervals = {}
+    for name, (gained, rows) in zip(_GAINS, kinds, strict=True):
+        intervals[name] = Interval(None, None, "there is no such gain")
+        if gained is not None:
+            own = Clustered(np.stack([gained, rows], axis=-1)[:, np.newaxis])
+            shares = gained is not saved
+            [intervals[name]] = gain_intervals(own, level=level, are_shares=shares)
+    return intervals
 
 
 def group_intervals(
     gained: NDArray[np.int64], rows: NDArray[np.int64], *, level: float
 ) -> list[Interval]:
     """Of each group's accuracy over the constant's, from `gained` and `rows` [clients, groups].
-
-    `gained`: rows that only the model classifies correctly, less those of only the constant.
-    """
+    `gained`: rows that only the model classifies correctly, less those of only the constant."""
     own = Clustered(np.stack([gained, rows], axis=-1))
     return gain_intervals(own, level=level, are_shares=True)

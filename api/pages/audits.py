@@ -9,10 +9,18 @@ from starlette.responses import HTMLResponse, Response
 
 from api.http.problems import ProblemError
 from api.pages.templates import new_once
-from api.pages.visits import ONCE, ExperimentsAuthor, ExperimentsForm, ReportsVisit, Visit, as_file
+from api.pages.visits import (
+    ONCE,
+    ExperimentsAuthor,
+    ExperimentsForm,
+    ReportsVisit,
+    Visit,
+    as_file,
+    faults_by_field,
+)
 from api.services.audits import ask_for_audit, audit_bundle, find_audited, verify_audit
 from api.services.report_pages import page_response
-from fedaudit.reports.page.html import Link
+from fedaudit.reports.page.html import Link, render_audit
 from fedaudit.spec.errors import InvalidInputError
 
 router = APIRouter(prefix="/audits")
@@ -21,7 +29,6 @@ _TEXTS = ("name", "id", "path", "truth", "prediction", "score", "threshold", "cl
 _LISTS = ("sensitive", "favourable")
 """Columns, or values, separated by commas."""
 _SHOWN_ABOVE = (409, 429)
-"""Refusals that are shown above the form."""
 
 
 @router.get("/new")
@@ -40,8 +47,6 @@ async def post_audit(form: ExperimentsForm) -> Response:
 @router.get("/{audit_id}")
 def audit_page(audit_id: str, visit: ReportsVisit) -> HTMLResponse:
     """The report: the page that can be kept, with a line of links above it."""
-    from fedaudit.audits.audit_page import render_audit
-
     with visit.reading() as session:
         document = find_audited(session, visit.caller, audit_id).report or {}
     base = f"/audits/{audit_id}"
@@ -72,9 +77,16 @@ def audit_bundle_file(audit_id: str, visit: ReportsVisit) -> Response:
 def _answer(form: Visit) -> Response:
     typed = form.texts(*_TEXTS, *_LISTS, ONCE)
     try:
-        asked = ask_for_audit(form.resources, form.caller, _audit(typed), form.once)
+        value: dict[str, Any] = {name: typed[name] for name in _TEXTS if typed[name]}
+        if "threshold" in value:
+            value["threshold"] = _finite(typed["threshold"])
+        for name in _LISTS:
+            parts = [part.strip() for part in typed[name].split(",") if part.strip()]
+            if parts:
+                value[name] = parts
+        asked = ask_for_audit(form.resources, form.caller, value, form.once)
     except InvalidInputError as error:
-        return _form(form, typed, faults=_by_field(error), status=422)
+        return _form(form, typed, faults=faults_by_field(error, _field_of), status=422)
     except ProblemError as error:
         if error.status not in _SHOWN_ABOVE:
             raise
@@ -86,20 +98,8 @@ def _answer(form: Visit) -> Response:
     return answer
 
 
-def _audit(typed: dict[str, str]) -> dict[str, Any]:
-    """What was typed, as it is sent to the HTTP interface; empty fields are left out."""
-    value: dict[str, Any] = {name: typed[name] for name in _TEXTS if typed[name]}
-    if "threshold" in value:
-        value["threshold"] = _finite(typed["threshold"])
-    for name in _LISTS:
-        parts = [part.strip() for part in typed[name].split(",") if part.strip()]
-        if parts:
-            value[name] = parts
-    return value
-
-
 def _finite(text: str) -> float | str:
-    """The number that the text stands for; other texts stay as they are and are refused later."""
+    """The text as a number; other texts stay as they are and are refused later."""
     try:
         found = float(text)
     except ValueError:
@@ -107,15 +107,9 @@ def _finite(text: str) -> float | str:
     return found if math.isfinite(found) else text
 
 
-def _by_field(error: InvalidInputError) -> dict[str, str]:
-    """The faults by the form's field; faults of other fields under an empty name."""
-    found: dict[str, list[str]] = {}
-    for one in error.errors:
-        name = one.pointer.split("/")[1] if "/" in one.pointer else ""
-        known = name in (*_TEXTS, *_LISTS)
-        message = one.message if known else f"{one.pointer} {one.message}".strip()
-        found.setdefault(name if known else "", []).append(message)
-    return {name: "; ".join(messages) for name, messages in found.items()}
+def _field_of(pointer: str) -> str:
+    name = pointer.split("/")[1] if "/" in pointer else ""
+    return name if name in (*_TEXTS, *_LISTS) else ""
 
 
 def _form(

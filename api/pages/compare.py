@@ -1,7 +1,6 @@
 """Reports side by side: figures, what was asked for differently, and Pareto fronts."""
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Query
@@ -10,10 +9,9 @@ from starlette.responses import HTMLResponse
 from api.http.problems import ProblemError
 from api.pages.visits import ReportsVisit
 from api.services.reports import comparison_of
-from fedaudit.reports.charts.drawing import Chart
 from fedaudit.reports.charts.scatter import axis_text, front_charts
-from fedaudit.reports.comparison.compared_reports import DifferenceRow, difference_rows
-from fedaudit.reports.comparison.parts import Comparison, FigureRow, Front
+from fedaudit.reports.comparison.compared_reports import difference_rows
+from fedaudit.reports.comparison.parts import Comparison, FigureRow, Front, FrontKind
 from models.repositories import ExperimentRepository
 from models.values import ExperimentFilters
 
@@ -27,96 +25,42 @@ _LEADING = (
     "equal_opportunity_difference",
     "loss_difference",
 )
-_KIND = (
-    "family",
-    "guarantee",
-    "unit",
-    "adjacency",
-    "delta",
-    "observer",
-    "radius",
-    "per_layer",
-    "loss",
-)
+_KIND = tuple(FrontKind.model_fields)
 
 
-@dataclass(frozen=True)
-class FigureTable:
-    """Rows of one table, with the reasons of its empty cells."""
-
-    title: str
-    rows: list[FigureRow]
-    missing: list[tuple[str, list[int]]]
-    """Each reason, with the numbers of its experiments."""
-
-
-@dataclass(frozen=True)
-class FrontGroup:
-    """The fronts of one kind of privacy figure, one for each sensitive attribute."""
-
-    kind: Front
-    """Any of them: family, guarantee, unit and the like are the same."""
-    fronts: list[Front]
-    """Those with something to weigh."""
-    alone: list[int]
-    """The experiments of this kind, where there is nothing to weigh them against."""
-    left_out: list[tuple[int, str]]
-    cautions: list[str]
-
-
-@dataclass(frozen=True)
-class ComparisonView:
-    """Everything that the page shows of a comparison."""
-
-    comparison: Comparison
-    numbers: Mapping[str, int]
-    """Experiment -> its number on the page."""
-    tables: list[FigureTable]
-    """Privacy, utility, and the leading gap by attribute."""
-    by_attribute: list[FigureTable]
-    """All gaps of each attribute."""
-    groups: list[FrontGroup]
-    charts: list[Chart]
-    differences: list[DifferenceRow]
-
-
-def view_of(comparison: Comparison) -> ComparisonView:
-    """The view of a comparison, whose experiments are numbered in its order."""
+def _view(comparison: Comparison) -> dict[str, Any]:
+    """What the page shows of a comparison, whose experiments are numbered in its order."""
     numbers = {one.id: place for place, one in enumerate(comparison.experiments, start=1)}
     charts = [
         chart
         for place, front in enumerate(comparison.fronts, start=1)
         for chart in front_charts(front, name=f"front-{place}", numbers=numbers)
     ]
-    return ComparisonView(
-        comparison=comparison,
-        numbers=numbers,
-        tables=list(_tables(comparison.figures)),
-        by_attribute=list(_by_attribute(comparison.figures)),
-        groups=list(_groups(comparison, numbers)),
-        charts=charts,
-        differences=difference_rows(comparison.model_dump()["spec_differences"]),
-    )
-
-
-def _tables(rows: Sequence[FigureRow]) -> Iterator[FigureTable]:
-    yield _table("Privacy", [row for row in rows if row.section == "privacy"])
-    yield _table("Utility", [row for row in rows if row.section == "utility"])
-    gaps = [row for row in rows if row.section == "fairness"]
+    tables = [
+        _table(section.capitalize(), [row for row in comparison.figures if row.section == section])
+        for section in ("privacy", "utility")
+    ]
+    gaps = [row for row in comparison.figures if row.section == "fairness"]
     if gaps:
         measured = {row.figure for row in gaps if any(one.value is not None for one in row.cells)}
         leading = next((name for name in _LEADING if name in measured), _LEADING[0])
-        yield _table("Fairness", [row for row in gaps if row.figure == leading])
+        tables.append(_table("Fairness", [row for row in gaps if row.figure == leading]))
+    return {
+        "comparison": comparison,
+        "numbers": numbers,
+        "tables": tables,
+        "by_attribute": [
+            _table(f"Fairness by {name}", [row for row in gaps if row.attribute == name])
+            for name in dict.fromkeys(row.attribute for row in gaps)
+        ],
+        "groups": list(_groups(comparison, numbers)),
+        "charts": charts,
+        "differences": difference_rows(comparison.model_dump()["spec_differences"]),
+    }
 
 
-def _by_attribute(rows: Sequence[FigureRow]) -> Iterator[FigureTable]:
-    gaps = [row for row in rows if row.section == "fairness"]
-    for attribute in dict.fromkeys(row.attribute for row in gaps):
-        found = [row for row in gaps if row.attribute == attribute]
-        yield _table(f"Fairness by {attribute}", found)
-
-
-def _table(title: str, rows: list[FigureRow]) -> FigureTable:
+def _table(title: str, rows: list[FigureRow]) -> dict[str, Any]:
+    """Rows of one table, and each reason of its empty cells with the numbers of experiments."""
     missing: dict[str, list[int]] = {}
     for row in rows:
         for number, cell in enumerate(row.cells, start=1):
@@ -124,10 +68,12 @@ def _table(title: str, rows: list[FigureRow]) -> FigureTable:
                 numbers = missing.setdefault(cell.reason, [])
                 if number not in numbers:
                     numbers.append(number)
-    return FigureTable(title, rows, list(missing.items()))
+    return {"title": title, "rows": rows, "missing": list(missing.items())}
 
 
-def _groups(comparison: Comparison, numbers: Mapping[str, int]) -> Iterator[FrontGroup]:
+def _groups(comparison: Comparison, numbers: Mapping[str, int]) -> Iterator[dict[str, Any]]:
+    """The fronts of each kind of privacy figure, one for each sensitive attribute; `alone`: the
+    experiments of a kind, where there is nothing to weigh them against."""
     said = {one.message for one in comparison.warnings}
     of_kind: dict[tuple[Any, ...], list[Front]] = {}
     for front in comparison.fronts:
@@ -139,13 +85,13 @@ def _groups(comparison: Comparison, numbers: Mapping[str, int]) -> Iterator[Fron
             (numbers[one.experiment_id], one.reason) for front in fronts for one in front.left_out
         }
         cautions = dict.fromkeys(text for front in fronts for text in front.cautions)
-        yield FrontGroup(
-            kind=fronts[0],
-            fronts=weighed,
-            alone=[] if weighed else sorted(numbers[one] for one in here),
-            left_out=sorted(left_out),
-            cautions=[text for text in cautions if text not in said],
-        )
+        yield {
+            "kind": fronts[0],
+            "fronts": weighed,
+            "alone": [] if weighed else sorted(numbers[one] for one in here),
+            "left_out": sorted(left_out),
+            "cautions": [text for text in cautions if text not in said],
+        }
 
 
 @router.get("/compare")
@@ -164,4 +110,4 @@ def comparison_page(
             422, "validation-error", f"at most {_MOST} experiments go side by side; leave some out"
         )
     found = comparison_of(visit.resources, visit.caller, chosen)
-    return visit.page("compare.html", view=view_of(found), axis_text=axis_text)
+    return visit.page("compare.html", view=_view(found), axis_text=axis_text)

@@ -1,4 +1,4 @@
-"""One experiment: where it stands, its newest figures and curves, its end, and later attacks."""
+"""One experiment: its state, its newest figures and curves, its end, and later attacks."""
 
 from collections.abc import AsyncIterator
 from functools import partial
@@ -14,7 +14,6 @@ from api.http.problems import ProblemError
 from api.pages.live import (
     GapReadings,
     Reading,
-    as_json,
     curves,
     ending_words,
     final_gaps,
@@ -26,7 +25,7 @@ from api.pages.live import (
 )
 from api.pages.session import COOKIE
 from api.pages.spec_preview import as_yaml
-from api.pages.visits import ExperimentsForm, ExperimentsVisit, Visit
+from api.pages.visits import ExperimentsForm, ExperimentsVisit, Visit, faults_by_field
 from api.services.attacks import ask_for_attacks, cancel_attacks, judged_document, later_list
 from api.services.dispatch import IdempotentRequest
 from api.services.experiments import EventLog
@@ -122,7 +121,7 @@ def experiment_figures(
             "pace": _pace(row),
             "best": _best(report),
             "last": live.series.rounds[-1] if live.series.rounds else after,
-            "readings": as_json([*shown, *gaps]),
+            "readings": [vars(one) for one in (*shown, *gaps)],
             "curves": curves(live.series),
         },
         headers={"Cache-Control": "no-store"},
@@ -215,7 +214,6 @@ _METHODS = [
     ),
 ]
 _SHOWN_ABOVE = (409, 410, 429)
-"""Refusals that are shown above the form."""
 
 
 @router.get("/attacks")
@@ -249,7 +247,9 @@ def _answer(form: Visit, experiment_id: str) -> Response:
     try:
         asked = ask_for_attacks(form.resources, form.caller, experiment_id, value, again)
     except InvalidInputError as error:
-        return _attacks(form, experiment_id, typed, faults=_by_field(error), status=422)
+        return _attacks(
+            form, experiment_id, typed, faults=faults_by_field(error, _field_of), status=422
+        )
     except ProblemError as error:
         if error.status not in _SHOWN_ABOVE:
             raise
@@ -273,15 +273,9 @@ def _attack(typed: dict[str, str], mechanism: str) -> dict[str, Any]:
     return value
 
 
-def _by_field(error: InvalidInputError) -> dict[str, str]:
-    """The faults by the form's field; faults of other fields under an empty name."""
+def _field_of(pointer: str) -> str:
     names = {"kind": "kind", "method": "method", **dict.fromkeys(_NUMBERS.values(), "number")}
-    found: dict[str, list[str]] = {}
-    for one in error.errors:
-        name = names.get(one.pointer.rpartition("/")[2], "")
-        message = one.message if name else f"{one.pointer} {one.message}".strip()
-        found.setdefault(name, []).append(message)
-    return {name: "; ".join(messages) for name, messages in found.items()}
+    return names.get(pointer.rpartition("/")[2], "")
 
 
 def _attacks(

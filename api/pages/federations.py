@@ -42,16 +42,6 @@ LABELS = {
     "adjacency": "Neighbours",
     "observer": "Observer",
 }
-"""The labels of the budget form's fields."""
-
-
-@dataclass(frozen=True)
-class BudgetFault:
-    """What is wrong with a field of the form."""
-
-    field: str
-    label: str
-    message: str
 
 
 @dataclass(frozen=True)
@@ -70,45 +60,6 @@ class BudgetDraft:
     unit_key: str = ""
 
 
-@dataclass(frozen=True)
-class Group:
-    """One group, or one class. `rows` is None where it is suppressed."""
-
-    name: str
-    rows: int | None
-    share: float | None
-    """Of all rows."""
-    base_rate: float | None = None
-
-
-@dataclass(frozen=True)
-class AttributeView:
-    """A sensitive attribute's groups."""
-
-    name: str
-    of: str
-    """`client` or `record`."""
-    groups: list[Group]
-    missing: int
-    has_rates: bool
-    reasons: Mapping[str, str]
-
-
-@dataclass(frozen=True)
-class BudgetView:
-    """A budget, with its parts as shares of its total."""
-
-    budget: BudgetBody
-    key: str
-    """Distinguishes budgets on one page; letters, digits and `-`."""
-    title: str
-    detail: str
-    parts: list[tuple[str, float]] | None
-    """None where no total is set."""
-    over: bool
-    """Whether more was spent than the total, which may have been lowered later."""
-
-
 @router.get("")
 def federation_page(
     federation_id: str, visit: FederationsVisit, saved: Annotated[bool, Query()] = False
@@ -122,7 +73,18 @@ def set_federation_budget(federation_id: str, form: FederationsForm) -> Response
     """Set one budget; a refused form keeps what was typed."""
     draft = BudgetDraft(**form.texts(*(field.name for field in fields(BudgetDraft))))
     try:
-        set_budget(form.resources, form.caller, federation_id, _setting(draft))
+        values: dict[str, Any] = {**vars(draft), "unit_key": draft.unit_key or None}
+        # The form always sends all of them.
+        if draft.figure != "epsilon":
+            values |= dict.fromkeys(("delta", "adjacency", "observer"))
+        if draft.figure != "leakage":
+            values |= dict.fromkeys(("radius", "clip"))
+        elif draft.radius != "adaptive":
+            values["radius"] = _number("radius", draft.radius)
+        for name in ("total", "delta", "clip"):
+            if values[name] is not None:
+                values[name] = _number(name, values[name])
+        set_budget(form.resources, form.caller, federation_id, validated(BudgetSetting, values))
     except InvalidInputError as error:
         if not form.may("federations:read"):
             # The page around the form shows the profile.
@@ -158,7 +120,7 @@ def _shown(
     *,
     saved: bool = False,
     draft: BudgetDraft | None = None,
-    faults: Sequence[BudgetFault] = (),
+    faults: Sequence[Mapping[str, str]] = (),
 ) -> HTMLResponse:
     with visit.reading() as session:
         row = find_federation(session, visit.caller, federation_id)
@@ -191,36 +153,20 @@ def _shown(
         saved=saved,
         draft=draft or BudgetDraft(),
         faults=faults,
-        fault_of={fault.field: fault.message for fault in faults},
+        fault_of={fault["field"]: fault["message"] for fault in faults},
         budget_labels=LABELS,
     )
 
 
-def _budget_faults(error: InvalidInputError) -> list[BudgetFault]:
+def _budget_faults(error: InvalidInputError) -> list[dict[str, str]]:
     """The faults in the order in which the form has their fields."""
-    found = [(one.pointer.removeprefix("/"), one.message) for one in error.errors]
-    faults = [BudgetFault(name, LABELS.get(name, name), message) for name, message in found]
     order = list(LABELS)
-    return sorted(faults, key=lambda one: order.index(one.field) if one.field in order else -1)
-
-
-def _setting(draft: BudgetDraft) -> BudgetSetting:
-    """The setting that was asked for; an empty total removes the bound.
-
-    Raises InvalidInputError naming the field.
-    """
-    values: dict[str, Any] = {**vars(draft), "unit_key": draft.unit_key or None}
-    # The form always sends all of them.
-    if draft.figure != "epsilon":
-        values |= dict.fromkeys(("delta", "adjacency", "observer"))
-    if draft.figure != "leakage":
-        values |= dict.fromkeys(("radius", "clip"))
-    elif draft.radius != "adaptive":
-        values["radius"] = _number("radius", draft.radius)
-    for name in ("total", "delta", "clip"):
-        if values[name] is not None:
-            values[name] = _number(name, values[name])
-    return validated(BudgetSetting, values)
+    found = [(one.pointer.removeprefix("/"), one.message) for one in error.errors]
+    found.sort(key=lambda one: order.index(one[0]) if one[0] in order else -1)
+    return [
+        {"field": name, "label": LABELS.get(name, name), "message": message}
+        for name, message in found
+    ]
 
 
 def _number(name: str, text: str) -> float | None:
@@ -234,7 +180,6 @@ def _number(name: str, text: str) -> float | None:
 
 
 def _change_words(change: ChangeBody) -> str:
-    """What was set."""
     value = change.value
     match change.setting:
         case "budget":
@@ -251,7 +196,6 @@ def _change_words(change: ChangeBody) -> str:
 
 
 def _changed_budget(value: dict[str, Any]) -> str:
-    """Figure, book and total first, then what else names the budget."""
     total = value["total"]
     parts = [
         f"budget of {value['figure'].replace('_', ' ')} in the {value['book']} book: "
@@ -267,22 +211,19 @@ def _changed_budget(value: dict[str, Any]) -> str:
     return ", ".join(parts)
 
 
-def _attributes(profile: Mapping[str, Any], registration: Any) -> list[AttributeView]:
-    """The sensitive attributes of a profile, their groups under the registration's labels."""
-    views, labels = [], labels_of_spec(registration)
-    for name, found in profile.get("attributes", {}).items():
-        rates = found["base_rates"]
-        views.append(
-            AttributeView(
-                name=name,
-                of=found["of"],
-                groups=_groups(found["groups"], profile["rows"], rates, labels.get(name, {})),
-                missing=found["missing"],
-                has_rates=any(rate is not None for rate in rates.values()),
-                reasons=found["reasons"],
-            )
-        )
-    return views
+def _attributes(profile: Mapping[str, Any], registration: Any) -> list[dict[str, Any]]:
+    labels = labels_of_spec(registration)
+    return [
+        {
+            **found,
+            "name": name,
+            "groups": _groups(
+                found["groups"], profile["rows"], found["base_rates"], labels.get(name, {})
+            ),
+            "has_rates": any(rate is not None for rate in found["base_rates"].values()),
+        }
+        for name, found in profile.get("attributes", {}).items()
+    ]
 
 
 def _groups(
@@ -290,20 +231,20 @@ def _groups(
     total: int,
     rates: Mapping[str, float | None],
     labels: Mapping[str, str],
-) -> list[Group]:
+) -> list[dict[str, Any]]:
+    """The groups of an attribute, or classes; a suppressed one has no rows."""
     return [
-        Group(
-            name=name if (label := label_of(labels, name)) is None else f"{label} ({name})",
-            rows=count,
-            share=None if count is None else count / max(total, 1),
-            base_rate=rates.get(name),
-        )
+        {
+            "name": name if (label := label_of(labels, name)) is None else f"{label} ({name})",
+            "rows": count,
+            "share": None if count is None else count / max(total, 1),
+            "base_rate": rates.get(name),
+        }
         for name, count in rows.items()
     ]
 
 
 def _disclosure(policy: DisclosureBody) -> list[tuple[str, str]]:
-    """What holds for every analysis of the federation's groups: of what, and what is required."""
     size = max(policy.minimum_group_size or 1, policy.floor.minimum_group_size)
     clients = max(policy.minimum_group_clients or 1, policy.floor.minimum_group_clients)
     lines = [("Rows of a group", f"{size} or more"), ("Clients of a group", f"{clients} or more")]
@@ -335,8 +276,9 @@ def _rule(rule: Rule | GroupRule) -> str:
     return f"{words} {value}{of}"
 
 
-def _budget_view(budget: BudgetBody, number: int) -> BudgetView:
-    """One budget; `number` is its place on the page."""
+def _budget_view(budget: BudgetBody, number: int) -> dict[str, Any]:
+    """A budget, with its parts as shares of its total, of which more may have been spent where it
+    was lowered later. `number` distinguishes budgets on one page."""
     title, detail = _budget_words(budget)
     total, over, parts = budget.total, False, None
     if total is not None:
@@ -345,11 +287,17 @@ def _budget_view(budget: BudgetBody, number: int) -> BudgetView:
             [("spent", budget.spent / total), ("held", budget.reserved / total)] if total else []
         )
         parts = [("over", 1.0)] if over else spent
-    return BudgetView(budget, f"budget-{number}", title, detail, parts, over)
+    return {
+        "budget": budget,
+        "key": f"budget-{number}",
+        "title": title,
+        "detail": detail,
+        "parts": parts,
+        "over": over,
+    }
 
 
 def _budget_words(budget: BudgetBody) -> tuple[str, str]:
-    """The title of a budget and what it bounds."""
     match budget.figure:
         case "epsilon":
             return (
@@ -370,7 +318,6 @@ def _budget_words(budget: BudgetBody) -> tuple[str, str]:
 
 
 def _terms(budget: BudgetBody) -> str:
-    """The radius and the clip of a leakage."""
     match budget.radius:
         case None:
             return "radius and clip not recorded, so it counts no run: set a total again"

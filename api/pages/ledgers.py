@@ -29,7 +29,7 @@ def ledger_page(
     visit: ExperimentsVisit,
     below: Annotated[int | None, Query(ge=1, le=MAX_ROUND + 1)] = None,
 ) -> HTMLResponse:
-    """What was declared, and what it comes to."""
+    """What was declared, and its totals."""
     resources, caller = visit.resources, visit.caller
     rounds = ledger_rounds(resources, caller, ledger_id, below=below, limit=_ROUNDS_ON_A_PAGE)
     ledger = shown_ledger(resources, caller, ledger_id)

@@ -7,7 +7,6 @@ import csv
 import io
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import datetime
 from typing import Annotated, Any
 from urllib.parse import urlencode
@@ -232,7 +231,6 @@ def _filters(asked: Mapping[str, str]) -> dict[str, str]:
 def _filtering(
     path: str, asked: Mapping[str, str], next_cursor: str | None, *, folded: Sequence[str]
 ) -> dict[str, Any]:
-    """What a list with filters shows of them, and the pages before and after."""
     filters = _filters(asked)
     following = None if next_cursor is None else _address(path, {**filters, "cursor": next_cursor})
     return {
@@ -288,30 +286,23 @@ _Found = tuple[dict[str, Any], Any]
 """What a list's template shows, and the key at which the next page starts."""
 
 
-@dataclass(frozen=True)
-class _NewestFirst:
-    """A list without filters, at the path and by the template of its name."""
+def _add_list(
+    name: str, scope: Scope, find: Callable[[Visit, Any], _Found], key: TypeAdapter[Any] = _ID
+) -> None:
+    """Add the route of a list without filters, at the path and by the template of its name."""
 
-    name: str
-    scope: Scope
-    find: Callable[[Visit, Any], _Found]
-    key: TypeAdapter[Any] = _ID
+    def shown(
+        visit: Annotated[Visit, Depends(visiting(scope))], cursor: Cursor = None
+    ) -> HTMLResponse:
+        rows, following = find(visit, decode_cursor(name, cursor, key))
+        return visit.page(
+            f"{name}.html",
+            **rows,
+            first_page=f"/{name}" if cursor else None,
+            next_cursor=encode_cursor(name, following),
+        )
 
-    def add(self) -> None:
-        """Add the list's route."""
-
-        def shown(
-            visit: Annotated[Visit, Depends(visiting(self.scope))], cursor: Cursor = None
-        ) -> HTMLResponse:
-            rows, following = self.find(visit, decode_cursor(self.name, cursor, self.key))
-            return visit.page(
-                f"{self.name}.html",
-                **rows,
-                first_page=f"/{self.name}" if cursor else None,
-                next_cursor=encode_cursor(self.name, following),
-            )
-
-        router.add_api_route(f"/{self.name}", shown, name=f"{self.name}_list")
+    router.add_api_route(f"/{name}", shown, name=f"{name}_list")
 
 
 def _sweeps(visit: Visit, after: Any) -> _Found:
@@ -345,10 +336,7 @@ def _erasures(visit: Visit, after: Any) -> _Found:
     return {"erasures": found.items}, found.next_cursor
 
 
-for _list in (
-    _NewestFirst("sweeps", "experiments:read", _sweeps),
-    _NewestFirst("audits", "experiments:read", _audits),
-    _NewestFirst("ledgers", "experiments:read", _ledgers),
-    _NewestFirst("erasures", "federations:read", _erasures, _OF_ERASURES),
-):
-    _list.add()
+_add_list("sweeps", "experiments:read", _sweeps)
+_add_list("audits", "experiments:read", _audits)
+_add_list("ledgers", "experiments:read", _ledgers)
+_add_list("erasures", "federations:read", _erasures, _OF_ERASURES)

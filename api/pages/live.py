@@ -96,11 +96,8 @@ class GapReadings:
 
 
 def readings(experiment: Experiment, live: LiveFigures, kind: GuaranteeKind) -> list[Reading]:
-    """The costs so far, the loss and, of classifiers, the accuracy.
-
-    A figure without a value is left out where `live` does not begin with the first round: an
-    earlier value then still holds.
-    """
+    """The costs so far, the loss and, of classifiers, the accuracy. A figure without a value is
+    left out where `live` does not begin with the first round: an earlier value then still holds."""
     found = _costs(experiment, live.newest, kind)
     found.append(_last(live, "validation_loss", "Validation loss"))
     if experiment.spec["training"]["loss"] == "cross-entropy":
@@ -116,11 +113,6 @@ def gap_readings(experiment: Experiment, live: LiveFigures) -> list[GapReadings]
         for name in experiment.attributes
         if name in rows or live.from_the_start
     ]
-
-
-def as_json(found: Sequence[Reading]) -> list[dict[str, str]]:
-    """The readings for a script."""
-    return [vars(one) for one in found]
 
 
 def _costs(experiment: Experiment, newest: RoundRow | None, kind: GuaranteeKind) -> list[Reading]:
@@ -146,7 +138,6 @@ def _cost(name: str, label: str, newest: RoundRow | None, remark: str) -> Readin
 
 
 def _last(live: LiveFigures, name: str, label: str) -> Reading:
-    """The figure of the last validated round."""
     if (row := live.validated) is None:
         return Reading(name, label, NONE, _NO_ROUND if live.newest is None else _NOT_VALIDATED)
     reason = row.reasons.get(name, _NOT_VALIDATED)
@@ -221,11 +212,8 @@ def why_ended(reason: str | None) -> tuple[str, str]:
 
 def time_left(started_at: datetime | None, now: datetime, *, done: int, rounds: int) -> str:
     """Since when a run trains, and how long its other rounds take at that pace; empty before the
-    first round.
-
-    The pace is that of all rounds so far, waiting included. Training may stop early, so the time
-    left is the most that it takes at this pace.
-    """
+    first round. The pace is that of all rounds so far, waiting included. Training may stop early,
+    so the time left is the most that it takes at this pace."""
     if started_at is None or done < 1 or now < started_at:
         return ""
     elapsed = now - started_at
@@ -245,10 +233,8 @@ def _length(time: timedelta) -> str:
 
 def curves(series: Series) -> list[dict[str, Any]]:
     """Name, title, unit (in words), rounds and lines of each curve that has a value: the same
-    figures as in the drawings.
-
-    Rounds without any value are left out, and of very many rounds all but MAX_POINTS.
-    """
+    figures as in the drawings. Rounds without any value are left out, and of very many rounds all
+    but MAX_POINTS."""
     figures, rounds = series.figures, series.rounds
     found = [
         _curve(name, title, unit, rounds, [(_LINES[n], figures[n]) for n in names if n in figures])

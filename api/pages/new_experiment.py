@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Annotated
+from typing import Annotated, Any
 
 from anyio.to_thread import run_sync
 from fastapi import APIRouter, Query
@@ -11,14 +11,7 @@ from starlette.responses import HTMLResponse, Response
 
 from api.http.problems import ProblemError
 from api.pages import spec_fields as fields
-from api.pages.spec_preview import (
-    Preview,
-    ProfileDefaults,
-    as_yaml,
-    demanded,
-    preview,
-    profile_defaults,
-)
+from api.pages.spec_preview import ProfileDefaults, as_yaml, demanded, preview, profile_defaults
 from api.pages.spec_sheet import DOCUMENT, MODE, Built, Sheet, blank, build, faults_of
 from api.pages.templates import new_once
 from api.pages.visits import ExperimentsAuthor, ExperimentsForm, Visit
@@ -51,11 +44,9 @@ def new_experiment_page(
     like: Annotated[str | None, Query()] = None,
     federation_id: Annotated[str | None, Query()] = None,
 ) -> HTMLResponse:
-    """The form; with `like`, the spec of that experiment to change and submit again.
-
-    With `federation_id`, that federation is chosen, if it may be, and what follows from its profile
-    and its disclosure policy is filled in.
-    """
+    """The form; with `like`, the spec of that experiment to change and submit again. With
+    `federation_id`, that federation is chosen, if it may be, and what follows from its profile and
+    its disclosure policy is filled in."""
     choices = _choices(visit)
     suited, notes = _suited(visit, choices, federation_id)
     typed = blank() | suited
@@ -81,7 +72,6 @@ async def post_new_experiment(form: ExperimentsForm) -> Response:
 
 
 def _typed_sheet(form: Visit) -> Sheet:
-    """The form as it was sent."""
     typed = form.texts(*form.fields)
     if isinstance(document := form.fields.get(DOCUMENT), str):
         # Unchanged: blanks at the beginning of YAML have a meaning.
@@ -136,14 +126,13 @@ def _suited(
     return found.typed | demanded(begun, policy, floor_of(visit.resources.settings)), found.notes
 
 
-def _preview(visit: Visit, spec: ExperimentSpec) -> Preview:
+def _preview(visit: Visit, spec: ExperimentSpec) -> dict[str, Any]:
     planned = plan(visit.resources, visit.caller, spec)
     others = plan_others(visit.resources, visit.caller, planned)
     return preview(planned, try_admission(visit.resources, visit.caller, planned, others))
 
 
 def _choices(visit: Visit) -> list[Federation]:
-    """The registered federations that a spec can name, newest first."""
     if not visit.may("federations:read"):
         return []
     with visit.reading() as session:

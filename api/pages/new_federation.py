@@ -39,7 +39,6 @@ router = APIRouter(prefix="/federations/new")
 
 _FORM = "multipart/form-data"
 _SHOWN_BESIDE = (409, 413, 422)
-"""Refusals of a file that are shown beside its field."""
 
 
 @router.get("")
@@ -139,7 +138,6 @@ async def _take(visit: Visit, upload_id: str) -> None:
 
 
 def _begun(upload: PendingUpload, looked: LookedAt, *, header: bool) -> RegistrationSheet:
-    """The form as it is first shown."""
     proposal, survey = looked.proposal, looked.survey
     if proposal is None:
         registration = {"name": upload.file_name, "federation": {"header": header}, "fairness": {}}

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from api.pages.spec_fields import number
-from api.pages.spec_sheet import Fault, is_within, parts, rule_of
+from api.pages.spec_sheet import Fault, FormText, is_within, parts, rule_of
 from api.services.pending_uploads import LookedAt
 from fedaudit.federations.proposals.column_survey import Column, Survey
 from fedaudit.federations.proposals.proposal import MAX_CATEGORIES
@@ -51,7 +51,6 @@ class TypedRegistration:
     """What the form asks for."""
 
     value: dict[str, Any]
-    """To be parsed as the registration of an uploaded file."""
     places: dict[str, str] = field(default_factory=dict)
     """JSON pointer in the value -> the field of the form."""
     faults: list[FieldError] = field(default_factory=list)
@@ -73,17 +72,7 @@ class _Typed:
 
 
 @dataclass(frozen=True)
-class ColumnView:
-    """One column of the table, and why the proposal takes it as it does."""
-
-    place: int
-    name: str
-    facts: str
-    reason: str
-
-
-@dataclass(frozen=True)
-class RegistrationSheet:
+class RegistrationSheet(FormText):
     """The form as it is shown once."""
 
     upload: PendingUpload
@@ -93,11 +82,16 @@ class RegistrationSheet:
     refusal: str | None = None
 
     @property
-    def columns(self) -> list[ColumnView]:
-        """In the table's order."""
+    def columns(self) -> list[dict[str, Any]]:
+        """In the table's order, with the reason why the proposal takes a column as it does."""
         reasons = self._reasons
         return [
-            ColumnView(place, one.name, _facts(one), reasons.get(one.name, ""))
+            {
+                "place": place,
+                "name": one.name,
+                "facts": _facts(one),
+                "reason": reasons.get(one.name, ""),
+            }
             for place, one in enumerate(self.looked.survey.columns)
         ]
 
@@ -117,17 +111,9 @@ class RegistrationSheet:
         proposal = self.looked.proposal
         return "" if proposal is None else proposal.guesses.get(field, "")
 
-    def text(self, name: str) -> str:
-        """The text of a field."""
-        return self.typed.get(name, "")
-
     def part(self, place: int, part: str) -> str:
         """The text of a column's field."""
         return self.text(of_column(place, part))
-
-    def wrong(self, name: str) -> list[str]:
-        """What is wrong with a field."""
-        return [fault.message for fault in self.faults if fault.place == name]
 
     def more_open(self, place: int) -> bool:
         """Whether the rarer fields of a column are unfolded: one is filled in, or faulty."""
@@ -216,7 +202,6 @@ def _typed(value: Any) -> str:
 
 
 def _facts(column: Column) -> str:
-    """What its first rows hold; values are not quoted."""
     kind = "numbers" if column.numeric else "texts"
     distinct = len(column.distinct)
     many = f"more than {distinct}" if column.many else str(distinct)
@@ -225,7 +210,7 @@ def _facts(column: Column) -> str:
 
 
 def typed_registration(typed: Mapping[str, str]) -> TypedRegistration:
-    """The registration that the texts come to. Only lines without meaning are refused."""
+    """The registration that the texts describe. Only lines without meaning are refused."""
     made = TypedRegistration({"name": typed.get("name", "")}, dict(_PLACES))
     federation: dict[str, Any] = {"source": "table", "target": typed.get("target", "")}
     fairness: dict[str, Any] = {}
@@ -262,7 +247,6 @@ def typed_registration(typed: Mapping[str, str]) -> TypedRegistration:
 
 
 def _put_table(federation: dict[str, Any], typed: Mapping[str, str]) -> None:
-    """What is said of the table as a whole."""
     if typed.get("header"):
         federation["header"] = False
     if key := typed.get("client_key"):

@@ -2,7 +2,6 @@
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Annotated, Any, Literal, assert_never, get_args
 
 import yaml
@@ -43,7 +42,6 @@ router = APIRouter()
 
 _OF = "/experiments/{experiment_id}"
 _PLAIN_TEXT = "reading_text.html"
-"""For a reading without a template."""
 
 FileForm = Literal["json", "yaml", "md"]
 _FORMS: dict[FileForm, tuple[str, str]] = {
@@ -51,16 +49,6 @@ _FORMS: dict[FileForm, tuple[str, str]] = {
     "yaml": ("YAML", "application/yaml"),
     "md": ("Markdown", "text/markdown"),
 }
-"""The name and the media type of each form of a reading."""
-
-
-@dataclass(frozen=True)
-class Download:
-    """One file that can be saved."""
-
-    what: str
-    form: str
-    href: str
 
 
 @router.get(f"{_OF}/report")
@@ -288,40 +276,38 @@ def _document(visit: Visit, experiment_id: str) -> dict[str, Any]:
         return find_report(session, visit.caller, experiment_id).document
 
 
-def _downloads(visit: Visit, experiment_id: str) -> list[Download]:
-    """The files that the visitor's key may save, the report first."""
+def _downloads(visit: Visit, experiment_id: str) -> list[tuple[str, str, str]]:
     base = f"/experiments/{experiment_id}"
     found = [
-        Download("Report", "PDF", f"{base}/report.pdf"),
-        Download("Report", "HTML", f"{base}/report.html"),
-        Download("Report", "JSON, as it was signed", f"{base}/report.json"),
+        ("Report", "PDF", f"{base}/report.pdf"),
+        ("Report", "HTML", f"{base}/report.html"),
+        ("Report", "JSON, as it was signed", f"{base}/report.json"),
     ]
     for one in READINGS.values():
         found += _reading_files(base, one)
     if visit.may("ledger:read"):
         form = "ZIP, confidential: for fedaudit verify"
-        found.append(Download("Bundle", form, f"{base}/bundle.zip"))
+        found.append(("Bundle", form, f"{base}/bundle.zip"))
         for attack in attack_list(visit.resources, visit.caller, experiment_id).items:
             found += _attack_files(f"{base}/attacks", attack, "Attack")
         for request in later_list(visit.resources, visit.caller, experiment_id).items:
             what = f"Later attacks {request.number}, attack"
             for attack in request.items:
                 found += _attack_files(f"{base}/attacks/later/{request.id}", attack, what)
-    return [*found, Download("Public keys", "PEM", "/signing-keys.pem")]
+    return [*found, ("Public keys", "PEM", "/signing-keys.pem")]
 
 
-def _attack_files(base: str, attack: AttackBody, what: str) -> list[Download]:
+def _attack_files(base: str, attack: AttackBody, what: str) -> list[tuple[str, str, str]]:
     title = f"{what} {attack.position + 1}, {attack.section.kind}"
     return [
-        Download(title, f"{one.name}, confidential", f"{base}/{attack.position}/{one.name}")
+        (title, f"{one.name}, confidential", f"{base}/{attack.position}/{one.name}")
         for one in attack.files
     ]
 
 
-def _reading_files(base: str, one: ReportReading) -> list[Download]:
+def _reading_files(base: str, one: ReportReading) -> list[tuple[str, str, str]]:
     return [
-        Download(one.title, _FORMS[form][0], f"{base}/files/{one.name}.{form}")
-        for form in _forms_of(one)
+        (one.title, _FORMS[form][0], f"{base}/files/{one.name}.{form}") for form in _forms_of(one)
     ]
 
 

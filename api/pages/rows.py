@@ -2,13 +2,12 @@
 
 import re
 from dataclasses import dataclass
-from typing import assert_never
+from typing import Any, assert_never
 
 from api.pages.wording import cost, figure, small_number
 from api.schemas.experiments import ExperimentBody, Status
 from api.schemas.reports import LargestGapBody, ReportBody
 from fedaudit.fairness.gaps import gap_size
-from fedaudit.privacy.accounting.mechanism_parameters import GuaranteeKind
 from fedaudit.privacy.guarantees.cost_sentences import level_words
 from fedaudit.privacy.mechanisms.base import PrivacyMechanism
 from fedaudit.privacy.mechanisms.registry import mechanism_of
@@ -40,23 +39,6 @@ class Shown:
 
 
 @dataclass(frozen=True)
-class ExperimentRow:
-    """One line. A missing figure is None, and `reason` says why."""
-
-    experiment: ExperimentBody
-    mechanism: str
-    guarantee: GuaranteeKind
-    cost: Shown | None
-    gap: Shown | None
-    utility: Shown | None
-    reason: str
-    progress: float | None
-    """The share of finished rounds until the experiment ends."""
-    federation: str | None
-    """The name of its data, for visitors who may read federations."""
-
-
-@dataclass(frozen=True)
 class ReportRow:
     """One line. Without a gap, the report's reasons say why."""
 
@@ -67,25 +49,26 @@ class ReportRow:
     guarantee_style: str
     gap: Shown | None
     federation: str | None
-    """The name of its data, for visitors who may read federations."""
 
 
 def experiment_row(
     experiment: ExperimentBody, federation: str | None, gap: LargestGap | None = None
-) -> ExperimentRow:
-    """The line of an experiment; `gap` is its report's largest, where it has a report."""
+) -> dict[str, Any]:
+    """The line of an experiment; `gap` is its report's largest, where it has a report, and
+    `federation` the name of its data, for visitors who may read federations. A missing figure is
+    None, and `reason` says why; `progress` is None once it has ended."""
     mechanism, done = mechanism_of(parse_admitted(experiment.spec)), experiment.progress
-    return ExperimentRow(
-        experiment=experiment,
-        mechanism=mechanism.facts.label,
-        guarantee=mechanism.guarantee_kind,
-        cost=_cost(experiment, mechanism),
-        gap=_first_gap(experiment) if gap is None else _largest_gap(gap),
-        utility=_utility(experiment),
-        reason=_reason(experiment.status),
-        progress=None if experiment.status in ENDED else done.round / max(done.rounds, 1),
-        federation=federation,
-    )
+    return {
+        "experiment": experiment,
+        "mechanism": mechanism.facts.label,
+        "guarantee": mechanism.guarantee_kind,
+        "cost": _cost(experiment, mechanism),
+        "gap": _first_gap(experiment) if gap is None else _largest_gap(gap),
+        "utility": _utility(experiment),
+        "reason": _reason(experiment.status),
+        "progress": None if experiment.status in ENDED else done.round / max(done.rounds, 1),
+        "federation": federation,
+    }
 
 
 def report_row(report: ReportBody, federation: str | None) -> ReportRow:

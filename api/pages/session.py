@@ -1,4 +1,4 @@
-"""Who looks at a page: a person who signed in with an API key, known by a cookie.
+"""The visitor of a page: a person who signed in with an API key, known by a cookie.
 
 The cookie holds a random token; the database has its SHA-256. Every form carries a word derived
 from the token, which no other site can know, and is refused without it.
@@ -68,14 +68,14 @@ def visitor_of(request: Request, resources: Shared) -> Visitor:
             found = WebSessionRepository(session).find(token)
     if token is None or found is None:
         raise SignInNeededError(_way_back(request))
-    visitor = Visitor(Caller.of(found.key), found.project_name, csrf_of(token))
+    csrf = hmac.new(token.encode(), _CSRF_PURPOSE, hashlib.sha256).hexdigest()
+    visitor = Visitor(Caller.of(found.key), found.project_name, csrf)
     # For the page of a later error.
     request.state.visitor = visitor
     return visitor
 
 
 SignedIn = Annotated[Visitor, Depends(visitor_of)]
-"""Any visitor with a session, whatever the key's scopes."""
 
 
 async def own_form(request: Request) -> FormData:
@@ -91,8 +91,13 @@ async def own_form(request: Request) -> FormData:
 
 
 def refuse_foreign(request: Request) -> None:
-    """Raises ProblemError where another site's page sent the form."""
-    if is_foreign(request):
+    """Raises ProblemError where another site's page sent the request, as far as the browser says.
+    Browsers send `Sec-Fetch-Site` over HTTPS only. `Origin` is compared by host and port, as a
+    proxy may have changed the scheme; a page that hides its origin (`null`) is foreign. A request
+    with neither header does not come from a browser's form."""
+    site, origin = request.headers.get("sec-fetch-site"), request.headers.get("origin")
+    foreign = origin is not None and _authority(origin) != request.headers.get("host")
+    if foreign or (site is not None and site not in _OWN_SITES):
         raise ProblemError(403, "forbidden", "the form was sent from another site")
 
 
@@ -122,11 +127,6 @@ def require(visitor: Visitor, scope: Scope) -> None:
         )
 
 
-def csrf_of(token: str) -> str:
-    """The word that the forms of a session carry."""
-    return hmac.new(token.encode(), _CSRF_PURPOSE, hashlib.sha256).hexdigest()
-
-
 def set_cookie(response: Response, request: Request, token: str | None) -> None:
     """Give the browser its token, out of reach of scripts and of other sites' requests; None
     deletes it."""
@@ -143,9 +143,7 @@ def set_cookie(response: Response, request: Request, token: str | None) -> None:
 
 class FailedAttempts:
     """Failed sign-ins of the last minute by address, in this process; safe to share by threads.
-
-    Keys hold 256 random bits and cannot be guessed: this bounds the noise in the logs.
-    """
+    Keys hold 256 random bits and cannot be guessed: this bounds the noise in the logs."""
 
     def __init__(self) -> None:
         self._times: OrderedDict[str, deque[float]] = OrderedDict()
@@ -169,25 +167,9 @@ class FailedAttempts:
                 self._times.popitem(last=False)
 
 
-def is_foreign(request: Request) -> bool:
-    """Whether another site's page sent the request, as far as the browser says.
-
-    Browsers send `Sec-Fetch-Site` over HTTPS only. `Origin` is compared by host and port, as a
-    proxy may have changed the scheme; a page that hides its origin (`null`) is foreign. A request
-    with neither header does not come from a browser's form.
-    """
-    site = request.headers.get("sec-fetch-site")
-    if site is not None and site not in _OWN_SITES:
-        return True
-    origin = request.headers.get("origin")
-    return origin is not None and _authority(origin) != request.headers.get("host")
-
-
 def local_path(target: str | None) -> str:
-    """The path with its query if it leads to this service, else the home page.
-
-    Browsers take `//host`, and a backslash for a slash, as the way to another host.
-    """
+    """The path with its query if it leads to this service, else the home page. Browsers take
+    `//host`, and a backslash for a slash, as the way to another host."""
     if not target or not target.startswith("/") or target.startswith("//"):
         return HOME
     if "\\" in target or not _CONTROLS.isdisjoint(target):
@@ -196,7 +178,6 @@ def local_path(target: str | None) -> str:
 
 
 def _way_back(request: Request) -> str:
-    """The path of the page, or of the page with the form that was posted."""
     if request.method == "GET":
         query = request.url.query
         return f"{request.url.path}?{query}" if query else request.url.path

@@ -46,17 +46,27 @@ def sign_in_page(
 
 @router.post("/sign-in")
 def sign_in(request: Request, fields: OwnForm, resources: Shared) -> Response:
-    """Begin a session; the browser's earlier session ends.
-
-    Another site's form is refused: it could sign people in with its key, and read there what they
-    do.
-    """
+    """Begin a session; the browser's earlier session ends. Another site's form is refused: it could
+    sign people in with its key, and read there what they do."""
     key, next_path = fields.get("key"), fields.get("next")
     target = local_path(next_path if isinstance(next_path, str) else None)
     given = key.strip() if isinstance(key, str) else ""
     token = _begin(resources, given, request.cookies.get(COOKIE))
     if token is None:
-        return _wrong_key(request, target)
+        # After many failures an address has to wait, but a valid key still opens: people behind
+        # one proxy share an address, and one of them cannot lock the others out.
+        attempts: FailedAttempts = request.app.state.failed_sign_ins
+        address = request.client.host if request.client else ""
+        seconds = math.ceil(attempts.wait_seconds(address))
+        if seconds > 0:
+            message = f"Too many keys from your address were wrong. Try again in {seconds} seconds."
+            refused = _form(request, target, message=message, status=429)
+            refused.headers["Retry-After"] = str(seconds)
+            return refused
+        attempts.add(address)
+        log.warning("sign-in refused", address=address)
+        message = "This key is unknown or revoked. Check that you copied all of it."
+        return _form(request, target, message=message, status=401)
     response = RedirectResponse(target, status_code=303, headers=_NO_STORE)
     set_cookie(response, request, token)
     return response
@@ -82,23 +92,6 @@ def _begin(resources: Resources, plain: str, earlier: str | None) -> str | None:
         if earlier:
             sessions.end(earlier)
         return sessions.begin(key, seconds=SESSION_SECONDS, secret_hash=hash_of_key(plain))
-
-
-def _wrong_key(request: Request, target: str) -> HTMLResponse:
-    """After many failures an address has to wait, but a valid key still opens: people behind one
-    proxy share an address, and one of them cannot lock the others out."""
-    attempts: FailedAttempts = request.app.state.failed_sign_ins
-    address = request.client.host if request.client else ""
-    seconds = math.ceil(attempts.wait_seconds(address))
-    if seconds > 0:
-        message = f"Too many keys from your address were wrong. Try again in {seconds} seconds."
-        response = _form(request, target, message=message, status=429)
-        response.headers["Retry-After"] = str(seconds)
-        return response
-    attempts.add(address)
-    log.warning("sign-in refused", address=address)
-    message = "This key is unknown or revoked. Check that you copied all of it."
-    return _form(request, target, message=message, status=401)
 
 
 def _form(

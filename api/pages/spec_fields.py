@@ -31,7 +31,7 @@ CHOOSERS = (
 WHOSE_GROUPS = "groups"
 """Whether the groups are those of the source, or (`own`) those in the form."""
 UPLOADED = "uploaded"
-"""Stands for the registered federation that is chosen."""
+"""The choice of a registered federation."""
 SYNTHETIC = (
     ("synthetic-groups", "synthetic-groups: a majority and a minority that differ by a shift"),
     ("synthetic-linear", "synthetic-linear: linear data around several parameter vectors"),
@@ -40,7 +40,6 @@ MECHANISMS = tuple(
     (facts.name, facts.name, facts.description)
     for facts in (mechanism.facts for mechanism in mechanisms.MECHANISMS)
 )
-"""Value, name, and what it does."""
 
 RULES, RULE_ROWS = "/fairness/favourable", 3
 RULE_OPS = (("ge", "at least"), ("le", "at most"), ("in", "one of"))
@@ -60,16 +59,13 @@ SUGGESTED_GROUPS: dict[str, dict[str, object]] = {
 }
 """The groups of synthetic data, by source; a federation's groups come with its registration."""
 CHOICE_RULES = "experiment_choices.css"
-"""The name of the style sheet `choice_rules`."""
 
 
 @dataclass(frozen=True)
 class Field:
-    """A field; its name in the form is the JSON pointer of the spec's field.
-
-    `numbers` and `words` are lists with commas; `vectors` lists of numbers, and `sets` words with
-    `+`, between semicolons; `layers` a layer a line.
-    """
+    """A field; its name in the form is the JSON pointer of the spec's field. `numbers` and `words`
+    are lists with commas; `vectors` lists of numbers, and `sets` words with `+`, between
+    semicolons; `layers` a layer a line."""
 
     pointer: str
     label: str
@@ -111,11 +107,9 @@ def fields_at(info: FieldInfo, pointer: str) -> Iterator[Field]:
 
 
 def union_fields(parts: Sequence[type[SpecPart]], *, where: str, tag: str) -> tuple[Field, ...]:
-    """Each field of the parts at `where` once, in their order; fields of every part last.
-
-    A field is shown for the parts that have it, by the literals of their field `tag`. Raises
-    ValueError where two parts describe the field of one name differently.
-    """
+    """Each field of the parts at `where` once, in their order; fields of every part last. A field
+    is shown for the parts that have it, by the literals of their field `tag`. Raises ValueError
+    where two parts describe the field of one name differently."""
     found: dict[str, Field] = {}
     owners: dict[str, tuple[str, ...]] = {}
     for part in parts:
@@ -137,7 +131,6 @@ def _fields_of(part: type[SpecPart], where: str) -> Iterator[Field]:
 
 
 def _names(part: type[SpecPart], tag: str) -> tuple[str, ...]:
-    """The literal of the field by which parts are distinguished."""
     names: tuple[str, ...] = get_args(part.model_fields[tag].annotation)
     return names
 
@@ -172,14 +165,12 @@ def _kind_of(kinds: Sequence[Any]) -> Kind:
 
 
 def _members(annotation: Any) -> list[Any]:
-    """The members of a union but None; of anything else, the thing itself."""
     if get_origin(annotation) in (None, Literal, list, dict):
         return [annotation]
     return [one for one in get_args(annotation) if one is not NoneType]
 
 
 def _plain(annotation: Any) -> Any:
-    """The type without its annotations."""
     return get_args(annotation)[0] if get_origin(annotation) is Annotated else annotation
 
 
@@ -191,10 +182,8 @@ def _section(name: str, title: str, *of_spec: str) -> Section:
 
 @cache
 def choice_rules() -> str:
-    """The style sheet that hides fields unless the choice is made for which they count.
-
-    Where a browser lacks `:has`, every field is shown, with a note.
-    """
+    """The style sheet that hides fields unless the choice is made for which they count. Where a
+    browser lacks `:has`, every field is shown, with a note."""
     chosen = {UPLOADED: 'option[data-kind="uploaded"]', "own": 'input[value="own"]'}
     radios = {name for name, _, _ in MECHANISMS}
     for section in SECTIONS:
@@ -214,7 +203,7 @@ def choice_rules() -> str:
 
 
 def number(typed: str) -> int | float | str:
-    """The whole number or the number that the text stands for, else the text itself."""
+    """The text as a whole number or a number, else the text itself."""
     for kind in (int, float):
         try:
             return kind(typed)
@@ -224,10 +213,8 @@ def number(typed: str) -> int | float | str:
 
 
 def layers_of(typed: str) -> list[dict[str, Any]]:
-    """The layers that lines such as `convolution 8 5` come to; blank lines count for nothing.
-
-    Nothing is refused here: the spec names an unknown kind, a missing number, and one too many.
-    """
+    """The layers of lines such as `convolution 8 5`; blank lines are left out.
+    Nothing is refused here: the spec names an unknown kind, a missing number, and one too many."""
     return [_layer(line.replace(",", " ").split()) for line in typed.splitlines() if line.strip()]
 
 

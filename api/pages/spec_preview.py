@@ -11,7 +11,6 @@ from api.pages.wording import cost, plural, small_number
 from api.services.submission import Trial
 from fedaudit.fairness.permutation import MIN_CLIENTS
 from fedaudit.federations.split import validation_clients
-from fedaudit.privacy.accounting.mechanism_parameters import GuaranteeKind
 from fedaudit.privacy.accounting.privacy_events import adjacency_words, observer_words
 from fedaudit.privacy.guarantees.cost_sentences import (
     CostLevel,
@@ -56,32 +55,6 @@ class CostLine:
 
 
 @dataclass(frozen=True)
-class Preview:
-    """A spec that could be run, and its cost. Nothing was stored."""
-
-    guarantee: GuaranteeKind
-    mechanism: str
-    note: CostNote
-    """How much the worst case is."""
-    lines: tuple[CostLine, ...]
-    parameters: int
-    clients: int
-    training_clients: int
-    refusal: str | None
-    """Why the federation's budgets would refuse it; None where they have room, or none is set."""
-    noise: str
-    """Which noise mode's budgets count it."""
-    is_bounded: bool
-    """Whether a total is set that counts it."""
-    doubts: tuple[str, ...]
-    """What its report is likely to lack."""
-    warnings: tuple[str, ...]
-    document: str
-    """The spec as YAML, every default explicit."""
-    spec_hash: str
-
-
-@dataclass(frozen=True)
 class ProfileDefaults:
     """Texts by field, and in words why."""
 
@@ -94,27 +67,29 @@ def as_yaml(value: dict[str, Any]) -> str:
     return yaml.safe_dump(value, sort_keys=False, allow_unicode=True)
 
 
-def preview(planned: ExperimentPlan, trial: Trial) -> Preview:
-    """The preview of a plan, and of what its submission would meet."""
-    return Preview(
-        guarantee=mechanism_of(planned.spec).guarantee_kind,
-        mechanism=planned.spec.privacy.mechanism,
-        note=cost_note(planned),
-        lines=tuple(_lines(planned)),
-        parameters=planned.parameters,
-        clients=planned.federation.clients,
-        training_clients=planned.training_clients,
-        refusal=trial.refusal,
-        noise=planned.spec.privacy.noise,
-        is_bounded=trial.is_bounded,
-        doubts=tuple(_doubts(planned)),
-        warnings=tuple(trial.warnings),
-        document=as_yaml(planned.spec.model_dump(mode="json")),
-        spec_hash=spec_hash(planned.spec),
-    )
+def preview(planned: ExperimentPlan, trial: Trial) -> dict[str, Any]:
+    """A spec that could be run, its cost, and what its submission would meet: `refusal` is why the
+    federation's budgets would refuse it, `is_bounded` whether a total is set that counts it, and
+    `doubts` what its report is likely to lack. `document` is the spec, every default explicit."""
+    return {
+        "guarantee": mechanism_of(planned.spec).guarantee_kind,
+        "mechanism": planned.spec.privacy.mechanism,
+        "note": _cost_note(planned),
+        "lines": list(_lines(planned)),
+        "parameters": planned.parameters,
+        "clients": planned.federation.clients,
+        "training_clients": planned.training_clients,
+        "refusal": trial.refusal,
+        "noise": planned.spec.privacy.noise,
+        "is_bounded": trial.is_bounded,
+        "doubts": list(_doubts(planned)),
+        "warnings": trial.warnings,
+        "document": as_yaml(planned.spec.model_dump(mode="json")),
+        "spec_hash": spec_hash(planned.spec),
+    }
 
 
-def cost_note(planned: ExperimentPlan) -> CostNote:
+def _cost_note(planned: ExperimentPlan) -> CostNote:
     """The note on a plan; it says of no cost more than its report could."""
     mechanism, projection = mechanism_of(planned.spec), planned.projection
     kind, in_force = mechanism.guarantee_kind, mechanism.noise_is_secret

@@ -1,4 +1,4 @@
-"""The form for an experiment: what was typed, the spec that it comes to, and where faults belong.
+"""The form for an experiment: what was typed, the spec that it describes, and where faults belong.
 
 Nothing typed is refused here: what is no number goes on as it was typed, and the spec says what is
 wrong with it.
@@ -10,7 +10,6 @@ from typing import Any
 
 from api.pages import spec_fields as fields
 from api.pages.spec_fields import LAYERS, Field, Kind, fault_of_layer, layers_of, number
-from api.pages.spec_preview import Preview
 from fedaudit.spec.errors import FieldError
 from models.tables.federations import Federation
 
@@ -48,17 +47,14 @@ class Built:
     """What the form asks for."""
 
     value: dict[str, Any]
-    """To be parsed as a spec."""
     rows: dict[str, str] = field(default_factory=dict)
     """JSON pointer in the value -> the row of the form that it comes from; empty rows are skipped,
     so the two may have different numbers."""
 
 
 def build(typed: Mapping[str, str], registrations: Mapping[str, Mapping[str, Any]]) -> Built:
-    """The value that the typed texts come to, by the names of the form's fields.
-
-    `registrations`: what the federations that may be chosen were registered with, by id.
-    """
+    """The value that the typed texts describe, by the names of the form's fields. `registrations`:
+    what the federations that may be chosen were registered with, by id."""
     chosen = typed.get(fields.SOURCE, "")
     registered = registrations.get(chosen)
     built = Built({"federation": {"source": chosen}})
@@ -89,7 +85,23 @@ def _add_groups(
     built: Built, typed: Mapping[str, str], registered: Mapping[str, Any] | None
 ) -> None:
     if typed.get(fields.WHOSE_GROUPS) == "own":
-        _add_rules(built, typed)
+        rules: list[dict[str, Any]] = []
+        for row in range(fields.RULE_ROWS):
+            name = f"{fields.RULES}/{row}"
+            group, value = typed.get(f"{name}/group", ""), typed.get(f"{name}/value", "")
+            if not group and not value:
+                continue
+            rule = rule_of(typed.get(f"{name}/op", ""), value)
+            if group:
+                attribute, _, of_group = group.partition(":")
+                rule["group"] = {attribute.strip(): of_group.strip()}
+            built.rows[f"{fields.RULES}/{len(rules)}"] = name
+            rules.append(rule)
+        if len(rules) == 1 and "group" not in rules[0]:
+            built.rows[fields.RULES] = built.rows.pop(f"{fields.RULES}/0")
+            _put(built.value, fields.RULES, rules[0])
+        elif rules:
+            _put(built.value, fields.RULES, rules)
         return
     if registered is None:
         suggested = fields.SUGGESTED_GROUPS.get(typed.get(fields.SOURCE, ""), {})
@@ -97,27 +109,6 @@ def _add_groups(
         suggested = registered["fairness"]
     asked = built.value.get("fairness", {})
     built.value["fairness"] = {**suggested, **asked}
-
-
-def _add_rules(built: Built, typed: Mapping[str, str]) -> None:
-    """The favourable outcome: one rule for everyone where no group is named, else one a group."""
-    rules: list[dict[str, Any]] = []
-    for row in range(fields.RULE_ROWS):
-        name = f"{fields.RULES}/{row}"
-        group, value = typed.get(f"{name}/group", ""), typed.get(f"{name}/value", "")
-        if not group and not value:
-            continue
-        rule = rule_of(typed.get(f"{name}/op", ""), value)
-        if group:
-            attribute, _, of_group = group.partition(":")
-            rule["group"] = {attribute.strip(): of_group.strip()}
-        built.rows[f"{fields.RULES}/{len(rules)}"] = name
-        rules.append(rule)
-    if len(rules) == 1 and "group" not in rules[0]:
-        built.rows[fields.RULES] = built.rows.pop(f"{fields.RULES}/0")
-        _put(built.value, fields.RULES, rules[0])
-    elif rules:
-        _put(built.value, fields.RULES, rules)
 
 
 def rule_of(op: str, value: str) -> dict[str, Any]:
@@ -149,7 +140,6 @@ def _add_gates(built: Built, typed: Mapping[str, str]) -> None:
 
 
 def _put(value: dict[str, Any], pointer: str, part: Any) -> None:
-    """Set a field below objects that are made where they are missing."""
     *way, last = pointer.removeprefix("/").split("/")
     for step in way:
         value = value.setdefault(step, {})
@@ -220,20 +210,34 @@ DOCUMENT = "document"
 MODE = "mode"
 
 
+class FormText:
+    """The texts of a form, and the faults of its fields."""
+
+    typed: Mapping[str, str]
+    faults: Sequence[Fault]
+
+    def text(self, name: str) -> str:
+        """The text of a field."""
+        return self.typed.get(name, "")
+
+    def wrong(self, name: str) -> list[str]:
+        """What is wrong with a field."""
+        return [fault.message for fault in self.faults if fault.place == name]
+
+
 @dataclass(frozen=True)
-class Sheet:
+class Sheet(FormText):
     """The form as it is shown once."""
 
     typed: Mapping[str, str]
     """Text by field; a switch that is off is missing."""
     federations: Sequence[Federation]
-    """The federations that may be chosen."""
     once: str
     """Goes with the submission, so that a double click submits once."""
     faults: Sequence[Fault] = ()
-    preview: Preview | None = None
+    preview: Mapping[str, Any] | None = None
     refusal: str | None = None
-    """Why a submission came to nothing, where no field is at fault."""
+    """Why a submission was refused, where no field is at fault."""
     notes: Sequence[str] = ()
     """Which defaults follow from the chosen data, and why."""
     sections: Mapping[str, Any] = field(
@@ -257,17 +261,9 @@ class Sheet:
         named = [(figure, figure.replace("_", " ")) for figure in fields.GATE_FIGURES]
         return [("", "no gate"), *named]
 
-    def text(self, name: str) -> str:
-        """The text of a field."""
-        return self.typed.get(name, "")
-
-    def wrong(self, name: str) -> list[str]:
-        """What is wrong with a field."""
-        return [fault.message for fault in self.faults if fault.place == name]
-
 
 def blank() -> dict[str, str]:
-    """What a fresh form proposes: a small task that runs as it stands."""
+    """What a fresh form proposes: a small task that runs without a change."""
     typed = {one.pointer: one.initial for section in fields.SECTIONS for one in section.fields}
     typed |= {
         MODE: "form",

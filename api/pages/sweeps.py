@@ -1,7 +1,6 @@
 """One sweep: its cells, its table, and its end."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Query
@@ -18,7 +17,6 @@ from api.services.sweeps import (
     sweep_body,
     table_of,
 )
-from fedaudit.reports.charts.drawing import Chart
 from fedaudit.sweeps.sweep_costs import cost_cautions, cost_lines
 from fedaudit.sweeps.sweep_table import (
     SweepTable,
@@ -37,23 +35,6 @@ router = APIRouter(prefix="/sweeps/{sweep_id}")
 
 _REFRESH_SECONDS = 5
 _TRIED_AGAIN = ("failed", "cancelled")
-
-
-@dataclass(frozen=True)
-class _TableView:
-    """The table as the page shows it."""
-
-    table: SweepTable
-    fields: dict[str, list[str]]
-    """What varies, but for the seed, and its value in each row."""
-    leading: list[str]
-    rest: list[str]
-    """Figures behind a click."""
-    choices: list[tuple[str, str]]
-    """What can be drawn."""
-    figure: str | None
-    """What is drawn."""
-    chart: Chart | None
 
 
 @router.get("")
@@ -118,19 +99,20 @@ async def post_sweep_retry(sweep_id: str, form: ExperimentsForm) -> RedirectResp
     return form.to(f"/sweeps/{submitted.sweep.id}", *submitted.messages)
 
 
-def _view(table: SweepTable, figure: str | None) -> _TableView:
+def _view(table: SweepTable, figure: str | None) -> dict[str, Any]:
+    """The table as the page shows it; `figure`: what to draw."""
     measured = measured_figures(table)
     leading = leading_figures(table, measured)
     chosen = figure if figure in measured else next(iter(measured), None)
-    return _TableView(
-        table=table,
-        fields=_fields([row["values"] for row in table["rows"]]),
-        leading=leading,
-        rest=[name for name in measured if name not in leading],
-        choices=[(name, name) for name in measured],
-        figure=chosen,
-        chart=None if chosen is None else spread_chart(table, chosen),
-    )
+    return {
+        "table": table,
+        "fields": _fields([row["values"] for row in table["rows"]]),
+        "leading": leading,
+        "rest": [name for name in measured if name not in leading],
+        "choices": [(name, name) for name in measured],
+        "figure": chosen,
+        "chart": None if chosen is None else spread_chart(table, chosen),
+    }
 
 
 def _fields(rows: Sequence[Mapping[str, Any]]) -> dict[str, list[str]]:

@@ -49,7 +49,6 @@ PLACES = (
     Place("/docs", "API", None),
 )
 _HOMES = ("/", "/reports", "/federations", "/experiments/new", "/federations/new")
-"""In the order of preference."""
 
 
 def places(visitor: Visitor) -> list[Place]:
@@ -75,7 +74,6 @@ MADE: dict[str, Callable[[], str]] = {
     CHOICE_RULES: choice_rules,
     **{name: partial(style_sheet, name) for name in SHARED},
 }
-"""Assets that are no files, by name."""
 
 POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; "
@@ -94,10 +92,8 @@ _HEADERS = {
 def page(
     request: Request, name: str, *, visitor: Visitor | None, status: int = 200, **context: Any
 ) -> HTMLResponse:
-    """A template of `templates/` as an answer; `visitor` is None where nobody has signed in.
-
-    Raises jinja2.UndefinedError where the template names something that `context` lacks.
-    """
+    """A template of `templates/` as an answer; `visitor` is None where nobody has signed in. Raises
+    jinja2.UndefinedError where the template names something that `context` lacks."""
     known = {"here": request.url.path, "csrf_field": CSRF_FIELD, "version": __version__}
     text = _environment().get_template(name).render(**context, visitor=visitor, **known)
     return HTMLResponse(text, status, _HEADERS)
@@ -126,10 +122,8 @@ def asset(name: str) -> str:
 
 @cache
 def content_mark(name: str) -> str:
-    """The beginning of the SHA-256 of a file below `assets/`, or of one that is made.
-
-    Raises OSError without the file.
-    """
+    """The beginning of the SHA-256 of a file below `assets/`, or of one that is made. Raises
+    OSError without the file."""
     made = MADE.get(name)
     content = (ASSETS / name).read_bytes() if made is None else made().encode()
     return hashlib.sha256(content).hexdigest()[:12]

@@ -16,6 +16,7 @@ from api.pages.templates import page
 from api.services.dispatch import UnitMessage, dispatch
 from api.shared.resources import Resources, Shared
 from api.shared.security import Caller
+from fedaudit.spec.errors import InvalidInputError
 from models.repositories import FederationRepository
 from models.vocabulary import Scope
 
@@ -103,6 +104,17 @@ class Visit:
         return tasks
 
 
+def faults_by_field(error: InvalidInputError, field_of: Callable[[str], str]) -> dict[str, str]:
+    """The faults by the form's field, which `field_of` gives for a JSON pointer; faults of other
+    fields under an empty name."""
+    found: dict[str, list[str]] = {}
+    for one in error.errors:
+        name = field_of(one.pointer)
+        message = one.message if name else f"{one.pointer} {one.message}".strip()
+        found.setdefault(name, []).append(message)
+    return {name: "; ".join(messages) for name, messages in found.items()}
+
+
 def as_file(content: str | bytes | Iterable[str | bytes], name: str, media_type: str) -> Response:
     """A file to save, whole or in parts."""
     headers = {"Content-Disposition": f'attachment; filename="{name}"', "Cache-Control": "no-store"}
@@ -128,10 +140,10 @@ PostedForm = Annotated[Visit, Depends(_posted)]
 """A form from a visitor, whatever the key's scopes."""
 
 
-def visiting(scope: Scope) -> Callable[[Visit], Visit]:
+def visiting(scope: Scope, *, of: Callable[..., Any] = _visit) -> Callable[[Visit], Visit]:
     """A dependency: a visit whose key has the scope. Raises ProblemError."""
 
-    def check(visit: AnyVisit) -> Visit:
+    def check(visit: Annotated[Visit, Depends(of)]) -> Visit:
         require(visit.visitor, scope)
         return visit
 
@@ -140,12 +152,7 @@ def visiting(scope: Scope) -> Callable[[Visit], Visit]:
 
 def posting(scope: Scope) -> Callable[[Visit], Visit]:
     """A dependency: a posted form of a visitor whose key has the scope. Raises ProblemError."""
-
-    def check(visit: PostedForm) -> Visit:
-        require(visit.visitor, scope)
-        return visit
-
-    return check
+    return visiting(scope, of=_posted)
 
 
 ExperimentsVisit = Annotated[Visit, Depends(visiting("experiments:read"))]

@@ -40,7 +40,7 @@ def words(name: str) -> str:
 
 
 def with_code(text: str) -> Markup:
-    """A message with what stands between backticks as code; all else is escaped."""
+    """A message with the text between backticks as code; all else is escaped."""
     return Markup(_BACKTICKS.sub(r"<code>\1</code>", str(escape(text))))
 
 

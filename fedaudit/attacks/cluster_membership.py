@@ -274,7 +274,6 @@ def _statement(
     chance: float | None,
     clients: int,
 ) -> str:
-    """What was tried, what came of it and what that does not show."""
     sentences = [
         f"{clients} training clients uploaded once more from the trained hypotheses, in a round "
         "beside the run, and the server named the hypothesis that each had started from."

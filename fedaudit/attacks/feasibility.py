@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from fedaudit.attacks.canaries import canary_pool
 from fedaudit.attacks.membership import shadow_design
 from fedaudit.federations.federation import ClientRows
-from fedaudit.federations.split import split_clients, training_clients
+from fedaudit.federations.split import training_clients
 from fedaudit.spec.attacks.attack_spec import AttackSpec
 from fedaudit.spec.attacks.canaries_spec import CanariesSpec
 from fedaudit.spec.attacks.cluster_membership_spec import ClusterMembershipSpec
@@ -19,6 +19,7 @@ from fedaudit.spec.attacks.gradient_leakage_spec import GradientLeakageSpec
 from fedaudit.spec.attacks.membership_spec import MembershipSpec
 from fedaudit.spec.errors import FieldError, InvalidInputError, pointer
 from fedaudit.training.base.cell import Cell
+from fedaudit.training.base.records import split_of
 
 
 def check_attacks(cell: Cell) -> None:
@@ -81,10 +82,6 @@ def _gradient_leakage_faults(spec: GradientLeakageSpec, cell: Cell, *, at: str) 
 
 def attackable_clients(cell: Cell) -> NDArray[np.int64]:
     """The clients that train, whose updates a server sees: indices, ascending."""
-    source = cell.spec.federation
-    if source.holds_out_rows:
+    if cell.spec.federation.holds_out_rows:
         return np.arange(cell.federation.clients)
-    split = split_clients(
-        cell.federation.clients, validation_fraction=source.validation_fraction, seed=cell.spec.seed
-    )
-    return split.training.astype(np.int64)
+    return split_of(cell.spec, cell.federation)[0]

@@ -44,20 +44,6 @@ _OF_GROUPS = {"loss": NO_LOSS, "rows": "how many rows a group has is confidentia
 _ONE_MODEL = "predictions do not say of several models which one made them"
 _NO_CLIENTS = "without a client key there are no clients to average over"
 _LOSSES = ("loss_difference", "loss_ratio")
-_PROVENANCE = ("code_version", "libraries", "device", "backend", "started_at", "finished_at")
-_GUARANTEE = ("label", "mechanism", "unit", "adjacency", "delta")
-_SPENT = (
-    "leakage_median",
-    "leakage_max",
-    "leakage_by_cluster",
-    "leakage_quantiles",
-    "leakage_per_release",
-    "log_ratio_max",
-    "participations_max",
-    "refusals",
-    "withheld",
-    "epsilon_max",
-)
 _TENTHS = tuple(tenth / 10 for tenth in range(1, 10))
 _ROUNDED = "counts are rounded, and so many figures of the same groups would narrow them down"
 
@@ -79,14 +65,26 @@ class AuditRequest:
 
 
 def audit_report(rows: AuditedRows, asked: AuditRequest) -> dict[str, Any]:
-    """The report of an audit as JSON values, not yet signed.
-
-    Raises FiguresDisagreeError where the figures do not follow from the rows a second time.
-    """
+    """The report of an audit as JSON values, not yet signed. Raises FiguresDisagreeError where the
+    figures do not follow from the rows a second time."""
     scored = _scored_material(rows, withheld=asked.withheld, rounding_key=asked.rounding_key)
     threshold = threshold_section(
         rows, scored.disclosures, scored.published, earlier_audits=asked.earlier_audits
     )
+    # Only now: it imports pandas and scikit-learn, which nothing else in this room needs.
+    from fedaudit.reports.sections.cross_check import cross_checked
+
+    exact = {"fairness": [one.model_dump(mode="json") for one in exact_sections(scored)]}
+    checked = cross_checked(exact, predicted_rows(rows), counts=scored.result.fairness)
+    match scored.published:
+        case ExactCounts():
+            found = [FairnessSection.model_validate(one) for one in checked["fairness"]]
+        case RoundedCounts():
+            found = fairness_sections(scored)
+        case NoisedCounts():
+            raise TypeError("an audit adds no noise to counts")
+        case _:
+            assert_never(scored.published)
     return assemble_audit(
         AuditMaterial(
             **{one.name: getattr(scored, one.name) for one in fields(scored)},
@@ -98,28 +96,9 @@ def audit_report(rows: AuditedRows, asked: AuditRequest) -> dict[str, Any]:
             left_out=rows.left_out,
             all_right=rows.all_right,
             threshold=threshold,
-            fairness=_fairness(rows, scored),
+            fairness=[_of_predictions(one, rows) for one in found],
         )
     )
-
-
-def _fairness(rows: AuditedRows, material: ScoredMaterial) -> list[FairnessSection]:
-    """The sections, after the exact figures were computed a second time."""
-    # Only now: it imports pandas and scikit-learn, which nothing else in this room needs.
-    from fedaudit.reports.sections.cross_check import cross_checked
-
-    exact = {"fairness": [one.model_dump(mode="json") for one in exact_sections(material)]}
-    checked = cross_checked(exact, predicted_rows(rows), counts=material.result.fairness)
-    match material.published:
-        case ExactCounts():
-            found = [FairnessSection.model_validate(one) for one in checked["fairness"]]
-        case RoundedCounts():
-            found = fairness_sections(material)
-        case NoisedCounts():
-            raise TypeError("an audit adds no noise to counts")
-        case _:
-            assert_never(material.published)
-    return [_of_predictions(one, rows) for one in found]
 
 
 def _of_predictions(section: FairnessSection, rows: AuditedRows) -> FairnessSection:
@@ -171,7 +150,6 @@ def _metric(name: str, metric: MetricSection, *, by_rows: bool) -> MetricSection
 def _scored_material(
     rows: AuditedRows, *, withheld: Collection[str], rounding_key: bytes
 ) -> ScoredMaterial:
-    """The counts of an audit, and which groups are disclosed."""
     scored = rows.scored
     right = (rows.predicted == rows.truth)[rows.judged]
     clients, count = np.unique(scored.population.clients, return_inverse=True)
@@ -242,7 +220,6 @@ def group_counts(rows: AuditedRows, attribute: str) -> NDArray[np.int64]:
 
 
 def _kinds(rows: AuditedRows) -> NDArray[np.int64]:
-    """Of each scored row, which of COUNTS it is."""
     truth = rows.favourable[rows.judged]
     predicted = rows.predicts_favourable(rows.predicted)[rows.judged]
     return np.where(predicted, np.where(truth, _TP, _FP), np.where(truth, _FN, _TN)).astype(
@@ -258,11 +235,8 @@ def _sums(places: NDArray[np.int64], shape: tuple[int, ...]) -> NDArray[np.int64
 def _against_constant(
     rows: AuditedRows, client: NDArray[np.int64], *, clients: int
 ) -> ConstantComparison:
-    """The predictions beside always predicting the most frequent outcome.
-
-    A prediction that is no probability has no loss but that of being wrong, and neither has the
-    constant here.
-    """
+    """The predictions beside always predicting the most frequent outcome. A prediction that is no
+    probability has no loss but that of being wrong, and neither has the constant here."""
     judged = rows.judged
     truth, predicted = rows.truth[judged], rows.predicted[judged]
     wrong = (truth != predicted).astype(np.float64)
@@ -312,10 +286,8 @@ def threshold_section(
     *,
     earlier_audits: int | None,
 ) -> ThresholdSection | None:
-    """The section; None where the table has predictions and no score.
-
-    `earlier_audits` as in the section; None where nobody counts them.
-    """
+    """The section; None where the table has predictions and no score. `earlier_audits` as in the
+    section; None where nobody counts them."""
     threshold = rows.audit.threshold
     if rows.scores is None or threshold is None:
         return None

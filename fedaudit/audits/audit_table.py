@@ -1,4 +1,4 @@
-"""Read the table of an audit; every fault that can be told is told at once."""
+"""Read the table of an audit; all faults that can be found are named together."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
@@ -59,12 +59,9 @@ def read_audit(
     progress: Callable[[], None] = lambda: None,
     contents: bool = False,
 ) -> AuditedRows:
-    """The table of an audit.
-
-    `progress` is called now and then; `contents`: whether its rows are to be known again in other
-    files. Raises InvalidInputError naming each field of the audit at
-    fault, its column and what to do.
-    """
+    """The table of an audit. `progress` is called now and then; `contents`: whether its rows are to
+    be known again in other files. Raises InvalidInputError naming each field of the audit at fault,
+    its column and what to do."""
     source = measuring_spec(audit).federation
     if not isinstance(source, FileSource):
         raise TypeError("an audit reads a file")
@@ -80,19 +77,6 @@ def read_audit(
         raise InvalidInputError(in_audit(error.errors)) from None
 
 
-@dataclass(frozen=True, eq=False)
-class _Columns:
-    """The columns as codes and numbers, each [rows]."""
-
-    truth: Levels
-    predicted: Levels | None
-    scores: NDArray[np.float64] | None
-    clients: NDArray[np.int64]
-    client_count: int | None
-    attributes: dict[str, Levels]
-    notes: tuple[str, ...]
-
-
 def _read(audit: AuditSpec, file: SourceFile, progress: Callable[[], None]) -> AuditedRows:
     table = TableFile(file)
     faults = _Faults()
@@ -104,39 +88,8 @@ def _read(audit: AuditSpec, file: SourceFile, progress: Callable[[], None]) -> A
     every = table.read([name for name, _ in audit.columns])
     progress()
     rows, left_out = _complete(audit, every, faults)
-    columns = _columns(audit, rows, faults)
-    progress()
-    truth, codes = columns.truth, None
-    if columns.predicted is not None:
-        truth, codes = _aligned(audit, truth, columns.predicted)
-    federation = with_intersections(
-        _federation(
-            audit, rows, truth, attributes=columns.attributes, notes=(*left_out, *columns.notes)
-        ),
-        audit.fairness.combinations,
-    )
-    rules = _agreed_rules(audit, federation, faults)
-    if columns.scores is not None:
-        codes = _by_threshold(audit, federation, rules, columns.scores)
-    if codes is None:
-        raise ValueError("an audit names a prediction or a score")
-    return _checked(
-        AuditedRows(
-            audit=audit,
-            federation=federation,
-            rules=rules,
-            predicted=codes,
-            scores=columns.scores,
-            clients=columns.clients,
-            client_count=columns.client_count,
-            left_out=len(every) - len(rows),
-        )
-    )
-
-
-def _columns(audit: AuditSpec, rows: TableRows, faults: _Faults) -> _Columns:
     truth = faults.attempt(lambda: _truth(audit, rows))
-    scores = predicted = None
+    scores = predicted = codes = None
     match audit.prediction_role:
         case "score":
             scores = faults.attempt(lambda: rows.numbers(audit.predicted_by, "/score"))
@@ -149,11 +102,33 @@ def _columns(audit: AuditSpec, rows: TableRows, faults: _Faults) -> _Columns:
     faults.end()
     if truth is None or clients is None:
         raise ValueError("a column that is missing has a fault")
-    return _Columns(truth, predicted, scores, *clients, attributes, notes)
+    progress()
+    if predicted is not None:
+        truth, codes = _aligned(audit, truth, predicted)
+    federation = with_intersections(
+        _federation(audit, rows, truth, attributes=attributes, notes=(*left_out, *notes)),
+        audit.fairness.combinations,
+    )
+    rules = _agreed_rules(audit, federation, faults)
+    if scores is not None:
+        codes = _by_threshold(audit, federation, rules, scores)
+    if codes is None:
+        raise ValueError("an audit names a prediction or a score")
+    return _checked(
+        AuditedRows(
+            audit=audit,
+            federation=federation,
+            rules=rules,
+            predicted=codes,
+            scores=scores,
+            clients=clients[0],
+            client_count=clients[1],
+            left_out=len(every) - len(rows),
+        )
+    )
 
 
 def _agreed_rules(audit: AuditSpec, federation: Federation, faults: _Faults) -> OutcomeRules:
-    """The rules for a favourable outcome, once labels and groups are those of the data."""
     faults.found += in_audit(federation_label_faults(audit.labels, federation))
     faults.found += _reference_faults(audit, federation)
     rules = faults.attempt(lambda: _rules(audit, federation))
@@ -163,13 +138,9 @@ def _agreed_rules(audit: AuditSpec, federation: Federation, faults: _Faults) -> 
     return rules
 
 
-# -- rows and columns -----------------------------------------------------------------------------
-
-
 def _complete(
     audit: AuditSpec, rows: TableRows, faults: _Faults
 ) -> tuple[TableRows, tuple[str, ...]]:
-    """The rows that have truth, prediction and client, and notes on those left out."""
     kept, notes = np.ones(len(rows), dtype=np.bool_), []
     for name, where in audit.columns[: 2 if audit.client_key is None else 3]:
         empty = faults.attempt(lambda name=name, where=where: rows.empty(name, where))  # type: ignore[misc]
@@ -271,9 +242,6 @@ def _attributes(
     return found, tuple(notes)
 
 
-# -- the rows as arrays ---------------------------------------------------------------------------
-
-
 def _federation(
     audit: AuditSpec,
     rows: TableRows,
@@ -314,7 +282,6 @@ def _reference_faults(audit: AuditSpec, federation: Federation) -> list[FieldErr
 
 
 def _rules(audit: AuditSpec, federation: Federation) -> OutcomeRules:
-    """The rules for a favourable outcome, each of which some outcomes meet and others do not."""
     rules = outcome_rules(federation, audit.fairness)
     sets = [one for one in rules.values if isinstance(one, frozenset)]
     if any(len(one) in (0, len(federation.classes)) for one in sets):
@@ -343,7 +310,6 @@ def _by_threshold(
 
 
 def _checked(rows: AuditedRows) -> AuditedRows:
-    """That some group is large enough to be shown, and that counts fit into memory."""
     groups = max(len(values) for values in rows.groups.values())
     if (rows.client_count or 0) * groups > MAX_CELLS:
         raise error_at(

@@ -26,14 +26,12 @@ class AuditedRows:
     predicted: NDArray[np.int64]
     """The predicted class, as the truth's."""
     scores: NDArray[np.float64] | None
-    """None where the table has predictions."""
     clients: NDArray[np.int64]
     """Whose each row is. Without a client key, one of equally large bundles of rows dealt out at
     random, which intervals count."""
     client_count: int | None
     """None without a client key."""
     left_out: int
-    """Rows of the file without truth, prediction or client."""
     contents: tuple[RowContents, ...] = ()
     """By which the rows are known again in other files; none where that was not asked for, or the
     rows are too much alike."""

@@ -4,7 +4,7 @@ A table less a row is another file, whose rows have other numbers; audits of the
 row away as two audits of one file with other groups do. So a service numbers rows by a hash of what
 they hold, twice: by every column, whichever of them an audit names as truth and prediction, and by
 every column but these two, which a new model changes in every row. There are few numbers, so that
-sets of them are compared quickly, and two rows may share one: two sets then look nearer than they
+sets of them are compared quickly, and two rows may share one: two sets then seem nearer than they
 are, never farther.
 """
 
@@ -44,7 +44,7 @@ def row_contents(
     audit: AuditSpec, table: TableFile, progress: Callable[[], None]
 ) -> tuple[RowContents, ...]:
     """The rows' numbers by every column, and by every column but truth and prediction; without
-    those by which too few rows are told apart."""
+    those by which too few rows differ."""
     every = sorted(table.names)
     choices = (every, [name for name in every if name not in (audit.truth, audit.predicted_by)])
     hashes: list[list[NDArray[np.uint64]]] = [[] for _ in choices]
@@ -72,7 +72,6 @@ def _numbered(names: list[str], hashes: list[NDArray[np.uint64]]) -> RowContents
 
 
 def _hashes(rows: TableRows, names: list[str]) -> NDArray[np.uint64]:
-    """A hash of each row's cells as trimmed text: [rows]."""
     cells = [rows.text(name, "/path") for name in names if _is_comparable(rows.columns[name].type)]
     joined = pc.binary_join_element_wise(*cells, _BETWEEN_CELLS) if cells else [""] * len(rows)
     texts = joined if isinstance(joined, list) else joined.to_pylist()

@@ -10,7 +10,6 @@ import typer
 import uuid_utils
 
 from fedaudit.audits.audit_material import AuditRequest, audit_report
-from fedaudit.audits.audit_page import render_audit
 from fedaudit.audits.audit_table import read_audit
 from fedaudit.cli.options import AsJson, read_policies, read_value
 from fedaudit.cli.output import (
@@ -25,6 +24,7 @@ from fedaudit.cli.output import (
 )
 from fedaudit.cli.summary import show_audit
 from fedaudit.federations.reading.source_files import Files
+from fedaudit.reports.page.html import render_audit
 from fedaudit.reports.sections.fairness import FiguresDisagreeError
 from fedaudit.spec.audits import parse_audit
 

@@ -38,7 +38,7 @@ class DisclosureRule:
     reference: int | None = None
     """The place of the reference group; None where all groups are compared with each other."""
     combination: IntersectionTable | None = None
-    """How the groups of an intersection lie; None for an attribute that combines no others."""
+    """The table of the groups of an intersection; None for an attribute that combines no others."""
     has_favourable_outcome: bool = True
     """Otherwise nothing was counted, and no rate can be shown of any group."""
 
@@ -136,11 +136,9 @@ class Disclosure:
         )
 
     def check(self, rows: NDArray[np.int64]) -> None:
-        """That figures of groups with so many rows each, [..., groups], fall under it.
-
-        Raises ValueError where they are another population's: a group that is disclosed in one
-        may be suppressed in the other.
-        """
+        """That figures of groups with so many rows each, [..., groups], fall under it. Raises
+        ValueError where they are another population's: a group that is disclosed in one may be
+        suppressed in the other."""
         if rows.shape != self.rows.shape or not np.array_equal(rows, self.rows):
             raise ValueError(
                 f"groups of sizes {rows.shape} are not those whose disclosure was decided, "
@@ -148,11 +146,9 @@ class Disclosure:
             )
 
     def of_clients(self, clients: NDArray[np.int64], *, of: str = "clients") -> "Disclosure":
-        """For figures that are averaged over so many clients of each group: [groups].
-
-        Groups with fewer than MIN_CLIENTS are suppressed besides, and the smallest of the
-        others where just one would be, or few rows together.
-        """
+        """For figures that are averaged over so many clients of each group: [groups]. Groups with
+        fewer than MIN_CLIENTS are suppressed besides, and the smallest of the others where just one
+        would be, or few rows together."""
         shown = with_complementary_suppression(
             self.shown & (clients >= MIN_CLIENTS),
             self.rows,
@@ -164,10 +160,8 @@ class Disclosure:
 
     def of_parts(self, rows: NDArray[np.int64], *, of: str) -> "Disclosure":
         """For figures of parts of the groups' rows [parts, groups], beside those of all parts.
-
         Nothing is shown of a group that is suppressed in all parts together, and neither totals
-        over parts nor over groups give a suppressed cell away (`suppression.shown_cells`).
-        """
+        over parts nor over groups give a suppressed cell away (`suppression.shown_cells`)."""
         shown = shown_cells(
             rows,
             self.shown,
@@ -185,10 +179,8 @@ def size_rule(groups: Groups) -> DisclosureRule:
 def attribute_rule(
     spec: ExperimentSpec, attribute: str, groups: Mapping[str, Sequence[str]]
 ) -> DisclosureRule:
-    """The rule for one attribute of an experiment. `groups`: those of every attribute measured.
-
-    A reference group belongs to one attribute; groups of the others are compared with each other.
-    """
+    """The rule for one attribute of an experiment. `groups`: those of every attribute measured. A
+    reference group belongs to one attribute; groups of the others are compared with each other."""
     fairness, values = spec.fairness, list(groups[attribute])
     group = fairness.reference_group
     return DisclosureRule(

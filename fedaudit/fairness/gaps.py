@@ -19,16 +19,15 @@ No standard says which difference of rates is too large, and so no word here cal
 """
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import reduce
 from typing import NamedTuple, assert_never
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fedaudit.fairness.disclosure import MIN_CLIENTS, Disclosure
-from fedaudit.spec.metrics import COUNTS, FAMILIES, METRICS, RATES, SCORE_METRICS, Count, Kind
+from fedaudit.spec.metrics import COUNTS, FAMILIES, METRICS, RATES, SCORE_METRICS, Count
 
 
 def scored_rows(counts: NDArray[np.int64]) -> NDArray[np.int64]:
@@ -38,7 +37,6 @@ def scored_rows(counts: NDArray[np.int64]) -> NDArray[np.int64]:
 
 
 def _indicators(*of_rates: tuple[Count, ...]) -> NDArray[np.float64]:
-    """Which counts are among those of each rate: [rates, 4]."""
     return np.array([[float(count in counts) for count in COUNTS] for counts in of_rates])
 
 
@@ -59,16 +57,20 @@ def group_rates(counts: NDArray[np.int64]) -> NDArray[np.float64]:
 def rate_gaps(
     rates: NDArray[np.float64], shown: NDArray[np.bool_], *, reference: int | None = None
 ) -> NDArray[np.float64]:
-    """The METRICS of the RATES [..., rates, groups] over the shown groups: [..., metrics].
-
-    NaN where fewer than two groups are shown, a shown group lacks one of a metric's rates, the
-    reference group (an index) is hidden, or a ratio is 0/0.
-    """
+    """The METRICS of the RATES [..., rates, groups] over the shown groups: [..., metrics]. NaN
+    where fewer than two groups are shown, a shown group lacks one of a metric's rates, the
+    reference group (an index) is hidden, or a ratio is 0/0."""
     differences, ratios = spread(rates, shown[..., np.newaxis, :], reference)
     values = np.empty((*rates.shape[:-2], len(METRICS)))
     for place, metric in enumerate(METRICS.values()):
         places = _PLACES[metric.family.name]
-        values[..., place] = _worst(differences, ratios, places, metric.kind)
+        match metric.kind:
+            case "difference":
+                values[..., place] = differences[..., places].max(axis=-1)
+            case "ratio":
+                values[..., place] = ratios[..., places].min(axis=-1)
+            case _:
+                assert_never(metric.kind)
     values[~comparable(shown, reference), :] = np.nan
     return values
 
@@ -81,13 +83,17 @@ def lacking(rates: NDArray[np.float64], family: str) -> int:
 def spread(
     values: NDArray[np.float64], visible: NDArray[np.bool_], reference: int | None
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Difference and ratio of values [..., groups] over the visible groups: [...] each.
-
-    Values are not negative. NaN where a visible value is NaN, and for a ratio of 0/0.
-    """
+    """Difference and ratio of values [..., groups] over the visible groups: [...] each. Values are
+    not negative. NaN where a visible value is NaN, and for a ratio of 0/0."""
     with np.errstate(invalid="ignore"):
         if reference is not None:
-            return _against(values, visible, reference)
+            base = values[..., reference, np.newaxis]
+            differences = np.where(visible, np.abs(values - base), 0.0).max(axis=-1)
+            high, low = np.maximum(values, base), np.minimum(values, base)
+            # Two rates of 0 do not differ: they say nothing, unless every pair is one.
+            pairs = np.where(visible & (high != 0), low / high, np.inf)
+            ratios = pairs.min(axis=-1)
+            return differences, np.where(np.isinf(ratios), np.nan, ratios)
         high = np.where(visible, values, -np.inf).max(axis=-1)
         low = np.where(visible, values, np.inf).min(axis=-1)
         return high - low, low / high
@@ -101,36 +107,8 @@ def comparable(shown: NDArray[np.bool_], reference: int | None) -> NDArray[np.bo
     return found
 
 
-def _worst(
-    differences: NDArray[np.float64], ratios: NDArray[np.float64], places: list[int], kind: Kind
-) -> NDArray[np.float64]:
-    """The worst gap among some rates: [...] of the gaps of all rates [..., rates]."""
-    worse: Callable[[NDArray[np.float64], NDArray[np.float64]], NDArray[np.float64]]
-    match kind:
-        case "difference":
-            gaps, worse = differences, np.maximum
-        case "ratio":
-            gaps, worse = ratios, np.minimum
-        case _:
-            assert_never(kind)
-    return reduce(worse, (gaps[..., place] for place in places))
-
-
-def _against(
-    rates: NDArray[np.float64], visible: NDArray[np.bool_], reference: int
-) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    base = rates[..., reference, np.newaxis]
-    differences = np.where(visible, np.abs(rates - base), 0.0).max(axis=-1)
-    high, low = np.maximum(rates, base), np.minimum(rates, base)
-    # Two rates of 0 do not differ: they say nothing, unless every pair is one.
-    pairs = np.where(visible & (high != 0), low / high, np.inf)
-    ratios = pairs.min(axis=-1)
-    return differences, np.where(np.isinf(ratios), np.nan, ratios)
-
-
 FOUR_FIFTHS = 0.8
 OF_SELECTION = "demographic_parity_ratio"
-"""The metric that the four fifths are about."""
 # Rates are ratios of counts, so a ratio meant to be 0.8 may lie below it by a rounding error.
 _ROUNDING = 1e-9
 _NO_STANDARD = "no standard says which difference is too large"
@@ -154,10 +132,8 @@ def gap_size(metric: str, value: float) -> str:
 
 
 def gap_words(metric: str, value: float, *, interval: tuple[float, float] | None) -> str:
-    """One sentence on a gap and its interval; '' where `gap_size` has none.
-
-    The interval is of the gap between the two groups that are furthest apart.
-    """
+    """One sentence on a gap and its interval; '' where `gap_size` has none. The interval is of the
+    gap between the two groups that are furthest apart."""
     size = gap_size(metric, value)
     if not size:
         return ""
@@ -194,17 +170,13 @@ def gap_values(
     counts: NDArray[np.int64], shown: NDArray[np.bool_], *, reference: int | None = None
 ) -> NDArray[np.float64]:
     """The METRICS of counts [..., groups, 4] over the shown groups [..., groups]: [..., metrics].
-
-    NaN as in `rate_gaps`.
-    """
+    NaN as in `rate_gaps`."""
     return rate_gaps(group_rates(counts), shown, reference=reference)
 
 
 def gaps(counts: NDArray[np.int64], disclosure: Disclosure) -> list[list[Figure]]:
     """The METRICS for each leading index of counts [..., groups, 4], over the groups disclosed.
-
-    Raises ValueError where the disclosure was not decided from the rows of these counts.
-    """
+    Raises ValueError where the disclosure was not decided from the rows of these counts."""
     groups = disclosure.rows.shape[-1]
     if counts.shape[-2:] != (groups, 4):
         raise ValueError(
@@ -231,9 +203,7 @@ def gaps_between(
     rows: NDArray[np.int64],
 ) -> list[list[Figure]]:
     """The METRICS of each of several counts [count, groups, 4] over the shown [count, groups].
-
-    `rows` [count, groups]: the scored rows that reasons may name.
-    """
+    `rows` [count, groups]: the scored rows that reasons may name."""
     groups = block.shape[1]
     values = gap_values(block, shown, reference=reference)
     explain: list[bool] = np.any(np.isnan(values), axis=-1).tolist()
@@ -263,9 +233,7 @@ def _explained(
     lacking_words: str,
 ) -> list[Figure]:
     """The METRICS with their values, None and a reason where NaN; `rates` [rates, groups shown].
-
-    `note`: what the values leave out; `common`: a reason for all of them.
-    """
+    `note`: what the values leave out; `common`: a reason for all of them."""
     figures = []
     for metric, value in zip(METRICS, values, strict=True):
         if not math.isnan(value):
@@ -329,9 +297,7 @@ class GroupScores:
 
 def group_scores(sums: NDArray[np.float64], *, root_mean: bool) -> NDArray[np.float64]:
     """Accuracy and loss of each group: [..., 2, groups] of `GroupScores.sums` [..., 3, groups].
-
-    `root_mean`: whether a loss is the root of the mean. NaN for a group without rows.
-    """
+    `root_mean`: whether a loss is the root of the mean. NaN for a group without rows."""
     rows = sums[..., :1, :]
     with np.errstate(invalid="ignore", divide="ignore"):
         means: NDArray[np.float64] = sums[..., 1:, :] / rows
@@ -347,10 +313,8 @@ def score_values(
     root_mean: bool,
     reference: int | None = None,
 ) -> NDArray[np.float64]:
-    """The SCORE_METRICS of sums [..., 3, groups] over the shown groups [..., groups]: [..., 3].
-
-    NaN where `gap_values` would be, and where a shown group's loss is not finite.
-    """
+    """The SCORE_METRICS of sums [..., 3, groups] over the shown groups [..., groups]: [..., 3]. NaN
+    where `gap_values` would be, and where a shown group's loss is not finite."""
     scores = group_scores(sums, root_mean=root_mean)
     scores[~np.isfinite(scores)] = np.nan
     differences, ratios = spread(scores, shown[..., np.newaxis, :], reference)
@@ -360,10 +324,8 @@ def score_values(
 
 
 def score_gaps(scores: GroupScores, disclosure: Disclosure, *, root_mean: bool) -> list[Figure]:
-    """The SCORE_METRICS, pooled over records, over the groups disclosed.
-
-    Raises ValueError where the disclosure was not decided from the rows of these scores.
-    """
+    """The SCORE_METRICS, pooled over records, over the groups disclosed. Raises ValueError where
+    the disclosure was not decided from the rows of these scores."""
     rows, sums = scores.rows.sum(axis=0), scores.sums.sum(axis=0)
     disclosure.check(rows)
     shown, reference = disclosure.shown, disclosure.reference
@@ -399,15 +361,11 @@ class ClientAverages:
     rates: NDArray[np.float64]
     """[rates, groups]: the RATES; NaN where fewer than MIN_CLIENTS contribute."""
     figures: tuple[Figure, ...]
-    """The METRICS."""
 
 
 def client_averages(client_counts: NDArray[np.int64], disclosure: Disclosure) -> ClientAverages:
-    """The averages of counts per client [clients, groups, 4].
-
-    `disclosure`: of the rates pooled over the same rows. Raises ValueError where it was not
-    decided from them.
-    """
+    """The averages of counts per client [clients, groups, 4]. `disclosure`: of the rates pooled
+    over the same rows. Raises ValueError where it was not decided from them."""
     groups = client_counts.shape[1]
     disclosure.check(scored_rows(client_counts.sum(axis=0)))
     clients = np.zeros(groups, dtype=np.int64)

@@ -92,10 +92,8 @@ class Clustered:
     def variance(
         self, part: NDArray[np.float64], whole: NDArray[np.float64]
     ) -> NDArray[np.float64]:
-        """Of the ratio of the kinds in `part` to those in `whole`, [kinds] each: [groups].
-
-        NaN where clients are worth fewer than MIN_WORTH.
-        """
+        """Of the ratio of the kinds in `part` to those in `whole`, [kinds] each: [groups]. NaN
+        where clients are worth fewer than MIN_WORTH."""
         rows, worth = self.totals @ whole, self.worth(whole)
         ratio = _over(self.totals @ part, rows)
         residuals = self.squares(part - ratio[:, np.newaxis] * whole)
@@ -105,10 +103,8 @@ class Clustered:
     def correlations(
         self, part: NDArray[np.float64], whole: NDArray[np.float64]
     ) -> NDArray[np.float64]:
-        """Of the ratios of two groups over clients: [groups, groups], rounded down to tenths.
-
-        0 where nothing can be estimated, and between groups that have no client in common.
-        """
+        """Of the ratios of two groups over clients: [groups, groups], rounded down to tenths. 0
+        where nothing can be estimated, and between groups that have no client in common."""
         groups = len(self.totals)
         if not (np.count_nonzero(self._own @ whole, axis=1) > 1).any():
             return np.zeros((groups, groups))
@@ -129,12 +125,10 @@ def rate_intervals(
     level: float,
     published: NDArray[np.int64] | None = None,
 ) -> dict[str, Interval]:
-    """The interval of each of METRICS, from counts per client [clients, groups, 4].
-
-    `level`: coverage, such as 0.95. `published` [groups, 4]: the counts that gaps are computed
-    from, where these are not the clients' sums. Raises ValueError where the disclosure was not
-    decided from the rows of these counts.
-    """
+    """The interval of each of METRICS, from counts per client [clients, groups, 4]. `level`:
+    coverage, such as 0.95. `published` [groups, 4]: the counts that gaps are computed from, where
+    these are not the clients' sums. Raises ValueError where the disclosure was not decided from the
+    rows of these counts."""
     if not disclosure.rule.has_favourable_outcome:
         return dict.fromkeys(METRICS, Interval(None, None, NO_OUTCOME))
     counts = client_counts.sum(axis=0)
@@ -179,11 +173,8 @@ def accuracy_interval(
     level: float,
     published: tuple[NDArray[np.int64], NDArray[np.int64]] | None = None,
 ) -> Interval:
-    """That of the accuracy difference.
-
-    `published`: right and scored rows [groups] that accuracies are computed from, where these are
-    not the clients' sums.
-    """
+    """That of the accuracy difference. `published`: right and scored rows [groups] that accuracies
+    are computed from, where these are not the clients' sums."""
     if scores.correct is None:
         return Interval(None, None, _UNDEFINED)
     pairs = compared_pairs(disclosure)
@@ -195,9 +186,6 @@ def accuracy_interval(
     share = _share_of_each(pairs, level, 1)
     limits = share_limits(clustered, totals, _FIRST, _SECOND, share=share)
     return gap_interval([limits], pairs, "difference")
-
-
-# -- one figure of each group ---------------------------------------------------------------------
 
 
 def _rate_limits(
@@ -226,11 +214,9 @@ def share_limits(
     *,
     share: float,
 ) -> Limits:
-    """The score interval of the share that the kinds in `part` [kinds] are of those in `whole`.
-
-    It misses in a `share` of cases. `totals` [groups, kinds]: what the share is computed from; the
-    design effect is that of `clustered`.
-    """
+    """The score interval of the share that the kinds in `part` [kinds] are of those in `whole`. It
+    misses in a `share` of cases. `totals` [groups, kinds]: what the share is computed from; the
+    design effect is that of `clustered`."""
     rows = totals @ whole
     value = np.minimum(1.0, _over(totals @ part, rows))
     size = _over(rows, _design_effects(clustered, part, whole, share=share))
@@ -260,10 +246,8 @@ def _design_effects(
 def mean_limits(
     clustered: Clustered, part: NDArray[np.float64], whole: NDArray[np.float64], *, share: float
 ) -> Limits:
-    """The interval of the mean of numbers that are not negative, on the scale of its logarithm.
-
-    NaN where clients do not show how it varies.
-    """
+    """The interval of the mean of numbers that are not negative, on the scale of its logarithm. NaN
+    where clients do not show how it varies."""
     value = _over(clustered.totals @ part, clustered.totals @ whole)
     error = up_to_two_digits(np.sqrt(clustered.variance(part, whole)))
     wide = -_student(clustered.worth(whole), share) * _over(error, value)
@@ -272,13 +256,10 @@ def mean_limits(
 
 
 def gain_intervals(clustered: Clustered, *, level: float, are_shares: bool) -> list[Interval]:
-    """Of what each group's rows gained, from `clustered` with the kinds gain and rows, by
-    Student's t.
-
-    `are_shares`: whether a row gains 1, 0 or -1. Two clients of average size are then added, of
+    """Of what each group's rows gained, from `clustered` with the kinds gain and rows, by Student's
+    t. `are_shares`: whether a row gains 1, 0 or -1. Two clients of average size are then added, of
     which one gains and one loses all rows (Bonett and Price 2012), so that rows which were never
-    decided differently leave something uncertain.
-    """
+    decided differently leave something uncertain."""
     gained, rows = clustered.totals.T
     worth = clustered.worth(np.array([0.0, 1.0]))
     added = _over(rows, worth) if are_shares else np.zeros_like(rows)
@@ -314,9 +295,6 @@ def up_to_two_digits(values: NDArray[np.float64]) -> NDArray[np.float64]:
     return np.where(values > 0, found, values)
 
 
-# -- pairs of groups ------------------------------------------------------------------------------
-
-
 def compared_pairs(disclosure: Disclosure) -> NDArray[np.bool_]:
     """Which of the groups shown are compared with which, both ways: [shown, shown]."""
     places = np.flatnonzero(disclosure.shown)
@@ -335,10 +313,8 @@ def _share_of_each(pairs: NDArray[np.bool_], level: float, rates: int) -> float:
 def gap_interval(
     rates: Sequence[Limits], pairs: NDArray[np.bool_], kind: Kind, *, otherwise: str = _UNDEFINED
 ) -> Interval:
-    """What the pairs' intervals allow of the widest gap; `otherwise`: why there is none.
-
-    `pairs` [groups, groups]: those compared, both ways.
-    """
+    """What the pairs' intervals allow of the widest gap; `otherwise`: why there is none. `pairs`
+    [groups, groups]: those compared, both ways."""
     found = np.concatenate([_LOWER_ENDS[kind](one)[pairs] for one in rates])
     if not len(found) or np.isnan(found).any():
         return Interval(None, None, otherwise)
@@ -354,14 +330,12 @@ def gap_interval(
 
 
 def _lower_differences(limits: Limits) -> NDArray[np.float64]:
-    """Lower ends of each figure less each other one: [groups, groups]."""
     value, below, above = _distances(limits)
     squares = below**2 + above**2 - 2 * limits.correlations * below * above
     return value - value.T - np.sqrt(np.maximum(0.0, squares))
 
 
 def _lower_ratios(limits: Limits) -> NDArray[np.float64]:
-    """Lower ends of each figure over each other one: [groups, groups]."""
     value, below, above = _distances(limits)
     product = value * value.T - limits.correlations * below * above
     # Donner and Zou (2012), their fraction made larger by the other root: nothing cancels.
@@ -394,5 +368,4 @@ def _over(one: NDArray[np.float64], other: NDArray[np.float64]) -> NDArray[np.fl
 
 
 def _kinds(counts: Sequence[Count]) -> NDArray[np.float64]:
-    """Which of COUNTS are among these: [4]."""
     return np.array([float(count in counts) for count in COUNTS])

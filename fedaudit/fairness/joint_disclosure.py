@@ -18,7 +18,6 @@ class Population:
     codes: Mapping[str, NDArray[np.int64]]
     """By attribute, [rows]: positions in its groups; -1 for a row that has none."""
     groups: Mapping[str, int]
-    """By attribute, how many groups it has."""
     clients: NDArray[np.int64]
     """[rows]: the client that each row belongs to."""
     row_ids: NDArray[np.int64] | None = None
@@ -40,10 +39,8 @@ class Population:
         return np.bincount(pairs[0], minlength=self.groups[attribute])
 
     def crossed(self, part: NDArray[np.int64], *, parts: int) -> "Population":
-        """The same rows by cells instead of groups: part * groups + group.
-
-        `part` [rows]: below `parts`. Raises ValueError where there are other rows.
-        """
+        """The same rows by cells instead of groups: part * groups + group. `part` [rows]: below
+        `parts`. Raises ValueError where there are other rows."""
         if part.shape != self.clients.shape:
             raise ValueError(f"{len(part)} rows have a part, and {len(self.clients)} are there")
         return replace(
@@ -145,7 +142,7 @@ class Exposure(NamedTuple):
     """Rows too few to be shown that follow from totals that are."""
 
     atoms: NDArray[np.bool_]
-    """[atoms]: where the rows lie."""
+    """[atoms]: which atoms have the rows."""
     by: NDArray[np.bool_]
     """[totals]: removable totals that give them away together. Where some are needed for that in
     any case, those alone: without any one of them the rows would not follow."""
@@ -216,10 +213,7 @@ def _responsible(
     matrix: NDArray[np.float64], whole: NDArray[np.float64], removable: NDArray[np.bool_]
 ) -> NDArray[np.bool_]:
     """Which removable rows of a matrix add up to a vector: [rows]; those that must, where some
-    must.
-
-    A row is needed where no sum of rows that is 0 contains it.
-    """
+    must. A row is needed where no sum of rows that is 0 contains it."""
     left, values, _ = np.linalg.svd(matrix, full_matrices=False)
     rank = int(np.count_nonzero(values > _NEARLY * values[0]))
     weights = np.linalg.lstsq(matrix.T, whole, rcond=None)[0]
@@ -232,10 +226,8 @@ def _responsible(
 def _combinations_within(
     matrix: NDArray[np.float64], small: NDArray[np.bool_]
 ) -> NDArray[np.float64]:
-    """A basis of the combinations of totals [totals, atoms] that are 0 outside small atoms.
-
-    [count, small atoms]; none where every combination takes in an atom that is not small.
-    """
+    """A basis of the combinations of totals [totals, atoms] that are 0 outside small atoms. [count,
+    small atoms]; none where every combination takes in an atom that is not small."""
     if small.all():
         weights = np.eye(len(matrix))
     else:
@@ -272,11 +264,9 @@ def _candidates(
     rows: NDArray[np.int64],
     owned: Sequence[NDArray[np.int64]],
 ) -> Iterator[NDArray[np.float64]]:
-    """Combinations [small atoms] of the basis that may cover few rows.
-
-    Single atoms, then those of the `wanted` [count, small atoms] that follow, then what is within
-    each of the `owned` places, then what elimination gives. `rows` [small atoms].
-    """
+    """Combinations [small atoms] of the basis that may cover few rows. Single atoms, then those of
+    the `wanted` [count, small atoms] that follow, then what is within each of the `owned` places,
+    then what elimination gives. `rows` [small atoms]."""
     for single in np.flatnonzero(np.square(basis).sum(axis=0) > 1 - _NEARLY):
         unit = np.zeros(basis.shape[1])
         unit[single] = 1.0
@@ -304,11 +294,9 @@ def _inside(basis: NDArray[np.float64], places: NDArray[np.int64]) -> Iterator[N
 
 
 def _orders(rows: NDArray[np.int64]) -> Iterator[NDArray[np.int64]]:
-    """Orders of atoms with so many rows each [atoms] in which they are eliminated.
-
-    An atom with a column to itself is in one combination only. So large ones come first: what
-    covers few rows has to be left with one of these. Then large ones mostly, as chance has it.
-    """
+    """Orders of atoms with so many rows each [atoms] in which they are eliminated. An atom with a
+    column to itself is in one combination only. So large ones come first: what covers few rows has
+    to be left with one of these. Then large ones mostly, as chance has it."""
     yield np.argsort(-rows, kind="stable")
     chance = np.random.default_rng(0)
     for _ in range(_ORDERS):
@@ -334,9 +322,9 @@ def _eliminated(basis: NDArray[np.float64]) -> NDArray[np.float64]:
 
 
 MAX_CELLS = 1 << 20
-"""Groups times atoms that are looked at together."""
+"""Groups times atoms that are examined together."""
 MAX_WORK = 1 << 24
-"""The same, times how often they are looked at: once for every group that is suppressed. Takes some
+"""The same, times how often they are examined: once for every group that is suppressed. Takes some
 seconds."""
 
 UNDECIDED = (
@@ -366,13 +354,7 @@ def decide_together(
         found[name] = rule.decide(rows, clients=clients, allowed=allowed)
         if allowed is not None:
             kept[name] = ~allowed & (rows > 0)
-    shown = _shown_together(found, population, fixed={}, kept=kept)
-    return {
-        name: replace(one, shown=shown[name])
-        if name in shown
-        else replace(one, shown=np.zeros_like(one.shown), why=UNDECIDED)
-        for name, one in found.items()
-    }
+    return _decided(found, population, fixed={}, kept=kept)
 
 
 def decide_parts_together(
@@ -383,11 +365,9 @@ def decide_parts_together(
     parts: int,
     of: str,
 ) -> dict[str, Disclosure]:
-    """Which cells [parts, groups] of each attribute are disclosed beside its groups.
-
-    `decided`: the groups, as `decide_together` did. `part` [rows]: the part that each row of the
-    population is in, below `parts`. `of`: what rows of a part are called.
-    """
+    """Which cells [parts, groups] of each attribute are disclosed beside its groups. `decided`: the
+    groups, as `decide_together` did. `part` [rows]: the part that each row of the population is in,
+    below `parts`. `of`: what rows of a part are called."""
     cells = population.crossed(part, parts=parts)
     found = {}
     for name, groups in decided.items():
@@ -396,50 +376,40 @@ def decide_parts_together(
         enough = clients >= groups.rule.minimum_group_clients
         own = groups.of_parts(cells.sizes(name).reshape(shape), of=of)
         found[name] = replace(own, shown=own.shown & enough)
-    flat = {
-        name: replace(one, rows=one.rows.ravel(), shown=one.shown.ravel())
-        for name, one in found.items()
-    }
-    shown = _shown_together(flat, cells, fixed=decided, kept={})
-    return {
-        name: replace(one, shown=shown[name].reshape(one.shown.shape))
-        if name in shown
-        else replace(one, shown=np.zeros_like(one.shown), why=UNDECIDED)
-        for name, one in found.items()
-    }
+    return _decided(found, cells, fixed=decided, kept={})
 
 
-def _shown_together(
+def _decided(
     found: Mapping[str, Disclosure],
     population: Population,
     *,
     fixed: Mapping[str, Disclosure],
     kept: Mapping[str, NDArray[np.bool_]],
-) -> Mapping[str, NDArray[np.bool_]]:
-    """What is shown of each attribute that could be decided; without those named last otherwise."""
-    names = _decidable(found, population)
-    while True:
-        system = _System(
-            population.atoms(names),
-            {name: found[name] for name in names},
-            fixed={name: fixed[name] for name in names if name in fixed},
-            kept={name: kept[name] for name in names if name in kept},
-        )
-        shown = system.suppress_exposed()
-        if shown is not None:
-            return shown
-        names.pop()
-
-
-def _decidable(found: Mapping[str, Disclosure], population: Population) -> list[str]:
-    """The attributes, from the first, that can be looked at together."""
+) -> dict[str, Disclosure]:
+    """What was found, less what gives few rows away. Of attributes that are too many to be looked
+    at together, those named last are not shown."""
     names = list(found)
+    shown: Mapping[str, NDArray[np.bool_]] | None = None
     while names:
         groups = sum(found[name].rows.size for name in names)
-        if groups * len(population.atoms(names)) <= MAX_CELLS:
-            break
+        atoms = population.atoms(names)
+        if groups * len(atoms) <= MAX_CELLS:
+            system = _System(
+                atoms,
+                {name: found[name] for name in names},
+                fixed={name: fixed[name] for name in names if name in fixed},
+                kept={name: kept[name] for name in names if name in kept},
+            )
+            shown = system.suppress_exposed()
+            if shown is not None:
+                break
         names.pop()
-    return names
+    return {
+        name: replace(one, shown=shown[name].reshape(one.shown.shape))
+        if shown is not None and name in shown
+        else replace(one, shown=np.zeros_like(one.shown), why=UNDECIDED)
+        for name, one in found.items()
+    }
 
 
 @dataclass
@@ -468,14 +438,22 @@ class _System:
         """`fixed`: groups beside whose figures those of `found`, which are parts of them, stand.
         `kept` [groups]: those that may not follow, however large."""
         self._atoms = atoms
-        self._found = found
+        self._found = {
+            name: replace(one, rows=one.rows.ravel(), shown=one.shown.ravel())
+            for name, one in found.items()
+        }
         self._order = {name: place for place, name in enumerate(found)}
-        self._shown = {name: one.shown.copy() for name, one in found.items()}
+        self._shown = {name: one.shown.copy() for name, one in self._found.items()}
         rules = [one.rule for one in found.values()]
         self._rows = max((rule.minimum_group_size for rule in rules), default=1)
         self._clients = max((rule.minimum_group_clients for rule in rules), default=1)
         self._fixed = [
-            _Total(self._lying_in(name, one, group), int(one.rows[group]), None)
+            # The atoms of a group of which this system has the parts.
+            _Total(
+                (atoms.codes[name] >= 0) & (atoms.codes[name] % len(one.rows) == group),
+                int(one.rows[group]),
+                None,
+            )
             for name, one in fixed.items()
             for group in np.flatnonzero(one.shown & (one.rows > 0)).tolist()
         ]
@@ -483,25 +461,26 @@ class _System:
         members = [atoms.members(name, np.flatnonzero(own)) for name, own in kept.items()]
         self._kept = np.concatenate([np.zeros((0, len(atoms)), dtype=np.bool_), *members])
 
-    def _lying_in(self, name: str, groups: Disclosure, group: int) -> NDArray[np.bool_]:
-        """The atoms of a group of which this system has the parts."""
-        codes = self._atoms.codes[name]
-        lying: NDArray[np.bool_] = (codes >= 0) & (codes % len(groups.rows) == group)
-        return lying
-
     def suppress_exposed(self) -> Mapping[str, NDArray[np.bool_]] | None:
         """By attribute, what is shown once no few rows follow any more; None after too much work.
-
         One group after the other is suppressed. Of the groups that give few rows away, the
         smallest: so an intersection yields to its parts. Of several, that of the attribute named
-        last.
-        """
+        last."""
         work = 0
         while len(totals := self._totals()) > len(self._fixed):
             work += len(totals) * len(self._atoms)
             if work > MAX_WORK:
                 return None
-            exposure = self._exposure(totals)
+            members = np.stack([total.members for total in totals])
+            removable = np.array([total.group is not None for total in totals])
+            exposure = find_exposure(
+                members,
+                self._atoms,
+                removable=removable,
+                targets=np.concatenate(self._targets()),
+                rows=self._rows,
+                clients=self._clients,
+            ) or find_one_of(self._kept, members, removable=removable)
             if exposure is None:
                 break
             by = [total for total, used in zip(totals, exposure.by, strict=True) if used]
@@ -513,22 +492,7 @@ class _System:
             self._shown[name][place] = False
         return self._shown
 
-    def _exposure(self, totals: list[_Total]) -> Exposure | None:
-        """Few rows that follow, or a group that may not."""
-        members = np.stack([total.members for total in totals])
-        removable = np.array([total.group is not None for total in totals])
-        few = find_exposure(
-            members,
-            self._atoms,
-            removable=removable,
-            targets=np.concatenate([*self._suppressed(), *self._missing()]),
-            rows=self._rows,
-            clients=self._clients,
-        )
-        return few or find_one_of(self._kept, members, removable=removable)
-
     def _totals(self) -> list[_Total]:
-        """What is shown, and beside it everybody's figures."""
         totals = list(self._fixed)
         for name, one in self._found.items():
             places = np.flatnonzero(self._shown[name] & (one.rows > 0))
@@ -542,13 +506,11 @@ class _System:
             totals.append(_Total(everybody, int(self._atoms.rows.sum()), None))
         return totals
 
-    def _missing(self) -> list[NDArray[np.bool_]]:
-        """By attribute, the rows that have no value of it: [1, atoms]."""
-        return [(self._atoms.codes[name] < 0)[np.newaxis] for name in self._found]
-
-    def _suppressed(self) -> list[NDArray[np.bool_]]:
-        """By attribute, the groups that have rows and are not shown: [count, atoms]."""
-        return [
+    def _targets(self) -> list[NDArray[np.bool_]]:
+        """Unions [count, atoms] that may not follow: by attribute, the groups that have rows and
+        are not shown, and then the rows that have no value of it."""
+        hidden = [
             self._atoms.members(name, np.flatnonzero(~self._shown[name] & (one.rows > 0)))
             for name, one in self._found.items()
         ]
+        return [*hidden, *((self._atoms.codes[name] < 0)[np.newaxis] for name in self._found)]

@@ -30,7 +30,7 @@ from fedaudit.fairness.joint_disclosure import Population
 from fedaudit.spec.metrics import COUNTS, METRICS, RATES, Kind
 
 Of = Literal["positives", "negatives", "right", "rows", "clients"]
-"""What is counted of a group; each has an offset of its own."""
+"""What is counted of a group; each has its offset."""
 _DOMAIN = b"fedaudit-rounding-1\x00"
 _TP, _FP, _TN, _FN = range(len(COUNTS))
 
@@ -54,7 +54,6 @@ class Rounder:
     population: bytes
     """Identifies the data, and by what its rows are numbered."""
     groups: Mapping[str, Sequence[GroupRows]]
-    """Per attribute, the rows of each group."""
 
     def counts(self, attribute: str, counts: NDArray[np.int64]) -> NDArray[np.int64]:
         """Of counts [..., groups, 4]: multiples of the base, in the same places."""
@@ -130,10 +129,8 @@ _SAME = 1e-9
 
 
 def step_of(rows: int, *, base: int) -> float:
-    """The width of steps for shares of so many rows: what `base` rows make, or a little more.
-
-    One, two or five times a power of ten; 1 for fewer rows than the base.
-    """
+    """The width of steps for shares of so many rows: what `base` rows make, or a little more. One,
+    two or five times a power of ten; 1 for fewer rows than the base."""
     if rows <= base:
         return 1.0
     least = base / rows
@@ -202,11 +199,9 @@ PublishedCounts = ExactCounts | RoundedCounts | NoisedCounts
 def bounded_counts(
     client_counts: NDArray[np.int64], *, max_rows: int, generator: np.random.Generator
 ) -> Counts:
-    """Counts [groups, 4] over clients [clients, groups, 4] of which at most so many rows count.
-
-    Of a client with more, as many as may count are drawn, every choice of them equally likely,
-    whatever they hold and whatever other clients have.
-    """
+    """Counts [groups, 4] over clients [clients, groups, 4] of which at most so many rows count. Of
+    a client with more, as many as may count are drawn, every choice of them equally likely,
+    whatever they hold and whatever other clients have."""
     clients, groups, kinds = client_counts.shape
     flat = client_counts.reshape(clients, groups * kinds)
     within = flat.sum(axis=1) <= max_rows
@@ -227,7 +222,6 @@ def plausible(counts: Counts) -> Counts:
 _PLACES = np.linspace(0.0, 1.0, 4001)
 """The rates that are tried; ends are moved outward to the next one."""
 _DIFFERENCES = np.linspace(-1.0, 1.0, 8001)
-"""The differences of two shares that are tried."""
 METHOD = "noised-counts"
 
 Bounds = tuple[NDArray[np.float64], NDArray[np.float64]]
@@ -243,9 +237,7 @@ def noised_intervals(
     level: float,
 ) -> dict[str, Interval]:
     """The interval of each of METRICS, from counts with noise [groups, 4] as they were drawn.
-
-    `shown` [groups]: the groups compared. `level`: coverage of the population's gap, at least.
-    """
+    `shown` [groups]: the groups compared. `level`: coverage of the population's gap, at least."""
     pairs = _pairs(np.flatnonzero(shown), reference)
     found = {}
     for name, metric in METRICS.items():
@@ -324,7 +316,6 @@ def _critical(share: float, noised: NoisedCounts) -> float:
 
 
 def _pairs(places: NDArray[np.int64], reference: int | None) -> Sequence[tuple[int, int]]:
-    """The pairs of groups whose rates are compared, in both orders."""
     shown: list[int] = places.tolist()
     if reference is not None:
         others = [place for place in shown if place != reference and reference in shown]

@@ -74,28 +74,20 @@ def permutation_nulls(
     permutations: int = PERMUTATIONS,
 ) -> dict[str, Null | str]:
     """The null of each of METRICS, or why there is none; from client_counts [clients, groups, 4].
-
     `stream`: another number draws other permutations from the same seed (one for each attribute).
     The same arguments always give the same nulls, with one version of NumPy. Raises ValueError
-    where the disclosure was not decided from the rows of these counts.
-    """
+    where the disclosure was not decided from the rows of these counts."""
     if not disclosure.rule.has_favourable_outcome:
         return dict.fromkeys(METRICS, NO_GAP)
     compared = _compared(scored_rows(client_counts), disclosure)
     if isinstance(compared, str):
         return dict.fromkeys(METRICS, compared)
-    counts = client_counts if compared.all_shown else client_counts[:, compared.shown]
+    counts = client_counts if compared.shown.all() else client_counts[:, compared.shown]
     if compared.unit == "record":
         generator = _generator(seed, stream)
         drawn = compared.gaps(_records(counts.sum(axis=0), permutations, generator))
     else:
-        exchanged = _clients(
-            counts.sum(axis=1)[compared.contributing],
-            compared.group,
-            compared.groups,
-            permutations=permutations,
-            key=(seed, stream),
-        )
+        exchanged = compared.exchanged(counts.sum(axis=1), permutations, key=(seed, stream))
         drawn = np.concatenate([compared.gaps(pooled.astype(np.int64)) for pooled in exchanged])
     observed = compared.gaps(counts.sum(axis=0))
     return _nulls(METRICS, observed, drawn, compared.unit)
@@ -111,10 +103,8 @@ def score_nulls(
     permutations: int = PERMUTATIONS,
 ) -> dict[str, Null | str]:
     """The null of each of SCORE_METRICS, as `permutation_nulls`, by the same exchanges of clients.
-
     Where rows are exchanged, of the accuracy alone: whether a row is right is a count, but of
-    losses only sums are kept.
-    """
+    losses only sums are kept."""
     compared = _compared(scores.rows, disclosure)
     if isinstance(compared, str):
         return dict.fromkeys(SCORE_METRICS, compared)
@@ -125,13 +115,7 @@ def score_nulls(
             generator = _generator(seed, stream)
             found[SCORE_METRICS[0]] = _accuracy_null(sums, compared, permutations, generator)
         return found
-    exchanged = _clients(
-        sums.sum(axis=-1)[compared.contributing],
-        compared.group,
-        compared.groups,
-        permutations=permutations,
-        key=(seed, stream),
-    )
+    exchanged = compared.exchanged(sums.sum(axis=-1), permutations, key=(seed, stream))
     drawn = np.concatenate(
         [compared.scores(pooled.swapaxes(-1, -2), root_mean=root_mean) for pooled in exchanged]
     )
@@ -146,10 +130,8 @@ def _accuracy_null(
     permutations: int,
     generator: np.random.Generator,
 ) -> Null | str:
-    """Of the accuracy difference where rows are exchanged: a row is right or it is not.
-
-    `sums` [clients, 3, groups shown], as `GroupScores.sums`.
-    """
+    """Of the accuracy difference where rows are exchanged: a row is right or it is not. `sums`
+    [clients, 3, groups shown], as `GroupScores.sums`."""
     rows, right = sums[:, :2].sum(axis=0).astype(np.int64)
     none = np.zeros_like(rows)
     drawn = _records(np.stack([right, rows - right, none, none], axis=-1), permutations, generator)
@@ -178,11 +160,6 @@ class _Compared:
         """How many are shown."""
         return int(self.shown.sum())
 
-    @property
-    def all_shown(self) -> bool:
-        """Whether no group is left out."""
-        return bool(self.shown.all())
-
     def gaps(self, counts: NDArray[np.int64]) -> NDArray[np.float64]:
         """The METRICS of counts [..., groups shown, 4]: [..., metrics]."""
         return gap_values(counts, self._everyone(counts.shape[:-2]), reference=self.reference)
@@ -191,6 +168,18 @@ class _Compared:
         """The SCORE_METRICS of sums [..., 3, groups shown]: [..., 3]."""
         everyone = self._everyone(sums.shape[:-2])
         return score_values(sums, everyone, root_mean=root_mean, reference=self.reference)
+
+    def exchanged(
+        self, own: NDArray[np.number], permutations: int, *, key: tuple[int, int]
+    ) -> Iterator[NDArray[np.float64]]:
+        """Sums [some permutations, groups, kinds] after clients exchanged their groups. `own`
+        [clients, kinds] is what a client adds to its group; `key`: seed and stream. Sums of counts
+        stay far below 2**53 and are exact."""
+        own = own[self.contributing]
+        step = max(1, _CELLS_AT_A_TIME // max(len(own), self.groups))
+        for drawn in _exchanged(self.group, key, permutations, step):
+            found = regroup(drawn, own, self.groups)
+            yield _added_up(drawn, own, self.groups) if found is None else found
 
     def _everyone(self, leading: tuple[int, ...]) -> NDArray[np.bool_]:
         return np.ones((*leading, self.groups), dtype=np.bool_)
@@ -225,25 +214,6 @@ def _generator(seed: int, stream: int) -> np.random.Generator:
         purpose=Purpose.PERMUTATION, round_=stream, counters=0, count=4
     )
     return np.random.Generator(np.random.Philox(key=words.view(np.uint64)))
-
-
-def _clients(
-    own: NDArray[np.number],
-    group: NDArray[np.int64],
-    groups: int,
-    *,
-    permutations: int,
-    key: tuple[int, int],
-) -> Iterator[NDArray[np.float64]]:
-    """Sums [some permutations, groups, kinds] after clients exchanged their groups.
-
-    `own` [clients, kinds] is what a client adds to its group, `group` [clients] where it belongs;
-    `key`: seed and stream. Sums of counts stay far below 2**53 and are exact.
-    """
-    step = max(1, _CELLS_AT_A_TIME // max(len(own), groups))
-    for drawn in _exchanged(group, key, permutations, step):
-        found = regroup(drawn, own, groups)
-        yield _added_up(drawn, own, groups) if found is None else found
 
 
 def _added_up(
@@ -292,10 +262,8 @@ def _records(
     pooled: NDArray[np.int64], permutations: int, generator: np.random.Generator
 ) -> NDArray[np.int64]:
     """Counts [permutations, groups, 4] after single rows exchanged their groups; of [groups, 4].
-
     Group after group takes its rows from what is left: of each kind a hypergeometric number, given
-    what was taken of the kinds before.
-    """
+    what was taken of the kinds before."""
     left = np.tile(pooled.sum(axis=0), (permutations, 1))
     drawn = np.empty((permutations, *pooled.shape), dtype=np.int64)
     for group, size in enumerate(scored_rows(pooled).tolist()):

@@ -22,7 +22,6 @@ from fedaudit.fairness.disclosure import Disclosure, DisclosureRule, attribute_r
 from fedaudit.fairness.joint_disclosure import Population, decide_together
 from fedaudit.fairness.permutation import Unit, unit_of
 from fedaudit.spec.experiment import ExperimentSpec
-from fedaudit.spec.fairness import Fairness
 
 
 @dataclass(frozen=True, eq=False)
@@ -122,10 +121,7 @@ class Neighbourhood:
 
     def is_near(self, one: DisclosedRows, other: DisclosedRows) -> bool:
         """Whether they differ, and only in few rows; or are the same rows, judged alike but for
-        few.
-
-        The clients of rows that this spec leaves out are unknown, and taken to be none.
-        """
+        few. The clients of rows that this spec leaves out are unknown, and taken to be none."""
         if one.rows.digest != other.rows.digest:
             return self._differ_in_few(one.rows, other.rows)
         if one.favourable.digest == other.favourable.digest:
@@ -211,7 +207,7 @@ def clients_by_number(numbers: NDArray[np.int64], clients: NDArray[np.int64]) ->
 
 
 def _runs_of(codes: NDArray[np.int64], groups: NDArray[np.int64]) -> list[NDArray[np.bool_]]:
-    """The rows of every two or more shown groups that lie beside each other."""
+    """The rows of every two or more shown groups with nothing between them."""
     shown = set(groups.tolist())
     found = []
     for first in groups.tolist():
@@ -227,10 +223,8 @@ def conflicting(
     earlier: Iterable[DisclosedRows],
     neighbourhood: Neighbourhood,
 ) -> set[str]:
-    """The attributes with a set that is too near to one that was disclosed before.
-
-    What is disclosed once more gives nothing away beside itself.
-    """
+    """The attributes with a set that is too near to one that was disclosed before. What is
+    disclosed once more gives nothing away beside itself."""
     same = {one.key for own in sets.values() for one in own}
     before = SetsBeside([one for one in earlier if one.key not in same])
     return {
@@ -246,7 +240,6 @@ class NumberedRows:
 
     population: Population
     client_of: NDArray[np.int64]
-    """As for `Neighbourhood`."""
 
 
 Numbered = Sequence[NumberedRows]
@@ -269,33 +262,29 @@ class ScoredGroups:
 
     spec: ExperimentSpec
     groups: Mapping[str, tuple[str, ...]]
-    """By attribute, the names of its groups."""
     population: Population
     favourable: NDArray[np.bool_]
     """[rows]: whether the true outcome is."""
 
     def decide(self, withheld: Collection[str] = ()) -> dict[str, Disclosure]:
-        """Which groups of each attribute may be reported.
-
-        `withheld`: attributes of which none may be, because of earlier reports.
-        """
+        """Which groups of each attribute may be reported. `withheld`: attributes of which none may
+        be, because of earlier reports."""
         rules = self._rules
         open_ = {name: rule for name, rule in rules.items() if name not in withheld}
         found = decide_together(open_, self.population) if open_ else {}
+        least = self.spec.fairness
+        why = _NEAR.format(size=least.minimum_group_size, clients=least.minimum_group_clients)
         for name in withheld:
             one = rules[name].decide(self.population.sizes(name))
-            why = _near(self.spec.fairness)
             found[name] = replace(one, shown=np.zeros_like(one.shown), why=why)
         return {name: found[name] for name in self.groups}
 
     def decide_beside(
         self, earlier: Sequence[tuple[Numbered, Sequence[DisclosedRows]]]
     ) -> DisclosureDecision:
-        """Which attributes are withheld, after reports that disclosed sets of rows.
-
-        `earlier`: ways to number the rows, and the sets that were disclosed under each. With an
-        attribute its intersections are withheld.
-        """
+        """Which attributes are withheld, after reports that disclosed sets of rows. `earlier`: ways
+        to number the rows, and the sets that were disclosed under each. With an attribute its
+        intersections are withheld."""
         fairness = self.spec.fairness
         hidden: set[str] = set()
         while True:
@@ -308,7 +297,12 @@ class ScoredGroups:
                     sets = disclosed_sets(
                         one.population, decided, self.favourable, ordered=fairness.edges
                     )
-                    found |= conflicting(sets, before, self._neighbourhood(one.client_of))
+                    neighbourhood = Neighbourhood(
+                        one.client_of,
+                        rows=fairness.minimum_group_size,
+                        clients=fairness.minimum_group_clients,
+                    )
+                    found |= conflicting(sets, before, neighbourhood)
                     every |= {each.key: each for own in sets.values() for each in own}
                 remembered.append(tuple(every.values()))
             if not found:
@@ -318,24 +312,17 @@ class ScoredGroups:
                 name for name, parts in fairness.combinations.items() if hidden.intersection(parts)
             }
 
-    def _neighbourhood(self, client_of: NDArray[np.int64]) -> Neighbourhood:
-        fairness = self.spec.fairness
-        return Neighbourhood(
-            client_of, rows=fairness.minimum_group_size, clients=fairness.minimum_group_clients
-        )
-
     @cached_property
     def _rules(self) -> dict[str, DisclosureRule]:
         return {name: attribute_rule(self.spec, name, self.groups) for name in self.groups}
 
 
-def _near(fairness: Fairness) -> str:
-    return (
-        "suppressed: the groups, the rows held out or whose outcomes are favourable differ from "
-        f"those of an earlier report on these data by fewer than {fairness.minimum_group_size} "
-        f"rows or by rows of fewer than {fairness.minimum_group_clients} clients, which the two "
-        "reports together would disclose; keep to its edges, categories, rules and split"
-    )
+_NEAR = (
+    "suppressed: the groups, the rows held out or whose outcomes are favourable differ from those "
+    "of an earlier report on these data by fewer than {size} rows or by rows of fewer than "
+    "{clients} clients, which the two reports together would disclose; keep to its edges, "
+    "categories, rules and split"
+)
 
 
 _MARGIN = 6.0
@@ -372,7 +359,7 @@ class Membership:
         for group, weights in enumerate(self.weights.T):
             if weights.any():
                 shares = weights / weights.sum()
-                found[group] = _two_digits(_on_grid(shares, values, overall, spread))
+                found[group] = float(f"{_on_grid(shares, values, overall, spread):.1e}")
         return found
 
 
@@ -390,17 +377,11 @@ def _on_grid(
     return overall + step * round((float(shares @ values) - overall) / step)
 
 
-def _two_digits(value: float) -> float:
-    return float(f"{value:.1e}")
-
-
 def membership(rows: NDArray[np.integer], rule: DisclosureRule) -> Membership:
     """Of rows per client and group [clients, groups]; clients that do not train have none.
-
     Suppressed are groups with too few rows or clients, and the smallest other where just one would
     be, or few rows together. Within the totals of an intersection's parts they are not looked at:
-    the caller must show none of its figures where one is suppressed.
-    """
+    the caller must show none of its figures where one is suppressed."""
     unit = unit_of(rows)
     belongs = rows > 0
     pooled, clients = rows.sum(axis=0, dtype=np.int64), np.count_nonzero(belongs, axis=0)

@@ -29,7 +29,7 @@ class IntersectionTable:
         return [self.lines(margin) for margin in ((), *self.margins)]
 
     def of_margin(self, margin: tuple[int, ...]) -> "IntersectionTable":
-        """How the totals of a margin lie themselves."""
+        """The table of the totals of a margin."""
         place = {part: position for position, part in enumerate(margin)}
         return IntersectionTable(
             tuple(self.sizes[part] for part in margin),
@@ -44,10 +44,8 @@ class IntersectionTable:
 def combination_of(
     attribute: str, combinations: Mapping[str, Sequence[str]], groups: Mapping[str, Sequence[str]]
 ) -> IntersectionTable | None:
-    """The combination that an attribute is; None for one that combines no others.
-
-    `combinations`: the parts of each intersection; `groups`: those of every attribute measured.
-    """
+    """The combination that an attribute is; None for one that combines no others. `combinations`:
+    the parts of each intersection; `groups`: those of every attribute measured."""
     parts = combinations.get(attribute)
     if parts is None:
         return None
@@ -103,11 +101,9 @@ def with_complementary_suppression(
     minimum_group_size: int,
     combination: IntersectionTable | None = None,
 ) -> NDArray[np.bool_]:
-    """Without the smallest shown group where what is hidden is one group, or few rows together.
-
-    Few are fewer than `minimum_group_size`. Within every total of a `combination` too. Changes
-    `shown` [..., groups] in place and gives it back.
-    """
+    """Without the smallest shown group where what is hidden is one group, or few rows together. Few
+    are fewer than `minimum_group_size`. Within every total of a `combination` too. Changes `shown`
+    [..., groups] in place and gives it back."""
     if combination is not None:
         return _complemented_within(
             shown, rows, combination.published_cells, minimum_group_size=minimum_group_size
@@ -175,11 +171,8 @@ def _complemented_within(
     minimum_group_size: int,
 ) -> NDArray[np.bool_]:
     """`with_complementary_suppression` within each of several totals: none gives away what it
-    hides.
-
-    `published_cells`: the places of the groups that add up to each, [count, groups]. One group is
-    hidden at a time: that which helps most totals, of several the smallest.
-    """
+    hides. `published_cells`: the places of the groups that add up to each, [count, groups]. One
+    group is hidden at a time: that which helps most totals, of several the smallest."""
     while True:
         helps = np.zeros(rows.shape, dtype=np.int64)
         for places in totals:

@@ -23,14 +23,6 @@ class Levels:
         """Number of rows without a value."""
         return int(np.count_nonzero(self.codes < 0))
 
-    def where(self, mask: NDArray[np.bool_]) -> "Levels":
-        """The rows where the mask is true, and the values that they have."""
-        codes = self.codes[mask]
-        present = np.unique(codes[codes >= 0])
-        position = np.full(len(self.values) + 1, -1, dtype=np.int64)  # the last entry: no value
-        position[present] = np.arange(len(present))
-        return Levels(tuple(self.values[place] for place in present.tolist()), position[codes])
-
 
 def levels_of(values: Sequence[str], codes: NDArray[np.int64], *, numeric: bool) -> Levels:
     """Levels in order: by code point, or with `numeric` by number if every value is one.

@@ -105,7 +105,11 @@ class LedgerAudit:
                     found += self._read(same, inputs)
             else:
                 for row in cast(Iterator[UnreadableRow], some):
-                    self._lose(row)
+                    self.entries += 1
+                    self.unreadable.add(f"{row.place}: {row.reason}")
+                    if self.unchained is None:
+                        self.unchained = row.place
+                    self.head = _NO_DIGEST
         return found
 
     def _read(
@@ -125,7 +129,10 @@ class LedgerAudit:
         self, rows: Sequence[StoredRow], inputs: MechanismParameters | None
     ) -> tuple[EntryColumns | None, Sequence[bytes]]:
         """The entries of rows and the digest of each; None where one forms none."""
-        if inputs is None or _is_misplaced(rows[0]):
+        first = rows[0]
+        # No run charges the held-out people otherwise than for a report.
+        misplaced = stands_for_held_out(first.subject_kind) and not charges_report(first.observer)
+        if inputs is None or misplaced:
             return None, [_NO_DIGEST] * len(rows)
         if len(rows) == 1 or not any(map(_declares_otherwise, rows)):
             try:
@@ -187,13 +194,6 @@ class LedgerAudit:
             return _NO_DIGEST
         return row.digest
 
-    def _lose(self, row: UnreadableRow) -> None:
-        self.entries += 1
-        self.unreadable.add(f"{row.place}: {row.reason}")
-        if self.unchained is None:
-            self.unchained = row.place
-        self.head = _NO_DIGEST
-
     def _place(self, row: StoredRow, digest: bytes) -> None:
         key = key_of(row)
         try:
@@ -225,11 +225,6 @@ class LedgerAudit:
 def _declares_otherwise(row: StoredRow) -> bool:
     """Whether a declaration is not a hash, so the row belongs to no round."""
     return row.declaration is not None and len(row.declaration) != len(_NO_DIGEST)
-
-
-def _is_misplaced(row: StoredRow) -> bool:
-    """Whether it charges the held-out people otherwise than for a report: no run does."""
-    return stands_for_held_out(row.subject_kind) and not charges_report(row.observer)
 
 
 def _placed(rows: Sequence[StoredRow], entries: EntryColumns | None) -> list[bytes]:

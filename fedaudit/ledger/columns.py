@@ -23,6 +23,7 @@ from fedaudit.ledger.rows import (
     UnreadableRow,
     charges_report,
     key_of,
+    listed,
     names_of_subjects,
 )
 from fedaudit.privacy.accounting.mechanism_parameters import Component, MechanismParameters
@@ -462,7 +463,6 @@ def _components(inputs: MechanismParameters) -> Sequence[Component]:
 
 
 def _joined(columns: Sequence[Column]) -> Column:
-    """The columns of several parts as one, in their order."""
     words = [column for column in columns if isinstance(column, Words)]
     if len(words) < len(columns):
         numbers: NDArray[Any] = np.concatenate(
@@ -480,11 +480,4 @@ def _joined(columns: Sequence[Column]) -> Column:
 def _values(column: Column, some: slice) -> list[Any]:
     if isinstance(column, Words):
         return Words(column.codes[some], column.texts).tolist()
-    numbers = column[some]
-    values: list[Any] = numbers.tolist()
-    if numbers.dtype.kind != "f":
-        return values
-    finite = np.isfinite(numbers)
-    if finite.all():
-        return values
-    return [value if known else None for value, known in zip(values, finite.tolist(), strict=True)]
+    return listed(column[some])

@@ -16,9 +16,7 @@ from fedaudit.ledger.rows import LedgerEntry, report_inputs
 from fedaudit.privacy.accounting.epsilon_tables import (
     EpsilonCurve,
     RepeatedEvent,
-    pld_table,
     repeated_event_from_dict,
-    worst_epsilons,
 )
 from fedaudit.privacy.accounting.mechanism_parameters import MechanismParameters
 from fedaudit.privacy.accounting.privacy_events import Adjacency, Observer, event_from_dict
@@ -147,15 +145,29 @@ def rebuild_ledger_context(
     if inputs.cost_kind not in facts.cost_kinds:
         raise ValueError(f"{inputs.mechanism} is not counted as an epsilon with a delta")
     repeated_events = _repeated_events(inputs, subjects)
+    delta = float(inputs.delta or 0.0)
+    adjacency: Adjacency = _one_of(get_args(Adjacency), inputs.adjacency)
+    accountant: PlanAccountant = _one_of(get_args(PlanAccountant), inputs.accountant)
+
+    def line(observer: Observer, some: tuple[RepeatedEvent, ...]) -> EpsilonCurve:
+        return EpsilonCurve.of_events(
+            some,
+            rounds,
+            observer=observer,
+            adjacency=adjacency,
+            delta=delta,
+            by_pld=accountant == "pld",
+        )
+
     plan = SpendingPlan(
         subject_kind=facts.subject_kind,
         subjects=tuple(subjects),
-        delta=float(inputs.delta or 0.0),
-        adjacency=_one_of(get_args(Adjacency), inputs.adjacency),
-        accountant=_one_of(get_args(PlanAccountant), inputs.accountant),
+        delta=delta,
+        adjacency=adjacency,
+        accountant=accountant,
         steps=rounds,
         lines={
-            observer: tuple(_line(inputs, observer, some, rounds) for some in repeated_events)
+            observer: tuple(line(observer, some) for some in repeated_events)
             for observer in facts.observers
         },
     )
@@ -174,31 +186,6 @@ def _repeated_events(
     return [
         tuple(repeated_event_from_dict(repeated) for repeated in events[name]) for name in subjects
     ]
-
-
-def _line(
-    inputs: MechanismParameters,
-    observer: Observer,
-    repeated_events: tuple[RepeatedEvent, ...],
-    rounds: int,
-) -> EpsilonCurve:
-    adjacency: Adjacency = _one_of(get_args(Adjacency), inputs.adjacency)
-    delta = float(inputs.delta or 0.0)
-    if inputs.accountant == "pld":
-        [repeated] = repeated_events
-        epsilons = pld_table(repeated.event, rounds, adjacency=adjacency, delta=delta)
-    else:
-        counts = np.arange(rounds + 1)
-        epsilons = worst_epsilons(
-            repeated_events, counts, adjacency=adjacency, observer=observer, delta=delta
-        )
-    return EpsilonCurve(
-        observer=observer,
-        delta=delta,
-        adjacency=adjacency,
-        repeated_events=repeated_events,
-        epsilons=epsilons,
-    )
 
 
 def _one_of(known: Sequence[str], value: str | None) -> Any:

@@ -364,7 +364,7 @@ def to_line(row: StoredRow) -> bytes:
         if line is not None:
             return line
     for name in _ARRAYS:
-        value[name] = None if value[name] is None else _listed(value[name])
+        value[name] = None if value[name] is None else listed(value[name])
     return _encoded(value)
 
 
@@ -453,7 +453,8 @@ def _are_plain(*columns: NDArray[np.float64] | None) -> bool:
     return True
 
 
-def _listed(column: NDArray[Any]) -> list[Any]:
+def listed(column: NDArray[Any]) -> list[Any]:
+    """The numbers of a column; None for one that is not finite."""
     values: list[Any] = column.tolist()
     finite = np.isfinite(column)
     if finite.all():

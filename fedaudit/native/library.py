@@ -169,45 +169,30 @@ def best_number(
     return float(found[0])
 
 
-def philox(
-    seeds: NDArray[np.uint64],
-    rounds: NDArray[np.uint64],
-    clients: NDArray[np.uint64],
-    *,
-    purpose: int,
-    blocks: int,
-) -> NDArray[np.uint32] | None:
-    """Words of Philox4x32-10: uint32 [rows, 4 * blocks] of seeds, rounds and clients [rows]; None
-    without kernels."""
+Keys = tuple[NDArray[np.uint64], NDArray[np.uint64], NDArray[np.uint64]]
+"""Seeds, rounds and clients, [rows] each."""
+
+
+def philox(keys: Keys, *, purpose: int, blocks: int) -> NDArray[np.uint32] | None:
+    """Words of Philox4x32-10: uint32 [rows, 4 * blocks]; None without kernels."""
     library = kernels()
     if library is None:
         return None
-    words = np.empty((len(seeds), 4 * blocks), dtype=np.uint32)
-    keys = [line(part, np.uint64) for part in (seeds, rounds, clients)]
-    library.fedaudit_philox(
-        *(place_of(part) for part in keys), purpose, len(seeds), blocks, place_of(words)
-    )
+    words = np.empty((len(keys[0]), 4 * blocks), dtype=np.uint32)
+    own = [line(part, np.uint64) for part in keys]
+    library.fedaudit_philox(*map(place_of, own), purpose, len(words), blocks, place_of(words))
     return words
 
 
-def aes(
-    seeds: NDArray[np.uint64],
-    rounds: NDArray[np.uint64],
-    clients: NDArray[np.uint64],
-    *,
-    purpose: int,
-    blocks: int,
-) -> NDArray[np.uint64] | None:
+def aes(keys: Keys, *, purpose: int, blocks: int) -> NDArray[np.uint64] | None:
     """Words of AES-128 over the same counters: uint64 [rows, 2 * blocks]; None without kernels,
     and where the processor has no instructions for it."""
     library = kernels()
     if library is None:
         return None
-    words = np.empty((len(seeds), 2 * blocks), dtype=np.uint64)
-    keys = [line(part, np.uint64) for part in (seeds, rounds, clients)]
-    made = library.fedaudit_aes(
-        *(place_of(part) for part in keys), purpose, len(seeds), blocks, place_of(words)
-    )
+    words = np.empty((len(keys[0]), 2 * blocks), dtype=np.uint64)
+    own = [line(part, np.uint64) for part in keys]
+    made = library.fedaudit_aes(*map(place_of, own), purpose, len(words), blocks, place_of(words))
     return words if made else None
 
 

@@ -221,7 +221,6 @@ class ConvolutionalShape(_Shape):
 
     @property
     def _pooled(self) -> int:
-        """Numbers that the pool gives."""
         depth = len(self.channels)
         return (self._side(0, depth) // 2) * (self._side(1, depth) // 2) * self.channels[-1]
 

@@ -131,10 +131,9 @@ class BatchedNetwork:
         shape = self.shape
         match shape:
             case LayeredShape():
-                found: Tensor = torch.func.vmap(
+                return torch.func.vmap(
                     lambda own, rows: layered_outputs(shape, parameters_at(shape, own), rows)
                 )(theta, inputs)
-                return found
             case DenseShape():
                 for layer in shape.layers:
                     inputs = inputs.clamp_min(0) if layer.weights.start else inputs

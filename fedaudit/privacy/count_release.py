@@ -61,6 +61,17 @@ class CountRelease:
     adjacency: Adjacency = ADJACENCY
 
     @property
+    def is_gaussian(self) -> bool:
+        """Whether the noise is discrete Gaussian, and not discrete Laplace."""
+        match self.mechanism:
+            case "gaussian":
+                return True
+            case "discrete-laplace":
+                return False
+            case _:
+                assert_never(self.mechanism)
+
+    @property
     def l1(self) -> float:
         """How far a unit moves the counts, as a sum of absolute values."""
         return float(self.attributes * self.max_rows)
@@ -73,24 +84,14 @@ class CountRelease:
     @property
     def deviation(self) -> float:
         """Standard deviation of the noise on each count, at most."""
-        match self.mechanism:
-            case "gaussian":
-                return math.sqrt(self.scale)
-            case "discrete-laplace":
-                return math.sqrt(2) * float(self.scale)
-            case _:
-                assert_never(self.mechanism)
+        if self.is_gaussian:
+            return math.sqrt(self.scale)
+        return math.sqrt(2) * float(self.scale)
 
     @property
     def noise_multiplier(self) -> float:
         """Scale over `l1` of discrete Laplace noise, standard deviation over `l2` of Gaussian."""
-        match self.mechanism:
-            case "gaussian":
-                return self.deviation / self.l2
-            case "discrete-laplace":
-                return float(self.scale) / self.l1
-            case _:
-                assert_never(self.mechanism)
+        return self.deviation / self.l2 if self.is_gaussian else float(self.scale) / self.l1
 
     @property
     def event_json(self) -> str:
@@ -101,13 +102,7 @@ class CountRelease:
     @property
     def accountant(self) -> Literal["rdp", "sum"]:
         """What computes the epsilon: Renyi orders, or the sum of epsilons without a delta."""
-        match self.mechanism:
-            case "gaussian":
-                return "rdp"
-            case "discrete-laplace":
-                return "sum"
-            case _:
-                assert_never(self.mechanism)
+        return "rdp" if self.is_gaussian else "sum"
 
     def epsilon(self, compositions: int) -> float:
         """What so many releases cost, at `delta`."""

@@ -49,10 +49,7 @@ def release_epsilons(
 
     `sizes`: parameters of the parts that have noise of their own.
     """
-    rates: NDArray[np.float64] = np.asarray(sizes) / (
-        noise_multiplier * np.asarray(radii, dtype=np.float64)
-    )
-    return rates
+    return np.asarray(sizes) / (noise_multiplier * np.asarray(radii, dtype=np.float64))
 
 
 def leakage(releases: float, *, n: int, noise_multiplier: float) -> float:
@@ -68,8 +65,7 @@ def leakage(releases: float, *, n: int, noise_multiplier: float) -> float:
 def leakages(releases: ArrayLike, *, n: ArrayLike, noise_multiplier: float) -> NDArray[np.float64]:
     """`leakage` of many: float64, of the shape that `releases` and `n` make together."""
     products = np.asarray(np.multiply(releases, n), dtype=np.float64)
-    found: NDArray[np.float64] = products / noise_multiplier
-    return found
+    return products / noise_multiplier
 
 
 def leakage_norm(sizes: Sequence[int], *, noise_multiplier: float) -> float:

@@ -37,9 +37,21 @@ def unit_key(spec: ExperimentSpec, unit: PrivacyUnit) -> str:
         case "record":
             return ROW
         case "client":
-            return _client_key(spec)
+            pass
         case _:
             assert_never(unit)
+    traits = spec.federation.traits
+    if traits.made_up:
+        return MADE_UP
+    if traits.client_key is not None:
+        return f"{KEY}={traits.client_key}"
+    dealing: dict[str, Any] = {
+        "federation": spec.federation.model_dump(mode="json", exclude=_NOT_DEALING),
+        "classifies": spec.classifies,
+        "seed": spec.seed,
+    }
+    digest = hashlib.sha256(rfc8785.dumps(dealing)).hexdigest()
+    return f"{PARTITION}={digest[:_PARTITION_DIGITS]}"
 
 
 def unit_key_words(key: str) -> str:
@@ -56,21 +68,3 @@ def unit_key_words(key: str) -> str:
             return "clients of made-up data"
         case _:
             raise ValueError(f"{key!r} is no key of units")
-
-
-def _client_key(spec: ExperimentSpec) -> str:
-    traits = spec.federation.traits
-    if traits.made_up:
-        return MADE_UP
-    if traits.client_key is None:
-        return f"{PARTITION}={_assignment(spec)}"
-    return f"{KEY}={traits.client_key}"
-
-
-def _assignment(spec: ExperimentSpec) -> str:
-    dealing: dict[str, Any] = {
-        "federation": spec.federation.model_dump(mode="json", exclude=_NOT_DEALING),
-        "classifies": spec.classifies,
-        "seed": spec.seed,
-    }
-    return hashlib.sha256(rfc8785.dumps(dealing)).hexdigest()[:_PARTITION_DIGITS]

@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 
 from fedaudit.publishing.publication import MODEL_FILE, Publication, PublishingError, import_tool
 from fedaudit.publishing.published_figures import PublishedFigure
+from fedaudit.reports.checks import leaves
 from fedaudit.reports.gates.gate_results import condition
 
 T = TypeVar("T")
@@ -37,9 +38,7 @@ class MlflowRun:
 
     run_id: str
     url: str | None
-    """The run's page; None if the tracking address is not a web address."""
     created: bool
-    """False if the run existed."""
     metrics: int
     """How many values were written this time."""
     files: int
@@ -52,10 +51,8 @@ def publish_to_mlflow(
     publication: Publication, *, tracking_uri: str, experiment: str = DEFAULT_EXPERIMENT
 ) -> MlflowRun:
     """Write a publication into the run that has its experiment's id as a tag, made if missing.
-
     Publishing again adds what is missing and repeats nothing. Raises MissingExtraError, and
-    PublishingError where the server refuses or does not answer.
-    """
+    PublishingError where the server refuses or does not answer."""
     mlflow = import_tool("mlflow")
     client = mlflow.MlflowClient(tracking_uri=tracking_uri)
     try:
@@ -223,11 +220,9 @@ def batched(items: Iterable[T], most: int) -> Iterator[list[T]]:
 
 
 def allowed_name(name: str) -> str:
-    """The name as MLflow takes it; different names stay different.
-
-    A refused character becomes an underscore, and a digest of the name follows, as for a part
-    between slashes that reads as a folder and for a name that is too long.
-    """
+    """The name as MLflow takes it; different names stay different. A refused character becomes an
+    underscore, and a digest of the name follows, as for a part between slashes that reads as a
+    folder and for a name that is too long."""
     parts = [_NO_CHARACTER.sub("_", part) for part in name.split("/")]
     parts = ["_" if part.strip(".") == "" else part for part in parts]
     found = "/".join(parts)
@@ -243,23 +238,14 @@ def allowed(values: Mapping[str, str], longest: int) -> dict[str, str]:
 
 
 def spec_parameters(spec: Mapping[str, Any]) -> dict[str, str]:
-    """Every setting by its path with dots between, as `privacy.noise_multiplier`.
-
-    Objects are followed; lists stay one value, as compact JSON. Texts are themselves, other values
-    JSON.
-    """
-    return dict(_flattened("", spec))
-
-
-def _flattened(prefix: str, part: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    for name, value in part.items():
-        path = f"{prefix}.{name}" if prefix else str(name)
-        if isinstance(value, Mapping) and value:
-            yield from _flattened(path, value)
-        elif isinstance(value, str):
-            yield path, value
-        else:
-            yield path, json.dumps(value, separators=(",", ":"), ensure_ascii=False)
+    """Every setting by its path with dots between, as `privacy.noise_multiplier`. Objects are
+    followed; lists stay one value, as compact JSON. Texts are themselves, other values JSON."""
+    return {
+        path: value
+        if isinstance(value, str)
+        else json.dumps(value, separators=(",", ":"), ensure_ascii=False)
+        for path, value in leaves(spec)
+    }
 
 
 def shortened(text: str, most: int) -> str:

@@ -42,55 +42,71 @@ class Lineage:
     status: str
     """succeeded, failed or cancelled."""
     why: str | None
-    """Of one that did not succeed."""
     started_at: str
     finished_at: str
     source: str | None = None
-    """The kind of data that the federation came from."""
     data_fingerprint: str | None = None
     gates: Sequence[Mapping[str, Any]] = ()
-    """As evaluated for the report."""
     facts: Mapping[str, str] = field(default_factory=dict)
-    """Tags of the run."""
 
 
 def lineage_events(lineage: Lineage, *, namespace: str = DEFAULT_NAMESPACE) -> list[Any]:
-    """The start and end events.
-
-    The end event has the gates as tests. A gate without enough evidence is a failed test with the
-    reason, because OpenLineage's `skip` would look harmless. Numbers of rows and clients are left
-    out. Raises MissingExtraError.
-    """
+    """The start and end events. The end event has the gates as tests. A gate without enough
+    evidence is a failed test with the reason, because OpenLineage's `skip` would seem harmless.
+    Numbers of rows and clients are left out. Raises MissingExtraError."""
     import_tool("openlineage")
     from openlineage.client import event_v2 as events
+    from openlineage.client.facet_v2 import dataset_version_dataset as version
+    from openlineage.client.facet_v2 import error_message_run as failure
+    from openlineage.client.facet_v2 import processing_engine_run as engine
+    from openlineage.client.facet_v2 import tags_run, test_run
 
-    common = {
-        "job": events.Job(namespace=namespace, name=lineage.name),
-        "inputs": _inputs(lineage, namespace),
-        "producer": PRODUCER,
+    tags = [
+        tags_run.TagsRunFacetFields(key=name, value=value, source="fedaudit")
+        for name, value in lineage.facts.items()
+    ]
+    facets: dict[str, Any] = {
+        "processing_engine": engine.ProcessingEngineRunFacet(
+            name="fedaudit", version=__version__, producer=PRODUCER
+        ),
+        "tags": tags_run.TagsRunFacet(tags=tags, producer=PRODUCER),
     }
-    begun = events.RunEvent(
-        eventTime=lineage.started_at,
-        run=events.Run(runId=lineage.experiment_id),
-        eventType=events.RunState.START,
-        **common,
-    )
-    ended = events.RunEvent(
-        eventTime=lineage.finished_at,
-        run=events.Run(runId=lineage.experiment_id, facets=_facets(lineage)),
-        eventType=events.RunState(_ENDS[lineage.status]),
-        **common,
-    )
-    return [begun, ended]
+    if lineage.gates:
+        tests = [test_run.TestExecution(**_test(gate)) for gate in lineage.gates]
+        facets["test"] = test_run.TestRunFacet(tests=tests, producer=PRODUCER)
+    if lineage.status != "succeeded":
+        facets["errorMessage"] = failure.ErrorMessageRunFacet(
+            message=lineage.why or "no reason was given",
+            programmingLanguage="Python",
+            producer=PRODUCER,
+        )
+    inputs, fingerprint = [], lineage.data_fingerprint
+    if lineage.source is not None and fingerprint is not None:
+        facet = version.DatasetVersionDatasetFacet(datasetVersion=fingerprint, producer=PRODUCER)
+        name = f"{lineage.source}/{fingerprint}"
+        inputs = [events.InputDataset(namespace=namespace, name=name, facets={"version": facet})]
+    job = events.Job(namespace=namespace, name=lineage.name)
+    return [
+        events.RunEvent(
+            eventTime=time,
+            run=events.Run(runId=lineage.experiment_id, facets=of_run),
+            eventType=state,
+            job=job,
+            inputs=inputs,
+            producer=PRODUCER,
+        )
+        for time, state, of_run in (
+            (lineage.started_at, events.RunState.START, {}),
+            (lineage.finished_at, events.RunState(_ENDS[lineage.status]), facets),
+        )
+    ]
 
 
 def publish_to_openlineage(
     lineage: Lineage, *, url: str, api_key: str | None = None, namespace: str = DEFAULT_NAMESPACE
 ) -> int:
-    """Send both events to a receiver's /api/v1/lineage; gives how many were sent.
-
-    Raises MissingExtraError, and PublishingError where the receiver refuses or does not answer.
-    """
+    """Send both events to a receiver's /api/v1/lineage; gives how many were sent. Raises
+    MissingExtraError, and PublishingError where the receiver refuses or does not answer."""
     events = lineage_events(lineage, namespace=namespace)
     from openlineage.client import OpenLineageClient
     from openlineage.client.transport.http import HttpConfig, HttpTransport
@@ -108,57 +124,17 @@ def publish_to_openlineage(
     return len(events)
 
 
-def _inputs(lineage: Lineage, namespace: str) -> list[Any]:
-    from openlineage.client import event_v2 as events
-    from openlineage.client.facet_v2 import dataset_version_dataset as version
-
-    if lineage.source is None or lineage.data_fingerprint is None:
-        return []
-    facet = version.DatasetVersionDatasetFacet(
-        datasetVersion=lineage.data_fingerprint, producer=PRODUCER
-    )
-    name = f"{lineage.source}/{lineage.data_fingerprint}"
-    return [events.InputDataset(namespace=namespace, name=name, facets={"version": facet})]
-
-
-def _facets(lineage: Lineage) -> dict[str, Any]:
-    from openlineage.client.facet_v2 import error_message_run as failure
-    from openlineage.client.facet_v2 import processing_engine_run as engine
-    from openlineage.client.facet_v2 import tags_run, test_run
-
-    tags = [
-        tags_run.TagsRunFacetFields(key=name, value=value, source="fedaudit")
-        for name, value in lineage.facts.items()
-    ]
-    facets: dict[str, Any] = {
-        "processing_engine": engine.ProcessingEngineRunFacet(
-            name="fedaudit", version=__version__, producer=PRODUCER
-        ),
-        "tags": tags_run.TagsRunFacet(tags=tags, producer=PRODUCER),
-    }
-    if lineage.gates:
-        tests = [_test(test_run.TestExecution, gate) for gate in lineage.gates]
-        facets["test"] = test_run.TestRunFacet(tests=tests, producer=PRODUCER)
-    if lineage.status != "succeeded":
-        facets["errorMessage"] = failure.ErrorMessageRunFacet(
-            message=lineage.why or "no reason was given",
-            programmingLanguage="Python",
-            producer=PRODUCER,
-        )
-    return facets
-
-
-def _test(make: Any, gate: Mapping[str, Any]) -> Any:
+def _test(gate: Mapping[str, Any]) -> dict[str, str | None]:
     value = gate["value"]
-    return make(
-        name=condition(gate),
-        status="pass" if gate["outcome"] == PASS else "fail",
-        severity="error",
-        type=gate["figure"],
-        description=f"{gate['outcome']}: {gate['reason']}",
-        expected=f"{gate['op']} {gate['bound']:g}",
-        actual=None if value is None else f"{value:.6g}",
-    )
+    return {
+        "name": condition(gate),
+        "status": "pass" if gate["outcome"] == PASS else "fail",
+        "severity": "error",
+        "type": gate["figure"],
+        "description": f"{gate['outcome']}: {gate['reason']}",
+        "expected": f"{gate['op']} {gate['bound']:g}",
+        "actual": None if value is None else f"{value:.6g}",
+    }
 
 
 def lineage_of_service(client: Client, experiment_id: str) -> Lineage:
@@ -226,11 +202,9 @@ class WandbRun:
 def publish_to_wandb(
     publication: Publication, *, folder: Path, project: str = DEFAULT_PROJECT
 ) -> WandbRun:
-    """Write an offline run below `folder`/wandb, for Weights & Biases; nothing is sent.
-
-    The run's id is the experiment's. Host, code and packages are left out. Raises
-    MissingExtraError, and PublishingError if the folder cannot be written.
-    """
+    """Write an offline run below `folder`/wandb, for Weights & Biases; nothing is sent. The run's
+    id is the experiment's. Host, code and packages are left out. Raises MissingExtraError, and
+    PublishingError if the folder cannot be written."""
     wandb = import_tool("wandb")
     for found in (folder / "wandb").glob(f"offline-run-*-{publication.experiment_id}"):
         return WandbRun(found, created=False)

@@ -61,18 +61,15 @@ class Publication:
     document: Mapping[str, Any]
     """The stored report, with the outcomes that follow from later attacks."""
     report: Report
-    """The same, parsed."""
     figures: PublishedFigures
     files: list[Path]
     """Whole files, in the order in which they are published."""
     model: Path | None = None
     """The trained hypotheses, if they may leave."""
     model_reason: str | None = None
-    """Why there is no model."""
     origin: str
     """The service's address, or `file`."""
     url: str | None = None
-    """The report's page on the service."""
 
     @property
     def gates(self) -> Sequence[Mapping[str, Any]]:
@@ -104,11 +101,9 @@ def publication(
     url: str | None = None,
     later: LaterFound | None = None,
 ) -> Publication:
-    """The publication of a report, its page and its readings, written below `folder`.
-
-    `later`: attacks after it was signed; their findings count. Raises PublishingError if the
-    document is not a report.
-    """
+    """The publication of a report, its page and its readings, written below `folder`. `later`:
+    attacks after it was signed; their findings count. Raises PublishingError if the document is not
+    a report."""
     contents = {"report.json": _json(document), "report.html": page}
     if later is not None and later.requests:
         contents["later-attacks.json"] = _json(later.requests)
@@ -149,10 +144,8 @@ def from_service(
     client: Client, experiment_id: str, *, with_ledger: bool = False
 ) -> Iterator[Publication]:
     """The publication of a service's experiment that has ended; its files exist within the block.
-
     `with_ledger` adds the ledger, which is confidential: the key needs the scope `ledger:read`.
-    Raises ClientError, and PublishingError if the report cannot be read.
-    """
+    Raises ClientError, and PublishingError if the report cannot be read."""
     document = client.report(experiment_id)
     with TemporaryDirectory(prefix="fedaudit-") as name:
         folder = Path(name)
@@ -190,11 +183,9 @@ def from_service(
 
 @contextmanager
 def from_file(path: Path) -> Iterator[Publication]:
-    """The publication of a report file of `fedaudit run --out` or `fedaudit report --out`.
-
-    Raises PublishingError if it is not one. The signature is not checked: `fedaudit verify` does
-    that, with a bundle.
-    """
+    """The publication of a report file of `fedaudit run --out` or `fedaudit report --out`. Raises
+    PublishingError if it is not one. The signature is not checked: `fedaudit verify` does that,
+    with a bundle."""
     document = read_document(path)
     # Before its page is rendered, which would fail with a less helpful message.
     refuse_declared(document)
@@ -225,10 +216,8 @@ def read_document(path: Path) -> Mapping[str, Any]:
 
 
 def parsed_report(document: Mapping[str, Any]) -> Report:
-    """The report, with the guarantee's fields that its version lacks.
-
-    Raises PublishingError if it is none, or that of a declared ledger.
-    """
+    """The report, with the guarantee's fields that its version lacks. Raises PublishingError if it
+    is none, or that of a declared ledger."""
     refuse_declared(document)
     try:
         return parsed(document)
@@ -250,10 +239,8 @@ def refuse_declared(document: Mapping[str, Any]) -> None:
 def report_facts(
     document: Mapping[str, Any], report: Report, *, origin: str, url: str | None
 ) -> dict[str, str]:
-    """The context of a report's figures, by name.
-
-    `report` is the document parsed, `origin` its source, `url` its page.
-    """
+    """The context of a report's figures, by name. `report` is the document parsed, `origin` its
+    source, `url` its page."""
     useless = why_not_useful(document)
     guarantee = guarantee_words(report.guarantee.model_dump())
     cost = f"{guarantee}: {' '.join(facts.spent(document)) or 'no figure'}"

@@ -54,10 +54,8 @@ class PublishedFigures:
 
 
 def report_figures(document: Mapping[str, Any], report: Report) -> PublishedFigures:
-    """The figures of a report, with the ends of their intervals.
-
-    `report` is the document parsed. A figure that is null or not finite is missing.
-    """
+    """The figures of a report, with the ends of their intervals. `report` is the document parsed. A
+    figure that is null or not finite is missing."""
     found = PublishedFigures()
 
     def add(name: str, value: float | None, reason: str | None) -> None:
@@ -87,11 +85,9 @@ def add_rounds(
     rounds: Iterable[Mapping[str, Any]],
     gaps: Iterable[Mapping[str, Any]],
 ) -> None:
-    """Add the figures of rounds, and their gaps, to those of the report.
-
-    A figure that the report withholds or suppresses is not published round by round either.
-    `rounds` and `gaps` are the service's lines.
-    """
+    """Add the figures of rounds, and their gaps, to those of the report. A figure that the report
+    withholds or suppresses is not published round by round either. `rounds` and `gaps` are the
+    service's lines."""
     withheld = {
         (figure.attribute, figure.figure): figure.reason or _NO_REASON
         for figure in figures_of(report)
@@ -145,11 +141,9 @@ def _section(document: Mapping[str, Any], figure: str) -> str:
 
 
 def privacy_section(report: Mapping[str, Any], figure: str) -> str:
-    """The heading of a privacy figure; `report` is a stored report.
-
-    It is `privacy` only if the figure is proven for all datasets, the noise was secret, and no
-    attack found evidence against it.
-    """
+    """The heading of a privacy figure; `report` is a stored report. It is `privacy` only if the
+    figure is proven for all datasets, the noise was secret, and no attack found evidence against
+    it."""
     if figure in COUNTED or raised_alarms(report):
         return "participation" if figure in COUNTED else "privacy_contradicted"
     kind: GuaranteeKind = report["guarantee"]["kind"]

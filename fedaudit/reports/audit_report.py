@@ -9,7 +9,7 @@ from pydantic import Field
 from fedaudit.ledger.bundle import Evidence
 from fedaudit.ledger.signatures import Keyring
 from fedaudit.reports.checks import Check, agrees, check, value_at
-from fedaudit.reports.gates.gate_evaluation import overall
+from fedaudit.reports.gates.gate_evaluation import SIGNS, overall
 from fedaudit.reports.gates.gate_results import OUTCOME_WORDS
 from fedaudit.reports.report import GateSection, check_gates, gated, worded
 from fedaudit.reports.sections.fairness import FairnessSection
@@ -121,7 +121,6 @@ _FAIRNESS_ALONE = (
     "This concerns fairness alone: the privacy of the training is no part of this audit, and "
     "whether the model may be released cannot be decided from it."
 )
-_AT = {"le": "at most", "ge": "at least"}
 
 
 def _release(report: Mapping[str, Any]) -> Iterator[str]:
@@ -173,8 +172,8 @@ def _next(report: Mapping[str, Any]) -> Iterator[str]:
     for gate in report["gates"]:
         if gate["outcome"] == "fail" and gate["figure"] in FAIRNESS_FIGURES:
             yield (
-                f"{gate['figure']} has to be {_AT[gate['op']]} {gate['bound']:g}: see above which "
-                "group is worst off, and look for what the model knows of it, or does not."
+                f"{gate['figure']} has to be {SIGNS[gate['op']]} {gate['bound']:g}: see above "
+                "which group is worst off, and look for what the model knows of it, or does not."
             )
         if gate["outcome"] != "pass":
             yield f"For the gate on {gate['figure']}: {gate['reason']}."
@@ -190,7 +189,14 @@ def _next(report: Mapping[str, Any]) -> Iterator[str]:
 
 def audit_checks(evidence: Evidence, keyring: Keyring) -> Iterator[Check]:
     """The checks, in the order in which they are reported; the rows of the evidence are read."""
-    yield _no_ledger(evidence)
+    found = [*evidence.names, *evidence.checkpoints, *evidence.sign_offs]
+    rows = sum(1 for _ in evidence.rows)
+    yield check(
+        "ledger.absent",
+        not found and not rows,
+        good="there is no ledger: an audit of predictions spends nothing",
+        bad="an audit has no ledger, and entries, subjects, checkpoints or sign-offs came with it",
+    )
     report = evidence.report
     if report is None:
         yield check("report.present", False, good="", bad="an audit's report is missing")
@@ -205,17 +211,6 @@ def audit_checks(evidence: Evidence, keyring: Keyring) -> Iterator[Check]:
     if audit is not None:
         yield check_gates(measuring_spec(audit), as_report_of_run(report, audit))
         yield _gate_outcome(report)
-
-
-def _no_ledger(evidence: Evidence) -> Check:
-    found = [*evidence.names, *evidence.checkpoints, *evidence.sign_offs]
-    rows = sum(1 for _ in evidence.rows)
-    return check(
-        "ledger.absent",
-        not found and not rows,
-        good="there is no ledger: an audit of predictions spends nothing",
-        bad="an audit has no ledger, and entries, subjects, checkpoints or sign-offs came with it",
-    )
 
 
 def _gate_outcome(report: Mapping[str, Any]) -> Check:

@@ -32,12 +32,15 @@ def canonical_json(value: Any) -> bytes:
 
 
 def _plain(value: Any) -> Any:
-    """The value in terms of which orjson writes the canonical form."""
     kind = type(value)
     if kind in _AS_THEY_ARE:
         return value
     if kind is float:
-        return _number(value)
+        size = abs(value)
+        if size < _WHOLE and value == int(value):
+            return int(value)
+        # Neither NaN nor an infinity is between the two.
+        return value if _SMALL <= size < _WHOLE else orjson.Fragment(rfc8785.dumps(value))
     if kind is dict:
         if not all(map(_is_plain_key, value)):
             raise _UnusualError  # sorted by UTF-16 there
@@ -51,11 +54,3 @@ def _plain(value: Any) -> Any:
 
 def _is_plain_key(key: Any) -> bool:
     return type(key) is str and key.isascii()
-
-
-def _number(value: float) -> int | float | orjson.Fragment:
-    size = abs(value)
-    if size < _WHOLE and value == int(value):
-        return int(value)
-    # Neither NaN nor an infinity is between the two.
-    return value if _SMALL <= size < _WHOLE else orjson.Fragment(rfc8785.dumps(value))

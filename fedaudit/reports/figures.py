@@ -38,7 +38,6 @@ class ReportFigure:
     section: Section
     figure: str
     attribute: str | None = None
-    """For fairness figures only."""
     observer: str | None = None
     """Against whom an epsilon holds; None for the largest of all observers, and for other figures.
     """
@@ -47,7 +46,6 @@ class ReportFigure:
     value: float | None
     reason: str | None
     interval: IntervalSection | None = None
-    """Of a fairness figure."""
 
 
 def parsed(document: Mapping[str, Any]) -> Report:
@@ -59,11 +57,7 @@ def parsed(document: Mapping[str, Any]) -> Report:
 
 def figures_of(report: Report) -> list[ReportFigure]:
     """Every figure: privacy, utility, then fairness by attribute; each key occurs once."""
-    return [*_privacy(report), *_utility(report), *_fairness(report)]
-
-
-def _privacy(report: Report) -> list[ReportFigure]:
-    privacy = report.privacy
+    privacy, guarantee, utility = report.privacy, report.guarantee, report.utility
     found = []
     for name in PRIVACY:
         value = getattr(privacy, name)
@@ -72,8 +66,8 @@ def _privacy(report: Report) -> list[ReportFigure]:
             ReportFigure(
                 section="privacy",
                 figure=name,
-                delta=report.guarantee.delta if counted else None,
-                adjacency=report.guarantee.adjacency if counted else None,
+                delta=guarantee.delta if counted else None,
+                adjacency=guarantee.adjacency if counted else None,
                 value=value,
                 reason=privacy.reasons.get(name),
             )
@@ -82,20 +76,12 @@ def _privacy(report: Report) -> list[ReportFigure]:
         ReportFigure(
             section="privacy",
             figure="epsilon_max",
-            observer=one.observer,
-            delta=one.delta,
-            adjacency=one.adjacency,
-            value=one.value,
+            **one.model_dump(include={"observer", "delta", "adjacency", "value"}),
             reason=None,
         )
         for one in privacy.epsilon
     ]
-    return found
-
-
-def _utility(report: Report) -> list[ReportFigure]:
-    utility = report.utility
-    return [
+    found += [
         ReportFigure(
             section="utility",
             figure=name,
@@ -104,10 +90,7 @@ def _utility(report: Report) -> list[ReportFigure]:
         )
         for name in UTILITY
     ]
-
-
-def _fairness(report: Report) -> list[ReportFigure]:
-    return [
+    found += [
         ReportFigure(
             section="fairness",
             figure=name,
@@ -119,6 +102,7 @@ def _fairness(report: Report) -> list[ReportFigure]:
         for section in report.fairness
         for name, metric in section.metrics.items()
     ]
+    return found
 
 
 class Figure(Protocol):
@@ -145,10 +129,8 @@ class LargestGap:
 
 def largest_gap(figures: Iterable[Figure]) -> LargestGap | None:
     """The largest difference of rates between groups over all attributes, by any of the metrics.
-
     Not by one metric for all: an attribute that lacks it could hide its gap. Where no outcome is
-    favourable it is the largest difference of losses. None where there is neither.
-    """
+    favourable it is the largest difference of losses. None where there is neither."""
     of_attributes = [one for one in figures if one.attribute]
     for metrics in (ROUND_METRICS, (HEADLINE_WITHOUT_OUTCOME,)):
         found = [

@@ -17,11 +17,9 @@ def judged_later(
     report: Mapping[str, Any], sections: Sequence[Mapping[str, Any]]
 ) -> dict[str, Any]:
     """The document with what was found later among its attacks, and its gates and verdict anew.
-
-    `sections`: of every later attack, whatever it found: nobody chooses among them, so that of
-    several attacks of a kind the worst decides. Raises KeyError or TypeError for a document
-    without the sections of a report.
-    """
+    `sections`: of every later attack, whatever it found: no one chooses among them, so that of
+    several attacks of a kind the worst decides. Raises KeyError or TypeError for a document without
+    the sections of a report."""
     if not sections:
         return dict(report)
     found: dict[str, Any] = {**report, "attacks": [*(report.get("attacks") or []), *sections]}
@@ -60,27 +58,22 @@ class LaterStatement:
     """By the clocks of the service and of the worker, in UTC."""
     code_version: str
     backend: Mapping[str, str]
-    """What computed it."""
 
     def fields(self) -> dict[str, Any]:
         """As JSON."""
         return asdict(self)
 
     def sign(self, key: SigningKey, *, after: Envelope | None) -> Envelope:
-        """In an envelope: canonical JSON (RFC 8785), signed by the service.
-
-        `after`: the statement before, None for the first, which follows from the report.
-        """
+        """In an envelope: canonical JSON (RFC 8785), signed by the service. `after`: the statement
+        before, None for the first, which follows from the report."""
         previous = self.report_hash if after is None else link_of_statement(after)
         fields = {"later_attacks_version": VERSION, "previous": previous, **self.fields()}
         return Envelope.sign(PAYLOAD_TYPE, canonical_json(fields), key)
 
 
 def statement_in(envelope: Envelope) -> tuple[LaterStatement, str]:
-    """The statement and what it names as its `previous`; the signature is not checked here.
-
-    Raises ValueError where the envelope does not hold a statement of this version.
-    """
+    """The statement and what it names as its `previous`; the signature is not checked here. Raises
+    ValueError where the envelope does not hold a statement of this version."""
     if envelope.payload_type != PAYLOAD_TYPE:
         raise ValueError(f"has the payload type {envelope.payload_type[:80]!r}")
     try:

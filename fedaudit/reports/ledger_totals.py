@@ -75,15 +75,12 @@ class LedgerTotals:
             self.withheld += int(np.count_nonzero(entries.outcomes == Outcome.WITHHELD))
         self.inputs.add(entries.inputs)
         self.misfits += len(misfits(entries))
-        self._compose(entries)
-        self._note_rounds(entries)
-
-    def _compose(self, entries: EntryColumns) -> None:
         for observer, charged in entries.by_observer():
             if observer not in self.compositions:
                 self.compositions[observer] = np.zeros(self._subjects, dtype=np.int64)
             found, counts = self.compositions[observer], entries.releases[charged]
             np.maximum.at(found, entries.subjects[charged], counts.astype(np.int64))
+        self._note_rounds(entries)
 
     def _note_rounds(self, entries: EntryColumns) -> None:
         for (round_, *_), interrupted, span in zip(

@@ -40,8 +40,6 @@ from fedaudit.reports.verdict.verdict import verdict, verdict_parts
 from fedaudit.spec.experiment import ExperimentSpec
 from fedaudit.spec.gates import Gate
 
-REPORT_VERSION = 1
-
 
 class GateSection(Part):
     """One condition and whether it holds."""
@@ -99,10 +97,8 @@ def schema() -> dict[str, Any]:
 
 
 def assemble(material: ReportMaterial) -> dict[str, Any]:
-    """Build the report as JSON values, without NaN or infinities.
-
-    Raises KeyError where the material lacks a sensitive attribute of the spec.
-    """
+    """Build the report as JSON values, without NaN or infinities. Raises KeyError where the
+    material lacks a sensitive attribute of the spec."""
     return assembled(
         Report,
         RUN,

@@ -7,4 +7,4 @@ Progressed = Callable[[], None]
 
 
 def unfollowed() -> None:
-    """For reports that nobody waits for."""
+    """For reports without a follower."""

@@ -93,16 +93,6 @@ class Spending:
         """Count in whom rounds refused whose totals are counted already."""
         np.add.at(self.refused, subjects[outcomes == _REFUSED], 1)
 
-    @property
-    def max_releases(self) -> int:
-        """Releases of the training client that released most often."""
-        return int(self._of_counts(self._clients_with[np.newaxis])[0][0])
-
-    @property
-    def median(self) -> float:
-        """Median releases over the training clients; halfway where two stand in the middle."""
-        return float(self._of_counts(self._clients_with[np.newaxis])[1][0])
-
 
 _NO_COMPOSITIONS: Mapping[Observer, NDArray[np.int32]] = {}
 

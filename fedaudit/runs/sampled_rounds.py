@@ -176,10 +176,6 @@ class SampledRounds:
         """How many are held out."""
         return len(self._clients)
 
-    def rows_of(self, attribute: str) -> NDArray[np.int64]:
-        """How many rows of each group each client has: [clients, groups]."""
-        return self._rows[attribute]
-
     def drawn(self, rounds: Sequence[int]) -> NDArray[np.int64]:
         """The places of the clients that each round draws: [rounds, size].
 

@@ -262,11 +262,6 @@ class ExperimentSpec(SpecPart):
         return self.fairness.favourable is not None or self.classifies
 
 
-def canonical_bytes(spec: ExperimentSpec) -> bytes:
-    """Canonical JSON of the spec, every default explicit that specs had from the start."""
-    return _encoded(spec.model_dump(mode="json"))
-
-
 def spec_hash(spec: ExperimentSpec) -> str:
     """SHA-256 of the canonical form, in hexadecimal. Two specs that mean the same share it."""
     return document_hash(spec.model_dump(mode="json"))
@@ -274,9 +269,4 @@ def spec_hash(spec: ExperimentSpec) -> str:
 
 def document_hash(document: dict[str, Any]) -> str:
     """The same of a spec's JSON document, every default explicit."""
-    return hashlib.sha256(_encoded(document)).hexdigest()
-
-
-def _encoded(document: dict[str, Any]) -> bytes:
-    encoded: bytes = rfc8785.dumps(document)
-    return encoded
+    return hashlib.sha256(rfc8785.dumps(document)).hexdigest()

@@ -27,10 +27,7 @@ PlainFigure = Literal[
     "prediction_share",
     "sweep_epsilon_max",
     "sweep_log_ratio_max",
-    "epsilon_lower_bound",
-    "membership_tpr_at_1pct",
-    "recovered_share",
-    "nu_protecting",
+    AttackFigure,
 ]
 FigureSection = Literal["privacy", "utility", "sweep", "attacks"]
 Proof = Literal["fixed radius", "exact rates"]

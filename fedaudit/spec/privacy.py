@@ -5,7 +5,7 @@ that no accountant covers is refused, with the pair that would fit.
 """
 
 from abc import abstractmethod
-from typing import Annotated, Any, ClassVar, Literal, Self, assert_never, get_args
+from typing import Annotated, Any, ClassVar, Literal, Self, assert_never
 
 from pydantic import AfterValidator, BeforeValidator, Discriminator, Field, Tag, model_validator
 
@@ -470,9 +470,3 @@ PrivacySpec = Annotated[
     NoMechanism | LaplaceL2 | GaussianCentral | GaussianLocal | RecordPersonalised,
     Field(discriminator="mechanism"),
 ]
-
-
-def mechanism_parts() -> tuple[type[MechanismPart], ...]:
-    """The members of the union, in its order."""
-    parts: tuple[type[MechanismPart], ...] = get_args(get_args(PrivacySpec)[0])
-    return parts

@@ -148,16 +148,13 @@ def _with_groups(asked: Mapping[str, Any], known: Mapping[str, Any]) -> dict[str
     if isinstance(sensitive, list):
         edges = taken.get("edges", {})
         taken["edges"] = {name: cuts for name, cuts in edges.items() if name in sensitive}
-        if not set(_attributes_of(taken.get("favourable"))) <= set(map(str, sensitive)):
+        rule = taken.get("favourable")
+        rules = rule if isinstance(rule, list) else []
+        if not {name for one in rules for name in one.get("group", {})} <= set(map(str, sensitive)):
             taken.pop("favourable", None)
         if not sensitive:
             taken.pop("favourable", None)
     return {**taken, **asked}
-
-
-def _attributes_of(favourable: Any) -> list[str]:
-    rules = favourable if isinstance(favourable, list) else []
-    return [name for rule in rules for name in rule.get("group", {})]
 
 
 def _with_words(asked: Any, known: Any) -> Any:

@@ -180,12 +180,6 @@ METHOD_WORDS = {
 """What forms say of each."""
 
 
-def method_parts() -> tuple[type[MethodPart], ...]:
-    """The members of the union, in its order."""
-    parts: tuple[type[MethodPart], ...] = get_args(get_args(TrainingMethod)[0])
-    return parts
-
-
 class FixedCohort(SpecPart):
     """A fixed number of clients each round, without replacement."""
 

@@ -6,7 +6,7 @@ from functools import partial
 from typing import Any, Protocol
 
 from fedaudit.privacy.accounting.privacy_events import REPORT
-from fedaudit.reports.figures import COUNTED, FIGURES, figures_of, parsed
+from fedaudit.reports.figures import COUNTED, FIGURES, Figure, figures_of, parsed
 from fedaudit.reports.sections.guarantee import PRIVACY_COSTS
 from fedaudit.reports.sections.other_runs import (
     RepeatsSection,
@@ -22,20 +22,14 @@ from fedaudit.sweeps.sweep_table import spread
 _PLACES = {name: place for place, name in enumerate(FIGURES) if name not in COUNTED}
 
 
-class Figure(Protocol):
+class ObservedFigure(Figure, Protocol):
     """One figure, of a document or as it is stored."""
 
     @property
-    def figure(self) -> str: ...
-    @property
-    def attribute(self) -> str | None: ...
-    @property
     def observer(self) -> str | None: ...
-    @property
-    def value(self) -> float | None: ...
 
 
-def named_figures(figures: Iterable[Figure]) -> dict[str, float | None]:
+def named_figures(figures: Iterable[ObservedFigure]) -> dict[str, float | None]:
     """By name, those of an attribute as name[attribute], in the order of reports. Counts are left
     out, and epsilons against one observer: the largest of all represents them."""
     found = [one for one in figures if not one.observer and one.figure in _PLACES]
@@ -62,10 +56,8 @@ class SeedFigures:
 
 def repeated(spec: ExperimentSpec) -> list[ExperimentSpec]:
     """The specs of all seeds, the given one first, with the number of repeats; none for one seed.
-
-    The others follow one another from the next seed on, and are repeated no further. Attacks are
-    on the given one alone.
-    """
+    The others follow one another from the next seed on, and are repeated no further. Attacks are on
+    the given one alone."""
     others = [
         spec.model_copy(
             update={
@@ -86,11 +78,8 @@ def shown_figures(document: Mapping[str, Any]) -> dict[str, float | None]:
 
 
 def repeats_section(found: Sequence[SeedFigures], *, asked: int) -> RepeatsSection:
-    """The spread over the seeds that have a report, the report's own first.
-
-    Privacy costs are left out: their mean is no bound, and all seeds together cost what the sweep
-    says.
-    """
+    """The spread over the seeds that have a report, the report's own first. Privacy costs are left
+    out: their mean is no bound, and all seeds together cost what the sweep says."""
     every = dict.fromkeys(name for one in found for name in one.figures)
     names = [name for name in every if name not in PRIVACY_COSTS]
     missing = asked - len(found)

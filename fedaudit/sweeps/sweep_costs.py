@@ -103,13 +103,10 @@ class SweepCosts(TypedDict):
 def sweep_costs(
     booked: Sequence[BookedCost], *, runs: Collection[str], facts: Mapping[str, Any]
 ) -> SweepCosts:
-    """The cost of all runs together.
-
-    `runs`: their ids; `facts`: their `SweepFacts`. Runs on generated data of different seeds spend
-    on different people: the figure is the largest over these data. Files count as the same people,
-    since one more line makes another file. The cost of the report to held-out people is a separate
-    entry.
-    """
+    """The cost of all runs together. `runs`: their ids; `facts`: their `SweepFacts`. Runs on
+    generated data of different seeds spend on different people: the figure is the largest over
+    these data. Files count as the same people, since one more line makes another file. The cost of
+    the report to held-out people is a separate entry."""
     reasons = _reasons(facts)
     leakages, log_ratios, epsilons = (
         [one for one in booked if one.figure == figure]
@@ -183,9 +180,7 @@ def _epsilons(
     booked: Sequence[BookedCost], runs: Collection[str], reasons: dict[str, str]
 ) -> list[SweepEpsilon]:
     """One entry for each group of costs that every run is in; of several populations, the largest.
-
-    A group without some of the runs would bound a part of what the sweep reveals.
-    """
+    A group without some of the runs would bound a part of what the sweep reveals."""
     grouped: dict[tuple[str, ...], list[BookedCost]] = {}
     for one in booked:
         # What training costs has no bound where a reason says so; what a report costs may have.

@@ -9,13 +9,14 @@ import csv
 import io
 import json
 import math
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
 from typing_extensions import TypedDict
 
 from fedaudit.reports.charts.drawing import Chart, FigureTable, Row, range_chart
+from fedaudit.reports.checks import leaves
 from fedaudit.reports.comparison.fronts import dominated_by
 from fedaudit.reports.readings.reading import plain, table
 from fedaudit.reports.sections.guarantee import PRIVACY_COSTS, UNBOUNDED
@@ -34,7 +35,6 @@ class Spread(TypedDict):
     """
 
     n: int
-    """Seeds that have the figure."""
     mean: float | None
     standard_deviation: float | None
     low: float | None
@@ -53,7 +53,10 @@ def spread(name: str, values: Sequence[float]) -> Spread:
         return {"n": 1, "mean": mean, "standard_deviation": None, "low": None, "high": None}
     deviation = math.sqrt(math.fsum((value - mean) ** 2 for value in found) / (n - 1))
     bounded = name.partition("[")[0] in SHARES
-    half = _student(n - 1) * deviation / math.sqrt(n)
+    # Takes a while to import, which commands without a sweep need not wait for.
+    from scipy.special import stdtrit
+
+    half = float(stdtrit((n - 1), 0.5 + LEVEL / 2)) * deviation / math.sqrt(n)
     return {
         "n": n,
         "mean": mean,
@@ -61,14 +64,6 @@ def spread(name: str, values: Sequence[float]) -> Spread:
         "low": max(mean - half, 0.0) if bounded else mean - half,
         "high": min(mean + half, 1.0) if bounded else mean + half,
     }
-
-
-def _student(freedom: int) -> float:
-    """The quantile of Student's t that leaves half of 5 % above it."""
-    # Takes a while to import, which commands without a sweep need not wait for.
-    from scipy.special import stdtrit
-
-    return float(stdtrit(freedom, 0.5 + LEVEL / 2))
 
 
 Direction = Literal["lower", "higher"]
@@ -90,8 +85,11 @@ _COUNTED_AS = {
 }
 """The figures that say what a cell costs, and what they are counted as."""
 _UTILITIES = ("accuracy", "validation_loss")
-_GAP = "equalized_odds_difference"
-_GAPS = (_GAP, "demographic_parity_difference", "equal_opportunity_difference")
+_GAPS = (
+    "equalized_odds_difference",
+    "demographic_parity_difference",
+    "equal_opportunity_difference",
+)
 
 SELECTED = (
     "the rows are compared by the held-out clients that also measure them: the figures of a row "
@@ -141,7 +139,6 @@ class SweepTable(TypedDict):
     """All rows, in the order of the cells."""
 
     figures: list[str]
-    """By name; those of an attribute as name[attribute]."""
     rows: list[SweepRow]
     front_figures: list[str]
     """By the means of which rows are on the front: cost, utility, fairness; as far as every row
@@ -195,7 +192,6 @@ def direction(name: str) -> Direction | None:
 
 
 def _means_the_same(cells: Sequence[CellFigures], name: str) -> bool:
-    """Whether a figure may be compared between cells: a cost only where it bounds the same."""
     counted_as = _COUNTED_AS.get(name)
     if counted_as is None:
         return True
@@ -259,11 +255,9 @@ def _front_figures(rows: Sequence[SweepRow], names: Sequence[str]) -> list[str]:
 
 
 def _mark_front(rows: Sequence[SweepRow], names: Sequence[str]) -> None:
-    """Rows that no other row dominates, by their means; none where nothing can be compared.
-
-    Rows that lack some of their seeds, or whose models decide nothing, are not compared: their
-    figures would hide those of others.
-    """
+    """Rows that no other row dominates, by their means; none where nothing can be compared. Rows
+    that lack some of their seeds, or whose models decide nothing, are not compared: their figures
+    would hide those of others."""
     if not names or len(rows) < 2:
         return
     compared = [row for row in rows if row["succeeded"] == row["seeds"] and not row["degenerate"]]
@@ -283,18 +277,12 @@ ABSENT = ""
 
 
 def varied_fields(rows: Sequence[Mapping[str, Any]]) -> dict[str, list[Any]]:
-    """By path the value of every row.
-
-    An object, as `privacy: {mechanism: none}`, is a column for each of its fields; rows whose
-    object has no such field have ABSENT there.
-    """
-    flat = [
-        {inner: one for path, value in row.items() for inner, one in _below(path, value)}
-        for row in rows
-    ]
+    """By path the value of every row. An object, as `privacy: {mechanism: none}`, is a column for
+    each of its fields; rows whose object has no such field have ABSENT there."""
+    flat = [dict(leaves(row)) for row in rows]
     tops = dict.fromkeys(path for row in rows for path in row)
     paths = dict.fromkeys(
-        path for top in tops for row in rows if top in row for path, _ in _below(top, row[top])
+        path for top in tops for row in rows if top in row for path, _ in leaves({top: row[top]})
     )
     return {path: [row.get(path, ABSENT) for row in flat] for path in paths}
 
@@ -321,19 +309,7 @@ def _shortest(path: str, others: Sequence[str], taken: Collection[str]) -> str:
     return path
 
 
-def _below(path: str, value: Any) -> Iterator[tuple[str, Any]]:
-    if isinstance(value, Mapping) and value:
-        for name, inner in value.items():
-            yield from _below(f"{path}.{name}", inner)
-    else:
-        yield path, value
-
-
-_LEADING = (
-    *("epsilon_max", "log_ratio_max", "leakage_max"),
-    *("accuracy", "validation_loss"),
-    *("equalized_odds_difference", "demographic_parity_difference", "equal_opportunity_difference"),
-)
+_LEADING = (*_COSTS, *_UTILITIES, *_GAPS)
 
 
 def measured_figures(found: SweepTable) -> list[str]:
@@ -393,7 +369,10 @@ def as_markdown(found: SweepTable) -> str:
             *(plain(value_words(values[place])) for values in fields.values()),
             f"{row['succeeded']} of {row['seeds']}"
             + (f", {row['degenerate']} degenerate" if row["degenerate"] else ""),
-            *(_in_markdown(row, name) for name in found["figures"]),
+            *(
+                f"**{figure_words(row, name)}**" if figure["best"] else figure_words(row, name)
+                for name, figure in row["figures"].items()
+            ),
             "yes" if row["front"] else "",
         ]
         for place, row in enumerate(found["rows"])
@@ -407,21 +386,12 @@ def as_markdown(found: SweepTable) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _in_markdown(row: SweepRow, name: str) -> str:
-    words = figure_words(row, name)
-    return f"**{words}**" if row["figures"][name]["best"] else words
-
-
 def figure_words(row: SweepRow, name: str) -> str:
-    """A figure of a row with its interval over seeds; `unbounded` for a cost that nothing bounds,
-    which a dash would hide."""
+    """A figure of a row with its interval over seeds, as 0.72 (0.70 to 0.74); a dash for what no
+    seed has, and `unbounded` for a cost that nothing bounds, which a dash would hide."""
+    figure = row["figures"][name]
     if row["unbounded"] and name in PRIVACY_COSTS:
         return UNBOUNDED
-    return spread_words(row["figures"][name])
-
-
-def spread_words(figure: Spread) -> str:
-    """As 0.72 (0.70 to 0.74); a dash for what no seed has."""
     if figure["mean"] is None:
         return "–"
     mean = f"{figure['mean']:.{_DIGITS}g}"
@@ -439,10 +409,8 @@ _MOST = 40
 
 
 def spread_chart(found: SweepTable, name: str) -> Chart | None:
-    """The drawing of a figure of the table; None where no row has it.
-
-    Of many rows those are drawn whose means are best, or the first where no end is better.
-    """
+    """The drawing of a figure of the table; None where no row has it. Of many rows those are drawn
+    whose means are best, or the first where no end is better."""
     numbered = list(enumerate(found["rows"], start=1))
     measured = [one for one in numbered if one[1]["figures"][name]["mean"] is not None]
     if not measured:

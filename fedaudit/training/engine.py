@@ -19,9 +19,17 @@ from fedaudit.training.base.cell import (
     stands_alone,
 )
 from fedaudit.training.base.cohort import rounds_together
+from fedaudit.training.base.scored_rows import final_groups
 from fedaudit.training.by_length import ByLength
 from fedaudit.training.one_by_one import ClientByClient
-from fedaudit.training.stacked.clients import StackData, compiled_clients, whole_data
+from fedaudit.training.stacked.clients import (
+    CompiledClients,
+    Lanes,
+    StackData,
+    compiled_clients,
+    whole_data,
+    with_scored,
+)
 from fedaudit.training.stacked.stack_round import (
     Cohort,
     Engine,
@@ -30,7 +38,15 @@ from fedaudit.training.stacked.stack_round import (
     RoundResult,
     trims_lanes,
 )
-from fedaudit.training.stacked.validation import Figures, Measure, Validator, joined_figures
+from fedaudit.training.stacked.validation import (
+    Evaluation,
+    Figures,
+    Measure,
+    joined_figures,
+    scored_rows,
+)
+
+_MAX_ELEMENTS = 1 << 18  # outputs at a time: beyond, temporaries leave the cache
 
 
 class SideBySide(Engine):
@@ -44,8 +60,9 @@ class SideBySide(Engine):
         self._learner = learner = Learner(first)
         self._compiled = compiled_clients(learner.network, learner.loss, self._data)
         self._whole = whole_data(first.spec.training.local, self._longest)
-        measure = Measure(learner.network, learner.loss, self._personal)
-        self._validator = Validator(measure, self._data, self._counter, self._compiled)
+        self._measure = Measure(learner.network, learner.loss, self._personal)
+        self._kept: dict[int, tuple[NDArray[np.int64], Lanes]] = {}
+        """The data of the clients that were scored last: the next call often asks for the same."""
 
     def rounds_together(self, cells: int) -> int:
         one = self._cells[0]
@@ -88,14 +105,61 @@ class SideBySide(Engine):
         per_client: bool = False,
         tuned: bool = True,
     ) -> Figures:
-        return self._validator.score(
-            theta,
-            self._data.columns(clients, positions),
-            sizes,
-            scored=self._splits.scored(clients, positions, rows=self._longest),
-            per_client=per_client,
-            tuned=tuned,
+        columns = self._data.columns(clients, positions)
+        scored = self._splits.scored(clients, positions, rows=self._longest)
+        plain = self._personal is None and scored is None and not per_client
+        if plain and self._compiled is not None:
+            return self._compiled_score(self._compiled, theta, columns, sizes)
+        size = self._data.elements * columns.shape[1] * theta.shape[1]
+        step, parts = max(1, _MAX_ELEMENTS // size), []
+        for start in range(0, len(columns), step):
+            part = slice(start, start + step)
+            lanes = self._lanes(columns[part], start)
+            if scored is not None:
+                lanes = with_scored(lanes, scored[part])
+            found = self._measure(theta[part], lanes, sizes[part].argmax(-1), tuned=tuned)
+            parts.append(self._figures(found, lanes, columns[part], theta.shape[1], per_client))
+        return parts[0] if len(parts) == 1 else joined_figures(parts)
+
+    def _compiled_score(
+        self, clients: CompiledClients, theta: Tensor, columns: NDArray[np.int64], sizes: Tensor
+    ) -> Figures:
+        """The same by the compiled kernels, which keep to the cache by themselves."""
+        counter = self._counter
+        selection_loss, validation_loss, predictions = clients.evaluate(
+            theta, columns, sizes.argmax(-1), predicts=counter.counts_rows
         )
+        if predictions is None:
+            counts = counter.nothing(len(columns))
+        else:
+            counts = counter.count(predictions, columns)
+        return Figures(selection_loss, validation_loss, None, counts)
+
+    def _figures(
+        self, found: Evaluation, lanes: Lanes, columns: NDArray[np.int64], k: int, per_client: bool
+    ) -> Figures:
+        final, accuracy = None, found.accuracy
+        if per_client:
+            rows, places = scored_rows(found, lanes), self._counter.rows(columns[0])
+            final = final_groups(self._counter, rows, places, k=k)
+            counts = self._counter.count_clients(rows.predictions, places, scored=rows.scored)
+        else:
+            predictions = found.predictions.permute(1, 2, 0).cpu().numpy()
+            scored = None if lanes.scored is None else lanes.scored.permute(1, 2, 0).cpu().numpy()
+            counts = self._counter.count(predictions, columns, scored=scored)
+        return Figures(
+            selection_loss=found.selection_loss.cpu().numpy(),
+            validation_loss=found.validation_loss.cpu().numpy(),
+            accuracy=None if accuracy is None else accuracy.cpu().numpy(),
+            counts=counts,
+            final=final,
+        )
+
+    def _lanes(self, columns: NDArray[np.int64], start: int) -> Lanes:
+        kept = self._kept.get(start)
+        if kept is None or not np.array_equal(kept[0], columns):
+            kept = self._kept[start] = columns, self._data.lanes(columns)
+        return kept[1]
 
 
 def score_rounds(

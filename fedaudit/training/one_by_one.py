@@ -24,7 +24,6 @@ from fedaudit.reproducible import one_thread
 from fedaudit.spec.training import Local
 from fedaudit.training.base.cell import Cell, Splits, class_rows, cohort_clients
 from fedaudit.training.base.cohort import Block, rounds_ahead
-from fedaudit.training.base.planted import PlantedUpdates
 from fedaudit.training.base.scored_rows import ScoredRows
 from fedaudit.training.mechanisms.base import ClientProtection, TrustedServer
 from fedaudit.training.methods import PersonalSteps, training_method
@@ -33,13 +32,14 @@ from fedaudit.training.stacked.stack_round import (
     Cohort,
     Engine,
     RoundResult,
-    Sent,
+    averaged,
     needed_clips,
     planted_places,
     show_sum,
     show_uploads,
+    summed,
 )
-from fedaudit.training.stacked.validation import Figures, Scores, flat_figures, score
+from fedaudit.training.stacked.validation import Figures, flat_figures, score
 
 Rows = slice | NDArray[np.int64]
 
@@ -106,7 +106,6 @@ class ClientUpdate:
             self._network.descend(gradient, step_size * factor / len(batch))
 
     def _batches(self, client: int, source: Source, round_: int) -> Iterator[NDArray[np.int64]]:
-        """The rows of each local step."""
         local, rows = self._local, self._data.rows(client)
         longest = int(self._rows_of_class[client])
         if local.batch_size is None or whole_data(local, longest):
@@ -168,8 +167,7 @@ class ClientScorer:
             for place, client in enumerate(clients):
                 for outputs, target, _ in self._outputs(client):
                     sums[j, place] += self._loss.values(outputs, target).double().sum()
-        chosen: list[int] = without_nan(sums).min(0).indices.tolist()
-        return chosen
+        return without_nan(sums).min(0).indices.tolist()
 
     def score(
         self,
@@ -205,7 +203,8 @@ class ClientScorer:
                 self._network.load(theta[chosen])
                 tune(clients[place], np.flatnonzero(~own.numpy()))
                 valued, guessed = self._table(clients[place])
-                scores = self._personal(scores, valued, own)
+                loss = self._loss.client_loss(valued[own].mean()).reshape(1, 1)
+                scores = replace(scores, selection_loss=loss, validation_loss=loss)
             losses.append([scores.selection_loss.item(), scores.validation_loss.item()])
             predictions.append(guessed.numpy())
             of_rows.append(valued.numpy())
@@ -223,11 +222,6 @@ class ClientScorer:
             for column in zip(*losses, strict=True)
         )
         return rows, selection, validation
-
-    def _personal(self, scores: Scores, values: Tensor, scored: Tensor) -> Scores:
-        """The scores of a client's own model by its rows' values; `scored` bool, both [rows]."""
-        loss = self._loss.client_loss(values[scored].mean()).reshape(1, 1)
-        return replace(scores, selection_loss=loss, validation_loss=loss)
 
     def _tables(self, theta: Tensor, clients: Sequence[int]) -> list[tuple[Tensor, Tensor]]:
         """By client, on the host: values of its rows, float64 [k, rows], and their predictions."""
@@ -248,19 +242,17 @@ class ClientScorer:
         rows = self._data.rows(client)
         values = torch.zeros(rows, dtype=torch.float64)
         guesses = torch.from_numpy(np.zeros(rows, dtype=self._kind))
+        classes = self._loss.classes
         for outputs, target, part in self._outputs(client):
             values[part] = self._loss.values(outputs, target).double().cpu()
-            guesses[part] = self._guess(outputs).cpu()
+            guessed = predicted_class(outputs, classes) if classes else outputs[0]
+            guesses[part] = guessed.cpu()
         return values, guesses
 
     @property
     def _kind(self) -> type[np.int64] | type[np.float32]:
         """What predictions are: class indices, or numbers."""
         return np.int64 if self._loss.classes else np.float32
-
-    def _guess(self, outputs: Tensor) -> Tensor:
-        classes = self._loss.classes
-        return predicted_class(outputs, classes) if classes else outputs[0]
 
     def _outputs(self, client: int) -> Iterator[tuple[Tensor, Tensor, slice]]:
         """Outputs [out, rows] and targets of a client's rows, some rows at a time."""
@@ -349,13 +341,7 @@ class ClientByClient(Engine):
         if self._planted is not None:
             start = theta[0, chosen][None]
             show_uploads(self._planted, cohort.clients, present, start, uploads)
-        clusters = self._server(theta, uploads, present, chosen[None])
-        return RoundResult(
-            before=theta,
-            hypotheses=clusters.hypotheses,
-            sizes=clusters.sizes,
-            sent=Sent(chosen[None], uploads, present, radii, clusters.assigned),
-        )
+        return averaged(self._server, theta, chosen[None], uploads, present, radii=radii)
 
     def _chosen(self, theta: Tensor, clients: Sequence[int]) -> list[int]:
         """The hypothesis of theta [1, k, n] that each client chooses; the first, where planted."""
@@ -413,25 +399,13 @@ class ClientByClient(Engine):
             )
         hypotheses = server.average(theta, sums, noise.sums, clips=clip[:, None])
         if self._planted is not None:
-            self._show(self._planted, shown, before=theta, after=hypotheses)
-        return RoundResult(
-            before=theta,
-            hypotheses=hypotheses,
-            sizes=torch.zeros(1, self._k, dtype=torch.int64, device=self._device),
-            sent=None,
-            clips=clips,
-        )
-
-    def _show(
-        self, planted: PlantedUpdates, shown: dict[int, Tensor], *, before: Tensor, after: Tensor
-    ) -> None:
-        """Shows the updates [n] behind the sum of the first hypothesis, by client."""
-        updates = before.new_zeros(1, len(shown), before.shape[-1])
-        for place, update in enumerate(shown.values()):
-            updates[0, place] = update
-        clients = np.array([list(shown)], dtype=np.int64)
-        counted = torch.ones(clients.shape, dtype=torch.bool)
-        show_sum(planted, clients, counted, updates, before=before, after=after)
+            updates = theta.new_zeros(1, len(shown), theta.shape[-1])
+            for place, update in enumerate(shown.values()):
+                updates[0, place] = update
+            senders = np.array([list(shown)], dtype=np.int64)
+            counted = torch.ones(senders.shape, dtype=torch.bool)
+            show_sum(self._planted, senders, counted, updates, before=theta, after=hypotheses)
+        return summed(theta, hypotheses, clips)
 
     def score(
         self,

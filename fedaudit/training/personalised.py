@@ -269,10 +269,9 @@ class PersonalisedRound:
                 own = np.flatnonzero(np.isin(places, one.clients))
                 for start in range(0, len(own), together):
                     part = own[start : start + together]
-                    inclusion = self._inclusion(places[part], paid, rows=one.rows)
-                    models[torch.from_numpy(part)] = self._models(
-                        theta, places[part], inclusion=inclusion, source=source, round_=round_
-                    )
+                    silos = self._silos(places[part], paid, rows=one.rows)
+                    found, _ = self._steps(theta, silos, source=source, round_=round_)
+                    models[torch.from_numpy(part)] = found
             present = torch.isfinite(models).all(-1)
             if present.any():
                 # Unweighted: the number of a client's records is not disclosed.
@@ -280,30 +279,20 @@ class PersonalisedRound:
                 theta = fixed_order_sum(kept, 0) / len(kept)
         return PersonalisedPlayed(theta, present.cpu().numpy())
 
-    def _models(
-        self,
-        theta: Tensor,
-        places: NDArray[np.int64],
-        *,
-        inclusion: NDArray[np.float64],
-        source: Source,
-        round_: int,
-    ) -> Tensor:
-        """What the training clients at these places make of the model: [clients, n]."""
-        silos = SiloRecords(
+    def _silos(self, places: NDArray[np.int64], paid: int, *, rows: int) -> SiloRecords:
+        """The records of the training clients at these places."""
+        silos, planted = self._records.clients[places], None
+        if self._planted is not None:
+            planted = PlantedGradients.among(self._planted, silos, rows=rows)
+        return SiloRecords(
             features=self._features,
             target=self._target,
             first=self._first[places],
-            inclusion=inclusion,
+            inclusion=self._inclusion(places, paid, rows=rows),
             noise_multipliers=self._noise[places],
-            silos=self._records.clients[places],
-            planted=None
-            if self._planted is None
-            else PlantedGradients.among(
-                self._planted, self._records.clients[places], rows=inclusion.shape[1]
-            ),
+            silos=silos,
+            planted=planted,
         )
-        return self._steps(theta, silos, source=source, round_=round_)[0]
 
     def _inclusion(self, places: NDArray[np.int64], paid: int, *, rows: int) -> NDArray[np.float64]:
         """The chance of each record of the clients at `places` in each step of a round: [places,
@@ -417,7 +406,6 @@ class PersonalisedRun:
         return {0: PlayedRounds(tuple(played))}
 
     def _play(self) -> RoundColumns:
-        """The next round."""
         state = self.state
         number = state.round + 1
         drawn, subjects = self._coins(number), self._subjects(number)
@@ -476,9 +464,7 @@ class PersonalisedRun:
             validation_losses=nothing if figures is None else figures.validation_loss,
             accuracies=None if figures is None else figures.accuracy,
             counts={} if figures is None else figures.counts,
-            compositions={
-                name: counts[np.newaxis] for name, counts in self._compositions().items()
-            },
+            compositions=self._compositions(),
         )
 
     # -- what is charged ------------------------------------------------------------------------
@@ -487,18 +473,18 @@ class PersonalisedRun:
         """What the ledger's subjects were charged: rounds of [groups], or uploads of [clients]."""
         if self._spending is None:
             return self.state.participations.copy()
-        return self._repeat_by_group(self.state.compositions)
+        return np.full(self._groups, self.state.compositions, dtype=np.int32)
 
     def _compositions(self) -> Mapping[Observer, NDArray[np.int32]]:
+        """What each group was charged against each observer: [1, groups]."""
         if self._spending is None:
             return {}
-        return {
-            "final_model": self._repeat_by_group(self.state.compositions),
-            "server": self._repeat_by_group(int(self.state.participations.max())),
+        counts: dict[Observer, int] = {
+            "final_model": self.state.compositions,
+            "server": int(self.state.participations.max()),
         }
-
-    def _repeat_by_group(self, count: int) -> NDArray[np.int32]:
-        return np.full(self._groups, count, dtype=np.int32)
+        shape = 1, self._groups
+        return {name: np.full(shape, count, dtype=np.int32) for name, count in counts.items()}
 
     def set_release(self, position: int, release: int, *, until: int) -> None:
         progress = self.state.progress

@@ -38,7 +38,6 @@ from fedaudit.training.personalised import PersonalisedRun
 from fedaudit.training.stacked.stack_round import Cohort, RoundResult, build_draws
 from fedaudit.training.stacked.stack_state import (
     CellState,
-    Counted,
     StackState,
     Stretch,
     first_state,
@@ -129,7 +128,7 @@ class Stack:
                     if left < rounds:
                         break
                     raise RuntimeError("rounds with `release` noise must be planned first")
-                block = self._block_of(self._ahead())
+                block = self._block_of(self._engine.rounds_ahead(len(self.active)))
                 if not stretches or stretches[-1].positions is not self._running:
                     stretches.append(Stretch(self._running, self._in_plane))
                 stride = min(left, self._stride(), block.left)
@@ -176,12 +175,14 @@ class Stack:
             playing=np.array([one not in self._stopped for one in self._running.tolist()]),
             audited=self._audited[self._running],
         )
-        counted = Counted(
+        stretch.add(
+            gathered,
+            figures,
+            kept=followed.kept,
             release=progress.release_numbers(gathered.round),
             releases=self._state.count_in(self._running, gathered, kept=followed.kept),
             validated=validated,
         )
-        stretch.add(gathered, counted, figures, kept=followed.kept)
         self._state.progress.put(self._running, progress)
         self._state.keep_best(self._running, played, followed.improved)
         for row, end in followed.ends.items():
@@ -368,9 +369,6 @@ class Stack:
         self._theta = torch.from_numpy(self._state.hypotheses[self._running]).to(self._device)
         clips = self._state.clips
         self._clips = None if clips is None else clips[self._running]
-
-    def _ahead(self) -> int:
-        return self._engine.rounds_ahead(len(self.active))
 
     def _block_of(self, rounds: int) -> Block:
         """The current block of draws, or a new one of `rounds` rounds where it is used up."""

@@ -14,7 +14,6 @@ from fedaudit.reports.page.html import render
 from fedaudit.reports.readings.readings import reading
 from fedaudit.reports.sections.attacks import Alarm
 from fedaudit.reports.verdict.verdict import concerns_of
-from fedaudit.spec.experiment import spec_hash
 from fedaudit.spec.parse import parse_spec
 from tests.api.service import spec
 from tests.attacks.doubles import ALARM, ATTACK, Looks, offer_looks
@@ -152,12 +151,6 @@ def test_files_are_kept_as_one_archive_with_the_same_bytes(tmp_path: Path) -> No
     assert file_in(archive, position=1, name="scores.csv") is None
     with pytest.raises(ValueError, match="no name for a file"):
         packed([{"../scores.csv": b""}])
-
-
-def test_specs_without_attacks_keep_their_hash() -> None:
-    asked = parse_spec(spec())
-    assert asked.model_dump(mode="json")["attacks"] == []
-    assert spec_hash(asked) == spec_hash(parse_spec(spec(attacks=[])))
 
 
 @pytest.mark.parametrize(

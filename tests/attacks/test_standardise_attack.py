@@ -92,19 +92,20 @@ def slopes(document: Option, sources_dir: Path) -> NDArray[np.float64]:
     """What is released of the slope by TRAININGS whole trainings with secret noise."""
     spec = parse_admitted(document)
     data = load_federation(spec, sources_dir=sources_dir)
-    trainer = open_stack([Cell(spec, data) for _ in range(TRAININGS)])
-    trainer.plan(1)
-    trainer.advance(1)
+    cells = [Cell(spec, data) for _ in range(TRAININGS)]
     by_record = spec.privacy.draws_by_record
     found = []
-    for place in range(TRAININGS):
-        kept = trainer.checkpoint(place)
-        theta = (
-            PersonalisedState.decode(kept).theta
-            if by_record
-            else CellState.decode(kept).hypotheses[0]
-        )
-        found.append(float(theta[0]))
+    for together in [[cell] for cell in cells] if by_record else [cells]:
+        trainer = open_stack(together)
+        trainer.plan(1)
+        trainer.advance(1)
+        for kept in map(trainer.checkpoint, range(len(together))):
+            theta = (
+                PersonalisedState.decode(kept).theta
+                if by_record
+                else CellState.decode(kept).hypotheses[0]
+            )
+            found.append(float(theta[0]))
     return np.array(found)
 
 
@@ -134,9 +135,10 @@ def test_declared_constants_leave_nothing_to_guess_by(
 ) -> None:
     """Standardised, nearly all guesses are right. With constants they are as right as chance: at
     epsilon = 1 at most 0.46 more are right than false (Kairouz et al. 2015), in truth about none
-    here. 30 guesses of each world pass 0.8 by chance in fewer than one of 10^6 runs."""
-    assert right_guesses(a_document(privacy, standardise=how), tmp_path) > 0.8
-    assert right_guesses(a_document(privacy, **DECLARED), tmp_path) < 0.8
+    here. 30 guesses of each world pass 0.65 by chance in fewer than one of 10^6 runs; where 0.9 are
+    right in truth, they fall short of it in fewer than one of 10^5."""
+    assert right_guesses(a_document(privacy, standardise=how), tmp_path) > 0.65
+    assert right_guesses(a_document(privacy, **DECLARED), tmp_path) < 0.65
 
 
 @pytest.mark.parametrize("noise", ["release", "simulation"])

@@ -11,7 +11,7 @@ from fairlearn.metrics import (
     equalized_odds_ratio,
 )
 
-from fedaudit.audits.audit_page import render_audit
+from fedaudit.reports.page.html import render_audit
 from tests.audits.tables import audited, people, write
 
 

@@ -21,12 +21,6 @@ def test_without_urls_everything_lives_below_the_data_folder(tmp_path):
     assert "FEDAUDIT_DATABASE_URL" not in installation.environment
 
 
-def test_the_option_is_stronger_than_the_variable(tmp_path, monkeypatch):
-    monkeypatch.setenv("FEDAUDIT_DATA_DIR", str(tmp_path / "variable"))
-    assert Installation.choose().data_dir == tmp_path / "variable"
-    assert Installation.choose(tmp_path / "option").data_dir == tmp_path / "option"
-
-
 def test_the_default_agrees_with_the_service_settings(tmp_path, monkeypatch):
     from infrastructure.settings import Settings
 

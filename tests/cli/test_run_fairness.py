@@ -78,18 +78,3 @@ def test_combinations_are_attributes_like_any_other(run, people):
         for limit in report["limits"]
     )
     assert [gate["outcome"] for gate in report["gates"]] == ["pass", "insufficient_evidence"]
-
-
-def test_a_number_without_a_favourable_outcome_is_judged_by_its_losses(run, people):
-    done, report = run(
-        federation={**people, "target": "income"},
-        fairness={"sensitive": ["sex"]},
-        gates=[{"figure": "demographic_parity_difference", "op": "le", "value": 0.1}],
-    )
-    assert done.returncode == 3, done.stderr
-    (section,) = report["fairness"]
-    parity = section["metrics"]["demographic_parity_difference"]
-    assert (parity["value"], parity["reason"]) == (None, "no favourable outcome was declared")
-    assert report["gates"][0]["reason"] == "no favourable outcome was declared"
-    assert section["metrics"]["loss_difference"]["value"] > 0
-    assert all(group["loss"] > 0 and not group["suppressed"] for group in section["groups"])

@@ -7,7 +7,6 @@ import pytest
 from rich.console import Console
 
 from fedaudit.cli.summary import summary_table
-from fedaudit.privacy.accounting.privacy_events import OBSERVERS
 
 
 @pytest.fixture
@@ -39,18 +38,3 @@ def test_a_missing_figure_gives_its_reason(report):
     metric.update(value=None, reason="a group without positives")
     assert "none: nobody measured it" in text(report)
     assert "none: a group without positives" in text(report)
-
-
-def test_names_are_no_markup(report):
-    report["experiment"]["name"] = "[bold]loud[/bold] [x]"
-    assert "[bold]loud[/bold] [x]" in text(report)
-
-
-def test_an_epsilon_names_against_whom_it_holds(report):
-    report["privacy"]["epsilon"] = [
-        {"observer": "final_model", "value": 1.5, "delta": 1e-5},
-        {"observer": "server", "value": 2.5, "delta": 1e-5},
-    ]
-    lines = [line for line in text(report).splitlines() if "at delta = 1e-05" in line]
-    for line, (observer, words) in zip(lines, OBSERVERS.items(), strict=True):
-        assert f"against {words}" in line, observer

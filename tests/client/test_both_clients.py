@@ -3,11 +3,9 @@
 import asyncio
 import inspect
 import itertools
-import shutil
 import sys
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import aclosing, closing
-from pathlib import Path
 from typing import Any
 
 import httpx
@@ -15,34 +13,12 @@ import pytest
 
 from fedaudit_client import AsyncClient, Client, Retries
 from fedaudit_client.errors import ProblemError, ValidationError
-from tests.api.service import (
-    ROUNDS,
-    SPEC,
-    SUBJECTS,
-    Api,
-    fail,
-    finish,
-    running_api,
-    served,
-    settings_for,
-    spec,
-)
+from tests.api.service import ROUNDS, SPEC, SUBJECTS, Api, fail, finish, spec
 from tests.client.lossy import Faults, LossyAsyncTransport, LossyTransport
 
 # What is done with a client: calls a method by its name, and gives what it gives.
 Ask = Callable[..., Any]
 QUICK = Retries(first_pause_seconds=0.0)
-
-
-@pytest.fixture(scope="module")
-def service(
-    sqlite_template: Path, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[tuple[Api, str]]:
-    folder = tmp_path_factory.mktemp("service")
-    shutil.copyfile(sqlite_template, folder / "fedaudit.db")
-    settings = settings_for(f"sqlite:///{folder / 'fedaudit.db'}", folder)
-    with running_api(settings) as api, served(api) as url:
-        yield api, url
 
 
 def blocking(url: str, key: str, faults: Faults | None = None) -> Ask:

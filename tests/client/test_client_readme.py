@@ -2,7 +2,6 @@
 
 import json
 import re
-import shutil
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -13,21 +12,10 @@ from typing import Any
 import pytest
 
 from fedaudit_client import Client, GatesNotPassedError
-from tests.api.service import SPEC, Api, finish, running_api, served, settings_for, spec
+from tests.api.service import SPEC, Api, finish, spec
 from tests.house import PLACES
 
 README = (PLACES["fedaudit_client"] / "README.md").read_text()
-
-
-@pytest.fixture(scope="module")
-def service(
-    sqlite_template: Path, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[tuple[Api, str]]:
-    folder = tmp_path_factory.mktemp("service")
-    shutil.copyfile(sqlite_template, folder / "fedaudit.db")
-    settings = settings_for(f"sqlite:///{folder / 'fedaudit.db'}", folder)
-    with running_api(settings) as api, served(api) as url:
-        yield api, url
 
 
 @contextmanager

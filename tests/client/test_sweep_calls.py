@@ -1,30 +1,15 @@
 """The calls on sweeps, by both clients and against a real service."""
 
-import inspect
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-from fedaudit_client import Client, Retries
-from fedaudit_client.errors import ConflictError, ProblemError, UnreachableError
-from tests.api.service import Api, running_api, served, settings_for, spec
-from tests.client.lossy import Faults, LossyTransport
-from tests.client.test_both_clients import BOTH, QUICK, blocking
+from fedaudit_client.errors import ConflictError, UnreachableError
+from tests.api.service import Api, spec
+from tests.client.lossy import Faults
+from tests.client.test_both_clients import BOTH, blocking
 
 NU = "privacy.noise_multiplier"
-
-
-@pytest.fixture(scope="module")
-def service(
-    sqlite_template: Path, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[tuple[Api, str]]:
-    folder = tmp_path_factory.mktemp("service")
-    (folder / "fedaudit.db").write_bytes(sqlite_template.read_bytes())
-    settings = settings_for(f"sqlite:///{folder / 'fedaudit.db'}", folder)
-    with running_api(settings) as api, served(api) as url:
-        yield api, url
 
 
 def asked(name: str = "two noises", **changes: Any) -> dict[str, Any]:
@@ -58,26 +43,3 @@ def test_cancelling_is_never_repeated(service: tuple[Api, str]) -> None:
     assert len(faults.requests) == 1
     with pytest.raises(ConflictError, match="every cell of the sweep has ended"):
         blocking(url, api.key)("cancel_sweep", sweep["id"])
-
-
-def test_waiting_outlasts_a_service_that_is_away(
-    service: tuple[Api, str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("fedaudit_client.wire._FIRST_WAIT_SECONDS", 0.0)
-    api, url = service
-    ask = blocking(url, api.key)
-    sweep = ask("submit_sweep", asked())
-    ask("cancel_sweep", sweep["id"])
-
-    def impatient() -> Client:
-        transport = LossyTransport(Faults(["unavailable", "answer lost"] * 2))
-        return Client(url, api.key, retries=Retries(attempts=1), http_transport=transport)
-
-    with impatient() as client:
-        assert client.wait_sweep(sweep["id"])["status"] == "cancelled"
-    with impatient() as client, pytest.raises(ProblemError):
-        client.wait_sweep(sweep["id"], patience_seconds=-1.0)
-    with Client(url, api.key, retries=QUICK) as client:
-        watched = client.watch_sweep(sweep["id"])
-        assert inspect.isgenerator(watched)
-        assert [one["status"] for one in watched] == ["cancelled"]

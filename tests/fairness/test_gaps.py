@@ -205,7 +205,7 @@ def defined_counts(draw: st.DrawFn) -> Counts:
     return [list(one) for one in draw(st.lists(group, min_size=2, max_size=5))]
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=15, deadline=None)
 @given(defined_counts())
 def test_every_defined_figure_is_fairlearns_to_the_last_digit(counts):
     true, predicted, group = rows(counts)
@@ -369,7 +369,7 @@ def score_figures(scores, *, root_mean=False, **changes):
     return {figure.metric: figure for figure in found}
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(seed=st.integers(0, 2**32 - 1), groups=st.integers(2, 6), root_mean=st.booleans())
 def test_gaps_are_those_of_fairlearns_metric_frame(seed, groups, root_mean):
     random = np.random.default_rng(seed)

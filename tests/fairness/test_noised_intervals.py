@@ -76,10 +76,13 @@ def noised(clients: np.ndarray, found: CountRelease, seed: int) -> NoisedCounts:
     )
 
 
-@pytest.mark.parametrize("epsilon", [0.1, 1.0, 10.0])
+@pytest.mark.parametrize(
+    ("epsilon", "shares"),
+    [(0.1, UNEQUAL), (1.0, UNEQUAL), (10.0, UNEQUAL), (1.0, EQUAL)],
+    ids=["0.1", "1", "10", "1, equal"],
+)
 @pytest.mark.parametrize("mechanism", ["discrete-laplace", "gaussian"])
 @pytest.mark.parametrize("unit", ["client", "record"])
-@pytest.mark.parametrize("shares", [UNEQUAL, EQUAL], ids=["unequal", "equal"])
 def test_intervals_cover_the_gap_in_the_population(
     epsilon: float, mechanism: str, unit: str, shares: np.ndarray
 ) -> None:
@@ -102,7 +105,7 @@ def test_intervals_cover_the_gap_in_the_population(
     assert min(covered.values()) >= LEAST, covered
 
 
-@pytest.mark.parametrize("epsilon", [0.1, 1.0, 10.0])
+@pytest.mark.parametrize("epsilon", [0.1, 10.0])
 @pytest.mark.parametrize("mechanism", ["discrete-laplace", "gaussian"])
 @pytest.mark.parametrize("unit", ["client", "record"])
 def test_intervals_cover_the_gain_and_the_share_in_the_population(

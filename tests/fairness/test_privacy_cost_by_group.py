@@ -118,8 +118,8 @@ def test_exact_means_give_every_client_away():
 def test_coarse_means_leave_the_attack_guessing():
     """Guessing finds 13 of 60, 22 % of the carriers. Measured over 20 seeds: 35 reports find 22 %;
     over 10 seeds, 350 reports find 24 %."""
-    few = np.mean([recovered(seed, reports=35, exact=False) for seed in range(10)])
-    many = np.mean([recovered(seed, reports=350, exact=False) for seed in range(2)])
+    few = np.mean([recovered(seed, reports=35, exact=False) for seed in range(5)])
+    many = np.mean([recovered(seed, reports=350, exact=False) for seed in range(1)])
     assert few < 0.35
     assert many < 0.45
 

@@ -48,7 +48,7 @@ def local(*, rounds=50, noise_multiplier=8.0, **settings):
 
 
 def plan_of(spec, names=("a", "b", "c")):
-    return mechanism_of(spec).spending_plan(training_clients=100, client_names=names)
+    return mechanism_of(spec).spending_plan(training_clients=100, names=names)
 
 
 def only_line(plan):

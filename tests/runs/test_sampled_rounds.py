@@ -79,7 +79,7 @@ def test_no_two_rounds_show_a_group_that_they_differ_in_by_few() -> None:
     report, size = decide_disclosures(whole), 30
     rounds = range(1, 61)
     sampled = SampledRounds(whole, report, size=size)
-    found, of_clients = sampled.disclosures(rounds)["group"], sampled.rows_of("group")
+    found, of_clients = sampled.disclosures(rounds)["group"], sampled._rows["group"]
     places = sampled.drawn(rounds)
     near = 0
     for later, of_later in enumerate(places):

@@ -4,8 +4,10 @@ import copy
 from typing import Any
 
 import pytest
+import rfc8785
 
 from fedaudit.spec.errors import FieldError, InvalidInputError
+from fedaudit.spec.experiment import ExperimentSpec
 from fedaudit.spec.parse import parse_spec
 
 HOSPITAL: dict[str, Any] = {
@@ -16,6 +18,13 @@ HOSPITAL: dict[str, Any] = {
     "privacy": {"mechanism": "laplace-l2", "noise_multiplier": 3},
     "fairness": {"sensitive": ["state"], "favourable": {"op": "le", "value": 7000}},
 }
+
+
+def canonical_bytes(spec: ExperimentSpec) -> bytes:
+    """What is hashed of a spec."""
+    encoded: bytes = rfc8785.dumps(spec.model_dump(mode="json"))
+    return encoded
+
 
 TABLE: dict[str, Any] = {
     **HOSPITAL,

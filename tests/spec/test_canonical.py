@@ -9,9 +9,9 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fedaudit.spec.experiment import canonical_bytes, spec_hash
+from fedaudit.spec.experiment import spec_hash
 from fedaudit.spec.parse import decode_text, parse_spec
-from tests.spec.documents import HOSPITAL, TABLE, changed
+from tests.spec.documents import HOSPITAL, TABLE, canonical_bytes, changed
 
 
 def reversed_keys(value: Any) -> Any:
@@ -60,6 +60,7 @@ def test_the_canonical_form_is_a_spec_with_the_same_hash() -> None:
         {"training.cohort": {"sampling": "fixed", "clients": 100}},
         {"fairness.reference_group": None},
         {"gates": []},
+        {"attacks": []},
         {"fairness.minimum_group_clients": 2},
     ],
     ids=str,

@@ -6,8 +6,9 @@ from typing import Any
 import pytest
 
 from fedaudit.spec.errors import InvalidInputError
-from fedaudit.spec.experiment import canonical_bytes, spec_hash
+from fedaudit.spec.experiment import spec_hash
 from fedaudit.spec.parse import parse_spec
+from tests.spec.documents import canonical_bytes
 from tests.training.gaussian import CENTRAL
 from tests.training.personalised import records_spec
 from tests.training.specs import groups_spec

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 import pytest
@@ -13,7 +13,7 @@ from fedaudit.cli.run import LocalRun, run_locally
 from fedaudit.federations.federation import Federation
 from fedaudit.reports.readings.readings import reading
 from fedaudit.spec.parse import parse_spec
-from fedaudit.spec.training import method_parts
+from fedaudit.spec.training import TrainingMethod
 from fedaudit.training.base.cell import Cell, first_hypotheses
 from fedaudit.training.base.rounds import FinalResult, RoundRecord
 from fedaudit.training.methods import LossWeighting, training_method
@@ -27,7 +27,7 @@ from tests.training.test_uneven_clients import COUNTS, uneven
 
 def method_names() -> set[str]:
     """What a spec may give as `training.method.kind`."""
-    return {name for part in method_parts() for name in part.names()}
+    return {name for part in get_args(get_args(TrainingMethod)[0]) for name in part.names()}
 
 
 Vector = NDArray[np.float64]

@@ -84,7 +84,7 @@ NETWORKS: dict[str, dict[str, Any]] = {
 
 @pytest.mark.parametrize("name", NETWORKS)
 def test_alone_and_stacked_agree_bit_for_bit(name: str) -> None:
-    changes = {"training__rounds": 15, **NETWORKS[name]}
+    changes = {"training__rounds": 8, **NETWORKS[name]}
     size = 7 if name in ("linear", "wide", "coins") else 2
     cells = [cell(groups_spec(**{"seed": seed, **changes})) for seed in range(size)]
     together = run_stacked(cells, 30)

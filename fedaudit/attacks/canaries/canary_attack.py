@@ -7,6 +7,7 @@ import numpy as np
 
 from fedaudit.attacks.attack import Attack, AttackedRun, AttackOutcome, Progress, Weighed, source_of
 from fedaudit.attacks.canaries.canary_bounds import (
+    NOT_MEASURED,
     CanaryClaim,
     PlannedBounds,
     claim_of,
@@ -141,10 +142,7 @@ class CanaryAudit:
             bounds = [bound.model_copy(update={"e_value": None}) for bound in bounds]
         weighed = weigh(e_value, "fresh")
         alarm = weighed.alarm(claim=claimed, evidence=_measured(bounds))
-        figures = ", ".join(
-            f"{bound.epsilon_lower_bound:.3g} by {bound.name} (power {bound.power:.0%})"
-            for bound in bounds
-        )
+        figures = ", ".join(map(_figure, bounds))
         verdict = _verdict(epsilon, bounds, alarm=alarm is not None, stopped_in=self.crossed)
         return self._companion.outcome(
             f"Claimed: {claimed}. Measured from below: {figures}. {_HALVED_ALONE} {verdict}",
@@ -200,8 +198,13 @@ def begin_audit(companion: Companion, claim: CanaryClaim) -> CanaryAudit:
     return CanaryAudit(companion, planned)
 
 
+def _figure(bound: CanaryBound) -> str:
+    if bound.all_clear == NOT_MEASURED:
+        return f"nothing by {bound.name}"
+    return f"{bound.epsilon_lower_bound:.3g} by {bound.name} (power {bound.power:.0%})"
+
+
 def _measured(bounds: Sequence[CanaryBound]) -> str:
-    """What each bound measured, for an alarm."""
     return "; ".join(
         f"{bound.name}: at least {bound.epsilon_lower_bound:.4g}, wrong with a chance of at most "
         f"{bound.significance:.2g}"
@@ -225,6 +228,8 @@ def _verdict(
             "A bound exceeds the claim, which a single test at its significance does by chance now "
             "and then; all attacks on this run together are not enough for an alarm."
         )
+    if all(bound.all_clear == NOT_MEASURED for bound in bounds):
+        return "No bound measured anything, so the claim was not tested: this is no all-clear."
     if any(bound.all_clear is None for bound in bounds):
         return (
             "No measurement exceeds the claim, and one of them would likely have done so if the "

@@ -313,20 +313,33 @@ def _most_powerful_guesses(
     return best
 
 
+NOT_MEASURED = (
+    "nothing was measured: no canary was in what this bound looks at, or too few releases or "
+    "numbers were seen. That no alarm was raised says nothing"
+)
+
+
 def take_bounds(
     planned: PlannedBounds, found: ReleaseEvidence, coins: NDArray[np.bool_], *, releases: int
 ) -> list[CanaryBound]:
-    """The bounds after a run in which the busiest canary's client made so many `releases`."""
+    """The bounds after a run in which the busiest canary's client made so many `releases`.
+
+    One that measured nothing is 0 with a power of 0, and says so (`NOT_MEASURED`).
+    """
     claim = planned.claim
     law = replace(claim.law, compositions=max(1, releases))
     share = {name: part * planned.significance for name, part in claim.shares.items()}
     ratio = found.fit.least_ratio(share["known-noise"]) * law.reach
     f_dp, one_run = planned.f_dp, planned.one_run
     by_curve, by_epsilon = f_dp.counts(found, coins), one_run.counts(found, coins)
-    epsilons: dict[BoundName, float] = {
-        "known-noise": law.with_ratio(ratio).epsilon(claim.delta) if releases else 0.0,
-        "f-dp": _f_dp_epsilon(law, claim.delta, by_curve, significance=share["f-dp"]),
-        "one-run": one_run_epsilon(**by_epsilon, delta=claim.delta, significance=share["one-run"]),
+    seen = bool(found.seen.any())
+    by_noise = law.with_ratio(ratio).epsilon(claim.delta) if releases else 0.0
+    by_guess = _f_dp_epsilon(law, claim.delta, by_curve, significance=share["f-dp"])
+    by_run = one_run_epsilon(**by_epsilon, delta=claim.delta, significance=share["one-run"])
+    epsilons: dict[BoundName, float | None] = {
+        "known-noise": by_noise if found.fit.weight > 0 else None,
+        "f-dp": by_guess if seen else None,
+        "one-run": by_run if seen else None,
     }
     if "summed-releases" in share:
         epsilons["summed-releases"] = found.kept.epsilon(
@@ -342,12 +355,12 @@ def take_bounds(
     return [
         CanaryBound(
             name=name,
-            epsilon_lower_bound=epsilon,
+            epsilon_lower_bound=epsilon or 0.0,
             significance=share[name],
-            power=powers[name][0],
+            power=0.0 if epsilon is None else powers[name][0],
             assumption=_ASSUMPTIONS[name],
             canaries=powers[name][1],
-            all_clear=_why_no_all_clear(powers[name][0]),
+            all_clear=NOT_MEASURED if epsilon is None else _why_no_all_clear(powers[name][0]),
             e_value=e_values[name],
         )
         for name, epsilon in epsilons.items()
@@ -371,7 +384,7 @@ def _e_values(
         level
         for level in _LEVELS
         if "summed-releases" in claim.shares
-        and found.kept.epsilon(law, delta, significance=level) > epsilon
+        and (found.kept.epsilon(law, delta, significance=level) or 0.0) > epsilon
     ]
     by_name: Mapping[BoundName, tuple[float, float]] = {
         "known-noise": (

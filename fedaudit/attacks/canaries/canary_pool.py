@@ -6,13 +6,12 @@ from typing import assert_never
 import numpy as np
 from numpy.typing import NDArray
 
-from fedaudit.federations.split import split_clients
 from fedaudit.privacy.mechanisms.registry import mechanism_of
 from fedaudit.randomness import Purpose, Source, uniforms
 from fedaudit.spec.attacks.canaries_spec import CanariesSpec
 from fedaudit.spec.errors import FieldError
 from fedaudit.training.base.cell import Cell
-from fedaudit.training.base.records import record_use_of, training_records
+from fedaudit.training.base.records import record_use_of, split_of, training_records
 
 COLLIDING = 100
 """Parameters below which random directions collide: cosines spread by 1 / sqrt(n), a tenth here."""
@@ -41,7 +40,7 @@ def draw_pool(cell: Cell, count: int, source: Source) -> CanaryPool:
     role = mechanism_of(cell.spec).facts.applied_by
     match role:
         case "clients" | "server":
-            training = _training_clients(cell)
+            training, _ = split_of(cell.spec, cell.federation)
             chosen = np.sort(training[_shuffled(len(training), source)[:count]])
             _check_count(chosen, count)
             shared = np.zeros(count, dtype=np.int64)
@@ -58,7 +57,7 @@ def faults(spec: CanariesSpec, cell: Cell, *, pointer: str) -> list[FieldError]:
     role, n = mechanism_of(cell.spec).facts.applied_by, cell.shape.n
     match role:
         case "clients" | "server":
-            there, room = len(_training_clients(cell)), n
+            there, room = len(split_of(cell.spec, cell.federation)[0]), n
             words = "clients that train"
         case "local-steps":
             use = record_use_of(cell.spec, cell.federation)
@@ -82,15 +81,6 @@ def faults(spec: CanariesSpec, cell: Cell, *, pointer: str) -> list[FieldError]:
             f"`count` to {room} or use a larger model"
         )
     return [FieldError(f"{pointer}/count", message)]
-
-
-def _training_clients(cell: Cell) -> NDArray[np.int64]:
-    split = split_clients(
-        cell.federation.clients,
-        validation_fraction=cell.spec.federation.validation_fraction,
-        seed=cell.spec.seed,
-    )
-    return np.sort(split.training.astype(np.int64))
 
 
 def _draw_records(cell: Cell, count: int, source: Source) -> CanaryPool:

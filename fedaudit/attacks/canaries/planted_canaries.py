@@ -253,12 +253,13 @@ class KeptNumbers:
         columns = self._columns_of(0, len(released))
         self._model = np.stack([released[columns], signal[columns]]), moment
 
-    def epsilon(self, law: ReleaseLaw, delta: float, *, significance: float) -> float:
-        """The bound, wrong with a chance of at most `significance`; 0 for fewer than two releases,
-        or for fewer numbers than their covariance needs."""
-        released, signal, moments = self._together()
-        if len(released) < 2:
-            return 0.0
+    def epsilon(self, law: ReleaseLaw, delta: float, *, significance: float) -> float | None:
+        """The bound, wrong with a chance of at most `significance`; None where nothing is measured:
+        for fewer than two releases, or for fewer numbers than their covariance needs."""
+        together = self._together()
+        if together is None:
+            return None
+        released, signal, moments = together
         # Coins and directions alone decide which numbers measure the noise.
         order = np.argsort(np.square(signal).sum(0), kind="stable")
         measuring, testing = np.split(order, [len(order) // 2])
@@ -269,15 +270,19 @@ class KeptNumbers:
         each = np.abs((moments == np.unique(moments)[:, None]) @ found.weights)
         return summed_epsilon(law, ratio * each, delta)
 
-    def _together(self) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.int64]]:
+    def _together(
+        self,
+    ) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.int64]] | None:
         """[releases, numbers], what was released and the signal in it, and the time of each; of the
-        first releases, as many as half of the series have."""
+        first releases, as many as half of the series have. None where they make no sum."""
         if not self._series:
-            return np.zeros((0, 0)), np.zeros((0, 0)), np.zeros(0, np.int64)
+            return None
         lengths = sorted(len(series) for series in self._series.values())
         middle = lengths[len(lengths) // 2]
         chosen = [series for series in self._series.values() if len(series) >= middle]
         count = releases_in_sum(middle, sum(series[0].shape[1] for series in chosen))
+        if not count:
+            return None
         # [releases, 2, numbers of all series]
         whole = np.concatenate([np.stack(series[:count]) for series in chosen], axis=2)
         moments = np.arange(count)
@@ -330,24 +335,20 @@ class CanaryClients(PlantedUpdates):
         denominator: float,
     ) -> None:
         """`clients` [canaries], ascending; `denominator`: what a trusted server divides sums by."""
-        self._clients, self._canaries, self._found = clients, canaries, found
+        self.clients, self._canaries, self._found = clients, canaries, found
         self._clip, self._denominator = clip, denominator
         self._last: tuple[SummedRound, NDArray[np.float64]] | None = None
-
-    @property
-    def clients(self) -> NDArray[np.int64]:
-        return self._clients
 
     def updates(self, places: NDArray[np.int64]) -> NDArray[np.float32]:
         return _unclipped(self._canaries, places, self._found, clip=self._clip)
 
     def see_sum(self, seen: SummedRound) -> None:
-        every = np.arange(len(self._clients))
+        every = np.arange(len(self.clients))
         signal = self._found.see(
             self._left(seen, seen.after)[None],
             which=np.zeros_like(every),
             numbers=every,
-            took_part=np.isin(self._clients, seen.clients),
+            took_part=np.isin(self.clients, seen.clients),
         )
         self._last = seen, signal[0]
 
@@ -372,7 +373,7 @@ class CanaryClients(PlantedUpdates):
         """
         change = after.astype(np.float64) - seen.before
         known = np.zeros(len(change))
-        rows = np.flatnonzero(~np.isin(seen.clients, self._clients))
+        rows = np.flatnonzero(~np.isin(seen.clients, self.clients))
         for start in range(0, len(rows), _ROWS_AT_ONCE):
             part = seen.updates[rows[start : start + _ROWS_AT_ONCE]].astype(np.float64)
             norms = np.linalg.norm(part, axis=1)
@@ -381,7 +382,7 @@ class CanaryClients(PlantedUpdates):
 
     def see_uploads(self, seen: SentUploads) -> None:
         # The server sees who sends, so a canary's scores are those of its own uploads alone.
-        numbers = np.searchsorted(self._clients, seen.clients)
+        numbers = np.searchsorted(self.clients, seen.clients)
         self._found.see(
             (seen.uploads.astype(np.float64) - seen.start) / self._clip,
             which=np.arange(len(numbers)),
@@ -404,24 +405,16 @@ class CanaryRecords(PlantedRecords):
     ) -> None:
         """`silos` [canaries], ascending: the clients that hold them; `rows` [canaries]: the places
         among a client's records."""
-        self._silos, self._rows = silos, rows
+        self.silos, self.rows = silos, rows
         self._canaries, self._found, self._clip = canaries, found, clip
-
-    @property
-    def silos(self) -> NDArray[np.int64]:
-        return self._silos
-
-    @property
-    def rows(self) -> NDArray[np.int64]:
-        return self._rows
 
     def gradients(self, numbers: NDArray[np.int64]) -> NDArray[np.float32]:
         return _unclipped(self._canaries, numbers, self._found, clip=self._clip)
 
     def see_step(self, seen: NoisedSteps) -> None:
         order = np.argsort(seen.silos)
-        numbers = np.flatnonzero(np.isin(self._silos, seen.silos))
-        which = order[np.searchsorted(seen.silos, self._silos[numbers], sorter=order)]
+        numbers = np.flatnonzero(np.isin(self.silos, seen.silos))
+        which = order[np.searchsorted(seen.silos, self.silos[numbers], sorter=order)]
         self._found.see(
             (seen.released - seen.known) / self._clip,
             which=which,
@@ -437,15 +430,11 @@ class MetricClients(PlantedUpdates):
     def __init__(
         self, clients: NDArray[np.int64], canaries: CanarySet, *, present: float, absent: float
     ) -> None:
-        self._clients, self._canaries = clients, canaries
+        self.clients, self._canaries = clients, canaries
         self._present, self._absent = present, absent
         self.distances = np.full((len(clients), 2), np.nan)
         """[canaries, 2]: of the first upload from the two inputs, `present` first; NaN for a canary
         that took no part."""
-
-    @property
-    def clients(self) -> NDArray[np.int64]:
-        return self._clients
 
     def updates(self, places: NDArray[np.int64]) -> NDArray[np.float32]:
         lengths = np.where(self._canaries.coins[places], self._present, self._absent)
@@ -455,7 +444,7 @@ class MetricClients(PlantedUpdates):
         raise ValueError("no server sums under metric privacy")
 
     def see_uploads(self, seen: SentUploads) -> None:
-        places = np.searchsorted(self._clients, seen.clients)
+        places = np.searchsorted(self.clients, seen.clients)
         fresh = np.isnan(self.distances[places, 0])
         sent = seen.uploads[fresh].astype(np.float64) - seen.start[fresh]
         vectors = self._canaries.directions.vectors(places[fresh])

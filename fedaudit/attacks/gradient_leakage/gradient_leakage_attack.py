@@ -41,7 +41,7 @@ from fedaudit.spec.privacy import LaplaceL2
 from fedaudit.training.base.cell import Cell, first_hypotheses
 from fedaudit.training.mechanisms.base import ClientProtection
 from fedaudit.training.mechanisms.registry import build_protection
-from fedaudit.training.one_by_one import ClientData, ClientUpdate
+from fedaudit.training.one_by_one import ClientData, ClientScorer, ClientUpdate
 from fedaudit.training.stacked.stack_round import build_loss
 
 _NUMBERS_AT_ONCE = 1 << 23
@@ -73,8 +73,7 @@ class AttackedImages:
         features = self.federation.features
         assert isinstance(features, ClientRows)
         values = features.values.astype(np.float64) / features.divisor
-        pixels: NDArray[np.float64] = values.reshape(*self.rows.shape, *self.size)
-        return pixels
+        return values.reshape(*self.rows.shape, *self.size)
 
     @property
     def labels(self) -> NDArray[np.int64]:
@@ -135,16 +134,8 @@ class AttackedClients:
 
     def choose(self, theta: Tensor) -> list[int]:
         """The hypothesis of theta [k, n] with the smallest loss on each client's images."""
-        losses = torch.zeros(len(theta), self._cell.federation.clients, dtype=torch.float64)
-        for place, hypothesis in enumerate(theta):
-            self._network.load(hypothesis)
-            for client in range(losses.shape[1]):
-                with torch.no_grad():
-                    outputs = self._network.outputs(self._data.features(client, slice(None)))
-                    target = self._data.target(client, slice(None))
-                    losses[place, client] = self._loss.values(outputs, target).double().mean()
-        chosen: list[int] = losses.nan_to_num(torch.inf).argmin(0).tolist()
-        return chosen
+        scorer = ClientScorer(self._network, self._loss, self._data)
+        return scorer.best(theta, range(self._cell.federation.clients))
 
     def send(
         self, clients: Sequence[int], start: Tensor, *, noise_multiplier: float, source: Source
@@ -452,7 +443,6 @@ _LABELS = {
 
 
 def _capabilities(spec: GradientLeakageSpec) -> list[str]:
-    """What the attacker knows and may do, a sentence each."""
     trained = spec.hypothesis == "trained"
     start = "those that came of training" if trained else "those before the first round"
     known = [

@@ -261,7 +261,6 @@ def _within(progress: Share, part: int, parts: int, share: float) -> None:
 
 
 def _better(first: Guess, second: Guess) -> Guess:
-    """For each update the guess with the nearer update."""
     better = second.distances < first.distances
     assert first.labels is not None
     assert second.labels is not None

@@ -262,7 +262,6 @@ def _files(
 
 
 def _capabilities(spec: MembershipSpec, attacked: ExperimentSpec) -> list[str]:
-    """What the attacker knows and may do."""
     found = [
         "Has the trained hypotheses, of the round that the run keeps, and nothing of the rounds "
         "themselves.",
@@ -299,7 +298,6 @@ def _statement(
     *,
     alarmed: bool,
 ) -> str:
-    """What was tried, what came of it and what that does not show."""
     sentences = [
         f"{_tried(spec)} A member scored above a non-member in {auc:.1%} of pairs (AUC), where "
         "guessing gives 50 %."

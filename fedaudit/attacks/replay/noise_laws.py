@@ -198,8 +198,7 @@ def _correlated(values: Floats) -> Floats:
     """The sum of products of vectors so many places apart: [vectors]."""
     count = len(values)
     waves = np.fft.rfft(values, 2 * count, axis=0)
-    found: Floats = np.fft.irfft(np.square(np.abs(waves)).sum(1), 2 * count)[:count]
-    return found
+    return np.fft.irfft(np.square(np.abs(waves)).sum(1), 2 * count)[:count]
 
 
 def pairs(values: Floats) -> float:

@@ -51,12 +51,10 @@ _SINGLE_STEPS, _SINGLE_ROWS = 2, 64
 
 def wide(values: Tensor) -> Floats:
     """The numbers as float64 on the host."""
-    found: Floats = values.detach().cpu().double().numpy()
-    return found
+    return values.detach().cpu().double().numpy()
 
 
 def _overridden(instance: T, **methods: Callable[..., Any]) -> T:
-    """A copy of an object with other methods."""
     found = copy.copy(instance)
     for name, method in methods.items():
         object.__setattr__(found, name, method)

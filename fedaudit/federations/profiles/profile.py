@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from fedaudit.fairness.disclosure import DisclosureRule, size_rule
 from fedaudit.federations.errors import listed
 from fedaudit.federations.favourable_outcomes import outcome_rules
-from fedaudit.federations.federation import Attribute, Federation
+from fedaudit.federations.federation import Federation
 from fedaudit.spec.errors import InvalidInputError, pointer
 from fedaudit.spec.fairness import Groups, without_label
 
@@ -173,17 +173,30 @@ def profile(federation: Federation, fairness: Groups | None = None) -> dict[str,
 
 def _attributes(federation: Federation, fairness: Groups) -> list[AttributeCounts]:
     scored, favourable, no_rule = _outcomes(federation, fairness)
-    return [
-        _counts(
-            attribute,
-            place,
-            first=federation.first,
-            scored=scored,
-            favourable=favourable,
-            no_rule=no_rule,
+    found = []
+    for place, attribute in enumerate(federation.attributes):
+        codes, groups = attribute.codes, len(attribute.values)
+        known, first = codes >= 0, federation.first[:-1]
+        highest = np.maximum.reduceat(codes, first)
+        lowest = np.minimum.reduceat(np.where(known, codes, groups), first)
+        rows, of_scored, of_favourable = (
+            np.bincount(codes[known & counted], minlength=groups)
+            for counted in (known, scored, scored & favourable)
         )
-        for place, attribute in enumerate(federation.attributes)
-    ]
+        found.append(
+            AttributeCounts(
+                name=attribute.name,
+                where=pointer("fairness", "sensitive", place),
+                constant=bool((lowest >= highest).all()),
+                values=attribute.values,
+                rows=rows,
+                missing=int(np.count_nonzero(~known)),
+                scored=of_scored,
+                favourable=of_favourable,
+                no_rule=no_rule,
+            )
+        )
+    return found
 
 
 def _outcomes(
@@ -199,35 +212,6 @@ def _outcomes(
         return nothing, nothing, error.errors[0].message
     none = None if rules.ops else f"{NUMERIC_TARGET}, and no rule says which outcome is favourable"
     return rules.rule_index >= 0, rules.label(federation.raw_target), none
-
-
-def _counts(
-    attribute: Attribute,
-    place: int,
-    *,
-    first: NDArray[np.int64],
-    scored: NDArray[np.bool_],
-    favourable: NDArray[np.bool_],
-    no_rule: str | None,
-) -> AttributeCounts:
-    def count(rows: NDArray[np.bool_]) -> NDArray[np.int64]:
-        codes = attribute.codes[rows & (attribute.codes >= 0)]
-        return np.bincount(codes, minlength=len(attribute.values))
-
-    codes, known = attribute.codes, attribute.codes >= 0
-    highest = np.maximum.reduceat(codes, first[:-1])
-    lowest = np.minimum.reduceat(np.where(known, codes, len(attribute.values)), first[:-1])
-    return AttributeCounts(
-        name=attribute.name,
-        where=pointer("fairness", "sensitive", place),
-        constant=bool((lowest >= highest).all()),
-        values=attribute.values,
-        rows=count(known),
-        missing=int(np.count_nonzero(~known)),
-        scored=count(scored),
-        favourable=count(scored & favourable),
-        no_rule=no_rule,
-    )
 
 
 Cuts = dict[str, Any]

@@ -176,7 +176,8 @@ def encoded_features(
     for start in range(0, len(rows), step):
         part = rows.part(start, step)
         for place, (column, count) in enumerate(zip(columns, counts, strict=True)):
-            count.filled += _filled(part, column)
+            if column.feature.fills_gaps:
+                count.filled += int(np.count_nonzero(part.empty(column.name, column.where)))
             if column.one_hot:
                 yield start, place, _categories(part, column)
             else:
@@ -239,27 +240,18 @@ def _number_column(
     if column.categories:
         numbers, scale = _categories(rows, column).astype(np.float64), scales.get(column.name, 1.0)
     else:
-        numbers = _numbers(rows, column)
+        fill = column.feature.fill
+        numbers = rows.numbers(
+            column.name, column.where, missing_allowed=fill is not None, remedy=_RULE
+        )
+        if fill is not None:
+            numbers = np.where(np.isnan(numbers), float(fill), numbers)
         scale = scales.get(column.name, scales.get(EVERY_NUMBER, 1.0))
     numbers, outside = scaled(numbers, scale)
     narrow = as_float32(numbers, column.name)
     if standardise is not None and not column.categories:
         narrow = standardise(numbers).astype(np.float32)
     return narrow, outside
-
-
-def _filled(rows: TableRows, column: FeatureColumn) -> int:
-    """How many cells take the value declared for empty ones."""
-    if not column.feature.fills_gaps:
-        return 0
-    return int(np.count_nonzero(rows.empty(column.name, column.where)))
-
-
-def _numbers(rows: TableRows, column: FeatureColumn) -> NDArray[np.float64]:
-    if column.feature.fill is None:
-        return rows.numbers(column.name, column.where, remedy=_RULE)
-    numbers = rows.numbers(column.name, column.where, missing_allowed=True)
-    return np.where(np.isnan(numbers), float(column.feature.fill), numbers)
 
 
 def _categories(rows: TableRows, column: FeatureColumn) -> NDArray[np.int64]:

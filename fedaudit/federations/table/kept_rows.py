@@ -76,14 +76,9 @@ class RequiredCells:
             if rows
         )
 
-    @property
-    def left_out(self) -> int:
-        """How many rows were left out."""
-        return sum(self._left_out.values())
-
     def check_rows_left(self, rows: int) -> None:
         """Raises InvalidInputError where every row was left out."""
-        if not rows and self.left_out:
+        if not rows and any(self._left_out.values()):
             raise error_at(
                 _TARGET,
                 "every row lacks its client or its target; name other columns, or correct "

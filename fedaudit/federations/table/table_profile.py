@@ -21,7 +21,6 @@ from fedaudit.federations.profiles.profile import (
 from fedaudit.federations.profiles.tallies import (
     ClientTally,
     GroupTally,
-    GroupValues,
     Positions,
     TargetFound,
     TargetPass,
@@ -63,7 +62,10 @@ class TablePass:
         rows = self.required.kept(rows)
         if not len(rows):
             return
-        clients = self._clients(rows)
+        clients = None
+        if self.clients is not None:
+            values, codes = rows.encoded(self.clients.name, self.clients.where)
+            clients = self.clients.number(values, codes)
         kept, empty = complete_rows(rows, self._columns.features)
         for name, count in empty.items():
             self.missing[name] = self.missing.get(name, 0) + count
@@ -81,7 +83,10 @@ class TablePass:
             name: self._groups(rows, name, place)
             for place, name in enumerate(self._columns.sensitive)
         }
-        self._count(groups, clients, rows)
+        scored, favourable = self.target.outcomes(rows, groups)
+        for name, (names, of_row) in groups.items():
+            places = np.append(self._positions[name].of(names), -1)  # the last entry: no group
+            self._tallies[name].add(places[of_row], clients, scored=scored, favourable=favourable)
 
     def attributes(self, file: SourceFile) -> tuple[TargetFound, list[AttributeCounts]]:
         """The target and the attributes after the last row. Raises InvalidInputError."""
@@ -110,12 +115,6 @@ class TablePass:
                 self.missing[name] = tally.missing
         return target, counts
 
-    def _clients(self, rows: TableRows) -> NDArray[np.int64] | None:
-        if self.clients is None:
-            return None
-        values, codes = rows.encoded(self.clients.name, self.clients.where)
-        return self.clients.number(values, codes)
-
     def _groups(
         self, rows: TableRows, name: str, place: int
     ) -> tuple[list[str], NDArray[np.int64]]:
@@ -140,14 +139,6 @@ class TablePass:
                 f"{name!r} has more than {MAX_GROUPS} distinct values, and so many groups are "
                 "allowed; bring them into fewer groups, numbers by `edges`",
             )
-
-    def _count(
-        self, groups: GroupValues, clients: NDArray[np.int64] | None, rows: TableRows
-    ) -> None:
-        scored, favourable = self.target.outcomes(rows, groups)
-        for name, (values, codes) in groups.items():
-            places = np.append(self._positions[name].of(values), -1)  # the last entry: no group
-            self._tallies[name].add(places[codes], clients, scored=scored, favourable=favourable)
 
     def _values(self, name: str) -> tuple[tuple[str, ...], NDArray[np.int64]]:
         """The groups of an attribute in their order, and the index of each in its tally."""

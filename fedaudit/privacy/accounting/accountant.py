@@ -4,13 +4,10 @@ An accountant is made for one adjacency, states before composing which events it
 and gives an upper bound on epsilon for everything composed so far. Metric privacy has no such
 accountant: its leakage is not an epsilon (`fedaudit.privacy.leakage`).
 
-Which pairs of sampling and adjacency have a bound, and which pair to use instead.
-
-From Renyi differential privacy to epsilon and back, one order at a time.
-
-Balle et al., "Hypothesis testing interpretations and Renyi differential privacy" (2020), theorem
-21; also Canonne et al. 2020, proposition 12: a mechanism of Renyi divergence rho at order alpha is
-(epsilon, delta)-private with
+From Renyi differential privacy to epsilon and back, one order at a time: Balle et al., "Hypothesis
+testing interpretations and Renyi differential privacy" (2020), theorem 21; also Canonne et al.
+2020, proposition 12: a mechanism of Renyi divergence rho at order alpha is (epsilon, delta)-private
+with
 
     epsilon = rho + log(1 - 1/alpha) - log(alpha * delta) / (alpha - 1).
 
@@ -218,8 +215,7 @@ def added_epsilon(orders: ArrayLike, delta: float) -> NDArray[np.float64]:
     The smallest of these is a floor: no epsilon below it can be shown on these orders.
     """
     alpha = np.asarray(orders, dtype=np.float64)
-    added: NDArray[np.float64] = np.log1p(-1 / alpha) - np.log(delta * alpha) / (alpha - 1)
-    return added
+    return np.log1p(-1 / alpha) - np.log(delta * alpha) / (alpha - 1)
 
 
 def divergence_limit(epsilon: ArrayLike, order: ArrayLike, delta: float) -> NDArray[np.float64]:
@@ -227,8 +223,7 @@ def divergence_limit(epsilon: ArrayLike, order: ArrayLike, delta: float) -> NDAr
 
     Negative where the order cannot show so small an epsilon.
     """
-    limit: NDArray[np.float64] = np.asarray(epsilon, dtype=np.float64) - added_epsilon(order, delta)
-    return limit
+    return np.asarray(epsilon, dtype=np.float64) - added_epsilon(order, delta)
 
 
 def best_epsilon(

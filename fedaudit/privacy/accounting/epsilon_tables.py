@@ -1,8 +1,6 @@
 """Epsilon after every number of compositions of one event.
 
 A table starts at 0, never decreases, and is an upper bound at each of its places.
-
-What one kind of subject spends against one observer, by number of compositions.
 """
 
 from dataclasses import dataclass
@@ -41,7 +39,8 @@ def renyi_epsilons(
     event: Event, compositions: ArrayLike, *, adjacency: Adjacency, observer: Observer, delta: float
 ) -> NDArray[np.float64]:
     """By Renyi orders, for each number of compositions: float64, as `compositions`."""
-    orders, curve = _own_curve(event, adjacency=adjacency, observer=observer)
+    orders = TWO_STAGE_ORDERS if isinstance(event, TwoStage) else RDP_ORDERS
+    curve = shared_curve(event, adjacency=adjacency, observer=observer, orders=orders)
     added = added_epsilon(orders, delta)
     counts = np.asarray(compositions, dtype=np.float64)
     flat = counts.ravel()
@@ -80,20 +79,26 @@ def pld_table(
     return table
 
 
-def pure_curve(epsilon: float) -> NDArray[np.float64]:
-    """Renyi divergences at RDP_ORDERS that no mechanism of `epsilon` without a delta exceeds.
+def pure_curve(epsilon: float, at: tuple[float, ...] = RDP_ORDERS) -> NDArray[np.float64]:
+    """Renyi divergences at these orders that no mechanism of `epsilon` without a delta exceeds.
 
     Those of randomised response, from which every other such mechanism can be computed (Kairouz,
     Oh and Viswanath 2015).
     """
-    orders = np.array(RDP_ORDERS)
+    orders = np.array(at)
     likelier = np.logaddexp(orders * epsilon, (1 - orders) * epsilon)
     curve: NDArray[np.float64] = (likelier - np.logaddexp(0, epsilon)) / (orders - 1)
     return np.minimum(curve, epsilon)
 
 
-def shared_curve(event: Event, *, adjacency: Adjacency, observer: Observer) -> NDArray[np.float64]:
-    """Renyi divergences of one composition at RDP_ORDERS, for any event: float64 [orders].
+def shared_curve(
+    event: Event,
+    *,
+    adjacency: Adjacency,
+    observer: Observer,
+    orders: tuple[float, ...] = RDP_ORDERS,
+) -> NDArray[np.float64]:
+    """Renyi divergences of one composition at the orders, for any event: float64 [orders].
 
     The common orders let events of different runs be composed. A two-stage round is known only at
     whole orders; divergences grow with the order, so the next whole order bounds a fractional one.
@@ -101,34 +106,14 @@ def shared_curve(event: Event, *, adjacency: Adjacency, observer: Observer) -> N
     known = known_event(event)
     match known:
         case TwoStage():
-            whole, place = np.unique(np.ceil(np.maximum(RDP_ORDERS, 2)), return_inverse=True)
-            found = round_curve(known, [int(order) for order in whole], observer=observer)
+            whole, place = np.unique(np.ceil(np.maximum(orders, 2)), return_inverse=True)
+            found = round_curve(known, tuple(int(order) for order in whole), observer=observer)
             curve: NDArray[np.float64] = found[place]
             return curve
         case Gaussian() | PoissonSampled() | FixedSizeSampled():
-            return event_curve(known, RDP_ORDERS, adjacency)
+            return event_curve(known, orders, adjacency)
         case DiscreteLaplace():
-            return pure_curve(known.epsilon)
-        case NonPrivate() | LaplaceL2() | Composed():
-            raise TypeError(f"no Renyi divergences are known of {event}")
-        case _:
-            assert_never(known)
-
-
-def _own_curve(
-    event: Event, *, adjacency: Adjacency, observer: Observer
-) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """The orders of the event's accountant, and its divergences there."""
-    known = known_event(event)
-    match known:
-        case TwoStage():
-            orders = TWO_STAGE_ORDERS
-            curve = round_curve(known, orders, observer=observer)
-            return np.array(orders, dtype=np.float64), curve
-        case Gaussian() | PoissonSampled() | FixedSizeSampled():
-            return np.array(RDP_ORDERS), event_curve(known, RDP_ORDERS, adjacency)
-        case DiscreteLaplace():
-            return np.array(RDP_ORDERS), pure_curve(known.epsilon)
+            return pure_curve(known.epsilon, orders)
         case NonPrivate() | LaplaceL2() | Composed():
             raise TypeError(f"no Renyi divergences are known of {event}")
         case _:
@@ -178,6 +163,35 @@ class EpsilonCurve:
     epsilons: NDArray[np.float64]
     """[steps + 1]: epsilon after that many compositions; upper bounds that never decrease, from
     0."""
+
+    @classmethod
+    def of_events(
+        cls,
+        repeated_events: tuple[RepeatedEvent, ...],
+        steps: int,
+        *,
+        observer: Observer,
+        adjacency: Adjacency,
+        delta: float,
+        by_pld: bool,
+    ) -> "EpsilonCurve":
+        """The curve up to so many compositions: of a single event by privacy loss distributions
+        (`by_pld`), or by Renyi orders."""
+        if by_pld:
+            [repeated] = repeated_events
+            epsilons = pld_table(repeated.event, steps, adjacency=adjacency, delta=delta)
+        else:
+            counts = np.arange(steps + 1)
+            epsilons = worst_epsilons(
+                repeated_events, counts, adjacency=adjacency, observer=observer, delta=delta
+            )
+        return cls(
+            observer=observer,
+            delta=delta,
+            adjacency=adjacency,
+            repeated_events=repeated_events,
+            epsilons=epsilons,
+        )
 
     @property
     def event(self) -> Event:

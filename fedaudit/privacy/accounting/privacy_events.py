@@ -8,10 +8,6 @@ A `noise_multiplier` here is always the standard deviation of the noise over the
 norm that one unit (a record, a client) adds to the sum. The distance between two neighbouring sums
 depends on the adjacency, one clip where a unit is added or removed and two where it is replaced,
 and is the accountant's concern.
-
-Wording for adjacencies, between which datasets a guarantee holds; for pages and reports.
-
-Wording for observers, against whom an epsilon holds; the only one for pages and reports.
 """
 
 import math

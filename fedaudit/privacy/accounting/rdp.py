@@ -1,17 +1,15 @@
-"""Renyi divergences of samples of a fixed size, by dp-accounting's theorem 27, once for each order.
-
-The library computes each fractional order from the two whole ones around it, and for each of these
-all forward differences anew, of which the largest order's contain every other's. Here both are kept
-within one curve: the same calls give the same numbers, to the last bit
-(`tests/privacy/accounting/test_fixed_size.py`), in less than half of the time.
-
-Renyi differential privacy of (sampled) Gaussian sums, by dp-accounting.
+"""Renyi differential privacy of (sampled) Gaussian sums, by dp-accounting.
 
 Its curves are Mironov, Talwar and Zhang 2019 for Poisson samples and Wang, Balle and
 Kasiviswanathan 2019 (theorem 27) for samples of a fixed size; its conversion is that of Balle et
 al. 2020, clipped at 0. Theorem 27 is a bound that for large samples exceeds the divergence without
 sampling; the smaller of the two is used here, because a sample never reveals more than the whole
 (the divergence is quasi-convex: van Erven and Harremoes 2014, theorem 13).
+
+For theorem 27 the library computes each fractional order from the two whole ones around it, and for
+each of these all forward differences anew, of which the largest order's contain every other's. Here
+both are kept within one curve: the same calls give the same numbers, to the last bit
+(`tests/privacy/accounting/test_fixed_size.py`), in less than half of the time.
 """
 
 import math
@@ -165,13 +163,8 @@ def event_curve(
 
     Cached, because a run composes the same event round after round; a curve has about a KiB.
     """
-    from dp_accounting import NeighboringRelation
     from dp_accounting.rdp import RdpAccountant as Library
 
-    relation = {
-        "add-or-remove-one": NeighboringRelation.ADD_OR_REMOVE_ONE,
-        "replace-one": NeighboringRelation.REPLACE_ONE,
-    }[adjacency]
     # The library's noise multiplier is relative to the sensitivity, two clips under replacement.
     clips = _CLIPS_APART[adjacency]
     if isinstance(event, FixedSizeSampled) and isinstance(event.event, Gaussian):
@@ -179,7 +172,8 @@ def event_curve(
         curve = fixed_size_curve(rate, noise_multiplier / clips, orders)
         curve = np.minimum(curve, event_curve(event.event, orders, adjacency))
     else:
-        library = Library(list(orders), relation).compose(_library_event(event, clips=clips))
+        library = Library(list(orders), library_relation(adjacency))
+        library.compose(library_event(event, clips=clips))
         curve = np.array(library._rdp, dtype=np.float64)
     curve.flags.writeable = False
     return curve
@@ -197,7 +191,20 @@ def composed_epsilon(curve: NDArray[np.float64], delta: float) -> float:
     return best_epsilon(curve, orders, delta)[0] if curve.any() else 0.0
 
 
-def _library_event(event: Event, *, clips: float) -> Any:
+def library_relation(adjacency: Adjacency) -> Any:
+    """The adjacency in dp-accounting's terms."""
+    from dp_accounting import NeighboringRelation
+
+    match adjacency:
+        case "add-or-remove-one":
+            return NeighboringRelation.ADD_OR_REMOVE_ONE
+        case "replace-one":
+            return NeighboringRelation.REPLACE_ONE
+        case _:
+            assert_never(adjacency)
+
+
+def library_event(event: Event, *, clips: float) -> Any:
     """The event in dp-accounting's terms, for neighbouring sums that are `clips` clips apart."""
     import dp_accounting
 
@@ -206,10 +213,10 @@ def _library_event(event: Event, *, clips: float) -> Any:
         case Gaussian():
             return dp_accounting.GaussianDpEvent(known.noise_multiplier / clips)
         case PoissonSampled():
-            inner = _library_event(known.event, clips=clips)
+            inner = library_event(known.event, clips=clips)
             return dp_accounting.PoissonSampledDpEvent(known.rate, inner)
         case FixedSizeSampled():
-            inner = _library_event(known.event, clips=clips)
+            inner = library_event(known.event, clips=clips)
             return dp_accounting.SampledWithoutReplacementDpEvent(
                 known.population, known.sample, inner
             )

@@ -18,13 +18,11 @@ for the worst case before a run, and the rounds of participation for the realise
 
 Multiplying the two rates and accounting for a single sample understates the figure: all steps of a
 round depend on one coin of the client.
-
-How much noise a budget requires, from public numbers alone.
 """
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import lru_cache
+from functools import lru_cache, partial
 from itertools import pairwise
 from typing import assert_never
 
@@ -117,8 +115,7 @@ def round_divergence(
     # Exact for small exponents, and no overflow for large ones.
     small = np.log1p(client_rate * np.expm1(np.minimum(exponent, 1)))
     large = exponent + np.log1p((1 - client_rate) * np.expm1(-exponent))
-    divergence: NDArray[np.float64] = np.where(exponent < 1, small, large) / (order - 1)
-    return divergence
+    return np.where(exponent < 1, small, large) / (order - 1)
 
 
 TWO_STAGE_ORDERS: tuple[int, ...] = tuple(sorted({int(1.07**i + 1) for i in range(103)}))
@@ -268,30 +265,21 @@ class TwoStageRun:
         return np.maximum(spent, 0.0)
 
 
-def round_curve(
-    event: TwoStage, orders: Sequence[int], *, observer: Observer
-) -> NDArray[np.float64]:
-    """The Renyi divergence of one round at each order: float64 [orders], not to be written."""
-    return _round_curve(event, tuple(orders), observer)
-
-
 # Asked of the same events by every cell of a sweep, and several times by each.
 @lru_cache(maxsize=1024)
-def _round_curve(
-    event: TwoStage, orders: tuple[int, ...], observer: Observer
+def round_curve(
+    event: TwoStage, orders: tuple[int, ...], *, observer: Observer
 ) -> NDArray[np.float64]:
-    curve = np.array(
-        [
-            round_divergence(
-                np.array([event.record_rate]),
-                order=order,
-                noise_multiplier=event.noise_multiplier,
-                steps=event.steps,
-                client_rate=seen_client_rate(event.client_rate, observer),
-            )[0]
-            for order in orders
-        ]
+    """The Renyi divergence of one round at each order: float64 [orders], read-only."""
+    rate, seen = np.array([event.record_rate]), seen_client_rate(event.client_rate, observer)
+    fixed = partial(
+        round_divergence,
+        rate,
+        noise_multiplier=event.noise_multiplier,
+        steps=event.steps,
+        client_rate=seen,
     )
+    curve = np.array([fixed(order=order)[0] for order in orders])
     curve.flags.writeable = False
     return curve
 

@@ -10,8 +10,6 @@ of the time (Kairouz, Oh and Viswanath 2015, "The composition theorem for differ
 section 2). The levels are ranges of that rate, and no judgement: what is enough depends on who
 would guess, and what they gain by it. Beyond an exponent of 20 nothing is excluded in practice:
 somebody who gave a dataset a chance of one in a million could be 99.8 % sure of it afterwards.
-
-How much a cost is, said with its doubts: unproven figures and noise that is not secret.
 """
 
 import math

@@ -1,9 +1,4 @@
-"""The form of a guarantee, and sentences that all guarantees share.
-
-What a guarantee says where training did not start from nothing.
-
-What is told of a guarantee for every record, each with a budget of its own.
-"""
+"""The form of a guarantee, and sentences that several guarantees share."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace

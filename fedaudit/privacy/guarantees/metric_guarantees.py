@@ -1,14 +1,4 @@
-"""What noise layer by layer guarantees, said so that it never claims more than is proven.
-
-Lemma 4.1 of Galli et al. holds for each layer by itself, and the layers' noises are independent:
-between two datasets whose uploads lie d_l apart in layer l, the densities of what the server
-receives differ by a factor of at most exp(sum of epsilon_l * d_l). With a fixed radius r the rates
-epsilon_l = n_l / (nu * r) are public: formal. Within r in every layer the sum is n / nu at most.
-
-A clip bounds whole updates, so that two of them lie within 2c of each other as a whole. By Cauchy
-and Schwarz the sum is then at most 2c times the norm of the rates, 2c / (nu * r) * sqrt(sum n_l^2).
-
-What metric privacy guarantees, said so that it never claims more than is proven.
+"""What metric privacy guarantees, said so that it never claims more than is proven.
 
 What is proven (Galli et al., Lemma 4.1 and Theorem 4.2, in real arithmetic). The upload of a client
 is u = theta_j + delta, theta_j the hypothesis it chose and delta its update. With noise of a public
@@ -20,8 +10,11 @@ exponents epsilon_t * d_t add up, d_t taken given the same transcript so far.
   release between datasets whose uploads lie within r of each other. Nothing but a clip keeps them
   there: with clip c two uploads from one hypothesis lie within 2c, and two from the hypotheses i
   and j within 2c + ||theta_i - theta_j||.
-- With noise layer by layer the exponents of the layers add up
-  (`fedaudit.privacy.guarantees.metric_guarantees`).
+- With noise layer by layer the lemma holds for each layer by itself, and the layers' noises are
+  independent: the exponents epsilon_l * d_l add up, with the public rates n_l / (nu * r) of a fixed
+  radius. Within r in every layer their sum is n / nu at most. A clip bounds whole updates: by
+  Cauchy and Schwarz the sum is then at most 2c times the norm of the rates, which is
+  2c / (nu * r) * sqrt(sum n_l^2).
 - The adaptive radius is the norm of the secret update. The rate is then secret itself, the scale
   of the noise reveals it, and the proof does not apply: heuristic.
 - Where clients report the hypothesis that they chose, the report leaves without noise. The

@@ -179,11 +179,14 @@ def one_run_e_value(
 def _guess_ratios(guesses: int, epsilon: float) -> NDArray[np.float64]:
     """By how many of the guesses are right, [guesses + 1]; their mean under the claim is 1."""
     counts, claimed = np.arange(guesses + 1), scipy.special.expit(epsilon)
-    logs = [
-        scipy.stats.binom.logpmf(counts, guesses, scipy.special.expit(epsilon + gain))
-        - scipy.stats.binom.logpmf(counts, guesses, claimed)
-        for gain in _GAINS
-    ]
+    honest = scipy.stats.binom.logpmf(counts, guesses, claimed)
+    logs = []
+    for gain in _GAINS:
+        likelier = scipy.stats.binom.logpmf(counts, guesses, scipy.special.expit(epsilon + gain))
+        # A chance of wrong guesses that rounds to 0 falls by e^-gain for each of them.
+        log = -gain * (guesses - counts)
+        there = np.isfinite(honest) & np.isfinite(likelier)
+        logs.append(np.subtract(likelier, honest, out=log, where=there))
     found: NDArray[np.float64] = np.exp(np.minimum(logs, math.log(LARGEST))).mean(axis=0)
     return found
 

@@ -149,18 +149,15 @@ class SignalFit:
             return _MOST_RATIO
         root = math.sqrt(self.weight)
         statistic = self.product / root / deviation
-        return least_center(statistic, self.numbers - 1, significance) / root
 
+        def excess(center: float) -> float:
+            return float(scipy.stats.nct.sf(statistic, self.numbers - 1, center)) - significance
 
-def least_center(statistic: float, freedom: int, significance: float) -> float:
-    """The smallest centre of Student's t at which so large a statistic is not yet too rare."""
-
-    def excess(center: float) -> float:
-        return float(scipy.stats.nct.sf(statistic, freedom, center)) - significance
-
-    if excess(0.0) >= 0:
-        return 0.0
-    return float(scipy.optimize.brentq(excess, 0.0, statistic * 1.5 + 10, xtol=1e-9))
+        # The smallest centre of Student's t at which so large a statistic is not yet too rare.
+        if excess(0.0) >= 0:
+            return 0.0
+        center = float(scipy.optimize.brentq(excess, 0.0, statistic * 1.5 + 10, xtol=1e-9))
+        return center / root
 
 
 _LARGEST = 60.0

@@ -6,9 +6,6 @@ needed too, so that what is measured is never called more than it is.
 
 Exact epsilon of Gaussian differential privacy (Dong, Roth and Su 2022, corollary 1; Balle and
 Wang 2018, theorem 8): two normal laws of variance 1 whose means lie mu apart.
-
-Scores of canaries: what a release says for a canary's presence, and how scores would fall under
-some noise, which the power of a test is told by before the run.
 """
 
 import math
@@ -22,6 +19,7 @@ import scipy
 from numpy.typing import NDArray
 
 from fedaudit.privacy.accounting.privacy_events import Adjacency
+from fedaudit.privacy.accounting.rdp import library_relation
 
 _MOST = 1e6
 """Beyond this mu there is no privacy that a figure could tell apart."""
@@ -141,41 +139,31 @@ class ReleaseLaw:
         """The trade-off between power and false alarms: exact, or where it is sampled a bound that
         no test passes."""
         if self.is_sampled:
-            return _SampledCurve(self)
+            epsilons, deltas = _profile(self)
+
+            def sampled(power: float) -> float:
+                """The largest of the bounds that each epsilon gives, from both sides."""
+                ahead = np.exp(-epsilons) * (power - deltas)
+                behind = 1 - deltas - np.exp(epsilons) * (1 - power)
+                return max(0.0, float(ahead.max()), float(behind.max()))
+
+            return sampled
         mu = self.mu
         return lambda power: float(
             scipy.special.ndtr(scipy.special.ndtri(min(max(power, 0.0), 1.0)) - mu)
         )
 
 
-class _SampledCurve:
-    """The trade-off of a sampled law, from its deltas at many epsilons."""
-
-    def __init__(self, law: ReleaseLaw) -> None:
-        self._epsilons, self._deltas = _profile(law)
-
-    def __call__(self, power: float) -> float:
-        """See `Curve`: the largest of the bounds that each epsilon gives, from both sides."""
-        ahead = np.exp(-self._epsilons) * (power - self._deltas)
-        behind = 1 - self._deltas - np.exp(self._epsilons) * (1 - power)
-        return max(0.0, float(ahead.max()), float(behind.max()))
-
-
 def _distribution(law: ReleaseLaw, *, pessimistic: bool) -> Any:
-    import dp_accounting
     from dp_accounting.pld import privacy_loss_distribution as library
 
-    relation = {
-        "add-or-remove-one": dp_accounting.NeighboringRelation.ADD_OR_REMOVE_ONE,
-        "replace-one": dp_accounting.NeighboringRelation.REPLACE_ONE,
-    }[law.adjacency]
     one = library.from_gaussian_mechanism(
         law.reach / law.ratio,
         sampling_prob=law.rate,
         pessimistic_estimate=pessimistic,
         use_connect_dots=pessimistic,
         value_discretization_interval=(law.ratio**2 / 2 + 10 * law.ratio) / _LOSSES,
-        neighboring_relation=relation,
+        neighboring_relation=library_relation(law.adjacency),
     )
     return one.self_compose(law.compositions)
 

@@ -11,7 +11,7 @@ No torch: the service uses this module without it. The half with torch is
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar, Literal, assert_never
 
 from fedaudit.privacy.accounting.mechanism_parameters import (
@@ -22,7 +22,12 @@ from fedaudit.privacy.accounting.mechanism_parameters import (
 from fedaudit.privacy.accounting.privacy_events import Adjacency, Observer, observer_words
 from fedaudit.privacy.guarantees.guarantee import SIMULATED, Guarantee, at_most, of_this_run_only
 from fedaudit.privacy.planning.cost_projection import Projection
-from fedaudit.privacy.planning.plan import ObserverEpsilon, SpendingPlan, SubjectKind
+from fedaudit.privacy.planning.plan import (
+    ObserverEpsilon,
+    PlanAccountant,
+    SpendingPlan,
+    SubjectKind,
+)
 from fedaudit.privacy.records.record_use import RecordUse
 from fedaudit.spec.experiment import ExperimentSpec
 from fedaudit.spec.privacy import GaussianCentral, GaussianLocal, RecordPersonalised
@@ -38,16 +43,15 @@ NoiseLaw = Literal["gaussian", "laplace", "none"]
 """The law of the noise that is drawn. What a report says of the numbers, and what `replay` tests
 them by, is chosen by it and by nothing else: `none` draws no noise in any run."""
 
-_HELD_OUT: dict[PrivacyUnit, str] = {
-    "client": (
-        "The clients held out for validation are not covered: their losses choose the best round "
-        "and when to stop, and their fairness counts are used without noise."
-    ),
-    "record": (
-        "The rows held out for validation are not covered: their losses choose the best round and "
-        "when to stop, and their fairness counts are used without noise."
-    ),
-}
+Sizes = Sequence[int]
+"""The parameters of each layer, for a mechanism with noise layer by layer."""
+Epsilons = Sequence[ObserverEpsilon]
+
+_HELD_OUT = (
+    "The {units} held out for validation are not covered: their losses choose the best round and "
+    "when to stop, and their fairness counts are used without noise."
+)
+_UNITS: dict[PrivacyUnit, str] = {"client": "clients", "record": "rows"}
 _HELD_OUT_WITH_NOISE = (
     "Those held out for validation are not covered by this epsilon but by that of fairness_privacy."
 )
@@ -64,6 +68,14 @@ class NoiseOrigin:
     """One sentence on which party adds noise and which is trusted."""
     noised: str
     """What has noise, as a report calls it."""
+
+
+EACH_CLIENT = NoiseOrigin(
+    registry_model="Local",
+    registry_details="Each client adds noise to its update before it leaves.",
+    statement="Each client adds noise before anything leaves it.",
+    noised="an upload",
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -151,7 +163,7 @@ class PrivacyMechanism(ABC):
 
     @abstractmethod
     def inputs(
-        self, *, n: int, plan: SpendingPlan | None = None, layers: Sequence[int] = ()
+        self, *, n: int, plan: SpendingPlan | None = None, layers: Sizes = ()
     ) -> MechanismParameters:
         """The parameters that the ledger records, for a model of `n` parameters.
 
@@ -161,15 +173,11 @@ class PrivacyMechanism(ABC):
         """
 
     def spending_plan(
-        self,
-        *,
-        training_clients: int,
-        client_names: Sequence[str] = (),
-        records: RecordUse | None = None,
+        self, *, training_clients: int, names: Sequence[str] = (), records: RecordUse | None = None
     ) -> SpendingPlan | None:
         """What each composition costs; None where the cost is not an epsilon.
 
-        `client_names`: all clients of the federation; `records`: how its records are used, where
+        `names`: of all clients of the federation; `records`: how its records are used, where
         they have their own budgets. Raises ValueError where these are needed and missing, and
         InvalidInputError where no record can be used.
         """
@@ -186,12 +194,7 @@ class PrivacyMechanism(ABC):
 
     @abstractmethod
     def project_cost(
-        self,
-        *,
-        n: int,
-        training_clients: int,
-        plan: SpendingPlan | None = None,
-        layers: Sequence[int] = (),
+        self, *, n: int, training_clients: int, plan: SpendingPlan | None = None, layers: Sizes = ()
     ) -> Projection:
         """The cost if every round runs; `plan` if the data are available.
 
@@ -201,12 +204,7 @@ class PrivacyMechanism(ABC):
 
     @abstractmethod
     def guarantee(
-        self,
-        *,
-        n: int,
-        epsilons: Sequence[ObserverEpsilon] = (),
-        planned: Sequence[ObserverEpsilon] = (),
-        layers: Sequence[int] = (),
+        self, *, n: int, epsilons: Epsilons = (), planned: Epsilons = (), layers: Sizes = ()
     ) -> Guarantee:
         """The guarantee in plain language.
 
@@ -256,20 +254,18 @@ class EpsilonMechanism(PrivacyMechanism):
         """The guarantee of this mechanism, without the sentences that all of them share."""
 
     def guarantee(
-        self,
-        *,
-        n: int,
-        epsilons: Sequence[ObserverEpsilon] = (),
-        planned: Sequence[ObserverEpsilon] = (),
-        layers: Sequence[int] = (),
+        self, *, n: int, epsilons: Epsilons = (), planned: Epsilons = (), layers: Sizes = ()
     ) -> Guarantee:
         """The mechanism's sentences, what was spent, and what is not covered."""
-        sentences = [*self.sentences(), *_figures(epsilons)]
+        sentences = self.sentences()
+        if epsilons:
+            sentences.append(f"Spent, by whoever spent most: epsilon = {_stated(epsilons)}.")
         # Without patience a loss can still end the run, by not being finite.
         if self.spec.training.stopping.patience is not None or planned:
             sentences.append(_early_end(planned))
         if self.spec.fairness.noise is None:
-            sentences.append(_HELD_OUT[self.spec.federation.validation_unit])
+            units = _UNITS[self.spec.federation.validation_unit]
+            sentences.append(_HELD_OUT.format(units=units))
         else:
             sentences.append(_HELD_OUT_WITH_NOISE)
         if not self.noise_is_secret:
@@ -296,18 +292,28 @@ class EpsilonMechanism(PrivacyMechanism):
             raise ValueError(f"the epsilon budget of {self.facts.name} needs its spending plan")
         return min(plan.steps_within(observer, self.epsilon_budget) for observer in plan.observers)
 
-    def planned_inputs(
-        self,
-        plan: SpendingPlan | None,
-        *,
-        n: int,
-        noise_multiplier: float | None,
-        clip: float | None,
+    @property
+    @abstractmethod
+    def accountant(self) -> PlanAccountant:
+        """What computes the epsilons."""
+
+    @abstractmethod
+    def public_inputs(self, *, n: int) -> MechanismParameters:
+        """The parameters that the ledger records besides the events."""
+
+    def inputs(
+        self, *, n: int, plan: SpendingPlan | None = None, layers: Sizes = ()
     ) -> MechanismParameters:
-        """The parameters that the ledger records of a plan; `noise_multiplier` and `clip` where all
-        rounds and clients share them. Raises ValueError without a plan."""
+        """With the events of the plan."""
         if plan is None:
             raise ValueError(f"the ledger of {self.facts.name} records its spending plan")
+        return replace(self.public_inputs(n=n), event=plan.events_json)
+
+    def shared_inputs(
+        self, *, n: int, noise_multiplier: float | None, clip: float | None
+    ) -> MechanismParameters:
+        """`public_inputs`; `noise_multiplier` and `clip` where all rounds and clients share
+        them."""
         return MechanismParameters(
             mechanism=self.facts.name,
             n=n,
@@ -317,20 +323,13 @@ class EpsilonMechanism(PrivacyMechanism):
             clip=clip,
             noise=self.spec.privacy.noise,
             guarantee=self.guarantee_kind,
-            event=plan.events_json,
-            delta=float(plan.delta),
-            adjacency=plan.adjacency,
-            accountant=plan.accountant,
+            delta=float(self.privacy.delta),
+            adjacency=self.adjacency,
+            accountant=self.accountant,
         )
 
 
-def _figures(epsilons: Sequence[ObserverEpsilon]) -> list[str]:
-    if not epsilons:
-        return []
-    return [f"Spent, by whoever spent most: epsilon = {_stated(epsilons)}."]
-
-
-def _early_end(planned: Sequence[ObserverEpsilon]) -> str:
+def _early_end(planned: Epsilons) -> str:
     """The proven figure where losses may end the run."""
     figure = f": epsilon = {_stated(planned)}" if planned else ""
     return (
@@ -340,7 +339,7 @@ def _early_end(planned: Sequence[ObserverEpsilon]) -> str:
     )
 
 
-def _stated(epsilons: Sequence[ObserverEpsilon]) -> str:
+def _stated(epsilons: Epsilons) -> str:
     return ", ".join(
         f"{at_most(one.value)} against {observer_words(one.observer)}" for one in epsilons
     )

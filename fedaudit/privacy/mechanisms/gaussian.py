@@ -25,7 +25,13 @@ from fedaudit.privacy.accounting.privacy_events import (
     PoissonSampled,
 )
 from fedaudit.privacy.guarantees.guarantee import number
-from fedaudit.privacy.mechanisms.base import EpsilonMechanism, MechanismFacts, NoiseOrigin
+from fedaudit.privacy.mechanisms.base import (
+    EACH_CLIENT,
+    EpsilonMechanism,
+    MechanismFacts,
+    NoiseOrigin,
+    Sizes,
+)
 from fedaudit.privacy.noise.adaptive_clipping import update_noise_multiplier
 from fedaudit.privacy.planning.cost_projection import (
     LEAKAGE_FIGURES,
@@ -35,7 +41,7 @@ from fedaudit.privacy.planning.cost_projection import (
     fixed_cohort,
     participations,
 )
-from fedaudit.privacy.planning.plan import EVERYONE, SpendingPlan, plan_of_one_event
+from fedaudit.privacy.planning.plan import EVERYONE, PlanAccountant, SpendingPlan, plan_of_one_event
 from fedaudit.privacy.records.record_use import RecordUse
 from fedaudit.spec.privacy import GaussianCentral, GaussianLocal
 from fedaudit.spec.training import FixedCohort, PoissonCohort
@@ -91,31 +97,42 @@ class _GaussianMechanism(EpsilonMechanism):
         """Of one upload or of the sum; with an adaptive clip, of the sum and the count together."""
         return float(self.privacy.noise_multiplier)
 
-    def inputs(
-        self, *, n: int, plan: SpendingPlan | None = None, layers: Sequence[int] = ()
-    ) -> MechanismParameters:
-        """The event of an upload or a round, and the clip unless it is adaptive."""
-        noise = float(self.privacy.noise_multiplier)
-        return self.planned_inputs(plan, n=n, noise_multiplier=noise, clip=self.fixed_clip)
+    @property
+    def accountant(self) -> PlanAccountant:
+        """As the spec asks."""
+        return self.privacy.accountant
 
-    def _plan_of(
-        self, event: Event, adjacency: Adjacency, subjects: tuple[str, ...]
+    def public_inputs(self, *, n: int) -> MechanismParameters:
+        """The noise, and the clip unless it is adaptive."""
+        noise = float(self.privacy.noise_multiplier)
+        return self.shared_inputs(n=n, noise_multiplier=noise, clip=self.fixed_clip)
+
+    def spending_plan(
+        self, *, training_clients: int, names: Sequence[str] = (), records: RecordUse | None = None
     ) -> SpendingPlan:
+        """One event for every charge: of the population, or of each client."""
         [observer] = self.facts.observers
+        everyone = self.facts.subject_kind == "population"
         return plan_of_one_event(
-            event,
+            self._event(training_clients),
             subject_kind=self.facts.subject_kind,
-            subjects=subjects,
+            subjects=(EVERYONE,) if everyone else tuple(names),
             observer=observer,
-            adjacency=adjacency,
+            adjacency=self.adjacency,
             delta=self.privacy.delta,
             accountant=self.privacy.accountant,
             steps=self.spec.training.rounds,
         )
 
-    def _project(self, plan: SpendingPlan) -> Projection:
-        """The projection of a plan with one curve for all subjects, as far as the epsilon budget
-        reaches."""
+    @abstractmethod
+    def _event(self, training_clients: int) -> Event:
+        """What a charge is for."""
+
+    def project_cost(
+        self, *, n: int, training_clients: int, plan: SpendingPlan | None = None, layers: Sizes = ()
+    ) -> Projection:
+        """The epsilon of all charges that the budget allows."""
+        plan = plan or self.spending_plan(training_clients=training_clients)
         rounds, [observer] = self.spec.training.rounds, plan.observers
         reasons = dict.fromkeys(LEAKAGE_FIGURES, NO_LEAKAGE)
         allowed = self.compositions_within_budget(plan, observer)
@@ -182,36 +199,19 @@ class GaussianCentralMechanism(_GaussianMechanism):
     @property
     def adjacency(self) -> Adjacency:
         """Depends on how the cohort is drawn."""
-        return self._round()[1]
+        cohort = self.spec.training.cohort
+        match cohort:
+            case FixedCohort():
+                return "replace-one"
+            case PoissonCohort():
+                return "add-or-remove-one"
+            case _:
+                assert_never(cohort)
 
     @property
     def fixed_clip(self) -> float | None:
         """None where the clip is adaptive."""
         return None if self.privacy.adaptive_clip is not None else self.privacy.initial_clip
-
-    def spending_plan(
-        self,
-        *,
-        training_clients: int,
-        client_names: Sequence[str] = (),
-        records: RecordUse | None = None,
-    ) -> SpendingPlan | None:
-        """One subject, the population, charged for every round against an observer of the
-        models."""
-        event, adjacency = self._round(training_clients)
-        return self._plan_of(event, adjacency, (EVERYONE,))
-
-    def project_cost(
-        self,
-        *,
-        n: int,
-        training_clients: int,
-        plan: SpendingPlan | None = None,
-        layers: Sequence[int] = (),
-    ) -> Projection:
-        """The epsilon of all rounds that the budget allows."""
-        event, adjacency = self._round(training_clients)
-        return self._project(plan or self._plan_of(event, adjacency, (EVERYONE,)))
 
     def sentences(self) -> list[str]:
         """Against an observer of the models; the server is trusted."""
@@ -246,15 +246,15 @@ class GaussianCentralMechanism(_GaussianMechanism):
         moving = self.privacy.adaptive_clip is not None
         return [_TRUSTED] + [_MOVING_CLIP] * moving + [LOOSE_FIXED_SIZE] * fixed
 
-    def _round(self, training_clients: int = 1) -> tuple[Event, Adjacency]:
-        """One round, and the adjacency under which it is accounted for."""
+    def _event(self, training_clients: int) -> Event:
+        """One round."""
         cohort, noised = self.spec.training.cohort, Gaussian(self.privacy.noise_multiplier)
         match cohort:
             case FixedCohort():
                 drawn = min(cohort.clients, training_clients)
-                return FixedSizeSampled(training_clients, drawn, noised), "replace-one"
+                return FixedSizeSampled(training_clients, drawn, noised)
             case PoissonCohort():
-                return PoissonSampled(cohort.rate, noised), "add-or-remove-one"
+                return PoissonSampled(cohort.rate, noised)
             case _:
                 assert_never(cohort)
 
@@ -306,12 +306,7 @@ class GaussianLocalMechanism(_GaussianMechanism):
         subject_kind="client",
         observers=("server",),
         cost_kinds=("epsilon",),
-        noise_origin=NoiseOrigin(
-            registry_model="Local",
-            registry_details="Each client adds noise to its update before it leaves.",
-            statement="Each client adds noise before anything leaves it.",
-            noised="an upload",
-        ),
+        noise_origin=EACH_CLIENT,
         participation_is_visible=True,
         unbounded=None,
         unbounded_release=None,
@@ -329,32 +324,17 @@ class GaussianLocalMechanism(_GaussianMechanism):
         """That of every upload."""
         return self.privacy.clip
 
-    def spending_plan(
-        self,
-        *,
-        training_clients: int,
-        client_names: Sequence[str] = (),
-        records: RecordUse | None = None,
-    ) -> SpendingPlan | None:
-        """Every client, for each of its own uploads, against the server."""
-        return self._plan(client_names)
-
     def project_cost(
-        self,
-        *,
-        n: int,
-        training_clients: int,
-        plan: SpendingPlan | None = None,
-        layers: Sequence[int] = (),
+        self, *, n: int, training_clients: int, plan: SpendingPlan | None = None, layers: Sizes = ()
     ) -> Projection:
         """The epsilon of a client drawn in every round; `expected` is the mean over clients."""
-        found = plan or self._plan(())
-        projection = self._project(found)
+        plan = plan or self.spending_plan(training_clients=training_clients)
+        projection = super().project_cost(n=n, training_clients=training_clients, plan=plan)
         rounds, ends = self.spec.training.rounds, projection.budget_ends_in_round
         most = rounds if ends is None else ends - 1
         cohort = fixed_cohort(self.spec, training_clients)
         shares = participations(rounds, cohort, training_clients, most=most)
-        [entry], line = projection.epsilon, found.line("server")
+        [entry], line = projection.epsilon, plan.line("server")
         entry["expected"] = float(line.epsilons[: most + 1] @ shares)
         return projection
 
@@ -373,7 +353,6 @@ class GaussianLocalMechanism(_GaussianMechanism):
             "for not being finite is visible to the server and not covered.",
         ]
 
-    def _plan(self, client_names: Sequence[str]) -> SpendingPlan:
-        return self._plan_of(
-            Gaussian(self.privacy.noise_multiplier), self.adjacency, tuple(client_names)
-        )
+    def _event(self, training_clients: int) -> Event:
+        """One upload."""
+        return Gaussian(self.privacy.noise_multiplier)

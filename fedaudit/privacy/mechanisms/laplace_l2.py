@@ -5,7 +5,6 @@ Its theory, and the sentences of its guarantee, are in
 `fedaudit.privacy.leakage`.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -28,7 +27,13 @@ from fedaudit.privacy.guarantees.metric_guarantees import (
     within_the_radius,
 )
 from fedaudit.privacy.leakage import largest_participation, leakage
-from fedaudit.privacy.mechanisms.base import MechanismFacts, NoiseOrigin, PrivacyMechanism
+from fedaudit.privacy.mechanisms.base import (
+    EACH_CLIENT,
+    Epsilons,
+    MechanismFacts,
+    PrivacyMechanism,
+    Sizes,
+)
 from fedaudit.privacy.planning.cost_projection import (
     NO_EPSILON,
     Projection,
@@ -36,7 +41,7 @@ from fedaudit.privacy.planning.cost_projection import (
     mean_participations,
     theorem_sum,
 )
-from fedaudit.privacy.planning.plan import ObserverEpsilon, SpendingPlan
+from fedaudit.privacy.planning.plan import SpendingPlan
 from fedaudit.spec.privacy import LaplaceL2
 
 _NO_DELTA = "the guarantee is a bound on densities for every output; it has no delta"
@@ -90,12 +95,7 @@ class LaplaceL2Mechanism(PrivacyMechanism):
         subject_kind="client",
         observers=("server",),
         cost_kinds=("leakage",),
-        noise_origin=NoiseOrigin(
-            registry_model="Local",
-            registry_details="Each client adds noise to its update before it leaves.",
-            statement="Each client adds noise before anything leaves it.",
-            noised="an upload",
-        ),
+        noise_origin=EACH_CLIENT,
         participation_is_visible=True,
         unbounded=None,
         unbounded_release=None,
@@ -133,7 +133,7 @@ class LaplaceL2Mechanism(PrivacyMechanism):
         return float(self.privacy.noise_multiplier)
 
     def inputs(
-        self, *, n: int, plan: SpendingPlan | None = None, layers: Sequence[int] = ()
+        self, *, n: int, plan: SpendingPlan | None = None, layers: Sizes = ()
     ) -> MechanismParameters:
         """nu, the radius or its floor, and the clip."""
         privacy = self.privacy
@@ -159,12 +159,7 @@ class LaplaceL2Mechanism(PrivacyMechanism):
         )
 
     def project_cost(
-        self,
-        *,
-        n: int,
-        training_clients: int,
-        plan: SpendingPlan | None = None,
-        layers: Sequence[int] = (),
+        self, *, n: int, training_clients: int, plan: SpendingPlan | None = None, layers: Sizes = ()
     ) -> Projection:
         """Leakage of a client drawn in every round, with the theorem's own sum, and of a client
         drawn as often as the average."""
@@ -174,14 +169,12 @@ class LaplaceL2Mechanism(PrivacyMechanism):
         most, ends = rounds, None
         if allowed is None:
             reasons["budget_ends_in_round"] = "privacy.client_budget is not set"
+        elif allowed < rounds:
+            most, ends = allowed, allowed + 1
         else:
-            most = min(rounds, allowed)
-            if allowed < rounds:
-                ends = allowed + 1
-            else:
-                reasons["budget_ends_in_round"] = (
-                    f"a client drawn in all {rounds} rounds stays within privacy.client_budget"
-                )
+            reasons["budget_ends_in_round"] = (
+                f"a client drawn in all {rounds} rounds stays within privacy.client_budget"
+            )
         log_ratio = theorem_sum(self.inputs(n=n, layers=layers), most)
         if isinstance(log_ratio, str):
             reasons["log_ratio_worst_case"] = log_ratio
@@ -197,12 +190,7 @@ class LaplaceL2Mechanism(PrivacyMechanism):
         )
 
     def guarantee(
-        self,
-        *,
-        n: int,
-        epsilons: Sequence[ObserverEpsilon] = (),
-        planned: Sequence[ObserverEpsilon] = (),
-        layers: Sequence[int] = (),
+        self, *, n: int, epsilons: Epsilons = (), planned: Epsilons = (), layers: Sizes = ()
     ) -> Guarantee:
         """Against the server, between datasets whose uploads are a given distance apart."""
         privacy = self.privacy
@@ -264,7 +252,7 @@ class LaplaceL2Mechanism(PrivacyMechanism):
             return "formal within the radius"
         return kind
 
-    def _conditions(self, layers: Sequence[int]) -> dict[str, str]:
+    def _conditions(self, layers: Sizes) -> dict[str, str]:
         """Of a proven figure, what the datasets must share for it to bound them."""
         if self.guarantee_kind != "formal":
             return {}
@@ -287,7 +275,7 @@ class LaplaceL2Mechanism(PrivacyMechanism):
         return training.reports_choices and training.hypotheses > 1
 
     @staticmethod
-    def _needed(layers: Sequence[int]) -> Sequence[int]:
+    def _needed(layers: Sizes) -> Sizes:
         """The layers. Raises ValueError where they are missing."""
         if not layers:
             raise ValueError("noise layer by layer needs the parameters of each layer")

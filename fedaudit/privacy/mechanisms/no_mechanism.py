@@ -1,6 +1,5 @@
 """The mechanism `none`: updates leave the clients unchanged."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar, assert_never
 
@@ -15,9 +14,15 @@ from fedaudit.privacy.guarantees.guarantee import (
     Guarantee,
     no_guarantee,
 )
-from fedaudit.privacy.mechanisms.base import MechanismFacts, NoiseOrigin, PrivacyMechanism
+from fedaudit.privacy.mechanisms.base import (
+    Epsilons,
+    MechanismFacts,
+    NoiseOrigin,
+    PrivacyMechanism,
+    Sizes,
+)
 from fedaudit.privacy.planning.cost_projection import NO_MECHANISM, Projection, unbounded_projection
-from fedaudit.privacy.planning.plan import ObserverEpsilon, SpendingPlan
+from fedaudit.privacy.planning.plan import SpendingPlan
 from fedaudit.spec.privacy import NoMechanism
 from fedaudit.spec.training import Ditto, FineTuning, Hypotheses, LocalOnly, QFfl
 
@@ -25,16 +30,17 @@ _STATEMENT = (
     "No mechanism: updates leave the clients as they are. Nothing bounds what the "
     "server, or whoever sees the model, learns about a client's data."
 )
-_LOCAL_STATEMENT = (
+_LOCAL = (
     "No mechanism, and nothing for one to protect: no update leaves a client, and there is no "
-    "common model. That is a fact of how training goes, and no guarantee of what is published: "
-    "losses, accuracy and fairness counts are of models that held-out clients made for "
-    "themselves, and nothing here bounds what these figures disclose of them."
+    "common model. That is a fact of how training goes, and no guarantee"
+)
+_LOCAL_STATEMENT = (
+    f"{_LOCAL} of what is published: losses, accuracy and fairness counts are of models that "
+    "held-out clients made for themselves, and nothing here bounds what these figures disclose of "
+    "them."
 )
 _LOCAL_HELD_OUT_WITH_NOISE = (
-    "No mechanism, and nothing for one to protect: no update leaves a client, and there is no "
-    "common model. That is a fact of how training goes, and no guarantee; what is published of "
-    "held-out clients is covered by fairness_privacy."
+    f"{_LOCAL}; what is published of held-out clients is covered by fairness_privacy."
 )
 _WEIGHTED_STATEMENT = (
     "No mechanism: updates leave the clients weighted by their losses, with a number from which "
@@ -98,30 +104,20 @@ class NoPrivacyMechanism(PrivacyMechanism):
         return NO_MECHANISM
 
     def inputs(
-        self, *, n: int, plan: SpendingPlan | None = None, layers: Sequence[int] = ()
+        self, *, n: int, plan: SpendingPlan | None = None, layers: Sizes = ()
     ) -> MechanismParameters:
         """The name of the mechanism and the number of parameters."""
         return unbounded_inputs(self.facts.name, n=n, noise=self.privacy.noise)
 
     def project_cost(
-        self,
-        *,
-        n: int,
-        training_clients: int,
-        plan: SpendingPlan | None = None,
-        layers: Sequence[int] = (),
+        self, *, n: int, training_clients: int, plan: SpendingPlan | None = None, layers: Sizes = ()
     ) -> Projection:
         """No figure, and the reason."""
         sends = self.spec.training.method.releases
         return unbounded_projection(NO_MECHANISM if sends else _NOTHING_SENT)
 
     def guarantee(
-        self,
-        *,
-        n: int,
-        epsilons: Sequence[ObserverEpsilon] = (),
-        planned: Sequence[ObserverEpsilon] = (),
-        layers: Sequence[int] = (),
+        self, *, n: int, epsilons: Epsilons = (), planned: Epsilons = (), layers: Sizes = ()
     ) -> Guarantee:
         """The statement that there is no guarantee."""
         return no_guarantee(

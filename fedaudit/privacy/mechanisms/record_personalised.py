@@ -14,9 +14,10 @@ they have the spec's public numbers, and epsilons are computed from them.
 """
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, assert_never
+from functools import partial
+from typing import ClassVar, assert_never
 
 import numpy as np
 
@@ -31,7 +32,7 @@ from fedaudit.privacy.accounting.mechanism_parameters import (
     MechanismParameters,
     unbounded_inputs,
 )
-from fedaudit.privacy.accounting.privacy_events import Adjacency, TwoStage
+from fedaudit.privacy.accounting.privacy_events import Adjacency, Observer, TwoStage
 from fedaudit.privacy.accounting.two_stage import TwoStageRun
 from fedaudit.privacy.guarantees.guarantee import (
     NO_GUARANTEE,
@@ -42,7 +43,13 @@ from fedaudit.privacy.guarantees.guarantee import (
     what_follows_from_the_seed,
     what_the_server_sees,
 )
-from fedaudit.privacy.mechanisms.base import EpsilonMechanism, MechanismFacts, NoiseOrigin
+from fedaudit.privacy.mechanisms.base import (
+    EpsilonMechanism,
+    Epsilons,
+    MechanismFacts,
+    NoiseOrigin,
+    Sizes,
+)
 from fedaudit.privacy.planning.cost_projection import (
     LEAKAGE_FIGURES,
     NO_LEAKAGE,
@@ -51,7 +58,7 @@ from fedaudit.privacy.planning.cost_projection import (
     epsilon_entry,
     unbounded_projection,
 )
-from fedaudit.privacy.planning.plan import ObserverEpsilon, SpendingPlan, plan_of_records
+from fedaudit.privacy.planning.plan import PlanAccountant, SpendingPlan, plan_of_records
 from fedaudit.privacy.records.record_plans import TREATED_AS_PUBLIC, RecordSettings, run_within
 from fedaudit.privacy.records.record_spending import (
     RECORD_ADJACENCY,
@@ -166,37 +173,25 @@ class RecordPersonalisedMechanism(EpsilonMechanism):
                 assert_never(other)
 
     def inputs(
-        self, *, n: int, plan: SpendingPlan | None = None, layers: Sequence[int] = ()
+        self, *, n: int, plan: SpendingPlan | None = None, layers: Sizes = ()
     ) -> MechanismParameters:
-        """The events of each group of records, which include the noise of every client."""
+        """The events of each group of records, which include the noise of every client and follow
+        from the budgets."""
         if self._is_without_noise:
             return unbounded_inputs(self.facts.name, n=n, noise=self.privacy.noise)
-        return self.planned_inputs(plan, n=n, noise_multiplier=None, clip=self.privacy.clip)
+        return super().inputs(n=n, plan=plan)
+
+    @property
+    def accountant(self) -> PlanAccountant:
+        """That of both coins."""
+        return "two-stage"
 
     def public_inputs(self, *, n: int) -> MechanismParameters:
-        """The parameters that the ledger records besides the events, which follow from the
-        budgets."""
-        privacy = self.privacy
-        return MechanismParameters(
-            mechanism=privacy.mechanism,
-            n=n,
-            noise_multiplier=None,
-            radius=None,
-            radius_floor=None,
-            clip=privacy.clip,
-            noise=privacy.noise,
-            guarantee=self.guarantee_kind,
-            delta=privacy.delta,
-            adjacency=RECORD_ADJACENCY,
-            accountant="two-stage",
-        )
+        """Only the clip: noise is each client's own."""
+        return self.shared_inputs(n=n, noise_multiplier=None, clip=self.privacy.clip)
 
     def spending_plan(
-        self,
-        *,
-        training_clients: int,
-        client_names: Sequence[str] = (),
-        records: RecordUse | None = None,
+        self, *, training_clients: int, names: Sequence[str] = (), records: RecordUse | None = None
     ) -> SpendingPlan | None:
         """The plan of the records; None for the baseline without noise."""
         if self._is_without_noise:
@@ -210,12 +205,7 @@ class RecordPersonalisedMechanism(EpsilonMechanism):
         return plan_of_records(found, rounds=rounds, delta=self.privacy.delta)
 
     def project_cost(
-        self,
-        *,
-        n: int,
-        training_clients: int,
-        plan: SpendingPlan | None = None,
-        layers: Sequence[int] = (),
+        self, *, n: int, training_clients: int, plan: SpendingPlan | None = None, layers: Sizes = ()
     ) -> Projection:
         """From the plan, or else from public numbers alone as far as these suffice."""
         if self._is_without_noise:
@@ -232,31 +222,31 @@ class RecordPersonalisedMechanism(EpsilonMechanism):
         else:
             projection = replace(projection, noise_multiplier=noise)
         if plan is not None:
-            return replace(projection, epsilon=self._planned_epsilons(plan))
-        if not isinstance(noise, str):
-            return replace(projection, epsilon=self._epsilons_at_rate_one())
-        reasons["epsilon"] = (
-            f"the noise of the baseline {self.privacy.baseline} follows from the data, which are "
-            "not loaded yet"
-        )
-        return projection
+            rounds = self.spec.training.rounds
+            most = {observer: plan.largest(observer, rounds) for observer in plan.observers}
+        elif not isinstance(noise, str):
+            most = self._epsilons_at_rate_one()
+        else:
+            most = {}
+            reasons["epsilon"] = (
+                f"the noise of the baseline {self.privacy.baseline} follows from the data, which "
+                "are not loaded yet"
+            )
+        entries = [
+            epsilon_entry(
+                observer, delta=self.privacy.delta, adjacency=RECORD_ADJACENCY, value=value
+            )
+            for observer, value in most.items()
+        ]
+        return replace(projection, epsilon=entries)
 
     def guarantee(
-        self,
-        *,
-        n: int,
-        epsilons: Sequence[ObserverEpsilon] = (),
-        planned: Sequence[ObserverEpsilon] = (),
-        layers: Sequence[int] = (),
+        self, *, n: int, epsilons: Epsilons = (), planned: Epsilons = (), layers: Sizes = ()
     ) -> Guarantee:
         """For every record with an epsilon of its own; none for the baseline without noise."""
         if self._is_without_noise:
-            return no_guarantee(
-                self.facts.name,
-                unit=self.facts.unit,
-                statement=_NOTHING_HIDDEN,
-                reason=NO_GUARANTEE,
-            )
+            name, unit = self.facts.name, self.facts.unit
+            return no_guarantee(name, unit=unit, statement=_NOTHING_HIDDEN, reason=NO_GUARANTEE)
         return super().guarantee(n=n, epsilons=epsilons, planned=planned, layers=layers)
 
     def sentences(self) -> list[str]:
@@ -340,7 +330,6 @@ class RecordPersonalisedMechanism(EpsilonMechanism):
 
     @property
     def _client_rate(self) -> float:
-        """The chance of a client in a round."""
         return client_rate(self.spec.training.cohort)
 
     def _run_at_rate_one(self) -> TwoStageRun:
@@ -348,35 +337,12 @@ class RecordPersonalisedMechanism(EpsilonMechanism):
         settings = record_settings(self.spec)
         return run_within(settings.epsilon_max, settings)
 
-    def _epsilons_at_rate_one(self) -> list[dict[str, object]]:
-        """What a record in every batch spends, for every observer; no record spends more."""
+    def _epsilons_at_rate_one(self) -> dict[Observer, float]:
+        """What a record in every batch spends, by observer; no record spends more."""
         event, rounds = self._run_at_rate_one().event(1.0), self.spec.training.rounds
+        fixed = partial(renyi_epsilons, event, rounds, adjacency=RECORD_ADJACENCY)
         delta = self.privacy.delta
-        return [
-            epsilon_entry(
-                observer,
-                delta=delta,
-                adjacency=RECORD_ADJACENCY,
-                value=float(
-                    renyi_epsilons(
-                        event, rounds, adjacency=RECORD_ADJACENCY, observer=observer, delta=delta
-                    )
-                ),
-            )
-            for observer in RECORD_OBSERVERS
-        ]
-
-    def _planned_epsilons(self, plan: SpendingPlan) -> list[dict[str, object]]:
-        """What the record that spends most spends in all rounds, for every observer."""
-        return [
-            epsilon_entry(
-                observer,
-                delta=plan.delta,
-                adjacency=plan.adjacency,
-                value=plan.largest(observer, self.spec.training.rounds),
-            )
-            for observer in plan.observers
-        ]
+        return {one: float(fixed(observer=one, delta=delta)) for one in RECORD_OBSERVERS}
 
 
 _DIGITS = 1e-6
@@ -410,7 +376,15 @@ def record_courses(
     except InvalidInputError:
         return None
     try:
-        repeated_events = _repeated_events(json.loads(inputs.event or ""), names)
+        kept = json.loads(inputs.event or "")
+        if len(kept) != len(names):
+            return None
+        if sum(len(kept[name]) for name in names) > _MAX_EVENTS:
+            raise TooManyEventsError(
+                f"the entries have more than {_MAX_EVENTS} events, which take too long to compose "
+                "anew"
+            )
+        repeated_events = [tuple(map(repeated_event_from_dict, kept[name])) for name in names]
     except _NOT_COURSES:
         return None
     settings = record_settings(spec)
@@ -420,20 +394,6 @@ def record_courses(
         for some in repeated_events
     )
     return repeated_events if fits else None
-
-
-def _repeated_events(
-    kept: Mapping[str, Any], names: Sequence[str]
-) -> list[tuple[RepeatedEvent, ...]]:
-    """The stored events of the groups of these names. Raises TooManyEventsError, or one of
-    `_NOT_COURSES` where they are malformed."""
-    if len(kept) != len(names):
-        raise ValueError("the events are not those of the groups")
-    if sum(len(kept[name]) for name in names) > _MAX_EVENTS:
-        raise TooManyEventsError(
-            f"the entries have more than {_MAX_EVENTS} events, which take too long to compose anew"
-        )
-    return [tuple(repeated_event_from_dict(one) for one in kept[name]) for name in names]
 
 
 def _fits(

@@ -1,16 +1,13 @@
 """Gaussian noise: its normal numbers, the public grid, and vectors with noise.
 
-Standard normal numbers that are fine enough for noise.
-
-By Box and Muller, in float64 all through. A pair of numbers takes a pair of words of 64 bits: the
-radius sqrt(-2 log u) reaches 9.4, since u is fine near 0, and the angle lies between -pi and pi. A
-number lies within 2^-49 r + 2^-53 / r + 2^-64 / (u r) of the real number that its words stand for,
-r being the radius: 2^-49 on average, and 2^-52 as measured. `docs/guarantees.md` says what follows.
+Normal numbers are made by Box and Muller, in float64 all through. A pair of numbers takes a pair of
+words of 64 bits: the radius sqrt(-2 log u) reaches 9.4, since u is fine near 0, and the angle lies
+between -pi and pi. A number lies within 2^-49 r + 2^-53 / r + 2^-64 / (u r) of the real number that
+its words stand for, r being the radius: 2^-49 on average, and 2^-52 as measured.
+`docs/guarantees.md` says what follows.
 
 Logarithm, sine and cosine are torch's, which are within one unit in the last place and several
 times as fast as numpy's where a processor has no AVX-512.
-
-The public grid that everything is rounded to once it has its noise.
 
 Noise is a float64, and so is its sum with what it hides. Which of these numbers can come up depends
 on what is hidden: read to the last bit, a sum would tell it (Mironov, "On significance of the least
@@ -24,13 +21,10 @@ The spacing follows from public numbers alone, the standard deviation that the n
 secret scales it, the least that it can have. Rounding what is noised already costs no epsilon, and
 neither does the narrower float32 in which the multiple is stored.
 
-The Gaussian mechanism: vectors of Euclidean norm at most `clip`, plus normal noise.
-
-Adding or removing one vector moves a sum of clipped ones by at most `clip`, and every component
-gets noise of standard deviation `noise_multiplier * clip`. Noise is drawn with standard deviation
-1 and scaled where it is added. All of that is float64, and what has its noise is rounded once, onto
-this grid.
-"""
+The Gaussian mechanism: adding or removing one vector moves a sum of clipped ones by at most `clip`,
+and every component gets noise of standard deviation `noise_multiplier * clip`. Noise is drawn with
+standard deviation 1 and scaled where it is added. All of that is float64, and what has its noise is
+rounded once, onto this grid."""
 
 import math
 from dataclasses import dataclass

@@ -5,24 +5,15 @@ direction uniform on the sphere (section 4.2). Noise is drawn here for epsilon =
 1/epsilon = nu * radius / n where it is added, so it can be drawn before the radius is known. All of
 that is float64, and what has its noise is rounded once, onto the public grid (`noise.gaussian`).
 
-Layer by layer, each layer's part of the vector has a draw of its own dimension, independent of the
-others.
-
-The Laplace mechanism layer by layer: noise of each layer's own dimension and radius.
-
-Layer l, n_l of the n parameters, has the rate epsilon_l = n_l / (nu * radius_l). The layers' noises
+Layer by layer, each layer's part of the vector has a draw of its own dimension and radius. Layer l,
+n_l of the n parameters, has the rate epsilon_l = n_l / (nu * radius_l). The layers' noises
 are independent, so that their densities multiply: between uploads that lie d_l apart in layer l,
 no output gets likelier by more than exp of the sum of epsilon_l * d_l (Galli et al., Lemma 4.1,
 once for each layer). Within every layer's radius that is the sum of n_l / nu, which is n / nu.
 
-The Laplace mechanism for one client's vector of a million parameters.
-
-The numbers equal those of `fedaudit.privacy.noise.laplace`. The difference is memory: vectors are
-processed in parts, so that a release needs little memory beyond the upload itself.
-
-Distances of long vectors without temporaries of their length.
-
-SanitizeUpdate by a compiled kernel, with the bits of `fedaudit.privacy.noise.laplace`.
+SanitizeUpdate is done by a compiled kernel where there is one, with the same bits. One client's
+vector of a million parameters is processed in parts (`release_in_place`), so that a release needs
+little memory beyond the upload itself; its numbers are the same, too.
 """
 
 import math

@@ -1,16 +1,11 @@
 """What a run is projected to cost, and whether its noise drowns what is learnt.
 
-The form of a projected cost, reasons for missing figures, and how often clients are drawn.
+The theorem's own sum over a run (Galli et al., Theorem 4.2) says how far apart the transcripts of
+any two datasets of a client may be, however large the radius was chosen. n/nu does not: it holds
+between uploads within a radius that is free, and the same noise has any n/nu.
 
-The theorem's own sum over a run (Galli et al., Theorem 4.2), or why there is none.
-
-It says how far apart the transcripts of any two datasets of a client may be, however large the
-radius was chosen. n/nu does not: it holds between uploads within a radius that is free, and the
-same noise has any n/nu.
-
-Whether noise will likely drown what a round learns, judged from public numbers alone.
-
-A round moves a hypothesis by the average of about m updates, m being the cohort over the number of
+Whether noise will likely drown what a round learns is judged from public numbers alone. A round
+moves a hypothesis by the average of about m updates, m being the cohort over the number of
 hypotheses. The average can be no longer than the bound on one update: its clip, or with an adaptive
 radius the updates themselves. Root mean squares of the noise on that average, for n parameters:
 
@@ -185,7 +180,8 @@ def noise_ratio(
         case NoMechanism() | RecordPersonalised():
             return None
         case LaplaceL2():
-            return _laplace_ratio(privacy, sizes) / math.sqrt(m) if _is_bounded(privacy) else None
+            ratio = _laplace_ratio(privacy, sizes)
+            return None if ratio is None else ratio / math.sqrt(m)
         case GaussianLocal():
             return privacy.noise_multiplier * math.sqrt(sum(sizes) / m)
         case GaussianCentral():
@@ -202,7 +198,8 @@ def drowning_words(
     if ratio is None or ratio < DROWNED:
         return None
     m = _updates_averaged(spec, training_clients)
-    longest = "the updates themselves" if _follows_updates(spec) else "the clip lets it be at most"
+    follows = isinstance(spec.privacy, LaplaceL2) and spec.privacy.radius == "adaptive"
+    longest = "the updates themselves" if follows else "the clip lets it be at most"
     return (
         "noise will likely drown what is learnt: on the average of about "
         f"{m:.3g} updates it is about {ratio:.2g} times as long as {longest}. This is a rule of "
@@ -225,22 +222,14 @@ def _updates_averaged(spec: ExperimentSpec, training_clients: int) -> float:
     return max(1.0, drawn / spec.training.hypotheses)
 
 
-def _is_bounded(privacy: LaplaceL2) -> bool:
-    return privacy.radius == "adaptive" or privacy.clip is not None
-
-
-def _follows_updates(spec: ExperimentSpec) -> bool:
-    return isinstance(spec.privacy, LaplaceL2) and spec.privacy.radius == "adaptive"
-
-
-def _laplace_ratio(privacy: LaplaceL2, sizes: Sequence[int]) -> float:
-    """Of one release. An adaptive radius is the norm of the update, or of each layer's part of it,
-    whose squares add up to that of the whole, so that the smallest layer's factor bounds it; a
-    fixed one holds for every layer."""
+def _laplace_ratio(privacy: LaplaceL2, sizes: Sequence[int]) -> float | None:
+    """Of one release; None where nothing bounds an update. An adaptive radius is the norm of the
+    update, or of each layer's part of it, whose squares add up to that of the whole, so that the
+    smallest layer's factor bounds it; a fixed one holds for every layer."""
     nu = float(privacy.noise_multiplier)
     if privacy.radius == "adaptive":
         return nu * math.sqrt((min(sizes) + 1) / min(sizes))
     if privacy.clip is None:
-        raise ValueError("without a clip nothing bounds an update")
+        return None
     norm = math.sqrt(sum((size + 1) / size for size in sizes))
     return nu * privacy.radius * norm / privacy.clip

@@ -17,19 +17,14 @@ The plan's subjects, who are charged:
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, assert_never
+from typing import Any, Literal
 
 import numpy as np
 import rfc8785
 from numpy.typing import ArrayLike, NDArray
 
 from fedaudit.privacy.accounting.accountant import Accountant
-from fedaudit.privacy.accounting.epsilon_tables import (
-    EpsilonCurve,
-    RepeatedEvent,
-    pld_table,
-    renyi_epsilons,
-)
+from fedaudit.privacy.accounting.epsilon_tables import EpsilonCurve, RepeatedEvent
 from fedaudit.privacy.accounting.privacy_events import Adjacency, Event, Observer, TwoStage
 from fedaudit.privacy.accounting.rdp import RdpAccountant
 from fedaudit.privacy.accounting.two_stage import TwoStageAccountant
@@ -159,12 +154,13 @@ def plan_of_one_event(
     steps: int,
 ) -> SpendingPlan:
     """A plan in which one event is composed in the same way for all subjects."""
-    line = EpsilonCurve(
+    line = EpsilonCurve.of_events(
+        (RepeatedEvent(event),),
+        steps,
         observer=observer,
-        delta=delta,
         adjacency=adjacency,
-        repeated_events=(RepeatedEvent(event),),
-        epsilons=_table(event, steps, adjacency=adjacency, delta=delta, accountant=accountant),
+        delta=delta,
+        by_pld=accountant == "pld",
     )
     return SpendingPlan(
         subject_kind=subject_kind,
@@ -192,21 +188,6 @@ def plan_of_records(found: RecordSpending, *, rounds: int, delta: float) -> Spen
         records=found,
         warnings=_warnings([line for some in lines.values() for line in some], rounds),
     )
-
-
-def _table(
-    event: Event, steps: int, *, adjacency: Adjacency, delta: float, accountant: AccountantName
-) -> NDArray[np.float64]:
-    match accountant:
-        case "pld":
-            return pld_table(event, steps, adjacency=adjacency, delta=delta)
-        case "rdp":
-            counts = np.arange(steps + 1)
-            return renyi_epsilons(
-                event, counts, adjacency=adjacency, observer="final_model", delta=delta
-            )
-        case _:
-            assert_never(accountant)
 
 
 def _warnings(lines: Sequence[EpsilonCurve], steps: int) -> tuple[str, ...]:

@@ -15,21 +15,15 @@ and the fit is inverted. The fit is good where epsilon is large and too low or t
 where it is small, though R^2 exceeds 0.999: records with small budgets overspend. It is kept to
 reproduce the paper; `exact_rates` is what keeps budgets.
 
-How a federation uses its records under rPDP-FL.
-
 A plan states how much noise each client adds in training, how often each record is sampled and for
-how many rounds, and what each record then spends. The paper's baselines are plans too
-(`fedaudit.privacy.records.record_plans`).
+how many rounds, and what each record then spends. The paper's baselines are plans
+too: there every record of a client is sampled alike.
 
-Individual Renyi filter: how long each record stays before it would pass its own budget.
-
-Feldman and Zrnic, "Individual privacy accounting via a Renyi filter" (2021): with an order fixed
-for each record in advance, divergences add up even where each step's depends on the ones before,
-and stopping in time is as private as never having planned more. Who has left reveals what was
-spent, so the set of records that are still in is as secret as the data.
-
-The baselines that rPDP-FL is compared with: every record of a client is sampled alike.
-"""
+Individual Renyi filter: how long each record stays before it would pass its own budget. Feldman and
+Zrnic, "Individual privacy accounting via a Renyi filter" (2021): with an order fixed for each
+record in advance, divergences add up even where each step's depends on the ones before, and
+stopping in time is as private as never having planned more. Who has left reveals what was spent, so
+the set of records that are still in is as secret as the data."""
 
 from dataclasses import dataclass
 from typing import Literal, assert_never
@@ -275,9 +269,6 @@ def run_within(
         observer=settings.observer,
         pointer=pointer,
     )
-
-
-# Adding up in another order may change the sum by this much through rounding.
 
 
 def longest_lasting(

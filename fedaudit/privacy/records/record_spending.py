@@ -1,7 +1,5 @@
-"""Records grouped by budget: the ledger's subjects where every record has a budget of its own.
-
-What records spend under `record-personalised`: each of them, and by groups of budgets.
-"""
+"""What records spend under `record-personalised`: each of them, and by groups of budgets, which
+are the ledger's subjects."""
 
 from dataclasses import dataclass, replace
 

@@ -1,18 +1,13 @@
-"""How a spec uses the records of a federation: their budgets and their coins.
+"""How a spec uses the records of a federation: their budgets and their coins. No torch.
 
-The budget of every record: drawn from a distribution, or given in a column of the data.
-
-The distributions are those of rPDP-FL (CCS 2024); a draw is clipped to a range. Each record has
-random numbers of its own, by its key, so adding or removing a record changes no other budget.
-
-Poisson sampling of records, each with its own probability of inclusion. No torch.
+Budgets are given in a column of the data, or drawn from a distribution of rPDP-FL (CCS 2024) and
+clipped to a range. Each record has random numbers of its own, by its key, so adding or removing a
+record changes no other budget.
 
 Every record tosses its own coin in every step, so a batch may be empty; it still gets noise and
 still counts (Mironov, Talwar and Zhang, "Renyi differential privacy of the sampled Gaussian
 mechanism", 2019). A coin depends on the seed, the silo, the step and the record's index in its
 silo: not on other records, on padding, or on who else takes part.
-
-How a spec's `record-personalised` uses the records of a federation.
 """
 
 from dataclasses import dataclass
@@ -21,7 +16,6 @@ from typing import Literal, assert_never
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from fedaudit.privacy.accounting.privacy_events import Observer
 from fedaudit.privacy.records.record_plans import (
     RecordPlan,
     RecordSettings,
@@ -61,29 +55,21 @@ def draw_budgets(
     """
     check_range(epsilon_min=epsilon_min, epsilon_max=epsilon_max)
     unit = wide_uniforms(keyed_words(seed, purpose=Purpose.RECORD_BUDGETS, keys=keys, count=2))
-    budgets = _budgets(distribution, unit[:, 0], unit[:, 1])
-    return np.clip(budgets, epsilon_min, epsilon_max)
-
-
-def _budgets(
-    distribution: Distribution, first: NDArray[np.float64], second: NDArray[np.float64]
-) -> NDArray[np.float64]:
-    """A budget for every pair of uniform numbers, before clipping."""
+    first, second = unit[:, 0], unit[:, 1]
     level = np.searchsorted(np.cumsum(_SHARES[:-1]), first, side="right")
-    budgets = np.array(_LEVELS)[level]
+    budgets: NDArray[np.float64] = np.array(_LEVELS)[level]
     match distribution:
         case "bounded-pareto":
-            pareto: NDArray[np.float64] = first ** (-1 / _PARETO_SHAPE) - 1 + _PARETO_SHIFT
-            return pareto
+            budgets = first ** (-1 / _PARETO_SHAPE) - 1 + _PARETO_SHIFT
         case "three-levels":
-            return budgets
+            pass
         case "bounded-mix-gauss":
             from scipy.special import ndtri
 
-            mixed: NDArray[np.float64] = budgets + np.array(_SPREADS)[level] * ndtri(second)
-            return mixed
+            budgets = budgets + np.array(_SPREADS)[level] * ndtri(second)
         case _:
             assert_never(distribution)
+    return np.clip(budgets, epsilon_min, epsilon_max)
 
 
 def given_budgets(
@@ -133,7 +119,6 @@ def check_range(*, epsilon_min: float, epsilon_max: float) -> None:
 
 
 def _named(rows: NDArray[np.generic]) -> str:
-    """The first few rows by name, and how many more there are."""
     names = ", ".join(str(row) for row in rows[:_NAMED_ROWS])
     more = len(rows) - _NAMED_ROWS
     return f"row{'s' if len(rows) > 1 else ''} {names}" + (f" and {more} more" if more > 0 else "")
@@ -205,14 +190,12 @@ def record_settings(spec: ExperimentSpec) -> RecordSettings:
     steps = training.local.steps
     if not isinstance(privacy, RecordPersonalised) or steps is None:
         raise ValueError(f"{privacy.mechanism} does not sample records")
-    observer: Observer = "final_model"
     return RecordSettings(
         client_rate=client_rate(training.cohort),
         steps=steps,
         rounds=training.rounds,
         delta=privacy.delta,
         epsilon_max=privacy.epsilon_max,
-        observer=observer,
     )
 
 

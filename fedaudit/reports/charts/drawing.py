@@ -18,13 +18,12 @@ SERIES = 6
 
 
 def element(tag: str, *children: str, **attributes: Attribute | None) -> Markup:
-    """One element.
-
-    A `_` in an attribute's name is written as `-`, and a trailing one is dropped; None omits the
-    attribute. Children are escaped unless they are Markup.
-    """
+    """One element. A `_` in an attribute's name is written as `-`, and a trailing one is dropped;
+    None omits the attribute. Children are escaped unless they are Markup."""
     written = Markup("").join(
-        Markup(' {}="{}"').format(name.rstrip("_").replace("_", "-"), _text(value))
+        Markup(' {}="{}"').format(
+            name.rstrip("_").replace("_", "-"), number(value) if isinstance(value, float) else value
+        )
         for name, value in attributes.items()
         if value is not None
     )
@@ -59,10 +58,6 @@ def shortened(content: str, characters: int) -> str:
     return content if len(content) <= characters else f"{content[: characters - 1].rstrip()}…"
 
 
-def _text(value: Attribute) -> str:
-    return number(value) if isinstance(value, float) else str(value)
-
-
 @dataclass(frozen=True)
 class Drawing:
     """SVG elements in a box from (0, 0) to (WIDTH, height)."""
@@ -78,7 +73,6 @@ class FigureTable:
     head: tuple[str, ...]
     rows: Sequence[tuple[str, ...]]
     note: str = ""
-    """A note on what the table omits."""
 
     @property
     def short(self) -> bool:
@@ -95,7 +89,6 @@ class Chart:
     description: str
     """The title of the drawing, for readers who cannot see it."""
     caption: str
-    """What the drawing shows, in words."""
     drawing: Drawing
     table: FigureTable
 
@@ -174,17 +167,18 @@ class Scale:
 def value_scale(
     values: Iterable[float], *, start: float, end: float, whole: tuple[float, float] | None = None
 ) -> Scale:
-    """An axis that covers these values and begins and ends at a tick.
-
-    Logarithmic where all values are positive and the largest is at least a hundred times the
-    smallest. `whole` widens the axis and keeps it linear: (0, 1) for a share.
-    """
+    """An axis that covers these values and begins and ends at a tick. Logarithmic where all values
+    are positive and the largest is at least a hundred times the smallest. `whole` widens the axis
+    and keeps it linear: (0, 1) for a share."""
     found = [min(_MAX_VALUE, max(-_MAX_VALUE, value)) for value in values]
     if whole is not None:
         found += whole
     low, high = min(found), max(found)
     if whole is None and low > 1 / _MAX_VALUE and high / low > _MANY_DECADES:
-        return _decades(low, high, start, end)
+        first, last = math.floor(math.log10(low)), math.ceil(math.log10(high))
+        every = max(1, math.ceil((last - first) / 5))
+        ticks = tuple(10.0**power for power in range(first, last + 1, every))
+        return Scale(10.0**first, 10.0**last, start, end, ticks, logarithmic=True)
     size = max(abs(low), abs(high))
     if high - low <= (_FLAT if _plain(size) else _FLAT_POWER) * size or high - low < 1 / _MAX_VALUE:
         margin = size / 10 if size > 1 / _MAX_VALUE else 1.0
@@ -225,13 +219,6 @@ def _step(least: float) -> float:
     return next(power * factor for factor in (1, 2, 5, 10) if power * factor >= least * (1 - 1e-9))
 
 
-def _decades(low: float, high: float, start: float, end: float) -> Scale:
-    first, last = math.floor(math.log10(low)), math.ceil(math.log10(high))
-    every = max(1, math.ceil((last - first) / 5))
-    ticks = tuple(10.0**power for power in range(first, last + 1, every))
-    return Scale(10.0**first, 10.0**last, start, end, ticks, logarithmic=True)
-
-
 _LEGEND_ROW, _SAMPLE = 18.0, 28.0
 _CORNERS = (
     None,
@@ -260,10 +247,8 @@ def mark(place: int, x: float, y: float) -> Markup:
 
 
 def legend(entries: Sequence[tuple[Markup, str]]) -> tuple[Markup, float]:
-    """Rows of samples with their names above a drawing, and the height they take.
-
-    A sample is drawn around (0, 0) and moved to its position.
-    """
+    """Rows of samples with their names above a drawing, and the height they take. A sample is drawn
+    around (0, 0) and moved to its position."""
     parts: list[Markup] = []
     x, y = 0.0, 0.0
     for sample, name in entries:
@@ -309,17 +294,13 @@ class Row:
     span: tuple[float, float] | None = None
     """The extent of the line, if it goes beyond the outermost marks."""
     remark: str = ""
-    """Text shown where the row has no mark."""
 
 
 def range_chart(
     rows: Sequence[Row], *, kinds: Sequence[str], unit: str, whole: tuple[float, float] | None
 ) -> Drawing:
-    """Marks on horizontal lines, one row each.
-
-    `kinds` names the marks; `whole` is the least range of the axis; for None it is that of the
-    values.
-    """
+    """Marks on horizontal lines, one row each. `kinds` names the marks; `whole` is the least range
+    of the axis; for None it is that of the values."""
     key, top = legend([(mark(place, 11, 0), name) for place, name in enumerate(kinds)])
     names = [shortened(row.name, 26) for row in rows]
     left = 16 + _CHARACTER * max(map(len, names))

@@ -77,7 +77,6 @@ class GapSeries:
 
     rounds: tuple[int, ...]
     values: Mapping[str, Values]
-    """Metric -> one value per round."""
 
 
 @dataclass(frozen=True)
@@ -88,11 +87,9 @@ class Series:
     figures: Mapping[str, Values] = field(default_factory=dict)
     """One of FIGURES -> one value per round."""
     cluster_sizes: tuple[tuple[int, ...], ...] = ()
-    """One value per round."""
     cluster_leakage: Mapping[int, Values] = field(default_factory=dict)
     """By cluster, the largest leakage of a client whose newest upload is in it, one per round."""
     gaps: Mapping[str, GapSeries] = field(default_factory=dict)
-    """By sensitive attribute."""
     every: int = 1
     """Above 1 for long runs: the first round, the last, and every round that it divides."""
 
@@ -137,11 +134,9 @@ def _finite(value: float | None) -> float | None:
 
 
 def kept_places(columns: Sequence[Sequence[float | None]], *, most: int) -> list[int]:
-    """The indices of the points to draw, ascending: at most `most`, or 2 + 2 for each column.
-
-    The columns are cut into equal stretches. The indices of the smallest and largest value of every
-    column in each stretch are kept, and so are the first and the last index.
-    """
+    """The indices of the points to draw, ascending: at most `most`, or 2 + 2 for each column. The
+    columns are cut into equal stretches. The indices of the smallest and largest value of every
+    column in each stretch are kept, and so are the first and the last index."""
     if not columns or not len(columns[0]):
         return []
     count = len(columns[0])
@@ -163,11 +158,9 @@ def kept_places(columns: Sequence[Sequence[float | None]], *, most: int) -> list
 def segments(
     rounds: Sequence[int], values: Sequence[float | None], kept: Sequence[int]
 ) -> list[list[int]]:
-    """The kept indices that have a value, in stretches that are each drawn as one line.
-
-    A line breaks where a value is missing: where neighbours are further apart than is usual for
-    this series, which may have been validated only in every tenth round.
-    """
+    """The kept indices that have a value, in stretches that are each drawn as one line. A line
+    breaks where a value is missing: where neighbours are further apart than is usual for this
+    series, which may have been validated only in every tenth round."""
     present = [place for place, value in enumerate(values) if value is not None]
     if not present:
         return []
@@ -209,12 +202,10 @@ class LinePlot:
     rounds: Sequence[int]
     lines: Sequence[Line]
     kept: Sequence[int]
-    """Indices of the rounds that are drawn."""
     unit: str
     whole: tuple[float, float] | None = None
     """The least range of the axis; a share runs from 0 to 1."""
     best_round: int | None = None
-    """The round that a vertical line marks; None for no line."""
 
 
 def line_chart(plot: LinePlot) -> Drawing:

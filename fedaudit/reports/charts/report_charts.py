@@ -78,9 +78,7 @@ def _draw_attribute(
 
 def running_charts(series: Series, *, delta: float | None, best: int | None = None) -> list[Chart]:
     """The charts over rounds of an experiment without a report; empty where no round is stored.
-
-    `delta`: the delta of the epsilons; `best`: the best round of a run that has ended.
-    """
+    `delta`: the delta of the epsilons; `best`: the best round of a run that has ended."""
     if not series.rounds:
         return []
     so_far = {"guarantee": {"delta": delta}, "utility": {"best_round": best}}
@@ -90,8 +88,6 @@ def running_charts(series: Series, *, delta: float | None, best: int | None = No
         found += gap_charts(section, gaps, name=f"fairness-{place}", best=best)
     return found
 
-
-# -- figures of the report -------------------------------------------------------------------------
 
 _MAX_GROUPS, _MAX_ROUNDS = 40, 200
 _SHARE = (0.0, 1.0)
@@ -259,11 +255,9 @@ def _rate_text(group: Mapping[str, Any], rate: str) -> str:
 
 
 def privacy_cost_chart(section: Mapping[str, Any], *, name: str) -> Chart | None:
-    """Mean cost of each group of one attribute; None where no cost can be shown.
-
-    The cost is leakage where there is one, and otherwise participations. Reports of earlier
-    versions have the largest cost too.
-    """
+    """Mean cost of each group of one attribute; None where no cost can be shown. The cost is
+    leakage where there is one, and otherwise participations. Reports of earlier versions have the
+    largest cost too."""
     found = privacy_cost_of(section)
     if found is None:
         return None
@@ -314,9 +308,6 @@ def _cost_words(found: Mapping[str, Any], visible: Sequence[Mapping[str, Any]], 
         )
     hidden = sum(group["suppressed"] for group in found["groups"])
     return f"{stated} {hidden} groups are suppressed." if hidden else stated
-
-
-# -- figures over rounds ---------------------------------------------------------------------------
 
 
 def privacy_charts(report: Mapping[str, Any], series: Series) -> list[Chart]:
@@ -378,7 +369,6 @@ def training_charts(report: Mapping[str, Any], series: Series) -> list[Chart]:
 
 
 def _lines(series: Series, **names: str) -> list[Line]:
-    """The line of each figure, under its name."""
     return [
         Line(name, series.figures.get(figure, ()), bounds_cost=figure in _BOUNDS)
         for figure, name in names.items()
@@ -388,10 +378,8 @@ def _lines(series: Series, **names: str) -> list[Line]:
 def gap_charts(
     section: Mapping[str, Any], gaps: GapSeries, *, name: str, best: int | None
 ) -> list[Chart]:
-    """The differences and ratios of one attribute, each with its final interval.
-
-    `section`: the report's section of this attribute; `name` is unique among the attributes.
-    """
+    """The differences and ratios of one attribute, each with its final interval. `section`: the
+    report's section of this attribute; `name` is unique among the attributes."""
     found: list[Chart] = []
     for kind in KINDS:
         lines = [
@@ -427,7 +415,6 @@ def _chart(
     best: int | None = None,
     remark: str = "",
 ) -> list[Chart]:
-    """The chart of the lines that have a value, if any has."""
     shown = [one for one in lines if any(value is not None for value in one.values)]
     if not shown:
         return []

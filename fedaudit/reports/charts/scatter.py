@@ -37,10 +37,8 @@ Round = Mapping[str, Any]
 
 
 def front_charts(front: Front, *, name: str, numbers: Mapping[str, int]) -> list[Chart]:
-    """One chart of each other axis against privacy; empty for fewer than two experiments.
-
-    `name` is the prefix of the charts' names. `numbers`: experiment -> the label of its mark.
-    """
+    """One chart of each other axis against privacy; empty for fewer than two experiments. `name` is
+    the prefix of the charts' names. `numbers`: experiment -> the label of its mark."""
     if len(front.experiments) < 2:
         return []
     return [
@@ -106,13 +104,23 @@ def _plane_chart(plane: Mapping[str, Any], one: Round) -> Chart:
         (f"upload, cluster {cluster}", point)
         for point, cluster in zip(one["uploads"], one["clusters"], strict=True)
     ]
+    distances = (
+        min((math.dist(point, true), j) for j, true in enumerate(plane["truth"]))
+        for point in one["hypotheses"]
+    )
+    stated = [
+        f"Hypothesis {place} is {figure_text(away)} away from true parameters {nearest}."
+        for place, (away, nearest) in enumerate(distances)
+    ]
+    lines = "The lines lead there from the start of training" if best else "The lines show one step"
+    stated.append(f"{lines}; crosses are the parameters that generated the data.")
     return Chart(
         name=f"chart-plane-{one['round']}",
         title=f"Uploads and hypotheses in the plane, {which}",
         description=f"Scatter chart of {plane['parameters'][0]} and {plane['parameters'][1]}: "
         f"{len(one['uploads'])} uploads by cluster, {len(one['hypotheses'])} hypotheses and "
         f"{len(plane['truth'])} true parameter vectors. The figures are in the table below.",
-        caption=_plane_caption(plane, one, best=best),
+        caption=" ".join([*stated, "Uploads are as the server received them, noise included."]),
         drawing=_plane_drawing(plane, one),
         table=FigureTable(
             head=("What", *(name[:1].upper() + name[1:] for name in plane["parameters"])),
@@ -122,7 +130,18 @@ def _plane_chart(plane: Mapping[str, Any], one: Round) -> Chart:
 
 
 def _plane_drawing(plane: Mapping[str, Any], one: Round) -> Drawing:
-    key, top = legend(_plane_entries(one))
+    clusters = range(len(one["hypotheses"]))
+    key, top = legend(
+        [
+            *(
+                (mark(j, 11, 0), f"upload, cluster {' or '.join(map(str, clusters[j::SERIES]))}")
+                for j in clusters[:SERIES]
+            ),
+            (_hypothesis(0, 11, 0), "hypothesis"),
+            (line_sample("s0"), "its path"),
+            (_truth(11, 0), "true parameters"),
+        ]
+    )
     bottom = top + 26 + _PLANE_HEIGHT
     # Every point that either chart draws, so that both have the same axes.
     points: list[Point] = [*plane["truth"], *plane["hypotheses"], *plane["uploads"]]
@@ -149,27 +168,12 @@ def _plane_drawing(plane: Mapping[str, Any], one: Round) -> Drawing:
     return drawn(*parts, height=bottom + 38)
 
 
-def _plane_entries(one: Round) -> list[tuple[Markup, str]]:
-    """The legend; with more than six hypotheses, several share a mark."""
-    clusters = range(len(one["hypotheses"]))
-    return [
-        *(
-            (mark(j, 11, 0), f"upload, cluster {' or '.join(map(str, clusters[j::SERIES]))}")
-            for j in clusters[:SERIES]
-        ),
-        (_hypothesis(0, 11, 0), "hypothesis"),
-        (line_sample("s0"), "its path"),
-        (_truth(11, 0), "true parameters"),
-    ]
-
-
 def _trail(points: Sequence[Point], place: int, x: Scale, y: Scale) -> Markup:
     steps = "L".join(f"{number(x(point[0]))} {number(y(point[1]))}" for point in points)
     return element("path", d=f"M{steps}", class_=f"s{place % SERIES}")
 
 
 def _hypothesis(place: int, x: float, y: float) -> Markup:
-    """A hypothesis: the mark of its cluster, larger and with an edge."""
     at = f"translate({number(x)} {number(y)}) scale(1.7)"
     return element("g", mark(place, 0, 0), transform=at, class_="hypothesis")
 
@@ -178,17 +182,3 @@ def _truth(x: float, y: float) -> Markup:
     return together(
         line(x - 6, y - 6, x + 6, y + 6, "truth"), line(x - 6, y + 6, x + 6, y - 6, "truth")
     )
-
-
-def _plane_caption(plane: Mapping[str, Any], one: Round, *, best: bool) -> str:
-    distances = (
-        min((math.dist(point, true), j) for j, true in enumerate(plane["truth"]))
-        for point in one["hypotheses"]
-    )
-    stated = [
-        f"Hypothesis {place} is {figure_text(away)} away from true parameters {nearest}."
-        for place, (away, nearest) in enumerate(distances)
-    ]
-    lines = "The lines lead there from the start of training" if best else "The lines show one step"
-    stated.append(f"{lines}; crosses are the parameters that generated the data.")
-    return " ".join([*stated, "Uploads are as the server received them, noise included."])

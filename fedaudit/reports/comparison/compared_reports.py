@@ -4,8 +4,8 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, assert_never
 
-from fedaudit.privacy.accounting.mechanism_parameters import GuaranteeKind
 from fedaudit.privacy.accounting.privacy_events import observer_words
+from fedaudit.reports.checks import leaves
 from fedaudit.reports.comparison.fronts import fronts, warnings
 from fedaudit.reports.comparison.parts import (
     Caution,
@@ -13,15 +13,17 @@ from fedaudit.reports.comparison.parts import (
     ComparedExperiment,
     ComparedGuarantee,
     Comparison,
+    FigureMeaning,
+    FigureName,
     FigureRow,
     SpecDifference,
     SpecValue,
 )
-from fedaudit.reports.figures import COUNTED, ReportFigure, Section, figures_of, parsed
+from fedaudit.reports.figures import COUNTED, ReportFigure, figures_of, parsed
+from fedaudit.reports.gates.gate_evaluation import SIGNS
 from fedaudit.reports.readings.facts import text_at
 from fedaudit.reports.report import Report
 from fedaudit.reports.sections.guarantee import is_unbounded
-from fedaudit.spec.gates import GateOp
 from fedaudit.spec.metrics import is_ratio
 
 
@@ -31,13 +33,10 @@ def compare(
     fairness: str | None = None,
     utility: str | None = None,
 ) -> Comparison:
-    """Compare several report documents, in the given order.
-
-    `fairness` and `utility` name the figures of the fronts' axes. By default a front uses the first
-    of equalized odds, demographic parity and the loss gap that has a value, and accuracy where all
-    have one, else the validation loss. Raises ValueError for a document that does not have the form
-    of a report.
-    """
+    """Compare several report documents, in the given order. `fairness` and `utility` name the
+    figures of the fronts' axes. By default a front uses the first of equalized odds, demographic
+    parity and the loss gap that has a value, and accuracy where all have one, else the validation
+    loss. Raises ValueError for a document that does not have the form of a report."""
     reports = [parsed(document) for document in documents]
     return compare_reports(reports, fairness=fairness, utility=utility)
 
@@ -48,7 +47,22 @@ def compare_reports(
     """Like `compare`, for reports that have been parsed."""
     made, without = fronts(reports, fairness=fairness, utility=utility)
     return Comparison(
-        experiments=[_experiment(report) for report in reports],
+        experiments=[
+            ComparedExperiment(
+                id=report.experiment.id,
+                name=report.experiment.name,
+                spec_hash=report.experiment.spec_hash,
+                verdict=report.verdict,
+                degenerate=report.utility.degenerate,
+                guarantee=ComparedGuarantee(**report.guarantee.model_dump(exclude={"statement"})),
+                gate_outcome=report.gate_outcome,
+                gate_outcome_reason="its spec has no gates"
+                if report.gate_outcome is None
+                else None,
+                data_fingerprint=report.provenance.data_fingerprint,
+            )
+            for report in reports
+        ],
         figures=with_best(figure_rows(reports), reports),
         spec_differences=spec_differences([report.spec for report in reports]),
         warnings=warnings(reports),
@@ -57,48 +71,14 @@ def compare_reports(
     )
 
 
-def _experiment(report: Report) -> ComparedExperiment:
-    return ComparedExperiment(
-        id=report.experiment.id,
-        name=report.experiment.name,
-        spec_hash=report.experiment.spec_hash,
-        verdict=report.verdict,
-        degenerate=report.utility.degenerate,
-        guarantee=ComparedGuarantee(**report.guarantee.model_dump(exclude={"statement"})),
-        gate_outcome=report.gate_outcome,
-        gate_outcome_reason="its spec has no gates" if report.gate_outcome is None else None,
-        data_fingerprint=report.provenance.data_fingerprint,
-    )
-
-
 _SECTIONS = ("privacy", "utility", "fairness")
-_Name = tuple[Section, str, str | None]
 _LOSSES = ("validation_loss", "loss_difference", "loss_ratio")
-
-
-class _Meaning(NamedTuple):
-    """What two figures must share to be in one row."""
-
-    section: Section
-    figure: str
-    attribute: str | None
-    observer: str | None
-    delta: float | None
-    adjacency: str | None
-    unit: str | None
-    guarantee: GuaranteeKind | None
-    loss: str | None
-
-    @property
-    def name(self) -> _Name:
-        """Section, figure and attribute: the name of a figure, regardless of its meaning."""
-        return self.section, self.figure, self.attribute
 
 
 def figure_rows(reports: Sequence[Report]) -> list[FigureRow]:
     """The rows: privacy, utility, then fairness by attribute."""
     found = [{_meaning(report, one): one for one in figures_of(report)} for report in reports]
-    by_figure: dict[_Name, list[_Meaning]] = {}
+    by_figure: dict[FigureName, list[FigureMeaning]] = {}
     for meaning in dict.fromkeys(one for figures in found for one in figures):
         by_figure.setdefault(meaning.name, []).append(meaning)
     rows = []
@@ -114,9 +94,9 @@ def figure_rows(reports: Sequence[Report]) -> list[FigureRow]:
     return rows
 
 
-def _meaning(report: Report, one: ReportFigure) -> _Meaning:
+def _meaning(report: Report, one: ReportFigure) -> FigureMeaning:
     guaranteed = one.section == "privacy" and one.figure not in COUNTED
-    return _Meaning(
+    return FigureMeaning(
         section=one.section,
         figure=one.figure,
         attribute=one.attribute,
@@ -130,16 +110,20 @@ def _meaning(report: Report, one: ReportFigure) -> _Meaning:
 
 
 def _row(
-    meaning: _Meaning, reports: Sequence[Report], found: Sequence[dict[_Meaning, ReportFigure]]
+    meaning: FigureMeaning,
+    reports: Sequence[Report],
+    found: Sequence[dict[FigureMeaning, ReportFigure]],
 ) -> FigureRow:
     cells = [
         _cell(meaning, report, figures) for report, figures in zip(reports, found, strict=True)
     ]
     differs = len({(cell.value, cell.unbounded) for cell in cells}) > 1
-    return FigureRow(**meaning._asdict(), cells=cells, differs=differs)
+    return FigureRow(**meaning.model_dump(), cells=cells, differs=differs)
 
 
-def _cell(meaning: _Meaning, report: Report, figures: dict[_Meaning, ReportFigure]) -> Cell:
+def _cell(
+    meaning: FigureMeaning, report: Report, figures: dict[FigureMeaning, ReportFigure]
+) -> Cell:
     unbounded = is_unbounded(report.guarantee.kind, meaning.figure)
     if (own := figures.get(meaning)) is not None:
         unbounded &= own.value is None
@@ -153,7 +137,7 @@ def _cell(meaning: _Meaning, report: Report, figures: dict[_Meaning, ReportFigur
     return Cell(value=None, reason=reason, unbounded=unbounded)
 
 
-def _absent(meaning: _Meaning, report: Report) -> str:
+def _absent(meaning: FigureMeaning, report: Report) -> str:
     if meaning.attribute is None:
         return f"its report, of version {report.report_version}, has no such figure"
     measured = any(section.attribute == meaning.attribute for section in report.fairness)
@@ -162,16 +146,15 @@ def _absent(meaning: _Meaning, report: Report) -> str:
     return f"{meaning.attribute!r} is not one of its sensitive attributes"
 
 
-def _otherwise(meaning: _Meaning, same: Sequence[_Meaning]) -> str:
-    """How an experiment's figures of this name differ in meaning from the row's."""
+def _otherwise(meaning: FigureMeaning, same: Sequence[FigureMeaning]) -> str:
     nearest = next((one for one in same if one.observer == meaning.observer), None)
     if nearest is None:
         against = observer_words(meaning.observer or "all observers")
         return f"it has no such figure against {against}"
     stated = [
         f"{name} is {of_it:g}" if isinstance(of_it, float) else f"{name} is {of_it}"
-        for name, of_row, of_it in zip(meaning._fields, meaning, nearest, strict=True)
-        if of_row != of_it
+        for name, of_it in nearest
+        if of_it != getattr(meaning, name)
     ]
     return f"it has another row: its {', its '.join(stated)}"
 
@@ -250,29 +233,19 @@ _PASSED_OVER = ("name",)
 
 def spec_differences(specs: Sequence[Mapping[str, Any]]) -> list[SpecDifference]:
     """The paths at which the specs differ, section by section."""
-    leaves = [dict(_leaves(spec)) for spec in specs]
+    flat = [dict(leaves(spec)) for spec in specs]
     sections = list(dict.fromkeys(name for spec in specs for name in spec))
-    paths = dict.fromkeys(path for of_one in leaves for path in of_one)
+    paths = dict.fromkeys(path for of_one in flat for path in of_one)
     differences = []
     for path in sorted(paths, key=lambda one: sections.index(one.partition(".")[0])):
-        values = [SpecValue(present=path in of_one, value=of_one.get(path)) for of_one in leaves]
+        values = [SpecValue(present=path in of_one, value=of_one.get(path)) for of_one in flat]
         if path not in _PASSED_OVER and any(one != values[0] for one in values):
             differences.append(SpecDifference(path=path, values=values))
     return differences
 
 
-def _leaves(part: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
-    """Dotted paths and their values: lists, empty objects and scalars."""
-    for name, value in part.items():
-        if isinstance(value, Mapping) and value:
-            yield from _leaves(value, f"{prefix}{name}.")
-        else:
-            yield f"{prefix}{name}", value
-
-
 Json = Mapping[str, Any]
 
-_DIRECTIONS: dict[GateOp, str] = {"le": "at most", "ge": "at least"}
 _NAMES = ("figure", "attribute", "op", "value")
 _ALLOWS = "allow_"
 
@@ -318,22 +291,20 @@ def _gates(gates: Sequence[Json]) -> dict[str, str]:
     bounds: dict[str, list[str]] = {}
     for gate in gates:
         by = f" by {gate['attribute']}" if gate.get("attribute") else ""
-        label = f"gate: {gate['figure'].replace('_', ' ')}{by}, {_DIRECTIONS[gate['op']]}"
-        bounds.setdefault(label, []).append(_bound(gate))
+        label = f"gate: {gate['figure'].replace('_', ' ')}{by}, {SIGNS[gate['op']]}"
+        allowed = [
+            name.removeprefix(_ALLOWS) for name in gate if name.startswith(_ALLOWS) and gate[name]
+        ]
+        others = [
+            f"{name} {_text(value)}"
+            for name, value in gate.items()
+            if name not in _NAMES and not name.startswith(_ALLOWS) and value is not None
+        ]
+        marks = [*([f"allowed: {', '.join(allowed)}"] if allowed else []), *others]
+        bounds.setdefault(label, []).append(
+            f"{gate['value']:g}" + (f" ({'; '.join(marks)})" if marks else "")
+        )
     return {label: "; ".join(found) for label, found in bounds.items()}
-
-
-def _bound(gate: Json) -> str:
-    allowed = [
-        name.removeprefix(_ALLOWS) for name in gate if name.startswith(_ALLOWS) and gate[name]
-    ]
-    others = [
-        f"{name} {_text(value)}"
-        for name, value in gate.items()
-        if name not in _NAMES and not name.startswith(_ALLOWS) and value is not None
-    ]
-    marks = [*([f"allowed: {', '.join(allowed)}"] if allowed else []), *others]
-    return f"{gate['value']:g}" + (f" ({'; '.join(marks)})" if marks else "")
 
 
 def _scalars(path: str, value: Any) -> Iterator[tuple[str, str]]:

@@ -3,13 +3,12 @@
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Literal, NamedTuple
 
-from fedaudit.privacy.accounting.mechanism_parameters import GuaranteeKind
 from fedaudit.reports.checks import value_at
 from fedaudit.reports.comparison.parts import (
     Axis,
     Caution,
-    Family,
     Front,
+    FrontKind,
     FrontPoint,
     LeftOut,
     Warned,
@@ -160,11 +159,9 @@ def warnings(reports: Sequence[Report]) -> list[Warned]:
 
 
 def dominated_by(points: Sequence[Sequence[float]]) -> list[list[int]]:
-    """For each point the indices of those that dominate it; empty for a point on the front.
-
-    Points have one finite value per axis; lower is better. A point dominates another if it is
-    nowhere worse and somewhere better, so equal points do not dominate each other.
-    """
+    """For each point the indices of those that dominate it; empty for a point on the front. Points
+    have one finite value per axis; lower is better. A point dominates another if it is nowhere
+    worse and somewhere better, so equal points do not dominate each other."""
 
     def dominates(one: Sequence[float], other: Sequence[float]) -> bool:
         pairs = list(zip(one, other, strict=True))
@@ -185,20 +182,6 @@ _OTHER_MODEL = (
 )
 
 
-class _Kind(NamedTuple):
-    """What the privacy figures of one front share."""
-
-    family: Family
-    guarantee: GuaranteeKind
-    unit: str
-    adjacency: str | None
-    delta: float | None
-    observer: str
-    radius: float | Literal["adaptive"] | None
-    per_layer: bool
-    loss: str | None
-
-
 class _Weighed(NamedTuple):
     report: Report
     privacy: float
@@ -208,10 +191,8 @@ def fronts(
     reports: Sequence[Report], *, fairness: str | None, utility: str | None
 ) -> tuple[list[Front], list[LeftOut]]:
     """A front for every kind and sensitive attribute, and the experiments that belong to no front.
-
-    `fairness`, `utility`: the figures of these axes; None chooses them for each front.
-    """
-    kinds: dict[_Kind, list[_Weighed]] = {}
+    `fairness`, `utility`: the figures of these axes; None chooses them for each front."""
+    kinds: dict[FrontKind, list[_Weighed]] = {}
     without = []
     for report in reports:
         found = list(_kinds(report))
@@ -228,7 +209,7 @@ def fronts(
     return made, without
 
 
-def _kinds(report: Report) -> Iterator[tuple[_Kind, float]]:
+def _kinds(report: Report) -> Iterator[tuple[FrontKind, float]]:
     """The kind of front that a report belongs to, and its privacy figure there."""
     guarantee, privacy = report.guarantee, report.privacy
     if guarantee.kind == "none":
@@ -246,16 +227,16 @@ def _kinds(report: Report) -> Iterator[tuple[_Kind, float]]:
             "per_layer": value_at(report.spec, "privacy", "per_layer") is True,
         }
         for observer in guarantee.observers:
-            kind = _Kind(family="leakage", observer=observer, **within, **common)  # type: ignore[arg-type]
+            kind = FrontKind(family="leakage", observer=observer, **within, **common)  # type: ignore[arg-type]
             yield kind, privacy.leakage_max
     for one in privacy.epsilon:
         terms = {"adjacency": one.adjacency, "delta": one.delta, "observer": one.observer}
-        kind = _Kind(family="epsilon", radius=None, per_layer=False, **terms, **common)  # type: ignore[arg-type]
+        kind = FrontKind(family="epsilon", radius=None, per_layer=False, **terms, **common)  # type: ignore[arg-type]
         yield kind, one.value
 
 
 def _axes(
-    kind: _Kind,
+    kind: FrontKind,
     weighed: Sequence[_Weighed],
     attribute: str | None,
     *,
@@ -286,7 +267,7 @@ def _axis(
     )
 
 
-def _front(kind: _Kind, weighed: Sequence[_Weighed], axes: list[Axis]) -> Front:
+def _front(kind: FrontKind, weighed: Sequence[_Weighed], axes: list[Axis]) -> Front:
     reports, values, left_out = [], [], []
     for one in weighed:
         found = [_value(one, axis) for axis in axes]
@@ -315,7 +296,7 @@ def _front(kind: _Kind, weighed: Sequence[_Weighed], axes: list[Axis]) -> Front:
         for id_, of, by in zip(ids, values, beaten, strict=True)
     ]
     return Front(
-        **kind._asdict(),
+        **kind.model_dump(),
         axes=axes,
         experiments=points,
         front=[one.experiment_id for one in points if not one.dominated_by],
@@ -326,7 +307,6 @@ def _front(kind: _Kind, weighed: Sequence[_Weighed], axes: list[Axis]) -> Front:
 
 
 def _value(one: _Weighed, axis: Axis) -> tuple[float | None, str | None]:
-    """The position of an experiment on an axis; None with its reason where it has none."""
     if axis.section == "privacy":
         return one.privacy, None
     if axis.attribute is not None:

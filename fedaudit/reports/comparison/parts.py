@@ -11,6 +11,7 @@ from fedaudit.privacy.guarantees.guarantee import GuaranteeLabel
 from fedaudit.reports.sections.part import GateOutcome, IntervalSection, Part, Reasons
 
 Section = Literal["privacy", "utility", "fairness"]
+FigureName = tuple[Section, str, str | None]
 Family = Literal["leakage", "epsilon"]
 Caution = Literal[
     "degenerate",
@@ -37,7 +38,6 @@ class ComparedGuarantee(Part):
     conditions: dict[str, str] | None = None
     mechanism: str
     unit: str
-    """Whose data the guarantee speaks of."""
     adjacency: str | None
     delta: float | None
     observers: list[str]
@@ -57,7 +57,6 @@ class ComparedExperiment(Part):
     gate_outcome: GateOutcome | None
     gate_outcome_reason: str | None
     data_fingerprint: str
-    """Of the federation's data."""
 
 
 class Cell(Part):
@@ -67,7 +66,6 @@ class Cell(Part):
     reason: str | None
     """Why there is no value, or what the value omits."""
     interval: IntervalSection | None = None
-    """Of the value, where the report has one."""
     unbounded: bool = False
     """Whether it is a privacy cost that nothing bounds, of a run without protection: not the lack
     of a figure, and never a small one."""
@@ -75,29 +73,34 @@ class Cell(Part):
     """Whether it is the best of the row beyond doubt (`best_of_row`)."""
 
 
-class FigureRow(Part):
+class FigureMeaning(Part):
+    """What two figures must share to be in one row."""
+
+    section: Section
+    figure: str
+    attribute: str | None
+    observer: str | None
+    """Against whom an epsilon holds; None for the largest of all observers."""
+    delta: float | None
+    adjacency: str | None
+    unit: str | None
+    guarantee: GuaranteeKind | None
+    loss: str | None
+
+    @property
+    def name(self) -> FigureName:
+        """Section, figure and attribute: the name of a figure, regardless of its meaning."""
+        return self.section, self.figure, self.attribute
+
+
+class FigureRow(FigureMeaning):
     """One figure of all experiments.
 
     Figures that mean different things have rows of their own: epsilons by observer, delta,
     adjacency, unit and guarantee, leakages by guarantee, losses by the training's loss.
     """
 
-    section: Section
-    figure: str
-    attribute: str | None
-    """The sensitive attribute of a fairness figure."""
-    observer: str | None
-    """Against whom an epsilon holds; None for the largest of all observers."""
-    delta: float | None
-    adjacency: str | None
-    unit: str | None
-    """The unit of privacy of a privacy figure."""
-    guarantee: GuaranteeKind | None
-    """The kind of guarantee behind a privacy figure."""
-    loss: str | None
-    """The loss in which a loss figure is measured."""
     cells: list[Cell]
-    """One per experiment."""
     differs: bool
     """Whether the cells show more than one value; a missing value counts as one too."""
 
@@ -106,9 +109,7 @@ class SpecValue(Part):
     """What one spec says at a path."""
 
     present: bool
-    """False where the spec has no such path."""
     value: Any
-    """None where the path is absent."""
 
 
 class SpecDifference(Part):
@@ -117,7 +118,6 @@ class SpecDifference(Part):
     path: str
     """Dotted, as in a sweep's grid: `privacy.noise_multiplier`."""
     values: list[SpecValue]
-    """One per experiment."""
 
 
 class Warned(Part):
@@ -148,14 +148,13 @@ class FrontPoint(Part):
 
     experiment_id: str
     values: list[float]
-    """One per axis."""
     dominated_by: list[str]
     """Experiments at least as good on every axis and better on one; empty for a point on the front.
     """
 
 
-class Front(Part):
-    """The Pareto front of experiments whose privacy figures mean the same."""
+class FrontKind(Part):
+    """What the privacy figures of one front share."""
 
     family: Family
     """`leakage` under metric privacy, or `epsilon` with a delta; never both in one front."""
@@ -170,6 +169,11 @@ class Front(Part):
     """Whether the leakage is a sum over layers, each with a radius of its own."""
     loss: str | None
     """The training loss, which is also the unit of loss figures."""
+
+
+class Front(FrontKind):
+    """The Pareto front of experiments whose privacy figures mean the same."""
+
     axes: list[Axis]
     experiments: list[FrontPoint]
     front: list[str]
@@ -178,7 +182,6 @@ class Front(Part):
     """The other experiments, each with those that dominate it."""
     left_out: list[LeftOut]
     cautions: list[str]
-    """Caveats, such as experiments on different data."""
 
 
 class Comparison(Part):
@@ -190,4 +193,3 @@ class Comparison(Part):
     warnings: list[Warned]
     fronts: list[Front]
     without_front: list[LeftOut]
-    """Experiments that belong to no front."""

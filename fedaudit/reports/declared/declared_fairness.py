@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 from fedaudit.fairness.disclosure import DisclosureRule
 from fedaudit.fairness.gaps import gaps, scored_rows
-from fedaudit.reports.sections.exact_fairness import group_sections, no_gain
+from fedaudit.reports.sections.exact_fairness import GAIN_FIELDS, group_sections
 from fedaudit.reports.sections.fairness import FairnessSection, GroupSection, MetricSection
 from fedaudit.spec.metrics import COUNTS, SCORE_METRICS
 
@@ -80,7 +80,7 @@ def _explained(group: GroupSection) -> GroupSection:
     reasons = {**group.reasons, "rows": _SIZES_CONFIDENTIAL}
     if not group.suppressed:
         reasons |= {"accuracy": _NO_ACCURACY, "loss": _NO_SCORES}
-        reasons |= dict.fromkeys(no_gain(_NO_GAIN).reasons, _NO_GAIN)
+        reasons |= dict.fromkeys(GAIN_FIELDS, _NO_GAIN)
     return group.model_copy(update={"reasons": reasons})
 
 

@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, assert_never, cast
 
 from fedaudit.reports.gates.gate_evidence import (
+    LEAST_LEVEL,
     alarm_doubt,
     attack_doubt,
     attack_evidence,
@@ -25,7 +26,7 @@ from fedaudit.reports.sections.utility import chosen_by_losses, known_ending
 from fedaudit.spec.gates import AttackFigure, Gate, GateOp
 from fedaudit.spec.metrics import NOT_IN_REPORT
 
-_SIGNS: dict[GateOp, str] = {"le": "at most", "ge": "at least"}
+SIGNS: dict[GateOp, str] = {"le": "at most", "ge": "at least"}
 _WORST_FIRST: tuple[GateOutcome, ...] = (FAIL, INSUFFICIENT, PASS)
 _EARLY_END = (
     ", for the rounds that ran; validation losses ended the run early, and what is proven "
@@ -34,12 +35,10 @@ _EARLY_END = (
 
 
 def evaluate(gates: Sequence[Gate], report: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Each gate's figure, attribute, op, bound, value, outcome and reason.
-
-    A gate on groups without an attribute applies to each attribute of the report: the worst
-    decides, and is named. `report` is the JSON document. A figure that is null, or that is no
-    evidence (`gate_evidence.doubt`), is insufficient evidence.
-    """
+    """Each gate's figure, attribute, op, bound, value, outcome and reason. A gate on groups without
+    an attribute applies to each attribute of the report: the worst decides, and is named. `report`
+    is the JSON document. A figure that is null, or that is no evidence (`gate_evidence.doubt`), is
+    insufficient evidence."""
     return [_evaluate(gate, report) for gate in gates]
 
 
@@ -115,7 +114,7 @@ def _judge(
     shown, bound = f"{value:.6g}", f"{gate.value:.6g}"
     if shown == bound and value != gate.value:  # Few digits would hide the difference.
         shown, bound = str(value), str(gate.value)
-    sentence = f"{shown} {relation} {_SIGNS[gate.op]} {bound}"
+    sentence = f"{shown} {relation} {SIGNS[gate.op]} {bound}"
     if figure is not None and figure.has_delta:
         guarantee = report["guarantee"]
         sentence += f", at delta = {guarantee['delta']:g} under {guarantee['adjacency']}"
@@ -159,13 +158,6 @@ def _look_up(gate: Gate, report: Mapping[str, Any]) -> tuple[float | None, str |
     return section.get(gate.figure), section["reasons"].get(gate.figure)
 
 
-# -- figures from counts with noise ----------------------------------------------------------------
-
-LEAST_LEVEL = 0.95
-"""Of an interval that decides. The spec under judgement chooses its level, and one of 1 % would be
-no more than the value."""
-
-
 def sections_of(gate: Gate, sections: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
     """The sections of the attributes that a gate may refer to; a single one if it is clear."""
     return [one for one in sections if gate.attribute in (None, one["attribute"])]
@@ -207,11 +199,9 @@ def noise_doubt(
 
 
 def intervals_then(report: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The report with intervals that reproduce the outcomes of its gates, for verification only.
-
-    In earlier versions gates on shares of noised counts were decided by the value, and gates on
-    gaps by an interval of any level.
-    """
+    """The report with intervals that reproduce the outcomes of its gates, for verification only. In
+    earlier versions gates on shares of noised counts were decided by the value, and gates on gaps
+    by an interval of any level."""
     utility = report["utility"]
     if report.get("fairness_privacy") is None or "prediction_share_interval" in utility:
         return report

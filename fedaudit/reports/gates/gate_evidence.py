@@ -29,12 +29,10 @@ Report = Mapping[str, Any]
 
 
 def doubt(gate: Gate, figure: GateFigure, report: Report) -> str | None:
-    """Why the guarantee does not make the figure evidence.
-
-    Such a figure is worth what the guarantee is worth: nothing without noise, or with noise that
-    anyone can draw again, and only as much as is proven, for the datasets that it is proven for.
-    Each exception is one that the gate itself must ask for.
-    """
+    """Why the guarantee does not make the figure evidence. Such a figure is worth what the
+    guarantee is worth: nothing without noise, or with noise that anyone can draw again, and only as
+    much as is proven, for the datasets that it is proven for. Each exception is one that the gate
+    itself must ask for."""
     if not figure.rests_on_guarantee:
         return None
     kind = known_guarantee_kind(report["guarantee"]["kind"])
@@ -85,10 +83,8 @@ def declared_words(report: Report) -> str:
 
 def delta_doubt(gate: Gate, report: Report) -> str | None:
     """Why an epsilon is no evidence, because its delta allows one person's data to be handed over.
-
     Those who are judged choose delta, and a larger one makes every epsilon smaller. No gate can
-    allow it.
-    """
+    allow it."""
     match gate.figure:
         case "epsilon_max":
             delta = report["guarantee"]["delta"]
@@ -106,9 +102,7 @@ def delta_doubt(gate: Gate, report: Report) -> str | None:
 
 def sweep_doubt(gate: Gate, report: Report) -> str | None:
     """Why a figure of all cells of a sweep is no evidence, because some cell's guarantee is none.
-
-    The run's own guarantee is not asked.
-    """
+    The run's own guarantee is not asked."""
     figure = gate.plain_figure
     if figure is None or figure.section != "sweep":
         return None
@@ -144,10 +138,8 @@ def model_doubt(gate: Gate, report: Report) -> str | None:
 
 def personal_doubt(gate: Gate, report: Report) -> str | None:
     """Why a figure of predictions is no evidence: its models stay with clients, while a common
-    model, which was not measured, may leave.
-
-    Otherwise steps that clients take on their own rows would hide what the common model does.
-    """
+    model, which was not measured, may leave. Otherwise steps that clients take on their own rows
+    would hide what the common model does."""
     method = report["utility"].get("method")
     if gate.allow_personal_models or not gate.measures_predictions or method is None:
         return None
@@ -224,9 +216,6 @@ def _conditional(gate: Gate, report: Report) -> str | None:
     return f"{condition}; {remedy}, or set allow_conditional"
 
 
-# -- rules of earlier versions, for verification only ----------------------------------------------
-
-
 def as_judged_then(gate: Gate, report: Report) -> Gate:
     """The gate with the allowances that were implicit when the report was made."""
     allowed: dict[str, bool] = {}
@@ -255,12 +244,11 @@ def uncharged_then(report: Report) -> Report:
     return {**report, "spec": {**report["spec"], "federation": federation}}
 
 
-# -- figures of attacks ----------------------------------------------------------------------------
-
 LEAST_POWER = 0.8
 """The chance of an alarm at half the noise, from which the silence of canaries counts."""
 LEAST_LEVEL = 0.95
-"""Of an interval that decides."""
+"""Of an interval that decides. The spec under judgement chooses its level, and one of 1 % would be
+no more than the value."""
 LEAST_WITHOUT_NOISE = 0.5
 """The share of images that an attack must recover without noise, for its failure with noise to be
 evidence about the noise."""
@@ -306,12 +294,10 @@ def attack_evidence(figure: AttackFigure, report: Report) -> Evidence:
 
 
 def attack_doubt(gate: Gate, report: Report, *, meets: Callable[[float, Gate], bool]) -> str | None:
-    """Why a figure of an attack that meets the bound decides nothing.
-
-    Those who are judged choose the attack, and one that finds nothing anywhere would pass every
-    gate. So a figure that meets an upper bound has to come from an attack that is shown to have
-    power; one that misses the bound decides by itself. `meets`: whether a value meets the bound.
-    """
+    """Why a figure of an attack that meets the bound decides nothing. Those who are judged choose
+    the attack, and one that finds nothing anywhere would pass every gate. So a figure that meets an
+    upper bound has to come from an attack that is shown to have power; one that misses the bound
+    decides by itself. `meets`: whether a value meets the bound."""
     figure = gate.plain_figure
     if figure is None or figure.section != "attacks":
         return None
@@ -333,7 +319,21 @@ def _evidence(figure: AttackFigure, attack: Section, report: Report) -> Evidence
         return Evidence(None, attack["reason"] or "an attack was not done")
     match figure:
         case "epsilon_lower_bound":
-            return _lower_bound(attack)
+            bounds = _objects(attack, "bounds")
+            values = _numbers(bounds, "epsilon_lower_bound")
+            if not values:
+                return Evidence(
+                    None, attack.get("claim_reason") or "the audit by canaries has no bound"
+                )
+            power = max(_numbers(bounds, "power"), default=None)
+            weakness = None
+            if power is None or power < LEAST_POWER:
+                stated = "no power is stated" if power is None else f"its power is {power:.2g}"
+                weakness = (
+                    f"the audit by canaries would notice too little to be evidence: {stated}, and "
+                    f"{LEAST_POWER:g} is needed; plant more canaries"
+                )
+            return Evidence(max(values), weakness=weakness)
         case "membership_tpr_at_1pct":
             return _members_found(attack)
         case "recovered_share":
@@ -342,22 +342,6 @@ def _evidence(figure: AttackFigure, attack: Section, report: Report) -> Evidence
             return _protecting(attack, report)
         case _:
             assert_never(figure)
-
-
-def _lower_bound(attack: Section) -> Evidence:
-    bounds = _objects(attack, "bounds")
-    values = _numbers(bounds, "epsilon_lower_bound")
-    if not values:
-        return Evidence(None, attack.get("claim_reason") or "the audit by canaries has no bound")
-    power = max(_numbers(bounds, "power"), default=None)
-    weakness = None
-    if power is None or power < LEAST_POWER:
-        stated = "no power is stated" if power is None else f"its power is {power:.2g}"
-        weakness = (
-            f"the audit by canaries would notice too little to be evidence: {stated}, and "
-            f"{LEAST_POWER:g} is needed; plant more canaries"
-        )
-    return Evidence(max(values), weakness=weakness)
 
 
 def _members_found(attack: Section) -> Evidence:

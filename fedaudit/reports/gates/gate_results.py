@@ -39,7 +39,6 @@ class Evaluation:
 
     policy: str | None
     gates: tuple[Mapping[str, Any], ...]
-    """As returned by `gate_evaluation.evaluate`."""
 
     @property
     def outcome(self) -> GateOutcome | None:

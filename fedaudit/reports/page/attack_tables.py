@@ -27,7 +27,7 @@ _REASON = "_reason"
 _NOTHING = "–"
 _SMALL = 0.001
 _WORDS = 40
-"""A text of more characters stands beside the figures, and not among them."""
+"""A text of more characters is shown beside the figures, and not among them."""
 
 Section = Mapping[str, Any]
 
@@ -84,10 +84,8 @@ def attack_tables(attacks: Sequence[Section]) -> list[ShownAttack]:
 
 
 def false_alarm_chance(attacks: Sequence[Section]) -> str | None:
-    """The chance that any of them raises an alarm were every claim true; None where none can.
-
-    Those with e-values share one level. Earlier ones have a level each.
-    """
+    """The chance that any of them raises an alarm were every claim true; None where none can. Those
+    with e-values share one level. Earlier ones have a level each."""
     levels = [(attack.get("alarm_level") or 0.0, attack.get("e_value")) for attack in attacks]
     together = max((level for level, e_value in levels if e_value is not None), default=0.0)
     total = min(1.0, together + sum(level for level, e_value in levels if e_value is None))
@@ -135,7 +133,7 @@ def _tables(attack: Section) -> Iterator[ShownTable]:
 
 
 def _table(caption: str, rows: Sequence[Section]) -> Iterator[ShownTable]:
-    """A table, and behind it those that lie in its rows, under what tells the row from others."""
+    """A table, and behind it those within its rows, under what distinguishes the row."""
     names = list(dict.fromkeys(name for row in rows for name in row))
     shown = [
         name
@@ -157,7 +155,7 @@ def _table(caption: str, rows: Sequence[Section]) -> Iterator[ShownTable]:
 
 
 def _which(row: Section) -> str:
-    """What tells a row from others: its words, or its first figure."""
+    """What distinguishes a row: its words, or its first figure."""
     words = [value for value in row.values() if isinstance(value, str) and len(value) <= _WORDS]
     if words:
         return ", ".join(words)

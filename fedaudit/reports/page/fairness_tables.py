@@ -40,7 +40,6 @@ class PageTable:
     head: tuple[str, ...]
     rows: Sequence[tuple[str, ...]]
     remark: str = ""
-    """The meaning of its columns, in words."""
 
     @property
     def long(self) -> bool:
@@ -49,7 +48,7 @@ class PageTable:
 
     @property
     def empty(self) -> bool:
-        """Whether no row has a figure: a sentence then stands in its place."""
+        """Whether no row has a figure: a sentence then takes its place."""
         return all(cell == NO_FIGURE for row in self.rows for cell in row[1:-1])
 
     @property
@@ -69,7 +68,8 @@ class FairnessTables:
 
 def fairness_tables(sections: Sequence[Section]) -> FairnessTables:
     """The tables of a report's fairness sections."""
-    found = [[table for table in _tables(section) if table is not None] for section in sections]
+    makers = (_gaps, _rates, _by_hypothesis, _privacy_costs)
+    found = [[table for make in makers if (table := make(one)) is not None] for one in sections]
     often = Counter(
         row[-1]
         for tables in found
@@ -84,10 +84,6 @@ def fairness_tables(sections: Sequence[Section]) -> FairnessTables:
         by_section=[[_marked(table, marks) for table in tables] for tables in found],
         notes={mark: note for note, mark in marks.items()},
     )
-
-
-def _tables(section: Section) -> list[PageTable | None]:
-    return [_gaps(section), _rates(section), _by_hypothesis(section), _privacy_costs(section)]
 
 
 def _marked(table: PageTable, marks: Mapping[str, str]) -> PageTable:
@@ -113,7 +109,13 @@ def _gaps(section: Section) -> PageTable:
         row += _chance(null) if nulls else []
         if averaged:
             row.append(figure_text(mean["value"] if mean else None))
-        rows.append((*row, _why(metric, mean)))
+        if metric["value"] is None:
+            reasons = [metric["reason"]]
+        else:
+            reasons = [metric["reason"], metric["interval_reason"], metric.get("null_reason")]
+        if mean is not None and mean["value"] is None:
+            reasons.append(mean["reason"])
+        rows.append((*row, _joined(reasons)))
     return PageTable(
         caption=f"Gaps between groups of {section['attribute']}, pooled over records",
         head=(*head, "Note"),
@@ -123,7 +125,6 @@ def _gaps(section: Section) -> PageTable:
 
 
 def _remarks(section: Section, nulls: Sequence[Mapping[str, Any]]) -> list[str]:
-    """How much the gaps are, and what chance gives."""
     headline = headline_metric(section)
     size = gap_sentence(section, headline)
     return [
@@ -141,7 +142,6 @@ def _interval(interval: Mapping[str, Any] | None) -> str:
 
 
 def _chance(null: Mapping[str, Any] | None) -> list[str]:
-    """Mean, tail and p-value of a null."""
     if null is None:
         return [NO_FIGURE] * 3
     tail = f"≤ {figure_text(null['quantile_95'])}"
@@ -161,16 +161,6 @@ def _chance_words(attribute: str, null: Mapping[str, Any]) -> str:
         f"random exchanges of {who} between groups. The p-value is the share of gaps at least as "
         f"wide as the observed one, itself included.{alike if who == 'rows' else ''}"
     )
-
-
-def _why(metric: Mapping[str, Any], mean: Mapping[str, Any] | None) -> str:
-    if metric["value"] is None:
-        reasons = [metric["reason"]]
-    else:
-        reasons = [metric["reason"], metric["interval_reason"], metric.get("null_reason")]
-    if mean is not None and mean["value"] is None:
-        reasons.append(mean["reason"])
-    return _joined(reasons)
 
 
 def _rates(section: Section) -> PageTable:

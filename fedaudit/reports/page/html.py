@@ -16,7 +16,7 @@ from fedaudit.privacy.accounting.privacy_events import adjacency_words, observer
 from fedaudit.privacy.guarantees.cost_sentences import level_words
 from fedaudit.privacy.mechanisms.registry import unbounded_release
 from fedaudit.reports.charts.line_chart import Series
-from fedaudit.reports.charts.report_charts import charts_of
+from fedaudit.reports.charts.report_charts import charts_of, rates_chart
 from fedaudit.reports.number_text import bound_text, exact_text, figure_text, whole_text
 from fedaudit.reports.page.attack_tables import attack_tables, false_alarm_chance
 from fedaudit.reports.page.fairness_tables import fairness_tables
@@ -26,10 +26,12 @@ from fedaudit.reports.sections.fairness import metric_of, why_no_privacy_cost
 from fedaudit.reports.sections.guarantee import charges_everyone, guarantee_words
 from fedaudit.reports.sections.outcome_words import favourable_words, for_readers
 from fedaudit.reports.sections.part import PART_TITLES, GateOutcome
+from fedaudit.reports.sections.predictions import as_report_of_run
 from fedaudit.reports.sections.privacy import Privacy
 from fedaudit.reports.sections.shown_figures import figure_rows
 from fedaudit.reports.sections.utility import ENDING_WORDS, Utility
 from fedaudit.reports.verdict.worst_off import headline_metric
+from fedaudit.spec.audits import parse_audit
 
 _HERE = Path(__file__).parent
 _OUTCOMES: dict[GateOutcome, str] = {
@@ -55,36 +57,44 @@ def render(
     tail: Markup | None = None,
     later: LaterAttempts | None = None,
 ) -> str:
-    """The page of a report document (version 1). Every value in it is escaped.
-
-    `later`: what attacks found after it was signed. `series`: the figures of the rounds; without it
-    there are no curves over rounds. `links` are shown above the report and `tail` below it; a page
-    for download has neither.
-    """
+    """The page of a report document (version 1). Every value in it is escaped. `later`: what
+    attacks found after it was signed. `series`: the figures of the rounds; without it there are no
+    curves over rounds. `links` are shown above the report and `tail` below it; a page for download
+    has neither."""
     shown = for_readers(document)
-    return (
-        page_environment()
-        .get_template("report.html")
-        .render(
-            report=shown,
-            charts=charts_of(shown, series),
-            tables=fairness_tables(shown["fairness"]),
-            attacks=attack_tables(shown.get("attacks") or []),
-            false_alarm_chance=false_alarm_chance(shown.get("attacks") or []),
-            links=links,
-            tail=tail,
-            later=later,
-        )
+    attacks = shown.get("attacks") or []
+    template = page_environment().get_template("report.html")
+    return template.render(
+        report=shown,
+        charts=charts_of(shown, series),
+        tables=fairness_tables(shown["fairness"]),
+        attacks=attack_tables(attacks),
+        false_alarm_chance=false_alarm_chance(attacks),
+        links=links,
+        tail=tail,
+        later=later,
     )
 
 
 def render_declared(document: Mapping[str, Any], *, links: Sequence[Link] = ()) -> str:
     """The page of a declared ledger's report. Every value in it is escaped."""
-    return (
-        page_environment()
-        .get_template("declared.html")
-        .render(report=document, tables=fairness_tables(document["fairness"]), links=links)
+    template = page_environment().get_template("declared.html")
+    return template.render(
+        report=document, tables=fairness_tables(document["fairness"]), links=links
     )
+
+
+def render_audit(document: Mapping[str, Any], *, links: Sequence[Link] = ()) -> str:
+    """The page of an audit's report document. Every value in it is escaped. `links` are shown above
+    the report; a page for download has none."""
+    shown = for_readers(as_report_of_run(document, parse_audit(document["spec"])))
+    charts = [
+        [chart] if (chart := rates_chart(section, name=f"fairness-{place}")) else []
+        for place, section in enumerate(shown["fairness"], start=1)
+    ]
+    tables = fairness_tables(shown["fairness"])
+    template = page_environment().get_template("audit.html")
+    return template.render(report=shown, charts={"fairness": charts}, tables=tables, links=links)
 
 
 @cache

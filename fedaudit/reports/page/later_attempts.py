@@ -54,7 +54,7 @@ class LaterAttempts:
 def later_attempts(
     report: Mapping[str, Any], attempts: Sequence[LaterAttempt]
 ) -> LaterAttempts | None:
-    """What the page shows; None where nobody asked for attacks."""
+    """What the page shows; None where no one asked for attacks."""
     if not attempts:
         return None
     sections = [section for one in attempts for section in one.sections]

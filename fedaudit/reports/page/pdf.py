@@ -24,9 +24,7 @@ class PdfUnavailableError(RuntimeError):
 
 def pdf_of(page: str) -> bytes:
     """The PDF of a report's HTML page: all of its text, with long tables of rounds at its end.
-
-    Nothing is fetched: the page holds all it needs. Raises PdfUnavailableError.
-    """
+    Nothing is fetched: the page holds all it needs. Raises PdfUnavailableError."""
     try:
         # OSError: the wheel is installed, but a system library that it loads is not.
         from weasyprint import HTML
@@ -40,9 +38,7 @@ def pdf_of(page: str) -> bytes:
 
 def paper_page(page: str) -> str:
     """The page as it is printed: in the style of paper, with long tables of rounds at its end.
-
-    Every chart has a copy of the style, since WeasyPrint looks for it there.
-    """
+    Every chart has a copy of the style, since WeasyPrint looks for it there."""
     styled = _STYLE.sub(lambda _: f"<style>{paper_style()}</style>", page, count=1)
     charts = f"<style>{paper_chart_style()}</style>"
     return _with_appendix(_SVG.sub(lambda found: found[0] + charts, styled))

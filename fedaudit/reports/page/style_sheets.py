@@ -10,7 +10,6 @@ _USE = re.compile(r"var\((--[\w-]+)\)")
 _ON_SCREENS = re.compile(r"@media screen[^{]*\{(?:[^{}]*\{[^{}]*\})*[^{}]*\}")
 
 SHARED = ("tokens.css", "charts.css")
-"""Also used by the service's own pages."""
 
 
 def style_sheet(name: str) -> str:

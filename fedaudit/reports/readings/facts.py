@@ -144,10 +144,8 @@ def mechanism_facts(document: Document) -> MechanismFacts | None:
 
 
 def noise_origin(document: Document) -> NoiseOrigin | None:
-    """Who adds noise; None where it is not known.
-
-    The report's guarantee decides: some mechanisms have a baseline without noise.
-    """
+    """Who adds noise; None where it is not known. The report's guarantee decides: some mechanisms
+    have a baseline without noise."""
     stated = known_guarantee_kind(kind(document))
     match stated:
         case "none":

@@ -55,7 +55,6 @@ class ImpactRatioCategory(ReadingPart):
     """The rate over the highest rate among the categories that are shown."""
     four_fifths: Reading | None
     reason: str | None
-    """Why there is no rate or ratio."""
 
 
 class ImpactRatioTable(ReadingPart):

@@ -33,11 +33,9 @@ class ReportReading:
     name: str
     """The name in addresses and on the command line."""
     title: str
-    """The title on pages."""
     note: str
     """A description, shown on pages above the content."""
     make: Callable[[Document], dict[str, Any] | str]
-    """Makes the format from a stored report: JSON-able values, or Markdown."""
     schema: type[BaseModel] | Mapping[str, Any] | None
     """The schema of the JSON, as a model or a JSON schema; None for Markdown."""
 

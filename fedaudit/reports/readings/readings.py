@@ -106,7 +106,6 @@ NIST_800_226 = ReportReading(
 
 
 def _given(document: Document) -> dict[str, Any]:
-    """Values that the template needs."""
     attacks = parts_at(document, "attacks")
     done = [one for one in attacks if text_at(one, "status") != "not-done"]
     epsilons = parts_at(document, "privacy", "epsilon")
@@ -149,7 +148,7 @@ _UTILITY = (
     "accuracy_over_baseline",
     "prediction_share",
 )
-"""The baseline is a prediction that looks at nothing."""
+"""The baseline is a prediction that ignores every feature."""
 
 
 def model_card(document: Document) -> str:
@@ -189,7 +188,14 @@ def _keys(document: Document) -> dict[str, Value]:
     name = text_at(document, "experiment", "name")
     if name is not None:
         found["model_name"] = name
-    found["tags"] = ["federated-learning", *_earned(document)]
+    # People search for this tag, so it requires a proven epsilon with secret noise.
+    proven = (
+        facts.kind(document) == "formal"
+        and facts.epsilon_max(document) is not None
+        and text_at(document, "spec", "privacy", "noise") == "release"
+        and value_at(document, "guarantee", "conditions", "epsilon_max") is None
+    )
+    found["tags"] = ["federated-learning", *(["differential-privacy"] if proven else [])]
     if number_at(document, "utility", "accuracy") is not None:
         found["metrics"] = ["accuracy"]
     stated = {
@@ -202,17 +208,6 @@ def _keys(document: Document) -> dict[str, Value]:
     }
     found["fedaudit"] = {key: value for key, value in stated.items() if value is not None}
     return found
-
-
-def _earned(document: Document) -> list[str]:
-    """People search for this tag, so it requires a proven epsilon with secret noise."""
-    proven = (
-        facts.kind(document) == "formal"
-        and facts.epsilon_max(document) is not None
-        and text_at(document, "spec", "privacy", "noise") == "release"
-        and value_at(document, "guarantee", "conditions", "epsilon_max") is None
-    )
-    return ["differential-privacy"] if proven else []
 
 
 def _guarantee(document: Document) -> str:
@@ -359,8 +354,6 @@ else:
 
 def reading(document: Mapping[str, Any], name: ReadingName) -> dict[str, Any] | str:
     """A stored report in the named format: JSON-able values, and Markdown for `model-card`.
-
     Anything that an older report lacks is reported as not stated; no document is refused for it.
-    Raises KeyError for a name that is not registered.
-    """
+    Raises KeyError for a name that is not registered."""
     return READINGS[name].make(document)

@@ -1,6 +1,6 @@
 """The attacks on a run: what each kind reports, and what raises an alarm."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
 from pydantic import ConfigDict, Field
@@ -96,7 +96,6 @@ class CanaryBound(Part):
     assumption: str
     """What the bound takes for granted."""
     canaries: Annotated[int, Field(ge=0)]
-    """How many of them it uses."""
     all_clear: str | None
     """Why no alarm of this bound is no all-clear; None where an alarm would have been likely."""
     e_value: Annotated[float, Field(ge=0)] | None = None
@@ -124,7 +123,6 @@ class MetricAudit(Part):
     power: Share | None
     assumption: str
     reason: str | None
-    """Why no bound is given; None where one is."""
 
 
 class CanariesSection(AttackSection):
@@ -139,7 +137,6 @@ class CanariesSection(AttackSection):
     """The epsilon that the canaries' unit is promised, over as many releases as the companion
     made; None where no epsilon is claimed."""
     claim_reason: str | None
-    """Why there is none."""
     delta: float | None
     adjacency: Adjacency | None
     observer: Observer | None
@@ -153,7 +150,6 @@ class CanariesSection(AttackSection):
     """With `stop`: the companion's round in which the evidence was enough to end the run; None
     where it never was, or nobody asked."""
     metric: MetricAudit | None = None
-    """Of `laplace-l2`."""
 
 
 class NamedShare(Part):
@@ -232,7 +228,6 @@ class LeakageBaseline(Part):
     mean_image_ssim: float | None
     nearest_other_ssim: float | None
     reason: str | None
-    """Why there are none."""
 
 
 class LeakageResult(Part):
@@ -291,28 +286,12 @@ class GradientLeakageSection(AttackSection):
     """Of the share of images that this attacker would better the baselines for at that noise."""
 
 
-def protecting_against_all(
-    sections: Sequence[GradientLeakageSection],
-) -> tuple[float | None, str | None]:
-    """The smallest noise multiplier tried that no attacker of several got past, or null's reason.
-
-    It counts only where every one of them was protected against.
-    """
-    if not sections:
-        return None, "no attacker tried to reconstruct images"
-    for section in sections:
-        if section.nu_protecting is None:
-            return None, f"{section.method}: {section.nu_protecting_reason}"
-    return max(section.nu_protecting or 0.0 for section in sections), None
-
-
 class RateAtFpr(Part):
     """The share of members that are found where so many non-members are taken for members."""
 
     fpr: Share
     """The share of non-members, at most, that may be taken for members."""
     tpr: Share | None
-    """The share of members found."""
     interval: ConfidenceLimits | None
     """Of `tpr`, at the section's `confidence`: Clopper and Pearson's, for as many independent rows
     as the rows of these clients are worth (Korn and Graubard 1998)."""
@@ -394,7 +373,6 @@ class MembershipSection(AttackSection):
     membership_tpr_at_1pct: Share | None
     """`tpr` at an `fpr` of 1 %, which gates may bound."""
     confidence: float
-    """Of every interval."""
     others: list[MembershipRates]
     """The other ways to make scores of the same shadow runs, for comparison: no alarm rests on
     them."""
@@ -402,7 +380,6 @@ class MembershipSection(AttackSection):
     """Of `likelihood-ratio`: the share of rows whose scores a Shapiro-Wilk test calls not normal,
     at a level of 5 % a row; 0.05 is what normal scores give."""
     not_normal_rows: int | None
-    """Of how many rows."""
     claim: ClaimSection | None
     groups: list[AttributeMembership]
     reasons: dict[str, str]
@@ -445,12 +422,10 @@ def _attack_limits(material: Any) -> list[str]:
     return [_NO_GUARANTEE, _CONFIDENTIAL, *first]
 
 
+# What is checked: `evidence_checks` of `verification.statements`, with later attacks.
 ATTACKS = Section[Any, RunEvidence](
-    name="attacks",
-    part=ReportedAttack,
-    in_every_report=True,
-    made=handed_over("attacks"),
-    # With those of later statements: `evidence_checks` of `verification.statements`.
-    checked="what an attack measured cannot be measured again; its e-values are added up anew",
-    limits=_attack_limits,
+    "attacks",
+    handed_over("attacks"),
+    "what an attack measured cannot be measured again; its e-values are added up anew",
+    _attack_limits,
 )

@@ -19,7 +19,7 @@ from fedaudit.privacy.leakage import (
 )
 from fedaudit.reports.checks import Check, check, same, value_at
 from fedaudit.reports.ledger_totals import LedgerTotals
-from fedaudit.reports.sections.material import HypothesesFacts, ReportMaterial
+from fedaudit.reports.sections.material import ReportMaterial
 from fedaudit.reports.sections.part import Part
 from fedaudit.spec.experiment import ExperimentSpec
 
@@ -111,13 +111,40 @@ def between_hypotheses(material: ReportMaterial) -> BetweenHypotheses | str:
         return _UNKNOWN
     if not np.isfinite(facts.hypotheses).all():
         return _NOT_FINITE
-    run = _run(material, facts)
+    run = _Run(
+        inputs=material.inputs,
+        rates=rates_of(material.inputs, radii=facts.radii),
+        missing=_NO_ROUND if material.result.best_round == 0 else _FEW,
+    )
     by_part = part_distances(facts.hypotheses, parts=material.inputs.noised_sizes)
     distances = np.linalg.norm(by_part, axis=-1)
     pairs = [_pair(run, pair, by_part[pair]) for pair in listed_pairs(distances)]
     k = len(distances)
+    adaptive = run.inputs.radius is None
+    layered = ", added up over the layers" if by_part.shape[-1] > 1 else ""
+    sentences = [
+        "The hypothesis that a client chose has no noise of its own. Where the same update starts "
+        "from one hypothesis or from another, the two uploads lie as far apart as the hypotheses. "
+        + (
+            "At a public epsilon what the server receives of one release would differ in "
+            if adaptive
+            else "What the server receives of one release then differs in "
+        )
+        + f"likelihood by a factor of at most exp(epsilon * distance{layered}).",
+        "The distances are those at the end of the run: releases of earlier rounds started from "
+        "other hypotheses, which may have lain further apart.",
+        _reach(pairs, adaptive=adaptive),
+        "An exponent of several units hides next to nothing, and the exponents of a client's "
+        "releases add up.",
+        _bound_any_two(run, by_part),
+    ]
+    if run.inputs.noise == "simulation":
+        sentences.append(
+            "This is what secret noise gives; the noise of this run can be drawn again from its "
+            "seed and hides nothing."
+        )
     return BetweenHypotheses(
-        pairs=pairs, pairs_in_all=k * (k - 1) // 2, statement=_statement(run, pairs, by_part)
+        pairs=pairs, pairs_in_all=k * (k - 1) // 2, statement=" ".join(sentences)
     )
 
 
@@ -129,11 +156,9 @@ def why_no_pairs(spec: ExperimentSpec) -> str | None:
 
 
 def rates_of(inputs: MechanismParameters, *, radii: NDArray[np.float64] | None) -> Rates | None:
-    """The rates of a public radius, or of releases with secret radii [releases, parts].
-
-    None where there are too few releases to be reported. Raises ValueError for inputs that are not
-    of metric privacy.
-    """
+    """The rates of a public radius, or of releases with secret radii [releases, parts]. None where
+    there are too few releases to be reported. Raises ValueError for inputs that are not of metric
+    privacy."""
     if inputs.cost_kind != "leakage":
         raise ValueError(f"{inputs.mechanism} has no rates per unit of distance")
     if inputs.radius is not None:
@@ -150,15 +175,6 @@ class _Run:
     inputs: MechanismParameters
     rates: Rates | None
     missing: str
-    """Why there are no rates, if there are none."""
-
-
-def _run(material: ReportMaterial, facts: HypothesesFacts) -> _Run:
-    return _Run(
-        inputs=material.inputs,
-        rates=rates_of(material.inputs, radii=facts.radii),
-        missing=_NO_ROUND if material.result.best_round == 0 else _FEW,
-    )
 
 
 def _pair(run: _Run, pair: tuple[int, int], by_part: NDArray[np.float64]) -> HypothesisPair:
@@ -186,10 +202,8 @@ def _pair(run: _Run, pair: tuple[int, int], by_part: NDArray[np.float64]) -> Hyp
 def pair_figures(
     by_part: NDArray[np.float64], rates: Rates | None, *, clip: float | None
 ) -> dict[str, float | None]:
-    """The figures of two hypotheses by name, from their distance within each part: [parts].
-
-    None for a figure that does not exist.
-    """
+    """The figures of two hypotheses by name, from their distance within each part: [parts]. None
+    for a figure that does not exist."""
     found: dict[str, float | None] = dict.fromkeys(_FIGURES)
     if rates is None:
         return found
@@ -208,34 +222,6 @@ def pair_figures(
         reach = exponents(rates.values, by_part) + clipped_reach(rates.values, clip=clip)
         found["worst_case"] = float(reach[0])
     return found
-
-
-def _statement(run: _Run, pairs: Sequence[HypothesisPair], by_part: NDArray[np.float64]) -> str:
-    """The section in words, from the reported pairs and all distances [k, k, parts]."""
-    adaptive = run.inputs.radius is None
-    layered = ", added up over the layers" if by_part.shape[-1] > 1 else ""
-    sentences = [
-        "The hypothesis that a client chose has no noise of its own. Where the same update starts "
-        "from one hypothesis or from another, the two uploads lie as far apart as the hypotheses. "
-        + (
-            "At a public epsilon what the server receives of one release would differ in "
-            if adaptive
-            else "What the server receives of one release then differs in "
-        )
-        + f"likelihood by a factor of at most exp(epsilon * distance{layered}).",
-        "The distances are those at the end of the run: releases of earlier rounds started from "
-        "other hypotheses, which may have lain further apart.",
-        _reach(pairs, adaptive=adaptive),
-        "An exponent of several units hides next to nothing, and the exponents of a client's "
-        "releases add up.",
-        _bound_any_two(run, by_part),
-    ]
-    if run.inputs.noise == "simulation":
-        sentences.append(
-            "This is what secret noise gives; the noise of this run can be drawn again from its "
-            "seed and hides nothing."
-        )
-    return " ".join(sentences)
 
 
 def _reach(pairs: Sequence[HypothesisPair], *, adaptive: bool) -> str:

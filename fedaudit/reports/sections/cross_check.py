@@ -61,13 +61,10 @@ def cross_checked(
     *,
     counts: Mapping[str, NDArray[np.int64]],
 ) -> dict[str, Any]:
-    """The report with `cross_check` in its fairness sections, before it is signed.
-
-    `predicted`: the scored rows of each attribute; `counts`: attribute -> [clients, groups, 4],
-    what the report was made from. Raises FiguresDisagreeError where a figure differs by more than
-    TOLERANCE or only one of the two has it, and KeyError where an attribute of the report has no
-    rows.
-    """
+    """The report with `cross_check` in its fairness sections, before it is signed. `predicted`: the
+    scored rows of each attribute; `counts`: attribute -> [clients, groups, 4], what the report was
+    made from. Raises FiguresDisagreeError where a figure differs by more than TOLERANCE or only one
+    of the two has it, and KeyError where an attribute of the report has no rows."""
     sections = [
         {**section, **_checked(section, predicted[name], counts[name])}
         for section in report["fairness"]
@@ -79,7 +76,6 @@ def cross_checked(
 def _checked(
     section: Mapping[str, Any], rows: PredictedRows, counts: NDArray[np.int64]
 ) -> dict[str, Any]:
-    """`cross_check` and `cross_check_reason` of one section."""
     _check_sizes(section, rows, counts)
     second = SecondFigures(section, rows)
     differences: dict[str, float] = {}
@@ -239,7 +235,6 @@ def _check_definitions(labels: Mapping[str, Labels]) -> None:
 def _result(
     rates: Mapping[str, Mapping[int, float | None]], places: Sequence[int]
 ) -> DisaggregatedResult:
-    """Fairlearn's figures by group, one row per group; NaN where there is none."""
     names = (*_RATES, _ACCURACY)
     by_group = pd.DataFrame(
         {name: [rates.get(name, {}).get(place) for place in places] for name in names},

@@ -1,7 +1,6 @@
 """The fairness section from counts as they are."""
 
-from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, assert_never
 
 import numpy as np
@@ -12,6 +11,7 @@ from fedaudit.fairness.gaps import (
     NO_ACCURACY,
     NO_OUTCOME,
     ClientAverages,
+    Figure,
     GroupScores,
     client_averages,
     gaps_between,
@@ -38,6 +38,7 @@ from fedaudit.reports.sections.fairness import (
 )
 from fedaudit.reports.sections.material import ReportMaterial, ScoredMaterial
 from fedaudit.reports.sections.part import IntervalSection
+from fedaudit.spec.fairness import Intervals
 from fedaudit.spec.metrics import RATES, is_ratio
 from fedaudit.utility import NO_INTERVALS, group_intervals
 
@@ -46,28 +47,9 @@ SIZES_CONFIDENTIAL = "sizes without noise are confidential; fairness.noise publi
 _NOT_FINITE = "the loss is not finite"
 _SCORES = ("accuracy", "loss")
 _NO_DENOMINATOR = {name: rate.why_undefined for name, rate in RATES.items()}
-Shown = tuple[dict[str, float | None], dict[str, str]]
+Shown = tuple[dict[str, Any], dict[str, str]]
 """Figures by name, and the reasons for those that are None."""
 GAIN_FIELDS = ("baseline_accuracy", "accuracy_over_baseline", "accuracy_over_baseline_interval")
-
-
-@dataclass(frozen=True)
-class GroupGain:
-    """Of one group, each figure that is None with its reason."""
-
-    baseline_accuracy: float | None
-    accuracy_over_baseline: float | None
-    interval: IntervalSection | None
-    reasons: Mapping[str, str]
-
-    @property
-    def fields(self) -> dict[str, Any]:
-        """As the fields of a report's group."""
-        return dict(zip(GAIN_FIELDS, self._values, strict=True))
-
-    @property
-    def _values(self) -> tuple[float | IntervalSection | None, ...]:
-        return self.baseline_accuracy, self.accuracy_over_baseline, self.interval
 
 
 def group_sections(
@@ -77,47 +59,44 @@ def group_sections(
     *,
     scores: GroupScores | None,
     root_mean: bool,
-    gains: Sequence[GroupGain] | None = None,
+    gains: Sequence[Shown] | None = None,
 ) -> list[GroupSection]:
     """Rates from counts [groups, 4], accuracy and loss from scores, of the disclosed groups.
-
-    `root_mean` as in `group_scores`; `gains`: of each group, its accuracy beside the constant's.
-    """
+    `root_mean` as in `group_scores`; `gains`: of each group, its accuracy beside the constant's."""
     rates = shown_rates(pooled, has_favourable_outcome=disclosure.rule.has_favourable_outcome)
     measured = _measured(scores, len(values), root_mean=root_mean)
     sections = []
     for place, value in enumerate(values):
         shown = bool(disclosure.shown[place])
-        figures = {**rates[place][0], **measured[place][0]}
-        reasons = {**rates[place][1], **measured[place][1]}
+        gain = _missing(GAIN_FIELDS, NOT_HANDED_OVER) if gains is None else gains[place]
+        figures, reasons = (
+            {**rates[place][part], **measured[place][part], **gain[part]} for part in (0, 1)
+        )
         if not shown:
-            reasons = dict.fromkeys(figures, disclosure.reason)
-            figures = dict.fromkeys(figures)
+            figures, reasons = _missing(figures, disclosure.reason)
         reasons["rows"] = SIZES_CONFIDENTIAL
-        gain = no_gain(NOT_HANDED_OVER) if gains is None else gains[place]
-        if not shown:
-            gain = no_gain(disclosure.reason or "")
-        reasons |= gain.reasons
-        fields: dict[str, Any] = {**figures, **gain.fields}
         sections.append(
             GroupSection(
-                value=value, label=None, suppressed=not shown, rows=None, reasons=reasons, **fields
+                value=value, label=None, suppressed=not shown, rows=None, reasons=reasons, **figures
             )
         )
     return sections
 
 
+def _missing(names: Collection[str], reason: str) -> Shown:
+    return dict.fromkeys(names), dict.fromkeys(names, reason)
+
+
 def shown_rates(counts: NDArray[np.int64], *, has_favourable_outcome: bool) -> list[Shown]:
     """The RATES of each group of counts [groups, 4]."""
     if not has_favourable_outcome:
-        return [(dict.fromkeys(RATES), dict.fromkeys(RATES, NO_OUTCOME))] * len(counts)
+        return [_missing(RATES, NO_OUTCOME)] * len(counts)
     return [_explained(RATES, of_group, _NO_DENOMINATOR) for of_group in group_rates(counts).T]
 
 
 def _measured(scores: GroupScores | None, groups: int, *, root_mean: bool) -> list[Shown]:
-    """Accuracy and loss of each group."""
     if scores is None:
-        return [(dict.fromkeys(_SCORES), dict.fromkeys(_SCORES, NOT_HANDED_OVER))] * groups
+        return [_missing(_SCORES, NOT_HANDED_OVER)] * groups
     found = group_scores(scores.sums.sum(axis=0), root_mean=root_mean)
     reasons = {"accuracy": NO_ACCURACY, "loss": _NOT_FINITE}
     return [_explained(_SCORES, of_group, reasons) for of_group in found.T]
@@ -134,16 +113,9 @@ def _explained(
     return figures, {name: reasons[name] for name, value in figures.items() if value is None}
 
 
-def no_gain(reason: str) -> GroupGain:
-    """Nothing, for one reason."""
-    return GroupGain(None, None, None, dict.fromkeys(GAIN_FIELDS, reason))
-
-
-def group_gains(material: ScoredMaterial, attribute: str) -> Sequence[GroupGain] | None:
-    """The gain of each group of an attribute; None where the run handed nothing over.
-
-    Raises ValueError where the disclosure was not decided from the rows that these figures cover.
-    """
+def group_gains(material: ScoredMaterial, attribute: str) -> Sequence[Shown] | None:
+    """The gain of each group of an attribute; None where the run handed nothing over. Raises
+    ValueError where the disclosure was not decided from the rows that these figures cover."""
     found = material.result.against_constant
     if found is None or attribute not in found.by_group:
         return None
@@ -151,7 +123,7 @@ def group_gains(material: ScoredMaterial, attribute: str) -> Sequence[GroupGain]
     material.disclosures[attribute].check(counts.rows.sum(axis=0))
     groups = counts.rows.shape[1]
     if counts.correct is None or counts.constant_correct is None:
-        return [no_gain(NO_ACCURACY)] * groups
+        return [_missing(GAIN_FIELDS, NO_ACCURACY)] * groups
     gained = counts.correct - counts.constant_correct
     totals = zip(
         counts.rows.sum(0).tolist(),
@@ -160,14 +132,14 @@ def group_gains(material: ScoredMaterial, attribute: str) -> Sequence[GroupGain]
         _gain_intervals(material, gained, counts.rows),
         strict=True,
     )
-    return [
-        _gain(right / rows, gain / rows, *interval) if rows else no_gain("no scored rows")
-        for rows, right, gain, interval in totals
-    ]
-
-
-def _gain(right: float, gain: float, interval: IntervalSection | None, why: str) -> GroupGain:
-    return GroupGain(right, gain, interval, {} if interval is not None else {GAIN_FIELDS[2]: why})
+    gains: list[Shown] = []
+    for rows, right, gain, (interval, why) in totals:
+        if not rows:
+            gains.append(_missing(GAIN_FIELDS, "no scored rows"))
+            continue
+        values = dict(zip(GAIN_FIELDS, (right / rows, gain / rows, interval), strict=True))
+        gains.append((values, {} if interval is not None else {GAIN_FIELDS[2]: why}))
+    return gains
 
 
 def _gain_intervals(
@@ -191,6 +163,27 @@ def interval_section(found: Interval, *, level: float, method: str) -> IntervalS
     return IntervalSection(low=found.low, high=found.high, level=level, method=method, samples=None)
 
 
+def metric_section(
+    figure: Figure, found: Interval | None, asked: Intervals | None, *, method: str
+) -> MetricSection:
+    """A gap with its interval, or the reason why it has none."""
+    interval: IntervalSection | None = None
+    reason: str | None = "the spec asks for no intervals"
+    if figure.value is None:
+        reason = "there is no value to be sure of"
+    elif asked is not None and found is not None:
+        interval = interval_section(found, level=asked.level, method=method)
+        reason = found.reason
+    return MetricSection(
+        value=figure.value, reason=figure.reason, interval=interval, interval_reason=reason
+    )
+
+
+def figure_sections(figures: Iterable[Figure]) -> dict[str, FigureSection]:
+    """Gaps by metric."""
+    return {one.metric: FigureSection(value=one.value, reason=one.reason) for one in figures}
+
+
 _ONE = "there is one hypothesis, and its figures are those of all rows"
 _MAX_CELLS = 5000
 
@@ -202,11 +195,9 @@ def hypothesis_sections(
     cells: Disclosure | None,
 ) -> tuple[list[HypothesisSection], str | None]:
     """A section for each hypothesis from counts [k, groups, 4], or an empty list and the reason.
-
-    `disclosure`: of the groups' figures over all hypotheses; `cells`: of each hypothesis's
-    [k, groups], None where that was not handed over. What is disclosed about a hypothesis
-    does not distinguish an empty group from one that is too small.
-    """
+    `disclosure`: of the groups' figures over all hypotheses; `cells`: of each hypothesis's [k,
+    groups], None where that was not handed over. What is disclosed about a hypothesis does not
+    distinguish an empty group from one that is too small."""
     if not disclosure.rule.has_favourable_outcome:
         return [], NO_OUTCOME
     if counts is None or (cells is None and len(counts) > 1):
@@ -225,10 +216,7 @@ def hypothesis_sections(
             groups=_rates_of_groups(
                 values, counts[hypothesis], cells.shown[hypothesis], cells.reason
             ),
-            metrics={
-                figure.metric: FigureSection(value=figure.value, reason=figure.reason)
-                for figure in figures[hypothesis]
-            },
+            metrics=figure_sections(figures[hypothesis]),
         )
         for hypothesis in range(k)
     ], None
@@ -242,7 +230,7 @@ def _rates_of_groups(
     for place, value in enumerate(values):
         figures, reasons = rates[place]
         if not shown[place]:
-            figures, reasons = dict.fromkeys(RATES), dict.fromkeys(RATES, hidden)
+            figures, reasons = _missing(RATES, hidden)
         found.append(
             HypothesisGroup(value=value, suppressed=not shown[place], reasons=reasons, **figures)
         )
@@ -258,10 +246,8 @@ _COMBINED = (
 def client_averaged(
     material: ScoredMaterial, attribute: str, disclosure: Disclosure
 ) -> tuple[ClientAveragedSection | None, str | None]:
-    """The section of one attribute, or None and the reason why there is none.
-
-    `disclosure`: which of the rates pooled over records are disclosed.
-    """
+    """The section of one attribute, or None and the reason why there is none. `disclosure`: which
+    of the rates pooled over records are disclosed."""
     if not disclosure.rule.has_favourable_outcome:
         return None, NO_OUTCOME
     groups = material.federation.attributes[attribute]
@@ -272,10 +258,7 @@ def client_averaged(
             _averages(found, place, value, uncounted=uncounted)
             for place, value in enumerate(groups)
         ],
-        metrics={
-            figure.metric: FigureSection(value=figure.value, reason=figure.reason)
-            for figure in found.figures
-        },
+        metrics=figure_sections(found.figures),
     )
     return section, None
 
@@ -318,10 +301,8 @@ def with_nulls(
     *,
     stream: int,
 ) -> dict[str, MetricSection]:
-    """The metrics of one attribute, each with its null or the reason why it has none.
-
-    `stream`: the attribute's position, which gives it random numbers of its own.
-    """
+    """The metrics of one attribute, each with its null or the reason why it has none. `stream`: the
+    attribute's position, which gives it random numbers of its own."""
     seed, scores = material.spec.seed, material.result.scores.get(attribute)
     nulls = permutation_nulls(
         material.result.fairness[attribute], disclosure, seed=seed, stream=stream
@@ -409,7 +390,6 @@ def privacy_cost_by_group(
 def _cost_figures(
     material: ReportMaterial, found: Membership
 ) -> tuple[dict[str, NDArray[np.float64]], dict[str, str]]:
-    """Each figure by group [groups], and the reasons for missing ones."""
     training = material.federation.training_clients
     participations = found.coarse_mean(material.releases, training_clients=training)
     figures = {"participations_mean": participations}

@@ -101,7 +101,6 @@ class ClientAveragedGroup(Part):
     value: str
     suppressed: bool
     clients: int | None
-    """Validation clients with scored rows of the group."""
     reasons: Reasons
 
 
@@ -122,7 +121,6 @@ class GroupPrivacyCost(Part):
     value: str
     suppressed: bool
     clients: int | None
-    """Training clients with rows of the group."""
     leakage_mean: float | None
     leakage_max: float | None
     participations_mean: float | None
@@ -142,13 +140,6 @@ class PrivacyCostSection(Part):
     groups: list[GroupPrivacyCost]
 
 
-def without_retired_rows(values: Any) -> Any:
-    """The values of a cross-check without the number of rows, which earlier reports stated."""
-    if not isinstance(values, dict):
-        return values
-    return {name: value for name, value in values.items() if name not in ("rows", "reasons")}
-
-
 class CrossCheck(Part):
     """What another library computed from the rows themselves, and how far it is from the report.
 
@@ -163,26 +154,19 @@ class CrossCheck(Part):
     metrics: list[str]
     """The names of the figures that both have: rates of groups, then gaps."""
 
-    _without_rows = model_validator(mode="before")(without_retired_rows)
+    @model_validator(mode="before")
+    @classmethod
+    def _without_retired_rows(cls, values: Any) -> Any:
+        """Without the number of rows, which earlier reports stated."""
+        if not isinstance(values, dict):
+            return values
+        return {name: value for name, value in values.items() if name not in ("rows", "reasons")}
 
 
 _COST_ALIASES = {
     "privacy_cost_by_group": "who_pays",
     "privacy_cost_by_group_reason": "who_pays_reason",
 }
-
-
-def fill_cost_aliases(values: Any) -> Any:
-    """The values of a fairness section, with each of two names filled in from the other."""
-    if not isinstance(values, dict):
-        return values
-    filled = dict(values)
-    for name, alias in _COST_ALIASES.items():
-        if name in filled:
-            filled.setdefault(alias, filled[name])
-        elif alias in filled:
-            filled[name] = filled[alias]
-    return filled
 
 
 class FairnessSection(Part):
@@ -197,13 +181,11 @@ class FairnessSection(Part):
     favourable: str | None = None
     """The outcome that rates count, in words. Reports of earlier versions have none."""
     favourable_reason: str | None = None
-    """Why no outcome is favourable."""
     reference_group: str | None
     groups: list[GroupSection]
     metrics: dict[str, MetricSection]
     by_hypothesis: list[HypothesisSection] = Field(default_factory=list)
     by_hypothesis_reason: str | None = None
-    """Why `by_hypothesis` is empty."""
     client_averaged: ClientAveragedSection | None = None
     client_averaged_reason: str | None = None
     privacy_cost_by_group: PrivacyCostSection | None = None
@@ -215,7 +197,19 @@ class FairnessSection(Part):
     cross_check: CrossCheck | None = None
     cross_check_reason: str | None = None
 
-    _filled = model_validator(mode="before")(fill_cost_aliases)
+    @model_validator(mode="before")
+    @classmethod
+    def _fill_cost_aliases(cls, values: Any) -> Any:
+        """Each of the two names is filled in from the other."""
+        if not isinstance(values, dict):
+            return values
+        filled = dict(values)
+        for name, alias in _COST_ALIASES.items():
+            if name in filled:
+                filled.setdefault(alias, filled[name])
+            elif alias in filled:
+                filled[name] = filled[alias]
+        return filled
 
 
 _ABSENT: Mapping[str, Any] = {

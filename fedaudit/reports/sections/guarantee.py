@@ -50,11 +50,8 @@ _EARLIER_CHOICE = "it bounds datasets that choose the same hypothesis in every r
 
 
 def is_in_force(report: Mapping[str, Any]) -> bool:
-    """Whether the guarantee protects somebody: there is one, and the noise was secret.
-
-    By the spec, and not by what the report states of itself: a statement of its own cannot make it
-    better.
-    """
+    """Whether the guarantee protects anyone: there is one, and the noise was secret. By the spec,
+    and not by what the report states of itself: a statement of its own cannot make it better."""
     secret = report["spec"]["privacy"].get("noise") == "release"
     return bool(report["guarantee"]["kind"] != "none" and secret)
 
@@ -120,10 +117,8 @@ def beyond_radius(privacy: Mapping[str, Any]) -> str | None:
 
 
 def charges_everyone(mechanism: str | None) -> bool:
-    """Whether every client is charged for every round because it is secret who took part.
-
-    The name is a stored one; one that this version does not know is not said to do so.
-    """
+    """Whether every client is charged for every round because it is secret who took part. The name
+    is a stored one; one that this version does not know is not said to do so."""
     facts = known_facts(mechanism)
     if facts is None:
         return False
@@ -324,7 +319,6 @@ def _guarantee(material: ReportMaterial) -> GuaranteeSection:
 
 
 def _guarantee_checks(found: RunEvidence) -> Iterator[Check]:
-    """What the report states of its mechanism, where its version stated it."""
     spec, report = found.spec, found.report
     if spec is None:
         return
@@ -348,7 +342,6 @@ def _checks_of_claim(
 
 
 def _guarantee_limits(material: ReportMaterial) -> list[str]:
-    """What the model's start and the mechanism do not show."""
     start = start_limit(material.spec.model.start)
     found = [] if start is None else [start]
     mechanism, cost_kind = mechanism_of(material.spec), material.inputs.cost_kind
@@ -375,10 +368,5 @@ def _guarantee_limits(material: ReportMaterial) -> list[str]:
 
 
 GUARANTEE = Section[ReportMaterial, RunEvidence](
-    name="guarantee",
-    part=GuaranteeSection,
-    in_every_report=True,
-    made=_guarantee,
-    checked=_guarantee_checks,
-    limits=_guarantee_limits,
+    "guarantee", _guarantee, _guarantee_checks, _guarantee_limits
 )

@@ -16,7 +16,7 @@ from fedaudit.privacy.accounting.privacy_events import adjacency_words, observer
 from fedaudit.privacy.count_release import CountRelease, count_release
 from fedaudit.privacy.guarantees.guarantee import at_most
 from fedaudit.privacy.mechanisms.registry import mechanism_of
-from fedaudit.reports.checks import Check, check, same, shown, value_at
+from fedaudit.reports.checks import Check, agrees, check, value_at
 from fedaudit.reports.ledger_totals import RunEvidence
 from fedaudit.reports.sections.material import ReportMaterial
 from fedaudit.reports.sections.part import Part
@@ -91,7 +91,7 @@ def fairness_privacy(spec: ExperimentSpec, *, releases: int) -> FairnessPrivacy 
 
 
 def is_secret(spec: ExperimentSpec) -> bool:
-    """Whether nobody can draw the noise of the counts again."""
+    """Whether no one can draw the noise of the counts again."""
     match spec.privacy.noise:
         case "release":
             return True
@@ -113,8 +113,11 @@ def _statement(release: CountRelease, epsilon: float, *, releases: int, in_force
         case _:
             assert_never(release.unit)
     delta = f", delta = {release.delta:g}" if release.delta else ""
+    published = "this report"
+    if releases != 1:
+        published += f" and of its validated rounds ({releases - 1}), all together,"
     found = (
-        f"Formal. The fairness figures of {_published(releases)} satisfy "
+        f"Formal. The fairness figures of {published} satisfy "
         f"epsilon = {at_most(epsilon)}{delta} against {observer_words(release.observer)}, under "
         f"{adjacency_words(release.adjacency)}: "
         f"whether the figures of {who}. The model is taken as given."
@@ -127,13 +130,7 @@ def _statement(release: CountRelease, epsilon: float, *, releases: int, in_force
     return found
 
 
-def _published(releases: int) -> str:
-    if releases == 1:
-        return "this report"
-    return f"this report and of its validated rounds ({releases - 1}), all together,"
-
-
-_ENTRIES, _SECTION = "ledger.fairness_privacy", "report.fairness_privacy"
+_ENTRIES = "ledger.fairness_privacy"
 _DIGITS = 1e-9
 """Relative: the same few sums of floats."""
 
@@ -191,15 +188,15 @@ class ReportCharges:
             "mechanism and to the epsilon that follow from the spec",
         )
         if report is not None:
-            yield from _stated(spec, report, releases=len(rounds))
+            found = fairness_privacy(spec, releases=len(rounds))
+            known = None if found is None else found.model_dump(mode="json")
+            yield agrees(report, "fairness_privacy", known)
 
     def _expected(self, spec: ExperimentSpec, *, reported: bool) -> list[list[int]]:
-        """Which rounds may stand for releases: those validated, and one behind all for the report.
-
+        """Which rounds the releases may be of: those validated, and one behind all for the report.
         A run without a report may have ended before it was charged for it, or behind that. And
         where rounds that were charged are lost and leave no room in a budget, training ends with a
-        round that was played as one of many.
-        """
+        round that was played as one of many."""
         planned = self._validated(spec, last_round=spec.training.rounds)
         ended = self._validated(spec, last_round=self._last_played)
         found = [[*ended, self._last_round + 1]]
@@ -272,19 +269,6 @@ def _published_counts(report: Mapping[str, Any]) -> int:
     return len(COUNTS) * sum(len(some) for some in groups if isinstance(some, list))
 
 
-def _stated(spec: ExperimentSpec, report: Mapping[str, Any], *, releases: int) -> Iterator[Check]:
-    """The section of the report, all of which follows from the spec."""
-    found = fairness_privacy(spec, releases=releases)
-    said = value_at(report, "fairness_privacy")
-    known = None if found is None else found.model_dump(mode="json")
-    yield check(
-        _SECTION,
-        same(said, known),
-        good="fairness_privacy is equal to what was recomputed from the spec",
-        bad=f"fairness_privacy is {shown(said)} in the report and {shown(known)} recomputed",
-    )
-
-
 _SIMULATED = (
     "The noise on the fairness counts was simulated: whoever has the seed can subtract it, so "
     "fairness_privacy protects nobody here."
@@ -297,16 +281,15 @@ _COSTS = (
 
 
 def noised_limits(spec: ExperimentSpec) -> list[str]:
-    """The sentences about validation and fairness for a run with `fairness.noise`.
-
-    Raises ValueError for a spec without it.
-    """
+    """The sentences about validation and fairness for a run with `fairness.noise`. Raises
+    ValueError for a spec without it."""
     release = count_release(spec)
     if release is None:
         raise ValueError("the counts of this run have no noise")
+    left_out = "figures " if publishes_noised_rounds(spec.fairness) else "figures of rounds, "
     found = [
         "Fairness figures are those of counts with noise, and everything else that was computed "
-        f"from the data of held-out people is left out: losses, accuracy, {_left_out(spec)}by "
+        f"from the data of held-out people is left out: losses, accuracy, {left_out}by "
         "hypothesis, averages over clients and nulls.",
         "fairness_privacy covers these figures, given the model and the split. It does not cover "
         "the numbers of clients and rows, the values of the attributes, nor the hash of the data, "
@@ -326,12 +309,6 @@ def noised_limits(spec: ExperimentSpec) -> list[str]:
     if spec.fairness.privacy_cost_by_group and mechanism_of(spec).no_group_costs is None:
         found.append(_COSTS)
     return found + list(spec.federation.traits.fairness_limits)
-
-
-def _left_out(spec: ExperimentSpec) -> str:
-    if publishes_noised_rounds(spec.fairness):
-        return "figures "
-    return "figures of rounds, "
 
 
 def _limit_unit(release: CountRelease) -> list[str]:
@@ -354,13 +331,10 @@ def _limit_unit(release: CountRelease) -> list[str]:
             assert_never(release.unit)
 
 
+# Limits, `noised_limits`, are among those of fairness.
 FAIRNESS_PRIVACY = Section[ReportMaterial, RunEvidence](
-    name="fairness_privacy",
-    part=FairnessPrivacy,
-    in_every_report=False,
-    made=lambda material: (
-        fairness_privacy(material.spec, releases=material.report_charges) or NO_NOISE
-    ),
-    checked="`ReportCharges` checks it with the ledger's entries, which a failed run has as well",
-    limits=no_limits,  # `noised_limits` stand among those of fairness
+    "fairness_privacy",
+    lambda material: fairness_privacy(material.spec, releases=material.report_charges) or NO_NOISE,
+    "`ReportCharges` checks it with the ledger's entries, which a failed run has as well",
+    no_limits,
 )

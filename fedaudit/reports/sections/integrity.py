@@ -3,7 +3,6 @@
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from fedaudit.ledger.audit import LedgerAudit
 from fedaudit.ledger.signatures import Envelope, Keyring, SigningKey, signature_bytes, to_base64
 from fedaudit.reports.canonical_json import canonical_json
 from fedaudit.reports.checks import (
@@ -28,7 +27,6 @@ class Integrity(Part):
     ledger_hash: str
     chain_head: str
     entries: int
-    """How many ledger entries there are."""
     signature: str | None
     """Ed25519, in base64, over the DSSE encoding of the report without this field."""
     key_id: str | None
@@ -39,10 +37,8 @@ PAYLOAD_TYPE = "application/vnd.fedaudit.report+json"
 
 
 def report_payload(document: Mapping[str, Any]) -> bytes:
-    """Canonical JSON (RFC 8785) of the report without the field `integrity.signature`.
-
-    Raises ValueError where the document has none.
-    """
+    """Canonical JSON (RFC 8785) of the report without the field `integrity.signature`. Raises
+    ValueError where the document has none."""
     integrity = document.get("integrity")
     if not isinstance(integrity, Mapping):
         raise ValueError("the report has no section `integrity`")
@@ -51,11 +47,8 @@ def report_payload(document: Mapping[str, Any]) -> bytes:
 
 
 def sign_report(document: Mapping[str, Any], key: SigningKey) -> dict[str, Any]:
-    """The report with its signature.
-
-    Raises ValueError where the report was not assembled for this key, whose id is part of the
-    signed content.
-    """
+    """The report with its signature. Raises ValueError where the report was not assembled for this
+    key, whose id is part of the signed content."""
     integrity = {**document["integrity"]}
     if integrity["key_id"] != key.key_id:
         raise ValueError(f"the report names the key {integrity['key_id']}, not {key.key_id}")
@@ -69,10 +62,8 @@ def sign_report(document: Mapping[str, Any], key: SigningKey) -> dict[str, Any]:
 
 
 def report_envelope(document: Mapping[str, Any]) -> Envelope | None:
-    """The report as a DSSE envelope; None where it is not signed.
-
-    Raises ValueError where the signature or the key's id is malformed.
-    """
+    """The report as a DSSE envelope; None where it is not signed. Raises ValueError where the
+    signature or the key's id is malformed."""
     payload = report_payload(document)
     integrity = document["integrity"]
     signature, key_id = integrity.get("signature"), integrity.get("key_id")
@@ -112,12 +103,15 @@ def signature_check(
     )
 
 
-def _entries(report: Mapping[str, Any], audit: LedgerAudit) -> Check:
+def _integrity_checks(found: RunEvidence) -> Iterator[Check]:
+    report, audit = found.report, found.audit
+    yield agrees(report, "integrity.ledger_hash", audit.ledger_hash)
+    yield agrees(report, "integrity.chain_head", audit.head.hex())
     said = value_at(report, "integrity", "entries")
     bad = f"the report counts {shown(said)} entries, the ledger has {audit.entries}"
     if type(said) is int and said > audit.entries and audit.unchained is None:
         bad += f": {numbered(audit.entries + 1, said)} are missing"
-    return check(
+    yield check(
         "report.entries",
         type(said) is int and said == audit.entries,
         good=f"the ledger has the {audit.entries} entries that the report counts",
@@ -125,14 +119,7 @@ def _entries(report: Mapping[str, Any], audit: LedgerAudit) -> Check:
     )
 
 
-def integrity_checks(report: Mapping[str, Any], audit: LedgerAudit) -> Iterator[Check]:
-    """Whether the report names the ledger that came with it."""
-    yield agrees(report, "integrity.ledger_hash", audit.ledger_hash)
-    yield agrees(report, "integrity.chain_head", audit.head.hex())
-    yield _entries(report, audit)
-
-
-def integrity_section(material: ReportMaterial) -> Integrity:
+def _integrity(material: ReportMaterial) -> Integrity:
     """Without the signature, which `sign_report` adds."""
     missing = ("signature", "key_id") if material.key_id is None else ("signature",)
     return Integrity(
@@ -154,10 +141,8 @@ SIGNED = (
     "since. It does not show that what was stated is true, nor when."
 )
 INTEGRITY = Section[ReportMaterial, RunEvidence](
-    name="integrity",
-    part=Integrity,
-    in_every_report=True,
-    made=integrity_section,
-    checked=lambda found: integrity_checks(found.report, found.audit),
-    limits=lambda material: [UNSIGNED if material.key_id is None else SIGNED],
+    "integrity",
+    _integrity,
+    _integrity_checks,
+    lambda material: [UNSIGNED if material.key_id is None else SIGNED],
 )

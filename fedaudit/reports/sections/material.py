@@ -63,7 +63,7 @@ class FinalFigures:
     by_hypothesis: Mapping[str, NDArray[np.int64]] = field(default_factory=dict)
     """Per attribute, [k, groups, 4]: counts by the hypothesis that made the prediction."""
     against_constant: ConstantComparison | None = None
-    """The rows under the best prediction that looks at nothing; None where it was not handed
+    """The rows under the best constant prediction; None where it was not handed
     over."""
     start_loss: float | None = None
     """The selection loss of the hypotheses that training started from; None where unknown."""
@@ -85,14 +85,13 @@ class ModelFile:
 
     data: bytes = field(repr=False)
     section: ModelSection
-    """What the report says of it."""
     layout: Mapping[str, Any] = field(repr=False)
     """What goes in and what comes out (`fedaudit.runs.report_material`). Confidential."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class ScoredMaterial:
-    """What fairness and utility are told from, whoever made the predictions."""
+    """What fairness and utility are computed from, whatever made the predictions."""
 
     spec: ExperimentSpec
     federation: FederationFacts
@@ -105,9 +104,7 @@ class ScoredMaterial:
     """By attribute, the gaps by metric of the last rounds that were validated, as those rounds
     published them."""
     progressed: Progressed = unfollowed
-    """Called between the parts of a report."""
     published: PublishedCounts = field(default_factory=ExactCounts)
-    """The counts that published rates are made from."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -130,9 +127,7 @@ class ReportMaterial(ScoredMaterial):
     withheld: int
     ledger_hash: str
     chain_head: str
-    """Hexadecimal."""
     entries: int
-    """How many ledger entries there are."""
     provenance: Mapping[str, Any] = field(default_factory=dict)
     """code_version, libraries, device, backend, started_at, finished_at; times in ISO 8601."""
     clusters: NDArray[np.int16] | None = None
@@ -143,7 +138,6 @@ class ReportMaterial(ScoredMaterial):
     """With a plan, the compositions against each of its observers: one number for all of the
     ledger's subjects, or one each, [subjects]."""
     hypotheses: HypothesesFacts | None = None
-    """None where unknown."""
     model: ModelFile | str = "the run's model was not handed over"
     """Or the reason why it may not leave."""
     plane: Plane | str = "the plane of the run was not handed over"
@@ -152,11 +146,11 @@ class ReportMaterial(ScoredMaterial):
     """How often each of the ledger's subjects was refused: [subjects]; None where unknown."""
     disclosure_policy: DisclosurePolicy | None = None
     """The policy of the federation when the experiment was admitted, empty where its owner had set
-    none; None where no service admitted it, or nobody knows."""
+    none; None where no service admitted it, or that is unknown."""
     budgets_apart: bool = False
     """Whether a budget on the data counts what one project of the service spends alone."""
     attacks: Sequence[AttackSection] = ()
-    """What came of the attacks of the spec, in their order."""
+    """The results of the attacks of the spec, in their order."""
     report_charges: int = 0
     """How often the ledger charges the held-out people for counts with noise."""
     key_id: str | None = None

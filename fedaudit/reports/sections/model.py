@@ -55,11 +55,10 @@ def model_limits(spec: ExperimentSpec) -> list[str]:
     return [chosen, _BEFOREHAND, *([] if start is None else [start])]
 
 
+# Limits go with the file: `model_limits`.
 MODEL = Section[Any, RunEvidence](
-    name="model",
-    part=ModelSection,
-    in_every_report=False,
-    made=lambda material: getattr(material.model, "section", material.model),
-    checked="the file is not part of the evidence; its hash is signed with the report",
-    limits=no_limits,  # they go with the file: `model_limits`
+    "model",
+    lambda material: getattr(material.model, "section", material.model),
+    "the file is not part of the evidence; its hash is signed with the report",
+    no_limits,
 )

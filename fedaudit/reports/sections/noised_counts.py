@@ -20,10 +20,14 @@ from fedaudit.fairness.noised_counts import (
     share_difference_bounds,
     without_dust,
 )
-from fedaudit.reports.sections.exact_fairness import GAIN_FIELDS, privacy_cost_by_group, shown_rates
-from fedaudit.reports.sections.fairness import FairnessSection, GroupSection, MetricSection
+from fedaudit.reports.sections.exact_fairness import (
+    GAIN_FIELDS,
+    metric_section,
+    privacy_cost_by_group,
+    shown_rates,
+)
+from fedaudit.reports.sections.fairness import FairnessSection, GroupSection
 from fedaudit.reports.sections.material import ScoredMaterial
-from fedaudit.reports.sections.part import IntervalSection
 from fedaudit.spec.metrics import COUNTS, RATES, SCORE_METRICS
 from fedaudit.utility import Gained, Judgement, judge_model
 
@@ -41,22 +45,20 @@ _NOT_NOISED = ("accuracy", "loss", *GAIN_FIELDS)
 def noised_section(
     material: ScoredMaterial, attribute: str, noised: NoisedCounts
 ) -> FairnessSection:
-    """Rates and gaps of one attribute, with intervals that take in the noise.
-
-    Sizes are noised too, so a group is left out only where it looks too small for a figure to mean
-    something. Nothing is left out to protect it, and no group with it: what the noised counts of
-    all groups give away is within their epsilon.
-    """
+    """Rates and gaps of one attribute, with intervals that take in the noise. Sizes are noised too,
+    so a group is left out only where it seems too small for a figure to mean something. Nothing is
+    left out to protect it, and no group with it: what the noised counts of all groups give away is
+    within their epsilon."""
     values = material.federation.attributes[attribute]
     rule = material.disclosures[attribute].rule
     counts, shown, figures = noised_gaps(noised.counts[attribute], rule)
     costs, why_no_costs = privacy_cost_by_group(material, attribute, rule)
     combined = material.spec.fairness.combinations.get(attribute)
-    level = _level(material)
+    asked = material.spec.fairness.intervals
     intervals = {}
-    if level is not None:
+    if asked is not None:
         intervals = noised_intervals(
-            noised.counts[attribute], noised, shown, reference=rule.reference, level=level
+            noised.counts[attribute], noised, shown, reference=rule.reference, level=asked.level
         )
     return FairnessSection(
         attribute=attribute,
@@ -64,8 +66,10 @@ def noised_section(
         reference_group=None if rule.reference is None else values[rule.reference],
         groups=_groups(values, counts, shown, too_few=rule.few("rows by the noised counts")),
         metrics={
-            **{one.metric: _metric(one, intervals.get(one.metric), level) for one in figures},
-            **{name: _withheld() for name in SCORE_METRICS},
+            one.metric: metric_section(
+                one, _with_value(one, intervals.get(one.metric)), asked, method=METHOD
+            ).model_copy(update={"null_reason": WITHHELD})
+            for one in (*figures, *(Figure(name, None, WITHHELD) for name in SCORE_METRICS))
         },
         by_hypothesis=[],
         by_hypothesis_reason=WITHHELD,
@@ -81,7 +85,7 @@ def noised_gaps(
     noised: Counts, rule: DisclosureRule
 ) -> tuple[Counts, NDArray[np.bool_], list[Figure]]:
     """From counts with noise [groups, 4]: those that rates are made of, the groups [groups] that
-    look large enough for a rate to mean something, and the METRICS between these."""
+    seem large enough for a rate to mean something, and the METRICS between these."""
     counts = plausible(noised)
     rows = scored_rows(counts)
     shown = np.array([rule.is_large(int(size)) and size > 0 for size in rows], dtype=np.bool_)
@@ -91,15 +95,9 @@ def noised_gaps(
     return counts, shown, figures
 
 
-def _level(material: ScoredMaterial) -> float | None:
-    asked = material.spec.fairness.intervals
-    return None if asked is None else asked.level
-
-
 def _groups(
     values: tuple[str, ...], counts: NDArray[np.int64], shown: NDArray[np.bool_], *, too_few: str
 ) -> list[GroupSection]:
-    """Every group's noised size, and the rates of those that are large enough."""
     rates = shown_rates(counts, has_favourable_outcome=True)
     found = []
     for place, value in enumerate(values):
@@ -121,44 +119,12 @@ def _groups(
     return found
 
 
-def _metric(figure: Figure, found: Interval | None, level: float | None) -> MetricSection:
-    interval, reason = None, "the spec asks for no intervals"
-    if figure.value is None:
-        reason = "there is no value to be sure of"
-    elif found is not None and level is not None:
-        interval, reason = _interval(figure.value, found, level), found.reason or ""
-    return MetricSection(
-        value=figure.value,
-        reason=figure.reason,
-        interval=interval,
-        interval_reason=reason or None,
-        null=None,
-        null_reason=WITHHELD,
-    )
-
-
-def _interval(value: float, found: Interval, level: float) -> IntervalSection | None:
-    """With the value itself, which clamped counts may put outside."""
-    if found.low is None or found.high is None:
-        return None
-    return IntervalSection(
-        low=without_dust(min(found.low, value)),
-        high=without_dust(max(found.high, value)),
-        level=level,
-        method=METHOD,
-        samples=None,
-    )
-
-
-def _withheld() -> MetricSection:
-    return MetricSection(
-        value=None,
-        reason=WITHHELD,
-        interval=None,
-        interval_reason="there is no value to be sure of",
-        null=None,
-        null_reason=WITHHELD,
-    )
+def _with_value(figure: Figure, found: Interval | None) -> Interval | None:
+    """The interval with the value itself, which clamped counts may put outside."""
+    if found is None or found.low is None or found.high is None or figure.value is None:
+        return found
+    low, high = min(found.low, figure.value), max(found.high, figure.value)
+    return replace(found, low=without_dust(low), high=without_dust(high))
 
 
 NOISED_OUTCOMES = (

@@ -41,7 +41,6 @@ class SweepSection(Part):
     noises: list[str]
     """`simulation` where the noise of some cell is, which protects nobody."""
     guarantees: list[str]
-    """The kinds of the cells' guarantees."""
     conditions: list[str]
     """Why the guarantee of some cell bounds some datasets only."""
     reasons: dict[str, str]
@@ -64,7 +63,6 @@ class RepeatsSection(Part):
     """Of the runs that have a report, this one's first."""
     asked: int
     experiment_ids: list[str]
-    """Of the same runs."""
     metrics: dict[str, SpreadSection]
     """By figure; those of an attribute as name[attribute]."""
     reasons: dict[str, str]
@@ -77,7 +75,6 @@ _APART = (
 
 
 def _run_limits(material: Any) -> list[str]:
-    """Of one run among others: what its figures leave out."""
     others = "what other experiments spent on the same data is kept in the federation's budget."
     one = f"The figures are of one run with one seed, and of this run alone: {others}"
     if material.spec.repeats > 1:
@@ -90,20 +87,13 @@ def _run_limits(material: Any) -> list[str]:
 
 _ELSEWHERE = "it rests on the ledgers of other runs, which are not part of the evidence"
 SWEEP = Section[Any, RunEvidence](
-    name="sweep",
-    part=SweepSection,
-    in_every_report=False,
-    made=handed_over("sweep", missing="the run is a cell of no sweep"),
-    checked=_ELSEWHERE,
-    limits=_run_limits,
+    "sweep", handed_over("sweep", missing="the run is a cell of no sweep"), _ELSEWHERE, _run_limits
 )
 REPEATS = Section[Any, RunEvidence](
-    name="repeats",
-    part=RepeatsSection,
-    in_every_report=False,
-    made=handed_over(
+    "repeats",
+    handed_over(
         "repeats", missing="the run has one seed; give `repeats` for the spread over several"
     ),
-    checked=_ELSEWHERE,
-    limits=no_limits,
+    _ELSEWHERE,
+    no_limits,
 )

@@ -8,7 +8,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from fedaudit.fairness.gaps import NO_OUTCOME
 from fedaudit.reports.checks import Check, check, same, value_at
-from fedaudit.spec.fairness import Favourable, GroupRule, Rule
+from fedaudit.spec.fairness import Favourable, Rule
 from fedaudit.spec.federation import FederationSpec
 from fedaudit.spec.labels import label_of
 from fedaudit.spec.sources import Source, SourceTraits
@@ -20,11 +20,9 @@ _MOST_VALUES = 8
 def favourable_in_words(
     favourable: Favourable | None, *, target: str, labels: Labels, positive: str | None = None
 ) -> str | None:
-    """The favourable outcome, as `not re-arrested (two_year_recid = 0)`.
-
-    `positive`: the positive class, which is favourable where there is no rule. None where no
-    outcome is favourable. Rules of several groups are separated by semicolons.
-    """
+    """The favourable outcome, as `not re-arrested (two_year_recid = 0)`. `positive`: the positive
+    class, which is favourable where there is no rule. None where no outcome is favourable. Rules of
+    several groups are separated by semicolons."""
     if favourable is None:
         if positive is None:
             return None
@@ -32,22 +30,19 @@ def favourable_in_words(
     if isinstance(favourable, Rule):
         return _rule_in_words(favourable, target=target, labels=labels)
     return "; ".join(
-        f"for {_group_of(one, labels)}: {_rule_in_words(one, target=target, labels=labels)}"
+        f"for {group_in_words(attribute, value, labels=labels)}: "
+        f"{_rule_in_words(one, target=target, labels=labels)}"
         for one in favourable
+        for attribute, value in one.group.items()
     )
 
 
 def group_in_words(attribute: str, value: str, *, labels: Labels) -> str:
-    """A group as it stands in a sentence: its label, or `SEX 1` for a code that says nothing."""
+    """A group in a sentence: its label, or `SEX 1` for a code that says nothing."""
     label = label_of(labels.get(attribute, {}), value)
     if label is not None:
         return label
     return value if value[:1].isalpha() else f"{attribute} {value}"
-
-
-def _group_of(rule: GroupRule, labels: Labels) -> str:
-    ((attribute, value),) = rule.group.items()
-    return group_in_words(attribute, value, labels=labels)
 
 
 def _rule_in_words(rule: Rule, *, target: str, labels: Labels) -> str:
@@ -57,7 +52,6 @@ def _rule_in_words(rule: Rule, *, target: str, labels: Labels) -> str:
 
 
 def _joined_labels(rule: Rule, labels: Mapping[str, str]) -> str | None:
-    """The labels of the classes that a rule lists, if each has one."""
     values = [_text(value) for value in rule.value] if isinstance(rule.value, list) else []
     found = [label for value in values if (label := label_of(labels, value)) is not None]
     return _alternatives(found) if values and len(found) == len(values) else None
@@ -98,17 +92,15 @@ _UNNAMED_POSITIVE = "the positive class"
 
 def favourable_words(report: Mapping[str, Any], *, attribute: str) -> str | None:
     """The outcome that rates by this attribute count, as `not re-arrested (two_year_recid = 0)`.
-
     Rules of several groups are separated by semicolons. None where no outcome is favourable, or the
-    report does not say.
-    """
+    report does not say."""
     section = _section_of(report, attribute)
     stated = section.get("favourable")
     return stated if isinstance(stated, str) and stated else derived_outcome(report)
 
 
 def group_words(report: Mapping[str, Any], *, attribute: str, value: str) -> str:
-    """A group as it stands in a sentence: `male`, or `SEX 1` for a code without a label."""
+    """A group in a sentence: `male`, or `SEX 1` for a code without a label."""
     labels = _labels_of_report(report)
     combined = _combinations(report, attribute).get(value)
     if combined is None:
@@ -158,17 +150,16 @@ def derived_outcome(report: Mapping[str, Any]) -> str | None:
 
 def outcome_of_spec(spec: Any, *, positive_class: Any = None) -> str | None:
     """The favourable outcome by the parts `federation` and `fairness` of a spec or registration.
-
-    `positive_class`: of two classes that which is favourable without a rule, where known.
-    """
+    `positive_class`: of two classes that which is favourable without a rule, where known."""
     try:
         rule = _FAVOURABLE.validate_python(value_at(spec, "fairness", "favourable"))
     except ValidationError:
         return None
     positive = value_at(spec, "federation", "positive") or positive_class
+    traits = _traits(spec)
     return favourable_in_words(
         rule,
-        target=_target(spec),
+        target="the target" if traits is None else traits.target_name,
         labels=labels_of_spec(spec),
         positive=positive if isinstance(positive, str) else None,
     )
@@ -202,11 +193,6 @@ def _classifies(report: Mapping[str, Any]) -> bool:
     )
 
 
-def _target(spec: Any) -> str:
-    traits = _traits(spec)
-    return "the target" if traits is None else traits.target_name
-
-
 def _traits(spec: Any) -> SourceTraits | None:
     """Of the spec's data; None where this version does not know their source."""
     try:
@@ -229,7 +215,6 @@ def _section_of(report: Mapping[str, Any], attribute: str) -> Mapping[str, Any]:
 
 
 def _combinations(report: Mapping[str, Any], attribute: str) -> dict[str, list[tuple[str, str]]]:
-    """By group of an intersection: each attribute that it combines, and its value there."""
     parts = _section_of(report, attribute).get("intersection_of") or []
     values = [
         [group["value"] for group in _section_of(report, part).get("groups", [])] for part in parts
@@ -240,7 +225,7 @@ def _combinations(report: Mapping[str, Any], attribute: str) -> dict[str, list[t
 
 
 def _group_labels(report: Mapping[str, Any], attribute: str) -> dict[str, str]:
-    """The label of each group that has one; in a combination codes stand for the parts without."""
+    """The label of each group that has one; in a combination the parts without have their codes."""
     labels = _labels_of_report(report)
     found = {}
     for group in _section_of(report, attribute).get("groups", []):

@@ -22,11 +22,9 @@ class PlaneRound(Part):
 
     round: int
     hypotheses: Points
-    """The hypotheses after the round."""
     uploads: Points
     """At most 100 of the released uploads, evenly spaced over the clients that took part."""
     clusters: list[int]
-    """The cluster that each upload was put into."""
 
 
 class PathPoint(Part):
@@ -40,7 +38,6 @@ class Plane(PlaneRound):
     """The best round in the plane of its two parameters (Galli et al., Figure 1)."""
 
     parameters: tuple[str, str]
-    """What the axes are."""
     path: list[PathPoint]
     """Up to 50 earlier rounds, evenly spaced, including the start."""
     first: PlaneRound | None
@@ -58,10 +55,8 @@ _IS_FIRST = "the best round is the first that was validated"
 
 def rounds_to_draw(validated: Sequence[int], *, best_round: int) -> list[int]:
     """Which rounds with points the section needs, ascending: the best round and earlier ones.
-
     `validated` is ascending. Where there are many earlier rounds, as many as fit on the path beside
-    the start are chosen, evenly spaced and including the first. Empty without the best round.
-    """
+    the start are chosen, evenly spaced and including the first. Empty without the best round."""
     if best_round not in validated:
         return []
     earlier = [number for number in validated if number < best_round]
@@ -80,11 +75,9 @@ def build_parameter_plot(
     truth: NDArray[np.float64],
     parameters: tuple[str, str],
 ) -> Plane:
-    """The section from the rounds of `rounds_to_draw`, by number, as they were stored.
-
-    `start` [k, 2]: the hypotheses that training began with; `truth` [distributions, 2]. Raises
-    KeyError without the best round.
-    """
+    """The section from the rounds of `rounds_to_draw`, by number, as they were stored. `start` [k,
+    2]: the hypotheses that training began with; `truth` [distributions, 2]. Raises KeyError without
+    the best round."""
     earlier = sorted(number for number in rounds if number < best_round)
     first = _round(earlier[0], rounds[earlier[0]]) if earlier else None
     path = [PathPoint(round=0, hypotheses=_points(start))]
@@ -133,10 +126,8 @@ def plane_checks(
 
 
 PLANE = Section[Any, RunEvidence](
-    name="plane",
-    part=Plane,
-    in_every_report=False,
-    made=handed_over("plane"),
-    checked=lambda found: plane_checks(found.spec, found.report, found.totals),
-    limits=no_limits,
+    "plane",
+    handed_over("plane"),
+    lambda found: plane_checks(found.spec, found.report, found.totals),
+    no_limits,
 )

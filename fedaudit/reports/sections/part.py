@@ -69,11 +69,9 @@ def computed_rate(_rate: Rate) -> tuple[Any, Any]:
 def with_rates(
     *, after: str, field: _FieldOf = stored_rate
 ) -> Callable[[type[_Model]], type[_Model]]:
-    """Add to a model one field for each of the RATES, following the field `after`.
-
-    The model must declare fields and nothing else. `field`: a rate's type and default, as
-    `pydantic.create_model` takes them.
-    """
+    """Add to a model one field for each of the RATES, following the field `after`. The model must
+    declare fields and nothing else. `field`: a rate's type and default, as `pydantic.create_model`
+    takes them."""
 
     def extended(model: type[_Model]) -> type[_Model]:
         # Not derived from the model itself: its own fields would come first, whatever their order
@@ -113,7 +111,6 @@ class VerdictParts(Part):
     fairness: str
     """Who is worst off, in which direction, by how much and how sure that is."""
     next: str
-    """What to do next."""
 
 
 def verdict_lines(report: Mapping[str, Any]) -> list[tuple[str, str]]:

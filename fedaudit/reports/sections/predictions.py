@@ -18,10 +18,8 @@ from fedaudit.reports.sections.figures_that_fit import (
     wrong_rates,
     wrong_utility,
 )
-from fedaudit.reports.sections.held_out_privacy import FairnessPrivacy
 from fedaudit.reports.sections.integrity import SIGNED
 from fedaudit.reports.sections.material import ScoredMaterial
-from fedaudit.reports.sections.model import ModelSection
 from fedaudit.reports.sections.outcome_words import words_checks
 from fedaudit.reports.sections.part import IntervalSection, Part, Reasons, Share
 from fedaudit.reports.sections.privacy import ClusterLeakage
@@ -110,7 +108,6 @@ class ThresholdSection(Part):
     value: float
     others: list[ThresholdGaps]
     others_reason: str | None
-    """Why there are none."""
     earlier_audits: int | None
     """How many audits of this project were made of the same data, truth and score at other
     thresholds."""
@@ -125,7 +122,6 @@ class Predictions(Part):
     role: Literal["prediction", "score"]
     threshold: ThresholdSection | None
     equal_truth: bool
-    """Whether every prediction equals the truth."""
     rows_left_out: int
     """Of the file, for want of truth, prediction or client."""
     drawn: Literal["clients", "rows"]
@@ -170,9 +166,7 @@ class AuditMaterial(ScoredMaterial):
     client_count: int | None
     """None without a client key."""
     left_out: int
-    """Rows of the file without truth, prediction or client."""
     all_right: bool
-    """Whether every scored prediction equals the truth."""
     threshold: ThresholdSection | None
     """None where the table has predictions and no score."""
     fairness: Sequence[FairnessSection]
@@ -181,7 +175,7 @@ class AuditMaterial(ScoredMaterial):
 
 @dataclass(frozen=True, kw_only=True)
 class AuditEvidence:
-    """The report of an audit, with what came along."""
+    """The report of an audit, with the evidence beside it."""
 
     evidence: Evidence
     report: Mapping[str, Any]
@@ -268,18 +262,6 @@ def _prediction_limits(material: AuditMaterial) -> list[str]:
 
 
 def _fairness_limits(material: AuditMaterial) -> list[str]:
-    return [
-        *_group_limits(material),
-        "The figures say how truth and prediction compare, group by group. They do not say why, "
-        "nor whether the truth itself, or the rule for a favourable outcome, is fair.",
-        "The largest gap among many groups is biased upward, and so is its interval: it cannot "
-        "show that there is no gap. A null shows how wide it comes out by chance alone.",
-        _drawn_limit(material),
-        _counts_limit(material.audit.fairness.rounded_to),
-    ]
-
-
-def _group_limits(material: AuditMaterial) -> list[str]:
     audit = material.audit
     clients = (
         "; without a client key it is not known whether a group's rows are one person's"
@@ -300,7 +282,15 @@ def _group_limits(material: AuditMaterial) -> list[str]:
             "Rows without a value of an attribute are in no group, and count for the accuracy of "
             "everybody alone."
         )
-    return found
+    return [
+        *found,
+        "The figures say how truth and prediction compare, group by group. They do not say why, "
+        "nor whether the truth itself, or the rule for a favourable outcome, is fair.",
+        "The largest gap among many groups is biased upward, and so is its interval: it cannot "
+        "show that there is no gap. A null shows how wide it comes out by chance alone.",
+        _drawn_limit(material),
+        _counts_limit(material.audit.fairness.rounded_to),
+    ]
 
 
 def _drawn_limit(material: AuditMaterial) -> str:
@@ -358,9 +348,6 @@ def _integrity(material: AuditMaterial) -> AuditIntegrity:
     )
 
 
-# -- checks: what follows from the published figures ----------------------------------------------
-
-
 def _identity_checks(found: AuditEvidence) -> Iterator[Check]:
     yield agrees(found.report, "subject", "predictions")
     given = found.evidence.experiment_id
@@ -411,109 +398,62 @@ _STATED = "the rows are not here: this is what the signer states"
 _Audited = Section[AuditMaterial, AuditEvidence]
 AUDIT: tuple[_Audited, ...] = (
     _Audited(
-        name="experiment",
-        part=AuditIdentity,
-        in_every_report=True,
-        made=lambda material: AuditIdentity(
+        "experiment",
+        lambda material: AuditIdentity(
             id=material.audit_id,
             name=material.audit.name,
             spec_hash=material.audit.hash,
             status="succeeded",
         ),
-        checked=_identity_checks,
-        limits=no_limits,
+        _identity_checks,
+        no_limits,
     ),
     _Audited(
-        name="guarantee",
-        part=NoGuarantee,
-        in_every_report=True,
-        made=lambda _: NoGuarantee(
+        "guarantee",
+        lambda _: NoGuarantee(
             statement=NO_GUARANTEE,
             reasons=dict.fromkeys(("label", "mechanism", "unit", "adjacency", "delta"), UNKNOWN),
         ),
-        checked=lambda found: iter([agrees(found.report, "guarantee.kind", "none")]),
-        limits=lambda _: [NO_GUARANTEE],
+        lambda found: iter([agrees(found.report, "guarantee.kind", "none")]),
+        lambda _: [NO_GUARANTEE],
     ),
     _Audited(
-        name="provenance",
-        part=Provenance,
-        in_every_report=True,
-        made=_provenance,
-        checked=lambda found: iter([spec_hash_check(found.evidence, found.report)]),
-        limits=no_limits,
+        "provenance",
+        _provenance,
+        lambda found: iter([spec_hash_check(found.evidence, found.report)]),
+        no_limits,
     ),
+    _Audited("predictions", _predictions, _group_checks, _prediction_limits),
+    _Audited("utility", _utility, _utility_checks, no_limits),
+    _Audited("fairness", handed_over("fairness"), _words_checks, _fairness_limits),
     _Audited(
-        name="predictions",
-        part=Predictions,
-        in_every_report=True,
-        made=_predictions,
-        checked=_group_checks,
-        limits=_prediction_limits,
-    ),
-    _Audited(
-        name="utility",
-        part=AuditUtility,
-        in_every_report=True,
-        made=_utility,
-        checked=_utility_checks,
-        limits=no_limits,
-    ),
-    _Audited(
-        name="fairness",
-        part=FairnessSection,
-        in_every_report=True,
-        made=handed_over("fairness"),
-        checked=_words_checks,
-        limits=_fairness_limits,
-    ),
-    _Audited(
-        name="privacy",
-        part=UnknownPrivacy,
-        in_every_report=True,
-        made=lambda _: UnknownPrivacy(
+        "privacy",
+        lambda _: UnknownPrivacy(
             reasons={
                 name: UNKNOWN
                 for name in UnknownPrivacy.model_fields
                 if name not in ("epsilon", "reasons")
             }
         ),
-        checked=UNKNOWN,
-        limits=no_limits,
+        UNKNOWN,
+        no_limits,
     ),
+    _Audited("fairness_privacy", lambda _: "an audit adds no noise to counts", _STATED, no_limits),
+    _Audited("model", lambda _: UNKNOWN, UNKNOWN, no_limits),
     _Audited(
-        name="fairness_privacy",
-        part=FairnessPrivacy,
-        in_every_report=False,
-        made=lambda _: "an audit adds no noise to counts",
-        checked=_STATED,
-        limits=no_limits,
-    ),
-    _Audited(
-        name="model",
-        part=ModelSection,
-        in_every_report=False,
-        made=lambda _: UNKNOWN,
-        checked=UNKNOWN,
-        limits=no_limits,
-    ),
-    _Audited(
-        name="data",
-        part=AuditData,
-        in_every_report=True,
-        made=_data,
-        checked=_STATED,
-        limits=lambda _: [
+        "data",
+        _data,
+        _STATED,
+        lambda _: [
             "The numbers of rows and clients and a hash of the file are disclosed without noise: "
             "anyone who guesses the whole file can confirm the guess."
         ],
     ),
     _Audited(
-        name="integrity",
-        part=AuditIntegrity,
-        in_every_report=True,
-        made=_integrity,
-        checked="its signature covers the whole report, and is checked before the sections",
-        limits=lambda material: [
+        "integrity",
+        _integrity,
+        "its signature covers the whole report, and is checked before the sections",
+        lambda material: [
             SIGNED
             if material.key_id is not None
             else "The report is not signed: anyone may have changed it."

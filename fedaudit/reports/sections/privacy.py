@@ -209,10 +209,8 @@ def leakage_figures(
     hypotheses: int,
 ) -> dict[str, Any]:
     """The figures that follow from how often each client released something, and from the cluster
-    of its last upload: [clients], -1 for none.
-
-    Raises ValueError where more clients released something than train.
-    """
+    of its last upload: [clients], -1 for none. Raises ValueError where more clients released
+    something than train."""
     nu = inputs.noise_multiplier
     if nu is None or not training_clients:
         raise ValueError("there is no noise multiplier, or no client trains")
@@ -264,7 +262,6 @@ def log_ratio_max(inputs: MechanismParameters, releases: int) -> float | str:
 
 
 def _privacy_checks(found: RunEvidence) -> Iterator[Check]:
-    """The figures of the spec's mechanism, depending on how its cost is counted."""
     if found.spec is None:
         why = "the stored spec cannot be read, or is of another version"
         yield unchecked("report.figures", why)
@@ -329,11 +326,9 @@ def _checks_against_ledger(
 
 
 def stated_layers(spec: ExperimentSpec, report: Mapping[str, Any]) -> tuple[int, ...]:
-    """Parameters of each layer that the report names; empty where one noise covers all.
-
-    The data are not available, so the check against the spec is whether its model can have such
-    layers. Raises ValueError where it cannot.
-    """
+    """Parameters of each layer that the report names; empty where one noise covers all. The data
+    are not available, so the check against the spec is whether its model can have such layers.
+    Raises ValueError where it cannot."""
     if not spec.privacy.has_noise_per_layer:
         return ()
     said = value_at(report, "privacy", "leakage_by_component")
@@ -344,10 +339,5 @@ def stated_layers(spec: ExperimentSpec, report: Mapping[str, Any]) -> tuple[int,
 
 
 PRIVACY = Section[ReportMaterial, RunEvidence](
-    name="privacy",
-    part=Privacy,
-    in_every_report=True,
-    made=privacy_section,
-    checked=_privacy_checks,
-    limits=no_limits,
+    "privacy", privacy_section, _privacy_checks, no_limits
 )

@@ -60,24 +60,20 @@ _LIBRARIES = ("numpy", "pyarrow", "torch")
 
 def provenance(*, device: str, backend: Mapping[str, str], started_at: datetime) -> dict[str, Any]:
     """The report's provenance of a run that ends now; `backend` as the trainer reports it."""
-    return {
-        "code_version": __version__,
-        "libraries": {"python": platform.python_version(), **_versions()},
-        "device": device,
-        "backend": dict(backend),
-        "started_at": started_at.isoformat(),
-        "finished_at": datetime.now(UTC).isoformat(),
-    }
-
-
-def _versions() -> dict[str, str]:
     found = {}
     for name in _LIBRARIES:
         try:
             found[name] = version(name)
         except PackageNotFoundError:
             continue
-    return found
+    return {
+        "code_version": __version__,
+        "libraries": {"python": platform.python_version(), **found},
+        "device": device,
+        "backend": dict(backend),
+        "started_at": started_at.isoformat(),
+        "finished_at": datetime.now(UTC).isoformat(),
+    }
 
 
 _FIXED = {
@@ -92,15 +88,18 @@ _FIXED = {
 
 def disclosure_limits(policy: DisclosurePolicy | None, spec: ExperimentSpec) -> list[str]:
     """What was fixed when the experiment was admitted, and what was left to whoever asked.
-
-    `policy`: None where no service admitted it. Data that a spec makes up have no people.
-    """
+    `policy`: None where no service admitted it. Data that a spec makes up have no people."""
     made_up = spec.federation.traits.draws_data
     if policy is None or made_up or not spec.fairness.sensitive:
         return []
     left = [words for name, words in _FIXED.items() if getattr(policy, name) is None]
+    found = []
+    if policy.minimum_group_size is not None:
+        found.append(f"groups of {policy.minimum_group_size} scored rows or more")
+    if policy.minimum_group_clients is not None:
+        found.append(f"of {policy.minimum_group_clients} clients or more")
     set_by_owner = [
-        *_minima(policy),
+        *found,
         *(words for name, words in _FIXED.items() if getattr(policy, name) is not None),
     ]
     if not set_by_owner:
@@ -116,15 +115,6 @@ def disclosure_limits(policy: DisclosurePolicy | None, spec: ExperimentSpec) -> 
             "there, or that were made before the policy, can give single people away."
         )
     return [sentence]
-
-
-def _minima(policy: DisclosurePolicy) -> list[str]:
-    found = []
-    if policy.minimum_group_size is not None:
-        found.append(f"groups of {policy.minimum_group_size} scored rows or more")
-    if policy.minimum_group_clients is not None:
-        found.append(f"of {policy.minimum_group_clients} clients or more")
-    return found
 
 
 def spec_hash_check(evidence: Evidence, report: Mapping[str, Any]) -> Check:
@@ -159,12 +149,7 @@ def _experiment_checks(found: RunEvidence) -> Iterator[Check]:
 
 
 EXPERIMENT = Section[ReportMaterial, RunEvidence](
-    name="experiment",
-    part=Experiment,
-    in_every_report=True,
-    made=_experiment,
-    checked=_experiment_checks,
-    limits=no_limits,
+    "experiment", _experiment, _experiment_checks, no_limits
 )
 
 
@@ -201,12 +186,10 @@ def _data_limits(material: ReportMaterial) -> list[str]:
 
 
 DATA = Section[ReportMaterial, RunEvidence](
-    name="data",
-    part=Data,
-    in_every_report=True,
-    made=_data,
-    checked="the data stay where they are; `training_clients` is checked with the privacy figures",
-    limits=_data_limits,
+    "data",
+    _data,
+    "the data stay where they are; `training_clients` is checked with the privacy figures",
+    _data_limits,
 )
 
 
@@ -223,10 +206,8 @@ def _provenance(material: ReportMaterial) -> Provenance:
 
 RECORDED = ("code_version", "libraries", "device", "backend", "started_at", "finished_at")
 PROVENANCE = Section[ReportMaterial, RunEvidence](
-    name="provenance",
-    part=Provenance,
-    in_every_report=True,
-    made=_provenance,
-    checked=lambda found: iter([spec_hash_check(found.evidence, found.report)]),
-    limits=no_limits,
+    "provenance",
+    _provenance,
+    lambda found: iter([spec_hash_check(found.evidence, found.report)]),
+    no_limits,
 )

@@ -1,11 +1,10 @@
 """The section `fairness`, from whichever counts are published."""
 
-from collections.abc import Mapping, Sequence
 from typing import assert_never
 
 from fedaudit.fairness.disclosure import Disclosure
 from fedaudit.fairness.gaps import Figure, gaps, score_gaps
-from fedaudit.fairness.intervals import METHOD, Interval, rate_intervals, score_intervals
+from fedaudit.fairness.intervals import METHOD, rate_intervals, score_intervals
 from fedaudit.fairness.noised_counts import ExactCounts, NoisedCounts, RoundedCounts
 from fedaudit.privacy.mechanisms.registry import mechanism_of
 from fedaudit.reports.ledger_totals import RunEvidence
@@ -15,7 +14,7 @@ from fedaudit.reports.sections.exact_fairness import (
     group_gains,
     group_sections,
     hypothesis_sections,
-    interval_section,
+    metric_section,
     privacy_cost_by_group,
     with_nulls,
 )
@@ -24,17 +23,25 @@ from fedaudit.reports.sections.held_out_privacy import noised_limits
 from fedaudit.reports.sections.material import ReportMaterial, ScoredMaterial
 from fedaudit.reports.sections.noised_counts import WITHHELD, noised_section
 from fedaudit.reports.sections.outcome_words import words_checks
-from fedaudit.reports.sections.part import IntervalSection, LastRounds
+from fedaudit.reports.sections.part import LastRounds
 from fedaudit.reports.sections.provenance import disclosure_limits
-from fedaudit.reports.sections.rounded_counts import rounded_section
+from fedaudit.reports.sections.rounded_counts import Rounding
 from fedaudit.reports.sections.section import Section
-from fedaudit.spec.fairness import Fairness, Intervals, publishes_noised_rounds
+from fedaudit.spec.fairness import publishes_noised_rounds
 from fedaudit.spec.metrics import METRICS, SCORE_METRICS
 
 
 def fairness_sections(material: ScoredMaterial) -> list[FairnessSection]:
-    """One section for each attribute: the sensitive attributes of the spec, then intersections."""
-    return with_last_rounds(_published_sections(material), material)
+    """One section for each attribute: the sensitive attributes of the spec, then intersections.
+    Each gap has its range over the last rounds, or the reason for none."""
+    found = []
+    for section in _published_sections(material):
+        metrics = {
+            name: _with_range(name, metric, section.attribute, material)
+            for name, metric in section.metrics.items()
+        }
+        found.append(section.model_copy(update={"metrics": metrics}))
+    return found
 
 
 def _published_sections(material: ScoredMaterial) -> list[FairnessSection]:
@@ -45,7 +52,7 @@ def _published_sections(material: ScoredMaterial) -> list[FairnessSection]:
         case RoundedCounts():
             rounder = material.published.rounder
             exact = exact_sections(material)
-            return [rounded_section(one, material, rounder) for one in exact]
+            return [Rounding(one, material, rounder).section() for one in exact]
         case ExactCounts():
             return exact_sections(material)
         case _:
@@ -104,46 +111,22 @@ def _section(material: ScoredMaterial, attribute: str, stream: int) -> FairnessS
 def _metrics(
     material: ScoredMaterial, attribute: str, disclosure: Disclosure
 ) -> dict[str, MetricSection]:
-    asked = material.spec.fairness.intervals
-    intervals = {}
+    counts, scores = material.result.fairness[attribute], material.result.scores.get(attribute)
+    asked, root_mean = material.spec.fairness.intervals, material.spec.training.root_mean
+    figures, intervals = gaps(counts.sum(axis=0), disclosure)[0], {}
     if asked is not None:
-        intervals = _intervals(material, attribute, disclosure, asked.level)
+        intervals = rate_intervals(counts, disclosure, level=asked.level)
+    if scores is None:
+        figures += [Figure(metric, None, NOT_HANDED_OVER) for metric in SCORE_METRICS]
+    else:
+        figures += score_gaps(scores, disclosure, root_mean=root_mean)
+        if asked is not None:
+            level = asked.level
+            intervals |= score_intervals(scores, disclosure, root_mean=root_mean, level=level)
     return {
-        figure.metric: _metric(figure, asked, intervals.get(figure.metric))
-        for figure in _figures(material, attribute, disclosure)
+        one.metric: metric_section(one, intervals.get(one.metric), asked, method=METHOD)
+        for one in figures
     }
-
-
-def _figures(material: ScoredMaterial, attribute: str, disclosure: Disclosure) -> list[Figure]:
-    found = gaps(material.result.fairness[attribute].sum(axis=0), disclosure)[0]
-    scores = material.result.scores.get(attribute)
-    if scores is None:
-        return found + [Figure(metric, None, NOT_HANDED_OVER) for metric in SCORE_METRICS]
-    return found + score_gaps(scores, disclosure, root_mean=material.spec.training.root_mean)
-
-
-def _intervals(
-    material: ScoredMaterial, attribute: str, disclosure: Disclosure, level: float
-) -> dict[str, Interval]:
-    found = rate_intervals(material.result.fairness[attribute], disclosure, level=level)
-    scores = material.result.scores.get(attribute)
-    if scores is None:
-        return found
-    root_mean = material.spec.training.root_mean
-    return found | score_intervals(scores, disclosure, root_mean=root_mean, level=level)
-
-
-def _metric(figure: Figure, asked: Intervals | None, found: Interval | None) -> MetricSection:
-    interval: IntervalSection | None = None
-    reason: str | None = "the spec asks for no intervals"
-    if figure.value is None:
-        reason = "there is no value to be sure of"
-    elif asked is not None and found is not None:
-        interval = interval_section(found, level=asked.level, method=METHOD)
-        reason = found.reason
-    return MetricSection(
-        value=figure.value, reason=figure.reason, interval=interval, interval_reason=reason
-    )
 
 
 LAST_ROUNDS = 20
@@ -154,52 +137,23 @@ _NOT_BY_ROUND = "rounds have gaps of rates alone"
 _NO_ROUNDS_GIVEN = "the figures of the rounds were not handed over"
 
 
-def with_last_rounds(
-    sections: Sequence[FairnessSection], material: ScoredMaterial
-) -> list[FairnessSection]:
-    """The sections, each gap with its range over the last rounds or the reason for none."""
-    return [
-        section.model_copy(
-            update={
-                "metrics": {
-                    name: _with_range(name, metric, section.attribute, material)
-                    for name, metric in section.metrics.items()
-                }
-            }
-        )
-        for section in sections
-    ]
-
-
 def _with_range(
     name: str, metric: MetricSection, attribute: str, material: ScoredMaterial
 ) -> MetricSection:
-    rounds = material.last_fairness.get(attribute)
-    found = None if rounds is None else _range(name, rounds)
-    if found is not None:
-        return metric.model_copy(update={"last_rounds": found, "last_rounds_reason": None})
-    if name not in METRICS:
+    rounds, fairness = material.last_fairness.get(attribute), material.spec.fairness
+    values = [value for one in rounds or () if (value := one.get(name)) is not None]
+    found: LastRounds | None = None
+    reason: str | None = _NO_ROUNDS_GIVEN if rounds is None else _TOO_FEW
+    if len(values) >= MIN_ROUNDS:
+        found, reason = LastRounds(low=min(values), high=max(values), rounds=len(values)), None
+    elif name not in METRICS:
         reason = _NOT_BY_ROUND
-    elif _is_withheld(material.spec.fairness):
+    elif fairness.noise is not None and not publishes_noised_rounds(fairness):
         reason = WITHHELD
-    else:
-        reason = _NO_ROUNDS_GIVEN if rounds is None else _TOO_FEW
-    return metric.model_copy(update={"last_rounds": None, "last_rounds_reason": reason})
-
-
-def _is_withheld(fairness: Fairness) -> bool:
-    return fairness.noise is not None and not publishes_noised_rounds(fairness)
-
-
-def _range(name: str, rounds: Sequence[Mapping[str, float | None]]) -> LastRounds | None:
-    values = [value for one in rounds if (value := one.get(name)) is not None]
-    if len(values) < MIN_ROUNDS:
-        return None
-    return LastRounds(low=min(values), high=max(values), rounds=len(values))
+    return metric.model_copy(update={"last_rounds": found, "last_rounds_reason": reason})
 
 
 def _fairness_limits(material: ReportMaterial) -> list[str]:
-    """Of all figures of held-out people, and under which policy they were asked for."""
     found = [*_validation_limits(material), *_group_limits(material)]
     if material.spec.fairness.noise is not None:
         found = noised_limits(material.spec)
@@ -263,7 +217,6 @@ def _group_limits(material: ReportMaterial) -> list[str]:
 
 
 def _limit_counts(material: ReportMaterial) -> str:
-    """How far the counts behind published rates can be worked out."""
     base = material.spec.fairness.rounded_to
     if base is None:
         return (
@@ -283,10 +236,8 @@ def _limit_counts(material: ReportMaterial) -> str:
 
 
 FAIRNESS = Section[ReportMaterial, RunEvidence](
-    name="fairness",
-    part=FairnessSection,
-    in_every_report=True,
-    made=fairness_sections,
-    checked=lambda found: iter(()) if found.spec is None else words_checks(found.report),
-    limits=_fairness_limits,
+    "fairness",
+    fairness_sections,
+    lambda found: iter(()) if found.spec is None else words_checks(found.report),
+    _fairness_limits,
 )

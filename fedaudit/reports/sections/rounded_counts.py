@@ -5,7 +5,7 @@ from collections.abc import Mapping
 import numpy as np
 from numpy.typing import NDArray
 
-from fedaudit.fairness.gaps import Figure, gaps_between, scored_rows, spread
+from fedaudit.fairness.gaps import gaps_between, scored_rows, spread
 from fedaudit.fairness.intervals import METHOD, Interval, accuracy_interval, rate_intervals
 from fedaudit.fairness.noised_counts import (
     Rounder,
@@ -15,11 +15,10 @@ from fedaudit.fairness.noised_counts import (
     step_of,
     without_dust,
 )
-from fedaudit.reports.sections.exact_fairness import interval_section, shown_rates
+from fedaudit.reports.sections.exact_fairness import figure_sections, interval_section, shown_rates
 from fedaudit.reports.sections.fairness import (
     ClientAveragedSection,
     FairnessSection,
-    FigureSection,
     GroupSection,
     HypothesisSection,
     MetricSection,
@@ -36,19 +35,9 @@ CHECKED_BEFORE = (
 _LEAST_P = 0.01
 
 
-def rounded_section(
-    exact: FairnessSection, material: ScoredMaterial, rounder: Rounder
-) -> FairnessSection:
-    """The section of one attribute from that of its exact counts.
-
-    The same groups are shown and the same figures defined, except where rounding leaves a rate
-    without a denominator.
-    """
-    return _Rounding(exact, material, rounder).section()
-
-
-class _Rounding:
-    """One attribute's figures, rounded."""
+class Rounding:
+    """One attribute's figures, rounded. The same groups are shown and the same figures defined,
+    except where rounding leaves a rate without a denominator."""
 
     def __init__(self, exact: FairnessSection, material: ScoredMaterial, rounder: Rounder) -> None:
         self._exact, self._material, self._rounder = exact, material, rounder
@@ -121,8 +110,6 @@ class _Rounding:
             "accuracy_over_baseline_interval": interval,
         }
 
-    # -- gaps -------------------------------------------------------------------------------------
-
     def _metrics(self, groups: list[GroupSection]) -> dict[str, MetricSection]:
         figures, intervals = self._gaps(groups), self._intervals()
         found = {}
@@ -151,7 +138,6 @@ class _Rounding:
         return found
 
     def _gaps(self, groups: list[GroupSection]) -> Mapping[str, tuple[float | None, str | None]]:
-        """Value and reason of each gap, between the rounded figures of the groups shown."""
         rates = []
         if self._has_outcome:
             [rates] = gaps_between(
@@ -171,17 +157,12 @@ class _Rounding:
             )
             gaps = spread(values, self._shown, self._reference)
             value = float(gaps[int(ratio)])
-            figure = Figure(name, value, self._exact.metrics[name].reason)
-            known = np.isfinite(value)
-            found[name] = (
-                (without_dust(figure.value or 0.0), figure.reason)
-                if known
-                else (None, "a group lacks the figure once counts are rounded")
-            )
+            found[name] = (None, "a group lacks the figure once counts are rounded")
+            if np.isfinite(value):
+                found[name] = (without_dust(value), self._exact.metrics[name].reason)
         return found
 
     def _intervals(self) -> dict[str, IntervalSection]:
-        """Of the gaps between shares, from the rounded counts."""
         asked, disclosure = self._asked, self._material.disclosures[self._name]
         if asked is None:
             return {}
@@ -225,8 +206,6 @@ class _Rounding:
             return self._step
         return max(self._step, digit_step(value)) if name in METRICS else digit_step(value)
 
-    # -- parts of the rows, and clients -----------------------------------------------------------
-
     def _by_hypothesis(self) -> list[HypothesisSection]:
         exact = self._exact.by_hypothesis
         counts = self._material.result.by_hypothesis.get(self._name)
@@ -246,10 +225,8 @@ class _Rounding:
                 else group.model_copy(update={**values, "reasons": reasons})
                 for group, (values, reasons) in zip(part.groups, rates, strict=True)
             ]
-            metrics = {
-                one.metric: FigureSection(value=one.value, reason=one.reason) for one in gaps
-            }
-            found.append(part.model_copy(update={"groups": groups, "metrics": metrics}))
+            update = {"groups": groups, "metrics": figure_sections(gaps)}
+            found.append(part.model_copy(update=update))
         return found
 
     def _averaged(self, exact: ClientAveragedSection) -> ClientAveragedSection:

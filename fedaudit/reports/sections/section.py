@@ -14,19 +14,15 @@ Evidence = TypeVar("Evidence")
 Values = dict[str, Any]
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class Section(Generic[Material, Evidence]):
     """One section of one kind of report. Every question has to be answered: none has a default."""
 
     name: str
     """Its field in the document."""
-    part: type[Part]
-    """The fields of the section, or of each of its entries where it is a list."""
-    in_every_report: bool
-    """Whether reports of all versions have it. Otherwise it can be None, and `NAME_reason` says
-    why."""
     made: Callable[[Material], Part | Sequence[Part] | str]
-    """The section of a report, its entries, or the reason why there is none."""
+    """The section of a report, its entries, or the reason why there is none: that goes into the
+    field `NAME_reason` of the document."""
     checked: Callable[[Evidence], Iterator[Check]] | str
     """What verification compares with the evidence, or why it cannot compare anything."""
     limits: Callable[[Material], Iterable[str]]
@@ -38,10 +34,8 @@ class Section(Generic[Material, Evidence]):
         if isinstance(made, str):
             return {self.name: None, f"{self.name}_reason": made}
         if isinstance(made, Part):
-            value: Any = made.model_dump(mode="json")
-        else:
-            value = [one.model_dump(mode="json") for one in made]
-        return {self.name: value} | ({} if self.in_every_report else {f"{self.name}_reason": None})
+            return {self.name: made.model_dump(mode="json")}
+        return {self.name: [one.model_dump(mode="json") for one in made]}
 
 
 def no_limits(_material: object) -> Iterable[str]:
@@ -69,12 +63,9 @@ def assembled(
     limits_first: Sequence[str] = (),
     progressed: Callable[[], None],
 ) -> Values:
-    """The document as JSON values without NaN or infinities.
-
-    `judged` adds, one after the other, what follows from the sections. `limits` are those of the
-    sections named in `limits_first`, then the others' in the order of the document's fields.
-    `progressed` is called between sections.
-    """
+    """The document as JSON values without NaN or infinities. `judged` adds, one after the other,
+    what follows from the sections. `limits` are those of the sections named in `limits_first`, then
+    the others' in the order of the document's fields. `progressed` is called between sections."""
     values: Values = {}
     for section in sections:
         values |= section.stated(material)

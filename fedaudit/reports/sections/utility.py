@@ -1,4 +1,4 @@
-"""The section `utility`: how well the model predicts, beside a prediction that looks at nothing."""
+"""The section `utility`: how well the model predicts, beside a constant prediction."""
 
 import math
 from collections.abc import Iterator, Mapping
@@ -33,14 +33,7 @@ from fedaudit.reports.sections.shown_figures import Shown
 from fedaudit.spec.experiment import ExperimentSpec
 from fedaudit.spec.models import ArtifactStart
 from fedaudit.spec.training import Ditto, FineTuning, Hypotheses, LocalOnly, QFfl, StoppedBy
-from fedaudit.utility import (
-    NO_INTERVALS,
-    ConstantComparison,
-    Judgement,
-    OverConstant,
-    judge_comparison,
-    over_constant,
-)
+from fedaudit.utility import NO_INTERVALS, Judgement, judge_comparison, over_constant
 
 SENTENCES: dict[StoppedBy, str] = {
     "rounds": "Training ended with round {rounds}, the last one",
@@ -53,7 +46,6 @@ SENTENCES: dict[StoppedBy, str] = {
     ),
     "diverged": "Training diverged in round {rounds}",
 }
-"""In the verdict."""
 ENDING_WORDS: dict[StoppedBy, str] = {
     "rounds": "all rounds done",
     "patience": "patience ran out",
@@ -70,11 +62,9 @@ def known_ending(name: object) -> StoppedBy | None:
 
 
 def chosen_by_losses(stopped_by: StoppedBy | None) -> bool:
-    """Whether losses on held-out rows ended the run before its last round, without noise.
-
-    What is proven is then the epsilon of all rounds that were planned. None, an ending that this
-    version does not know, is not said to be one.
-    """
+    """Whether losses on held-out rows ended the run before its last round, without noise. What is
+    proven is then the epsilon of all rounds that were planned. None, an ending that this version
+    does not know, is not said to be one."""
     match stopped_by:
         case "patience" | "diverged":
             return True
@@ -116,7 +106,6 @@ class MethodSection(Part):
     """How clients were trained for, where it was not by hypotheses alone."""
 
     kind: str
-    """As in the spec."""
     personalised: str | None
     """What models of their own held-out clients made, in words; None where they made none."""
     sent: str | None
@@ -162,9 +151,7 @@ class Utility(Part):
     """Share of rows that are predicted the most frequent outcome of the hypothesis that predicts
     them: favourable or not, where the spec says what is, otherwise the class."""
     prediction_share_interval: IntervalSection | None = None
-    """Of counts with noise alone."""
     outcome_share: Share | None = None
-    """Share of rows with the most frequent true outcome."""
     degenerate: bool | None = None
     """Whether the model decides nothing: it is no better than the constant, or predicts one outcome
     for nearly all rows. None where it is not shown to be better."""
@@ -297,12 +284,17 @@ def utility_section(material: ScoredMaterial) -> Utility:
             gain = noised_gain(published, hypotheses=_constants(material))
             found = _from_noise(material, gain)
         case RoundedCounts():
-            found = _coarse(_exact(material), _rows_step(material, base=published.rounder.base))
+            counted = material.result.against_constant
+            rows = 2**31 if counted is None else int(counted.rows.sum())
+            found = _coarse(_exact(material), step_of(rows, base=published.rounder.base))
         case ExactCounts():
             found = _exact(material)
         case _:
             assert_never(published)
-    improved = _improved(found)
+    start, best = found["start_loss"], found["selection_loss"]
+    improved = None
+    if start is not None and best is not None:
+        improved = bool(best < start * (1 - _STILL))
     judged = _judgement(material, gain, improved=improved)
     reasons = {**found["reasons"]}
     if judged.reason is not None:
@@ -348,15 +340,6 @@ def _exact(material: ScoredMaterial) -> dict[str, Any]:
             **dict.fromkeys(missing),
             "reasons": reasons | dict.fromkeys(missing, why),
         }
-    return _with_comparison(material, found, values, reasons)
-
-
-def _with_comparison(
-    material: ScoredMaterial,
-    found: ConstantComparison,
-    values: dict[str, Any],
-    reasons: dict[str, str],
-) -> dict[str, Any]:
     asked = material.spec.fairness.intervals
     compared = over_constant(found, level=None if asked is None else asked.level)
     values |= {"baseline": found.constant}
@@ -368,33 +351,23 @@ def _with_comparison(
         if values[name] is None:
             reasons[name] = _NO_OUTCOME
     for name in _GAINS:
-        values[f"{name}_interval"], why = _interval(material, compared, name)
-        if why is not None:
-            reasons[f"{name}_interval"] = reasons.get(name, why)
+        interval = compared.intervals[name]
+        doubt: str | None = NO_INTERVALS
+        values[f"{name}_interval"] = None
+        if asked is not None:
+            doubt = interval.reason
+            values[f"{name}_interval"] = interval_section(
+                interval, level=asked.level, method=GAIN_METHOD
+            )
+        if doubt is not None:
+            reasons[f"{name}_interval"] = reasons.get(name, doubt)
     return {**values, "reasons": reasons}
 
 
-def _interval(
-    material: ScoredMaterial, compared: OverConstant, name: str
-) -> tuple[IntervalSection | None, str | None]:
-    asked, found = material.spec.fairness.intervals, compared.intervals[name]
-    if asked is None:
-        return None, NO_INTERVALS
-    return interval_section(found, level=asked.level, method=GAIN_METHOD), found.reason
-
-
-def _rows_step(material: ScoredMaterial, *, base: int) -> float:
-    """The step of shares of all scored rows."""
-    found = material.result.against_constant
-    return step_of(2**31 if found is None else int(found.rows.sum()), base=base)
-
-
 def _coarse(found: dict[str, Any], step: float) -> dict[str, Any]:
-    """The constant's figures in steps as wide as rounded counts make them.
-
-    A gain is what is published of the model less what is published of the constant, so that it says
-    no more of the rows than the two do.
-    """
+    """The constant's figures in steps as wide as rounded counts make them. A gain is what is
+    published of the model less what is published of the constant, so that it says no more of the
+    rows than the two do."""
     coarse = dict(found)
     for name in ("baseline_accuracy", "baseline_loss", "prediction_share", "outcome_share"):
         if found[name] is not None:
@@ -452,7 +425,6 @@ def _constants(material: ScoredMaterial) -> int:
 def _judgement(
     material: ScoredMaterial, gain: NoisedGain | None, *, improved: bool | None
 ) -> Judgement:
-    """Whether the model is degenerate, by the exact figures, or by counts with noise alone."""
     compared = material.result.against_constant
     if isinstance(material.published, NoisedCounts):
         if _constants(material) > 1:
@@ -465,14 +437,6 @@ def _judgement(
     if judged.degenerate is False and improved is False and not warm:
         return Judgement(None, _NOT_LEARNT)
     return judged
-
-
-def _improved(found: dict[str, Any]) -> bool | None:
-    """Whether the best hypotheses fit better than those that training started from."""
-    start, best = found["start_loss"], found["selection_loss"]
-    if start is None or best is None:
-        return None
-    return bool(best < start * (1 - _STILL))
 
 
 def _finite(value: float | None) -> float | None:
@@ -524,10 +488,5 @@ def _utility_limits(material: ReportMaterial) -> list[str]:
 
 
 UTILITY = Section[ReportMaterial, RunEvidence](
-    name="utility",
-    part=Utility,
-    in_every_report=True,
-    made=utility_section,
-    checked=_utility_checks,
-    limits=_utility_limits,
+    "utility", utility_section, _utility_checks, _utility_limits
 )

@@ -39,12 +39,10 @@ _COUNTS: dict[GateOutcome, str] = {
 
 
 def release_part(report: Mapping[str, Any]) -> str:
-    """The answer, its reasons, and how the training went, from an otherwise complete report.
-
-    The answer is yes only where every reason to say no has been looked for: no attack raised an
-    alarm, the model decides something, its guarantee is in force and bounds something, and all
-    gates passed.
-    """
+    """The answer, its reasons, and how the training went, from an otherwise complete report. The
+    answer is yes only where every reason to say no has been checked: no attack raised an alarm,
+    the model decides something, its guarantee is in force and bounds something, and all gates
+    passed."""
     against = objections(report)
     outcome = report["gate_outcome"]
     if against:
@@ -69,7 +67,15 @@ def release_part(report: Mapping[str, Any]) -> str:
         if flags:
             answer += f" Gates of the spec say {', '.join(flags)}."
     utility = report["utility"]
-    sentences = [answer, _training(utility)]
+    stated = SENTENCES[utility["stopped_by"]].format(rounds=utility["rounds"])
+    stated += f". The best hypotheses are those of round {utility['best_round']}"
+    if utility["rounds"] == 0 and utility["stopped_by"] == "rounds":
+        stated = "No round ran, as every client trains for itself"
+    if utility["validation_loss"] is not None:
+        stated += f", with a validation loss of {utility['validation_loss']:.4g}"
+    if utility["accuracy"] is not None:
+        stated += f" and an accuracy of {utility['accuracy']:.4g}"
+    sentences = [answer, stated + "."]
     method = utility.get("method")
     if method is not None and method["personalised"] is not None:
         sentences.append(f"By the method {method['kind']}, {method['personalised']}.")
@@ -163,20 +169,7 @@ def _guarantee(report: Mapping[str, Any]) -> str:
     return f"The guarantee is {report['guarantee']['label']} and in force"
 
 
-def _training(utility: Mapping[str, Any]) -> str:
-    stated = SENTENCES[utility["stopped_by"]].format(rounds=utility["rounds"])
-    stated += f". The best hypotheses are those of round {utility['best_round']}"
-    if utility["rounds"] == 0 and utility["stopped_by"] == "rounds":
-        stated = "No round ran, as every client trains for itself"
-    if utility["validation_loss"] is not None:
-        stated += f", with a validation loss of {utility['validation_loss']:.4g}"
-    if utility["accuracy"] is not None:
-        stated += f" and an accuracy of {utility['accuracy']:.4g}"
-    return stated + "."
-
-
 def _beside_constant(report: Mapping[str, Any]) -> list[str]:
-    """What a constant gets on the same rows, and whether training led anywhere."""
     utility = report["utility"]
     found = []
     if utility.get("baseline_accuracy") is not None and utility["accuracy"] is not None:
@@ -221,7 +214,6 @@ def cost_part(report: Mapping[str, Any]) -> str:
 
 
 def _of_sweep(report: Mapping[str, Any]) -> list[str]:
-    """What choosing this run among others costs, which its own figures do not say."""
     sweep = report.get("sweep")
     if sweep is None:
         return []
@@ -262,12 +254,10 @@ def report_level(report: Mapping[str, Any]) -> CostLevel:
 
 
 def bounding_exponent(report: Mapping[str, Any]) -> float | None:
-    """The exponent of the odds between two datasets that the guarantee bounds; None for none.
-
-    The largest epsilon, of all planned rounds where losses ended the run early; of metric privacy
-    the theorem's sum over all datasets, where a clip makes there be one, and otherwise what was
-    charged within the radius.
-    """
+    """The exponent of the odds between two datasets that the guarantee bounds; None for none. The
+    largest epsilon, of all planned rounds where losses ended the run early; of metric privacy the
+    theorem's sum over all datasets, where a clip makes there be one, and otherwise what was charged
+    within the radius."""
     privacy = report["privacy"]
     if report["guarantee"]["kind"] == "none":
         return None
@@ -334,7 +324,6 @@ def _scale(report: Mapping[str, Any]) -> str:
 
 
 def _starts_from_artifact(report: Mapping[str, Any]) -> bool:
-    """Whether training started from parameters of another run, whose cost is not in the report."""
     return isinstance(report["spec"]["model"].get("start"), Mapping)
 
 

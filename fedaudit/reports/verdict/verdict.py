@@ -30,7 +30,7 @@ def verdict_parts(report: Mapping[str, Any]) -> VerdictParts:
         release=release_part(report),
         cost=cost_part(report),
         fairness=fairness_part(report),
-        next=next_part(report),
+        next=next(_suggestions(report)),
     )
 
 
@@ -74,11 +74,6 @@ def concerns_of(report: Mapping[str, Any]) -> list[Concern]:
     elif not is_proven(report):
         found.append("guarantee-not-proven")
     return found
-
-
-def next_part(report: Mapping[str, Any]) -> str:
-    """The first suggestion that applies to an otherwise complete report."""
-    return next(_suggestions(report))
 
 
 def _suggestions(report: Mapping[str, Any]) -> Iterator[str]:

@@ -13,7 +13,6 @@ from fedaudit.spec.metrics import HEADLINE, HEADLINE_WITHOUT_OUTCOME, IDEALS, ME
 _BY_CHANCE = 0.05
 """A gap that more assignments than this share match or exceed may well be chance."""
 _SHOWN = 3
-"""Number of attributes that are named after the first."""
 
 
 def fairness_part(report: Mapping[str, Any]) -> str:
@@ -67,18 +66,20 @@ def _doubt(report: Mapping[str, Any]) -> str:
     )
 
 
-# -- the widest gap -------------------------------------------------------------------------------
-
-
 def _worst(report: Mapping[str, Any], section: Mapping[str, Any]) -> list[str]:
     metric = headline_metric(section)
     if metric in METRICS:
         sentences = [_by_rates(report, section, metric)]
     else:
         sentences = [_by_values(report, section, "loss", lower_is_worse=False)]
-    over_seeds = _over_seeds(report, section, metric)
+    metrics = (report.get("repeats") or {}).get("metrics", {})
+    found: Mapping[str, Any] | None = metrics.get(f"{metric}[{section['attribute']}]")
+    over_seeds = found if found is not None and found["n"] > 1 else None
     sentences += [_stated(section, metric, over_seeds)]
-    sentences += [gap_sentence(section, metric) or _alike(section, metric)]
+    size, interval = gap_sentence(section, metric), metric_of(section, metric)["interval"]
+    if not size and interval is not None and interval["low"] <= 0:
+        size = "The interval reaches 0, so the groups may fare alike."
+    sentences.append(size)
     sentences += [_chance(section, metric), gap_sentence(section, OF_SELECTION)]
     accuracy = metric_of(section, "accuracy_difference")["value"]
     if accuracy is not None and metric in METRICS and accuracy > (_gap(section) or 0.0):
@@ -98,6 +99,11 @@ class _Pair:
     def width(self) -> float:
         """How far the two are apart."""
         return float(abs(self.better[self.rate] - self.worse[self.rate]))
+
+    def names(self, report: Mapping[str, Any], attribute: str) -> list[str]:
+        """Both in words."""
+        values = (self.worse["value"], self.better["value"])
+        return [group_words(report, attribute=attribute, value=one) for one in values]
 
 
 def _rates(section: Mapping[str, Any], name: str) -> list[tuple[float, Mapping[str, Any]]]:
@@ -131,10 +137,7 @@ def _by_rates(report: Mapping[str, Any], section: Mapping[str, Any], metric: str
     if pair is None:
         return ""
     attribute = section["attribute"]
-    worse, better = (
-        group_words(report, attribute=attribute, value=one["value"])
-        for one in (pair.worse, pair.better)
-    )
+    worse, better = pair.names(report, attribute)
     whose = {
         "selection_rate": "",
         "true_positive_rate": " who truly have it",
@@ -170,10 +173,7 @@ def _by_values(
     if pair is None:
         return ""
     attribute = section["attribute"]
-    worse, better = (
-        group_words(report, attribute=attribute, value=one["value"])
-        for one in (pair.worse, pair.better)
-    )
+    worse, better = pair.names(report, attribute)
     shown = _percent if name == "accuracy" else _figure
     return (
         f"By {attribute}, predictions are worst for {worse}: their {name} is "
@@ -210,11 +210,9 @@ def _stated(section: Mapping[str, Any], metric: str, over_seeds: Mapping[str, An
 
 
 def gap_sentence(section: Mapping[str, Any], metric: str) -> str:
-    """How much a gap of a report's section is; '' where it has none, or no words for it.
-
-    The resampled interval of a largest gap, as reports of earlier versions have it, hardly ever
-    reaches 0: where chance gives as much, no interval is called evidence.
-    """
+    """How much a gap of a report's section is; '' where it has none, or no words for it. The
+    resampled interval of a largest gap, as reports of earlier versions have it, hardly ever reaches
+    0: where chance gives as much, no interval is called evidence."""
     found = metric_of(section, metric)
     if found["value"] is None:
         return ""
@@ -225,25 +223,7 @@ def gap_sentence(section: Mapping[str, Any], metric: str) -> str:
     return gap_words(metric, found["value"], interval=ends)
 
 
-def _over_seeds(
-    report: Mapping[str, Any], section: Mapping[str, Any], metric: str
-) -> Mapping[str, Any] | None:
-    """The gap over several seeds; None where there are fewer than two."""
-    metrics = (report.get("repeats") or {}).get("metrics", {})
-    found: Mapping[str, Any] | None = metrics.get(f"{metric}[{section['attribute']}]")
-    return found if found is not None and found["n"] > 1 else None
-
-
-def _alike(section: Mapping[str, Any], metric: str) -> str:
-    """Said where the interval of a difference does not show that anybody fares worse."""
-    interval = metric_of(section, metric)["interval"]
-    if interval is None or interval["low"] > 0:
-        return ""
-    return "The interval reaches 0, so the groups may fare alike."
-
-
 def _chance(section: Mapping[str, Any], metric: str) -> str:
-    """Said where the gap may be chance."""
     null = metric_of(section, metric).get("null")
     if null is None or null["p_value"] <= _BY_CHANCE:
         return ""

@@ -1,6 +1,6 @@
 """Whether a ledger agrees with its checkpoints, or with the statement on its erased names."""
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 
 from fedaudit.ledger.audit import LedgerAudit
@@ -24,11 +24,12 @@ from fedaudit.reports.checks import (
     value_at,
 )
 from fedaudit.reports.verification.declared_checks import is_declared
+from fedaudit.reports.verification.statements import Signed
 
 
 @dataclass(frozen=True)
 class ReadErasure:
-    """The statement that stands for the names, or what is wrong with it."""
+    """The statement in place of the names, or what is wrong with it."""
 
     statement: ErasedNames | None
     envelope: Envelope | None
@@ -52,12 +53,20 @@ def read_erasure(value: object) -> ReadErasure | None:
 
 
 def erasure_checks(found: ReadErasure, audit: LedgerAudit, keyring: Keyring) -> Iterator[Check]:
-    """The checks, in the order in which they are reported; they stand for that of the digests."""
+    """The checks, in the order in which they are reported; they replace that of the digests."""
     statement, envelope = found.statement, found.envelope
     if statement is None or envelope is None:
         yield check("erasure.signature", False, good="", bad=found.fault)
         return
-    yield _erasure_signature(envelope, keyring)
+    what, key = "the statement on the erased names", keyring.get(envelope.key_id)
+    yield check(
+        "erasure.signature",
+        key is not None and key.verifies(envelope.signature, envelope.message),
+        good=f"{what} has a right signature",
+        bad=unknown_key(what, envelope.key_id)
+        if key is None
+        else f"{what} has a wrong signature: it was altered",
+    )
     stated = (statement.entries, statement.chain_head, statement.ledger_hash)
     same = (
         stated == (audit.entries, audit.head.hex(), audit.ledger_hash)
@@ -80,36 +89,18 @@ def erasure_checks(found: ReadErasure, audit: LedgerAudit, keyring: Keyring) -> 
     )
 
 
-def _erasure_signature(envelope: Envelope, keyring: Keyring) -> Check:
-    what, key = "the statement on the erased names", keyring.get(envelope.key_id)
-    return check(
-        "erasure.signature",
-        key is not None and key.verifies(envelope.signature, envelope.message),
-        good=f"{what} has a right signature",
-        bad=unknown_key(what, envelope.key_id)
-        if key is None
-        else f"{what} has a wrong signature: it was altered",
-    )
-
-
 NO_CHECKPOINT = (
     "there is no signed checkpoint, so nothing shows whether the newest entries are still there"
 )
 
 
-@dataclass(frozen=True)
-class ReadCheckpoints:
-    """The readable checkpoints, oldest first, and what is wrong with the others."""
-
-    checkpoints: Sequence[Checkpoint]
-    envelopes: Sequence[Envelope]
-    """The envelopes of the same checkpoints."""
-    faults: Sequence[str]
+class ReadCheckpoints(Signed[Checkpoint]):
+    """The readable checkpoints, oldest first."""
 
     @property
     def newest(self) -> Checkpoint | None:
         """The checkpoint that counts most entries; the last of several such."""
-        return self.checkpoints[self._newest] if self.checkpoints else None
+        return self.items[self._newest] if self.items else None
 
     @property
     def newest_signer(self) -> str | None:
@@ -119,27 +110,11 @@ class ReadCheckpoints:
     @property
     def counts(self) -> set[int]:
         """The numbers of entries at which checkpoints were made."""
-        return {one.entries for one in self.checkpoints}
+        return {one.entries for one in self.items}
 
     @property
     def _newest(self) -> int:
-        return max(
-            range(len(self.checkpoints)), key=lambda place: (self.checkpoints[place].entries, place)
-        )
-
-
-def read_checkpoints(values: Sequence[object]) -> ReadCheckpoints:
-    """The checkpoints in these envelopes; signatures are checked later."""
-    checkpoints, envelopes, faults = [], [], []
-    for number, value in enumerate(values, start=1):
-        try:
-            envelope = Envelope.from_dict(value)
-            checkpoints.append(Checkpoint.of(envelope))
-        except ValueError as error:
-            faults.append(f"checkpoint {number} {error}")
-        else:
-            envelopes.append(envelope)
-    return ReadCheckpoints(checkpoints, envelopes, faults)
+        return max(range(len(self.items)), key=lambda place: (self.items[place].entries, place))
 
 
 def checkpoint_checks(
@@ -150,8 +125,30 @@ def checkpoint_checks(
     if not evidence.checkpoints:
         yield _absent(evidence)
         return
-    yield _signatures(found, keyring)
-    yield _subject(evidence, found)
+    yield found.signatures(
+        keyring, "checkpoints", "checkpoints", lambda one: f"the checkpoint of entry {one.entries}"
+    )
+    erasure = read_erasure(evidence.erased)
+    newest = found.newest
+    expected: dict[str, Collection[str | None]] = {
+        "experiment_id": {evidence.experiment_id},
+        "spec_hash": {canonical_hash(evidence.spec)},
+        "subjects_hash": _hashes_of(evidence),
+    }
+    wrong = [
+        f"the checkpoint of entry {one.entries} was made for another {name.partition('_')[0]}"
+        for one in found.items
+        for name, values in expected.items()
+        if getattr(one, name) not in values
+        # Of erased names the statement has the hash of the last list; older lists were shorter.
+        and (name != "subjects_hash" or erasure is None or one == newest)
+    ]
+    yield check(
+        "checkpoints.subject",
+        not wrong,
+        good="they are of this experiment, its spec and its subjects' names",
+        bad="; ".join(wrong[:3]),
+    )
     yield _chain(found, audit)
     yield _entries(found, audit)
     if not is_declared(evidence.spec):
@@ -163,7 +160,7 @@ def checkpoint_checks(
 def _salt(evidence: Evidence, found: ReadCheckpoints) -> Iterator[Check]:
     """None where no salt is there or stated, or it was erased with the names."""
     own = None if evidence.salt is None else salt_hash(evidence.salt)
-    stated = {one.salt_hash for one in found.checkpoints}
+    stated = {one.salt_hash for one in found.items}
     if evidence.erased is not None or not stated - {None} | {own} - {None}:
         return
     if not stated:
@@ -190,73 +187,22 @@ def _absent(evidence: Evidence) -> Check:
     )
 
 
-def _signatures(found: ReadCheckpoints, keyring: Keyring) -> Check:
-    faults = list(found.faults)
-    for checkpoint, envelope in zip(found.checkpoints, found.envelopes, strict=True):
-        key = keyring.get(envelope.key_id)
-        if key is None:
-            what = f"the checkpoint of entry {checkpoint.entries}"
-            faults.append(unknown_key(what, envelope.key_id))
-        elif not key.verifies(envelope.signature, envelope.message):
-            faults.append(f"the checkpoint of entry {checkpoint.entries} has a wrong signature")
-    return check(
-        "checkpoints.signatures",
-        not faults,
-        good=f"every one of {len(found.checkpoints)} checkpoints has a right signature",
-        bad="; ".join(faults[:3]),
-    )
-
-
-def _subject(evidence: Evidence, found: ReadCheckpoints) -> Check:
-    """Checkpoints refer to this experiment, its spec and its subjects.
-
-    Of erased names the statement has the hash of the last list, and older lists were shorter.
-    """
-    erasure = read_erasure(evidence.erased)
-    newest = found.newest
-    expected: dict[str, Collection[str | None]] = {
-        "experiment_id": {evidence.experiment_id},
-        "spec_hash": {canonical_hash(evidence.spec)},
-        "subjects_hash": _hashes_of(evidence),
-    }
-    wrong = [
-        f"the checkpoint of entry {one.entries} was made for another {name.partition('_')[0]}"
-        for one in found.checkpoints
-        for name, values in expected.items()
-        if getattr(one, name) not in values
-        and (name != "subjects_hash" or erasure is None or one == newest)
-    ]
-    return check(
-        "checkpoints.subject",
-        not wrong,
-        good="they are of this experiment, its spec and its subjects' names",
-        bad="; ".join(wrong[:3]),
-    )
-
-
 def _hashes_of(evidence: Evidence) -> Collection[str | None]:
     """Those that a checkpoint may have: the names of a declared ledger grow with its rounds."""
     erasure = read_erasure(evidence.erased)
     if erasure is not None:
         return {None if erasure.statement is None else erasure.statement.subjects_hash}
-    if not is_declared(evidence.spec):
-        return {_hash_of(evidence.names)}
     try:
-        return set(growing_hashes(evidence.names))
+        if is_declared(evidence.spec):
+            return set(growing_hashes(evidence.names))
+        return {subjects_hash(evidence.names)}
     except ValueError:
         return {None}
 
 
-def _hash_of(names: Sequence[str]) -> str | None:
-    try:
-        return subjects_hash(names)
-    except ValueError:
-        return None
-
-
 def _chain(found: ReadCheckpoints, audit: LedgerAudit) -> Check:
     before = 0
-    for checkpoint in sorted(found.checkpoints, key=lambda one: one.entries):
+    for checkpoint in sorted(found.items, key=lambda one: one.entries):
         head = audit.heads.get(checkpoint.entries)
         if head is not None and head.hex() != checkpoint.chain_head:
             return check(

@@ -185,7 +185,7 @@ def _plan(
             known = repeated_events is not None
         case "client" | "population":
             population = _population(json.loads(inputs.event or "null"))
-            plan = mechanism.spending_plan(training_clients=population, client_names=names)
+            plan = mechanism.spending_plan(training_clients=population, names=names)
             known = (
                 plan is not None
                 and plan.subjects == names

@@ -1,8 +1,8 @@
 """Whether sign-offs and statements on later attacks are about this report, whole and signed."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Generic, Self, TypeVar
 
 from fedaudit.ledger.bundle import Evidence
 from fedaudit.ledger.signatures import Envelope, Keyring
@@ -15,29 +15,60 @@ from fedaudit.reports.verdict.verdict import concerns_of
 _SHOWN = 3
 
 
-@dataclass(frozen=True)
-class ReadLater:
-    """The readable statements in their order, and what is wrong with the others."""
+T = TypeVar("T")
 
-    statements: Sequence[LaterStatement]
-    previous: Sequence[str]
-    """What each names as the one before it."""
+
+@dataclass(frozen=True)
+class Signed(Generic[T]):
+    """What envelopes hold, in their order, and what is wrong with those that cannot be read."""
+
+    items: Sequence[T]
     envelopes: Sequence[Envelope]
-    """Of the same statements."""
+    """Of the same items."""
     faults: Sequence[str]
+
+    @classmethod
+    def read(cls, values: Sequence[object], of: Callable[[Envelope], T], *, what: str) -> Self:
+        """The items of `values`; `of` raises ValueError, and `what` takes a number. Signatures are
+        checked later."""
+        items, envelopes, faults = [], [], []
+        for number, value in enumerate(values, start=1):
+            try:
+                envelope = Envelope.from_dict(value)
+                items.append(of(envelope))
+            except ValueError as error:
+                faults.append(f"{what.format(number)} {error}")
+            else:
+                envelopes.append(envelope)
+        return cls(items, envelopes, faults)
 
     @property
     def signers(self) -> set[str]:
         """The ids of the keys that the service signed them with."""
         return {one.key_id for one in self.envelopes}
 
-    def sections_so_far(self) -> Iterator[list[Mapping[str, Any]]]:
-        """What was known before each statement, and after the last: sections of attacks."""
-        found: list[Mapping[str, Any]] = []
-        yield found
-        for one in self.statements:
-            found = [*found, *one.attacks]
-            yield found
+    def signatures(
+        self, keyring: Keyring, name: str, nouns: str, called: Callable[[T], str]
+    ) -> Check:
+        """The check that every one is readable and has a right signature."""
+        faults = list(self.faults)
+        for one, envelope in zip(self.items, self.envelopes, strict=True):
+            key = keyring.get(envelope.key_id)
+            if key is None:
+                faults.append(unknown_key(called(one), envelope.key_id))
+            elif not key.verifies(envelope.signature, envelope.message):
+                faults.append(f"{called(one)} has a wrong signature: it was altered")
+        return check(
+            f"{name}.signatures",
+            not faults,
+            good=f"every one of {len(self.envelopes)} {nouns} has a right signature",
+            bad="; ".join(faults[:_SHOWN]),
+        )
+
+
+ReadLater = Signed[tuple[LaterStatement, str]]
+"""Each with what it names as the one before it."""
+ReadSignOffs = Signed[ChainedSignOff]
 
 
 def evidence_checks(report: object, later: ReadLater) -> Iterator[Check]:
@@ -46,7 +77,7 @@ def evidence_checks(report: object, later: ReadLater) -> Iterator[Check]:
     of_report = value_at(report, "attacks")
     listed = of_report if isinstance(of_report, list) else []
     sections = [one for one in listed if isinstance(one, Mapping)]
-    sections += [attack for one in later.statements for attack in one.attacks]
+    sections += [attack for one, _ in later.items for attack in one.attacks]
     if all(one.get("e_value") is None for one in sections):
         return
     wrong = []
@@ -70,52 +101,18 @@ def evidence_checks(report: object, later: ReadLater) -> Iterator[Check]:
 
 
 def read_later(values: Sequence[object]) -> ReadLater:
-    """The statements in these envelopes; signatures are checked later."""
-    statements, previous, envelopes, faults = [], [], [], []
-    for place, value in enumerate(values, start=1):
-        try:
-            envelope = Envelope.from_dict(value)
-            statement, before = statement_in(envelope)
-        except ValueError as error:
-            faults.append(f"statement {place} on later attacks {error}")
-        else:
-            statements.append(statement)
-            previous.append(before)
-            envelopes.append(envelope)
-    return ReadLater(statements, previous, envelopes, faults)
+    """The statements on later attacks in these envelopes."""
+    return ReadLater.read(values, statement_in, what="statement {} on later attacks")
 
 
 def later_checks(evidence: Evidence, found: ReadLater, keyring: Keyring) -> Iterator[Check]:
     """The checks, in the order in which they are reported; none where nothing was attacked."""
     if not evidence.later_attacks:
         return
-    yield _signatures(found, keyring)
-    yield _chain(found)
-    yield _report(evidence, found)
-
-
-def _signatures(found: ReadLater, keyring: Keyring) -> Check:
-    faults = list(found.faults)
-    for one, envelope in zip(found.statements, found.envelopes, strict=True):
-        key = keyring.get(envelope.key_id)
-        if key is None:
-            faults.append(unknown_key(_name(one), envelope.key_id))
-        elif not key.verifies(envelope.signature, envelope.message):
-            faults.append(f"{_name(one)} has a wrong signature: it was altered")
-    return check(
-        "later_attacks.signatures",
-        not faults,
-        good=f"every one of {len(found.envelopes)} statements has a right signature",
-        bad="; ".join(faults[:_SHOWN]),
-    )
-
-
-def _chain(found: ReadLater) -> Check:
+    yield found.signatures(keyring, "later_attacks", "statements", lambda one: _name(one[0]))
     faults = []
     expected, number = None, 0
-    for one, before, envelope in zip(
-        found.statements, found.previous, found.envelopes, strict=True
-    ):
+    for (one, before), envelope in zip(found.items, found.envelopes, strict=True):
         # Numbers may be left out: requests for which nothing was tried have no statement.
         if one.number <= number or before != (expected or one.report_hash):
             faults.append(
@@ -124,24 +121,21 @@ def _chain(found: ReadLater) -> Check:
             )
             break
         expected, number = link_of_statement(envelope), one.number
-    return check(
+    yield check(
         "later_attacks.chain",
         not faults,
         good="each follows from the one before it, and the first from the report",
         bad="; ".join(faults),
     )
-
-
-def _report(evidence: Evidence, found: ReadLater) -> Check:
     report = evidence.report
     hashed = None if report is None else canonical_hash(report)
     own = (evidence.experiment_id, hashed, value_at(report, "integrity", "ledger_hash"))
     wrong = [
         str(one.number)
-        for one in found.statements
+        for one, _ in found.items
         if (one.experiment_id, one.report_hash, one.ledger_hash) != own
     ]
-    return check(
+    yield check(
         "later_attacks.report",
         not wrong,
         good="each names the hashes of this report and of its ledger",
@@ -153,80 +147,25 @@ def _name(statement: LaterStatement) -> str:
     return f"statement {statement.number} on later attacks"
 
 
-@dataclass(frozen=True)
-class ReadSignOffs:
-    """The readable sign-offs in their order, and what is wrong with the others."""
-
-    chained: Sequence[ChainedSignOff]
-    envelopes: Sequence[Envelope]
-    """Of the same sign-offs."""
-    faults: Sequence[str]
-
-    @property
-    def sign_offs(self) -> list[SignOff]:
-        """What people stated."""
-        return [one.sign_off for one in self.chained]
-
-    @property
-    def signers(self) -> set[str]:
-        """The ids of the keys that the service signed them with."""
-        return {one.key_id for one in self.envelopes}
-
-
-def read_sign_offs(values: Sequence[object]) -> ReadSignOffs:
-    """The sign-offs in these envelopes; signatures are checked later."""
-    chained, envelopes, faults = [], [], []
-    for place, value in enumerate(values, start=1):
-        try:
-            envelope = Envelope.from_dict(value)
-            chained.append(ChainedSignOff.of(envelope))
-        except ValueError as error:
-            faults.append(f"sign-off {place} {error}")
-        else:
-            envelopes.append(envelope)
-    return ReadSignOffs(chained, envelopes, faults)
-
-
 def sign_off_checks(
     evidence: Evidence, found: ReadSignOffs, keyring: Keyring, *, later: ReadLater
 ) -> Iterator[Check]:
-    """The checks, in the order in which they are reported; none where nobody signed off.
-
-    `later`: what attacks found after the report, which a sign-off after them has to state too.
-    """
+    """The checks, in the order in which they are reported; none without a sign-off. `later`:
+    what attacks found after the report, which a sign-off after them has to state too."""
     if not evidence.sign_offs:
         return
-    yield _sign_off_signatures(found, keyring)
-    yield _sign_off_chain(evidence, found)
-    yield _sign_off_report(evidence, found)
-    yield _concerns(evidence, found, later)
-
-
-def _sign_off_signatures(found: ReadSignOffs, keyring: Keyring) -> Check:
-    faults = list(found.faults)
-    for one, envelope in zip(found.sign_offs, found.envelopes, strict=True):
-        key = keyring.get(envelope.key_id)
-        if key is None:
-            faults.append(unknown_key(f"sign-off {one.number}", envelope.key_id))
-        elif not key.verifies(envelope.signature, envelope.message):
-            faults.append(f"sign-off {one.number} has a wrong signature: it was altered")
-    return check(
-        "sign_offs.signatures",
-        not faults,
-        good=f"every one of {len(found.envelopes)} sign-offs has a right signature",
-        bad="; ".join(faults[:_SHOWN]),
+    yield found.signatures(
+        keyring, "sign_offs", "sign-offs", lambda one: f"sign-off {one.sign_off.number}"
     )
-
-
-def _sign_off_chain(evidence: Evidence, found: ReadSignOffs) -> Check:
+    sign_offs = [one.sign_off for one in found.items]
     faults = [
         f"sign-off {one.number} is about another experiment"
-        for one in found.sign_offs
+        for one in sign_offs
         if one.experiment_id != evidence.experiment_id
     ]
     before: Envelope | None = None
     for place, (one, envelope) in enumerate(
-        zip(found.chained, found.envelopes, strict=True), start=1
+        zip(found.items, found.envelopes, strict=True), start=1
     ):
         expected = one.sign_off.report_hash if before is None else link_of(before)
         if one.sign_off.number != place or one.previous != expected:
@@ -236,32 +175,30 @@ def _sign_off_chain(evidence: Evidence, found: ReadSignOffs) -> Check:
             )
             break
         before = envelope
-    return check(
+    yield check(
         "sign_offs.chain",
         not faults,
         good="each follows from the one before it, and the first from the report",
         bad="; ".join(faults[:_SHOWN]),
     )
-
-
-def _sign_off_report(evidence: Evidence, found: ReadSignOffs) -> Check:
     hashed = None if evidence.report is None else canonical_hash(evidence.report)
-    wrong = [one.number for one in found.sign_offs if one.report_hash != hashed]
-    return check(
+    others = [one.number for one in sign_offs if one.report_hash != hashed]
+    yield check(
         "sign_offs.report",
-        hashed is not None and not wrong,
+        hashed is not None and not others,
         good="each names the hash of this report",
         bad="there is no report that they could be about"
         if hashed is None
-        else f"another report was signed off: {', '.join(map(str, wrong[:_SHOWN]))}",
+        else f"another report was signed off: {', '.join(map(str, others[:_SHOWN]))}",
     )
+    yield _concerns(evidence, sign_offs, later)
 
 
-def _concerns(evidence: Evidence, found: ReadSignOffs, later: ReadLater) -> Check:
+def _concerns(evidence: Evidence, sign_offs: Sequence[SignOff], later: ReadLater) -> Check:
     expected = list(_expected(evidence.report, later))
     wrong = [
         one.number
-        for one in found.sign_offs
+        for one in sign_offs
         if list(one.concerns) not in expected or (one.concerns and not one.note.strip())
     ]
     return check(
@@ -278,7 +215,8 @@ def _expected(report: Mapping[str, Any] | None, later: ReadLater) -> Iterator[li
     sign-off does not name the statements on them that it has seen."""
     if report is None:
         return
-    for sections in later.sections_so_far():
+    for known in range(len(later.items) + 1):
+        sections = [attack for one, _ in later.items[:known] for attack in one.attacks]
         try:
             yield list(concerns_of(judged_later(report, sections)))
         except (KeyError, TypeError, ValueError, AttributeError):

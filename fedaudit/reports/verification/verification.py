@@ -13,7 +13,7 @@ from fedaudit.ledger.audit import LedgerAudit
 from fedaudit.ledger.bundle import Evidence
 from fedaudit.ledger.columns import batches
 from fedaudit.ledger.signatures import Keyring, PublicKey
-from fedaudit.ledger.statements import SignOff
+from fedaudit.ledger.statements import ChainedSignOff, Checkpoint, SignOff
 from fedaudit.reports.audit_report import NOT_VERIFIED, audit_checks
 from fedaudit.reports.checks import Check, check, unchecked, value_at
 from fedaudit.reports.later import LaterStatement
@@ -25,16 +25,15 @@ from fedaudit.reports.verification.checkpoints import (
     ReadCheckpoints,
     checkpoint_checks,
     erasure_checks,
-    read_checkpoints,
     read_erasure,
 )
 from fedaudit.reports.verification.declared_checks import DeclaredEntries, is_declared
 from fedaudit.reports.verification.entries import EntryEpsilons
 from fedaudit.reports.verification.statements import (
+    ReadSignOffs,
     evidence_checks,
     later_checks,
     read_later,
-    read_sign_offs,
     sign_off_checks,
 )
 from fedaudit.spec.audits import is_audit
@@ -61,7 +60,6 @@ class Verification:
     """`valid`: every check passed under a trusted key. `altered`: one failed."""
     checks: Sequence[Check]
     entries: int
-    """Ledger entries that were read."""
     ledger_hash: str
     """Recomputed, as is `chain_head`; both are empty of an audit, which has no ledger."""
     chain_head: str
@@ -81,16 +79,14 @@ class Verification:
 def verify(
     evidence: Evidence, *, trusted: Sequence[PublicKey] = (), more: Iterable[Check] = ()
 ) -> Verification:
-    """Check everything; the rows are read once, in order.
-
-    `trusted`: the keys whose signatures are believed. Without any, evidence that agrees is
-    *consistent*: anyone able to change all of it could also have signed all of it. `more`:
-    additional checks that only the evidence's keeper can make.
-    """
+    """Check everything; the rows are read once, in order. `trusted`: the keys whose signatures are
+    believed. Without any, evidence that agrees is *consistent*: anyone able to change all of it
+    could also have signed all of it. `more`: additional checks that only the evidence's keeper can
+    make."""
     keyring = Keyring(trusted=trusted, carried=evidence.keys)
     if is_audit(evidence.spec):
         return _verify_audit(evidence, keyring, more)
-    checkpoints = read_checkpoints(evidence.checkpoints)
+    checkpoints = ReadCheckpoints.read(evidence.checkpoints, Checkpoint.of, what="checkpoint {}")
     erasure = read_erasure(evidence.erased)
     audit = LedgerAudit(
         evidence.experiment_id,
@@ -108,7 +104,7 @@ def verify(
     checks += of_ledger
     checks += checkpoint_checks(evidence, checkpoints, audit, keyring)
     checks += of_report
-    sign_offs = read_sign_offs(evidence.sign_offs)
+    sign_offs = ReadSignOffs.read(evidence.sign_offs, ChainedSignOff.of, what="sign-off {}")
     later = read_later(evidence.later_attacks)
     checks += sign_off_checks(evidence, sign_offs, keyring, later=later)
     checks += later_checks(evidence, later, keyring)
@@ -126,15 +122,15 @@ def verify(
         ledger_hash=audit.ledger_hash,
         chain_head=audit.head.hex(),
         signers=sorted({key for key in signers if key is not None}),
-        sign_offs=sign_offs.sign_offs,
-        later_attacks=later.statements,
+        sign_offs=[one.sign_off for one in sign_offs.items],
+        later_attacks=[one for one, _ in later.items],
         subject="ledger" if declared else "experiment",
         beyond=_AS_DECLARED if declared else (),
     )
 
 
 def _verify_audit(evidence: Evidence, keyring: Keyring, more: Iterable[Check]) -> Verification:
-    """The report of an audit of predictions stands alone: one signature decides."""
+    """The report of an audit of predictions has no ledger: one signature decides."""
     found = list(audit_checks(evidence, keyring))
     key_id = value_at(evidence.report, "integrity", "key_id")
     signers = [key_id] if isinstance(key_id, str) else []
@@ -181,16 +177,16 @@ def _read_run(
 def _read_declared(
     evidence: Evidence, audit: LedgerAudit, keyring: Keyring
 ) -> tuple[list[Check], list[Check]]:
-    """The same of a ledger that was declared."""
     entries = DeclaredEntries(evidence.spec, evidence.names)
     for rows in batches(evidence.rows):
         for found in audit.read(rows):
             for entry in found.entries():
                 entries.read(entry)
-    if evidence.report is None:
-        return list(entries.checks(evidence, audit)), []
-    signed = signature_check(evidence.report, keyring, with_checkpoints=bool(evidence.checkpoints))
-    return list(entries.checks(evidence, audit)), [signed]
+    of_ledger, report = list(entries.checks(evidence, audit)), evidence.report
+    if report is None:
+        return of_ledger, []
+    signed = signature_check(report, keyring, with_checkpoints=bool(evidence.checkpoints))
+    return of_ledger, [signed]
 
 
 def _verdict(checks: Sequence[Check], *, believed: bool) -> Verdict:
@@ -210,7 +206,7 @@ def _signers(evidence: Evidence, checkpoints: ReadCheckpoints) -> list[str | Non
 
 
 def _leaked_keys(evidence: Evidence, signers: Sequence[str | None]) -> Iterator[Check]:
-    """What a key signed that somebody else may hold proves nothing, whatever time is stated."""
+    """What a leaked key signed proves nothing, whatever time is stated."""
     for key_id in sorted({one for one in signers if one in evidence.compromised and one}):
         yield unchecked(
             "keys.compromised",

@@ -10,16 +10,16 @@ from numpy.typing import NDArray
 
 from fedaudit.federations.federation import ClientRows, Federation
 from fedaudit.federations.packing import first_rows
-from fedaudit.federations.split import scored_rows, split_clients, training_clients
+from fedaudit.federations.split import training_clients
 from fedaudit.networks.initial import initial_hypotheses
 from fedaudit.networks.shape import NetworkShape, network_shape
 from fedaudit.privacy.mechanisms.registry import mechanism_of
 from fedaudit.spec.experiment import ExperimentSpec
 from fedaudit.spec.models import ArtifactStart
 from fedaudit.spec.parse import refuse_small_clip
-from fedaudit.spec.sources import LeaveOneOut, RowSplit
 from fedaudit.spec.training import FixedCohort, PoissonCohort
 from fedaudit.training.base.planted import Planted
+from fedaudit.training.base.records import scored_of, split_of
 
 _SHORT_ROWS = 64
 """Clients with at most so many rows are one class: each class costs some small operations."""
@@ -172,14 +172,7 @@ def counts_clients(spec: ExperimentSpec) -> bool:
 
 def draws_in_secret(cell: Cell) -> bool:
     """Whether coins and noise come from the operating system's entropy, and not from the seed."""
-    noise = cell.spec.privacy.noise
-    match noise:
-        case "release":
-            return True
-        case "simulation":
-            return False
-        case _:
-            assert_never(noise)
+    return mechanism_of(cell.spec).noise_is_secret
 
 
 @dataclass(frozen=True)
@@ -225,37 +218,13 @@ class Splits:
 
 def split_cells(cells: Sequence[Cell]) -> Splits:
     """The splits of cells that can be stacked."""
-    splits = [
-        split_clients(
-            cell.federation.clients,
-            validation_fraction=cell.spec.federation.validation_fraction,
-            seed=cell.spec.seed,
-        )
-        for cell in cells
-    ]
-    training = np.stack([split.training for split in splits]).astype(np.int64)
-    validation = np.stack([split.validation for split in splits]).astype(np.int64)
+    splits = [split_of(cell.spec, cell.federation) for cell in cells]
+    training, validation = (np.stack(side) for side in zip(*splits, strict=True))
     pairs = list(zip(cells, validation, strict=True))
-    found = [_scored_rows(cell, own) for cell, own in pairs]
+    found = [scored_of(cell.spec, cell.federation, own) for cell, own in pairs]
     scored = tuple(rows for rows in found if rows is not None)
     first = tuple(first_rows(cell.federation.counts[own]) for cell, own in pairs)
     return Splits(training, validation, scored or None, first)
-
-
-def _scored_rows(cell: Cell, clients: NDArray[np.int64]) -> NDArray[np.bool_] | None:
-    scoring = cell.spec.federation.scoring
-    match scoring:
-        case LeaveOneOut():
-            return None
-        case RowSplit():
-            return scored_rows(
-                cell.federation.counts[clients],
-                clients=clients,
-                fraction=scoring.fraction,
-                seed=cell.spec.seed,
-            )
-        case _:
-            assert_never(scoring)
 
 
 def first_hypotheses(cell: Cell) -> NDArray[np.float32]:

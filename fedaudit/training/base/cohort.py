@@ -31,8 +31,7 @@ def client_coins(
     it is charged for.
     """
     words = source.words(purpose=Purpose.CLIENT_COINS, round_=round_, counters=clients, count=1)
-    fallen: NDArray[np.bool_] = words[..., 0] < np.uint64(np.floor(rate * _WORDS))
-    return fallen
+    return words[..., 0] < np.uint64(np.floor(rate * _WORDS))
 
 
 def drawn_clients(

@@ -57,10 +57,8 @@ class NoisedSteps:
 class PlantedUpdates(ABC):
     """Clients whose updates are replaced."""
 
-    @property
-    @abstractmethod
-    def clients(self) -> NDArray[np.int64]:
-        """Their numbers in the federation, ascending."""
+    clients: NDArray[np.int64]
+    """Their numbers in the federation, ascending."""
 
     @abstractmethod
     def updates(self, places: NDArray[np.int64]) -> NDArray[np.float32]:
@@ -78,15 +76,10 @@ class PlantedUpdates(ABC):
 class PlantedRecords(ABC):
     """Records whose gradients are replaced."""
 
-    @property
-    @abstractmethod
-    def silos(self) -> NDArray[np.int64]:
-        """[planted]: the client that holds each, in the federation's numbers; ascending."""
-
-    @property
-    @abstractmethod
-    def rows(self) -> NDArray[np.int64]:
-        """[planted]: the place of each among its client's records that train."""
+    silos: NDArray[np.int64]
+    """[planted]: the client that holds each, in the federation's numbers; ascending."""
+    rows: NDArray[np.int64]
+    """[planted]: the place of each among its client's records that train."""
 
     @abstractmethod
     def gradients(self, numbers: NDArray[np.int64]) -> NDArray[np.float32]:

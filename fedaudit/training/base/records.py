@@ -73,7 +73,7 @@ def training_records(spec: ExperimentSpec, federation: Federation) -> TrainingRe
             clients = np.arange(federation.clients)
             place = np.flatnonzero(~_held_out(spec, federation))
         case "client":
-            clients = _split(spec, federation)[0]
+            clients = split_of(spec, federation)[0]
             place = federation.rows_of(clients)
         case _:
             assert_never(spec.federation.validation_unit)
@@ -99,30 +99,29 @@ def validation_rows(spec: ExperimentSpec, federation: Federation) -> ValidationR
             every = np.ones(len(place), dtype=np.bool_)
             return ValidationRows(clients, client_of, place, every, by_client=False)
         case "client":
-            clients = _split(spec, federation)[1]
+            clients = split_of(spec, federation)[1]
             place = federation.rows_of(clients)
             client_of = np.repeat(np.arange(len(clients)), federation.counts[clients])
-            scored = _scored(spec, federation, clients)
+            scored = scored_of(spec, federation, clients)
+            if scored is None:
+                scored = np.ones(len(place), dtype=np.bool_)
             return ValidationRows(clients, client_of, place, scored, by_client=True)
         case _:
             assert_never(spec.federation.validation_unit)
 
 
-def _scored(
+def scored_of(
     spec: ExperimentSpec, federation: Federation, clients: NDArray[np.int64]
-) -> NDArray[np.bool_]:
-    """Which of the held-out clients' rows are scored: [their rows]."""
+) -> NDArray[np.bool_] | None:
+    """Which of held-out clients' rows are scored, client after client: [their rows]; None where
+    every row is, by a choice made without it."""
     scoring = spec.federation.scoring
     match scoring:
         case LeaveOneOut():
-            return np.ones(int(federation.counts[clients].sum()), dtype=np.bool_)
+            return None
         case RowSplit():
-            return scored_rows(
-                federation.counts[clients],
-                clients=clients,
-                fraction=scoring.fraction,
-                seed=spec.seed,
-            )
+            counts, fraction = federation.counts[clients], scoring.fraction
+            return scored_rows(counts, clients=clients, fraction=fraction, seed=spec.seed)
         case _:
             assert_never(scoring)
 
@@ -137,31 +136,25 @@ def record_use_of(spec: ExperimentSpec, federation: Federation) -> RecordUse | N
         case "clients" | "server":
             return None
         case "local-steps":
-            return _record_use(spec, federation)
+            pass
         case _:
             assert_never(role)
-
-
-def _record_use(spec: ExperimentSpec, federation: Federation) -> RecordUse:
-    """Raises ValueError for a mechanism without record budgets."""
-    if not isinstance(spec.privacy, RecordPersonalised):
-        raise ValueError(f"{spec.privacy.mechanism} gives records no budgets")
     records = training_records(spec, federation)
     return record_use(
         spec,
-        budgets=_budgets(spec.privacy, spec, federation, records),
+        budgets=_budgets(spec, federation, records),
         client_of=records.client_of,
         clients=len(records.clients),
     )
 
 
 def _budgets(
-    privacy: RecordPersonalised,
-    spec: ExperimentSpec,
-    federation: Federation,
-    records: TrainingRecords,
+    spec: ExperimentSpec, federation: Federation, records: TrainingRecords
 ) -> NDArray[np.float64]:
     """The budget of every record that trains: float64 [records]."""
+    privacy = spec.privacy
+    if not isinstance(privacy, RecordPersonalised):
+        raise ValueError(f"{privacy.mechanism} gives records no budgets")
     if privacy.budgets.column is None:
         return drawn_budgets(spec, keys=record_keys(federation)[records.place])
     if federation.record_budgets is None:
@@ -170,9 +163,10 @@ def _budgets(
     return given_budgets(given, rows=records.row, epsilon_max=privacy.epsilon_max)
 
 
-def _split(
+def split_of(
     spec: ExperimentSpec, federation: Federation
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """The clients that train, and those that are held out: indices in the federation, ascending."""
     split = split_clients(
         federation.clients, validation_fraction=spec.federation.validation_fraction, seed=spec.seed
     )
@@ -206,7 +200,7 @@ def spending_of(spec: ExperimentSpec, federation: Federation) -> SpendingPlan | 
     """
     return mechanism_of(spec).spending_plan(
         training_clients=training_clients(federation.clients, spec.federation),
-        client_names=federation.client_names,
+        names=federation.client_names,
         records=record_use_of(spec, federation),
     )
 

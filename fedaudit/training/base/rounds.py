@@ -23,6 +23,7 @@ from fedaudit.training.base.stopping import RunEnd
 from fedaudit.utility import ConstantComparison
 
 _MAX_UPLOADS = 100
+_OF_SUBJECTS = ("subjects", "outcomes", "radii", "releases", "chosen", "clusters")
 _AT_PLACES = ("selection_losses", "validation_losses", "accuracies")
 _POOLED = 3
 """Axes of the counts of rounds over all clients: rounds, groups and the four counts."""
@@ -180,14 +181,9 @@ class RoundColumns:
             if validated and counts.ndim > _POOLED
         }
         return RoundRecord(
+            **{name: getattr(self, name)[at] for name in _OF_SUBJECTS},
             round=int(self.round[at]),
             release=int(self.release[at]),
-            subjects=self.subjects[at],
-            outcomes=self.outcomes[at],
-            radii=self.radii[at],
-            releases=self.releases[at],
-            chosen=self.chosen[at],
-            clusters=self.clusters[at],
             selection_loss=_at(self.selection_losses, place),
             validation_loss=_at(self.validation_losses, place),
             accuracy=_at(self.accuracies, place),

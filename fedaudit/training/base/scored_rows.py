@@ -431,7 +431,6 @@ def predicting_hypotheses(
 
 
 def _rules_of(federation: Federation, fairness: Fairness, place: NDArray[np.int64]) -> OutcomeRules:
-    """The rules of the rows at `place`."""
     rules = outcome_rules(federation, fairness)
     return replace(rules, rule_index=rules.rule_index[place])
 

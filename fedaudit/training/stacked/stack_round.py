@@ -23,7 +23,7 @@ from fedaudit.training.base.cell import Cell, Splits, draws_in_secret, expected_
 from fedaudit.training.base.cohort import Block, Draws, rounds_ahead
 from fedaudit.training.base.planted import PlantedUpdates, SentUploads, SummedRound, of_updates
 from fedaudit.training.base.scored_rows import GroupCounter
-from fedaudit.training.mechanisms.base import ClientProtection, ProtectedUploads, TrustedServer
+from fedaudit.training.mechanisms.base import ClientProtection, TrustedServer
 from fedaudit.training.mechanisms.registry import build_protection
 from fedaudit.training.methods import training_method
 from fedaudit.training.stacked.clients import (
@@ -261,11 +261,12 @@ class Engine(ABC):
         match self._protection:
             case ClientProtection() as clients:
                 protected = clients.protect(learned.start, learned.updated, cohort.noise)
-                found = _bring_together(self._server, theta, cohort, learned.chosen, protected)
-                if planted is not None and found.sent is not None:
-                    sent = found.sent
-                    show_uploads(planted, cohort.clients, sent.present, learned.start, sent.uploads)
-                return found
+                uploads, present = protected.uploads, _allowed(protected.finite, cohort.allowed)
+                if planted is not None:
+                    show_uploads(planted, cohort.clients, present, learned.start, uploads)
+                return averaged(
+                    self._server, theta, learned.chosen, uploads, present, radii=protected.radii
+                )
             case TrustedServer() as trusted:
                 return _add_up(
                     trusted,
@@ -302,18 +303,26 @@ def _with_planted(
     return Learned(chosen, start, updated)
 
 
-def _bring_together(
-    server: AnyServer, theta: Tensor, cohort: Cohort, chosen: Tensor, protected: ProtectedUploads
+def averaged(
+    server: AnyServer,
+    theta: Tensor,
+    chosen: Tensor,
+    uploads: Tensor,
+    present: Tensor,
+    *,
+    radii: Tensor | None,
 ) -> RoundResult:
-    """The server averages what it receives of the uploads that clients have protected."""
-    present = _allowed(protected.finite, cohort.allowed)
-    clusters = server(theta, protected.uploads, present, chosen)
-    return RoundResult(
-        before=theta,
-        hypotheses=clusters.hypotheses,
-        sizes=clusters.sizes,
-        sent=Sent(chosen, protected.uploads, present, protected.radii, clusters.assigned),
-    )
+    """The server averages what it receives of the uploads that clients have protected; arguments as
+    the fields of `Sent`."""
+    clusters = server(theta, uploads, present, chosen)
+    sent = Sent(chosen, uploads, present, radii, clusters.assigned)
+    return RoundResult(theta, clusters.hypotheses, clusters.sizes, sent)
+
+
+def summed(theta: Tensor, hypotheses: Tensor, clips: NDArray[np.float64]) -> RoundResult:
+    """What a trusted server shows of a round; `clips`: of the next one."""
+    sizes = torch.zeros(theta.shape[:2], dtype=torch.int64, device=theta.device)
+    return RoundResult(theta, hypotheses, sizes, None, clips)
 
 
 def _add_up(
@@ -343,13 +352,7 @@ def _add_up(
     if planted is not None:
         counted = present & (chosen == 0)
         show_sum(planted, cohort.clients, counted, updates, before=theta, after=hypotheses)
-    return RoundResult(
-        before=theta,
-        hypotheses=hypotheses,
-        sizes=torch.zeros(theta.shape[:2], dtype=torch.int64, device=theta.device),
-        sent=None,
-        clips=clips,
-    )
+    return summed(theta, hypotheses, clips)
 
 
 def _allowed(present: Tensor, allowed: NDArray[np.bool_]) -> Tensor:

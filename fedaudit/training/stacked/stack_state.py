@@ -2,7 +2,7 @@
 
 import io
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from typing import Any, assert_never
 
 import numpy as np
@@ -156,16 +156,6 @@ class Gathered:
         return collapsed
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)
-class Counted:
-    """What the states of a stack's cells make of these rounds; arrays are [rounds, cells]."""
-
-    release: NDArray[np.int64]
-    releases: NDArray[np.int32]
-    """[rounds, cells, subjects]."""
-    validated: NDArray[np.bool_]
-
-
 @dataclass
 class Stretch:
     """Consecutive rounds of the same cells."""
@@ -175,31 +165,36 @@ class Stretch:
     in_plane: Sequence[bool]
     """Of all cells of the stack, whether they are shown in the plane of their parameters."""
     _kept: list[NDArray[np.int64]] = field(default_factory=list)
-    _gathered: list[Gathered] = field(default_factory=list)
-    _counted: list[Counted] = field(default_factory=list)
+    _columns: list[dict[str, NDArray[Any]]] = field(default_factory=list)
     _figures: list[Figures] = field(default_factory=list)
 
     def add(
         self,
         gathered: Gathered,
-        counted: Counted,
         figures: Figures | None,
         *,
         kept: NDArray[np.int64],
+        **counted: NDArray[Any],
     ) -> None:
-        """The next rounds, of which each cell played the first `kept` [cells]. `figures`: of the
-        rounds that any cell validated, cell after cell."""
+        """The next rounds, of which each cell played the first `kept` [cells].
+
+        `figures`: of the rounds that any cell validated, cell after cell. `counted`: what the
+        states of the cells make of the rounds, [rounds, cells] each: the numbers under which they
+        were charged, what each subject has released, and whether they were validated.
+        """
         self._kept.append(kept)
-        self._gathered.append(gathered)
-        self._counted.append(counted)
+        self._columns.append({**vars(gathered), **counted, "collapsed": gathered.collapsed})
         if figures is not None:
             self._figures.append(figures)
 
     def columns(self) -> dict[int, RoundColumns]:
         """The rounds of each cell that has played any, by its position in the stack."""
         cells = len(self.positions)
-        stacked: dict[str, Any] = _joined(self._gathered) | _joined(self._counted)
-        stacked["collapsed"] = np.concatenate([part.collapsed for part in self._gathered])
+        stacked: dict[str, Any] = {
+            name: np.concatenate([part[name] for part in self._columns])
+            for name, values in self._columns[0].items()
+            if values is not None
+        }
         validated = stacked.pop("validated")
         place = np.cumsum(validated.any(axis=1)) - 1
         stacked["place"] = np.where(validated, place[:, np.newaxis], -1)
@@ -219,12 +214,6 @@ class Stretch:
                 counts={name: counts[:, row] for name, counts in figures.counts.items()},
             )
         return found
-
-
-def _joined(parts: Sequence[Gathered] | Sequence[Counted]) -> dict[str, NDArray[Any]]:
-    """Every field that the parts have, one part after the other."""
-    names = [one.name for one in fields(parts[0]) if getattr(parts[0], one.name) is not None]
-    return {name: np.concatenate([getattr(part, name) for part in parts]) for name in names}
 
 
 def _side_by_side(parts: Sequence[Figures], cells: int) -> Figures:
@@ -326,6 +315,12 @@ def _gather_population(cohorts: Sequence[Cohort]) -> Gathered:
     )
 
 
+_ARRAYS = (
+    *("hypotheses", "best_hypotheses", "best_sizes", "collapsed_rounds"),
+    *("releases", "budget_uses"),
+)
+
+
 @dataclass
 class StackState:
     """The fields of `CellState`, as arrays whose first axis is [cells]."""
@@ -347,30 +342,16 @@ class StackState:
         for name, values in vars(progress).items():
             values[:] = [getattr(state, name) for state in states]
         clips = [state.clip for state in states if state.clip is not None]
-        return cls(
-            progress=progress,
-            hypotheses=np.stack([state.hypotheses for state in states]),
-            best_hypotheses=np.stack([state.best_hypotheses for state in states]),
-            best_sizes=np.stack([state.best_sizes for state in states]),
-            collapsed_rounds=np.array([state.collapsed_rounds for state in states]),
-            releases=np.stack([state.releases for state in states]),
-            budget_uses=np.stack([state.budget_uses for state in states]),
-            clips=np.array(clips) if clips else None,
-        )
+        arrays = {name: np.stack([getattr(one, name) for one in states]) for name in _ARRAYS}
+        return cls(progress=progress, **arrays, clips=np.array(clips) if clips else None)
 
     def of_cell(self, position: int) -> CellState:
         """The state of one cell."""
         progress = {name: values[position].item() for name, values in vars(self.progress).items()}
-        return CellState(
-            **progress,
-            hypotheses=self.hypotheses[position],
-            best_hypotheses=self.best_hypotheses[position],
-            best_sizes=self.best_sizes[position],
-            collapsed_rounds=int(self.collapsed_rounds[position]),
-            releases=self.releases[position],
-            budget_uses=self.budget_uses[position],
-            clip=None if self.clips is None else float(self.clips[position]),
-        )
+        arrays: dict[str, Any] = {name: getattr(self, name)[position] for name in _ARRAYS}
+        arrays["collapsed_rounds"] = int(arrays["collapsed_rounds"])
+        clip = None if self.clips is None else float(self.clips[position])
+        return CellState(**progress, **arrays, clip=clip)
 
     def store(self, position: int, hypotheses: Tensor, clip: float | None) -> None:
         """The hypotheses [k, n] of a cell, and the norm to which a trusted server clips."""

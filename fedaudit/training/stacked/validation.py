@@ -30,14 +30,11 @@ from fedaudit.training.base.scored_rows import (
 )
 from fedaudit.training.methods import PersonalSteps
 from fedaudit.training.stacked.clients import (
-    CompiledClients,
     Lanes,
-    StackData,
     choose_hypotheses,
     own_hypotheses,
     real_rows,
     totals,
-    with_scored,
     without_nan,
 )
 
@@ -234,7 +231,6 @@ def _own_outputs(network: Network, own: Tensor, features: Tensor) -> Tensor:
 
 _POOLED = 2
 """Axes of one cell's counts over all clients: groups and the four counts."""
-_MAX_ELEMENTS = 1 << 18  # outputs at a time: beyond, temporaries leave the cache
 
 
 @dataclass(frozen=True)
@@ -283,118 +279,13 @@ class Measure:
         return evaluate_personal(self.network, theta, lanes, self.loss, largest, personal=personal)
 
 
-class Validator:
-    """Scores hypotheses on validation clients and counts outcomes per group."""
-
-    def __init__(
-        self,
-        measure: Measure,
-        data: StackData,
-        counter: GroupCounter,
-        compiled: CompiledClients | None,
-    ) -> None:
-        self._measure = measure
-        self._data = data
-        self._counter = counter
-        self._compiled = compiled
-        self._kept: dict[int, tuple[NDArray[np.int64], Lanes]] = {}
-
-    def score(
-        self,
-        theta: Tensor,
-        columns: NDArray[np.int64],
-        sizes: Tensor,
-        *,
-        scored: NDArray[np.bool_] | None = None,
-        per_client: bool = False,
-        tuned: bool = True,
-    ) -> Figures:
-        """Figures of hypotheses theta [cells, k, n] on the clients at columns [cells, clients].
-
-        With `per_client` there is one cell; `tuned` as in `Measure`. `sizes` [cells, k]: uploads
-        in each hypothesis's cluster. `scored` bool [cells, clients, rows]: the rows that are
-        scored where others choose for them.
-        """
-        plain = self._measure.personal is None and scored is None and not per_client
-        if plain and self._compiled is not None:
-            return self._compiled_score(self._compiled, theta, columns, sizes)
-        size = self._data.elements * columns.shape[1] * theta.shape[1]
-        step = max(1, _MAX_ELEMENTS // size)
-        parts = [
-            self._score(
-                theta[start : start + step],
-                columns[start : start + step],
-                with_scored(
-                    self._lanes(columns[start : start + step], start),
-                    None if scored is None else scored[start : start + step],
-                ),
-                sizes[start : start + step],
-                per_client=per_client,
-                tuned=tuned,
-            )
-            for start in range(0, len(columns), step)
-        ]
-        return parts[0] if len(parts) == 1 else joined_figures(parts)
-
-    def _compiled_score(
-        self, clients: CompiledClients, theta: Tensor, columns: NDArray[np.int64], sizes: Tensor
-    ) -> Figures:
-        """The same by the compiled kernels, which keep to the cache by themselves."""
-        counter = self._counter
-        selection_loss, validation_loss, predictions = clients.evaluate(
-            theta, columns, sizes.argmax(-1), predicts=counter.counts_rows
-        )
-        if predictions is None:
-            counts = counter.nothing(len(columns))
-        else:
-            counts = counter.count(predictions, columns)
-        return Figures(selection_loss, validation_loss, None, counts)
-
-    def _score(
-        self,
-        theta: Tensor,
-        columns: NDArray[np.int64],
-        lanes: Lanes,
-        sizes: Tensor,
-        *,
-        per_client: bool,
-        tuned: bool,
-    ) -> Figures:
-        evaluation = self._measure(theta, lanes, sizes.argmax(-1), tuned=tuned)
-        accuracy = evaluation.accuracy
-        final = None
-        if per_client:
-            rows, places = scored_rows(evaluation, lanes), self._counter.rows(columns[0])
-            final = final_groups(self._counter, rows, places, k=theta.shape[1])
-            counts = self._counter.count_clients(rows.predictions, places, scored=rows.scored)
-        else:
-            predictions = evaluation.predictions.permute(1, 2, 0).cpu().numpy()
-            scored = None if lanes.scored is None else lanes.scored.permute(1, 2, 0).cpu().numpy()
-            counts = self._counter.count(predictions, columns, scored=scored)
-        return Figures(
-            selection_loss=evaluation.selection_loss.cpu().numpy(),
-            validation_loss=evaluation.validation_loss.cpu().numpy(),
-            accuracy=None if accuracy is None else accuracy.cpu().numpy(),
-            counts=counts,
-            final=final,
-        )
-
-    def _lanes(self, columns: NDArray[np.int64], start: int) -> Lanes:
-        """The clients' data; kept for the next call, which often asks for the same clients."""
-        kept = self._kept.get(start)
-        if kept is None or not np.array_equal(kept[0], columns):
-            kept = self._kept[start] = columns, self._data.lanes(columns)
-        return kept[1]
-
-
 def scored_rows(evaluation: Evaluation, lanes: Lanes) -> ScoredRows:
     """The rows of the only cell, client after client on the host, without padding."""
     within = lanes.mask[:, 0].T.cpu().numpy() > 0
 
     def flat(values: Tensor) -> NDArray[Any]:
         """Of values [rows, 1, clients]: [the clients' rows]."""
-        found: NDArray[Any] = values[:, 0].T.cpu().numpy()[within]
-        return found
+        return values[:, 0].T.cpu().numpy()[within]
 
     chosen = evaluation.scores.chosen
     return ScoredRows(

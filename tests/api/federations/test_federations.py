@@ -34,26 +34,3 @@ def test_a_budget_is_set_and_read_back(api: Api, total: float | None) -> None:
     assert budget["reserved"] == 4.0
     assert budget["remaining"] == (None if total is None else max(0.0, total - 4.0))
     assert (budget["reason"] is None) == (total is not None)
-
-
-def test_figures_and_books_are_budgets_of_their_own(api: Api) -> None:
-    path = f"/v1/federations/{api.submit()['federation_id']}/budget"
-    for setting in (
-        {"book": "release", "figure": "leakage", "total": 1},
-        {
-            "book": "release",
-            "figure": "epsilon",
-            "total": 2,
-            "delta": 1e-5,
-            "adjacency": "add-or-remove-one",
-            "observer": "server",
-        },
-    ):
-        assert api.request("PUT", path, json=setting).status_code == 200
-    items = api.get(path).json()["items"]
-    found = {(item["book"], item["figure"], item["delta"]): item["total"] for item in items}
-    assert found == {
-        ("simulation", "leakage", None): None,
-        ("release", "leakage", None): 1,
-        ("release", "epsilon", 1e-5): 2,
-    }

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import uvicorn
 
-from api.processes import bounded_protocol, max_connections
+from api.processes import bounded_protocol
 
 HEADER_SECONDS = 0.5
 MOST = 4
@@ -119,11 +119,3 @@ def test_beyond_the_bound_a_connection_is_told_so(address: tuple[str, int]) -> N
                 return
         sleep(0.1)
     pytest.fail("there was no room again")
-
-
-def test_a_process_that_may_open_few_files_takes_fewer_connections(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    for soft, expected in ((1024, 896), (100, 1), (20_000, 1000), (-1, 1000)):
-        monkeypatch.setattr("resource.getrlimit", lambda _, soft=soft: (soft, soft))
-        assert max_connections(1000) == expected

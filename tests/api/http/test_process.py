@@ -47,28 +47,11 @@ def test_starting_loads_nothing_heavy(tmp_path: Path, sqlite_url: str) -> None:
     assert done.stdout.strip() == "[]"
 
 
-def test_the_sweeper_loads_what_its_image_has(tmp_path: Path) -> None:
-    absent = ("torch", "fairlearn", "pandas", "sklearn")
-    code = (
-        "import sys\n"
-        f"sys.modules.update(dict.fromkeys({absent!r}))\n"
-        "import workers.sweeper, workers.finish\n"
-        "print('swept')"
-    )
-    done = subprocess.run(
-        [sys.executable, "-P", "-c", code],
-        capture_output=True,
-        text=True,
-        check=False,
-        cwd=tmp_path,
-    )
-    assert done.stdout.strip() == "swept", done.stderr
-
-
-def test_serving_every_call_needs_no_torch(tmp_path: Path, sqlite_url: str) -> None:
+def test_serving_every_call_and_sweeping_need_no_torch(tmp_path: Path, sqlite_url: str) -> None:
     code = (
         "import sys\n"
         "sys.modules.update(dict.fromkeys(['torch', 'fairlearn', 'pandas', 'sklearn']))\n"
+        "import workers.sweeper\n"
         "from tests.api.service import *\n"
         "import pathlib\n"
         f"with running_api(settings_for({sqlite_url!r}, pathlib.Path({str(tmp_path)!r}))) as api:\n"

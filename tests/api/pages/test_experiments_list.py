@@ -15,16 +15,6 @@ def _names(text: str) -> list[str]:
     return re.findall(r'<a href="/experiments/[0-9a-f-]{36}">([^<]*)</a>', text)
 
 
-def test_an_empty_project_is_told_what_to_do_first(api: Api) -> None:
-    text = signed_in(api).get("/").text
-    assert "Run your first experiment" in text
-    assert 'href="/experiments/new"' in text
-    assert "No experiment fits" in signed_in(api).get("/?status=failed").text
-    reader = signed_in(api, "experiments:read").get("/").text
-    assert 'class="button" href="/experiments/new"' not in reader
-    assert "<code>experiments:write</code>" in reader
-
-
 def test_a_row_says_cost_guarantee_gap_utility_and_outcome(api: Api) -> None:
     ended = api.submit(spec(name="ended"))["id"]
     finish(api, ended)

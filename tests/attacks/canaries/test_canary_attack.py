@@ -2,6 +2,8 @@
 
 import csv
 import io
+from collections.abc import Callable
+from functools import partial
 from unittest.mock import patch
 
 import numpy as np
@@ -9,7 +11,11 @@ import pytest
 
 from benchmarks.canary_power import alarms, measured, planned_for
 from benchmarks.canary_scenarios import COUNTS, DELTA, Scenario, central, fixed, local, record
+from fedaudit.attacks.attack import weigh
+from fedaudit.attacks.canaries.canary_attack import CanaryAudit, begin_audit, draw_companion
+from fedaudit.attacks.canaries.canary_bounds import NOT_MEASURED
 from fedaudit.reports.sections.attacks import CanariesSection
+from fedaudit.spec.attacks.canaries_spec import CanariesSpec
 from tests.attacks.canaries.canary_cells import (
     CENTRAL,
     COINS,
@@ -60,25 +66,28 @@ def test_the_bound_of_many_canaries_is_close_to_the_truth(claim: float, share: f
     assert share * exact <= np.median(found) <= exact
 
 
-SAMPLED = {
-    "coins": central(4.0, 120, rate=0.3, rounds=5),
-    "fixed": fixed(8.0, 80, share=0.5, rounds=4),
-}
+COIN_TOSSES = partial(central, 4.0, 120, rate=0.3, rounds=5)
+FIXED_SIZE = partial(fixed, 8.0, 80, share=0.5, rounds=4)
 
 
 @pytest.mark.parametrize(
-    "scenario",
+    ("make", "runs"),
     [
-        pytest.param(SAMPLED["coins"], id="coins", marks=pytest.mark.slow),
-        pytest.param(SAMPLED["fixed"], id="fixed"),
+        pytest.param(COIN_TOSSES, 3, id="coins"),
+        pytest.param(COIN_TOSSES, 10, id="coins, ten runs", marks=pytest.mark.slow),
+        # By Renyi orders its claim is so large that the power is next to nothing.
+        pytest.param(FIXED_SIZE, 10, id="fixed", marks=pytest.mark.slow),
     ],
 )
-def test_sampled_cohorts_are_audited_with_the_power_stated(scenario: Scenario) -> None:
+def test_sampled_cohorts_are_audited_with_the_power_stated(
+    make: Callable[[], Scenario], runs: int
+) -> None:
+    scenario = make()
     stated = planned_for(scenario).known_noise
-    half, whole = _alarms(scenario, 10)
-    # Four standard deviations of a share of ten.
-    assert abs(half / 10 - stated) <= 4 * (stated * (1 - stated) / 10) ** 0.5 + 0.1
-    assert whole <= 1
+    half, whole = _alarms(scenario, runs)
+    # Four standard deviations of a share of so many runs.
+    assert abs(half / runs - stated) <= 4 * (stated * (1 - stated) / runs) ** 0.5 + 0.1
+    assert whole <= runs // 10
 
 
 def test_a_clip_that_is_not_kept_is_found() -> None:
@@ -170,3 +179,33 @@ def test_without_a_mechanism_every_guess_is_right() -> None:
     [bound] = section.bounds
     assert (bound.name, bound.all_clear is None) == ("one-run", False)
     assert bound.epsilon_lower_bound > 1
+
+
+def _begun(rounds: int) -> CanaryAudit:
+    cell = canary_cell(CENTRAL, training__rounds=rounds)
+    spec = CanariesSpec(unit="client", count=50)
+    companion, claim = draw_companion(spec, cell, device="cpu")
+    assert claim is not None
+    return begin_audit(companion, claim)
+
+
+def test_one_release_of_several_that_were_planned_makes_no_sum_and_says_so() -> None:
+    audit = _begun(rounds=6)
+    audit.play(1, progress=lambda done: None)
+    section = audit.outcome(weigh).section
+    assert isinstance(section, CanariesSection)
+    *others, summed = section.bounds
+    assert summed.name == "summed-releases"
+    assert (summed.epsilon_lower_bound, summed.power) == (0.0, 0.0)
+    assert summed.all_clear == NOT_MEASURED
+    assert "nothing by summed-releases" in section.statement
+    assert all(bound.all_clear != NOT_MEASURED for bound in others)
+
+
+def test_canaries_without_any_release_test_no_claim() -> None:
+    section = _begun(rounds=2).outcome(weigh).section
+    assert isinstance(section, CanariesSection)
+    assert {bound.all_clear for bound in section.bounds} == {NOT_MEASURED}
+    assert {bound.power for bound in section.bounds} == {0.0}
+    assert section.alarm is None
+    assert "the claim was not tested: this is no all-clear" in section.statement

@@ -19,12 +19,16 @@ from tests.attacks.zoo.cells import central, coins, local, records
 from tests.attacks.zoo.violations import violation
 
 
-@violation(central, "accounting", "event of the ledger", at=(GaussianCentralMechanism, "_round"))
-def account_for_coins(_: Any, self: Any, training_clients: int = 1) -> Any:
+@violation(central, "accounting", "event of the ledger")
+def account_for_coins(patch: pytest.MonkeyPatch) -> None:
     """A cohort of fixed size is accounted for as if coins had drawn it."""
-    rate = min(1.0, self.spec.training.cohort.clients / max(training_clients, 1))
-    event = PoissonSampled(rate, Gaussian(self.privacy.noise_multiplier))
-    return event, "add-or-remove-one"
+
+    def event(self: Any, training_clients: int) -> Any:
+        rate = min(1.0, self.spec.training.cohort.clients / max(training_clients, 1))
+        return PoissonSampled(rate, Gaussian(self.privacy.noise_multiplier))
+
+    patch.setattr(GaussianCentralMechanism, "_event", event)
+    patch.setattr(GaussianCentralMechanism, "adjacency", "add-or-remove-one")
 
 
 @violation(coins, "accounting", "subjects charged in a round", at=(LedgerWriter, "record_rounds"))
@@ -78,5 +82,5 @@ def charge_the_average_client(real: Any, self: Any) -> Any:
     """Against the server the rounds of an average client count, not those of the busiest."""
     found = dict(real(self))
     mean = int(self.state.participations[self._records.clients].mean())
-    found["server"] = self._repeat_by_group(mean)
+    found["server"] = np.full_like(found["server"], mean)
     return found

@@ -1,6 +1,5 @@
 """A real service that adapters declare to."""
 
-import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -26,12 +25,6 @@ def client(api: Api, monkeypatch: pytest.MonkeyPatch) -> Iterator[Client]:
 
 
 @pytest.fixture(scope="module")
-def there(
-    sqlite_template: Path, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[tuple[Api, str]]:
+def there(service: tuple[Api, str]) -> tuple[Api, str]:
     """One for all trainings of a file, and its address."""
-    folder = tmp_path_factory.mktemp("service")
-    shutil.copyfile(sqlite_template, folder / "fedaudit.db")
-    settings = settings_for(f"sqlite:///{folder / 'fedaudit.db'}", folder)
-    with running_api(settings) as api, served(api) as url:
-        yield api, url
+    return service

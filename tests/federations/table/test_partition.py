@@ -128,10 +128,10 @@ def test_a_small_alpha_concentrates_classes() -> None:
 def test_shares_have_the_moments_of_the_distribution() -> None:
     """For alpha = 0.5 and 4 clients a share has mean 1/4 and variance 1/4 * 3/4 / (4 * 0.5 + 1).
 
-    2,000 seeds; five standard errors (false alarm in 1 of 500,000 choices of seeds, which are
+    800 seeds; five standard errors (false alarm in 1 of 500,000 choices of seeds, which are
     fixed)."""
     target = np.zeros(1000)
-    drawn = np.empty(2000)
+    drawn = np.empty(800)
     for seed in range(len(drawn)):
         dealt, _ = deal_rows(dirichlet(4, 0.5), target, classes=1, seed=seed)
         first = [code for code, name in enumerate(dealt.values) if name == "client-0001"]

@@ -220,3 +220,14 @@ def test_a_leakage_beyond_all_distances_has_no_test() -> None:
         )
         is None
     )
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("epsilon", [37.0, 40.0, 800.0])
+def test_guesses_against_a_claim_that_rounds_to_certainty_have_their_limit(epsilon: float) -> None:
+    """All right is worth no more than 1 there, and each wrong guess less than the right one."""
+    found = [guesses_e_value(right=one, guesses=5, epsilon=epsilon) for one in range(6)]
+    gains = np.array([0.0, 0.5, 1.0, 2.0, 4.0])
+    assert found == pytest.approx([np.exp(-gains * (5 - one)).mean() for one in range(6)])
+    found_of_run = one_run_e_value(canaries=9, guesses=5, correct=5, epsilon=epsilon, delta=0.0)
+    assert found_of_run == pytest.approx(1.0)

@@ -15,7 +15,7 @@ def bound(name: str) -> tuple[PrivacyMechanism, SpendingPlan | None]:
     spec = SPECS[name]
     mechanism = mechanism_of(spec)
     plan = mechanism.spending_plan(
-        training_clients=len(CLIENTS), client_names=CLIENTS, records=records_of(spec)
+        training_clients=len(CLIENTS), names=CLIENTS, records=records_of(spec)
     )
     return mechanism, plan
 

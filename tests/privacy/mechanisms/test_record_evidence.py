@@ -24,9 +24,7 @@ N = 2
 def inputs_and_names(spec: ExperimentSpec) -> tuple[MechanismParameters, tuple[str, ...]]:
     """What an honest ledger of the spec records."""
     mechanism = mechanism_of(spec)
-    plan = mechanism.spending_plan(
-        training_clients=3, client_names=CLIENTS, records=records_of(spec)
-    )
+    plan = mechanism.spending_plan(training_clients=3, names=CLIENTS, records=records_of(spec))
     assert plan is not None
     return mechanism.inputs(n=N, plan=plan), plan.subjects
 

@@ -20,14 +20,14 @@ from fedaudit.privacy.mechanisms.registry import (
 )
 from fedaudit.privacy.planning.cost_projection import NO_MECHANISM, NO_NOISE
 from fedaudit.spec.parse import parse_spec
-from fedaudit.spec.privacy import mechanism_parts
+from fedaudit.spec.privacy import PrivacySpec
 from tests.privacy.mechanisms.specs import CLIENTS, SPECS
 
 
 def test_the_names_are_the_literals_of_the_spec() -> None:
     literals = [
         name
-        for part in mechanism_parts()
+        for part in get_args(get_args(PrivacySpec)[0])
         for name in get_args(part.model_fields["mechanism"].annotation)
     ]
     names = [mechanism.facts.name for mechanism in MECHANISMS]
@@ -92,7 +92,7 @@ def test_inputs_tell_how_their_cost_is_counted() -> None:
 
 def test_a_plan_of_records_needs_to_know_them() -> None:
     with pytest.raises(ValueError, match="record_use"):
-        mechanism_of(SPECS["records"]).spending_plan(training_clients=3, client_names=CLIENTS)
+        mechanism_of(SPECS["records"]).spending_plan(training_clients=3, names=CLIENTS)
 
 
 def with_noise(name: str, noise: str, **privacy: Any) -> Any:

@@ -177,7 +177,9 @@ def test_curves_bound_divergences_at_orders_between_whole_ones_too(observer):
     orders = [int(RDP_ORDERS[place]) for place in whole]
     largest = max(line.event.record_rate for line in plan.lines[observer])
     event = replace(plan.line(observer, 0).event, record_rate=largest)
-    assert curve[whole] == pytest.approx(ROUNDS * round_curve(event, orders, observer=observer))
+    assert curve[whole] == pytest.approx(
+        ROUNDS * round_curve(event, tuple(orders), observer=observer)
+    )
     # These orders reach a little further than the accountant's own, and have more of the small.
     epsilon = float((curve + added_epsilon(RDP_ORDERS, DELTA)).min())
     assert epsilon == pytest.approx(plan.largest(observer, ROUNDS), rel=0.01)

@@ -69,7 +69,7 @@ def report_of(material, privacy: dict[str, Any], hypotheses: int) -> dict[str, A
     }
     spec = parse_spec({**SPEC, **parts})
     plan = mechanism_of(spec).spending_plan(
-        training_clients=TRAINING, client_names=[f"client {one}" for one in range(CLIENTS)]
+        training_clients=TRAINING, names=[f"client {one}" for one in range(CLIENTS)]
     )
     if plan is None:
         return assemble(material(parts))

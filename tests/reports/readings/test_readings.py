@@ -62,11 +62,3 @@ def test_escaped_text_marks_nothing_up(text):
     for mark in "*`<>[]{}|$#~&":
         assert bare.count(mark) == bare.count(f"\\{mark}")
     assert found.replace("\\", "") == " ".join(text.split()).replace("\\", "")
-
-
-def test_a_reading_is_registered_under_its_own_name():
-    assert list(READINGS) == [one.name for one in READINGS.values()] == list(NAMES)
-    for one in READINGS.values():
-        assert one.title
-        assert one.note
-        assert (one.schema is None) == isinstance(one.make({}), str)

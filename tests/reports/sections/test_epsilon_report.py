@@ -73,7 +73,7 @@ def with_plan(material, name, **privacy):
         budgets = drawn_budgets(spec, keys=np.arange(sum(RECORDS), dtype=np.uint64))
         use = record_use(spec, budgets=budgets, client_of=client_of, clients=len(RECORDS))
     names = [f"client {number}" for number in range(60)]
-    plan = mechanism_of(spec).spending_plan(training_clients=30, client_names=names, records=use)
+    plan = mechanism_of(spec).spending_plan(training_clients=30, names=names, records=use)
     releases = np.where(np.arange(60) < 30, np.arange(60) % 5, 0).astype(np.int32)
     compositions = {
         "central": {"final_model": 41},

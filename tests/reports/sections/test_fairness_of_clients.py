@@ -145,7 +145,7 @@ def test_with_an_epsilon_groups_have_participations(material):
     parts = {"training": training, "privacy": LOCAL, "gates": []}
     spec = parse_spec({**SPEC, **parts})
     plan = mechanism_of(spec).spending_plan(
-        training_clients=30, client_names=[str(one) for one in range(60)]
+        training_clients=30, names=[str(one) for one in range(60)]
     )
     made = material(parts, plan=plan)
     made = replace(made, compositions={"server": made.releases})

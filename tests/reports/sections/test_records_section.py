@@ -47,7 +47,7 @@ def material_of(material, budgets, *, column=True, **privacy):
     spec = parse_spec({**SPEC, **parts})
     client_of = np.zeros(len(budgets), np.int64)
     use = record_use(spec, budgets=np.array(budgets), client_of=client_of, clients=1)
-    plan = mechanism_of(spec).spending_plan(training_clients=60, client_names=["town"], records=use)
+    plan = mechanism_of(spec).spending_plan(training_clients=60, names=["town"], records=use)
     found = material(parts, plan=plan, compositions={"final_model": 6, "server": 6})
     return replace(found, federation=replace(found.federation, training_clients=60))
 

@@ -177,10 +177,13 @@ class FedauditStrategy(Strategy):
         self._event = dict(event) if event is not None else None
         self._noise = None if event is not None else averaged_noise(inner, ledger.terms)
         self._fixed_size = fixed_size_sample
-        *_, innermost = _chain(inner)
-        draws_evenly = type(innermost).configure_train is FedAvg.configure_train
-        if fixed_size_sample and not (self._noise is not None and draws_evenly):
-            raise ValueError("`fixed_size_sample` needs a wrapper's noise and FedAvg's own drawing")
+        if fixed_size_sample:
+            *_, innermost = _chain(inner)
+            draws_evenly = type(innermost).configure_train is FedAvg.configure_train
+            if self._noise is None or not draws_evenly:
+                raise ValueError(
+                    "`fixed_size_sample` needs a wrapper's noise and FedAvg's own drawing"
+                )
         self._asks = ask_subjects
         self._counts = group_counts
         self._subjects: dict[int, str] = {}

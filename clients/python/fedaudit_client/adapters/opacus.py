@@ -5,7 +5,6 @@ rows.
 """
 
 from collections.abc import Callable
-from types import TracebackType
 from typing import Any, Self
 
 from opacus.data_loader import DPDataLoader
@@ -41,12 +40,7 @@ class WatchedSteps:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *failure: object) -> None:
         self.close()
 
     def close(self) -> None:
