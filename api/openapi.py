@@ -21,7 +21,7 @@ from api.schemas.federations import (
 from api.schemas.people import KeyRequest, SignOffRequest, WebhookChange, WebhookRequest
 from api.schemas.reports import GatesRequest, PolicyRequest
 from fedaudit.reports.audit_report import AuditReport
-from fedaudit.reports.declared.declared_document import DeclaredReport
+from fedaudit.reports.declared.declared_report import DeclaredReport
 from fedaudit.reports.readings.readings import READINGS
 from fedaudit.reports.report import Report
 from fedaudit.spec.audits import AuditSpec

@@ -2,19 +2,21 @@
 
 import json
 from base64 import urlsafe_b64decode, urlsafe_b64encode
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import Annotated, Any, Protocol, TypeVar
 
 from fastapi import Depends, Request
 from pydantic import BaseModel, Field, FiniteFloat, TypeAdapter, ValidationError
-from starlette.responses import Response
+from starlette.responses import Response, StreamingResponse
 
 from api.http.problems import invalid
 from fedaudit.spec.base import Text
 
-JSON = "application/json"
+JSON, HTML = "application/json", "text/html"
+ZIP, BYTES = "application/zip", "application/octet-stream"
+"""`BYTES`: for clients that have no media type for zip files or PDF."""
 _ANY = "*/*"
 _VERSION = 1
 SmallInteger = Annotated[int, Field(ge=0, le=2**31 - 1)]
@@ -31,6 +33,13 @@ def preferred(accept: str, offered: Sequence[str]) -> str:
         return next((weights[one] for one in ranges if one in weights), 0.0)
 
     return max(offered, key=quality)
+
+
+def bundle_response(chunks: Iterator[bytes], name: str, accept: str) -> StreamingResponse:
+    """The bundle of what has this name, as a file."""
+    headers = {"Content-Disposition": f'attachment; filename="{name}-bundle.zip"'}
+    media_type = preferred(accept, (ZIP, BYTES))
+    return StreamingResponse(chunks, media_type=media_type, headers=headers)
 
 
 def _weighted(part: str) -> tuple[str, float] | None:

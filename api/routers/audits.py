@@ -7,7 +7,7 @@ from anyio.to_thread import run_sync
 from fastapi import APIRouter, BackgroundTasks, Query, Request, Response
 from starlette.responses import JSONResponse, StreamingResponse
 
-from api.http.answers import JSON, Accept, Linked, preferred
+from api.http.answers import BYTES, HTML, JSON, ZIP, Accept, Linked, bundle_response, preferred
 from api.http.bodies import JsonBody
 from api.openapi import BINARY, TEXT, contents, located, problems, request_body, schema_of
 from api.schemas.base import IdempotencyHeader, PageParameters
@@ -29,12 +29,10 @@ from models.tables.reports import PredictionAudit
 
 router = APIRouter(prefix="/audits", tags=["audits"])
 
-_HTML = "text/html"
-_ZIP, _BYTES = "application/zip", "application/octet-stream"
-_REPORT = contents("The report.", {JSON: schema_of(AuditReport), _HTML: TEXT}, 404)
+_REPORT = contents("The report.", {JSON: schema_of(AuditReport), HTML: TEXT}, 404)
 _DOCUMENT = contents("The report.", {JSON: schema_of(AuditReport)}, 404)
-_PAGE = contents("The report.", {_HTML: TEXT}, 404)
-_BUNDLE = contents("The bundle.", {_ZIP: BINARY, _BYTES: BINARY}, 404)
+_PAGE = contents("The report.", {HTML: TEXT}, 404)
+_BUNDLE = contents("The bundle.", {ZIP: BINARY, BYTES: BINARY}, 404)
 AuditReading = Literal["impact-ratio"]
 
 
@@ -109,7 +107,7 @@ def get_audit_report(
         report = row.report or {}
         as_of_run = as_report_of_run(report, parse_audit(report["spec"]))
         return JSONResponse(reading(as_of_run, name))
-    return _page(row) if preferred(accept, (JSON, _HTML)) == _HTML else _document(row)
+    return _page(row) if preferred(accept, (JSON, HTML)) == HTML else _document(row)
 
 
 @router.get("/{audit_id}/report.json", response_class=Response, responses=_DOCUMENT)
@@ -146,11 +144,7 @@ def get_audit_bundle(
     """
     with resources.database.read() as session:
         chunks = audit_bundle(session, caller, audit_id)
-    return StreamingResponse(
-        chunks,
-        media_type=preferred(accept, (_ZIP, _BYTES)),
-        headers={"Content-Disposition": f'attachment; filename="{audit_id}-bundle.zip"'},
-    )
+    return bundle_response(chunks, audit_id, accept)
 
 
 def _body(row: PredictionAudit, *, caller: Caller) -> AuditBody:

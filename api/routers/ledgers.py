@@ -8,16 +8,21 @@ from pydantic import TypeAdapter
 from starlette.responses import JSONResponse, StreamingResponse
 
 from api.http.answers import (
+    BYTES,
+    HTML,
+    JSON,
+    ZIP,
     Accept,
     Linked,
     LinkedAnswer,
+    bundle_response,
     decode_cursor,
     encode_cursor,
     json_answer,
     preferred,
 )
 from api.http.bodies import JsonBody, validated
-from api.openapi import Responses, problems, request_body, schema_of
+from api.openapi import BINARY, TEXT, contents, located, problems, request_body, schema_of
 from api.routers.experiment_tables import LEDGER_FILE, asked_form, ledger_page
 from api.schemas.base import IdempotencyHeader, PageParameters
 from api.schemas.experiment_tables import LedgerFilters, LedgerPage, LedgerParameters, Verification
@@ -46,7 +51,7 @@ from api.shared.security import (
     LedgerReader,
     ReportsReader,
 )
-from fedaudit.reports.declared.declared_document import DeclaredReport
+from fedaudit.reports.declared.declared_report import DeclaredReport
 from fedaudit.spec.base import Text
 from fedaudit.spec.declared_ledgers import MAX_ROUND, LedgerTerms, ReservationRequest, RoundsRequest
 from models.repositories import DeclaredEntryRepository, DeclaredLedgerRepository
@@ -56,14 +61,12 @@ router = APIRouter(prefix="/ledgers", tags=["ledgers"])
 Number = Annotated[int, Path(ge=1, le=MAX_ROUND, description="The round.")]
 
 _KEY: TypeAdapter[Any] = TypeAdapter(tuple[Text])
-_LOCATION = {"Location": {"description": "The ledger.", "schema": {"type": "string"}}}
-_OPENED: Responses = {201: {"description": "A new ledger.", "headers": _LOCATION}}
 
 
 @router.post(
     "",
     status_code=201,
-    responses={**problems(409, 415), **_OPENED},
+    responses=problems(409, 415) | located(201, "A new ledger.", "ledger"),
     openapi_extra=request_body(LedgerTerms),
 )
 def create_ledger(
@@ -154,24 +157,9 @@ def release_reservation(
     release_round(resources, caller, ledger_id, number)
 
 
-_ZIP, _BYTES = "application/zip", "application/octet-stream"
-_JSON = {"application/json": {"schema": schema_of(DeclaredReport)}}
-_HTML = {"text/html": {"schema": {"type": "string"}}}
-_REPORT: Responses = {
-    **problems(404),
-    200: {"description": "The report.", "content": {**_JSON, **_HTML}},
-}
-_PAGE: Responses = {**problems(404), 200: {"description": "The report.", "content": _HTML}}
-_BUNDLE: Responses = {
-    **problems(404),
-    200: {
-        "description": "The bundle.",
-        "content": {
-            media_type: {"schema": {"type": "string", "format": "binary"}}
-            for media_type in (_ZIP, _BYTES)
-        },
-    },
-}
+_REPORT = contents("The report.", {JSON: schema_of(DeclaredReport), HTML: TEXT}, 404)
+_PAGE = contents("The report.", {HTML: TEXT}, 404)
+_BUNDLE = contents("The bundle.", {ZIP: BINARY, BYTES: BINARY}, 404)
 
 
 @router.get("/{ledger_id}/privacy-ledger", response_model=LedgerPage, responses=LEDGER_FILE)
@@ -187,7 +175,7 @@ def list_declared_entries(
     """What each declared round cost each client. Files carry all that the filters let through."""
     form = asked_form(accept)
     if form is not None:
-        return _file(resources, caller, ledger_id, form, parameters)
+        return export_declared_entries(ledger_id, form, caller, parameters, resources)
     table = partial(_table, resources, caller, ledger_id, parameters)
     return linked(ledger_page(resources, "declared-ledger", parameters, table))
 
@@ -203,7 +191,10 @@ def export_declared_entries(
     resources: Shared,
 ) -> StreamingResponse:
     """What each declared round cost each client, as a file."""
-    return _file(resources, caller, ledger_id, form, filters)
+    table = _table(resources, caller, ledger_id, filters)
+    note_export(resources, caller, ledger_id, form)
+    name = f"{ledger_id}-privacy-ledger"
+    return export(table, resources.database, what="ledger", form=form, file_name=name)
 
 
 @router.get("/{ledger_id}/report", response_class=Response, responses=_REPORT)
@@ -211,9 +202,9 @@ def get_ledger_report(
     ledger_id: str, caller: ReportsReader, resources: Shared, accept: Accept
 ) -> Response:
     """The report as JSON or as a page, by the header Accept; signed within seconds of a round."""
-    if preferred(accept, ("application/json", "text/html")) == "text/html":
-        return _page(resources, caller, ledger_id)
-    return _document(resources, caller, ledger_id)
+    as_page = preferred(accept, (JSON, HTML)) == HTML
+    form = get_ledger_report_page if as_page else get_ledger_report_document
+    return form(ledger_id, caller, resources)
 
 
 @router.get("/{ledger_id}/report.json", response_class=Response, responses=_REPORT)
@@ -221,13 +212,17 @@ def get_ledger_report_document(
     ledger_id: str, caller: ReportsReader, resources: Shared
 ) -> Response:
     """The report as JSON."""
-    return _document(resources, caller, ledger_id)
+    found = report_of(resources, caller, ledger_id)
+    return JSONResponse(found.document, headers={"ETag": f'"{found.report_hash}"'})
 
 
 @router.get("/{ledger_id}/report.html", response_class=Response, responses=_PAGE)
 def get_ledger_report_page(ledger_id: str, caller: ReportsReader, resources: Shared) -> Response:
     """The report as one page without scripts."""
-    return _page(resources, caller, ledger_id)
+    # Imported here because most calls do not need templates.
+    from fedaudit.reports.page.html import render_declared
+
+    return page_response(render_declared(report_of(resources, caller, ledger_id).document))
 
 
 @router.get("/{ledger_id}/report/verification", responses=problems(404))
@@ -249,21 +244,7 @@ def get_ledger_bundle(
     """
     chunks = ledger_bundle(resources, caller, ledger_id)
     note_export(resources, caller, ledger_id, "bundle")
-    name = f'attachment; filename="{ledger_id}-bundle.zip"'
-    return StreamingResponse(
-        chunks, media_type=preferred(accept, (_ZIP, _BYTES)), headers={"Content-Disposition": name}
-    )
-
-
-def _document(resources: Resources, caller: Caller, ledger_id: str) -> Response:
-    found = report_of(resources, caller, ledger_id)
-    return JSONResponse(found.document, headers={"ETag": f'"{found.report_hash}"'})
-
-
-def _page(resources: Resources, caller: Caller, ledger_id: str) -> Response:
-    from fedaudit.reports.page.html import render_declared
-
-    return page_response(render_declared(report_of(resources, caller, ledger_id).document))
+    return bundle_response(chunks, ledger_id, accept)
 
 
 def _table(
@@ -274,12 +255,3 @@ def _table(
     return LedgerTable(
         caller.project_id, found.id, found.names, filters, rows=DeclaredEntryRepository
     )
-
-
-def _file(
-    resources: Resources, caller: Caller, ledger_id: str, form: Form, filters: LedgerFilters
-) -> StreamingResponse:
-    table = _table(resources, caller, ledger_id, filters)
-    note_export(resources, caller, ledger_id, form)
-    name = f"{ledger_id}-privacy-ledger"
-    return export(table, resources.database, what="ledger", form=form, file_name=name)

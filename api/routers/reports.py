@@ -5,7 +5,7 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Query
 from starlette.responses import JSONResponse, Response, StreamingResponse
 
-from api.http.answers import JSON, Accept, Linked, preferred
+from api.http.answers import BYTES, HTML, JSON, ZIP, Accept, Linked, bundle_response, preferred
 from api.http.bodies import JsonBody, validated
 from api.openapi import BINARY, TEXT, contents, problems, request_body, schema_of
 from api.schemas.base import IdempotencyHeader
@@ -29,9 +29,7 @@ from fedaudit.reports.report import Report as ReportDocument
 router = APIRouter(tags=["reports"])
 
 _OF = "/experiments/{experiment_id}"
-_HTML, _PDF, _ZIP = "text/html", "application/pdf", "application/zip"
-_BYTES = "application/octet-stream"
-"""For clients that have no media type for zip files or PDF."""
+_PDF = "application/pdf"
 _SCHEMAS: list[Any] = [
     schema_of(ReportDocument),
     *(
@@ -40,12 +38,12 @@ _SCHEMAS: list[Any] = [
         if one.schema is not None
     ),
 ]
-_FORMS = {JSON: {"anyOf": _SCHEMAS}, "text/markdown": TEXT, _HTML: TEXT}
+_FORMS = {JSON: {"anyOf": _SCHEMAS}, "text/markdown": TEXT, HTML: TEXT}
 _REPORT = contents("The report.", _FORMS, 404)
 _DOCUMENT = contents("The report.", {JSON: schema_of(ReportDocument)}, 404)
-_PAGE = contents("The report.", {_HTML: TEXT}, 404)
-_PDF_FILE = contents("The report.", {_PDF: BINARY, _BYTES: BINARY}, 404, 503)
-_BUNDLE = contents("The bundle.", {_ZIP: BINARY, _BYTES: BINARY}, 404, 409)
+_PAGE = contents("The report.", {HTML: TEXT}, 404)
+_PDF_FILE = contents("The report.", {_PDF: BINARY, BYTES: BINARY}, 404, 503)
+_BUNDLE = contents("The bundle.", {ZIP: BINARY, BYTES: BINARY}, 404, 409)
 _MODEL = contents("The hypotheses.", {SAFETENSORS: BINARY}, 404, 409)
 
 
@@ -62,7 +60,7 @@ def get_report(
     A `reading` has its own form, whatever is accepted: JSON, and Markdown for a model card.
     """
     if name is None:
-        as_page = preferred(accept, (JSON, _HTML)) == _HTML
+        as_page = preferred(accept, (JSON, HTML)) == HTML
         return (get_report_page if as_page else get_report_document)(
             experiment_id, caller, resources
         )
@@ -117,10 +115,7 @@ def get_bundle(
         experiment = find_experiment(session, caller, experiment_id)
         chunks = bundle_of(resources.database, session, experiment)
     note_export(resources, caller, experiment.id, "bundle")
-    name = f'attachment; filename="{experiment.id}-bundle.zip"'
-    return StreamingResponse(
-        chunks, media_type=preferred(accept, (_ZIP, _BYTES)), headers={"Content-Disposition": name}
-    )
+    return bundle_response(chunks, experiment.id, accept)
 
 
 @router.get(f"{_OF}/model", response_class=StreamingResponse, responses=_MODEL)

@@ -22,8 +22,8 @@ class LedgerEpsilon(BaseModel):
     """Why `value` is null, or the accountant not that of the terms."""
 
 
-class LedgerBody(BaseModel):
-    """A declared ledger, and what its rounds come to."""
+class StatedLedger(BaseModel):
+    """A declared ledger, as its terms state it."""
 
     id: str
     name: str
@@ -34,6 +34,11 @@ class LedgerBody(BaseModel):
     observer: str
     delta: float | None
     adjacency: str | None
+
+
+class LedgerBody(StatedLedger):
+    """A declared ledger, and what its rounds come to."""
+
     accountant: str | None
     population: int
     subjects: int
@@ -66,17 +71,9 @@ class LedgerBody(BaseModel):
     reasons: Reasons
 
 
-class LedgerSummary(BaseModel):
+class LedgerSummary(StatedLedger):
     """A declared ledger in a list; its epsilon is the bound by Renyi orders."""
 
-    id: str
-    name: str
-    guarantee: Literal["declared", "none"]
-    mechanism: str
-    unit: str
-    observer: str
-    delta: float | None
-    adjacency: str | None
     rounds: int
     last_round: int
     epsilon_max: float | None

@@ -1,6 +1,6 @@
 """The stored records of an experiment as evidence: verified anew, or bundled."""
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from itertools import chain
@@ -241,8 +241,13 @@ def verification_of(database: Database, caller: Caller, experiment_id: str) -> V
         # Evaluated once the rows were read.
         more=chain(history.checks(), _check_columns(database, experiment, report, stored_hash)),
     )
+    return verification_body(found, report)
+
+
+def verification_body(found: Verified, report: Mapping[str, Any]) -> Verification:
+    """A verification of this report, as a caller sees it."""
     return Verification(
-        experiment_id=experiment.id,
+        experiment_id=found.experiment_id,
         valid=found.verdict != ALTERED,
         verdict=found.verdict,
         checks=checks_of(found),
@@ -270,21 +275,26 @@ def checks_of(found: Verified) -> list[Check]:
     return [Check(name=one.name, outcome=one.outcome, detail=one.detail) for one in found.checks]
 
 
-def _check_columns(
-    database: Database, experiment: Experiment, report: dict[str, Any], stored_hash: str
-) -> Iterator[Found]:
-    """The checks that only the database's own columns allow: of report, spec, and what is shown of
-    signed statements."""
+def stored_report_check(report: Mapping[str, Any], stored_hash: str) -> Found:
+    """Whether the report is the one that has this hash."""
     try:
         present_hash = report_hash(report)
     except ValueError:
         present_hash = ""
-    yield check(
+    return check(
         "report.hash",
         present_hash != "" and present_hash == stored_hash,
         good="the report is the one that was stored",
         bad="the report was altered after it was stored",
     )
+
+
+def _check_columns(
+    database: Database, experiment: Experiment, report: dict[str, Any], stored_hash: str
+) -> Iterator[Found]:
+    """The checks that only the database's own columns allow: of report, spec, and what is shown of
+    signed statements."""
+    yield stored_report_check(report, stored_hash)
     yield check(
         "experiment.spec_hash",
         canonical_hash(experiment.spec) == experiment.spec_hash,

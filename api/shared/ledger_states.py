@@ -99,7 +99,7 @@ def read_state(session: Session, row: DeclaredLedger) -> LedgerState:
         project_id=row.project_id,
         terms=LedgerTerms.model_validate(row.terms),
         histories=stored_histories(row.names, tallies),
-        drawn=stored_drawn(row.drawn_names, row.drawn_counts),
+        drawn=stored_drawn(row),
         releases=row.releases,
         entries=row.entries,
         head=bytes(row.head),

@@ -88,6 +88,7 @@ def declared_entries(
     for kind, release, subjects in parts:
         releases[subjects] += 1
         failed = release == 1
+        radius = np.nan if inputs.radius is None or failed else inputs.radius
         entries.append(
             LedgerEntry(
                 round=round_,
@@ -97,7 +98,7 @@ def declared_entries(
                 inputs=inputs,
                 subjects=subjects,
                 outcomes=np.full(len(subjects), Outcome.RELEASED, dtype=np.uint8),
-                radii=_radii(inputs, len(subjects), failed=failed),
+                radii=np.full(len(subjects), radius, dtype=np.float64),
                 releases=releases[subjects],
                 clusters=np.full(len(subjects), -1, dtype=np.int16),
                 interrupted=failed,
@@ -107,19 +108,14 @@ def declared_entries(
     return entries
 
 
-def _radii(inputs: MechanismParameters, subjects: int, *, failed: bool) -> NDArray[np.float64]:
-    known = inputs.radius is not None and not failed
-    return np.full(subjects, inputs.radius if known else np.nan, dtype=np.float64)
-
-
 def _epsilons(
     terms: LedgerTerms, histories: Histories, subjects: NDArray[np.int32]
 ) -> NDArray[np.float64] | None:
     """What each subject has spent in all, once for each distinct history; NaN without a bound."""
-    if not terms.counts_epsilon or terms.adjacency is None or terms.delta is None:
+    if not terms.counts_epsilon:
         return None
     rows, which = distinct(histories.of(subjects))
-    found = renyi_epsilons(rows, histories.charges, adjacency=terms.adjacency, delta=terms.delta)
+    found = renyi_epsilons(rows, histories.charges, terms)
     return np.where(np.isinf(found), np.nan, found)[which]
 
 
@@ -157,6 +153,7 @@ class Declared(Protocol):
     reservations: Any
     groups: Any
     drawn: Any
+    head: Any
     declared_at: Any
 
 
@@ -168,7 +165,9 @@ class Reserved(Protocol):
     admitted: Any
     denied: Any
     replaced: Any
+    state: Any
     reserved_at: Any
+    expires_at: Any
 
 
 def declaration_of(one: Declared, secret: bytes) -> bytes:
@@ -225,11 +224,14 @@ def reservations_hash(reserved: Sequence[Reserved], secret: bytes) -> str:
     ).hex()
 
 
-def changed_reservations(
-    rounds: Sequence[Declared], reserved: Sequence[Reserved], secret: bytes
-) -> Iterator[int]:
-    """The rounds, of all in order, whose chained reservations are not those that are stored.
-    Reservations behind the last round are in no chain yet. Raises ValueError as above."""
+def changed_beside(
+    rounds: Sequence[Declared], reserved: Sequence[Reserved], drawn: Drawn, secret: bytes
+) -> Iterator[str]:
+    """What is stored beside all rounds, in order, and is not what their declarations say: what was
+    reserved, and who was drawn, which the newest round that drew somebody says.
+
+    Reservations behind the last round are in no chain yet. Raises ValueError as above.
+    """
     before, place = 0, 0
     for one in rounds:
         mine = []
@@ -238,8 +240,11 @@ def changed_reservations(
                 mine.append(reserved[place])
             place += 1
         if one.reservations is not None and one.reservations != reservations_hash(mine, secret):
-            yield one.round
+            yield f"what was reserved before round {one.round}"
         before = one.round
+    said = next((one.drawn for one in reversed(rounds) if one.drawn is not None), None)
+    if said is not None and said != drawn_hash(drawn, secret):
+        yield "those who were drawn"
 
 
 def _keyed(secret: bytes, value: Mapping[str, Any]) -> bytes:
@@ -270,11 +275,6 @@ class RoundsSoFar:
         """The key and the digest of the next entry."""
         self._ledger.add(row)
 
-    @property
-    def ledger_hash(self) -> str:
-        """Of the entries so far."""
-        return self._ledger.hexdigest()
-
     def state_hash(self, tallies: Iterable[Tally]) -> str:
         """Of the rounds so far, their entries and these tallies, in hexadecimal."""
         hashed = hashlib.sha256()
@@ -283,7 +283,11 @@ class RoundsSoFar:
             counts = significant(one).astype("<i8").tobytes()
             hashed.update(struct.pack("<QQQ", len(charged), one.rounds, len(counts)))
             hashed.update(charged + counts)
-        parts = (self._declarations.digest(), bytes.fromhex(self.ledger_hash), hashed.digest())
+        parts = (
+            self._declarations.digest(),
+            bytes.fromhex(self._ledger.hexdigest()),
+            hashed.digest(),
+        )
         return hmac.digest(self._secret, _STATE + b"".join(parts), hashlib.sha256).hex()
 
 

@@ -90,6 +90,8 @@ class Statement:
             raise ValueError(f"lacks a field of a {cls.NAME}, or has another one")
         try:
             found: Self = _adapter(cast(Any, cls)).validate_json(json.dumps(value), strict=True)
+        except RecursionError:
+            raise ValueError(f"is no {cls.NAME}: its fields are nested too deeply") from None
         except ValidationError as error:
             field = ".".join(map(str, error.errors()[0]["loc"]))
             raise ValueError(f"is no {cls.NAME}: {field} has another type or value") from None

@@ -4,6 +4,7 @@ import hashlib
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Literal
 
 import rfc8785
@@ -57,16 +58,24 @@ def leaves(part: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any
             yield f"{prefix}{name}", value
 
 
-def same(one: Any, other: Any) -> bool:
-    """Whether two JSON values are equal, with floats compared up to rounding."""
+EXACT = 1e-12
+"""Relative: what rounding may change in a float."""
+
+
+def same(one: Any, other: Any, *, digits: float = EXACT) -> bool:
+    """Whether two JSON values are equal, with floats compared up to rounding. `digits`: how far two
+    floats may lie apart, relative to the larger one."""
     if isinstance(one, bool) or isinstance(other, bool):
         return one is other
     if isinstance(one, int | float) and isinstance(other, int | float):
-        return math.isclose(one, other, rel_tol=1e-12, abs_tol=0.0)
+        both = isinstance(one, float) and isinstance(other, float)
+        return math.isclose(one, other, rel_tol=digits if both else EXACT, abs_tol=0.0)
     if isinstance(one, Mapping) and isinstance(other, Mapping):
-        return one.keys() == other.keys() and all(same(one[name], other[name]) for name in one)
+        return one.keys() == other.keys() and all(
+            same(one[name], other[name], digits=digits) for name in one
+        )
     if isinstance(one, list) and isinstance(other, list):
-        return len(one) == len(other) and all(map(same, one, other))
+        return len(one) == len(other) and all(map(partial(same, digits=digits), one, other))
     return type(one) is type(other) and bool(one == other)
 
 
@@ -89,12 +98,19 @@ def numbered(first: int, last: int) -> str:
     return f"entry {first}" if first == last else f"entries {first} to {last}"
 
 
-def agrees(report: Mapping[str, Any], path: str, found: Any, *, name: str | None = None) -> Check:
-    """Whether the report says at `path` what was found."""
+def agrees(
+    report: Mapping[str, Any],
+    path: str,
+    found: Any,
+    *,
+    name: str | None = None,
+    digits: float = EXACT,
+) -> Check:
+    """Whether the report says at `path` what was found; `digits` as of `same`."""
     said = value_at(report, *path.split("."))
     return check(
         name or f"report.{path.rpartition('.')[2]}",
-        same(said, found),
+        same(said, found, digits=digits),
         good=f"{path} is equal to what was recomputed",
         bad=f"{path} is {shown(said)} in the report and {shown(found)} recomputed",
     )

@@ -178,10 +178,8 @@ class LedgerTerms(SpecPart):
 
 
 def _check_cost(terms: LedgerTerms) -> None:
-    fields = ("delta", "accountant", "adjacency")
-    for name in fields:
-        given = getattr(terms, name) is not None
-        if terms.counts_epsilon and not given:
+    for name in ("delta", "accountant", "adjacency"):
+        if terms.counts_epsilon and getattr(terms, name) is None:
             raise refuse_at(f"/{name}", f"is required: {terms.mechanism} is counted as an epsilon")
     if terms.budget is not None:
         _check_budget(terms, terms.budget)

@@ -9,8 +9,8 @@ from sqlalchemy import Update, and_, bindparam, func, or_, select, update
 from sqlalchemy.orm import Session, defer
 
 from models.clock import utc_now
-from models.repositories.base import PartRepository, ScopedRepository
-from models.repositories.packed_rows import PackedRowRepository
+from models.repositories.base import PartRepository, RowRepository
+from models.repositories.packed_rows import Digest, PackedRowRepository
 from models.tables.declared_ledgers import (
     DeclaredCheckpoint,
     DeclaredEntry,
@@ -38,26 +38,23 @@ _LOCKED_LATER = _LOCKED.options(*(defer(column) for column in _LARGE))
 _STANDING = select(DeclaredLedger.entries, DeclaredLedger.head).where(*_OF_PROJECT)
 
 
-class DeclaredLedgerRepository(ScopedRepository):
+class DeclaredLedgerRepository(RowRepository[DeclaredLedger]):
     """The ledgers of one project."""
+
+    _table = DeclaredLedger
 
     def add(self, row: DeclaredLedger) -> None:
         """Stores a new ledger."""
-        self.session.add(row)
-        self.session.flush()
+        self._add(row)
 
-    def get(self, ledger_id: str) -> DeclaredLedger | None:
-        """One ledger."""
-        return self._one(self._select(DeclaredLedger).where(DeclaredLedger.id == ledger_id))
-
-    def lock(self, ledger_id: str, *, later: bool = False) -> DeclaredLedger | None:
+    def lock(self, id: str, *, later: bool = False) -> DeclaredLedger | None:
         """One ledger, to which no other transaction adds a round until this one ends.
 
         `later`: what is large of it, or never changes, is read once it is asked for, which must be
         within the transaction. For those that mostly have it in memory already.
         """
         statement = _LOCKED_LATER if later else _LOCKED
-        return self._one(statement, ledger_id=ledger_id, project_id=self.project_id)
+        return self._one(statement, ledger_id=id, project_id=self.project_id)
 
     def standing(self, ledger_id: str) -> tuple[int, bytes] | None:
         """How many entries a ledger has, and its head."""
@@ -134,6 +131,10 @@ class DeclaredEntryRepository(PackedRowRepository):
             func.min(DeclaredEntry.round)
         )
         return self.session.scalar(mine.where(DeclaredEntry.declaration.is_not(None)))
+
+    def digests_upto(self, ledger_id: str, round_: int) -> list[Digest]:
+        """Those of all entries up to a round."""
+        return [one for one in self.digests(ledger_id) if one[0] <= round_]
 
     def declarations(self, ledger_id: str) -> dict[int, bytes | None]:
         """By round, what the chain holds of what it declared beside its entries."""

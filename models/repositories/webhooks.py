@@ -435,7 +435,9 @@ def _low(
 ) -> dict[tuple[object, ...], Budget]:
     seen = budgets.of_project(project_id)
     low: dict[tuple[object, ...], Budget] = {}
-    for budget in seen.composed_budgets(federation_id, shown=False):
+    # Composed only where there is a total: an epsilon without one would be composed for nothing.
+    bounded = (one for one in seen.budgets(federation_id, shown=False) if one.total is not None)
+    for budget in (seen.composed(federation_id, one) for one in bounded):
         if budget.total is not None and (budget.remaining or 0.0) <= share * budget.total:
             terms = None if budget.terms is None else budget.terms.key
             whose = (budget.adjacency, budget.observer, budget.for_clients)

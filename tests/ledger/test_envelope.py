@@ -105,6 +105,17 @@ def test_a_checkpoint_of_another_kind_is_refused(kind):
         Checkpoint.of(Envelope.sign(kind, CHECKPOINT.sign(KEY).payload, KEY))
 
 
+def test_a_payload_nested_to_any_depth_is_refused():
+    """Some depths can be read but not written again; a forged bundle must not end verification."""
+    kind = CHECKPOINT.payload_type()
+    for depth in range(900, 1100):
+        nested = "[" * depth + "]" * depth
+        fields = json.dumps({**json.loads(CHECKPOINT.sign(KEY).payload), "entries": "NESTED"})
+        payload = fields.replace('"NESTED"', nested).encode()
+        with pytest.raises(ValueError, match=r"is no checkpoint|no JSON"):
+            Checkpoint.of(Envelope.sign(kind, payload, KEY))
+
+
 def test_public_keys_are_read_from_pem_and_private_ones_refused():
     other = SigningKey.generate().public
     both = (KEY.public.pem + other.pem).encode()

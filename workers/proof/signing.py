@@ -260,6 +260,8 @@ class WaitingSigner(ABC):
     a row before then."""
 
     what: ClassVar[str]
+    key_names: ClassVar[tuple[str, ...]]
+    """Under which names its keys are logged."""
     refused_for: ClassVar[type[Exception]] = ValueError
 
     def __init__(self, database: Database, key: SigningKey) -> None:
@@ -283,7 +285,8 @@ class WaitingSigner(ABC):
             except self.refused_for as error:
                 self._refused.add(one)
                 why = f"{type(error).__name__}: {error}"[:200]
-                log.exception(f"{self.what} not signed", of=one, why=why)
+                named = dict(zip(self.key_names, one, strict=True))
+                log.exception(f"{self.what} not signed", **named, why=why)
         return signed
 
     @abstractmethod
@@ -306,6 +309,7 @@ class SignOffSigner(WaitingSigner):
     """Signs what people stated of reports, each in its chain."""
 
     what = "sign-off"
+    key_names = ("experiment_id", "number")
 
     def _waiting(self, session: Session, limit: int) -> Sequence[tuple[str, int]]:
         return SignOffRepository(session).unsigned(limit)
@@ -350,6 +354,7 @@ class AuditLogSigner(WaitingSigner):
     """Signs how far audit logs reach, where that follows from the head that was signed before."""
 
     what = "audit log"
+    key_names = ("project_id",)
 
     def _waiting(self, session: Session, limit: int) -> Sequence[tuple[str]]:
         return [(one,) for one in UnsignedAuditRepository(session).projects(limit)]

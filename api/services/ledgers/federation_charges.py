@@ -35,7 +35,6 @@ from models.values import Budget, BudgetFigure
 
 BOOK = "release"
 """A trainer that wants no budget charged names no federation."""
-_NO_ROOM = "the budget of the ledger's federation has no room for the round"
 _SHORTAGES: dict[Shortage, str] = {
     "no-room": "has no room left",
     "other-adjacency": "has a total of another adjacency than the ledger's figures",
@@ -76,27 +75,43 @@ def charge_federation(
     *,
     held: Histories,
     spent: Histories | None = None,
-) -> None:
-    """Book what rounds have spent in all, None for no more than before, and what reservations hold
-    beside them: whether there is room or not."""
-    if row.federation_id is not None:
-        with _announcing(resources, session, row, row.federation_id) as budgets:
-            _rebook(budgets, row.id, terms, held=held, spent=spent, within_totals=False)
-
-
-def hold_more(
-    resources: Resources, session: Session, row: DeclaredLedger, terms: LedgerTerms, held: Histories
+    within_totals: bool = False,
 ) -> str | None:
-    """Hold so much in all; why not, and nothing changed, where the federation's budget has no room
-    or a total of it cannot count the ledger."""
+    """Book what rounds have spent in all, None for no more than before, and what reservations hold
+    beside them.
+
+    Whether there is room or not; `within_totals`: why not, and nothing changed, where the
+    federation's budget has no room or a total of it cannot count the ledger.
+    """
     if row.federation_id is None:
         return None
     with _announcing(resources, session, row, row.federation_id) as budgets:
-        why = why_uncounted(terms, budgets.budgets(row.federation_id))
+        why = why_uncounted(terms, budgets.budgets(row.federation_id)) if within_totals else None
         if why is not None:
             return f"the {BOOK} book of the ledger's federation {why}"
-        has_room = _rebook(budgets, row.id, terms, held=held, spent=None, within_totals=True)
-    return None if has_room else _NO_ROOM
+        if terms.adjacency is not None and terms.counts_epsilon:
+            has_room = budgets.rebook_epsilon(
+                row.id,
+                held=renyi_curve(held, terms.adjacency),
+                spent=None if spent is None else renyi_curve(spent, terms.adjacency),
+                within_totals=within_totals,
+            )
+        else:
+            has_room = budgets.rebook(
+                row.id,
+                held=_sums(held),
+                spent=None if spent is None else _sums(spent),
+                within_totals=within_totals,
+            )
+    return None if has_room else "the budget of the ledger's federation has no room for the round"
+
+
+def _sums(histories: Histories) -> dict[BudgetFigure, float]:
+    log_ratio = largest_log_ratio(histories)
+    return {
+        "leakage": largest_leakage(histories),
+        "log_ratio": np.inf if log_ratio is None else log_ratio,
+    }
 
 
 def why_uncounted(terms: LedgerTerms, budgets: Sequence[Budget]) -> str | None:
@@ -121,38 +136,29 @@ def why_uncounted(terms: LedgerTerms, budgets: Sequence[Budget]) -> str | None:
 
 
 def _why(terms: LedgerTerms, budget: Budget) -> str | None:
-    counted = "an epsilon" if terms.counts_epsilon else "leakage"
-    unlike = (
-        f"has a total for {_FIGURES[budget.figure]}, and the ledger's cost is counted as "
-        f"{counted}, which cannot be added to it"
-    )
+    if (budget.figure == "epsilon") != terms.counts_epsilon:
+        counted = "an epsilon" if terms.counts_epsilon else "leakage"
+        return (
+            f"has a total for {_FIGURES[budget.figure]}, and the ledger's cost is counted as "
+            f"{counted}, which cannot be added to it"
+        )
     match budget.figure:
-        case "epsilon":
-            return _why_no_epsilon(terms, budget) if terms.counts_epsilon else unlike
-        case "leakage" | "log_ratio" if terms.counts_epsilon:
-            return unlike
-        case "leakage":
-            return None
-        case "log_ratio":
-            if terms.metric is not None and terms.metric.has_theorem:
-                return None
+        case "epsilon" if budget.adjacency != terms.adjacency:
+            return (
+                f"has a total of adjacency {budget.adjacency}, and the ledger's figures are of "
+                f"{terms.adjacency}"
+            )
+        case "epsilon" if terms.observer not in counts_for(budget):
+            return f"has a total against {budget.observer}, whom the ledger's figures do not cover"
+        case "log_ratio" if terms.metric is None or not terms.metric.has_theorem:
             return (
                 "has a total for a sum by the theorem, and the ledger has none: that needs a fixed "
                 "radius and a clip"
             )
+        case "epsilon" | "leakage" | "log_ratio":
+            return None
         case _:
             assert_never(budget.figure)
-
-
-def _why_no_epsilon(terms: LedgerTerms, budget: Budget) -> str | None:
-    if budget.adjacency != terms.adjacency:
-        return (
-            f"has a total of adjacency {budget.adjacency}, and the ledger's figures are of "
-            f"{terms.adjacency}"
-        )
-    if terms.observer not in counts_for(budget):
-        return f"has a total against {budget.observer}, whom the ledger's figures do not cover"
-    return None
 
 
 def _leakage_terms(terms: LedgerTerms) -> LeakageTerms | None:
@@ -203,33 +209,3 @@ def _hold_nothing(
     if short is None and terms.metric is not None and terms.metric.has_theorem:
         short = reserve(terms=None, of_one_release=0.0)
     return None if short is None else short[1]
-
-
-def _rebook(
-    budgets: Budgets,
-    ledger_id: str,
-    terms: LedgerTerms,
-    *,
-    held: Histories,
-    spent: Histories | None,
-    within_totals: bool,
-) -> bool:
-    if terms.adjacency is not None and terms.counts_epsilon:
-        most, paid = (
-            None
-            if one is None
-            else renyi_curve(one.distinct(), one.charges, adjacency=terms.adjacency)
-            for one in (held, spent)
-        )
-        assert most is not None
-        return budgets.rebook_epsilon(ledger_id, held=most, spent=paid, within_totals=within_totals)
-    return budgets.rebook(
-        ledger_id,
-        held=_sums(held),
-        spent=None if spent is None else _sums(spent),
-        within_totals=within_totals,
-    )
-
-
-def _sums(histories: Histories) -> dict[BudgetFigure, float]:
-    return {"leakage": largest_leakage(histories), "log_ratio": largest_log_ratio(histories)}

@@ -12,9 +12,10 @@ faults is refused under the lock.
 import hashlib
 import json
 import secrets
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
+from functools import partial
 from typing import Any, TypeVar
 
 import numpy as np
@@ -22,9 +23,9 @@ from numpy.typing import NDArray
 from pydantic import TypeAdapter
 from sqlalchemy.orm import Session
 
-from api.http.problems import ProblemError, not_found
+from api.http.problems import ProblemError
 from api.services.ledgers.federation_charges import charge_federation
-from api.services.lookups import refuse_erased
+from api.services.lookups import found_by, refuse_erased
 from api.shared.ledger_states import LedgerState
 from api.shared.resources import Resources
 from api.shared.security import Caller
@@ -45,7 +46,7 @@ from fedaudit.privacy.declared.histories import (
     charge_of,
     distinct,
     keep_curves,
-    leakages,
+    largest_leakage,
     over_budget,
     renyi_epsilons,
     steps_of,
@@ -102,11 +103,8 @@ def answered(
 def locked(session: Session, caller: Caller, ledger_id: str) -> DeclaredLedger:
     """The ledger, locked. Raises ProblemError where the project has none, or its names were
     erased."""
-    row = None
-    if is_id(ledger_id):
-        row = DeclaredLedgerRepository(session, caller.project_id).lock(ledger_id, later=True)
-    if row is None:
-        raise not_found("ledger")
+    lock = partial(DeclaredLedgerRepository(session, caller.project_id).lock, later=True)
+    row = found_by(lock, ledger_id, "ledger")
     refuse_erased(session, caller.project_id, row)
     return row
 
@@ -115,35 +113,37 @@ def locked(session: Session, caller: Caller, ledger_id: str) -> DeclaredLedger:
 class Prepared:
     """The events whose curves are kept, and the ledger whose loss distributions are."""
 
-    version: tuple[int, bytes, tuple[tuple[int, datetime], ...]]
+    version: object
     charges: frozenset[Charge]
 
     @classmethod
     def of(
-        cls, state: LedgerState, held: Sequence[DeclaredReservation], charges: Iterable[Charge]
+        cls,
+        state: LedgerState,
+        held: Sequence[DeclaredReservation],
+        events: Sequence[AnyRelease],
+        *,
+        compute: bool = True,
     ) -> "Prepared":
-        """Computes the curves of these charges."""
-        found = frozenset(charges)
-        if state.terms.adjacency is not None:
-            keep_curves(found, state.terms.adjacency)
-        return cls(_version_of(state, held), found)
+        """What a ledger charges with these reservations and events; `compute`: their curves too."""
+        released = [*(read_event(one.event) for one in held), *events]
+        charges = {*state.histories.charges, *(charge_of(state.terms, one) for one in released)}
+        if compute and state.terms.adjacency is not None and state.terms.counts_epsilon:
+            keep_curves(charges, state.terms.adjacency)
+        version = None
+        if composes_losses(state.terms):
+            # Changes with every round, and with every one of these reservations.
+            version = state.entries, state.head, [(one.round, one.reserved_at) for one in held]
+        return cls(version, frozenset(charges))
 
     def serves(
-        self, state: LedgerState, held: Sequence[DeclaredReservation], charges: Iterable[Charge]
+        self, state: LedgerState, held: Sequence[DeclaredReservation], events: Sequence[AnyRelease]
     ) -> bool:
-        """Whether the ledger in this state, and these charges, ask for nothing new."""
+        """Whether the ledger in this state, with these, asks for nothing new."""
         if not state.terms.counts_epsilon:
             return True
-        if composes_losses(state.terms) and self.version != _version_of(state, held):
-            return False
-        return self.charges.issuperset(charges)
-
-
-def _version_of(
-    state: LedgerState, held: Sequence[DeclaredReservation]
-) -> tuple[int, bytes, tuple[tuple[int, datetime], ...]]:
-    """Changes with every round, and with every one of these reservations."""
-    return state.entries, state.head, tuple((one.round, one.reserved_at) for one in held)
+        wanted = Prepared.of(state, held, events, compute=False)
+        return self.version == wanted.version and self.charges >= wanted.charges
 
 
 def composes_losses(terms: LedgerTerms) -> bool:
@@ -155,14 +155,6 @@ def read_event(value: dict[str, Any]) -> AnyRelease:
     """A stored event."""
     found: AnyRelease = _EVENT.validate_python(value)
     return found
-
-
-def charges_of(
-    state: LedgerState, held: Sequence[DeclaredReservation], events: Sequence[AnyRelease]
-) -> set[Charge]:
-    """What a ledger charges with these reservations and events."""
-    released = [*(read_event(one.event) for one in held), *events]
-    return {*state.histories.charges, *(charge_of(state.terms, one) for one in released)}
 
 
 def charge_event(
@@ -198,13 +190,12 @@ def open_beside(
 def largest_costs(terms: LedgerTerms, histories: Histories) -> dict[str, float | None]:
     """The largest epsilon by Renyi orders, whatever the accountant, and the largest leakage; None
     of another cost, and where nothing bounds it."""
-    rows, charges = histories.distinct(), histories.charges
     epsilon = leakage = np.inf
-    if terms.counts_epsilon and terms.adjacency is not None and terms.delta is not None:
-        found = renyi_epsilons(rows, charges, adjacency=terms.adjacency, delta=terms.delta)
+    if terms.counts_epsilon:
+        found = renyi_epsilons(histories.distinct(), histories.charges, terms)
         epsilon = float(found.max(initial=0.0))
     elif terms.mechanism == "laplace-l2":
-        leakage = float(leakages(rows, charges).max(initial=0.0))
+        leakage = largest_leakage(histories)
     figures = {"epsilon_max": epsilon, "leakage_max": leakage}
     return {name: value if np.isfinite(value) else None for name, value in figures.items()}
 
@@ -297,7 +288,6 @@ def content_hash(one: DeclaredRound) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
 
 
-NO_RESERVATION, AS_RESERVED, MISMATCH, DESPITE_REFUSAL = "none", "reserved", "other", "refused"
 Posted = tuple[LedgerTerms, list[DeclaredRoundRow]]
 
 
@@ -341,7 +331,7 @@ def _compute_beforehand(
         with resources.database.read() as session:
             others = open_beside(session, caller, ledger_id, [one.round for one in rounds])
     fresh = [one for one in rounds if one.round > state.last_round]
-    prepared = Prepared.of(state, (), charges_of(state, others, [one.event for one in fresh]))
+    prepared = Prepared.of(state, others, [one.event for one in fresh])
     return _Beforehand(rounds, prepared, ChargedRounds(state, fresh))
 
 
@@ -373,8 +363,8 @@ def _enter(
         others = []
         if row.federation_id is not None:
             others = open_beside(session, caller, ledger_id, [one.round for one in fresh])
-        charges = charges_of(state, others, [one.event for one in fresh])
-        if beforehand and not last and not beforehand.prepared.serves(state, (), charges):
+        events = [one.event for one in fresh]
+        if beforehand and not last and not beforehand.prepared.serves(state, others, events):
             return None
         charged = same.charged if same else ChargedRounds(state, fresh)
         after, stored = _append(session, row, charged)
@@ -497,7 +487,7 @@ def _as_reserved(
     """Whether a round is what was reserved: the same event, and no client that was not admitted;
     or whether it asked clients who had been refused."""
     if reservation is None:
-        return NO_RESERVATION
+        return "none"
     asked = {*one.participants, *one.failures}
     if reservation.denied is None or charge_of(terms, one.event).everyone:
         # A round that everyone pays for is refused for any draw.
@@ -505,11 +495,11 @@ def _as_reserved(
     else:
         refused = not asked.isdisjoint(reservation.denied)
     if refused:
-        return DESPITE_REFUSAL
+        return "refused"
     if not _holds(reservation, now):
-        return NO_RESERVATION
+        return "none"
     same = reservation.event == one.event.model_dump(mode="json")
-    return AS_RESERVED if same and asked <= set(reservation.admitted) else MISMATCH
+    return "reserved" if same and asked <= set(reservation.admitted) else "other"
 
 
 def _holds(reservation: DeclaredReservation | None, now: datetime) -> bool:

@@ -8,6 +8,7 @@ what the whole ledger holds of its federation's budget.
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -15,12 +16,11 @@ from numpy.typing import NDArray
 
 from api.http.problems import ProblemError, not_found
 from api.schemas.ledger_bodies import RefusedSubject, ReservationBody
-from api.services.ledgers.federation_charges import charge_federation, hold_more
+from api.services.ledgers.federation_charges import charge_federation
 from api.services.ledgers.round_posting import (
     Prepared,
     answered,
     charge_event,
-    charges_of,
     composes_losses,
     held_by,
     largest_costs,
@@ -28,6 +28,7 @@ from api.services.ledgers.round_posting import (
     open_beside,
 )
 from api.services.ledgers.stored_ledgers import epsilon_bodies
+from api.services.lookups import found_by
 from api.shared.ledger_states import LedgerState
 from api.shared.resources import Resources
 from api.shared.security import Caller
@@ -43,7 +44,6 @@ from fedaudit.privacy.declared.histories import (
 from fedaudit.spec.declared_ledgers import AnyRelease, LedgerTerms, ReservationRequest
 from fedaudit.spec.errors import InvalidInputError
 from models.clock import utc_now
-from models.identifiers import is_id
 from models.repositories import (
     AnnouncementRepository,
     DeclaredLedgerRepository,
@@ -110,7 +110,7 @@ def _compute_beforehand(
         asked = sent.read(state.terms, state.histories, state.drawn, held=before)
     except InvalidInputError:
         return None
-    prepared = Prepared.of(state, others, charges_of(state, others, [asked.event]))
+    prepared = Prepared.of(state, others, [asked.event])
     if composes_losses(state.terms):
         _decide(state.terms, before, asked)
     return prepared
@@ -141,13 +141,13 @@ def _reserve(
             )
         before = held_by(state.terms, state.histories, others)
         asked = sent.read(state.terms, state.histories, state.drawn, held=before)
-        if prepared is not None and not prepared.serves(
-            state, others, charges_of(state, others, [asked.event])
-        ):
+        if prepared is not None and not prepared.serves(state, others, [asked.event]):
             return None
         answer = _decide(state.terms, before, asked)
         if answer.admitted:
-            why = hold_more(resources, session, row, state.terms, answer.held)
+            why = charge_federation(
+                resources, session, row, state.terms, held=answer.held, within_totals=True
+            )
             answer = answer if why is None else _none(before, asked, why)
         if answer.refused:
             announcements = AnnouncementRepository(session, caller.project_id)
@@ -219,12 +219,9 @@ def _no_less(name: str, mine: Any, before: Any) -> bool:
 
 def release_round(resources: Resources, caller: Caller, ledger_id: str, number: int) -> None:
     """Give back what is held for a round. Raises ProblemError where nothing is."""
-    if not is_id(ledger_id):
-        raise not_found("ledger")
     with resources.database.write() as session:
-        row = DeclaredLedgerRepository(session, caller.project_id).lock(ledger_id, later=True)
-        if row is None:
-            raise not_found("ledger")
+        lock = partial(DeclaredLedgerRepository(session, caller.project_id).lock, later=True)
+        row = found_by(lock, ledger_id, "ledger")
         parts = DeclaredPartRepository(session, caller.project_id)
         if not parts.end_reservations(ledger_id, [number], RELEASED):
             raise not_found("open reservation")
@@ -277,9 +274,9 @@ def _reasons(terms: LedgerTerms, rows: NDArray[np.int64], trial: Histories) -> l
     budget = terms.budget
     assert budget is not None
     ((figure, total),) = budget.model_dump().items()
-    if terms.adjacency is None or terms.delta is None:
-        costs = leakages(rows, trial.charges)
+    if terms.counts_epsilon:
+        costs = renyi_epsilons(rows, trial.charges, terms)
     else:
-        costs = renyi_epsilons(rows, trial.charges, adjacency=terms.adjacency, delta=terms.delta)
+        costs = leakages(rows, trial.charges)
     spent = [f"{cost:.6g}" if np.isfinite(cost) else "without any bound" for cost in costs.tolist()]
     return [f"would have spent {cost} of a budget of {total:g} ({figure})" for cost in spent]

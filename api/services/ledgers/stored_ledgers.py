@@ -12,37 +12,39 @@ import rfc8785
 from sqlalchemy.orm import Session
 
 from api.http.problems import ProblemError, invalid, not_found
-from api.schemas.experiment_tables import Check, Verification
+from api.schemas.experiment_tables import Verification
 from api.schemas.ledger_bodies import LedgerBody, LedgerEpsilon, LedgerSummary, PostedRound
 from api.services.disclosure import floor_of
 from api.services.dispatch import IdempotentRequest
 from api.services.ledgers.federation_charges import hold_budget
 from api.services.ledgers.round_posting import read_event
-from api.services.lookups import find_federation, refuse_while_erasing
-from api.services.report_evidence import distinct_names, leaked_keys, readable_keys, readable_rows
+from api.services.lookups import find_federation, found_by, refuse_while_erasing
+from api.services.report_evidence import (
+    distinct_names,
+    leaked_keys,
+    readable_keys,
+    readable_rows,
+    stored_report_check,
+    verification_body,
+)
 from api.shared.resources import Resources
 from api.shared.security import Caller
 from fedaudit.ledger.audit import Places
 from fedaudit.ledger.bundle import Evidence, Fault, bundle_chunks
 from fedaudit.ledger.chain import genesis, ledger_hash
-from fedaudit.ledger.declared import changed_reservations, declaration_of, drawn_hash
+from fedaudit.ledger.declared import changed_beside, declaration_of
 from fedaudit.privacy.declared.figures import UNBOUNDED, contradictions, ledger_figures
 from fedaudit.privacy.declared.histories import charge_of
 from fedaudit.reports.checks import Check as Found
 from fedaudit.reports.checks import check, unchecked, value_at
 from fedaudit.reports.declared.declared_report import declared_report
-from fedaudit.reports.declared.ledger_material import (
-    gaps_of,
-    stored_drawn,
-    stored_histories,
-    stored_material,
-)
+from fedaudit.reports.declared.ledger_material import gaps_of, stored_drawn, stored_material
 from fedaudit.reports.report import report_hash
-from fedaudit.reports.verification.verification import ALTERED, verify
+from fedaudit.reports.verification.verification import verify
 from fedaudit.spec.declared_ledgers import EVERYONE, LedgerTerms
 from fedaudit.spec.disclosure import least_group_size
 from models.clock import utc_now
-from models.identifiers import is_id, new_id
+from models.identifiers import new_id
 from models.repositories import (
     AuditLogRepository,
     DeclaredEntryRepository,
@@ -56,7 +58,6 @@ from models.repositories.declared_ledgers import OPEN, REFUSED, RELEASED
 from models.repositories.packed_rows import RowSource, stored_rows
 from models.tables.declared_ledgers import DeclaredLedger, DeclaredReservation, DeclaredRoundRow
 
-_MAX_GAPS = 100
 _OF_ROW = ("id", "name", "federation_id", "created_at", "declared_at")
 _OF_COST = ("mechanism", "unit", "observer", "delta", "adjacency")
 
@@ -106,12 +107,8 @@ def open_ledger(
 
 def find_ledger(session: Session, caller: Caller, ledger_id: str) -> DeclaredLedger:
     """Raises ProblemError where the caller's project has no such ledger."""
-    found = None
-    if is_id(ledger_id):
-        found = DeclaredLedgerRepository(session, caller.project_id).get(ledger_id)
-    if found is None:
-        raise not_found("ledger")
-    return found
+    get = DeclaredLedgerRepository(session, caller.project_id).get
+    return found_by(get, ledger_id, "ledger")
 
 
 def shown_group_size(
@@ -190,7 +187,7 @@ def shown_ledger(resources: Resources, caller: Caller, ledger_id: str) -> Ledger
             "guarantee": _guarantee_of(terms),
             "subjects": len({*state.histories.names, *state.drawn.names}) - 1,
             "budget": None if terms.budget is None else terms.budget.model_dump(),
-            "gaps": gaps[:_MAX_GAPS],
+            "gaps": gaps,
             "missing_rounds": missing,
             "epsilon": epsilon_bodies(
                 terms,
@@ -253,31 +250,20 @@ def posted_round(terms: LedgerTerms, row: DeclaredRoundRow) -> PostedRound:
     )
 
 
-@dataclass(frozen=True)
-class ShownRound:
-    """A declared round, and how many clients its reservation refused."""
-
-    row: DeclaredRoundRow
-    refused: int
-
-
-@dataclass(frozen=True)
-class ShownReservation:
-    """A reservation without a round, and what became of it; `unanswered`: the round may have
-    run."""
-
-    row: DeclaredReservation
-    became: Literal["held", "unanswered", "given-back", "refused"]
+Became = Literal["held", "unanswered", "given-back", "refused"]
+"""What became of a reservation without a round; `unanswered`: the round may have run."""
 
 
 @dataclass(frozen=True)
 class LedgerRounds:
     """Some of a ledger's rounds, and its reservations, newest first."""
 
-    rounds: Sequence[ShownRound]
+    rounds: Sequence[tuple[DeclaredRoundRow, int]]
+    """Each with the number of clients that its reservation refused."""
     older: int | None
     """Below which round the next ones are; None where these are the last."""
-    reservations: Sequence[ShownReservation]
+    reservations: Sequence[tuple[DeclaredReservation, Became]]
+    """Those without a round."""
     more_reservations: int
     """How many older ones are left out."""
     contradictions: Sequence[str]
@@ -297,12 +283,12 @@ def ledger_rounds(
     refused = {one.round: one.refused for one in reservations}
     now = utc_now()
     unanswered = [
-        _shown(one, now=now, last_round=row.last_round)
+        (one, _became(one, now=now, last_round=row.last_round))
         for one in reversed(reservations)
         if one.state in (OPEN, RELEASED, REFUSED)
     ]
     return LedgerRounds(
-        rounds=[ShownRound(one, refused.get(one.round, 0)) for one in rows[:limit]],
+        rounds=[(one, refused.get(one.round, 0)) for one in rows[:limit]],
         older=rows[limit - 1].round if len(rows) > limit else None,
         reservations=unanswered[:limit],
         more_reservations=max(0, len(unanswered) - limit),
@@ -312,13 +298,12 @@ def ledger_rounds(
     )
 
 
-def _shown(one: DeclaredReservation, *, now: datetime, last_round: int) -> ShownReservation:
+def _became(one: DeclaredReservation, *, now: datetime, last_round: int) -> Became:
     if one.state == REFUSED:
-        return ShownReservation(one, "refused")
+        return "refused"
     if one.state == RELEASED:
-        return ShownReservation(one, "given-back")
-    is_over = one.expires_at <= now or one.round < last_round
-    return ShownReservation(one, "unanswered" if is_over else "held")
+        return "given-back"
+    return "unanswered" if one.expires_at <= now or one.round < last_round else "held"
 
 
 @dataclass(frozen=True)
@@ -330,11 +315,6 @@ class LedgerReport:
     entries: int
     ledger: DeclaredLedger
 
-    @property
-    def source(self) -> RowSource:
-        """Where its entries are."""
-        return RowSource(DeclaredEntryRepository, self.ledger.id, self.ledger.project_id)
-
 
 def report_of(resources: Resources, caller: Caller, ledger_id: str) -> LedgerReport:
     """The signed report where it covers all rounds, or one made now, without a signature.
@@ -342,12 +322,9 @@ def report_of(resources: Resources, caller: Caller, ledger_id: str) -> LedgerRep
     One that shows smaller groups than are allowed by now is not shown again. Raises ProblemError
     where the caller's project has no such ledger.
     """
-    with resources.database.read() as session:
-        row = find_ledger(session, caller, ledger_id)
-        signed = _signed(session, row)
-        whole = signed is not None and signed.entries == row.entries
-        if signed is not None and whole and _may_be_shown(resources, session, signed):
-            return signed
+    found = _newest(resources, caller, ledger_id)
+    if found.entries == found.ledger.entries and _may_be_shown(resources, found):
+        return found
     return _made_now(resources, caller, ledger_id)
 
 
@@ -358,46 +335,24 @@ def ledger_bundle(resources: Resources, caller: Caller, ledger_id: str) -> Itera
     where the caller's project has no such ledger.
     """
     found = _newest(resources, caller, ledger_id)
-    evidence = _evidence(resources, found)
-    with resources.database.read() as session:
-        if not _may_be_shown(resources, session, found):
-            evidence = replace(evidence, report=None)
-    return bundle_chunks(
-        evidence, islice(stored_rows(resources.database, found.source), found.entries)
-    )
+    evidence, row = _evidence(resources, found), found.ledger
+    if not _may_be_shown(resources, found):
+        evidence = replace(evidence, report=None)
+    rows = stored_rows(resources.database, _source(row))
+    return bundle_chunks(evidence, islice(rows, found.entries))
 
 
 def verify_ledger(resources: Resources, caller: Caller, ledger_id: str) -> Verification:
     """The stored ledger, checked anew. Raises ProblemError as above."""
     found = _newest(resources, caller, ledger_id)
     more = [
-        check(
-            "report.hash",
-            report_hash(found.document) == found.report_hash,
-            good="the report is the one that was stored",
-            bad="the report was altered after it was stored",
-        ),
+        stored_report_check(found.document, found.report_hash),
         _declarations(resources, found.ledger),
     ]
     waiting = found.ledger.entries - found.entries
     if waiting:
         more.append(unchecked("ledger.waiting", f"{waiting} entries wait for their signature"))
-    result = verify(_evidence(resources, found), more=more)
-    integrity = value_at(found.document, "integrity") or {}
-    return Verification(
-        experiment_id=ledger_id,
-        valid=result.verdict != ALTERED,
-        verdict=result.verdict,
-        checks=[
-            Check(name=one.name, outcome=one.outcome, detail=one.detail) for one in result.checks
-        ],
-        entries=result.entries,
-        ledger_hash=result.ledger_hash,
-        chain_head=result.chain_head,
-        signature=integrity.get("signature"),
-        key_id=integrity.get("key_id"),
-        reasons=integrity.get("reasons") or {},
-    )
+    return verification_body(verify(_evidence(resources, found), more=more), found.document)
 
 
 def _declarations(resources: Resources, ledger: DeclaredLedger) -> Found:
@@ -420,12 +375,8 @@ def _declarations(resources: Resources, ledger: DeclaredLedger) -> Found:
     missing = chained.keys() - {one.round for one in declared}
     for number in sorted(one for one in missing if one <= ledger.last_round):
         wrong.add(f"round {number}, which is missing")
-    for number in changed_reservations(declared, reserved, secret):
-        wrong.add(f"what was reserved before round {number}")
-    said = next((one.drawn for one in reversed(declared) if one.drawn is not None), None)
-    drawn = stored_drawn(ledger.drawn_names, ledger.drawn_counts)
-    if said is not None and said != drawn_hash(drawn, secret):
-        wrong.add("those who were drawn")
+    for changed in changed_beside(declared, reserved, stored_drawn(ledger), secret):
+        wrong.add(changed)
     return check(
         "ledger.declarations",
         not wrong.count,
@@ -437,23 +388,21 @@ def _declarations(resources: Resources, ledger: DeclaredLedger) -> Found:
 def _newest(resources: Resources, caller: Caller, ledger_id: str) -> LedgerReport:
     """The newest signed report, or one made now where there is none."""
     with resources.database.read() as session:
-        signed = _signed(session, find_ledger(session, caller, ledger_id))
-    return signed or _made_now(resources, caller, ledger_id)
-
-
-def _signed(session: Session, row: DeclaredLedger) -> LedgerReport | None:
-    stored = DeclaredPartRepository(session, row.project_id).report(row.id)
+        row = find_ledger(session, caller, ledger_id)
+        stored = DeclaredPartRepository(session, row.project_id).report(row.id)
     if stored is None:
-        return None
+        return _made_now(resources, caller, ledger_id)
     return LedgerReport(stored.document, stored.report_hash, stored.entries, row)
 
 
-def _may_be_shown(resources: Resources, session: Session, report: LedgerReport) -> bool:
+def _may_be_shown(resources: Resources, report: LedgerReport) -> bool:
     """Not where a floor or a policy has become stricter than what the report was made by."""
     row = report.ledger
     by = value_at(report.document, "ledger", "minimum_group_size")
     applied = by if isinstance(by, int) else int(row.terms["minimum_group_size"])
-    return applied >= shown_group_size(resources, session, row.project_id, row.federation_id)
+    with resources.database.read() as session:
+        least = shown_group_size(resources, session, row.project_id, row.federation_id)
+    return applied >= least
 
 
 def _made_now(resources: Resources, caller: Caller, ledger_id: str) -> LedgerReport:
@@ -467,23 +416,16 @@ def _made_now(resources: Resources, caller: Caller, ledger_id: str) -> LedgerRep
         least = shown_group_size(resources, session, row.project_id, row.federation_id)
     with resources.database.read() as session:
         entries = DeclaredEntryRepository(session, row.project_id)
-        digests = [one for one in entries.digests(row.id) if one[0] <= row.last_round]
-        parts = DeclaredPartRepository(session, row.project_id)
+        rounds = DeclaredPartRepository(session, row.project_id).rounds(row.id, upto=row.last_round)
         material = stored_material(
-            row.id,
-            row.terms,
-            histories=stored_histories(row.names, tallies),
-            drawn=stored_drawn(row.drawn_names, row.drawn_counts),
-            rounds=parts.rounds(row.id, upto=row.last_round),
-            reservations=reservations,
+            row,
+            tallies,
+            rounds,
+            reservations,
             first_declaration=entries.first_declaration(row.id),
             least_group_size=least,
-            entries=row.entries,
-            ledger_hash=ledger_hash(digests),
-            chain_head=bytes(row.head),
-            now=utc_now(),
-            key_id=None,
-            witness=None,
+            ledger_hash=ledger_hash(entries.digests_upto(row.id, row.last_round)),
+            made_at=utc_now(),
         )
     # Outside of any transaction: figures may take seconds.
     document = declared_report(material)
@@ -506,6 +448,10 @@ def _evidence(resources: Resources, found: LedgerReport) -> Evidence:
         erased=erased,
         keys=readable_keys([key.public_key for key in keys], faults),
         compromised=leaked_keys(keys),
-        rows=islice(readable_rows(resources.database, found.source), found.entries),
+        rows=islice(readable_rows(resources.database, _source(row)), found.entries),
         faults=faults,
     )
+
+
+def _source(row: DeclaredLedger) -> RowSource:
+    return RowSource(DeclaredEntryRepository, row.id, row.project_id)

@@ -58,14 +58,15 @@ def check_accounting(replayed: Replayed, findings: Findings) -> None:
             expected |= {"noise_multiplier": noise, "radius": radius, "clip": privacy.clip}
         case GaussianLocal():
             noise = float(privacy.noise_multiplier)
-            expected |= {"noise_multiplier": noise, "clip": privacy.clip}
+            expected |= {"noise_multiplier": noise, "clip": privacy.clip, "delta": privacy.delta}
             _check_local(replayed, privacy, findings)
         case GaussianCentral():
-            expected["noise_multiplier"] = float(privacy.noise_multiplier)
+            noise = float(privacy.noise_multiplier)
+            expected |= {"noise_multiplier": noise, "delta": privacy.delta}
             _check_central(replayed, privacy, findings)
         case RecordPersonalised():
             if replayed.charged.cost_kind != "unbounded":
-                expected["clip"] = privacy.clip
+                expected |= {"clip": privacy.clip, "delta": privacy.delta}
             _check_records(replayed, privacy, at)
         case NoMechanism():
             pass

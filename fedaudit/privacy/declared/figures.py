@@ -22,8 +22,8 @@ from fedaudit.privacy.declared.histories import (
     charge_of,
     distinct,
     largest_epsilon,
+    largest_log_ratio,
     leakages,
-    log_ratio,
     over_budget,
     refusal,
 )
@@ -65,7 +65,6 @@ class LedgerFigures:
 
 def ledger_figures(terms: LedgerTerms, histories: Histories) -> LedgerFigures:
     """The figures after all rounds so far."""
-    rows, charges = histories.distinct(), histories.charges
     reasons: dict[str, str] = {}
     values: dict[str, float | None] = dict.fromkeys(
         ("epsilon_max", "leakage_max", "leakage_median", "log_ratio_max")
@@ -78,12 +77,12 @@ def ledger_figures(terms: LedgerTerms, histories: Histories) -> LedgerFigures:
     if not terms.counts_epsilon:
         reasons["epsilon_max"] = NO_EPSILON.format(terms.mechanism)
     if terms.mechanism == "laplace-l2":
-        own = leakages(histories.of(np.arange(1, len(histories.names))), charges)
+        places = np.arange(1, len(histories.names))
+        own = leakages(histories.of(places), histories.charges)
         values["leakage_max"] = float(own.max(initial=0.0))
         values["leakage_median"] = float(np.median(_population(own, terms)))
-        worst = log_ratio(rows[int(leakages(rows, charges).argmax())], charges) if charges else 0.0
-        values["log_ratio_max"] = worst
-        if worst is None:
+        values["log_ratio_max"] = largest_log_ratio(histories)
+        if values["log_ratio_max"] is None:
             reasons["log_ratio_max"] = NO_THEOREM
     else:
         why = NO_LEAKAGE if terms.counts_epsilon else NO_MECHANISM
@@ -95,7 +94,7 @@ def ledger_figures(terms: LedgerTerms, histories: Histories) -> LedgerFigures:
     return LedgerFigures(
         **values,
         accountant=largest.accountant if largest else None,
-        participations_max=int(rows.sum(axis=1).max(initial=0)),
+        participations_max=int(histories.distinct().sum(axis=1).max(initial=0)),
         over_budget=clients_over(terms, histories),
         reasons=reasons,
     )
@@ -157,9 +156,6 @@ class Drawn:
     def counts(self) -> NDArray[np.int64]:
         """[names]: rounds that named each."""
         return np.fromiter(self._counts.values(), dtype=np.int64, count=len(self._counts))
-
-    def __contains__(self, name: object) -> bool:
-        return name in self._counts
 
 
 FALSE_ALARMS = 1e-9

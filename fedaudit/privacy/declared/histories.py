@@ -272,47 +272,45 @@ def keep_curves(charges: Iterable[Charge], adjacency: Adjacency) -> None:
 
 
 def renyi_epsilons(
-    histories: Counts, charges: Sequence[Charge], *, adjacency: Adjacency, delta: float
+    histories: Counts, charges: Sequence[Charge], terms: LedgerTerms
 ) -> NDArray[np.float64]:
-    """By Renyi orders, for each history [histories, charges]; infinite where nothing bounds it."""
-    if not len(histories) or not charges:
-        return np.zeros(len(histories))
-    divergences = np.zeros((len(histories), len(RDP_ORDERS)))
-    unbounded = np.zeros(len(histories), dtype=np.bool_)
-    for column, charge in enumerate(charges):
-        if isinstance(charge.event, NonPrivate):
-            unbounded |= histories[:, column] > 0
-            continue
-        curve = charge.curve(adjacency)
-        divergences += _composed(histories[:, column], curve)
-    bounds: NDArray[np.float64] = divergences + added_epsilon(_ORDERS, delta)
+    """By Renyi orders, for each history [histories, charges]; infinite where nothing bounds it.
+
+    Raises ValueError for terms without adjacency and delta.
+    """
+    if terms.adjacency is None or terms.delta is None:
+        raise ValueError("an epsilon has a delta and an adjacency")
+    divergences = _divergences(histories, charges, terms.adjacency)
+    bounds: NDArray[np.float64] = divergences + added_epsilon(_ORDERS, terms.delta)
     found: NDArray[np.float64] = np.maximum(bounds.min(axis=1), 0.0)
     found[~histories.any(axis=1)] = 0.0
-    found[unbounded] = np.inf
     return found
 
 
-def renyi_curve(
-    histories: Counts, charges: Sequence[Charge], *, adjacency: Adjacency
-) -> NDArray[np.float64]:
-    """Renyi divergences at RDP_ORDERS that no history exceeds; infinite where nothing bounds
+def renyi_curve(histories: Histories, adjacency: Adjacency) -> NDArray[np.float64]:
+    """Renyi divergences at RDP_ORDERS that no subject exceeds; infinite where nothing bounds
     one."""
-    curves = np.zeros((len(histories), len(RDP_ORDERS)))
+    curves = _divergences(histories.distinct(), histories.charges, adjacency)
+    found: NDArray[np.float64] = curves.max(axis=0, initial=0.0)
+    return found
+
+
+def _divergences(
+    histories: Counts, charges: Sequence[Charge], adjacency: Adjacency
+) -> NDArray[np.float64]:
+    """[histories, orders]"""
+    found = np.zeros((len(histories), len(RDP_ORDERS)))
     for column, charge in enumerate(charges):
         counts = histories[:, column]
-        if not isinstance(charge.event, NonPrivate):
-            curves += _composed(counts, charge.curve(adjacency))
-        elif counts.any():
-            return np.full(len(RDP_ORDERS), np.inf)
-    found: NDArray[np.float64] = curves.max(axis=0) if len(curves) else curves.sum(axis=0)
-    return found
-
-
-def _composed(counts: NDArray[np.int64], curve: NDArray[np.float64]) -> NDArray[np.float64]:
-    """The divergences of so many of one event; none of it adds nothing, also at the orders at
-    which the event has no bound (where 0 * inf would be NaN, which exceeds no budget)."""
-    found = np.zeros((len(counts), len(curve)))
-    np.multiply.outer(counts, curve, out=found, where=(counts > 0)[:, None])
+        if isinstance(charge.event, NonPrivate):
+            found[counts > 0] = np.inf
+            continue
+        # None of an event adds nothing, also at orders at which it has no bound, where 0 * inf
+        # would be NaN, which exceeds no budget.
+        added = np.zeros_like(found)
+        curve = charge.curve(adjacency)
+        np.multiply.outer(counts, curve, out=added, where=(counts > 0)[:, None])
+        found += added
     return found
 
 
@@ -328,11 +326,17 @@ def exact_epsilon(
     return counted.epsilon(delta)
 
 
-def _composed_of(
-    history: NDArray[np.int64], charges: Sequence[Charge]
-) -> tuple[tuple[Event, int], ...]:
+def _exact(history: NDArray[np.int64], charges: Sequence[Charge], terms: LedgerTerms) -> float:
+    """By the ledger's accountant."""
+    assert terms.adjacency is not None
+    assert terms.delta is not None
     pairs = zip(charges, history.tolist(), strict=True)
-    return tuple((charge.event, count) for charge, count in pairs if count)
+    return exact_epsilon(
+        tuple((charge.event, count) for charge, count in pairs if count),
+        accountant=terms.accountant or "rdp",
+        adjacency=terms.adjacency,
+        delta=terms.delta,
+    )
 
 
 TOO_LARGE = (
@@ -360,7 +364,7 @@ def largest_epsilon(histories: Histories, terms: LedgerTerms) -> LargestEpsilon 
     accountant, rows, charges = terms.accountant or "rdp", histories.distinct(), histories.charges
     if not charges:
         return LargestEpsilon(0.0, accountant)
-    bounds = renyi_epsilons(rows, charges, adjacency=terms.adjacency, delta=terms.delta)
+    bounds = renyi_epsilons(rows, charges, terms)
     largest = float(bounds.max())
     if not np.isfinite(largest):
         return LargestEpsilon(np.inf, accountant)
@@ -371,15 +375,7 @@ def largest_epsilon(histories: Histories, terms: LedgerTerms) -> LargestEpsilon 
         cells = [loss_cells(row, charges, adjacency=terms.adjacency) for row in chosen[:_MAX_EXACT]]
         if not few or sum(cells) > MAX_CELLS:
             return LargestEpsilon(largest, "rdp", TOO_LARGE)
-    value = max(
-        exact_epsilon(
-            _composed_of(row, charges),
-            accountant=accountant,
-            adjacency=terms.adjacency,
-            delta=terms.delta,
-        )
-        for row in chosen
-    )
+    value = max(_exact(row, charges, terms) for row in chosen)
     if not np.isfinite(value):
         return LargestEpsilon(largest, "rdp", TOO_LARGE)
     return LargestEpsilon(value, accountant)
@@ -406,30 +402,6 @@ def leakages(histories: Counts, charges: Sequence[Charge]) -> NDArray[np.float64
     return found
 
 
-def log_ratio(history: NDArray[np.int64], charges: Sequence[Charge]) -> float | None:
-    """The theorem's sum of one history; None where some release has no fixed radius or no clip,
-    infinite where it exceeds what floating-point numbers hold."""
-    total = 0.0
-    for charge, count in zip(charges, history.tolist(), strict=True):
-        event = charge.event
-        if not count:
-            continue
-        if not isinstance(event, LaplaceL2) or event.radius is None or charge.clip is None:
-            return None
-        try:
-            total += worst_log_ratio(
-                count,
-                sizes=(event.n,),
-                noise_multiplier=event.noise_multiplier,
-                radius=event.radius,
-                clip=charge.clip,
-            )
-        except ArithmeticError:
-            # The rate overflows, or its denominator vanishes: no finite number bounds it.
-            return np.inf
-    return total
-
-
 def over_budget(rows: Counts, charges: Sequence[Charge], terms: LedgerTerms) -> NDArray[np.bool_]:
     """Which of some distinct histories exceed the budget of a client; none without one."""
     match terms.budget:
@@ -447,11 +419,9 @@ def over_budget(rows: Counts, charges: Sequence[Charge], terms: LedgerTerms) -> 
 def _over_epsilon(
     rows: Counts, charges: Sequence[Charge], terms: LedgerTerms, most: float
 ) -> NDArray[np.bool_]:
-    if terms.adjacency is None or terms.delta is None:
-        raise ValueError("an epsilon has a delta and an adjacency")
-    bounds = renyi_epsilons(rows, charges, adjacency=terms.adjacency, delta=terms.delta)
+    bounds = renyi_epsilons(rows, charges, terms)
     over: NDArray[np.bool_] = bounds > most
-    if terms.accountant == "pld":
+    if terms.accountant == "pld" and terms.adjacency is not None:
         # Loss distributions take long, so they decide only where the quick bound refuses.
         # Those that would be too large stay refused, which claims no room that is not proven.
         left = MAX_CELLS
@@ -459,11 +429,7 @@ def _over_epsilon(
             left -= loss_cells(rows[place], charges, adjacency=terms.adjacency)
             if left < 0:
                 break
-            composed = _composed_of(rows[place], charges)
-            exact = exact_epsilon(
-                composed, accountant="pld", adjacency=terms.adjacency, delta=terms.delta
-            )
-            over[place] = exact > most
+            over[place] = _exact(rows[place], charges, terms) > most
     return over
 
 
@@ -472,14 +438,31 @@ def largest_leakage(histories: Histories) -> float:
     return float(leakages(histories.distinct(), histories.charges).max(initial=0.0))
 
 
-def largest_log_ratio(histories: Histories) -> float:
-    """By the theorem; infinite where some release of that client has no sum.
+def largest_log_ratio(histories: Histories) -> float | None:
+    """The theorem's sum; None where some release of that client has no fixed radius or no clip,
+    infinite where the sum exceeds what floating-point numbers hold.
 
     Under one radius and clip it grows with the leakage, so the client with most of one has most of
     the other.
     """
     rows, charges = histories.distinct(), histories.charges
-    if not charges:
-        return 0.0
-    found = log_ratio(rows[int(leakages(rows, charges).argmax())], charges)
-    return np.inf if found is None else found
+    worst = rows[int(leakages(rows, charges).argmax())]
+    total = 0.0
+    for charge, count in zip(charges, worst.tolist(), strict=True):
+        event = charge.event
+        if not count:
+            continue
+        if not isinstance(event, LaplaceL2) or event.radius is None or charge.clip is None:
+            return None
+        try:
+            total += worst_log_ratio(
+                count,
+                sizes=(event.n,),
+                noise_multiplier=event.noise_multiplier,
+                radius=event.radius,
+                clip=charge.clip,
+            )
+        except ArithmeticError:
+            # The rate overflows, or its denominator vanishes: no finite number bounds it.
+            return np.inf
+    return total

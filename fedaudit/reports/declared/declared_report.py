@@ -1,154 +1,137 @@
-"""Assemble the report of a declared ledger."""
+"""The report of a declared ledger, version 1: its shape, its verdict and how it is assembled."""
 
-from typing import Any
+from collections.abc import Iterator, Mapping
+from typing import Any, Literal
 
-from fedaudit.privacy.declared.figures import (
-    LedgerFigures,
-    conditions,
-    contradictions,
-    ledger_figures,
-)
-from fedaudit.reports.checks import canonical_hash
-from fedaudit.reports.declared.declared_document import (
+from fedaudit.privacy.accounting.privacy_events import adjacency_words
+from fedaudit.privacy.declared.figures import contradictions, has_unprotected
+from fedaudit.privacy.guarantees.cost_sentences import cost_words
+from fedaudit.privacy.guarantees.guarantee import at_most
+from fedaudit.reports.declared.declared_sections import (
+    FAIRNESS,
+    GUARANTEE,
+    INTEGRITY,
+    LEDGER,
+    PRIVACY,
+    UTILITY,
     DeclaredPrivacy,
-    DeclaredReport,
     DeclaredUtility,
     LedgerSection,
+    counted,
 )
-from fedaudit.reports.declared.declared_fairness import decides_nothing, declared_fairness
-from fedaudit.reports.declared.declared_words import limits, observers_of, statement, verdict
-from fedaudit.reports.declared.ledger_material import DeclaredMaterial, gaps_of, minimum_group_size
-from fedaudit.reports.sections.epsilon import EpsilonSection
+from fedaudit.reports.declared.ledger_material import DeclaredEvidence, DeclaredMaterial
+from fedaudit.reports.sections.fairness import FairnessSection
 from fedaudit.reports.sections.guarantee import GuaranteeSection
 from fedaudit.reports.sections.integrity import Integrity
-from fedaudit.spec.declared_ledgers import LedgerTerms
-from fedaudit.spec.gates import PLAIN_FIGURES
+from fedaudit.reports.sections.part import Part
+from fedaudit.reports.sections.section import Section, Values, assembled
 
-_UNSIGNED = "waits for the service's signature, or the service has no key"
-_NOT_DECLARED = "a declared ledger has no such figure"
-_NO_COUNTS = "no counts of groups were declared, so nothing shows what the model decides"
-_CONSTANT = "by the declared counts the model is no better than one answer for everybody"
-_MAX_GAPS = 100
+
+class DeclaredReport(Part):
+    """The report of one declared ledger."""
+
+    report_version: Literal[1] = 1
+    declared: Literal[True] = True
+    """All but hashes and compositions is as the trainer declares it."""
+    ledger: LedgerSection
+    verdict: str
+    guarantee: GuaranteeSection
+    privacy: DeclaredPrivacy
+    utility: DeclaredUtility
+    fairness: list[FairnessSection]
+    """By the counts of the newest round that declared any."""
+    fairness_round: int | None
+    contradictions: list[str]
+    """Where what was declared contradicts itself; gates then have no evidence."""
+    terms: dict[str, Any]
+    limits: list[str]
+    """What this report does not show."""
+    integrity: Integrity
 
 
 def declared_report(material: DeclaredMaterial) -> dict[str, Any]:
-    """The report (version 1) as JSON-able values, not signed yet."""
-    terms = material.terms
-    figures = ledger_figures(terms, material.histories)
-    stated = terms.model_dump(mode="json")
-    sections: dict[str, Any] = {
-        "ledger": _ledger(material, canonical_hash(stated) or "").model_dump(mode="json"),
-        "guarantee": _guarantee(material).model_dump(mode="json"),
-        "privacy": privacy_section(terms, figures).model_dump(mode="json"),
-        "utility": _utility(material).model_dump(mode="json"),
-        "fairness": [
-            one.model_dump(mode="json")
-            for one in declared_fairness(
-                material.groups, minimum_group_size=minimum_group_size(material)
-            )
-        ],
-        "fairness_round": material.groups_round,
-        "contradictions": contradictions(terms, material.histories, material.drawn),
-        "terms": stated,
-        "limits": limits(material),
-        "integrity": _integrity(material).model_dump(mode="json"),
+    """The report as JSON-able values, not signed yet."""
+    return assembled(
+        DeclaredReport,
+        DECLARED,
+        material,
+        judged=(_stated, _judged),
+        limits_first=("guarantee", "ledger", "integrity", "fairness"),
+        progressed=lambda: None,
+    )
+
+
+def _stated(material: DeclaredMaterial, _so_far: Values) -> Values:
+    newest = material.groups_round
+    return {
+        "terms": material.terms.model_dump(mode="json"),
+        "fairness_round": None if newest is None else newest.round,
+        "contradictions": contradictions(material.terms, material.histories, material.drawn),
     }
-    sections["verdict"] = verdict(material, sections)
-    document: dict[str, Any] = DeclaredReport.model_validate(sections).model_dump(mode="json")
-    return document
 
 
-def privacy_section(terms: LedgerTerms, figures: LedgerFigures) -> DeclaredPrivacy:
-    """What the rounds spent."""
-    known = figures.epsilon_max is not None and terms.delta and terms.adjacency
-    return DeclaredPrivacy(
-        epsilon_max=figures.epsilon_max,
-        epsilon=[
-            EpsilonSection(
-                observer=terms.observer,
-                delta=terms.delta or 0.0,
-                adjacency=terms.adjacency or "",
-                accountant=figures.accountant or "rdp",
-                value=figures.epsilon_max or 0.0,
-            )
-        ]
-        if known
-        else [],
-        leakage_max=figures.leakage_max,
-        leakage_median=figures.leakage_median,
-        log_ratio_max=figures.log_ratio_max,
-        participations_max=figures.participations_max,
-        budget=None if terms.budget is None else terms.budget.model_dump(),
-        over_budget=figures.over_budget,
-        reasons=figures.reasons,
+def _judged(material: DeclaredMaterial, so_far: Values) -> Values:
+    return {"verdict": " ".join(_verdict(material, so_far))}
+
+
+def _verdict(material: DeclaredMaterial, sections: Mapping[str, Any]) -> Iterator[str]:
+    """What was declared, what it comes to, and what speaks against it."""
+    yield f"As declared by the trainer, and seen by nobody here: {_cost(material, sections)}"
+    if sections["contradictions"]:
+        yield (
+            "What was declared contradicts itself, so these figures are no evidence: "
+            f"{'; '.join(sections['contradictions'])}."
+        )
+    ledger, over = sections["ledger"], sections["privacy"]["over_budget"]
+    if over:
+        yield f"{counted(over, 'client')} spent more than the budget of a client."
+    if ledger["refused_rounds"]:
+        refused = counted(ledger["refused_rounds"], "round")
+        yield f"{refused} ran for clients to whom they had been refused."
+    if ledger["missing_rounds"]:
+        missing = counted(ledger["missing_rounds"], "number")
+        yield f"{missing} below round {ledger['last_round']} never declared."
+    found = (
+        (section["metrics"]["demographic_parity_difference"]["value"], section["attribute"])
+        for section in sections["fairness"]
     )
+    gaps = [(value, attribute) for value, attribute in found if value is not None]
+    if gaps:
+        value, attribute = max(gaps)
+        yield f"The widest declared gap in selection rates is {value:.4g}, by {attribute}."
+    elif ledger["rounds"]:
+        yield "No gap between groups can be shown."
 
 
-def _ledger(material: DeclaredMaterial, terms_hash: str) -> LedgerSection:
-    gaps, missing = gaps_of([one.round for one in material.rounds])
-    times = [one.declared_at for one in material.rounds]
-    return LedgerSection(
-        id=material.ledger_id,
-        name=material.terms.name,
-        terms_hash=terms_hash,
-        rounds=len(material.rounds),
-        last_round=material.rounds[-1].round if material.rounds else 0,
-        gaps=gaps[:_MAX_GAPS],
-        missing_rounds=missing,
-        participations=sum(one.participants for one in material.rounds),
-        failures=sum(one.failures for one in material.rounds),
-        unreserved_rounds=sum(not one.reserved for one in material.rounds),
-        refused_rounds=sum(one.refused for one in material.rounds),
-        unanswered_reservations=material.unanswered_reservations,
-        first_declared_at=times[0] if times else None,
-        last_declared_at=times[-1] if times else None,
-        minimum_group_size=minimum_group_size(material),
-        witness=material.witness,
-    )
+def _cost(material: DeclaredMaterial, sections: Mapping[str, Any]) -> str:
+    terms, privacy, rounds = material.terms, sections["privacy"], len(material.rounds)
+    what = counted(rounds, "round")
+    if not rounds:
+        return "no round yet."
+    if terms.mechanism == "none" or has_unprotected(material.histories):
+        return f"{what}, some or all without noise, so nothing bounds what they reveal."
+    if privacy["epsilon_max"] is not None:
+        epsilon = privacy["epsilon_max"]
+        guessed = f"whether a {terms.unit}'s data were used"
+        if terms.adjacency == "replace-one":
+            guessed = f"which of two datasets a {terms.unit} has"
+        much = cost_words(epsilon, guessed=guessed, delta=terms.delta or 0.0, is_epsilon=True)
+        return (
+            f"{what} spent an epsilon of at most {at_most(epsilon)} at delta = {terms.delta:g} "
+            f"under {adjacency_words(terms.adjacency or '')}. "
+            f"{much.replace('That is', 'If all was so, that is', 1)}"
+        )
+    if privacy["leakage_max"] is None:
+        return f"{what}, and no finite number bounds what they reveal."
+    return f"{what} have a leakage of at most {at_most(privacy['leakage_max'])} by n/nu a release."
 
 
-def _guarantee(material: DeclaredMaterial) -> GuaranteeSection:
-    terms = material.terms
-    reasons = {}
-    if not terms.counts_epsilon:
-        why = f"the cost of {terms.mechanism} is not counted as an epsilon with a delta"
-        reasons = {"adjacency": why, "delta": why}
-    none = terms.mechanism == "none"
-    return GuaranteeSection(
-        kind="none" if none else "declared",
-        label="none" if none else "declared",
-        # Whether the noise was secret is nothing that anybody here knows.
-        in_force=None,
-        conditions=conditions(terms, material.histories),
-        mechanism=terms.mechanism,
-        unit=terms.unit,
-        adjacency=terms.adjacency if terms.counts_epsilon else None,
-        delta=terms.delta if terms.counts_epsilon else None,
-        observers=list(observers_of(material)),
-        statement=statement(material),
-        reasons=reasons,
-    )
-
-
-def _utility(material: DeclaredMaterial) -> DeclaredUtility:
-    found = decides_nothing(material.groups)
-    reasons: dict[str, str] = {
-        name: _NOT_DECLARED for name, row in PLAIN_FIGURES.items() if row.section == "utility"
-    }
-    if found is None:
-        reasons["degenerate"] = _NO_COUNTS
-    elif found:
-        reasons["degenerate"] = _CONSTANT
-    return DeclaredUtility(degenerate=found, reasons=reasons)
-
-
-def _integrity(material: DeclaredMaterial) -> Integrity:
-    missing = ("signature", "key_id") if material.key_id is None else ("signature",)
-    return Integrity(
-        ledger_hash=material.ledger_hash,
-        chain_head=material.chain_head,
-        entries=material.entries,
-        signature=None,
-        key_id=material.key_id,
-        reasons=dict.fromkeys(missing, _UNSIGNED),
-    )
+DECLARED: tuple[Section[DeclaredMaterial, DeclaredEvidence], ...] = (
+    LEDGER,
+    INTEGRITY,
+    GUARANTEE,
+    PRIVACY,
+    UTILITY,
+    FAIRNESS,
+)
+"""The sections of a declared ledger's report, in the order in which they are verified."""

@@ -1,4 +1,4 @@
-"""What the report of a declared ledger is made from."""
+"""What the report of a declared ledger is made from, and verified against."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -6,28 +6,14 @@ from datetime import datetime
 from typing import Any, Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 
-from fedaudit.ledger.declared import Declared
+from fedaudit.ledger.audit import LedgerAudit
+from fedaudit.ledger.bundle import Evidence
+from fedaudit.ledger.declared import Declared, Reserved
 from fedaudit.privacy.accounting.privacy_events import event_from_dict
 from fedaudit.privacy.declared.figures import Drawn
 from fedaudit.privacy.declared.histories import Charge, Histories, Tally
 from fedaudit.spec.declared_ledgers import LedgerTerms
-
-
-@dataclass(frozen=True, kw_only=True)
-class RoundFact:
-    """One declared round, without names."""
-
-    round: int
-    event: Mapping[str, Any]
-    participants: int
-    failures: int
-    reserved: bool
-    """Whether it is what was reserved."""
-    refused: bool
-    """Whether it asked clients whom its reservation had refused."""
-    declared_at: str
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -39,16 +25,13 @@ class DeclaredMaterial:
     histories: Histories
     drawn: Drawn
     """Who was named in rounds that charge everyone; no report or bundle shows them."""
-    rounds: Sequence[RoundFact]
-    groups: Mapping[str, Mapping[str, Mapping[str, int]]]
-    """By attribute and group, the counts of the newest round that declared any."""
-    groups_round: int | None
-    unanswered_reservations: int
+    rounds: Sequence[Declared]
+    reservations: Sequence[Reserved]
+    first_declaration: int | None
+    """The first round of which the chain holds what was declared beside its entries."""
     least_group_size: int
     """What the service and the federation's policy allow at this moment, whatever the terms say."""
-    uncovered_rounds: int
-    """Rounds of which the chain holds what was charged alone: counts of groups, and who was drawn,
-    were not in it yet."""
+    made_at: datetime
     witness: str | None
     """Of the checkpoint that is signed with the report; None without a signature."""
     ledger_hash: str
@@ -56,20 +39,59 @@ class DeclaredMaterial:
     entries: int
     key_id: str | None
 
+    @property
+    def minimum_group_size(self) -> int:
+        """Groups with fewer rows are suppressed: the stricter of the terms and of what is allowed
+        now."""
+        return max(self.terms.minimum_group_size, self.least_group_size)
 
-def minimum_group_size(material: DeclaredMaterial) -> int:
-    """Groups with fewer rows are suppressed: the stricter of the terms and what is allowed now."""
-    return max(material.terms.minimum_group_size, material.least_group_size)
+    @property
+    def groups_round(self) -> Declared | None:
+        """The newest round that declared counts of groups."""
+        return next((one for one in reversed(self.rounds) if one.groups), None)
+
+    @property
+    def groups(self) -> Mapping[str, Mapping[str, Mapping[str, int]]]:
+        """By attribute and group, the counts of that round."""
+        found: Mapping[str, Mapping[str, Mapping[str, int]]]
+        found = {} if self.groups_round is None else self.groups_round.groups
+        return found
+
+    @property
+    def unanswered_reservations(self) -> int:
+        """Rounds that were reserved, and neither declared nor released."""
+        last = self.rounds[-1].round if self.rounds else 0
+        return sum(
+            one.replaced
+            + bool(one.state == "open" and (one.expires_at <= self.made_at or one.round < last))
+            for one in self.reservations
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class DeclaredEvidence:
+    """The report of a declared ledger, with what verification has read of everything else."""
+
+    evidence: Evidence
+    report: Mapping[str, Any]
+    audit: LedgerAudit
+    terms: LedgerTerms
+    histories: Histories | None
+    """What the entries charged; None where they have too many distinct events."""
+
+
+_MAX_GAPS = 100
 
 
 def gaps_of(numbers: Sequence[int]) -> tuple[list[tuple[int, int]], int]:
-    """First and last of each run of numbers that is missing, and how many are in all."""
+    """First and last of each run of numbers that is missing, the first 100 runs, and how many
+    numbers are missing in all."""
     gaps, before = [], 0
     for number in numbers:
         if number > before + 1:
             gaps.append((before + 1, number - 1))
         before = number
-    return gaps, sum(last - first + 1 for first, last in gaps)
+    return gaps[:_MAX_GAPS], sum(last - first + 1 for first, last in gaps)
 
 
 class StoredTally(Protocol):
@@ -80,87 +102,69 @@ class StoredTally(Protocol):
     counts: Any
 
 
-class StoredReservation(Protocol):
-    """What was reserved for one round, as it is stored."""
+class StoredLedger(Protocol):
+    """A ledger as it is stored."""
 
-    round: Any
-    replaced: Any
-    state: Any
-    expires_at: Any
+    id: Any
+    terms: Any
+    names: Any
+    drawn_names: Any
+    drawn_counts: Any
+    entries: Any
+    head: Any
 
 
 def stored_histories(names: Sequence[str], tallies: Iterable[StoredTally]) -> Histories:
     """The histories that these tallies hold, in the order of first appearance."""
-    return Histories(names, map(_tally, tallies))
+    return Histories(
+        names,
+        (
+            Tally(
+                Charge(
+                    event_from_dict(row.charge["event"]),
+                    everyone=row.charge["everyone"],
+                    clip=row.charge["clip"],
+                ),
+                row.rounds,
+                np.asarray(row.counts, dtype=np.int64),
+            )
+            for row in tallies
+        ),
+    )
 
 
-def stored_drawn(names: Sequence[str] | None, counts: Iterable[int] | None) -> Drawn:
+def stored_drawn(row: StoredLedger) -> Drawn:
     """Who was drawn, as it is stored: nothing before anybody was."""
-    return Drawn(names, () if counts is None else counts)
+    return Drawn(row.drawn_names, () if row.drawn_counts is None else row.drawn_counts)
 
 
 def stored_material(
-    ledger_id: str,
-    terms: Mapping[str, Any],
-    *,
-    histories: Histories,
-    drawn: Drawn,
+    row: StoredLedger,
+    tallies: Iterable[StoredTally],
     rounds: Sequence[Declared],
-    reservations: Sequence[StoredReservation],
+    reservations: Sequence[Reserved],
+    *,
     first_declaration: int | None,
     least_group_size: int,
-    entries: int,
     ledger_hash: str,
-    chain_head: bytes,
-    now: datetime,
-    key_id: str | None,
-    witness: str | None,
+    made_at: datetime,
+    key_id: str | None = None,
+    witness: str | None = None,
 ) -> DeclaredMaterial:
-    """All that was stored of a ledger, read in one transaction.
-
-    `first_declaration`: the first round of which the chain holds what was declared beside its
-    entries.
-    """
-    newest = next((one for one in reversed(rounds) if one.groups), None)
-    last = rounds[-1].round if rounds else 0
-    unanswered = sum(
-        one.replaced + bool(one.state == "open" and (one.expires_at <= now or one.round < last))
-        for one in reservations
-    )
+    """All that was stored of a ledger while no round came in; further arguments as the fields."""
     return DeclaredMaterial(
-        ledger_id=ledger_id,
-        terms=LedgerTerms.model_validate(terms),
-        histories=histories,
-        drawn=drawn,
-        rounds=[
-            RoundFact(
-                round=one.round,
-                event=one.event,
-                participants=one.participants,
-                failures=one.failures,
-                reserved=one.reserved == "reserved",
-                refused=one.reserved == "refused",
-                declared_at=one.declared_at.isoformat(),
-            )
-            for one in rounds
-        ],
-        groups={} if newest is None else newest.groups,
-        groups_round=None if newest is None else newest.round,
-        unanswered_reservations=unanswered,
+        ledger_id=row.id,
+        terms=LedgerTerms.model_validate(row.terms),
+        histories=stored_histories(row.names, tallies),
+        drawn=stored_drawn(row),
+        rounds=rounds,
+        reservations=reservations,
+        first_declaration=first_declaration,
         least_group_size=least_group_size,
-        uncovered_rounds=sum(
-            first_declaration is None or one.round < first_declaration for one in rounds
-        ),
+        made_at=made_at,
         witness=witness,
         ledger_hash=ledger_hash,
-        chain_head=chain_head.hex(),
-        entries=entries,
+        chain_head=bytes(row.head).hex(),
+        entries=row.entries,
         key_id=key_id,
     )
-
-
-def _tally(row: StoredTally) -> Tally:
-    event = event_from_dict(row.charge["event"])
-    charge = Charge(event, everyone=row.charge["everyone"], clip=row.charge["clip"])
-    counts: NDArray[np.int64] = np.asarray(row.counts, dtype=np.int64)
-    return Tally(charge, row.rounds, counts)

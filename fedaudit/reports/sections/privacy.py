@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from fedaudit.federations.split import training_clients
 from fedaudit.networks.shape import are_layers_of
 from fedaudit.privacy.accounting.mechanism_parameters import MechanismParameters
-from fedaudit.privacy.leakage import leakage, summarise_leakage
+from fedaudit.privacy.leakage import leakage, summarise_leakage, training_releases
 from fedaudit.privacy.mechanisms.registry import mechanism_of, why_unbounded
 from fedaudit.privacy.planning.cost_projection import NO_EPSILON, NO_LEAKAGE, theorem_sum
 from fedaudit.reports.checks import Check, agrees, check, shown, unchecked, value_at
@@ -123,6 +123,10 @@ def privacy_section(material: ReportMaterial) -> Privacy:
         case "unbounded":
             missing = (*_LEAKAGE, "epsilon_max", "epsilon_planned", "records", "noise_multiplier")
             why = why_unbounded(material.inputs)
+            # Refuses counts of clients that do not train; with a cost, its figures do.
+            training_releases(
+                material.releases, training_clients=material.federation.training_clients
+            )
             if not material.spec.training.method.releases:
                 why = "training sent nothing from any client, so there is no release to count"
             figures, reasons = dict.fromkeys(missing, None), dict.fromkeys(missing, why)

@@ -182,10 +182,11 @@ def _read_declared(
         for found in audit.read(rows):
             for entry in found.entries():
                 entries.read(entry)
-    if evidence.report is None:
-        return list(entries.checks(evidence, audit)), []
-    signed = signature_check(evidence.report, keyring, with_checkpoints=bool(evidence.checkpoints))
-    return list(entries.checks(evidence, audit)), [signed]
+    of_ledger, report = list(entries.checks(evidence, audit)), evidence.report
+    if report is None:
+        return of_ledger, []
+    signed = signature_check(report, keyring, with_checkpoints=bool(evidence.checkpoints))
+    return of_ledger, [signed]
 
 
 def _verdict(checks: Sequence[Check], *, believed: bool) -> Verdict:

@@ -95,7 +95,9 @@ def test_a_release_without_noise_leaves_no_bound(api: Api) -> None:
 
 
 def test_metric_privacy_is_counted_as_leakage(api: Api) -> None:
-    metric = {name: LOCAL[name] for name in ("name", "observer", "unit", "population")}
+    # Terms may state a delta and an adjacency that nothing is counted under.
+    stated = ("name", "observer", "unit", "population", "delta", "adjacency")
+    metric = {name: LOCAL[name] for name in stated}
     ledger = opened(api, {**metric, "mechanism": "laplace-l2", "budget": {"leakage": 70}})
     event = {"kind": "laplace-l2", "n": 61, "noise_multiplier": 3, "radius": 1.0, "clip": 0.5}
     post(api, ledger, declared(1, ["a"], event), declared(2, ["a", "b"], event))
