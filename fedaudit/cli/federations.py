@@ -106,17 +106,18 @@ def _sections(federation: Json) -> Iterator[tuple[str, dict[str, str]]]:
 
 
 def _budgets(budgets: Sequence[Json]) -> Iterator[tuple[str, dict[str, str]]]:
-    for budget in budgets:
+    for number, budget in enumerate(budgets, start=1):
         left_out = [f"{one['runs']} of {one['mechanism']}" for one in budget["uncounted"]]
         others, total = budget["others"], budget["total"]
         names = ("delta", "adjacency", "radius", "clip")
-        given = [f"{name} {budget[name]}" for name in names if budget[name] is not None]
-        # All that tells two budgets on a content apart: of one title only the last would be shown.
-        parts = [budget[name] for name in ("book", "figure", "observer", "unit_key")] + given
+        terms = [f"{name} {budget[name]}" for name in names if budget[name] is not None]
+        parts = [budget[name] for name in ("book", "figure", "observer", "unit_key")]
         left = budget["reason"] if total is None else f"{budget['remaining']:.4g} of {total:.4g}"
         yield (
-            f"budget: {', '.join(part for part in parts if part)}",
+            # With a number, because of sections with one title only the last would be shown.
+            f"budget {number}: {', '.join(part for part in parts if part)}",
             {
+                "of": ", ".join(terms) or "runs of any terms",
                 "spent, reserved": f"{budget['spent']:.4g}, {budget['reserved']:.4g}",
                 "by other projects": f"{others['spent']:.4g}, {others['reserved']:.4g}",
                 "left of the total": str(left),

@@ -187,7 +187,7 @@ def test_noise_layer_by_layer(places: list[Place], sources: Path, tmp_path: Path
         assert [one for one in checked["checks"] if one["outcome"] != "pass"] == []
         page = client.get("/report", headers={"Accept": "text/html"}).text
     assert "Each of the 2 layers" in page
-    assert "Leakage of one release, layer-2" in page
+    assert "Leakage of a release, layer-2" in page
 
 
 def paged(client: httpx.Client) -> list[Line]:

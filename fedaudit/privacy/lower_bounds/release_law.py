@@ -77,6 +77,9 @@ _LOSSES = 4000
 """Steps that the losses of one release are rounded to, in the direction that keeps a bound."""
 _CURVE_POINTS = 150
 _LARGEST_LOSS = 60.0
+_LARGEST_EPSILON = 700.0
+"""Beyond about 709 the library's quotient overflows, and its epsilon is infinite: a smaller lower
+bound still holds, and a report can state it."""
 _MOST_RATIO = 1e3
 _LEAST_RATIO = 1e-6
 
@@ -171,7 +174,7 @@ def _distribution(law: ReleaseLaw, *, pessimistic: bool) -> Any:
 @lru_cache(maxsize=1024)
 def _least_sampled_epsilon(law: ReleaseLaw, delta: float) -> float:
     found = float(_distribution(law, pessimistic=False).get_epsilon_for_delta(delta))
-    return max(0.0, found)
+    return min(max(0.0, found), _LARGEST_EPSILON)
 
 
 @lru_cache(maxsize=256)

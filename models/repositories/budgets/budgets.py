@@ -255,6 +255,9 @@ class Budgets(ScopedRepository):
         take the last room. Without a bound the amount is reserved all the same. `unit_key`: how its
         clients are identified; '' counts as the same as any. Raises LookupError where the project
         has no such federation, ValueError for an amount that is negative or infinite."""
+        _check_amount("amount", amount)
+        if of_one_release is not None:
+            _check_amount("of_one_release", of_one_release)
         self.hold(federation_id)
         key = self._key(
             federation_id,
@@ -268,9 +271,6 @@ class Budgets(ScopedRepository):
         short = self._pool(key).shortage(unit_key, amount)
         if short is not None:
             return short
-        _check_amount("amount", amount)
-        if of_one_release is not None:
-            _check_amount("of_one_release", of_one_release)
         self._write(
             _ENLARGE, [{"more": amount, **{f"of_{name}": value for name, value in key.items()}}]
         )

@@ -100,3 +100,9 @@ def test_numbers_out_of_range_are_refused() -> None:
     with pytest.raises(ValueError, match="epsilon"):
         gaussian_mu(-1.0, 1e-5)
     assert gaussian_epsilon(1e300, 1e-5) > 1e11
+
+
+def test_noise_that_is_all_but_missing_has_a_finite_lower_bound() -> None:
+    """The library's quotient overflows there; an alarm about it must not be lost."""
+    law = ReleaseLaw(ratio=100.0, rate=0.3, compositions=100, adjacency="add-or-remove-one")
+    assert law.epsilon(1e-5) == 700.0
