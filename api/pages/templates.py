@@ -92,7 +92,7 @@ _HEADERS = {
 def page(
     request: Request, name: str, *, visitor: Visitor | None, status: int = 200, **context: Any
 ) -> HTMLResponse:
-    """A template of `templates/` as an answer; `visitor` is None where nobody has signed in. Raises
+    """A template of `templates/` as an answer; `visitor` is None without a session. Raises
     jinja2.UndefinedError where the template names something that `context` lacks."""
     known = {"here": request.url.path, "csrf_field": CSRF_FIELD, "version": __version__}
     text = _environment().get_template(name).render(**context, visitor=visitor, **known)

@@ -83,8 +83,8 @@ class FederationBody(BaseModel):
 
 
 def shown_profile(row: Federation) -> dict[str, Any] | None:
-    """A federation's profile for whoever may read federations; None where it has none. Of data that
-    nobody registered the groups are left out: they are those of the experiment that came first, and
+    """A federation's profile for keys that may read federations; None where it has none. Of data
+    without a registration the groups are left out: the first experiment on them named these, and
     earlier versions stored their sizes however small. So are those of data that were registered
     before their disclosure policy, and otherwise than it demands."""
     if not row.profile:

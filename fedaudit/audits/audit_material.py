@@ -287,7 +287,7 @@ def threshold_section(
     earlier_audits: int | None,
 ) -> ThresholdSection | None:
     """The section; None where the table has predictions and no score. `earlier_audits` as in the
-    section; None where nobody counts them."""
+    section; None where they are not counted."""
     threshold = rows.audit.threshold
     if rows.scores is None or threshold is None:
         return None

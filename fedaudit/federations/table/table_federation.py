@@ -2,9 +2,9 @@
 
 An outline is the same without the cells of its features, for a plan: it takes memory for the rows
 alone. It is made from the index of a table where its facts leave no doubt; else from the table as a
-stream, of which nothing stays but who a row belongs to, what came out and its groups. A fault is
-told in the words of loading the table: then, and where records have keys, its columns are gathered
-on disk.
+stream, of which nothing stays but who a row belongs to, what came out and its groups. A fault has
+the message that loading the table gives: then, and where records have keys, its columns are
+gathered on disk.
 """
 
 import errno

@@ -32,7 +32,7 @@ class LedgerSection(Part):
     rounds: int
     last_round: int
     gaps: list[tuple[int, int]]
-    """First and last of the runs of numbers that nobody declared; the first 100."""
+    """First and last of the runs of numbers that were not declared; the first 100."""
     missing_rounds: int
     participations: int
     """Of all rounds together."""
@@ -49,8 +49,8 @@ class LedgerSection(Part):
     """Groups with fewer rows are suppressed: the stricter of the terms, and of what the service and
     the federation's policy allowed when the report was made."""
     witness: str | None
-    """`trainer`: the service's key signed every earlier round as it stands, and the trainer was
-    told the heads. `database`: earlier signatures were missing or another key's, so that rounds
+    """`trainer`: the service's key signed every earlier round as it is stored, and the heads were
+    sent to the trainer. `database`: earlier signatures were missing or another key's, so rounds
     were signed as the database held them. Null without a signature."""
 
 

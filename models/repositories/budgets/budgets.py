@@ -314,7 +314,7 @@ class Budgets(ScopedRepository):
     ) -> bool:
         """Books other sums for what is held: `held` in all, of which `spent` is spent. Of what is
         charged by histories and not by equal releases. `spent`: None leaves it as it is; it never
-        falls. Without `within_totals` it is booked whether there is room or not, as what has
+        falls. Without `within_totals` it is recorded whether there is room or not, as what has
         happened is; with it False, and nothing changed, where a total has no room. True where
         nothing is held."""
         mine = self.held(experiment_id, *SUMS)

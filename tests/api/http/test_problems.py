@@ -55,8 +55,8 @@ def test_unknown_methods(api: Api, method: str, path: str, allowed: set[str]) ->
     response = api.request(method, path)
     _is_problem(response, 405, "method-not-allowed")
     assert set(response.headers["allow"].split(", ")) <= allowed
-    for told in response.headers["allow"].split(", "):
-        assert api.request(told, path).status_code != 405
+    for verb in response.headers["allow"].split(", "):
+        assert api.request(verb, path).status_code != 405
 
 
 def test_an_unexpected_failure_tells_nothing_but_where_to_look(
