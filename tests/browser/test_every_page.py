@@ -117,9 +117,7 @@ def _erased(client: Client) -> str:
 
 
 @pytest.mark.parametrize("width", _WIDTHS)
-def test_pages_are_accessible_and_fit(
-    visit: Visit, pages: dict[str, str], pictures: Path, width: int
-) -> None:
+def test_pages_are_accessible_and_fit(visit, pages, pictures, width):
     page = visit.page
     page.set_viewport_size({"width": width, "height": 900})
     visit.open("/sign-in")
@@ -131,9 +129,7 @@ def test_pages_are_accessible_and_fit(
         check(visit, width, pictures / f"{name}-{width}.png")
 
 
-def test_pages_have_contrast_in_the_dark(
-    browser: Browser, service: Service, pages: dict[str, str]
-) -> None:
+def test_pages_have_contrast_in_the_dark(browser, service, pages):
     with visiting(browser, service, color_scheme="dark") as visit:
         visit.sign_in()
         for name in ("experiments", "new-experiment", "report", "compare", "ledger", "sweep"):

@@ -1,7 +1,7 @@
 """Data of one's own over HTTP: uploaded, profiled by a real worker, trained on, and deleted."""
 
 import io
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 import numpy as np
 import pytest
@@ -127,9 +127,7 @@ _FILE, _KEY, _TARGET = "/federation/path", "/federation/client_key", "/federatio
         ),
     ],
 )
-def test_bad_data_are_rejected_with_place_and_remedy(
-    client: Client, kind: str, content: Callable[[], bytes], pointer: str, says: str
-) -> None:
+def test_bad_data_are_rejected_with_place_and_remedy(client, kind, content, pointer, says):
     federation = upload(client, SAMPLES[kind](), content())
     assert federation["status"] == "rejected"
     [reason] = federation["reasons"]

@@ -121,9 +121,7 @@ def places(
 
 
 @pytest.mark.parametrize("name", ["synthetic-groups", "hospital"])
-def test_metric_privacy(
-    name: str, places: list[Place], sources: Path, tmp_path: Path, request: pytest.FixtureRequest
-) -> None:
+def test_metric_privacy(name, places, sources, tmp_path, request):
     if name == "hospital":
         request.getfixturevalue("data_dir")  # skips where it is absent
         wanted = yaml.safe_load((EXAMPLES / "hospital.yaml").read_text())
