@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from fedaudit.fairness.intervals import MIN_WORTH, Interval, design_effects, score_ends
+from fedaudit.fairness.intervals import MIN_WORTH, design_effects, score_ends
 
 METHOD = "clustered-auc"
 """Of the interval of an AUC."""
@@ -48,7 +48,7 @@ class Ordering:
     worth: float
     """How many clients of equal size they are worth, of the outcome that has fewer (Kish)."""
 
-    def interval(self, level: float) -> Interval:
+    def interval(self, level: float) -> tuple[float, float]:
         """Of the AUC. `level`: coverage, such as 0.95."""
         worth, value = np.array([self.worth]), np.array([self.auc])
         rows = np.array([max(self.rows, self.worth)])
@@ -57,7 +57,7 @@ class Ordering:
             variance[0] = self.worth / (self.worth - 1) * float((self.moved**2).sum())
         effects = design_effects(value, rows, variance=variance, worth=worth, share=1 - level)
         low, high = score_ends(value, rows / effects, share=1 - level)
-        return Interval(float(low[0]), float(high[0]), None)
+        return float(low[0]), float(high[0])
 
 
 def order_by_score(
@@ -77,7 +77,7 @@ def order_by_score(
     won = _won(rows.score, outcome, stratum)
     auc = float(won[rows.outcome].sum()) / pairs
     compared = np.where(rows.outcome, of_strata[1][stratum], of_strata[0][stratum])
-    moved = np.bincount(client, weights=(won - auc * compared) / pairs)
+    moved = np.bincount(client, weights=(won - auc * compared) / pairs).astype(np.float64)
     worth = [
         own.sum() ** 2 / (own**2).sum()
         for kind in (outcome, 1 - outcome)
@@ -178,4 +178,5 @@ def _of_groups(rows: ScoredOutcomes, groups: int, codes: NDArray[np.int64]) -> N
     )
     enough = np.minimum(with_it, without) >= LEAST_OF_AN_OUTCOME
     nothing = np.full(groups, np.nan)
-    return np.divide(pairs_won, with_it * without, out=nothing, where=enough)
+    np.divide(pairs_won, with_it * without, out=nothing, where=enough)
+    return nothing

@@ -123,16 +123,16 @@ def _exact(material: ScoredMaterial, compared: ConstantComparison) -> _Found:
     if asked is None:
         reasons["auc_interval"] = NO_INTERVALS
         return values, reasons
-    found = ranking.ordering.interval(asked.level)
+    low, high = ranking.ordering.interval(asked.level)
     values["auc_interval"] = IntervalSection(
-        low=found.low, high=found.high, level=asked.level, method=METHOD, samples=None
+        low=low, high=high, level=asked.level, method=METHOD, samples=None
     )
     return values, reasons
 
 
 def is_above_chance(*orderings: Ordering | None) -> bool:
     """Whether the intervals of all of them, at 95 %, lie above 0.5."""
-    return all(one is not None and one.interval(_JUDGED_AT).low > 0.5 for one in orderings)
+    return all(one is not None and one.interval(_JUDGED_AT)[0] > 0.5 for one in orderings)
 
 
 def _decided(true: int, false: int, true_negative: int, false_negative: int) -> _Figures:

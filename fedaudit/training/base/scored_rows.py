@@ -495,6 +495,8 @@ def _scored(
     if rows.logits is None:
         return None
     logits = rows.logits[counted]
+    if not np.isfinite(logits).all():
+        return None  # nor is the loss finite
     return ScoredOutcomes(
         score=logits,
         probability=np.exp(-np.logaddexp(0.0, -logits.astype(np.float64))),
