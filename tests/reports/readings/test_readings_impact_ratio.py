@@ -10,7 +10,6 @@ import pytest
 from fedaudit.cli.run import run_locally
 from fedaudit.federations.load import load_federation
 from fedaudit.reports.readings.impact_ratio import ImpactRatioTable, impact_ratio
-from fedaudit.reports.report import assemble
 from fedaudit.spec.parse import parse_spec
 from fedaudit.training.base.cell import Cell
 from fedaudit.training.stack import Stack
@@ -142,15 +141,6 @@ def test_the_table_of_adult_by_sex_and_race_is_that_computed_by_hand(sources, re
     assert races["Black"].impact_ratio is not None
 
 
-def test_suppressed_categories_show_their_names_alone(report):
-    for table in _tables(report).values():
-        for one in table.categories:
-            if one.suppressed:
-                assert (one.rate, one.impact_ratio, one.four_fifths) == (None, None, None)
-                assert "suppressed" in one.reason
-    assert _tables(report)["race"].suppressed_categories == 2
-
-
 def test_intersections_come_last_and_missing_values_are_counted(report):
     found = impact_ratio(report)
     assert [one.attribute for one in found.tables] == ["sex", "race", "sex_race"]
@@ -217,13 +207,6 @@ def test_a_rate_in_a_suppressed_group_is_never_shown():
         "the report has no rate",
     )
     assert "0.9" not in table.model_dump_json()
-
-
-def test_a_number_has_scoring_rates_and_says_how_they_differ(material):
-    found = impact_ratio(assemble(material()))
-    assert found.rate == "scoring"
-    assert "median" in found.rate_definition
-    assert [note for note in found.notes if "no table of intersections" in note]
 
 
 def test_only_the_note_on_the_attribute_itself_counts():
