@@ -107,6 +107,15 @@ def test_a_report_cannot_state_itself_into_force(material):
     assert judged(report, figure="leakage_max")[0] == NO_EVIDENCE
 
 
+def test_the_report_says_what_simulated_noise_leaves_unprotected(material):
+    report = assemble(material(laplace(radius=1.0, clip=0.5, noise="simulation")))
+    assert "neither is this report" in report["verdict"]
+    assert "This guarantee is not in force" in report["guarantee"]["statement"]
+    assert any("This report is itself unprotected" in one for one in report["limits"])
+    secret = assemble(material(laplace(radius=1.0, clip=0.5)))
+    assert "not in force" not in secret["verdict"] + secret["guarantee"]["statement"]
+
+
 def test_a_report_of_an_earlier_version_is_never_taken_to_be_better(material):
     cases = [
         (laplace(radius=1.0, clip=0.5), "formal", True, None),

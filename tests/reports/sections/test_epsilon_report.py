@@ -159,6 +159,39 @@ def test_records_are_told_by_their_budgets_and_small_groups_without_their_number
     assert None in [one["records"] for one in records["groups"]]
 
 
+def test_a_baseline_without_noise_reports_no_figure_of_privacy(material):
+    parts = SPECS["records"]
+    free = {**parts["privacy"], "baseline": "privacy-free"}
+    report = assemble(material({**parts, "privacy": free}))
+    assert report["guarantee"]["kind"] == "none"
+    assert report["privacy"]["epsilon_max"] is None
+    assert "without noise" in report["privacy"]["reasons"]["epsilon_max"]
+    assert "There is no privacy guarantee" in report["verdict"]
+
+
+@pytest.mark.parametrize(
+    ("name", "parts"),
+    [
+        ("central", ["The server is trusted", "noised sums of a round", "simulated"]),
+        ("local", ["not leakage under metric privacy", "64 random bits"]),
+        (
+            "records",
+            [
+                "drawn from the distribution three-levels",
+                "the client that took part most",
+                "added up in double",
+                "the rows held out of every client",
+            ],
+        ),
+    ],
+)
+def test_the_limits_are_those_of_the_mechanism(material, name, parts):
+    stated = " ".join(assemble(with_plan(material, name)[0])["limits"])
+    for part in [*parts, "1 updates were withheld", "exp(epsilon), plus delta"]:
+        assert part in stated
+    assert ("trusted" in stated) == (name == "central")
+
+
 def test_a_delta_that_allows_one_of_the_clients_to_be_given_away_is_a_limit(material):
     for delta, warned in ((1 / 30, True), (1 / 31, False)):
         stated = " ".join(assemble(with_plan(material, "central", delta=delta)[0])["limits"])

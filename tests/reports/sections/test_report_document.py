@@ -97,6 +97,28 @@ def test_a_diverged_run_reports_no_infinite_loss(material):
     assert any("diverged" in limit for limit in report["limits"])
 
 
+def test_the_limits_are_those_of_the_run(material):
+    stated = " ".join(assemble(material())["limits"])
+    for part in ("Mironov 2012", "64 random bits", "adaptive and the grid", "simulated",
+                 "heuristic", "||theta_i - theta_j||",
+                 "5 of 41", "4 validation clients have one row", "1 updates were withheld",
+                 "real rows", "No attack"):  # fmt: skip
+        assert part in stated
+    released = {"privacy": {**FIXED["privacy"], "noise": "release"}}
+    stated = " ".join(assemble(material(released))["limits"])
+    assert "simulated" not in stated
+    assert "heuristic" not in stated
+    assert "no privacy mechanism" in " ".join(assemble(material(NONE))["limits"])
+
+
+@pytest.mark.parametrize("how", [None, "global", "client"])
+def test_standardisation_by_the_data_is_a_limit(material, how):
+    table = {"source": "table", "path": "a.csv", "client_key": "a", "target": "b"}
+    found = assemble(material({"federation": {**table, "standardise": how}}))
+    stated = "Features were standardised by means and deviations of the data, taken without noise"
+    assert (stated in " ".join(found["limits"])) == (how is not None)
+
+
 def test_the_hash_is_of_the_canonical_form(material):
     report = assemble(material())
     again = json.loads(json.dumps(report, sort_keys=True))
