@@ -60,6 +60,15 @@ def test_a_cancelled_experiment_exits_with_one(call, small_spec, service):
     assert "it is cancelled" in call("report", experiment).stderr
 
 
+def test_the_same_key_starts_nothing_new(call, finished, small_spec):
+    again = call("submit", "-", "--json", "--idempotency-key", "one", stdin=json.dumps(small_spec))
+    assert json.loads(again.stdout)["id"] == finished["id"]
+    small_spec["seed"] += 1
+    other = call("submit", "-", "--idempotency-key", "one", stdin=json.dumps(small_spec))
+    assert other.returncode in {1, 2}
+    assert "idempotency-mismatch" in other.stderr
+
+
 def test_watch_gives_every_event(call, finished):
     done = call("watch", finished["id"], "--json")
     assert done.returncode == 0, done.stderr
