@@ -61,6 +61,28 @@ def test_a_gap_stands_beside_chance_and_the_average_over_clients(section):
     assert ratio["By chance, 95 %"].startswith("≥ ")
 
 
+def test_rates_of_records_stand_beside_those_of_clients(section):
+    table = tables_of(section)[1]
+    own = section["client_averaged"]["groups"][0]
+    for row in table.rows:
+        assert len(row) == len(table.head)
+    first = table.rows[0]
+    assert first[0] == "g1"
+    assert first[1] == figure_text(section["groups"][0]["selection_rate"])
+    assert first[2] == figure_text(own["selection_rate"])
+    assert cells(table)["g1"]["Clients"] == "20"
+
+
+def test_who_pays_has_a_row_a_group(section):
+    (table,) = [one for one in tables_of(section) if "cost" in one.caption]
+    rows = cells(table)
+    assert rows["g1"]["Refusals, mean"] == "0.067"
+    assert rows["g2"]["Leakage, mean"] == "1.2"
+    assert "Leakage, largest" not in table.head
+    chart = privacy_cost_chart(section, name="x")
+    assert "leakage" in chart.title
+
+
 def test_a_missing_figure_has_its_reason_in_the_note(material):
     parts = {"fairness": {**SPEC["fairness"], "minimum_group_size": 10_000}}
     section = assemble(material(parts))["fairness"][0]
@@ -93,6 +115,16 @@ def test_a_report_of_before_is_still_shown(material):
     assert "By chance" not in page
     assert "Privacy cost" not in page
     assert "By chance" in render(document)
+
+
+def test_where_nobody_is_told_who_paid_the_page_says_why(material):
+    made = material()
+    document = assemble(made)
+    document["fairness"][0] |= {
+        "privacy_cost_by_group": None,
+        "privacy_cost_by_group_reason": "who took part is <secret>",
+    }
+    assert "who took part is &lt;secret&gt;." in render(document)
 
 
 @pytest.mark.parametrize(

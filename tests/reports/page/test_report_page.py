@@ -36,6 +36,12 @@ class Page(HTMLParser):
             self.headings.append(data)
 
 
+def test_a_wide_table_scrolls_in_a_box_of_its_own(material):
+    text = render(assemble(material()))
+    boxes = text.count('<div class="wide" tabindex="0">\n<table>')
+    assert boxes == text.count("<table>") > 0
+
+
 def test_gates_that_did_not_pass_are_named_beside_the_verdict(material):
     document = assemble(material())
     failed = {**document["gates"][0], "outcome": "fail", "figure": "loss_ratio", "attribute": "age"}
@@ -47,6 +53,21 @@ def test_names_and_values_are_escaped(material):
     text = render(assemble(material()))
     assert "<script>" not in text
     assert "&lt;script&gt;alert(1)&lt;/script&gt;" in text
+
+
+def test_figures_reasons_gates_and_limits_are_on_the_page(material):
+    report = assemble(material())
+    text = render(report)
+    for part in (
+        "2.4",
+        "heuristic",
+        "g1",
+        "at most",
+        "insufficient",
+        report["integrity"]["ledger_hash"],
+    ):
+        assert part in text
+    assert text.count("<li>") == len(report["limits"])
 
 
 PARTS = {
@@ -73,6 +94,13 @@ def test_the_first_screen_answers_four_questions(material):
     assert "in one piece" not in text
     assert 'id="gates"' in top
     assert rest.count('<details class="section">') == 5
+
+
+def test_an_earlier_report_has_its_verdict_in_one_piece(material):
+    document = assemble(material())
+    for missing in ({}, {"verdict_parts": None}):
+        earlier = {name: part for name, part in document.items() if name != "verdict_parts"}
+        assert '<p class="verdict">' in render(earlier | missing)
 
 
 def test_a_model_that_decides_nothing_is_warned_of_above_everything_else(material):

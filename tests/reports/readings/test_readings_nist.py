@@ -4,7 +4,7 @@ import pytest
 
 from fedaudit.reports.readings.readings import NistReading, nist_800_226
 from fedaudit.reports.report import assemble
-from tests.reports.reading_documents import FIXED, documents, gaussian
+from tests.reports.reading_documents import FIXED, NOTHING, WITHOUT_NOISE, documents, gaussian
 
 TOPICS = [
     "privacy parameters and unit",
@@ -47,3 +47,34 @@ def test_a_simulated_runs_model_has_no_guarantee(material, noise, begins):
     found = nist_800_226(gaussian(material, noise=noise))
     stated = _statements(found, TOPICS[1])["Does the guarantee hold for the model of this run?"]
     assert stated[1].startswith(begins)
+
+
+@pytest.mark.parametrize(
+    ("spec", "who"),
+    [
+        ({}, "Each client adds noise before anything leaves it."),
+        (NOTHING, "Nobody adds noise."),
+        (WITHOUT_NOISE, "Nobody adds noise."),
+    ],
+)
+def test_who_adds_noise_follows_from_the_guarantee(material, spec, who):
+    found = nist_800_226(assemble(material(spec)))
+    stated = _statements(found, "trust model")[
+        "Against whom does the guarantee hold, and who is trusted?"
+    ]
+    assert stated[1].endswith(who)
+
+
+def test_what_lies_outside_the_run_is_not_shown(material):
+    found = nist_800_226(gaussian(material))
+    for topic, question in (
+        ("privacy parameters and unit", "What else was spent on the same data?"),
+        ("security", "Who can read the data and the updates, and how is that kept?"),
+        ("security", "Was the model attacked?"),
+        ("trust model", "Do the parties deserve that trust?"),
+        (
+            "data collection",
+            "How was it collected: with which consent, how little of it, how long kept?",
+        ),
+    ):
+        assert _statements(found, topic)[question][0] == "not shown by this run"
