@@ -32,7 +32,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import gammaln, log_ndtr, logsumexp, ndtr
+from scipy.special import gammaln, log_ndtr, ndtr
 
 Floats = NDArray[np.float64]
 
@@ -58,9 +58,10 @@ class _Law:
 
     def points(self) -> Floats:
         """Where the masses lie: float64 [points]."""
-        return np.exp(self.step * (self.lowest + np.arange(len(self.masses))))
+        found: Floats = np.exp(self.step * (self.lowest + np.arange(len(self.masses))))
+        return found
 
-    def plus(self, other: "_Law") -> "_Law":
+    def plus(self, other: "_Law", *, lower: bool) -> "_Law":
         """The law of the sum of two independent ones on one grid, brought back onto the grid.
 
         exp(a) + exp(b) = exp(a + log1p(exp(b - a))), so how far a sum lies above the larger one
@@ -72,7 +73,7 @@ class _Law:
             above = math.log1p(math.exp(-distance * step)) / step
             low = math.floor(above)
             # Between two points, in shares that keep the mean.
-            share = math.expm1((above - low) * step) / math.expm1(step)
+            share = 0.0 if lower else math.expm1((above - low) * step) / math.expm1(step)
             larger = self.masses[distance:] * other.masses[: count - distance]
             if distance:
                 larger = larger + other.masses[distance:] * self.masses[: count - distance]
@@ -90,7 +91,7 @@ def _add(found: Floats, masses: Floats, *, at: int) -> None:
     found[-1] += masses[inside:].sum()
 
 
-def _one_round(rounds: int, noise_multiplier: float) -> _Law:
+def _one_round(rounds: int, noise_multiplier: float, *, lower: bool) -> _Law:
     """The law of one Y_i over the number of rounds."""
     gap = 1 / noise_multiplier
     ends = np.array([-_REACH, _REACH + gap]) * gap - gap**2 / 2 - math.log(rounds)
@@ -102,11 +103,13 @@ def _one_round(rounds: int, noise_multiplier: float) -> _Law:
     chance, mean = _between(edges), _between(edges - gap) / rounds
     points = np.exp(logs)
     upper = np.clip((mean[1:-1] - chance[1:-1] * points[:-1]) / np.diff(points), 0, chance[1:-1])
+    if lower:
+        upper = np.zeros_like(upper)
     masses = np.zeros(len(points))
     masses[1:] += upper
     masses[:-1] += chance[1:-1] - upper
     # Below the first point, between it and zero; above the last one, cut down to it.
-    first = min(chance[0], mean[0] / points[0])
+    first = 0.0 if lower else min(chance[0], mean[0] / points[0])
     masses[0] += first
     masses[-1] += chance[-1]
     return _Law(step, lowest, masses, float(chance[0] - first))
@@ -116,29 +119,32 @@ def _between(edges: Floats) -> Floats:
     """The chance of a standard normal number between neighbouring edges; tails keep their
     digits."""
     below, above = ndtr(edges), ndtr(-edges)
-    return np.where(edges[:-1] > 0, above[:-1] - above[1:], below[1:] - below[:-1])
+    found: Floats = np.where(edges[:-1] > 0, above[:-1] - above[1:], below[1:] - below[:-1])
+    return found
 
 
 @lru_cache(maxsize=64)
-def _law_of_block(rounds: int, noise_multiplier: float) -> _Law:
-    """The law of S, by doubling."""
-    doubled, left = _one_round(rounds, noise_multiplier), rounds
+def _law_of_block(rounds: int, noise_multiplier: float, *, lower: bool = False) -> _Law:
+    """The law of S, by doubling; with `lower` rounded down instead, number by number."""
+    doubled, left = _one_round(rounds, noise_multiplier, lower=lower), rounds
     total: _Law | None = None
     while True:
         if left % 2:
-            total = doubled if total is None else total.plus(doubled)
+            total = doubled if total is None else total.plus(doubled, lower=lower)
         left //= 2
         if not left:
             break
-        doubled = doubled.plus(doubled)
+        doubled = doubled.plus(doubled, lower=lower)
     assert total is not None
     return total
 
 
-def allocation_loss(rounds: int, noise_multiplier: float) -> Any:
-    """The privacy loss distribution of one block, of dp-accounting's type, pessimistic.
+def allocation_loss(rounds: int, noise_multiplier: float, *, pessimistic: bool = True) -> Any:
+    """The privacy loss distribution of one block, of dp-accounting's type.
 
     `rounds`: of a block. `noise_multiplier`: sigma, standard deviation of the noise over the clip.
+    Where it is not `pessimistic`, every figure of it and of its compositions is a lower bound: only
+    the direction from P to Q is counted, with a smaller S and a smaller chance of it.
     """
     from dp_accounting.pld.pld_pmf import DensePLDPmf
     from dp_accounting.pld.privacy_loss_distribution import (
@@ -146,6 +152,10 @@ def allocation_loss(rounds: int, noise_multiplier: float) -> Any:
         from_gaussian_mechanism,
     )
 
+    if not pessimistic:
+        law = _law_of_block(rounds, max(noise_multiplier, _LEAST_NOISE), lower=True)
+        there = law.masses * law.points()
+        return PrivacyLossDistribution(DensePLDPmf(law.step, law.lowest, there, 0.0, False))
     if noise_multiplier < _LEAST_NOISE:
         return from_gaussian_mechanism(noise_multiplier)
     law = _law_of_block(rounds, noise_multiplier)
@@ -168,7 +178,7 @@ def allocation_curve(rounds: int, noise_multiplier: float, orders: Sequence[floa
     """
     alpha = np.array(orders, dtype=np.float64)
     # A round that the client is known to take part in reveals no less: divergences are convex.
-    most = alpha / (2 * noise_multiplier**2)
+    most: Floats = alpha / (2 * noise_multiplier**2)
     if noise_multiplier < _LEAST_NOISE:
         return most
     there = _log_moments(rounds, noise_multiplier, math.ceil(alpha.max()))
@@ -178,7 +188,8 @@ def allocation_curve(rounds: int, noise_multiplier: float, orders: Sequence[floa
     taking_part = (1 - share) * there[low] + share * there[np.minimum(low + 1, len(there) - 1)]
     absent = np.array([_log_inverse_moment(rounds, noise_multiplier, one) for one in alpha])
     found = np.maximum(taking_part, absent) / (alpha - 1)
-    return np.minimum(np.maximum(found, 0.0), most)
+    bounded: Floats = np.minimum(most, np.maximum(found, 0.0))
+    return bounded
 
 
 def _log_moments(rounds: int, noise_multiplier: float, most: int) -> Floats:
@@ -192,7 +203,7 @@ def _log_moments(rounds: int, noise_multiplier: float, most: int) -> Floats:
 
     def together(one: Floats, other: Floats) -> Floats:
         # Divided by factorials, the theorem is a convolution.
-        return np.array([logsumexp(one[: k + 1] + other[k::-1]) for k in power.tolist()])
+        return np.array([np.logaddexp.reduce(one[: k + 1] + other[k::-1]) for k in power.tolist()])
 
     doubled, left = power * (power - 1) / (2 * noise_multiplier**2) - chosen, rounds
     total: Floats | None = None
@@ -204,7 +215,8 @@ def _log_moments(rounds: int, noise_multiplier: float, most: int) -> Floats:
             break
         doubled = together(doubled, doubled)
     assert total is not None
-    return total + chosen - power * math.log(rounds)
+    moments: Floats = total + chosen - power * math.log(rounds)
+    return moments
 
 
 def _log_inverse_moment(rounds: int, noise_multiplier: float, order: float) -> float:
@@ -216,7 +228,7 @@ def _log_inverse_moment(rounds: int, noise_multiplier: float, order: float) -> f
     law, gap = _law_of_block(rounds, noise_multiplier), 1 / noise_multiplier
     some = law.masses > 0
     logs = law.step * (law.lowest + np.flatnonzero(some))
-    on_grid = logsumexp(np.log(law.masses[some]) + (1 - order) * logs)
+    on_grid = np.logaddexp.reduce(np.log(law.masses[some]) + (1 - order) * logs)
     power = (1 - order) / rounds
     one = power * (power - 1) * gap**2 / 2 + log_ndtr(-_REACH - power * gap)
     return float(np.logaddexp(on_grid, rounds * one))

@@ -17,7 +17,7 @@ from fedaudit.privacy.mechanisms.registry import mechanism_of
 from fedaudit.spec.experiment import ExperimentSpec
 from fedaudit.spec.models import ArtifactStart
 from fedaudit.spec.parse import refuse_small_clip
-from fedaudit.spec.training import FixedCohort, PoissonCohort
+from fedaudit.spec.training import AllocationCohort, FixedCohort, PoissonCohort
 from fedaudit.training.base.planted import Planted
 from fedaudit.training.base.records import scored_of, split_of
 
@@ -125,7 +125,7 @@ def cohort_clients(cell: Cell) -> int:
     match cohort:
         case FixedCohort():
             return cohort.clients
-        case PoissonCohort():
+        case PoissonCohort() | AllocationCohort():
             raise ValueError(f"cohorts here have a fixed size; {cohort.sampling} sampling has none")
         case _:
             assert_never(cohort)
@@ -139,6 +139,8 @@ def expected_cohort(cell: Cell) -> float:
             return float(cohort.clients)
         case PoissonCohort():
             return cohort.rate * training_clients(cell.federation.clients, cell.spec.federation)
+        case AllocationCohort():
+            return training_clients(cell.federation.clients, cell.spec.federation) / cohort.every
         case _:
             assert_never(cohort)
 
