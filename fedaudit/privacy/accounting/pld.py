@@ -8,7 +8,7 @@ from collections.abc import Mapping
 
 from fedaudit.privacy.accounting.accountant import Accountant, Spending, sampled_gaussian_refusal
 from fedaudit.privacy.accounting.privacy_events import Adjacency, Event, Gaussian, RandomAllocated
-from fedaudit.privacy.accounting.random_allocation import allocation_loss
+from fedaudit.privacy.accounting.random_allocation import COARSE, FINE, allocation_loss
 from fedaudit.privacy.accounting.rdp import library_event, library_relation
 
 LOSS_STEP = 1e-4
@@ -25,7 +25,8 @@ class PldAccountant(Accountant):
     name = "pld"
 
     def __init__(self, *, adjacency: Adjacency, loss_step: float = LOSS_STEP) -> None:
-        """`loss_step`: the width of the grid of losses."""
+        """`loss_step`: the width of the grid of losses; of random allocation, which has a grid of
+        its own, whether that is fine."""
         super().__init__(adjacency=adjacency)
         self._loss_step = loss_step
 
@@ -39,7 +40,9 @@ class PldAccountant(Accountant):
 
         [event, *others] = counts
         if isinstance(event, RandomAllocated) and isinstance(event.event, Gaussian) and not others:
-            loss = allocation_loss(event.rounds, event.event.noise_multiplier)
+            points = FINE if self._loss_step <= LOSS_STEP else COARSE
+            noise_multiplier = event.event.noise_multiplier
+            loss = allocation_loss(event.rounds, noise_multiplier, points=points)
             epsilon = float(loss.self_compose(counts[event]).get_epsilon_for_delta(delta))
             return Spending(max(0.0, epsilon), delta, self.adjacency, self.name)
         library = Library(library_relation(self.adjacency), self._loss_step)
