@@ -97,6 +97,8 @@ def _column(groups: Sequence[_Figures], name: str) -> NDArray[np.float64]:
 def wrong_utility(utility: _Figures, *, exact: bool) -> list[str]:
     wrong = [] if _is_gain(utility) else ["accuracy_over_baseline"]
     gain = utility["accuracy_over_baseline"]
+    if (weighted := utility.get("weighted_accuracy_over_baseline")) is not None:
+        gain = weighted
     judged = judge_model(
         accuracy=None if gain is None else Gained(gain, shown=True),
         loss=None,

@@ -274,6 +274,10 @@ _NOT_BY_HYPOTHESIS = (
     "counts with noise do not say which hypothesis, or whose model, predicted a row, so a model of "
     "one constant for each looks like any other"
 )
+_NOT_WEIGHTED = (
+    "counts with noise are compared with a constant at the threshold 0.5 alone, where both errors "
+    "are as bad"
+)
 _OF_NOISE_ALONE = "only counts with noise give this share an interval"
 _ONE_CONSTANT = (
     f"{NOISED_OUTCOMES}; beside one constant for all hypotheses or models: with one for each, a "
@@ -448,6 +452,8 @@ def _judgement(
     if isinstance(material.published, NoisedCounts):
         if _constants(material) > 1:
             return Judgement(None, _NOT_BY_HYPOTHESIS)
+        if material.result.threshold not in (None, 0.5):
+            return Judgement(None, _NOT_WEIGHTED)
         return Judgement(None, WITHHELD) if gain is None else gain.judgement
     compared = _compared(material)
     if isinstance(compared, str):
