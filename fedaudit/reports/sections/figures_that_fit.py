@@ -8,9 +8,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedaudit.fairness.gaps import comparable, rate_gaps, spread
+from fedaudit.judgement import Gained, judge_model
 from fedaudit.reports.checks import Check, check, shown
 from fedaudit.spec.metrics import METRICS, RATES
-from fedaudit.utility import Gained, judge_model
 
 _DIGITS = 1e-9
 """Figures that were made from counts are made anew from quotients of them; what differs by less is

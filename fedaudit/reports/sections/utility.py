@@ -17,6 +17,7 @@ from fedaudit.fairness.noised_counts import (
     step_of,
     without_dust,
 )
+from fedaudit.judgement import Judgement
 from fedaudit.reports.checks import Check, check, shown, value_at
 from fedaudit.reports.ledger_totals import RunEvidence
 from fedaudit.reports.sections.exact_fairness import interval_section
@@ -34,13 +35,7 @@ from fedaudit.reports.sections.shown_figures import Shown
 from fedaudit.spec.experiment import ExperimentSpec
 from fedaudit.spec.models import ArtifactStart
 from fedaudit.spec.training import Ditto, FineTuning, Hypotheses, LocalOnly, QFfl, StoppedBy
-from fedaudit.utility import (
-    NO_INTERVALS,
-    ConstantComparison,
-    Judgement,
-    judge_comparison,
-    over_constant,
-)
+from fedaudit.utility import NO_INTERVALS, ConstantComparison, judge_comparison, over_constant
 
 SENTENCES: dict[StoppedBy, str] = {
     "rounds": "Training ended with round {rounds}, the last one",
