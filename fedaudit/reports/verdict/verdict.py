@@ -42,6 +42,7 @@ def verdict(parts: VerdictParts) -> str:
 CONCERN_WORDS: dict[Concern, str] = {
     "model-decides-nothing": "its model decides nothing",
     "model-not-shown-useful": "its model is not shown to be better than a constant prediction",
+    "model-too-good": "its accuracy is suspiciously high",
     "gates-failed": "its gates failed",
     "gates-lack-evidence": "its gates lack evidence",
     "no-guarantee": "nothing bounds what it reveals",
@@ -61,6 +62,8 @@ def concerns_of(report: Mapping[str, Any]) -> list[Concern]:
         found.append("model-decides-nothing")
     elif why_not_useful(report) is not None:
         found.append("model-not-shown-useful")
+    if report["utility"].get("too_good"):
+        found.append("model-too-good")
     if report["gate_outcome"] == "fail":
         found.append("gates-failed")
     elif report["gate_outcome"] == "insufficient_evidence":
@@ -98,6 +101,13 @@ def _suggestions(report: Mapping[str, Any]) -> Iterator[str]:
         yield (
             f"Hold out more than {held_out} clients, or train longer, until the model is shown to "
             "be better than a constant prediction; before that no other figure decides anything."
+        )
+    if utility.get("too_good"):
+        yield (
+            "Make sure that no feature is the outcome in other words, or known only after it: the "
+            "profile of the federation names, to those who may read its data, each column that "
+            "alone predicts the outcome. Leave such features out and train again; where there is "
+            "none, state so by `federation.leak_reviewed`."
         )
     if sends_nothing(report):
         yield (
