@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedaudit.fairness.intervals import Clustered, Interval, gain_intervals
+from fedaudit.fairness.ranking import Ranking, ScoredOutcomes, rank_rows
 from fedaudit.native.library import PredictedAlike, best_number
 
 RowLoss = Literal["squared", "log"]
@@ -42,6 +43,10 @@ class MeasuredRows:
     hypothesis: NDArray[np.int64]
     groups: Mapping[str, tuple[int, NDArray[np.int64]]]
     """Sensitive attribute -> how many groups it has, and the row's, -1 for none."""
+    two_outcomes: bool = False
+    """Whether outcomes are 0 and 1, of which 1 is the favourable or the positive one."""
+    scored: ScoredOutcomes | None = None
+    """Of the positive class; None where predictions have no scores."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -269,6 +274,10 @@ class ConstantComparison:
     outcome_gain: NDArray[np.int64] | None
     """Rows whose outcome the model alone predicts correctly, less those that the constant alone
     does."""
+    counts: NDArray[np.int64] | None = None
+    """[4]: true and false positives and negatives of all rows; None without two outcomes."""
+    ranking: Ranking | None = None
+    """None where predictions have no scores."""
 
     @property
     def accuracy_gain(self) -> NDArray[np.int64] | None:
@@ -304,7 +313,22 @@ def compare_with_constant(rows: MeasuredRows, shape: LossShape) -> ConstantCompa
             np.int64
         ),
         by_group={name: _by_group(rows, found, *group) for name, group in rows.groups.items()},
+        counts=_four_counts(rows),
+        ranking=None
+        if rows.scored is None
+        else rank_rows(
+            rows.scored, client=rows.client, hypothesis=rows.hypothesis, groups=rows.groups
+        ),
     )
+
+
+def _four_counts(rows: MeasuredRows) -> NDArray[np.int64] | None:
+    if not rows.two_outcomes or rows.outcome is None or rows.true_outcome is None:
+        return None
+    judged = rows.outcome >= 0
+    place = 2 * rows.outcome[judged] + rows.true_outcome[judged]
+    # In the order of COUNTS: positives that are true, false, then negatives.
+    return np.bincount(place, minlength=4)[[3, 2, 0, 1]]
 
 
 def _count(rows: MeasuredRows, which: NDArray[np.bool_]) -> NDArray[np.int64]:

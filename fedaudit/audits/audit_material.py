@@ -22,6 +22,7 @@ from fedaudit.fairness.noised_counts import (
     nearest,
     rounder_of,
 )
+from fedaudit.fairness.ranking import ScoredOutcomes
 from fedaudit.reports.audit_report import assemble_audit
 from fedaudit.reports.sections.fairness import FairnessSection, MetricSection
 from fedaudit.reports.sections.material import FederationFacts, FinalFigures, ScoredMaterial
@@ -252,6 +253,8 @@ def _against_constant(
         groups={
             name: (len(values), rows.codes(name)[judged]) for name, values in rows.groups.items()
         },
+        two_outcomes=True,
+        scored=_scored(rows),
     )
     shape = LossShape(
         row="squared", classes=len(rows.federation.classes), root_mean=False, by_client=False
@@ -263,6 +266,19 @@ def _against_constant(
         found,
         constant_loss=1.0 - found.constant_correct / found.rows,
         gains={**found.gains, "loss": found.gains["accuracy"]},
+    )
+
+
+def _scored(rows: AuditedRows) -> ScoredOutcomes | None:
+    """The scores of the judged rows; they are probabilities where all are between 0 and 1."""
+    if rows.scores is None:
+        return None
+    score = rows.scores[rows.judged]
+    are_probabilities = bool(((score >= 0) & (score <= 1)).all())
+    return ScoredOutcomes(
+        score=score,
+        probability=score if are_probabilities else None,
+        outcome=rows.favourable[rows.judged],
     )
 
 

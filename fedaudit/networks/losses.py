@@ -73,6 +73,15 @@ class Loss:
             case _:
                 assert_never(self.kind)
 
+    def answers(self, outputs: Tensor) -> Tensor:
+        """What is predicted follows from it: of outputs [out, ...] the number, the logit of the
+        second of two classes, or the most likely of more (int64): [...]."""
+        return outputs.argmax(0) if self.classes > 2 else outputs[0]
+
+    def predictions(self, answers: Tensor) -> Tensor:
+        """The predicted class, int64, or number, of `answers` [...]: [...]."""
+        return (answers > 0).long() if self.classes == 2 else answers
+
     def client_loss(self, mean: Tensor) -> Tensor:
         """A client's loss from the mean of its rows' values."""
         return square_root(mean) if self.root_mean else mean
@@ -96,10 +105,3 @@ class Loss:
 
     def _own_outputs(self, slope: Tensor) -> Tensor:
         return slope[1:] if self.classes == 2 else slope
-
-
-def predicted_class(outputs: Tensor, classes: int) -> Tensor:
-    """The most likely class of outputs [out, ...]: int64 [...]."""
-    if classes == 2:
-        return (outputs[0] > 0).long()
-    return outputs.argmax(0)

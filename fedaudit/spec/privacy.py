@@ -147,6 +147,8 @@ def _some_noise(value: object) -> object:
     return value
 
 
+GAUSSIAN_DECADES, LAPLACE_DECADES = (-3, 6), (-12, 12)
+"""The powers of ten between which a noise multiplier may be."""
 GaussianNoise = Annotated[float, Field(ge=1e-3, le=1e6), BeforeValidator(_some_noise)]
 """Standard deviation of the noise over the clip. Beyond these bounds an accountant loses its
 digits, and no figure of it would be worth anything."""

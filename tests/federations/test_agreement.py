@@ -136,9 +136,7 @@ KEYS = st.lists(st.integers(0, 2**64 - 1), max_size=40)
 
 
 @given(keys=KEYS, others=KEYS, fraction=st.floats(0.01, 0.99), seed=st.integers(0, 2**53 - 1))
-def test_a_record_is_held_out_whatever_the_others_are(
-    keys: list[int], others: list[int], fraction: float, seed: int
-) -> None:
+def test_a_record_is_held_out_whatever_the_others_are(keys, others, fraction, seed):
     alone = held_out_rows(np.array(keys, dtype=np.uint64), fraction=fraction, seed=seed)
     among = held_out_rows(np.array(others + keys, dtype=np.uint64), fraction=fraction, seed=seed)
     assert np.array_equal(among[len(others) :], alone)
@@ -198,9 +196,7 @@ def test_images_of_its_size_are_taken(tmp_path: Path, shape: tuple[int, ...]) ->
         ((785,), "no images"),
     ],
 )
-def test_others_are_refused_and_told_what_they_are(
-    tmp_path: Path, shape: tuple[int, ...], found: str
-) -> None:
+def test_others_are_refused_and_told_what_they_are(tmp_path, shape, found):
     faults = faults_of(tmp_path, shape)
     assert list(faults) == ["/model/kind"]
     assert found in faults["/model/kind"]

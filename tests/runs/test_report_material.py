@@ -138,7 +138,6 @@ def test_the_lines_of_the_documentation_predict_as_the_report_says(
     held_out = validation_rows(spec, federation)
     with (folder / "plane.csv").open() as file:
         lines = list(csv.DictReader(file))
-    assert federation.row_numbers is not None
     records = [lines[row - 1] for row in federation.row_numbers[held_out.place]]
 
     (snippet,) = re.findall(r"```python\n(.*?)```", DOCS.read_text(), re.DOTALL)
@@ -215,9 +214,7 @@ def _written(model: ModelFile, folder: Path) -> Path:
         ({"source": "images", "path": "x.npz"}, {"classes": None, "features": None}),
     ],
 )
-def test_other_sources_declare_their_layouts(
-    source: dict[str, Any], expected: dict[str, Any]
-) -> None:
+def test_other_sources_declare_their_layouts(source, expected):
     parsed = TypeAdapter[FederationSpec](FederationSpec).validate_python(source)
     names = tuple(one["column"] for one in expected.get("features") or [])
     images = source["source"] in ("images", "femnist")

@@ -270,9 +270,7 @@ def test_a_run_that_is_warned_of_learns_nothing_and_one_that_is_not_learns(tmp_p
         (central(20.0), 20 * 3 / 30),
     ],
 )
-def test_the_ratio_follows_from_public_numbers(
-    privacy: dict[str, Any], ratio: float | None
-) -> None:
+def test_the_ratio_follows_from_public_numbers(privacy, ratio):
     asked = spec(privacy)
     found = noise_ratio(asked, sizes=SIZES, training_clients=59)
     assert found == (None if ratio is None else pytest.approx(ratio))

@@ -248,7 +248,6 @@ def budgeted(rounds: int, **changes: Any) -> tuple[dict[str, Any], float]:
     """A spec whose budget has room for so many rounds, and the budget."""
     spec = groups_spec(**{**SERVER, **changes})
     plan = mechanism_of(cell(spec).spec).spending_plan(training_clients=50)
-    assert plan is not None
     line = plan.line("final_model")
     budget = float(line.epsilons[rounds] + line.epsilons[rounds + 1]) / 2
     spec["privacy"] = {**spec["privacy"], "epsilon_budget": budget}
@@ -336,8 +335,6 @@ def test_coins_of_a_secret_run_do_not_follow_from_its_seed() -> None:
         stack = Stack([cell_with(None, clients=200, training__rounds=20, **secret)])
         stack.plan(20)
         block = stack._block
-        assert block is not None
-        assert block.drawn is not None
         drawn.append(block.drawn.sum(-1).tolist())
     # The same 20 sizes by chance: below 1e-12.
     assert drawn[0] != drawn[1]
@@ -346,7 +343,6 @@ def test_coins_of_a_secret_run_do_not_follow_from_its_seed() -> None:
 def budget_for(releases: int, spec: dict[str, Any]) -> float:
     """An epsilon that has room for so many releases, and not for one more."""
     plan = mechanism_of(cell(spec).spec).spending_plan(training_clients=50)
-    assert plan is not None
     epsilons = plan.line("server").epsilons
     return float(epsilons[releases] + epsilons[releases + 1]) / 2
 

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from fedaudit.privacy.accounting.accountant import added_epsilon
-from fedaudit.privacy.accounting.pld import COARSE_LOSS_STEP, PldAccountant
+from fedaudit.privacy.accounting.pld import COARSE_LOSS_STEP, LOSS_STEP, PldAccountant
 from fedaudit.privacy.accounting.privacy_events import (
     Adjacency,
     Composed,
@@ -70,13 +70,40 @@ def pld_table(
     for place in places:
         if table[place] > _MAX_PLD_EPSILON:
             break
-        fine = {} if place == steps else {"loss_step": COARSE_LOSS_STEP}
-        accountant = PldAccountant(adjacency=adjacency, **fine)
-        table[place] = min(table[place], accountant.compose(event, place).epsilon(delta))
+        table[place] = planned_epsilon(
+            event,
+            place,
+            adjacency=adjacency,
+            observer="final_model",
+            delta=delta,
+            pld_step=LOSS_STEP if place == steps else COARSE_LOSS_STEP,
+        )
     # An upper bound for more compositions also holds for fewer.
     table = np.minimum.accumulate(table[::-1])[::-1].copy()
     table.flags.writeable = False
     return table
+
+
+def planned_epsilon(
+    event: Event,
+    steps: int,
+    *,
+    adjacency: Adjacency,
+    observer: Observer,
+    delta: float,
+    pld_step: float | None,
+) -> float:
+    """Epsilon after `steps` compositions of one event: the last of their curve, without the others.
+
+    `pld_step`: the width of the grid of losses, LOSS_STEP for the same number as the curve's; None
+    for Renyi orders.
+    """
+    by_orders = renyi_epsilons(event, steps, adjacency=adjacency, observer=observer, delta=delta)
+    epsilon = float(by_orders)
+    if pld_step is None or epsilon > _MAX_PLD_EPSILON:
+        return epsilon
+    accountant = PldAccountant(adjacency=adjacency, loss_step=pld_step)
+    return min(epsilon, accountant.compose(event, steps).epsilon(delta))
 
 
 def pure_curve(epsilon: float, at: tuple[float, ...] = RDP_ORDERS) -> NDArray[np.float64]:

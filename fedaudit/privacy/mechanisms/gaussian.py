@@ -14,9 +14,12 @@ itself, and a client's uploads are composed. The server sees who sends, so no sa
 from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import ClassVar, assert_never
 
+from fedaudit.privacy.accounting.epsilon_tables import planned_epsilon
 from fedaudit.privacy.accounting.mechanism_parameters import GuaranteeKind, MechanismParameters
+from fedaudit.privacy.accounting.pld import COARSE_LOSS_STEP, LOSS_STEP
 from fedaudit.privacy.accounting.privacy_events import (
     Adjacency,
     Event,
@@ -41,9 +44,10 @@ from fedaudit.privacy.planning.cost_projection import (
     fixed_cohort,
     participations,
 )
+from fedaudit.privacy.planning.noise_search import TargetedFigure
 from fedaudit.privacy.planning.plan import EVERYONE, PlanAccountant, SpendingPlan, plan_of_one_event
 from fedaudit.privacy.records.record_use import RecordUse
-from fedaudit.spec.privacy import GaussianCentral, GaussianLocal
+from fedaudit.spec.privacy import GAUSSIAN_DECADES, GaussianCentral, GaussianLocal
 from fedaudit.spec.training import FixedCohort, PoissonCohort
 
 _TRUSTED = (
@@ -114,7 +118,7 @@ class _GaussianMechanism(EpsilonMechanism):
         [observer] = self.facts.observers
         everyone = self.facts.subject_kind == "population"
         return plan_of_one_event(
-            self._event(training_clients),
+            self._event(self.privacy.noise_multiplier, training_clients=training_clients),
             subject_kind=self.facts.subject_kind,
             subjects=(EVERYONE,) if everyone else tuple(names),
             observer=observer,
@@ -125,8 +129,36 @@ class _GaussianMechanism(EpsilonMechanism):
         )
 
     @abstractmethod
-    def _event(self, training_clients: int) -> Event:
+    def _event(self, noise_multiplier: float, *, training_clients: int) -> Event:
         """What a charge is for."""
+
+    def targeted_figure(self, *, n: int, training_clients: int) -> TargetedFigure:
+        """Epsilon at the spec's delta, by its accountant, of one subject charged in every round."""
+        privacy, rounds, [observer] = self.privacy, self.spec.training.rounds, self.facts.observers
+
+        def epsilon(noise_multiplier: float, *, pld_step: float | None = None) -> float:
+            return planned_epsilon(
+                self._event(noise_multiplier, training_clients=training_clients),
+                rounds,
+                adjacency=self.adjacency,
+                observer=observer,
+                delta=privacy.delta,
+                pld_step=pld_step,
+            )
+
+        match privacy.accountant:
+            case "rdp":
+                steps: tuple[float | None, ...] = (None,)
+            case "pld":
+                steps = (None, COARSE_LOSS_STEP, LOSS_STEP)
+            case _:
+                assert_never(privacy.accountant)
+        return TargetedFigure(
+            name="epsilon",
+            terms=f"{rounds} rounds by {privacy.accountant} at delta = {privacy.delta:g}",
+            figures=tuple(partial(epsilon, pld_step=step) for step in steps),
+            decades=GAUSSIAN_DECADES,
+        )
 
     def project_cost(
         self, *, n: int, training_clients: int, plan: SpendingPlan | None = None, layers: Sizes = ()
@@ -246,9 +278,9 @@ class GaussianCentralMechanism(_GaussianMechanism):
         moving = self.privacy.adaptive_clip is not None
         return [_TRUSTED] + [_MOVING_CLIP] * moving + [LOOSE_FIXED_SIZE] * fixed
 
-    def _event(self, training_clients: int) -> Event:
+    def _event(self, noise_multiplier: float, *, training_clients: int) -> Event:
         """One round."""
-        cohort, noised = self.spec.training.cohort, Gaussian(self.privacy.noise_multiplier)
+        cohort, noised = self.spec.training.cohort, Gaussian(noise_multiplier)
         match cohort:
             case FixedCohort():
                 drawn = min(cohort.clients, training_clients)
@@ -353,6 +385,6 @@ class GaussianLocalMechanism(_GaussianMechanism):
             "for not being finite is visible to the server and not covered.",
         ]
 
-    def _event(self, training_clients: int) -> Event:
+    def _event(self, noise_multiplier: float, *, training_clients: int) -> Event:
         """One upload."""
-        return Gaussian(self.privacy.noise_multiplier)
+        return Gaussian(noise_multiplier)

@@ -40,7 +40,8 @@ def wrong_rates(section: _Figures, *, exact: bool) -> Iterator[str]:
         place = shown(group["value"])
         figures = {name: group[name] for name in (*RATES, "accuracy", "accuracy_over_baseline")}
         if group["suppressed"]:
-            yield from (f"{name} of {place}" for name, one in figures.items() if one is not None)
+            hidden = {**figures, "auc": group.get("auc")}
+            yield from (f"{name} of {place}" for name, one in hidden.items() if one is not None)
             continue
         selected, right, false = (
             figures[name]

@@ -28,13 +28,20 @@ from fedaudit.reports.sections.noised_counts import (
     noised_gain,
 )
 from fedaudit.reports.sections.part import WHERE_GIVEN, IntervalSection, Part, Share
+from fedaudit.reports.sections.ranking import RankingFigures, ranking_figures
 from fedaudit.reports.sections.section import Section
 from fedaudit.reports.sections.shown_figures import Shown
 from fedaudit.spec.experiment import ExperimentSpec
 from fedaudit.spec.models import ArtifactStart
 from fedaudit.spec.table import Table
 from fedaudit.spec.training import Ditto, FineTuning, Hypotheses, LocalOnly, QFfl, StoppedBy
-from fedaudit.utility import NO_INTERVALS, Judgement, judge_comparison, over_constant
+from fedaudit.utility import (
+    NO_INTERVALS,
+    ConstantComparison,
+    Judgement,
+    judge_comparison,
+    over_constant,
+)
 
 SENTENCES: dict[StoppedBy, str] = {
     "rounds": "Training ended with round {rounds}, the last one",
@@ -116,7 +123,7 @@ class MethodSection(Part):
     none, and from earlier reports."""
 
 
-class Utility(Part):
+class Measured(Part):
     """How well the best hypotheses predict held-out clients, beside a constant prediction.
 
     The constant is fitted to the same rows, for each hypothesis to those that it predicts: always
@@ -146,6 +153,11 @@ class Utility(Part):
     loss_under_baseline: float | None = None
     """The constant's validation loss less the model's."""
     loss_under_baseline_interval: IntervalSection | None = None
+
+
+class Utility(RankingFigures, Measured):
+    """The section; fields of `Measured` come first."""
+
     prediction_share: Annotated[
         Share | None, Shown("Share of rows with the most frequent prediction", where_given=True)
     ] = None
@@ -303,7 +315,8 @@ def utility_section(material: ScoredMaterial) -> Utility:
     if start is not None and best is not None:
         improved = bool(best < start * (1 - _STILL))
     judged = _judgement(material, gain, improved=improved)
-    reasons = {**found["reasons"]}
+    ranked, unranked = ranking_figures(material, _compared(material), gain)
+    reasons = {**found["reasons"], **unranked}
     if judged.reason is not None:
         reasons["degenerate"] = judged.reason
     if improved is None:
@@ -318,7 +331,7 @@ def utility_section(material: ScoredMaterial) -> Utility:
         reasons["collapsed_rounds"] = _ONE_HYPOTHESIS
     return Utility(
         method=method_section(material.spec),
-        **{**found, "reasons": reasons},
+        **{**found, **ranked, "reasons": reasons},
         degenerate=judged.degenerate,
         too_good=too_good,
         improved=improved,
@@ -360,14 +373,13 @@ def _exact(material: ScoredMaterial) -> dict[str, Any]:
     reasons["prediction_share_interval"] = _OF_NOISE_ALONE
     if not material.spec.classifies:
         reasons["accuracy"] = NO_ACCURACY
-    found = result.against_constant
-    if found is None or values["validation_loss"] is None:
-        why = _NOT_SCORED if found is None else _NOT_FINITE
+    found = _compared(material)
+    if isinstance(found, str):
         missing = (*_COMPARED, *_INTERVALS)
         return {
             **values,
             **dict.fromkeys(missing),
-            "reasons": reasons | dict.fromkeys(missing, why),
+            "reasons": reasons | dict.fromkeys(missing, found),
         }
     asked = material.spec.fairness.intervals
     compared = over_constant(found, level=None if asked is None else asked.level)
@@ -391,6 +403,14 @@ def _exact(material: ScoredMaterial) -> dict[str, Any]:
         if doubt is not None:
             reasons[f"{name}_interval"] = reasons.get(name, doubt)
     return {**values, "reasons": reasons}
+
+
+def _compared(material: ScoredMaterial) -> ConstantComparison | str:
+    """What the scored rows add up to, or why there is no figure of them."""
+    found = material.result.against_constant
+    if found is None:
+        return _NOT_SCORED
+    return _NOT_FINITE if _finite(material.result.validation_loss) is None else found
 
 
 def _coarse(found: dict[str, Any], step: float) -> dict[str, Any]:
@@ -454,13 +474,13 @@ def _constants(material: ScoredMaterial) -> int:
 def _judgement(
     material: ScoredMaterial, gain: NoisedGain | None, *, improved: bool | None
 ) -> Judgement:
-    compared = material.result.against_constant
     if isinstance(material.published, NoisedCounts):
         if _constants(material) > 1:
             return Judgement(None, _NOT_BY_HYPOTHESIS)
         return Judgement(None, WITHHELD) if gain is None else gain.judgement
-    if compared is None or _finite(material.result.validation_loss) is None:
-        return Judgement(None, _NOT_SCORED if compared is None else _NOT_FINITE)
+    compared = _compared(material)
+    if isinstance(compared, str):
+        return Judgement(None, compared)
     judged = judge_comparison(compared)
     warm = isinstance(material.spec.model.start, ArtifactStart)
     if judged.degenerate is False and improved is False and not warm:

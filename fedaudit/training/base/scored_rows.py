@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from fedaudit.fairness.gaps import GroupScores
 from fedaudit.fairness.joint_disclosure import PredictedRows
+from fedaudit.fairness.ranking import ScoredOutcomes
 from fedaudit.federations.favourable_outcomes import OutcomeRules, outcome_rules
 from fedaudit.federations.federation import Federation
 from fedaudit.native.library import kernels, line, place_of
@@ -323,6 +324,8 @@ class ScoredRows:
 
     predictions: NDArray[np.generic]
     """The predicted target (scaled), or the predicted class."""
+    logits: NDArray[np.float32] | None
+    """Of the second of two classes; None for other targets."""
     values: NDArray[np.float64]
     """The training loss of each row, before any root."""
     hypotheses: NDArray[np.int64] | None
@@ -473,6 +476,8 @@ def against_constant(
         outcome=outcome,
         true_outcome=true_outcome,
         hypothesis=hypothesis,
+        two_outcomes=bool(rules.ops) or len(federation.classes) == 2,
+        scored=_scored(rows, federation.target[place], counted),
         groups={
             one.name: (
                 len(one.values),
@@ -482,6 +487,21 @@ def against_constant(
         },
     )
     return compare_with_constant(measured, _loss_shape(cell, by_client=by_client))
+
+
+def _scored(
+    rows: ScoredRows, target: NDArray[np.float32], counted: NDArray[np.bool_]
+) -> ScoredOutcomes | None:
+    if rows.logits is None:
+        return None
+    logits = rows.logits[counted]
+    if not np.isfinite(logits).all():
+        return None  # nor is the loss finite
+    return ScoredOutcomes(
+        score=logits,
+        probability=np.exp(-np.logaddexp(0.0, -logits.astype(np.float64))),
+        outcome=target[counted] == 1,
+    )
 
 
 def _outcomes(

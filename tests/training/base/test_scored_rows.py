@@ -6,8 +6,9 @@ from typing import Any
 import numpy as np
 import pytest
 from numpy.typing import NDArray
+from sklearn.metrics import brier_score_loss, roc_auc_score
 
-from fedaudit.federations.federation import Attribute, Federation
+from fedaudit.federations.federation import Attribute, ClientRows, Federation
 from fedaudit.federations.groups import with_intersections
 from fedaudit.federations.split import split_clients
 from fedaudit.training.base.cell import Cell
@@ -23,6 +24,7 @@ from tests.training.federations import (
 )
 from tests.training.personalised import records_spec
 from tests.training.specs import cell
+from tests.training.test_uneven_clients import COUNTS, uneven
 
 BOTH: dict[str, Any] = {"sensitive": ["group", "site"], "intersections": [["group", "site"]]}
 RULE: dict[str, Any] = {**BOTH, "favourable": {"op": "ge", "value": 0.2}}
@@ -257,6 +259,45 @@ def test_a_stack_gives_what_its_cells_give_alone() -> None:
         for name, scores in alone.scores.items():
             assert (stacked.scores[name].loss == scores.loss).all()
             assert (stacked.by_hypothesis[name] == alone.by_hypothesis[name]).all()
+
+
+TWO: dict[str, Any] = {**CLASSES, "training__hypotheses": 1, "training__rounds": 5}
+TWO_CLASSES = {
+    "side by side": lambda: people(classes=2),
+    "by length": lambda: uneven([*COUNTS, 900], classes=2),
+    "one by one": lambda: one_by_one(people(classes=2)),
+}
+
+
+@pytest.mark.parametrize("name", TWO_CLASSES)
+def test_scores_of_two_classes_are_those_of_the_model(name: str) -> None:
+    data = TWO_CLASSES[name]()
+    result, clients = end_of(table_cell(data, **{**TWO, "fairness": {"sensitive": ["group"]}}))
+    place = data.rows_of(clients)
+    features = data.features
+    inputs = (features.values if isinstance(features, ClientRows) else features)[place]
+    [theta] = result.hypotheses
+    logits = inputs @ theta[:-1] + theta[-1]
+    truth = data.target[place] == 1
+    found = result.against_constant
+    assert found is not None
+    assert found.ranking is not None
+    assert found.ranking.ordering is not None
+    assert found.ranking.ordering.auc == pytest.approx(roc_auc_score(truth, logits), abs=1e-4)
+    assert found.ranking.brier == pytest.approx(
+        brier_score_loss(truth, 1 / (1 + np.exp(-logits))), abs=1e-5
+    )
+    codes = data.attribute("group").codes[place]
+    for group, auc in enumerate(found.ranking.by_group["group"]):
+        own = codes == group
+        assert auc == pytest.approx(roc_auc_score(truth[own], logits[own]), abs=1e-3)
+    assert found.counts is not None
+    assert found.counts.tolist() == [
+        int((right & (predicted == positive)).sum())
+        for positive in (True, False)
+        for predicted in [logits > 0]
+        for right in (predicted == truth, predicted != truth)
+    ]
 
 
 def cells() -> dict[str, Cell]:
