@@ -289,7 +289,7 @@ _NOT_LEARNT = (
 )
 _ONE_HYPOTHESIS = "one hypothesis is trained in every round"
 _TOO_GOOD, _LEFT = 0.99, 0.02
-"""An accuracy, and for numbers a share of the constant's squared loss, that real data rarely
+"""An accuracy or an AUC, and for numbers a share of the constant's squared loss, that real data rarely
 allow."""
 _STILL = 1e-12
 """Of the loss at the start: a difference so small is rounding."""
@@ -321,7 +321,7 @@ def utility_section(material: ScoredMaterial) -> Utility:
         reasons["degenerate"] = judged.reason
     if improved is None:
         reasons["improved"] = found["reasons"].get("start_loss", _NOT_FINITE)
-    too_good = _too_good(material.spec, found)
+    too_good = _too_good(material.spec, {**found, **ranked})
     if too_good is None:
         reasons["too_good"] = reasons.get("accuracy", _NOT_FINITE)
     result, collapsed = material.result, None
@@ -357,7 +357,8 @@ def _too_good(spec: ExperimentSpec, found: Mapping[str, Any]) -> bool | None:
         accuracy = found["outcome_share"] + gain
     if accuracy is None or gain is None:
         return None
-    return bool(accuracy > _TOO_GOOD and gain > 0)
+    ranks = found["auc"] is not None and found["auc"] > _TOO_GOOD
+    return bool(gain > 0 and (accuracy > _TOO_GOOD or ranks))
 
 
 def _exact(material: ScoredMaterial) -> dict[str, Any]:
