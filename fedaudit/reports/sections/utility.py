@@ -17,6 +17,7 @@ from fedaudit.fairness.noised_counts import (
     step_of,
     without_dust,
 )
+from fedaudit.judgement import Judgement
 from fedaudit.reports.checks import Check, check, shown, value_at
 from fedaudit.reports.ledger_totals import RunEvidence
 from fedaudit.reports.sections.exact_fairness import interval_section
@@ -35,13 +36,7 @@ from fedaudit.spec.experiment import ExperimentSpec
 from fedaudit.spec.models import ArtifactStart
 from fedaudit.spec.table import Table
 from fedaudit.spec.training import Ditto, FineTuning, Hypotheses, LocalOnly, QFfl, StoppedBy
-from fedaudit.utility import (
-    NO_INTERVALS,
-    ConstantComparison,
-    Judgement,
-    judge_comparison,
-    over_constant,
-)
+from fedaudit.utility import NO_INTERVALS, ConstantComparison, judge_comparison, over_constant
 
 SENTENCES: dict[StoppedBy, str] = {
     "rounds": "Training ended with round {rounds}, the last one",
@@ -278,6 +273,10 @@ _NOT_BY_HYPOTHESIS = (
     "counts with noise do not say which hypothesis, or whose model, predicted a row, so a model of "
     "one constant for each looks like any other"
 )
+_NOT_WEIGHTED = (
+    "counts with noise are compared with a constant at the threshold 0.5 alone, where both errors "
+    "are as bad"
+)
 _OF_NOISE_ALONE = "only counts with noise give this share an interval"
 _ONE_CONSTANT = (
     f"{NOISED_OUTCOMES}; beside one constant for all hypotheses or models: with one for each, a "
@@ -289,8 +288,8 @@ _NOT_LEARNT = (
 )
 _ONE_HYPOTHESIS = "one hypothesis is trained in every round"
 _TOO_GOOD, _LEFT = 0.99, 0.02
-"""An accuracy or an AUC, and for numbers a share of the constant's squared loss, that real data rarely
-allow."""
+"""An accuracy or an AUC, and for numbers a share of the constant's squared loss, that real data
+rarely allow."""
 _STILL = 1e-12
 """Of the loss at the start: a difference so small is rounding."""
 
@@ -478,6 +477,8 @@ def _judgement(
     if isinstance(material.published, NoisedCounts):
         if _constants(material) > 1:
             return Judgement(None, _NOT_BY_HYPOTHESIS)
+        if material.result.threshold not in (None, 0.5):
+            return Judgement(None, _NOT_WEIGHTED)
         return Judgement(None, WITHHELD) if gain is None else gain.judgement
     compared = _compared(material)
     if isinstance(compared, str):

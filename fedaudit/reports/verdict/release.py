@@ -15,6 +15,7 @@ from fedaudit.privacy.mechanisms.registry import known_facts, unbounded_release
 from fedaudit.reports.sections.attacks import alarm_words, raised_alarms
 from fedaudit.reports.sections.guarantee import condition_of, delta_gives_data_away
 from fedaudit.reports.sections.part import GateOutcome
+from fedaudit.reports.sections.ranking import misplaced_threshold
 from fedaudit.reports.sections.utility import (
     SENTENCES,
     chosen_by_losses,
@@ -79,6 +80,8 @@ def release_part(report: Mapping[str, Any]) -> str:
         stated += f", with a validation loss of {utility['validation_loss']:.4g}"
     if utility["accuracy"] is not None:
         stated += f" and an accuracy of {utility['accuracy']:.4g}"
+        if utility.get("threshold") not in (None, 0.5):
+            stated += f" at the threshold {utility['threshold']:.4g}"
     sentences = [answer, stated + "."]
     method = utility.get("method")
     if method is not None and method["personalised"] is not None:
@@ -103,6 +106,8 @@ def _model(report: Mapping[str, Any]) -> str | None:
     why = why_not_useful(report)
     if why is None:
         return None
+    if misplaced := misplaced_threshold(report["utility"], who="the model"):
+        return misplaced
     if report["utility"]["degenerate"]:
         return f"the model is degenerate, it decides nothing: {why}"
     return why

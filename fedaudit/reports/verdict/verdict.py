@@ -9,6 +9,7 @@ from fedaudit.privacy.guarantees.cost_sentences import GOAL
 from fedaudit.reports.sections.attacks import raised_alarms
 from fedaudit.reports.sections.guarantee import delta_gives_data_away, is_in_force
 from fedaudit.reports.sections.part import VerdictParts
+from fedaudit.reports.sections.ranking import another_threshold, misplaced_threshold
 from fedaudit.reports.sections.utility import known_ending, why_not_useful
 from fedaudit.reports.verdict.release import (
     bounding_exponent,
@@ -93,6 +94,12 @@ def _suggestions(report: Mapping[str, Any]) -> Iterator[str]:
         yield (
             f"Train again with a step_size below {spec['training']['local']['step_size']:g}"
             + (", or with a clip, so that noise cannot carry the model away." if noisy else ".")
+        )
+    if misplaced_threshold(utility, who="the model") is not None:
+        yield (
+            f"{another_threshold(utility, field='decision.threshold')}. A run with it costs what "
+            "this one cost; `fedaudit audit` with `--score` and `--threshold` judges scores that "
+            "the model gave at any threshold without training."
         )
     if utility.get("degenerate") is True or utility.get("improved") is False:
         yield _a_model_first(report)
