@@ -109,13 +109,7 @@ def _suggestions(report: Mapping[str, Any]) -> Iterator[str]:
             f"Hold out more than {held_out} clients, or train longer, until the model is shown to "
             "be better than a constant prediction; before that no other figure decides anything."
         )
-    if utility.get("too_good"):
-        yield (
-            "Make sure that no feature is the outcome in other words, or known only after it: the "
-            "profile of the federation names, to those who may read its data, each column that "
-            "alone predicts the outcome. Leave such features out and train again; where there is "
-            "none, state so by `federation.leak_reviewed`."
-        )
+    yield from _leaked_outcome(report)
     if sends_nothing(report):
         yield (
             "Train the same with a method that shares what clients learn, and compare the two: "
@@ -144,6 +138,16 @@ def _suggestions(report: Mapping[str, Any]) -> Iterator[str]:
             "groups, before concluding that everybody is treated alike. Then sign off."
         )
     yield "Read what this report does not show, and sign off."
+
+
+def _leaked_outcome(report: Mapping[str, Any]) -> Iterator[str]:
+    if report["utility"].get("too_good"):
+        yield (
+            "Make sure that no feature is the outcome in other words, or known only after it: the "
+            "profile of the federation names, to those who may read its data, each column that "
+            "alone predicts the outcome. Leave such features out and train again; where there is "
+            "none, state so by `federation.leak_reviewed`."
+        )
 
 
 def _a_model_first(report: Mapping[str, Any]) -> str:
