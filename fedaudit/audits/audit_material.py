@@ -190,6 +190,7 @@ def _scored_material(
             fairness=counts,
             scores=scores,
             against_constant=compared,
+            threshold=rows.audit.threshold,
         ),
         disclosures=scored.decide(withheld),
         published=_published(rows, rounding_key),
@@ -240,7 +241,11 @@ def _against_constant(
     probability has no loss but that of being wrong, and neither has the constant here."""
     judged = rows.judged
     truth, predicted = rows.truth[judged], rows.predicted[judged]
-    wrong = (truth != predicted).astype(np.float64)
+    wrong, scored = (truth != predicted).astype(np.float64), _scored(rows)
+    # Only a threshold of probabilities says which error is worse.
+    threshold = rows.audit.threshold
+    if scored is None or scored.probability is None or threshold is None or not 0 < threshold < 1:
+        threshold = 0.5
     measured = MeasuredRows(
         client=client,
         clients=clients,
@@ -254,17 +259,18 @@ def _against_constant(
             name: (len(values), rows.codes(name)[judged]) for name, values in rows.groups.items()
         },
         two_outcomes=True,
-        scored=_scored(rows),
+        scored=scored,
+        threshold=threshold,
     )
     shape = LossShape(
         row="squared", classes=len(rows.federation.classes), root_mean=False, by_client=False
     )
     found = compare_with_constant(measured, shape)
-    if found.constant_correct is None:
+    if found.decision_gain is None:
         raise ValueError("outcomes are classes")
     return replace(
         found,
-        constant_loss=1.0 - found.constant_correct / found.rows,
+        constant_loss=found.loss + found.decision_gain / found.rows,
         gains={**found.gains, "loss": found.gains["accuracy"]},
     )
 

@@ -25,6 +25,8 @@ class Loss:
 
     kind: LossKind
     classes: int
+    cutoff: float = 0.0
+    """Of two classes, the logit of the second above which it is predicted."""
 
     def __post_init__(self) -> None:
         if self.kind == "cross-entropy" and not self.classes:
@@ -80,7 +82,7 @@ class Loss:
 
     def predictions(self, answers: Tensor) -> Tensor:
         """The predicted class, int64, or number, of `answers` [...]: [...]."""
-        return (answers > 0).long() if self.classes == 2 else answers
+        return (answers > self.cutoff).long() if self.classes == 2 else answers
 
     def client_loss(self, mean: Tensor) -> Tensor:
         """A client's loss from the mean of its rows' values."""

@@ -205,6 +205,25 @@ def test_scores_are_ranked_as_scikit_learn_does(folder: Path) -> None:
     assert all((group["auc"] is None) == group["suppressed"] for group in groups)
 
 
+def test_a_rare_outcome_is_judged_at_the_threshold_of_its_scores(tmp_path: Path) -> None:
+    draw = np.random.default_rng(2)
+    share = 1 / (1 + np.exp(3.3 - 1.5 * draw.normal(size=3000)))
+    hired = np.where(draw.random(3000) < share, "yes", "no").tolist()
+    table = people(3000) | {"hired": hired, "score": share.round(4).tolist()}
+    write(tmp_path, table)
+    asked = {"prediction": None, "score": "score", "client_key": "town"}
+    half = audited(tmp_path, **asked, threshold=0.9)
+    assert "at the threshold 0.9 the score gives nearly everyone" in half["verdict"]
+    assert "Declare another threshold (threshold), for example 0.0" in half["verdict"]
+    assert "These scores need another threshold" in render_audit(half)
+    low = audited(tmp_path, **asked, threshold=0.1)
+    assert low["utility"]["accuracy_over_baseline"] < 0
+    assert low["utility"]["degenerate"] is False
+    tens = table | {"score": (10 * share).round(3).tolist()}
+    write(tmp_path, tens)
+    assert audited(tmp_path, **asked, threshold=1.0)["utility"]["degenerate"] is True
+
+
 def test_small_groups_are_suppressed_with_what_gives_them_away(tmp_path: Path) -> None:
     table = people()
     write(tmp_path, table | {"race": ["D"] * 7 + table["race"][7:]})

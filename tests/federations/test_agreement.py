@@ -52,6 +52,20 @@ def test_the_reference_group_exists(load: Load, refuse: Refuse) -> None:
     assert "there are none" in refuse(changes, data=DATA)["/fairness/reference_group"]
 
 
+def test_a_threshold_decides_between_two_classes(load: Load, refuse: Refuse) -> None:
+    changes = {
+        "model": {"kind": "logistic"},
+        "training.loss": "cross-entropy",
+        "federation.target": "x",
+        "federation.drop": ["sex"],
+        "decision": {"threshold": 0.2},
+    }
+    rows = [f"h{index % 10},{index % 3},F,2\n" for index in range(12)]
+    data = DATA.splitlines()[0] + "\n" + "".join(rows)
+    assert "has 3 classes" in refuse(changes, data=data)["/decision/threshold"]
+    assert load(changes, data=data.replace(",2,F", ",1,F")).classes == ("0", "1")
+
+
 @pytest.mark.parametrize("clients", [1, 9])
 def test_faults_of_several_parts_come_together(refuse: Refuse, clients: int) -> None:
     changes = {"fairness": {**SEX, "reference_group": "X"}, "training.cohort": {"clients": clients}}

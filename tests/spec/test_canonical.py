@@ -60,6 +60,7 @@ def test_the_canonical_form_is_a_spec_with_the_same_hash() -> None:
         {"training.cohort": {"sampling": "fixed", "clients": 100}},
         {"fairness.reference_group": None},
         {"gates": []},
+        {"decision": {"threshold": 0.5}},
         {"attacks": []},
         {"fairness.minimum_group_clients": 2},
     ],

@@ -126,6 +126,14 @@ def test_a_fault_points_at_the_value_that_was_changed(document, path, value, mes
             "is required",
         ),
         (HOSPITAL, {"privacy": {}}, "/privacy/mechanism", "is required; it says which kind"),
+        (HOSPITAL, {"decision": {"threshold": 0.1}}, "/decision/threshold", "is a number"),
+        (TABLE, {"decision": {"threshold": 1}}, "/decision/threshold", "below 1, or `base-rate`"),
+        (
+            TABLE,
+            {"decision": {"threshold": "base-rate"}},
+            "/decision/threshold",
+            "no figure of laplace-l2 counts it; declare a number",
+        ),
         (HOSPITAL, {"model": {"hidden": [2]}}, "/model/kind", "is required; it says which kind"),
         (
             HOSPITAL,

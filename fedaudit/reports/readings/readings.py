@@ -147,6 +147,7 @@ _UTILITY = (
     "baseline_accuracy",
     "accuracy_over_baseline",
     "prediction_share",
+    "threshold",
     "auc",
     "balanced_accuracy",
     "precision",

@@ -1,5 +1,6 @@
 """Figures of a model's scores and of its decisions between two outcomes: part of `utility`."""
 
+from collections.abc import Mapping
 from typing import Annotated, Any, assert_never
 
 from fedaudit.fairness.noised_counts import (
@@ -11,6 +12,7 @@ from fedaudit.fairness.noised_counts import (
     step_of,
 )
 from fedaudit.fairness.ranking import METHOD, TOO_FEW, Ordering
+from fedaudit.judgement import NEARLY_CONSTANT
 from fedaudit.reports.sections.exact_fairness import no_scores
 from fedaudit.reports.sections.material import ScoredMaterial
 from fedaudit.reports.sections.noised_counts import NOISED_OUTCOMES, WITHHELD, NoisedGain
@@ -18,6 +20,7 @@ from fedaudit.reports.sections.part import IntervalSection, Part, Share
 from fedaudit.reports.sections.shown_figures import Shown
 from fedaudit.utility import NO_INTERVALS, ConstantComparison
 
+_EVEN = "nothing says that one error is worse than the other: see accuracy_over_baseline"
 _JUDGED_AT = 0.95
 _NO_PROBABILITIES = "scores are not all between 0 and 1, so they are no probabilities"
 _NOT_ASKED = "there is no AUC to be sure of"
@@ -32,6 +35,11 @@ class RankingFigures(Part):
     rates of groups are: without a rule for it that is the positive class.
     """
 
+    threshold: Annotated[
+        float | None, Shown("Decision threshold", how="exact", where_given=True)
+    ] = None
+    """The probability above which the positive class is predicted; of audits, the score from which
+    up the favourable outcome is."""
     auc: Annotated[Share | None, Shown("AUC (0.5 is chance)")] = None
     """The chance that of two rows with different outcomes the score of the one with the positive
     class is higher; equal scores count half."""
@@ -50,15 +58,46 @@ class RankingFigures(Part):
     each counted by its rows."""
     base_rate: Share | None = None
     """The share of scored rows with the positive class."""
+    weighted_accuracy_over_baseline: float | None = None
+    """`accuracy_over_baseline` where a right decision counts as the threshold t weighs errors: 2t
+    of a row without the outcome, 2 (1 - t) of one with it."""
     ranks_above_chance: bool | None = None
     """Whether the 95 % interval of an AUC lies above 0.5 in which the rows of each hypothesis, or
     of each client's own model, are compared among themselves."""
 
 
+def misplaced_threshold(utility: Mapping[str, Any], *, who: str) -> str | None:
+    """That `who` orders people and decides nothing at its threshold; None where that is not shown.
+
+    `utility` is that of a stored report.
+    """
+    if utility.get("degenerate") is not True or not utility.get("ranks_above_chance"):
+        return None
+    auc, interval = utility["auc"], utility["auc_interval"]
+    found = "" if auc is None else f" (AUC {auc:.3g}"
+    if found and interval is not None:
+        found += f", {interval['low']:.3g} to {interval['high']:.3g}"
+    how = "decides no better than a constant"
+    if utility["reasons"]["degenerate"] == NEARLY_CONSTANT:
+        how = "gives nearly everyone the same answer"
+    return (
+        f"at the threshold {utility['threshold']:.4g} {who} {how}, although it ranks people better "
+        f"than chance{found and found + ')'}"
+    )
+
+
+def another_threshold(utility: Mapping[str, Any], *, field: str) -> str:
+    """What to do about it: `field` is where a threshold is declared."""
+    # A base rate is a threshold of probabilities alone.
+    rate = None if utility["brier"] is None else utility["base_rate"]
+    example = "" if rate is None else f", for example {rate:.2g}, how often the outcome came about"
+    return f"Declare another threshold ({field}){example}"
+
+
 _DECIDED = ("balanced_accuracy", "precision", "recall")
 _SCORED = (
     *("auc", "auc_interval", "brier", "expected_calibration_error"),
-    *("base_rate", "ranks_above_chance"),
+    *("base_rate", "weighted_accuracy_over_baseline", "ranks_above_chance"),
 )
 _Figures = dict[str, Any]
 _Found = tuple[_Figures, dict[str, str]]
@@ -70,6 +109,16 @@ def ranking_figures(
 ) -> _Found:
     """The figures from whatever is published of the held-out people; `compared`: or why there is
     no figure. `noised`: what counts with noise say, where they are published."""
+    values, reasons = _published(material, compared, noised)
+    values["threshold"] = material.result.threshold
+    if values["threshold"] is None:
+        reasons["threshold"] = no_scores(material)
+    return values, reasons
+
+
+def _published(
+    material: ScoredMaterial, compared: ConstantComparison | str, noised: NoisedGain | None
+) -> _Found:
     published = material.published
     match published:
         case NoisedCounts():
@@ -111,7 +160,10 @@ def _exact(material: ScoredMaterial, compared: ConstantComparison) -> _Found:
         "brier": ranking.brier,
         "expected_calibration_error": ranking.expected_calibration_error,
         "base_rate": ranking.base_rate,
+        "weighted_accuracy_over_baseline": _weighted(compared),
     }
+    if values["weighted_accuracy_over_baseline"] is None:
+        reasons["weighted_accuracy_over_baseline"] = _EVEN
     if ranking.brier is None:
         reasons |= dict.fromkeys(("brier", "expected_calibration_error"), _NO_PROBABILITIES)
     if ranking.ordering is None:
@@ -128,6 +180,13 @@ def _exact(material: ScoredMaterial, compared: ConstantComparison) -> _Found:
         low=low, high=high, level=asked.level, method=METHOD, samples=None
     )
     return values, reasons
+
+
+def _weighted(compared: ConstantComparison) -> float | None:
+    gain = compared.decision_gain
+    if gain is None or compared.threshold == 0.5:
+        return None
+    return float(gain.sum() / compared.decided.sum())
 
 
 def is_above_chance(*orderings: Ordering | None) -> bool:

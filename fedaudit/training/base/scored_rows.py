@@ -478,6 +478,7 @@ def against_constant(
         hypothesis=hypothesis,
         two_outcomes=bool(rules.ops) or len(federation.classes) == 2,
         scored=_scored(rows, federation.target[place], counted),
+        threshold=cell.threshold or 0.5,
         groups={
             one.name: (
                 len(one.values),
@@ -555,6 +556,7 @@ class RowFigures:
     predicted: Mapping[str, PredictedRows]
     predicting: NDArray[np.int64] | None
     against_constant: ConstantComparison
+    threshold: float | None
 
 
 def row_figures(
@@ -570,4 +572,5 @@ def row_figures(
         predicted=predicted_rows(*of_rows) if grouped else {},
         predicting=predicting_hypotheses(*of_rows) if grouped else None,
         against_constant=against_constant(cell, final.rows, place, by_client=by_client),
+        threshold=cell.threshold,
     )
