@@ -73,8 +73,26 @@ def test_a_range_chart_lies_within_its_box(found):
     assert texts(drawing).count("suppressed") == found.count((None, None))
 
 
+def test_one_round_is_a_dot():
+    drawing = line_chart(plot(Line("loss", (0.5,))))
+    assert "<path" not in drawing.body
+    assert drawing.body.count("<circle") == 1
+    assert within(drawing)
+
+
 def test_a_missing_value_breaks_the_path():
     drawing = line_chart(plot(Line("loss", (1.0, 2.0, None, 3.0, 4.0, 5.0))))
     [path] = re.findall(r' d="([^"]*)"', drawing.body)
     assert path.count("M") == 2
     assert path.count("L") == 3
+
+
+def test_names_are_escaped_and_shortened():
+    name = '<b onload="x">&' + "long " * 30
+    for drawing in (
+        line_chart(plot(Line(name, (1.0, 2.0)), Line("other", (1.0, 2.0)))),
+        range_chart([Row(name, (0.5,))], kinds=("a",), unit="unit", whole=(0, 1)),
+    ):
+        assert "<b" not in drawing.body
+        assert any(text.startswith('<b onload="x">&') for text in texts(drawing))
+        assert max(map(len, texts(drawing))) <= 44

@@ -12,6 +12,7 @@ from fedaudit.reports.page.html import render
 from fedaudit.reports.report import assemble
 from fedaudit.spec.metrics import METRICS
 from tests.reports.page.test_report_page import Page
+from tests.reports.sections.test_epsilon_report import with_plan
 
 
 @dataclass
@@ -82,6 +83,20 @@ def test_a_run_under_metric_privacy_has_all_its_charts(material):
     assert "leaked" not in text
 
 
+@pytest.mark.parametrize("name", ["central", "local", "records"])
+def test_epsilon_takes_the_place_of_leakage(material, name):
+    report = assemble(with_plan(material, name)[0])
+    rounds = [
+        Round(number, leakage_median=None, leakage_max=None, epsilon_max=number / 10)
+        for number in range(1, 5)
+    ]
+    text = render(report, series_of(rounds, []))
+    assert "Epsilon spent, by round" in titles(text)
+    assert not any("Leakage" in title for title in titles(text))
+    assert any("own budgets" in title for title in titles(text)) == (name == "records")
+    Page(text)
+
+
 def test_every_chart_has_words_an_accessible_image_and_its_figures(material):
     text = render(assemble(material()), made(41))
     page = Page(text)
@@ -112,6 +127,14 @@ def test_names_of_groups_and_attributes_are_escaped(material):
     text = render(assemble(replace(found, federation=facts)), made(3))
     assert "<b>" not in text
     assert "&lt;b&gt;g1" in text
+
+
+def test_the_final_interval_stands_behind_the_rounds(material):
+    report = assemble(material())
+    assert report["fairness"][0]["metrics"]["demographic_parity_difference"]["interval"]
+    [differences, *_] = charts_of(report, made(5)).fairness[0]
+    assert 'class="w0"' in differences.svg
+    assert "rounds have none" in differences.caption
 
 
 def test_many_rounds_are_thinned_and_the_table_says_so(material):

@@ -4,7 +4,7 @@ import copy
 
 import pytest
 
-from fedaudit.reports.comparison.compared_reports import compare
+from fedaudit.reports.comparison.compared_reports import Comparison, compare
 from fedaudit.reports.report import assemble
 from tests.reports.reading_documents import FIXED, documents, gaussian
 
@@ -54,6 +54,21 @@ def comparison(of_each_kind):
 
 def codes(comparison):
     return {one.code for one in comparison.warnings}
+
+
+def test_columns_are_the_experiments_as_asked_for(comparison, of_each_kind):
+    assert [one.id for one in comparison.experiments] == [
+        "adaptive",
+        "fixed",
+        "nothing",
+        "gaussian",
+    ]
+    for one, document in zip(comparison.experiments, of_each_kind, strict=True):
+        assert one.verdict == document["verdict"]
+        assert one.guarantee.kind == document["guarantee"]["kind"]
+        assert (one.gate_outcome is None) == (one.gate_outcome_reason is not None)
+    assert Comparison.model_validate_json(comparison.model_dump_json()) == comparison
+    assert all(len(found.cells) == 4 for found in comparison.figures)
 
 
 def test_every_missing_value_has_its_reason(comparison):

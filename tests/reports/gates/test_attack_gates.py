@@ -129,6 +129,15 @@ def test_at_most_two(figure: str, attacks: list[dict[str, Any]], outcome: str) -
     assert found["reason"]
 
 
+def test_reasons_say_what_to_do() -> None:
+    assert "no attack of the kind canaries" in judged("epsilon_lower_bound", 1)["reason"]
+    weak = judged("epsilon_lower_bound", 1, canaries((0.0, 0.2)))
+    assert "its power is 0.2, and 0.8 is needed; plant more canaries" in weak["reason"]
+    few = judged("recovered_share", 0.1, leakage((0.0, 1.0, 1.0), (1.0, 0.0, 0.21)))
+    assert "by its interval it may be 0.21" in few["reason"]
+    assert few["value"] == 0.0
+
+
 @pytest.mark.parametrize(
     ("changes", "says"),
     [

@@ -10,6 +10,7 @@ import pytest
 from fedaudit.cli.run import run_locally
 from fedaudit.federations.load import load_federation
 from fedaudit.reports.readings.impact_ratio import ImpactRatioTable, impact_ratio
+from fedaudit.reports.report import assemble
 from fedaudit.spec.parse import parse_spec
 from fedaudit.training.base.cell import Cell
 from fedaudit.training.stack import Stack
@@ -207,6 +208,13 @@ def test_a_rate_in_a_suppressed_group_is_never_shown():
         "the report has no rate",
     )
     assert "0.9" not in table.model_dump_json()
+
+
+def test_a_number_has_scoring_rates_and_says_how_they_differ(material):
+    found = impact_ratio(assemble(material()))
+    assert found.rate == "scoring"
+    assert "median" in found.rate_definition
+    assert [note for note in found.notes if "no table of intersections" in note]
 
 
 def test_only_the_note_on_the_attribute_itself_counts():

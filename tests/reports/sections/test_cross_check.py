@@ -12,6 +12,8 @@ from sklearn.metrics import accuracy_score
 
 from fedaudit.fairness.gaps import NO_OUTCOME, GroupScores, gaps, score_gaps
 from fedaudit.fairness.joint_disclosure import PredictedRows
+from fedaudit.reports.page.html import render
+from fedaudit.reports.report import Report, assemble
 from fedaudit.reports.sections.cross_check import TOLERANCE, SecondFigures, cross_checked
 from fedaudit.reports.sections.exact_fairness import group_sections
 from fedaudit.reports.sections.fairness import CrossCheck, FiguresDisagreeError
@@ -222,3 +224,27 @@ def test_what_cannot_be_compared_says_why() -> None:
     section["groups"] = [{**group, **nothing_known} for group in section["groups"]]
     found = checked(section, undeclared, nothing)
     assert (found["cross_check"], found["cross_check_reason"]) == (None, NO_OUTCOME)
+
+
+def test_the_document_and_the_page_have_it(material) -> None:
+    made = material(
+        spec={"fairness": {"sensitive": ["group"], "favourable": {"op": "ge", "value": 0}}}
+    )
+    report = assemble(made)
+    assert "not handed over" in report["fairness"][0]["cross_check_reason"]
+    assert "Not computed a second time: the rows were not handed over" in render(report)
+    counts = made.result.fairness
+    rows = {"group": rows_of(counts["group"].sum(0))}
+    twice = cross_checked(report, rows, counts=counts)
+    Report.model_validate(twice)
+    assert report["fairness"][0]["cross_check"] is None, "the report given is left as it is"
+    page = render(twice)
+    assert (
+        f"Fairlearn {fairlearn.__version__} computed 9 kinds of rates and gaps a second time from "
+        "the rows of the groups shown; they agree exactly. "
+    ) in page
+    twice["fairness"][0]["cross_check"]["largest_difference"] = 2.2e-16
+    assert "they agree to within 2e-16. " in render(twice)
+    for one in twice["fairness"]:
+        del one["cross_check"], one["cross_check_reason"]
+    assert "a second time" not in render(twice), "a report of an earlier version"

@@ -97,6 +97,20 @@ def test_a_diverged_run_reports_no_infinite_loss(material):
     assert any("diverged" in limit for limit in report["limits"])
 
 
+@pytest.mark.parametrize(
+    ("stopped_by", "stated"),
+    [
+        ("rounds", "ended with round 41, the last one"),
+        ("patience", "ended with round 41, when its patience ran out"),
+        ("diverged", "diverged in round 41"),
+    ],
+)
+def test_the_verdict_tells_in_words_how_training_ended(material, stopped_by, stated):
+    result = replace(material().result, stopped_by=stopped_by)
+    found = assemble(material(result=result))["verdict"]
+    assert f"Training {stated}. The best hypotheses are those of round 11, with" in found
+
+
 def test_the_limits_are_those_of_the_run(material):
     stated = " ".join(assemble(material())["limits"])
     for part in ("Mironov 2012", "64 random bits", "adaptive and the grid", "simulated",

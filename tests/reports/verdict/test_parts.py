@@ -128,6 +128,12 @@ def test_a_failed_gate_is_named_with_its_figure(material):
     assert "two hypotheses" in report["verdict_parts"]["next"]
 
 
+def test_without_gates_nobody_has_said_what_it_must_meet(material):
+    parts = assemble(material({**RELEASED, **ONE, "gates": []}))["verdict_parts"]
+    assert parts["release"].startswith("No requirement was set for this model: there are no gates")
+    assert parts["next"].startswith("Set gates")
+
+
 # -- what was spent -------------------------------------------------------------------------------
 
 
