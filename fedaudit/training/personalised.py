@@ -2,7 +2,8 @@
 
 Clients take part by coins and take private local steps; the server averages their models. Local
 steps start from the global model with an optimiser that remembers nothing, so that all that a
-client's records leave behind is in the model.
+client's records leave behind is in the averages. What the server makes of these looks at them
+alone, so that the bound on them is one on the models.
 
 The server divides by the number of clients whose coins fell. That keeps the two-stage bound: fix
 the coins of all other clients; a record's own client then adds itself to m others or does not. The
@@ -21,7 +22,7 @@ no client was drawn, or a group had left, counts like any other. Without noise (
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import assert_never
 
 import numpy as np
@@ -52,6 +53,7 @@ from fedaudit.training.base.cell import (
     length_classes,
 )
 from fedaudit.training.base.cohort import drawn_clients
+from fedaudit.training.base.optimisers import local_optimiser, server_moves
 from fedaudit.training.base.planted import of_records
 from fedaudit.training.base.record_steps import (
     PlantedGradients,
@@ -84,7 +86,7 @@ from fedaudit.training.mechanisms.base import (
 )
 from fedaudit.training.mechanisms.registry import training_mechanism
 from fedaudit.training.stacked.stack_round import build_loss
-from fedaudit.training.stacked.stack_state import packed, unpacked
+from fedaudit.training.stacked.stack_state import first_moments, packed, unpacked
 from fedaudit.training.stacked.validation import Figures, flat_figures
 
 
@@ -102,6 +104,8 @@ class PersonalisedState:
     best_theta: NDArray[np.float32]
     participations: NDArray[np.int32]
     """[clients of the federation]: rounds that each took part in; of a lost round, all."""
+    moments: NDArray[np.float32] | None = None
+    """[moments, 1, n]: what the server remembers of averages, if anything."""
 
     @property
     def round(self) -> int:
@@ -116,7 +120,11 @@ class PersonalisedState:
     def encode(self) -> bytes:
         """Bytes that `decode` reads back, the same for the same state."""
         progress = {name: values[0] for name, values in vars(self.progress).items()}
-        others = {name: value for name, value in vars(self).items() if name != "progress"}
+        others = {
+            name: value
+            for name, value in vars(self).items()
+            if name != "progress" and value is not None
+        }
         return packed({**progress, **others})
 
     @classmethod
@@ -138,6 +146,7 @@ def first_personalised_state(cell: Cell) -> PersonalisedState:
         theta=theta,
         best_theta=theta.copy(),
         participations=np.zeros(cell.federation.clients, dtype=np.int32),
+        moments=first_moments(cell, theta[None]),
     )
 
 
@@ -227,7 +236,7 @@ class PersonalisedPlayed:
     """The result of a round."""
 
     theta: Tensor
-    """float32 [n]: the model after it."""
+    """float32 [n]: the average of the models that were sent; the one before, where none were."""
     present: NDArray[np.bool_]
     """[clients drawn]: whose models were averaged. One that is not finite is withheld; that follows
     from output that noise has already protected, and costs nothing."""
@@ -246,6 +255,7 @@ class PersonalisedRound:
         self._counts = records.counts
         self._first = np.cumsum(self._counts) - self._counts
         self._classes = length_classes(self._counts)
+        self._training = cell.spec.training
         protection = _protection(cell, plan, clients=len(self._counts))
         self._planted = of_records(cell.planted)
         self._noise, self._steps = protection.noise_multipliers, protection.steps
@@ -261,6 +271,8 @@ class PersonalisedRound:
         places = np.searchsorted(self._records.clients, drawn)
         if not len(places):
             return PersonalisedPlayed(theta, np.zeros(0, dtype=np.bool_))
+        size = self._training.step_size(round_)
+        steps = replace(self._steps, optimiser=local_optimiser(self._training.local, size))
         together = max(1, _NUMBERS_TOGETHER // len(theta))
         models = theta.new_empty(len(places), len(theta))
         with one_thread():
@@ -270,7 +282,7 @@ class PersonalisedRound:
                 for start in range(0, len(own), together):
                     part = own[start : start + together]
                     silos = self._silos(places[part], paid, rows=one.rows)
-                    found, _ = self._steps(theta, silos, source=source, round_=round_)
+                    found, _ = steps(theta, silos, source=source, round_=round_)
                     models[torch.from_numpy(part)] = found
             present = torch.isfinite(models).all(-1)
             if present.any():
@@ -364,6 +376,7 @@ class PersonalisedRun:
         else:
             self.state = PersonalisedState.decode(checkpoint)
         self._theta = torch.from_numpy(self.state.theta).to(self._device)
+        self._moves = server_moves(spec.training)
         last = int(self._stopping.rounds[0])
         self._ended: RunEnd | None = self._stopping.stop_reason(
             self.state.progress, 0, last_round=last
@@ -412,13 +425,27 @@ class PersonalisedRun:
         played = self._round.play(
             self._theta, drawn, source=self._source, round_=number, paid=state.compositions
         )
-        self._theta = played.theta
+        self._theta = self._moved(played)
         self._drawn.pop(number, None)
-        state.theta = played.theta.cpu().numpy().copy()
+        state.theta = self._theta.cpu().numpy().copy()
         state.participations[drawn] += 1
         figures = self._validate(number)
         self._observe(number, figures)
         return self._columns(subjects, played, figures)
+
+    def _moved(self, played: PersonalisedPlayed) -> Tensor:
+        """The model [n] that the server makes of a round's average."""
+        state = self.state
+        if self._moves is None or state.moments is None:
+            return played.theta
+        theta, moments = self._moves(
+            self._theta[None],
+            played.theta[None],
+            torch.from_numpy(state.moments).to(self._device),
+            moved=torch.full((1,), bool(played.present.any()), device=self._device),
+        )
+        state.moments = moments.cpu().numpy()
+        return theta[0]
 
     def _coins(self, number: int) -> NDArray[np.int64]:
         """The clients that are drawn for a round; a second call gives the same."""

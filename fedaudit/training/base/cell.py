@@ -259,9 +259,9 @@ _COPIES = 4
 def stack_key(cell: Cell) -> tuple[object, ...]:
     """Cells with equal keys can be trained side by side.
 
-    Seeds, noise multipliers, radii, clips, budgets, deltas, rounds and patience may differ between
-    them. A cell whose clients are computed one by one or by their length has nothing to gain from
-    others and is always alone.
+    Seeds, noise multipliers, radii, clips, budgets, deltas, patience and, where no schedule goes by
+    them, rounds may differ between them. A cell whose clients are computed one by one or by their
+    length has nothing to gain from others and is always alone.
     """
     training, mechanism = cell.spec.training, mechanism_of(cell.spec)
     return (
@@ -279,6 +279,8 @@ def stack_key(cell: Cell) -> tuple[object, ...]:
         training.hypotheses,
         training.cohort,
         training.local,
+        training.rounds if training.local.schedule.kind == "cosine" else None,
+        training.server,
         training.clustering,
         training.stopping.validate_every,
         training.stopping.validation_clients,
