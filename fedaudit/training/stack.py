@@ -156,8 +156,8 @@ class Stack:
         steps = range(block.position, block.position + stride)
         cohorts = self._cohorts(block, steps)
         played = self._engine.play(self._theta, cohorts, self._clips, self._moments)
-        end = played[-1]
-        self._theta, self._clips, self._moments = end.hypotheses, end.clips, end.moments
+        left = played[-1]
+        self._theta, self._clips, self._moments = left.hypotheses, left.clips, left.moments
         block.position += stride
         last = self._last_rounds()[self._running]
         validated = self._rule.validates(block.rounds[steps], last_round=last)
