@@ -268,7 +268,7 @@ class Local(SpecPart):
     """B_s; null is the client's whole data."""
     step_size: Annotated[StepSize, InForm("Step size", "0.1")] = 0.1
     optimiser: Annotated[
-        Optimiser, InForm("Optimiser", "sgd", "adam needs less care with the step size: try 0.01.")
+        Optimiser, InForm("Optimiser", "sgd", "adam needs less care with the step size.")
     ] = "sgd"
     """`sgd`, or with the constants of their papers `adam` (Kingma and Ba 2015) or `rmsprop`. It
     starts anew in each client's round: a client remembers nothing between rounds."""
