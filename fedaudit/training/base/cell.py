@@ -323,6 +323,8 @@ def cells_at_once(cell: Cell, *, memory_bytes: int = STACK_BYTES) -> int:
     clients = max(expected_cohort(cell), float(_validated_clients(cell)))
     rows = clients * federation.longest * training.hypotheses * cell.shape.activations
     updates = expected_cohort(cell) * cell.shape.n
+    if not training.local.descends_plainly:
+        updates *= 2  # what an optimiser remembers
     needed = _BYTES * _COPIES * (rows + updates)
     return max(1, int(memory_bytes // max(needed, 1.0)))
 
