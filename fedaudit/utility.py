@@ -8,7 +8,7 @@ better than any one of them, and still ignores the row that it predicts.
 """
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Literal, assert_never
 
@@ -16,6 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedaudit.fairness.intervals import Clustered, Interval, gain_intervals
+from fedaudit.fairness.ranking import Ranking, ScoredOutcomes, rank_rows
+from fedaudit.judgement import Gained, Judgement, judge_model
 from fedaudit.native.library import PredictedAlike, best_number
 
 RowLoss = Literal["squared", "log"]
@@ -42,6 +44,23 @@ class MeasuredRows:
     hypothesis: NDArray[np.int64]
     groups: Mapping[str, tuple[int, NDArray[np.int64]]]
     """Sensitive attribute -> how many groups it has, and the row's, -1 for none."""
+    two_outcomes: bool = False
+    """Whether outcomes are 0 and 1, of which 1 is the favourable or the positive one."""
+    scored: ScoredOutcomes | None = None
+    """Of the positive class; None where predictions have no scores."""
+    threshold: float = 0.5
+    """The probability of the positive class above which it was predicted."""
+
+    @property
+    def weights(self) -> NDArray[np.float64]:
+        """How much a right decision counts, [rows]; all alike at a threshold of 0.5.
+
+        A threshold t is best where missing the outcome costs 1 - t and a false alarm costs t
+        (Vickers and Elkin 2006); both are doubled.
+        """
+        if self.scored is None:
+            return np.ones(len(self.client))
+        return np.where(self.scored.outcome, 2 * (1 - self.threshold), 2 * self.threshold)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -130,12 +149,16 @@ def best_constant(rows: MeasuredRows, shape: LossShape) -> ConstantPrediction:
     return ConstantPrediction(kind, None, (rows.target - found[rows.hypothesis]) ** 2)
 
 
-def most_frequent(values: NDArray[np.int64], rows: MeasuredRows) -> NDArray[np.int64]:
-    """For each row, the most frequent of `values` [rows] over its hypothesis's rows: [rows]."""
+def most_frequent(
+    values: NDArray[np.int64], rows: MeasuredRows, weights: NDArray[np.float64] | None = None
+) -> NDArray[np.int64]:
+    """For each row, the most frequent of `values` [rows] over its hypothesis's rows, which count
+    by their `weights` [rows]: [rows]."""
     found = np.zeros(len(values), dtype=np.int64)
     for own in _of_hypotheses(rows):
         if own.any():
-            found[own] = np.bincount(values[own]).argmax()
+            counted = None if weights is None else weights[own]
+            found[own] = np.bincount(values[own], weights=counted).argmax()
     return found
 
 
@@ -266,13 +289,23 @@ class ConstantComparison:
     by_group: Mapping[str, ConstantByGroup]
     gains: Mapping[Gain, RowGains]
     """How much better the model is on each row."""
-    outcome_gain: NDArray[np.int64] | None
-    """Rows whose outcome the model alone predicts correctly, less those that the constant alone
-    does."""
+    decided: NDArray[np.float64]
+    """Its rows, which count by their `MeasuredRows.weights`."""
+    decision_gain: NDArray[np.float64] | None
+    """So counted, the rows that the model alone classifies correctly, less those that the constant
+    alone does: that which is best when rows count so. None for a number."""
+    outcome_gain: NDArray[np.float64] | None
+    """The same of outcomes, favourable or not."""
+    threshold: float = 0.5
+    counts: NDArray[np.int64] | None = None
+    """[4]: true and false positives and negatives of all rows; None without two outcomes."""
+    ranking: Ranking | None = None
+    """None where predictions have no scores."""
 
     @property
     def accuracy_gain(self) -> NDArray[np.int64] | None:
-        """The same of classes; None for a number."""
+        """Rows that the model alone classifies correctly, less those that the constant alone does;
+        None for a number."""
         if self.correct is None or self.constant_correct is None:
             return None
         return self.correct - self.constant_correct
@@ -298,30 +331,52 @@ def compare_with_constant(rows: MeasuredRows, shape: LossShape) -> ConstantCompa
         outcomes=outcomes,
         true_outcomes=true_outcomes,
         gains={name: RowGains.of(gain) for name, gain in gains.items()},
-        outcome_gain=None
-        if "outcome" not in gains
-        else np.bincount(rows.client, weights=gains["outcome"], minlength=rows.clients).astype(
-            np.int64
-        ),
+        decided=_sums(rows, rows.weights),
+        decision_gain=_sums(rows, gains["accuracy"]) if "accuracy" in gains else None,
+        outcome_gain=_sums(rows, gains["outcome"]) if "outcome" in gains else None,
         by_group={name: _by_group(rows, found, *group) for name, group in rows.groups.items()},
+        threshold=rows.threshold,
+        counts=_four_counts(rows),
+        ranking=None
+        if rows.scored is None
+        else rank_rows(
+            rows.scored, client=rows.client, hypothesis=rows.hypothesis, groups=rows.groups
+        ),
     )
+
+
+def _four_counts(rows: MeasuredRows) -> NDArray[np.int64] | None:
+    if not rows.two_outcomes or rows.outcome is None or rows.true_outcome is None:
+        return None
+    judged = rows.outcome >= 0
+    place = 2 * rows.outcome[judged] + rows.true_outcome[judged]
+    # In the order of COUNTS: positives that are true, false, then negatives.
+    return np.bincount(place, minlength=4)[[3, 2, 0, 1]]
 
 
 def _count(rows: MeasuredRows, which: NDArray[np.bool_]) -> NDArray[np.int64]:
     return np.bincount(rows.client[which], minlength=rows.clients)
 
 
+def _sums(rows: MeasuredRows, values: NDArray[np.float64]) -> NDArray[np.float64]:
+    found = np.bincount(rows.client, weights=values, minlength=rows.clients)
+    return np.asarray(found, dtype=np.float64)
+
+
 def _gains(rows: MeasuredRows, constant: ConstantPrediction) -> dict[Gain, NDArray[np.float64]]:
-    """How much better the model is on each row: [rows]."""
+    """How much better the model is on each row: [rows]. Decisions count by their weights, beside
+    the constant that is best when they do."""
+    weights = rows.weights
     found: dict[Gain, NDArray[np.float64]] = {"loss": constant.values - rows.values}
     if constant.correct is not None:
-        right = rows.predicted == rows.target
-        found["accuracy"] = right.astype(np.float64) - constant.correct
+        truth = rows.target.astype(np.int64)
+        right = (rows.predicted == truth).astype(np.float64)
+        found["accuracy"] = weights * (right - (truth == most_frequent(truth, rows, weights)))
     if rows.outcome is not None and rows.true_outcome is not None:
         judged = rows.outcome >= 0
         true = np.where(judged, rows.true_outcome, 0)
-        usual = most_frequent(true, rows)
-        right = (rows.outcome == true).astype(np.float64) - (usual == true)
+        usual = most_frequent(true, rows, weights)
+        right = weights * ((rows.outcome == true).astype(np.float64) - (usual == true))
         found["outcome"] = np.where(judged, right, 0.0)
     return found
 
@@ -356,92 +411,6 @@ def _outcomes(rows: MeasuredRows) -> tuple[NDArray[np.int64] | None, NDArray[np.
     place = rows.hypothesis[judged] * kinds + predicted
     counts = np.bincount(place, minlength=hypotheses * kinds).reshape(hypotheses, kinds)
     return counts, np.bincount(true, minlength=kinds)
-
-
-_NEARLY = ((0.99, 0.5), (0.9, 0.1))
-"""A share of rows with one and the same prediction, and how often at least, for it, what is
-predicted otherwise must be as frequent as what happens otherwise: a rare outcome that is predicted
-half as often as it occurs is not overlooked."""
-
-
-@dataclass(frozen=True)
-class Judgement:
-    """Whether the model is degenerate; None where that is not known. With its reason, except where
-    it is shown not to be."""
-
-    degenerate: bool | None
-    reason: str | None
-
-
-@dataclass(frozen=True)
-class Gained:
-    """How much better a model is than the constant in one respect."""
-
-    gain: float
-    shown: bool
-    """Whether that it is above 0 is shown, at 95 %."""
-
-
-def judge_model(
-    *,
-    accuracy: Gained | None,
-    loss: Gained | None,
-    outcome: Gained | None,
-    prediction_share: float | None,
-    outcome_share: float | None,
-) -> Judgement:
-    """Judges a model by its gains over the constant, those that are known, and by how often it
-    predicts the same.
-
-    `accuracy` in right classifications, `loss` in the validation loss, `outcome` in rows whose
-    outcome, favourable or not, is predicted correctly. The shares are as in `OverConstant`. It is
-    degenerate where it is nearly constant or better in none of the first two, and not known to be
-    otherwise where it is not better, or not shown to be, in all of them.
-    """
-    if _is_nearly_constant(prediction_share, outcome_share):
-        return Judgement(
-            True, "one outcome is predicted for nearly all rows, so equal rates mean nothing"
-        )
-    gains = {
-        "accuracy_over_baseline": accuracy,
-        "loss_under_baseline": loss,
-        "right predictions of the favourable outcome": outcome,
-    }
-    known = {name: one for name, one in gains.items() if one is not None}
-    first = [one for one in (accuracy, loss) if one is not None] or list(known.values())
-    if not first:
-        return Judgement(None, "nothing says how much better than a constant the model is")
-    if not any(one.gain > 0 for one in first):
-        return Judgement(True, "the model is no better than a constant prediction")
-    why = _doubts(known, first)
-    return Judgement(False if why is None else None, why)
-
-
-def _doubts(known: Mapping[str, Gained], first: Sequence[Gained]) -> str | None:
-    """Why the model is not shown to be better in every respect; None where it is."""
-    for name, one in known.items():
-        if not one.gain > 0:
-            return f"in {name} the model is no better than a constant prediction"
-        if not one.shown and name != "loss_under_baseline":
-            return _not_shown(name)
-    return None if any(one.shown for one in first) else _not_shown(next(iter(known)))
-
-
-def _not_shown(name: str) -> str:
-    return (
-        f"in {name} the model is not shown to be better than a constant prediction: the 95% "
-        "interval reaches 0"
-    )
-
-
-def _is_nearly_constant(prediction_share: float | None, outcome_share: float | None) -> bool:
-    if prediction_share is None:
-        return False
-    otherwise = 1.0 - prediction_share
-    rare = 0.0 if outcome_share is None else 1.0 - outcome_share
-    return otherwise == 0 or any(
-        prediction_share >= share and otherwise < least * rare for share, least in _NEARLY
-    )
 
 
 _GAINS = ("accuracy_over_baseline", "loss_under_baseline", "outcome_gain")
@@ -497,9 +466,9 @@ def over_constant(found: ConstantComparison, *, level: float | None) -> OverCons
 
 def judge_comparison(found: ConstantComparison) -> Judgement:
     """Whether the model is degenerate, at 95 % whatever level a spec asks for."""
-    intervals = _intervals(found, _JUDGED_AT)
+    intervals = _intervals(found, _JUDGED_AT, decisions=found.decision_gain)
     saved = np.average(found.constant_loss - found.loss, weights=found.weights)
-    right, outcome = found.accuracy_gain, found.outcome_gain
+    right, outcome = found.decision_gain, found.outcome_gain
     kinds: dict[Gain, float | None] = {
         "accuracy": None if right is None else float(right.sum()),
         "loss": float(saved),
@@ -518,6 +487,7 @@ def judge_comparison(found: ConstantComparison) -> Judgement:
         outcome=gained["outcome"],
         prediction_share=_share(found.outcomes),
         outcome_share=_share(found.true_outcomes),
+        threshold=found.threshold,
     )
 
 
@@ -528,17 +498,20 @@ def _share(outcomes: NDArray[np.int64] | None) -> float | None:
     return int(outcomes.max(axis=-1).sum()) / int(outcomes.sum())
 
 
-def _intervals(found: ConstantComparison, level: float) -> dict[str, Interval]:
-    """Of each of the gains; those that there are none of have no interval."""
+def _intervals(
+    found: ConstantComparison, level: float, *, decisions: NDArray[np.float64] | None = None
+) -> dict[str, Interval]:
+    """Of each of the gains; those that there are none of have no interval. `decisions`: the gain
+    [clients] in decisions in the place of that in accuracy."""
     clients = len(found.rows)
     if clients < MIN_CLIENTS:
         reason = f"{clients} validation clients; an interval needs {MIN_CLIENTS}"
         return dict.fromkeys(_GAINS, Interval(None, None, reason))
     saved = (found.constant_loss - found.loss) * found.weights
     kinds = (
-        (found.accuracy_gain, found.rows),
+        (found.accuracy_gain, found.rows) if decisions is None else (decisions, found.decided),
         (saved, found.weights),
-        (found.outcome_gain, found.rows),
+        (found.outcome_gain, found.decided),
     )
     intervals = {}
     for name, (gained, rows) in zip(_GAINS, kinds, strict=True):

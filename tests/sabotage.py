@@ -14,10 +14,16 @@ from tests.house import PLACES, ROOT
 
 PACKAGES = tuple(PLACES)
 _DUMMY = "Dummy"
-# No union of ours is made of their types, and mypy would read them for half a minute.
-_WITHOUT_LARGE_LIBRARIES = """
+# mypy checks what it is given, and of what that imports reads no body. No union of ours is made of
+# the types of these libraries, and mypy would read them for a minute.
+_SETTINGS = """
 [[tool.mypy.overrides]]
-module = ["torch.*", "scipy.*", "pandas.*", "sklearn.*", "sympy.*"]
+module = [
+    "torch.*", "scipy.*", "pandas.*", "sklearn.*", "sympy.*", "alembic.*", "fastapi.*",
+    "starlette.*", "uvicorn.*", "rich.*", "typer.*", "click.*", "httpx.*", "anyio.*", "psycopg.*",
+    "redis.*", "cryptography.*", "opentelemetry.*", "google.*", "pydantic.*", "pydantic_core.*",
+    "pydantic_settings.*", "structlog.*", "prometheus_client.*", "jinja2.*",
+]
 follow_imports = "skip"
 """
 _NAMED = re.compile(
@@ -37,7 +43,8 @@ class Place(NamedTuple):
 class Sabotaged:
     """The copy, and what mypy says of it."""
 
-    folder: Path
+    dispatches: frozenset[Place]
+    """Every call of `assert_never` in the copy."""
     named: Mapping[Place, frozenset[str]]
     """Every place that mypy names, and the unions whose dummy is left over there."""
     output: str
@@ -70,7 +77,8 @@ class _Source:
 
 
 def sabotage(folder: Path, samples: Mapping[str, str]) -> Sabotaged:
-    """Copy the packages with `samples` (path -> text) into a folder, add the dummies, run mypy.
+    """Copy the packages with `samples` (path -> text) into a folder, add the dummies, run mypy over
+    what calls `assert_never` and over the samples.
 
     A literal of two texts or more gets one more text, a union of classes a class that is no member
     of any other; lines keep their numbers.
@@ -79,9 +87,8 @@ def sabotage(folder: Path, samples: Mapping[str, str]) -> Sabotaged:
         copy = folder / place.relative_to(ROOT) / name
         shutil.copytree(place / name, copy, ignore=shutil.ignore_patterns("__pycache__"))
     settings = (ROOT / "pyproject.toml").read_text()
-    (folder / "pyproject.toml").write_text(settings + _WITHOUT_LARGE_LIBRARIES)
-    if (ROOT / ".mypy_cache").is_dir():  # spares reading the libraries again
-        shutil.copytree(ROOT / ".mypy_cache", folder / ".mypy_cache")
+    settings = re.sub(r"^packages = .*\n", "", settings, flags=re.MULTILINE)
+    (folder / "pyproject.toml").write_text(settings + _SETTINGS)
     for path, text in samples.items():
         (folder / path).write_text(text)
     sources = list(_sources(folder))
@@ -90,9 +97,11 @@ def sabotage(folder: Path, samples: Mapping[str, str]) -> Sabotaged:
         _add_texts(source)
         _add_classes(source, unions)
         _write(source)
-    copied = [argument for name in PACKAGES for argument in ("--package", name)]
+    dispatches = frozenset(_dispatches(sources, folder))
+    given = sorted({place.file for place in dispatches} | samples.keys())
+    options = ("--no-error-summary", "--no-pretty", "--follow-imports=silent")
     done = subprocess.run(
-        [sys.executable, "-m", "mypy", "--no-error-summary", "--no-pretty", *copied],
+        [sys.executable, "-m", "mypy", *options, *given],
         cwd=folder,
         env={"PATH": "/usr/bin:/bin", "MYPYPATH": str(folder)},
         capture_output=True,
@@ -101,19 +110,15 @@ def sabotage(folder: Path, samples: Mapping[str, str]) -> Sabotaged:
     )
     if done.returncode != 1:
         raise AssertionError(f"mypy ended with {done.returncode}: {done.stdout}{done.stderr}")
-    return Sabotaged(folder, _named(done.stdout), done.stdout)
+    return Sabotaged(dispatches, _named(done.stdout), done.stdout)
 
 
-def dispatches(folder: Path) -> set[Place]:
-    """Every call of `assert_never` in the packages of a folder."""
-    return {
-        Place(source.path.relative_to(folder).as_posix(), node.lineno)
-        for source in _sources(folder)
-        for node in ast.walk(source.tree)
-        if isinstance(node, ast.Call)
-        and isinstance(node.func, ast.Name)
-        and node.func.id == "assert_never"
-    }
+def _dispatches(sources: list[_Source], folder: Path) -> Iterator[Place]:
+    for source in sources:
+        file = source.path.relative_to(folder).as_posix()
+        for node in ast.walk(source.tree):
+            if isinstance(node, ast.Call) and _is_name(node.func, "assert_never"):
+                yield Place(file, node.lineno)
 
 
 def _named(output: str) -> dict[Place, frozenset[str]]:

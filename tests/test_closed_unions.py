@@ -18,7 +18,7 @@ from api.schemas.experiments import Status
 from fedaudit.ledger.rows import OUTCOMES, Outcome, OutcomeName
 from fedaudit.privacy.accounting.privacy_events import Event, known_event
 from fedaudit.spec.sources import FileSource
-from tests.sabotage import PACKAGES, Sabotaged, dispatches, sabotage
+from tests.sabotage import PACKAGES, Sabotaged, sabotage
 
 UNIONS = {
     "AccountantName",
@@ -98,7 +98,7 @@ def sabotaged(tmp_path_factory: pytest.TempPathFactory) -> Sabotaged:
 
 
 def test_mypy_names_every_place_that_does_not_know_a_new_member(sabotaged: Sabotaged) -> None:
-    expected = dispatches(sabotaged.folder)
+    expected = sabotaged.dispatches
     assert len(expected) > 40
     missed = expected - sabotaged.named.keys()
     assert not missed, f"nothing is left over there for mypy to name: {sorted(missed)}"

@@ -26,7 +26,6 @@ def test_servers_end_with_a_killed_test_run(end: str, monkeypatch: pytest.Monkey
     with subprocess.Popen(
         [sys.executable, "-c", _START], stdout=subprocess.PIPE, text=True, cwd=_REPOSITORY
     ) as run:
-        assert run.stdout is not None
         lines = [run.stdout.readline().split() for _ in range(2)]
         servers = [psutil.Process(int(pid)) for pid, _ in lines]
         assert all(server.is_running() for server in servers)

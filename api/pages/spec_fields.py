@@ -260,7 +260,7 @@ def _usages() -> dict[str, tuple[str, ...]]:
 SECTIONS = (
     _section("experiment", "Experiment", "name", "seed", "repeats", "tags"),
     _section("federation", "Data", "federation"),
-    _section("model", "Model", "model"),
+    _section("model", "Model", "model", "decision"),
     _section("training", "Training", "training"),
     _section("privacy", "Privacy", "privacy"),
     _section("groups", "Groups", "fairness"),

@@ -22,6 +22,7 @@ from fedaudit.fairness.noised_counts import (
     nearest,
     rounder_of,
 )
+from fedaudit.fairness.ranking import ScoredOutcomes
 from fedaudit.reports.audit_report import assemble_audit
 from fedaudit.reports.sections.fairness import FairnessSection, MetricSection
 from fedaudit.reports.sections.material import FederationFacts, FinalFigures, ScoredMaterial
@@ -189,6 +190,7 @@ def _scored_material(
             fairness=counts,
             scores=scores,
             against_constant=compared,
+            threshold=rows.audit.threshold,
         ),
         disclosures=scored.decide(withheld),
         published=_published(rows, rounding_key),
@@ -239,7 +241,11 @@ def _against_constant(
     probability has no loss but that of being wrong, and neither has the constant here."""
     judged = rows.judged
     truth, predicted = rows.truth[judged], rows.predicted[judged]
-    wrong = (truth != predicted).astype(np.float64)
+    wrong, scored = (truth != predicted).astype(np.float64), _scored(rows)
+    # Only a threshold of probabilities says which error is worse.
+    threshold = rows.audit.threshold
+    if scored is None or scored.probability is None or threshold is None or not 0 < threshold < 1:
+        threshold = 0.5
     measured = MeasuredRows(
         client=client,
         clients=clients,
@@ -252,17 +258,33 @@ def _against_constant(
         groups={
             name: (len(values), rows.codes(name)[judged]) for name, values in rows.groups.items()
         },
+        two_outcomes=True,
+        scored=scored,
+        threshold=threshold,
     )
     shape = LossShape(
         row="squared", classes=len(rows.federation.classes), root_mean=False, by_client=False
     )
     found = compare_with_constant(measured, shape)
-    if found.constant_correct is None:
+    if found.decision_gain is None:
         raise ValueError("outcomes are classes")
     return replace(
         found,
-        constant_loss=1.0 - found.constant_correct / found.rows,
+        constant_loss=found.loss + found.decision_gain / found.rows,
         gains={**found.gains, "loss": found.gains["accuracy"]},
+    )
+
+
+def _scored(rows: AuditedRows) -> ScoredOutcomes | None:
+    """The scores of the judged rows; they are probabilities where all are between 0 and 1."""
+    if rows.scores is None:
+        return None
+    score = rows.scores[rows.judged]
+    are_probabilities = bool(((score >= 0) & (score <= 1)).all())
+    return ScoredOutcomes(
+        score=score,
+        probability=score if are_probabilities else None,
+        outcome=rows.favourable[rows.judged],
     )
 
 

@@ -21,6 +21,7 @@ from fedaudit.reports.sections.guarantee import (
 )
 from fedaudit.reports.sections.part import GateOutcome, verdict_lines
 from fedaudit.reports.sections.privacy import Privacy
+from fedaudit.reports.sections.ranking import RankingFigures
 from fedaudit.reports.sections.shown_figures import FigureRow, figure_rows
 from fedaudit.reports.sections.utility import ENDING_WORDS, Utility
 from fedaudit.spec.metrics import RATES
@@ -37,7 +38,7 @@ _OUTCOMES = {
     for outcome, colour in _COLOURS.items()
 }
 _NOTHING = "none"
-_RATES = (*RATES, "accuracy")
+_RATES = (*RATES, "accuracy", "auc")
 
 
 def summary_table(reports: Sequence[Report]) -> Table:
@@ -190,6 +191,8 @@ def show_audit(report: Mapping[str, Any]) -> None:
     console = standard_output()
     for title, text in verdict_lines(report):
         console.print(f"[bold]{title}[/bold]\n{escape(text)}")
+    ranked = _figures(figure_rows(RankingFigures, report["utility"]), "")
+    console.print(sections_table(["predictions"], [{"utility": ranked}]))
     for section in report["fairness"]:
         console.print(_group_table(section))
         console.print(_gap_table(section))
@@ -211,7 +214,7 @@ def _group_table(section: Mapping[str, Any]) -> Table:
         if group["suppressed"]:
             table.add_row(called, *["suppressed"] * len(_RATES))
         else:
-            table.add_row(called, *(_short(group[name]) for name in _RATES))
+            table.add_row(called, *(_short(group.get(name)) for name in _RATES))
     return table
 
 

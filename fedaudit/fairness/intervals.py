@@ -219,25 +219,45 @@ def share_limits(
     design effect is that of `clustered`."""
     rows = totals @ whole
     value = np.minimum(1.0, _over(totals @ part, rows))
-    size = _over(rows, _design_effects(clustered, part, whole, share=share))
+    own, worth = clustered.totals @ whole, clustered.worth(whole)
+    effects = design_effects(
+        _over(clustered.totals @ part, own),
+        own,
+        variance=clustered.variance(part, whole),
+        worth=worth,
+        share=share,
+    )
+    low, high = score_ends(value, _over(rows, effects), share=share)
+    return Limits(value, low, high, clustered.correlations(part, whole))
+
+
+def score_ends(
+    value: NDArray[np.float64], size: NDArray[np.float64], *, share: float
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """The ends of the score interval of shares [...] of so many rows, drawn one by one, [...]."""
     critical = -NormalDist().inv_cdf(share / 2)
     spread = _over(np.full_like(size, critical**2), size)
     middle = (value + spread / 2) / (1 + spread)
     half = np.sqrt(spread * (value * (1 - value) + spread / 4)) / (1 + spread)
     # In exact arithmetic the value is between the ends.
     low, high = np.minimum(middle - half, value), np.maximum(middle + half, value)
-    return Limits(
-        value, np.maximum(0.0, low), np.minimum(1.0, high), clustered.correlations(part, whole)
-    )
+    return np.maximum(0.0, low), np.minimum(1.0, high)
 
 
-def _design_effects(
-    clustered: Clustered, part: NDArray[np.float64], whole: NDArray[np.float64], *, share: float
+def design_effects(
+    value: NDArray[np.float64],
+    rows: NDArray[np.float64],
+    *,
+    variance: NDArray[np.float64],
+    worth: NDArray[np.float64],
+    share: float,
 ) -> NDArray[np.float64]:
-    """How many times the variance of rows drawn one by one that of a share is: [groups]."""
-    rows, worth = clustered.totals @ whole, clustered.worth(whole)
-    value = _over(clustered.totals @ part, rows)
-    ratio = _over(clustered.variance(part, whole) * rows, value * (1 - value))
+    """How many times the variance of rows drawn one by one that of a share is: [...].
+
+    `value` [...] of `rows` [...], with the `variance` that clients show, which are worth so many of
+    equal size; see the module's text.
+    """
+    ratio = _over(variance * rows, value * (1 - value))
     ratio *= (_student(worth, share) / NormalDist().inv_cdf(share / 2)) ** 2
     all_alike = _over(rows, worth)
     return up_to_two_digits(np.maximum(1.0, np.fmin(ratio, all_alike)))

@@ -8,10 +8,11 @@ from fedaudit.federations.errors import listed, raise_errors
 from fedaudit.federations.favourable_outcomes import outcome_rules
 from fedaudit.federations.federation import ClientRows, Federation
 from fedaudit.federations.split import validation_clients
+from fedaudit.spec.decision import Decision
 from fedaudit.spec.errors import FieldError, pointer
 from fedaudit.spec.experiment import ExperimentSpec
 from fedaudit.spec.labels import label_of, repeated_labels
-from fedaudit.spec.training import FixedCohort, PoissonCohort
+from fedaudit.spec.training import AllocationCohort, FixedCohort, PoissonCohort
 
 Labels = Mapping[str, Mapping[str, str]]
 
@@ -76,13 +77,15 @@ def _size(height: int, width: int, channels: int) -> str:
 def check_agreement(spec: ExperimentSpec, federation: Federation) -> None:
     """Refuse a cohort larger than the training clients, and groups that the data do not have.
 
-    Also refuses images whose size does not match the network's input, and labels of codes that the
-    data lack. Raises InvalidInputError below /training, /model, /fairness and /federation/labels.
+    Also refuses images whose size does not match the network's input, a threshold between other
+    than two classes, and labels of codes that the data lack. Raises InvalidInputError below
+    /training, /model, /decision, /fairness and /federation/labels.
     """
     raise_errors(
         _cohort_faults(spec, federation)
         + _reference_faults(spec, federation)
         + image_faults(spec, federation)
+        + _decision_faults(spec, federation)
         + federation_label_faults(spec.federation.labels, federation)
     )
     outcome_rules(federation, spec.fairness)
@@ -91,7 +94,7 @@ def check_agreement(spec: ExperimentSpec, federation: Federation) -> None:
 def _cohort_faults(spec: ExperimentSpec, federation: Federation) -> list[FieldError]:
     cohort = spec.training.cohort
     match cohort:
-        case PoissonCohort():
+        case PoissonCohort() | AllocationCohort():
             return []  # how many clients take part is random
         case FixedCohort():
             asked = cohort.clients
@@ -109,6 +112,16 @@ def _cohort_faults(spec: ExperimentSpec, federation: Federation) -> list[FieldEr
         f"most {training}"
     )
     return [FieldError("/training/cohort/clients", message, of_spec=True)]
+
+
+def _decision_faults(spec: ExperimentSpec, federation: Federation) -> list[FieldError]:
+    if spec.decision == Decision() or len(federation.classes) == 2:
+        return []
+    message = (
+        f"the target has {len(federation.classes)} classes, and a threshold decides between two; "
+        "leave it out"
+    )
+    return [FieldError("/decision/threshold", message, of_spec=True)]
 
 
 def _reference_faults(spec: ExperimentSpec, federation: Federation) -> list[FieldError]:

@@ -25,6 +25,8 @@ class Loss:
 
     kind: LossKind
     classes: int
+    cutoff: float = 0.0
+    """Of two classes, the logit of the second above which it is predicted."""
 
     def __post_init__(self) -> None:
         if self.kind == "cross-entropy" and not self.classes:
@@ -73,6 +75,15 @@ class Loss:
             case _:
                 assert_never(self.kind)
 
+    def answers(self, outputs: Tensor) -> Tensor:
+        """What is predicted follows from it: of outputs [out, ...] the number, the logit of the
+        second of two classes, or the most likely of more (int64): [...]."""
+        return outputs.argmax(0) if self.classes > 2 else outputs[0]
+
+    def predictions(self, answers: Tensor) -> Tensor:
+        """The predicted class, int64, or number, of `answers` [...]: [...]."""
+        return (answers > self.cutoff).long() if self.classes == 2 else answers
+
     def client_loss(self, mean: Tensor) -> Tensor:
         """A client's loss from the mean of its rows' values."""
         return square_root(mean) if self.root_mean else mean
@@ -96,10 +107,3 @@ class Loss:
 
     def _own_outputs(self, slope: Tensor) -> Tensor:
         return slope[1:] if self.classes == 2 else slope
-
-
-def predicted_class(outputs: Tensor, classes: int) -> Tensor:
-    """The most likely class of outputs [out, ...]: int64 [...]."""
-    if classes == 2:
-        return (outputs[0] > 0).long()
-    return outputs.argmax(0)

@@ -32,6 +32,7 @@ from fedaudit.reports.sections.predictions import (
     as_report_of_run,
 )
 from fedaudit.reports.sections.provenance import Provenance
+from fedaudit.reports.sections.ranking import another_threshold, misplaced_threshold
 from fedaudit.reports.sections.section import Values, assembled, section_checks
 from fedaudit.reports.verdict.verdict import verdict
 from fedaudit.reports.verdict.worst_off import fairness_part
@@ -130,6 +131,8 @@ def _release(report: Mapping[str, Any]) -> Iterator[str]:
             f"Not to be relied on as it is: {EQUAL_TRUTH}. No model is always right, so the column "
             "is most likely a copy of the truth, or was made knowing it."
         )
+    elif misplaced := misplaced_threshold(utility, who="the score"):
+        yield f"No: {misplaced}."
     elif utility["degenerate"] is True:
         yield f"No: the predictions decide nothing: {utility['reasons']['degenerate']}."
     elif utility["degenerate"] is None:
@@ -162,6 +165,8 @@ def _next(report: Mapping[str, Any]) -> Iterator[str]:
             f"Look where the column {predictions['column']!r} comes from, and audit predictions "
             "that were made without knowing the truth."
         )
+    if misplaced_threshold(report["utility"], who="the score") is not None:
+        yield f"{another_threshold(report['utility'], field='threshold')}, and audit again."
     if report["utility"]["degenerate"] is True:
         yield (
             "Audit predictions that decide something: another model, or a threshold at which both "

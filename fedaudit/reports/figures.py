@@ -23,6 +23,12 @@ UTILITY = (
     "accuracy_over_baseline",
     "loss_under_baseline",
     "prediction_share",
+    "auc",
+    "balanced_accuracy",
+    "precision",
+    "recall",
+    "brier",
+    "expected_calibration_error",
     "rounds",
     "collapsed_rounds",
 )

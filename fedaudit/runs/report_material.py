@@ -175,7 +175,10 @@ def trained_model(run: Run, result: FinalResult, material: ReportMaterial) -> Mo
     shape, hypotheses = run.cell.shape, result.hypotheses
     sizes = tensor_sizes(shape, hypotheses=len(hypotheses))
     tensors = [TensorSection(name=name, shape=list(size)) for name, size in sizes.items()]
-    layout = model_layout(run.spec.federation, run.federation)
+    decision = None
+    if run.cell.threshold is not None:  # of two classes: the second one is predicted above it
+        decision = {"threshold": run.cell.threshold, "output_above": run.cell.cutoff}
+    layout = {**model_layout(run.spec.federation, run.federation), "decision": decision}
     card = _card(run, result, material, tensors)
     card["layout"] = declared_layout(layout, run.spec.federation)
     data = encode_hypotheses(shape, hypotheses, metadata=card)

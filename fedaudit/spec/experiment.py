@@ -15,6 +15,7 @@ from pydantic import Field, ValidationInfo, model_validator
 from fedaudit.spec.attacks.attack_part import AttackedSpec
 from fedaudit.spec.attacks.attack_spec import AttackSpec
 from fedaudit.spec.base import MAX_INTEGER, InForm, SpecPart, Text
+from fedaudit.spec.decision import BASE_RATE, Decision
 from fedaudit.spec.errors import Refusals, pointer, refuse_all, refuse_at
 from fedaudit.spec.fairness import Fairness, check_count_noise, with_default_rounding
 from fedaudit.spec.federation import FederationSpec
@@ -23,7 +24,7 @@ from fedaudit.spec.labels import refuse_other_columns
 from fedaudit.spec.models import ModelSpec, with_default_start
 from fedaudit.spec.privacy import PrivacySpec, one_client_rate
 from fedaudit.spec.sources import TargetKind, moves_others
-from fedaudit.spec.training import FixedCohort, PoissonCohort, Training
+from fedaudit.spec.training import AllocationCohort, FixedCohort, PoissonCohort, Training
 
 Device = Literal["auto", "cpu", "cuda"]
 ADMITTED = {"admitted": True}
@@ -62,6 +63,9 @@ class ExperimentSpec(SpecPart):
     model: Annotated[
         ModelSpec, InForm("Kind", "linear", words={"layers": "layers: put together below"})
     ]
+    decision: Annotated[Decision, Field(exclude_if=lambda decision: decision == Decision())] = (
+        Decision()
+    )
     training: Training
     privacy: PrivacySpec
     fairness: Fairness = Fairness()
@@ -89,6 +93,7 @@ class ExperimentSpec(SpecPart):
             ({"training"}, self._check_clusters),
             ({"federation", "model", "training"}, self._check_model),
             ({"model", "training"}, self._check_start),
+            ({"federation", "model", "training", "privacy", "decision"}, self._check_decision),
             ({"federation", "model", "training"}, self._check_loss),
             ({"federation", "fairness"}, self._check_fairness),
             ({"federation", "model", "training", "fairness"}, self._check_count_noise),
@@ -122,6 +127,25 @@ class ExperimentSpec(SpecPart):
 
     def _check_start(self) -> Refusals:
         return self.model.check_start(hypotheses=self.training.hypotheses)
+
+    def _check_decision(self) -> Refusals:
+        """A base rate is refused beside any guarantee. It is a sum over the training rows: every
+        report states it, and so does the released model, with no noise, and no accountant counts
+        it. The held-out rows are no way out: whoever chose the threshold by their outcomes would
+        judge the model by the same outcomes, and under `fairness.noise` they are protected too."""
+        threshold = self.decision.threshold
+        if self.decision != Decision() and not self.classifies:
+            yield refuse_at(
+                "/decision/threshold",
+                "the target is a number, so no class is decided; leave it out",
+            )
+        if threshold == BASE_RATE and self.privacy.mechanism != "none":
+            yield refuse_at(
+                "/decision/threshold",
+                "the share of the positive class among the training rows has no noise, and no "
+                f"figure of {self.privacy.mechanism} counts it; declare a number, such as a "
+                "prevalence that is known from elsewhere, or use `mechanism: none`",
+            )
 
     def _check_count_noise(self) -> Refusals:
         return check_count_noise(
@@ -172,7 +196,7 @@ class ExperimentSpec(SpecPart):
                         f"{self.training.hypotheses} hypotheses cannot be clustered from a cohort "
                         f"of {cohort.clients} clients; ask for fewer hypotheses or a larger cohort",
                     )
-            case PoissonCohort():
+            case PoissonCohort() | AllocationCohort():
                 pass  # how many clients come is a matter of chance
             case _:
                 assert_never(cohort)

@@ -160,6 +160,7 @@ FAIRNESS_FIGURES: tuple[str, ...] = (*METRICS, *SCORE_METRICS)
 SHARES = frozenset(
     {name for name, metric in METRICS.items() if metric.is_share}
     | {"accuracy", "prediction_share", "accuracy_difference", "loss_ratio"}
+    | {"auc", "balanced_accuracy", "precision", "recall", "brier"}
 )
 """Figures that lie between 0 and 1, whatever the model."""
 

@@ -228,6 +228,19 @@ class PoissonCohort(SpecPart):
     """The chance of each client in each round."""
 
 
+class AllocationCohort(SpecPart):
+    """Every training client takes part in exactly one round of every block of rounds, which is
+    drawn for it anew in each block and kept secret: random allocation, or balls-and-bins."""
+
+    sampling: Literal["allocation"]
+    every: Annotated[
+        int,
+        Field(ge=2, le=1000),
+        InForm("Rounds of a block", "10", "Each client takes part in one round of every block."),
+    ]
+    """Rounds of a block."""
+
+
 def _fixed_unless_said(cohort: Any) -> Any:
     if isinstance(cohort, dict) and "sampling" not in cohort:
         return {"sampling": "fixed", **cohort}
@@ -236,7 +249,7 @@ def _fixed_unless_said(cohort: Any) -> Any:
 
 Loss = Literal["rmse", "mse", "cross-entropy"]
 Cohort = Annotated[
-    FixedCohort | PoissonCohort,
+    FixedCohort | PoissonCohort | AllocationCohort,
     Field(discriminator="sampling"),
     BeforeValidator(_fixed_unless_said),
 ]
@@ -389,8 +402,12 @@ class Training(SpecPart):
         InForm(
             "Clients of a round",
             "fixed",
-            "Coins go with gaussian-central and record-personalised.",
-            {"fixed": "fixed number", "poisson": "poisson coins"},
+            "Coins go with gaussian-central and record-personalised, blocks with gaussian-central.",
+            {
+                "fixed": "fixed number",
+                "poisson": "poisson coins",
+                "allocation": "once in every block of rounds",
+            },
         ),
     ]
     local: Local = Local()

@@ -68,7 +68,10 @@ def spread(name: str, values: Sequence[float]) -> Spread:
 
 Direction = Literal["lower", "higher"]
 
-_HIGHER = ("accuracy", "accuracy_over_baseline", "loss_under_baseline")
+_HIGHER = (
+    *("accuracy", "accuracy_over_baseline", "loss_under_baseline"),
+    *("auc", "balanced_accuracy", "precision", "recall"),
+)
 _NEITHER = (
     *("prediction_share", "participations_max", "rounds", "collapsed_rounds"),
     # For stopping alone: the more hypotheses there are, the more optimistic it is.

@@ -186,6 +186,7 @@ class ByLength(Engine):
             _, places, chunks = self._kept
             losses, size = np.zeros((2, len(own))), len(places.place)
             predictions: NDArray[np.generic] = np.zeros(size)
+            logits: NDArray[np.float32] | None = None
             values, hypotheses = np.zeros(size), np.zeros(size, dtype=np.int64)
             for number, chunk in enumerate(chunks):
                 lanes = chunk.lanes()
@@ -195,13 +196,17 @@ class ByLength(Engine):
                 scored = scored_rows(found, lanes)
                 if not number:
                     predictions = np.zeros(size, dtype=scored.predictions.dtype)
+                    if scored.logits is not None:
+                        logits = np.zeros(size, dtype=scored.logits.dtype)
+                if logits is not None:
+                    logits[chunk.rows] = scored.logits
                 predictions[chunk.rows], values[chunk.rows] = scored.predictions, scored.values
                 if scored.hypotheses is not None:
                     hypotheses[chunk.rows] = scored.hypotheses
             of_rows = self._splits.scored_rows(own, 0)
             return flat_figures(
                 self._counter,
-                ScoredRows(predictions, values, hypotheses if k > 1 else None, of_rows),
+                ScoredRows(predictions, logits, values, hypotheses if k > 1 else None, of_rows),
                 places,
                 selection_loss=np.array([losses[0].mean()]),
                 validation_loss=np.array([losses[1].mean()]),

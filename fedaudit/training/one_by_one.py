@@ -18,7 +18,7 @@ from torch import Tensor
 
 from fedaudit.federations.federation import ClientRows, Federation
 from fedaudit.networks.client_network import ClientNetwork
-from fedaudit.networks.losses import Loss, predicted_class
+from fedaudit.networks.losses import Loss
 from fedaudit.randomness import Purpose, Source
 from fedaudit.reproducible import one_thread
 from fedaudit.spec.training import Training
@@ -204,7 +204,7 @@ class ClientScorer:
         are [rows]. `tune`: where clients are scored by models of their own.
         """
         losses: list[list[float]] = []
-        predictions, of_rows, hypotheses = [], [], []
+        answers, of_rows, hypotheses = [], [], []
         for place, (values, guesses) in enumerate(self._tables(theta, clients)):
             own = None if scored is None else torch.from_numpy(scored[place])
             scores = score(
@@ -225,13 +225,14 @@ class ClientScorer:
                 loss = self._loss.client_loss(valued[own].mean()).reshape(1, 1)
                 scores = replace(scores, selection_loss=loss, validation_loss=loss)
             losses.append([scores.selection_loss.item(), scores.validation_loss.item()])
-            predictions.append(guessed.numpy())
+            answers.append(guessed)
             of_rows.append(valued.numpy())
             if scores.chosen is not None:
                 hypotheses.append(scores.chosen.flatten().numpy())
-        every = np.concatenate(of_rows)
+        every, answered = np.concatenate(of_rows), torch.cat(answers)
         rows = ScoredRows(
-            predictions=np.concatenate(predictions),
+            predictions=self._loss.predictions(answered).numpy(),
+            logits=answered.numpy() if self._loss.classes == 2 else None,
             values=every,
             hypotheses=np.concatenate(hypotheses or [np.zeros(len(every), dtype=np.int64)]),
             scored=None if scored is None else np.concatenate(scored),
@@ -243,7 +244,7 @@ class ClientScorer:
         return rows, selection, validation
 
     def _tables(self, theta: Tensor, clients: Sequence[int]) -> list[tuple[Tensor, Tensor]]:
-        """By client, on the host: values of its rows, float64 [k, rows], and their predictions."""
+        """By client, on the host: values of its rows, float64 [k, rows], and their answers."""
         found = []
         for client in clients:
             shape = len(theta), self._data.rows(client)
@@ -256,22 +257,20 @@ class ClientScorer:
         return found
 
     def _table(self, client: int) -> tuple[Tensor, Tensor]:
-        """Values float64 [rows] and predictions [rows] of a client's rows, on the host, by the
-        network as it is."""
+        """Values float64 [rows] and answers [rows] of a client's rows, on the host, by the network
+        as it is."""
         rows = self._data.rows(client)
         values = torch.zeros(rows, dtype=torch.float64)
         guesses = torch.from_numpy(np.zeros(rows, dtype=self._kind))
-        classes = self._loss.classes
         for outputs, target, part in self._outputs(client):
             values[part] = self._loss.values(outputs, target).double().cpu()
-            guessed = predicted_class(outputs, classes) if classes else outputs[0]
-            guesses[part] = guessed.cpu()
+            guesses[part] = self._loss.answers(outputs).cpu()
         return values, guesses
 
     @property
     def _kind(self) -> type[np.int64] | type[np.float32]:
-        """What predictions are: class indices, or numbers."""
-        return np.int64 if self._loss.classes else np.float32
+        """What answers are: class indices, or numbers."""
+        return np.int64 if self._loss.classes > 2 else np.float32
 
     def _outputs(self, client: int) -> Iterator[tuple[Tensor, Tensor, slice]]:
         """Outputs [out, rows] and targets of a client's rows, some rows at a time."""

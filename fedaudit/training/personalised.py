@@ -32,7 +32,6 @@ from torch import Tensor
 
 from fedaudit.ledger.rows import Outcome
 from fedaudit.networks.client_network import ClientNetwork
-from fedaudit.networks.losses import predicted_class
 from fedaudit.privacy.accounting.privacy_events import Observer
 from fedaudit.privacy.records.record_plans import RecordPlan
 from fedaudit.privacy.records.record_spending import record_spending
@@ -169,7 +168,7 @@ class RowValidator:
 
         `chosen`: places of some of the validation clients, ascending; all by default.
         """
-        values, predictions = self._tables(theta)
+        values, predictions, logits = self._tables(theta)
         held_out = self._held_out
         if chosen is None:
             chosen = np.arange(len(held_out.clients))
@@ -181,7 +180,13 @@ class RowValidator:
         every = np.ones(len(rows), dtype=np.bool_)
         return flat_figures(
             self._counter,
-            ScoredRows(predictions[rows], values, hypotheses=None, scored=scored),
+            ScoredRows(
+                predictions[rows],
+                None if logits is None else logits[rows],
+                values,
+                hypotheses=None,
+                scored=scored,
+            ),
             places,
             selection_loss=np.array([self._mean(values, every, places, clients=clients)]),
             validation_loss=np.array([self._mean(values, scored, places, clients=clients)]),
@@ -210,21 +215,24 @@ class RowValidator:
             sums[own] = np.where(number < counts[own, None], values[index], 0.0).sum(1)
         return float((sums / np.bincount(places.client, weights=counted)).mean())
 
-    def _tables(self, theta: Tensor) -> tuple[NDArray[np.float64], NDArray[np.generic]]:
-        """Value and prediction of each held-out row, both [rows] on the host."""
-        values, predictions = [], []
+    def _tables(
+        self, theta: Tensor
+    ) -> tuple[NDArray[np.float64], NDArray[np.generic], NDArray[np.float32] | None]:
+        """Value, prediction and, of two classes, logit of each held-out row, [rows] on the host."""
+        values, answers = [], []
         with one_thread(), torch.no_grad():
             self._network.load(theta)
             for start in range(0, len(self._target), self._network.rows_at_once):
                 part = slice(start, start + self._network.rows_at_once)
                 outputs = self._network.outputs(self._features[part])
                 values.append(self._loss.values(outputs, self._target[part]).double())
-                predictions.append(
-                    predicted_class(outputs, self._loss.classes)
-                    if self._loss.classes
-                    else outputs[0]
-                )
-        return torch.cat(values).cpu().numpy(), torch.cat(predictions).cpu().numpy()
+                answers.append(self._loss.answers(outputs))
+        every = torch.cat(answers)
+        return (
+            torch.cat(values).cpu().numpy(),
+            self._loss.predictions(every).cpu().numpy(),
+            every.cpu().numpy() if self._loss.classes == 2 else None,
+        )
 
 
 _NUMBERS_TOGETHER = 1 << 23

@@ -20,7 +20,7 @@ from fedaudit.training.base.cell import (
     split_cells,
     stack_key,
 )
-from fedaudit.training.base.cohort import Block, draw_block
+from fedaudit.training.base.cohort import Block, draw_block, whole_block
 from fedaudit.training.base.rounds import (
     Checkpoints,
     FinalResult,
@@ -104,9 +104,13 @@ class Stack:
     def plan(self, rounds: int) -> dict[int, list[PlannedRound]]:
         if not self.active:
             return {}
+        # Random allocation keeps no secret beyond its block, which is charged and lost whole.
+        whole = whole_block(self._cells[0].spec.training.cohort) if self._secret else 1
+        rounds = whole * -(-rounds // whole)
         block = self._block_of(rounds)
         steps = range(block.position, block.position + min(rounds, block.left))
-        uses, last = self._state.budget_uses[self._running], self._last_rounds()
+        uses = self._state.budget_uses[self._running]
+        last = whole * -(-self._last_rounds() // whole)
         planned: dict[int, list[PlannedRound]] = {position: [] for position in self.active}
         for step in steps:
             numbers = block.rounds[step]

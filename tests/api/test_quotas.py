@@ -3,8 +3,6 @@
 import threading
 from pathlib import Path
 
-import pytest
-
 from models.repositories import ProjectUsageRepository
 from tests.api.service import SPEC, Api, running_api, settings_for
 from tests.api.uploads import CONTENT, parts
@@ -58,9 +56,7 @@ def test_a_file_beyond_the_quota_is_not_kept(sqlite_url: str, tmp_path: Path) ->
         assert len(kept) == 1
 
 
-def test_requests_are_counted_over_the_projects_keys(
-    database_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_requests_are_counted_over_the_projects_keys(database_url, tmp_path, monkeypatch):
     with running_api(settings_for(database_url, tmp_path, quota_requests_per_minute=2)) as api:
         monkeypatch.setattr("api.shared.security.time.time", lambda: 1_800_000_010.0)
         second = api.key_with("reports:read")

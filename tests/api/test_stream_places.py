@@ -2,7 +2,6 @@
 
 import asyncio
 from contextlib import ExitStack
-from pathlib import Path
 from time import sleep
 
 import httpx
@@ -36,9 +35,7 @@ def test_places_are_counted_and_given_back() -> None:
     asyncio.run(check())
 
 
-def test_a_key_that_holds_too_many_streams_is_asked_to_wait(
-    sqlite_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_key_that_holds_too_many_streams_is_asked_to_wait(sqlite_url, tmp_path, monkeypatch):
     monkeypatch.setattr(resources, "StreamPlaces", lambda: StreamPlaces(most=50, most_of_a_key=3))
     with (
         running_api(settings_for(sqlite_url, tmp_path)) as api,

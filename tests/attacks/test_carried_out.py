@@ -12,7 +12,6 @@ from fedaudit.cli.main import app
 from fedaudit.cli.run import LocalRun, run_locally
 from fedaudit.reports.page.html import render
 from fedaudit.reports.readings.readings import reading
-from fedaudit.reports.sections.attacks import Alarm
 from fedaudit.reports.verdict.verdict import concerns_of
 from fedaudit.spec.parse import parse_spec
 from tests.api.service import spec
@@ -78,9 +77,7 @@ def test_readers_are_told_of_an_alarm_in_every_form(looks: Looks) -> None:
     )
 
 
-def test_a_failing_attack_costs_neither_the_run_nor_words_of_its_data(
-    looks: Looks, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_failing_attack_costs_neither_the_run_nor_words_of_its_data(looks, caplog):
     def fail() -> None:
         raise ValueError("client 17 earns 4,000")
 
@@ -156,9 +153,7 @@ def test_files_are_kept_as_one_archive_with_the_same_bytes(tmp_path: Path) -> No
 @pytest.mark.parametrize(
     ("alarm", "fails", "code"), [(None, False, 0), (ALARM, False, 1), (None, True, 3)]
 )
-def test_the_command_shows_writes_and_ends_by_what_was_found(
-    looks: Looks, tmp_path: Path, alarm: Alarm | None, fails: bool, code: int
-) -> None:
+def test_the_command_shows_writes_and_ends_by_what_was_found(looks, tmp_path, alarm, fails, code):
     def fail() -> None:
         raise ValueError
 

@@ -130,9 +130,7 @@ def right_guesses(document: Option, folder: Path) -> float:
 @pytest.mark.parametrize(
     ("privacy", "how"), [(RECORD, "client"), (RECORD, "global"), (CENTRAL, "global")]
 )
-def test_declared_constants_leave_nothing_to_guess_by(
-    privacy: Option, how: str, tmp_path: Path
-) -> None:
+def test_declared_constants_leave_nothing_to_guess_by(privacy, how, tmp_path):
     """Standardised, nearly all guesses are right. With constants they are as right as chance: at
     epsilon = 1 at most 0.46 more are right than false (Kairouz et al. 2015), in truth about none
     here. 30 guesses of each world pass 0.65 by chance in fewer than one of 10^6 runs; where 0.9 are
@@ -162,9 +160,7 @@ def test_what_a_client_computes_of_its_own_rows_is_admitted(privacy: Option) -> 
     parse_spec(a_document({"mechanism": "none"}, standardise="global"))
 
 
-def test_the_command_refuses_and_trains_nothing(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_command_refuses_and_trains_nothing(tmp_path, capsys, monkeypatch):
     spec = tmp_path / "spec.yaml"
     spec.write_text(yaml.safe_dump(a_document(RECORD, standardise="client")))
     monkeypatch.setattr("sys.argv", ["fedaudit", "run", str(spec)])
@@ -175,9 +171,7 @@ def test_the_command_refuses_and_trains_nothing(
 
 
 @pytest.mark.parametrize(("privacy", "how"), [(RECORD, "client"), (CENTRAL, "global")])
-def test_a_replay_names_loading_where_nothing_was_refused(
-    privacy: Option, how: str, tmp_path: Path
-) -> None:
+def test_a_replay_names_loading_where_nothing_was_refused(privacy, how, tmp_path):
     write_world(tmp_path / "rows.csv", by_record=privacy is RECORD, there=False)
     document = a_document(privacy, noise="simulation", standardise=how)
     found = replay(parse_admitted(document), sources_dir=tmp_path, rounds=1)

@@ -58,9 +58,7 @@ def _verify(source: str, **options: Any) -> int:
     return ended.value.exit_code
 
 
-def test_the_command_verifies_a_bundle_and_says_what_it_does_not(
-    api: Api, audit: dict[str, Any], tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_command_verifies_a_bundle_and_says_what_it_does_not(api, audit, tmp_path, capsys):
     key_file, path = tmp_path / "key.pem", tmp_path / "bundle.zip"
     key_file.write_text(context_of(api).signing_key.public.pem)
     with fetched(api, audit, tmp_path):
@@ -95,9 +93,7 @@ def test_the_command_fetches_an_audit_by_its_id_with_a_key_that_reads_reports(
             verify_command(audit["id"], as_json=True)
 
 
-def test_a_stored_report_that_cannot_be_read_was_altered(
-    api: Api, sources: Path, tmp_path: Path
-) -> None:
+def test_a_stored_report_that_cannot_be_read_was_altered(api, sources, tmp_path):
     write(sources, people(seed=8), "damaged.csv")
     id_ = made(api, path="damaged.csv", sensitive=["sex"])["id"]
     with api.database.write() as session:
@@ -144,13 +140,10 @@ def _metric(report: dict[str, Any], name: str) -> dict[str, Any]:
         (lambda one: one.pop("fairness"), "report.gaps"),
     ],
 )
-def test_an_altered_figure_is_found(
-    api: Api, evidence: Evidence, change: Change, finding: str
-) -> None:
+def test_an_altered_figure_is_found(api, evidence, change, finding):
     key, thief = context_of(api).signing_key, SigningKey.generate()
     assert verify(evidence, trusted=[key.public]).verdict == VALID
     altered = copy.deepcopy(evidence.report)
-    assert altered is not None
     change(altered)
     found = verify(replace(evidence, report=altered), trusted=[key.public])
     failed = {one.name for one in found.checks if one.outcome == "fail"}
@@ -166,7 +159,6 @@ def test_an_altered_figure_is_found(
 def test_what_no_check_recomputes_is_found_by_the_signature(api: Api, evidence: Evidence) -> None:
     key, thief = context_of(api).signing_key, SigningKey.generate()
     altered = copy.deepcopy(evidence.report)
-    assert altered is not None
     altered["data"]["rows"] += 1
     found = verify(replace(evidence, report=altered), trusted=[key.public])
     assert [one.name for one in found.checks if one.outcome == "fail"] == ["report.signature"]
@@ -204,18 +196,14 @@ def test_a_ledger_that_came_with_an_audit_is_refused(evidence: Evidence, tmp_pat
     ],
     ids=["rounded", "suppressed", "reference", "no share"],
 )
-def test_every_kind_of_audit_agrees_with_itself(
-    api: Api, sources: Path, tmp_path: Path, asked: dict[str, Any]
-) -> None:
+def test_every_kind_of_audit_agrees_with_itself(api, sources, tmp_path, asked):
     write(sources, people(seed=5), "kinds.csv")
     with fetched(api, made(api, path="kinds.csv", **asked), tmp_path) as evidence:
         found = verify(evidence, trusted=[context_of(api).signing_key.public])
     assert (found.verdict, [one for one in found.checks if one.outcome != "pass"]) == (VALID, [])
 
 
-def test_both_databases_keep_what_an_audit_leaves(
-    database_url: str, signing_key_file: Path, tmp_path: Path
-) -> None:
+def test_both_databases_keep_what_an_audit_leaves(database_url, signing_key_file, tmp_path):
     settings = settings_for(database_url, tmp_path, signing_key_file=signing_key_file)
     with running_api(settings) as api:
         write(tmp_path / "sources", people() | {"predicted": ["yes"] * 600})

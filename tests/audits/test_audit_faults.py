@@ -36,9 +36,7 @@ def faults_of(folder: Path, **asked: Any) -> dict[str, str]:
         ({"threshhold": 1}, "/threshhold", "unknown field"),
     ],
 )
-def test_what_contradicts_itself_is_refused_at_its_field(
-    asked: dict[str, Any], pointer: str, said: str
-) -> None:
+def test_what_contradicts_itself_is_refused_at_its_field(asked, pointer, said):
     with pytest.raises(InvalidInputError) as caught:
         parse_audit(asking(**asked))
     assert [fault.pointer for fault in caught.value.errors] == [pointer]
@@ -72,9 +70,7 @@ def _changed(**columns: Any) -> dict[str, list[Any]]:
         ({}, {"truth": "fired"}, "/truth", "no column 'fired'; it has 'town'"),
     ],
 )  # fmt: skip
-def test_what_does_not_fit_names_column_and_remedy(
-    tmp_path: Path, columns: dict[str, Any], asked: dict[str, Any], pointer: str, said: str
-) -> None:
+def test_what_does_not_fit_names_column_and_remedy(tmp_path, columns, asked, pointer, said):
     if columns.get("hired") and "600" in said:
         columns = {"hired": [f"v{row}" for row in range(1200)]}
         write(tmp_path, people(1200) | columns)

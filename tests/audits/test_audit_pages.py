@@ -25,9 +25,7 @@ def audit(api: Api, sources: Path) -> dict[str, Any]:
     return made(api, name="<b>hiring</b>", sensitive=["sex"])
 
 
-def test_the_list_leads_to_reports_and_marks_what_decides_nothing(
-    api: Api, sources: Path, audit: dict[str, Any]
-) -> None:
+def test_the_list_leads_to_reports_and_marks_what_decides_nothing(api, sources, audit):
     write(sources, people() | {"predicted": ["yes"] * 600}, "constant.csv")
     constant = made(api, path="constant.csv", sensitive=["sex"])
     failed = made(api, truth="absent")
@@ -43,9 +41,7 @@ def test_the_list_leads_to_reports_and_marks_what_decides_nothing(
         assert browser.get(path).status_code in (404, 422)
 
 
-def test_the_report_leads_to_its_verification_and_its_bundle(
-    api: Api, audit: dict[str, Any]
-) -> None:
+def test_the_report_leads_to_its_verification_and_its_bundle(api, audit):
     path = f"/audits/{audit['id']}"
     browser = signed_in(api)
     report = browser.get(path)

@@ -10,6 +10,13 @@ from fairlearn.metrics import (
     equalized_odds_difference,
     equalized_odds_ratio,
 )
+from sklearn.metrics import (
+    balanced_accuracy_score,
+    brier_score_loss,
+    precision_score,
+    recall_score,
+    roc_auc_score,
+)
 
 from fedaudit.reports.page.html import render_audit
 from tests.audits.tables import audited, people, write
@@ -138,7 +145,7 @@ def test_predictions_that_equal_the_truth_are_called_so(tmp_path: Path) -> None:
 def test_a_score_shows_its_threshold_and_what_others_would_have_shown(folder: Path) -> None:
     report = audited(folder, prediction=None, score="score", threshold=0.5)
     same = audited(folder)["fairness"][0]
-    assert report["fairness"][0]["groups"] == same["groups"]
+    assert report["fairness"][0]["metrics"] == same["metrics"]
     threshold = report["predictions"]["threshold"]
     assert threshold["value"] == 0.5
     assert [one["threshold"] for one in threshold["others"]] == [
@@ -155,6 +162,66 @@ def test_a_score_shows_its_threshold_and_what_others_would_have_shown(folder: Pa
     at = next(one for one in threshold["others"] if one["threshold"] == 0.7)
     for name, value in at["metrics"]["sex"].items():
         assert value == other["metrics"][name]["value"]
+
+
+def test_scores_are_ranked_as_scikit_learn_does(folder: Path) -> None:
+    table = people()
+    truth, predicted = (np.array(table[name]) == "yes" for name in ("hired", "predicted"))
+    score, sex = np.array(table["score"]), np.array(table["sex"])
+    asked = {"prediction": None, "score": "score", "threshold": 0.5}
+    gate = {"figure": "auc", "op": "ge", "value": 0.7}
+    report = audited(folder, **asked, client_key="town", gates=[gate])
+    utility = report["utility"]
+    assert utility["auc"] == pytest.approx(roc_auc_score(truth, score))
+    assert utility["auc_interval"]["low"] < utility["auc"] < utility["auc_interval"]["high"]
+    assert utility["ranks_above_chance"] is True
+    assert utility["balanced_accuracy"] == pytest.approx(balanced_accuracy_score(truth, predicted))
+    assert utility["precision"] == pytest.approx(precision_score(truth, predicted))
+    assert utility["recall"] == pytest.approx(recall_score(truth, predicted))
+    assert utility["brier"] == pytest.approx(brier_score_loss(truth, score))
+    assert utility["base_rate"] == truth.mean()
+    for group in report["fairness"][0]["groups"]:
+        own = sex == group["value"]
+        assert group["auc"] == pytest.approx(roc_auc_score(truth[own], score[own]))
+    assert report["gate_outcome"] == "pass"
+    assert "AUC" in render_audit(report)
+
+    decided = audited(folder)["utility"]
+    assert decided["precision"] == utility["precision"]
+    assert decided["auc"] is None
+    assert "no scores" in decided["reasons"]["auc"]
+
+    write(folder, table | {"score": (10 * score).tolist()}, "tens.csv")
+    tens = audited(folder, **{**asked, "path": "tens.csv", "threshold": 5})["utility"]
+    assert (tens["auc"], tens["brier"]) == (utility["auc"], None)
+
+    rounded = audited(folder, **asked, rounding={"base": 5})
+    for figures in (rounded["utility"], rounded["fairness"][0]["groups"][0]):
+        assert figures["auc"] == pytest.approx(round(figures["auc"], 2), abs=1e-12)
+
+    write(folder, table | {"race": ["D"] * 7 + table["race"][7:]}, "few.csv")
+    groups = audited(folder, **asked, path="few.csv")["fairness"][1]["groups"]
+    assert {group["suppressed"] for group in groups} == {True, False}
+    assert all((group["auc"] is None) == group["suppressed"] for group in groups)
+
+
+def test_a_rare_outcome_is_judged_at_the_threshold_of_its_scores(tmp_path: Path) -> None:
+    draw = np.random.default_rng(2)
+    share = 1 / (1 + np.exp(3.3 - 1.5 * draw.normal(size=3000)))
+    hired = np.where(draw.random(3000) < share, "yes", "no").tolist()
+    table = people(3000) | {"hired": hired, "score": share.round(4).tolist()}
+    write(tmp_path, table)
+    asked = {"prediction": None, "score": "score", "client_key": "town"}
+    half = audited(tmp_path, **asked, threshold=0.9)
+    assert "at the threshold 0.9 the score gives nearly everyone" in half["verdict"]
+    assert "Declare another threshold (threshold), for example 0.0" in half["verdict"]
+    assert "These scores need another threshold" in render_audit(half)
+    low = audited(tmp_path, **asked, threshold=0.1)
+    assert low["utility"]["accuracy_over_baseline"] < 0
+    assert low["utility"]["degenerate"] is False
+    tens = table | {"score": (10 * share).round(3).tolist()}
+    write(tmp_path, tens)
+    assert audited(tmp_path, **asked, threshold=1.0)["utility"]["degenerate"] is True
 
 
 def test_small_groups_are_suppressed_with_what_gives_them_away(tmp_path: Path) -> None:

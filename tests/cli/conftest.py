@@ -56,9 +56,9 @@ def installed_command(tmp_path: Path) -> Command:
     return call
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def own_service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
-    """A running `fedaudit up` for the tests of one module alone."""
+    """A running `fedaudit up` for those who kill its processes and exchange its keys."""
     with running(data_dir=tmp_path_factory.mktemp("service") / "data") as service:
         yield service
 

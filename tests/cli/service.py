@@ -88,7 +88,6 @@ def start(
 def running(*arguments: object, data_dir: Path, **options) -> Iterator[Service]:
     """A service that is ready; whatever happens, it has ended when the block is left."""
     process = start(*arguments, data_dir=data_dir, **options)
-    assert process.stdout is not None
     with process:
         try:
             line = process.stdout.readline()

@@ -38,9 +38,7 @@ def test_the_report_is_printed_and_written(audit, tmp_path: Path) -> None:
     ("figure", "bound", "code"),
     [("demographic_parity_difference", 0.001, 1), ("epsilon_max", 10, 3)],
 )
-def test_the_gates_of_a_policy_decide_the_exit_code(
-    audit, tmp_path: Path, figure: str, bound: float, code: int
-) -> None:
+def test_the_gates_of_a_policy_decide_the_exit_code(audit, tmp_path, figure, bound, code):
     policy = tmp_path / "policy.yaml"
     policy.write_text(f"gates: [{{figure: {figure}, op: le, value: {bound}}}]")
     done = audit("--policy", policy)

@@ -86,9 +86,7 @@ def test_a_key_is_rotated(call: Call, service: Any) -> None:
     assert answers == [401, 200]
 
 
-def test_the_signing_key_is_exchanged_under_the_running_service_and_marked(
-    call: Call, service: Any
-) -> None:
+def test_the_signing_key_is_exchanged_under_the_running_service_and_marked(call, service):
     [before] = json.loads(call("signing-keys", "list", "--json"))
     retired = Path(call("signing-keys", "rotate").strip())
     assert retired.exists()

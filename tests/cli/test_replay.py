@@ -44,9 +44,7 @@ def test_a_spec_without_a_fault_is_replayed_and_nothing_is_found(command: Comman
     assert "Nothing found" in said
 
 
-def test_a_finding_has_an_exit_code_of_its_own(
-    monkeypatch: Any, capsys: Any, tmp_path: Any
-) -> None:
+def test_a_finding_has_an_exit_code_of_its_own(monkeypatch, capsys, tmp_path):
     from fedaudit.attacks.replay import replay as replays
     from fedaudit.cli.attack import replay as replay_command
 

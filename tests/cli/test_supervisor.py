@@ -100,7 +100,6 @@ def test_nothing_is_started_again_after_the_stop(started):
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="a tie that only Linux has")
 def test_no_process_outlives_a_killed_supervisor():
     with subprocess.Popen([sys.executable, "-c", SUPERVISOR], stdout=subprocess.PIPE) as supervisor:
-        assert supervisor.stdout is not None
         assert supervisor.stdout.readline() == b"started\n"
         [child] = psutil.Process(supervisor.pid).children()
         supervisor.kill()

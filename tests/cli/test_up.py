@@ -37,20 +37,6 @@ def test_the_key_is_kept_for_its_owner_alone(service):
     assert logs == {"api.log", "worker.log", "sweeper.log"}
 
 
-def test_files_are_their_owners_in_a_folder_that_others_may_read_and_ctrl_c_ends_it(tmp_path):
-    data_dir = tmp_path / "data"
-    data_dir.mkdir()
-    data_dir.chmod(0o755)
-    (data_dir / "fedaudit.db").touch(0o644)
-    with running(data_dir=data_dir) as service:
-        modes = {
-            path.name: path.stat().st_mode & 0o077 for path in data_dir.rglob("*") if path.is_file()
-        }
-        ends_every_process(service, signal.SIGINT)
-    assert {name for name, mode in modes.items() if mode} <= {"signing-key.pem.pub"}
-    assert "fedaudit.db" in modes
-
-
 def test_a_second_one_on_the_same_data_is_refused(service):
     second = start(data_dir=service.data_dir)
     said, complaint = second.communicate(timeout=30)
@@ -79,14 +65,23 @@ def ends_every_process(service: Service, number: signal.Signals) -> None:
 
 
 def test_killing_it_leaves_no_process_and_the_next_start_goes_on_until_it_is_told_to_stop(tmp_path):
-    with running(data_dir=tmp_path / "data") as service:
+    data_dir = tmp_path / "data"
+    data_dir.mkdir()
+    data_dir.chmod(0o755)
+    (data_dir / "fedaudit.db").touch(0o644)
+    with running(data_dir=data_dir) as service:
         key = service.api_key
+        modes = {
+            path.name: path.stat().st_mode & 0o077 for path in data_dir.rglob("*") if path.is_file()
+        }
+        assert {name for name, mode in modes.items() if mode} <= {"signing-key.pem.pub"}
+        assert "fedaudit.db" in modes
         children = psutil.Process(service.process.pid).children(recursive=True)
         service.process.kill()
         service.process.wait(timeout=15)
         _, alive = psutil.wait_procs(children, timeout=10)
         assert [child for child in alive if child.status() != psutil.STATUS_ZOMBIE] == []
-    with running(data_dir=tmp_path / "data") as service:
+    with running(data_dir=data_dir) as service:
         assert service.api_key == key
         assert status(f"{service.url}/v1/experiments", Authorization=f"Bearer {key}") == 200
         ends_every_process(service, signal.SIGTERM)
@@ -145,7 +140,9 @@ def test_a_service_that_cannot_start_says_why(tmp_path):
     assert "FEDAUDIT_LEASE_SECONDS" in complaint
 
 
-def test_it_runs_on_a_database_and_a_broker_of_ones_own(tmp_path, empty_postgres_url, broker_url):
+def test_it_runs_on_a_database_and_a_broker_of_ones_own_until_ctrl_c(
+    tmp_path, empty_postgres_url, broker_url
+):
     environment = clean_environment(
         FEDAUDIT_DATABASE_URL=empty_postgres_url, FEDAUDIT_BROKER_URL=broker_url
     )
@@ -153,3 +150,4 @@ def test_it_runs_on_a_database_and_a_broker_of_ones_own(tmp_path, empty_postgres
         answer = httpx.get(f"{service.url}/health/ready", trust_env=False)
         assert answer.status_code == 200, json.dumps(answer.json())
         assert not (service.data_dir / "fedaudit.db").exists()
+        ends_every_process(service, signal.SIGINT)

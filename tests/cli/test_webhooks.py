@@ -10,7 +10,6 @@ from contextlib import contextmanager
 from pathlib import Path
 from time import sleep
 
-import pytest
 from typer.testing import CliRunner
 
 from fedaudit.cli.main import app
@@ -41,9 +40,7 @@ def shown_receiver(secret: str, port: int) -> Iterator[subprocess.Popen[str]]:
             process.terminate()
 
 
-def test_from_registration_to_redelivery(
-    sqlite_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_from_registration_to_redelivery(sqlite_url, tmp_path, monkeypatch):
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
 
@@ -72,7 +69,6 @@ def test_from_registration_to_redelivery(
             call("redeliver", id_, sent["id"])
             [sent] = deliver(api, dispatcher, made)
             assert (sent["state"], sent["status_code"], sent["attempts"]) == ("delivered", 204, 2)
-            assert receiver.stdout is not None
             line = receiver.stdout.readline()
         assert line.startswith(f"{sent['message_id']} webhook.test {{'project': 'hospital'")
         with shown_receiver("whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw", port):

@@ -119,9 +119,7 @@ def test_a_submission_is_repeated_and_stored_once(service: tuple[Api, str], made
 
 @BOTH
 @pytest.mark.parametrize("call", [("cancel", "x"), ("delete_federation", "x")])
-def test_what_does_more_when_repeated_is_not(
-    service: tuple[Api, str], made: Any, call: tuple[str, str]
-) -> None:
+def test_what_does_more_when_repeated_is_not(service, made, call):
     api, url = service
     faults = Faults(["unavailable"])
     with pytest.raises(ProblemError) as caught:
@@ -130,9 +128,7 @@ def test_what_does_more_when_repeated_is_not(
 
 
 @BOTH
-def test_events_go_on_where_the_connection_broke(
-    service: tuple[Api, str], made: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_events_go_on_where_the_connection_broke(service, made, monkeypatch):
     monkeypatch.setattr("fedaudit_client.wire._FIRST_WAIT_SECONDS", 0.0)
     api, url = service
     id_ = api.submit(spec(name="watched"))["id"]
@@ -156,9 +152,7 @@ def test_a_refusal_keeps_fields_and_request(service: tuple[Api, str], made: Any)
 
 
 @BOTH
-def test_a_ledger_becomes_a_table(
-    service: tuple[Api, str], made: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_ledger_becomes_a_table(service, made, monkeypatch):
     api, url = service
     id_ = api.submit(spec(name="ledger"))["id"]
     finish(api, id_)

@@ -237,9 +237,7 @@ def test_a_stream_that_is_no_event_stream_is_told_apart() -> None:
 
 
 @pytest.mark.parametrize(("status", "asked"), [(429, "7"), (503, "7"), (503, None)])
-def test_watching_waits_for_a_place_as_long_as_it_is_asked_to(
-    monkeypatch: pytest.MonkeyPatch, status: int, asked: str | None
-) -> None:
+def test_watching_waits_for_a_place_as_long_as_it_is_asked_to(monkeypatch, status, asked):
     slept: list[float] = []
     monkeypatch.setattr("fedaudit_client.wire.sleep", slept.append)
     refusals = iter(range(2))

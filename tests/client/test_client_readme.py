@@ -39,12 +39,7 @@ def working(api: Api, url: str) -> Iterator[None]:
         worker.join()
 
 
-def test_the_examples_run(
-    service: tuple[Api, str],
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+def test_the_examples_run(service, tmp_path, monkeypatch, capsys):
     api, url = service
     monkeypatch.setenv("FEDAUDIT_URL", url)
     monkeypatch.setenv("FEDAUDIT_API_KEY", api.key)

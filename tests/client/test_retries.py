@@ -55,9 +55,7 @@ def test_the_last_error_is_raised(slept: list[float], attempts: int) -> None:
 @pytest.mark.parametrize(
     "final", [_refused(404), _refused(500), _refused(503, "11"), httpx.Response(200, text="<html>")]
 )
-def test_what_will_not_pass_soon_is_raised_at_once(
-    slept: list[float], final: httpx.Response
-) -> None:
+def test_what_will_not_pass_soon_is_raised_at_once(slept, final):
     with _client([final]) as client, pytest.raises((ProblemError, UnreachableError)):
         client.get("x")
     assert slept == []

@@ -63,9 +63,7 @@ def selectors(node: Any) -> Iterator[Any]:
 
 
 @pytest.mark.parametrize("expression", EXPRESSIONS)
-def test_every_figure_is_exported_with_its_labels(
-    exported: dict[str, set[frozenset[str]]], expression: str
-) -> None:
+def test_every_figure_is_exported_with_its_labels(exported, expression):
     found = list(selectors(promql_parser.parse(expression)))
     assert found
     for selector in found:

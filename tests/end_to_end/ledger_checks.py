@@ -102,7 +102,6 @@ def check_bundle(service: Service, experiment_id: str, report: dict[str, Any], p
     found = dict.fromkeys(ledger_context.observers, 0.0)
     for entry in entries:
         epsilons = ledger_context.epsilons(entry.observer, entry.subjects, entry.releases)  # type: ignore[arg-type]
-        assert epsilons is not None
         assert entry.epsilons is not None
         np.testing.assert_allclose(entry.epsilons, epsilons, rtol=1e-9)
         found[entry.observer] = max(found[entry.observer], epsilons.max(initial=0.0))  # type: ignore[index]

@@ -17,7 +17,7 @@ import pytest
 import yaml
 
 from fedaudit_client.client import Client
-from tests.cli.service import SCRIPT, Service, clean_environment, running
+from tests.cli.service import SCRIPT, Service, clean_environment
 from tests.house import ROOT
 from tests.preloaded import programs
 from tests.test_docs import DOCS, README
@@ -71,10 +71,9 @@ def commands(page: Path) -> Iterator[str]:
 
 
 @pytest.fixture(scope="module")
-def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
-    data_dir = tmp_path_factory.mktemp("commands") / "data"
-    with running("--sources-dir", ROOT / "examples", data_dir=data_dir) as service:
-        yield service
+def service(running_service: Service) -> Service:
+    """In the project for which `fedaudit keys create` makes keys."""
+    return running_service
 
 
 @pytest.fixture(scope="module")

@@ -64,7 +64,6 @@ def _total(figure: str, value: dict[str, Any]) -> float:
         return float(COVERED * ROUNDS)
     parsed = parse_spec(value)
     plan = spending_of(parsed, load_federation(parsed, sources_dir=None))
-    assert plan is not None
     curve = plan.curve("final_model", plan.steps)
     return composed_epsilon(COVERED * curve, _EPSILON["delta"])
 

@@ -1,7 +1,7 @@
 """Data of one's own over HTTP: uploaded, profiled by a real worker, trained on, and deleted."""
 
 import io
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 import numpy as np
 import pytest
@@ -9,7 +9,7 @@ import pytest
 from fedaudit.federations.reading.archives import UNSUSPICIOUS
 from fedaudit_client.client import Client
 from fedaudit_client.errors import ProblemError
-from tests.cli.service import running
+from tests.cli.service import Service
 from tests.end_to_end.federation_files import (
     CLIENTS,
     ROWS,
@@ -25,12 +25,9 @@ _GROUPS = {"sex": {"F", "M"}, "hand": {"L", "R"}, "rotated": {"no", "yes"}}
 
 
 @pytest.fixture(scope="module")
-def client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Client]:
+def client(service: Service) -> Iterator[Client]:
     """A client of a running `fedaudit up`."""
-    with (
-        running(data_dir=tmp_path_factory.mktemp("service") / "data") as service,
-        Client(service.url, service.api_key) as client,
-    ):
+    with Client(service.url, service.api_key) as client:
         yield client
 
 
@@ -130,9 +127,7 @@ _FILE, _KEY, _TARGET = "/federation/path", "/federation/client_key", "/federatio
         ),
     ],
 )
-def test_bad_data_are_rejected_with_place_and_remedy(
-    client: Client, kind: str, content: Callable[[], bytes], pointer: str, says: str
-) -> None:
+def test_bad_data_are_rejected_with_place_and_remedy(client, kind, content, pointer, says):
     federation = upload(client, SAMPLES[kind](), content())
     assert federation["status"] == "rejected"
     [reason] = federation["reasons"]

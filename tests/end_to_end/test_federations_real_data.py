@@ -95,9 +95,7 @@ def fedaudit(service: Service, *arguments: object, stdin: str = "") -> Json:
 
 
 @pytest.mark.parametrize("data_set", DATA_SETS, ids=lambda data_set: data_set.example)
-def test_a_real_file_from_upload_to_gaps(
-    service: Service, data_dir: Path, lines: list[tuple[str, ...]], data_set: DataSet
-) -> None:
+def test_a_real_file_from_upload_to_gaps(service, data_dir, lines, data_set):
     spec = data_set.spec(hypotheses=1)
     path = spec["federation"]["path"]
     federation = fedaudit(

@@ -126,15 +126,7 @@ def test_by_the_pages(visitor: Visitor, client: Client, name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["useless", "coded", "one-hot", "skewed"])
-def test_by_commands(
-    service: Service,
-    key: str,
-    client: Client,
-    name: str,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+def test_by_commands(service, key, client, name, tmp_path, monkeypatch, capsys):
     table = OWN_TABLES[name]
     monkeypatch.setenv("FEDAUDIT_URL", service.url)
     monkeypatch.setenv("FEDAUDIT_API_KEY", key)

@@ -5,7 +5,6 @@ import sys
 import threading
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from pathlib import Path
 from time import monotonic, sleep
 from typing import Any
 
@@ -61,9 +60,7 @@ def _values(attributes: Any) -> dict[str, Any]:
     return {one.key: getattr(one.value, one.value.WhichOneof("value")) for one in attributes}
 
 
-def test_one_trace_leads_from_the_request_to_the_rounds(
-    collector: tuple[str, list[Span]], tmp_path: Path
-) -> None:
+def test_one_trace_leads_from_the_request_to_the_rounds(collector, tmp_path):
     endpoint, spans = collector
     environment = clean_environment(OTEL_EXPORTER_OTLP_ENDPOINT=endpoint)
     with running(data_dir=tmp_path / "data", environment=environment) as service:

@@ -73,9 +73,7 @@ def test_clients_that_exchanged_groups_are_not_drawn_twice() -> None:
     shared=st.booleans(),
     by_client=st.booleans(),
 )
-def test_the_best_number_of_each_hypothesis(
-    seed: int, clients: int, hypotheses: int, shared: bool, by_client: bool
-) -> None:
+def test_the_best_number_of_each_hypothesis(seed, clients, hypotheses, shared, by_client):
     rng = np.random.default_rng(seed)
     client = np.concatenate([np.arange(clients), rng.integers(0, clients, 3 * clients)])
     client = rng.permutation(client)

@@ -336,9 +336,7 @@ def test_counts_must_fit_the_groups():
         ("loss_difference", 2.0, (1.0, 3.0), ""),
     ],
 )
-def test_a_gap_has_its_size_its_chance_and_its_standard(
-    metric: str, value: float, interval: tuple[float, float] | None, words: str
-) -> None:
+def test_a_gap_has_its_size_its_chance_and_its_standard(metric, value, interval, words):
     said = gap_words(metric, value, interval=interval)
     assert words in said
     assert bool(said) == bool(words)

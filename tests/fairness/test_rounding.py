@@ -23,9 +23,7 @@ def rounder(key: bytes = b"key") -> Rounder:
 
 
 @given(counts=COUNTS, key=st.binary(min_size=1, max_size=8))
-def test_counts_become_multiples_near_by_and_parts_stay_within_wholes(
-    counts: list[int], key: bytes
-) -> None:
+def test_counts_become_multiples_near_by_and_parts_stay_within_wholes(counts, key):
     exact = np.array(counts, dtype=np.int64).reshape(2, 4)
     found = rounder(key).counts("sex", exact)
     assert (found % BASE == 0).all()

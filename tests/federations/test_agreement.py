@@ -52,6 +52,20 @@ def test_the_reference_group_exists(load: Load, refuse: Refuse) -> None:
     assert "there are none" in refuse(changes, data=DATA)["/fairness/reference_group"]
 
 
+def test_a_threshold_decides_between_two_classes(load: Load, refuse: Refuse) -> None:
+    changes = {
+        "model": {"kind": "logistic"},
+        "training.loss": "cross-entropy",
+        "federation.target": "x",
+        "federation.drop": ["sex"],
+        "decision": {"threshold": 0.2},
+    }
+    rows = [f"h{index % 10},{index % 3},F,2\n" for index in range(12)]
+    data = DATA.splitlines()[0] + "\n" + "".join(rows)
+    assert "has 3 classes" in refuse(changes, data=data)["/decision/threshold"]
+    assert load(changes, data=data.replace(",2,F", ",1,F")).classes == ("0", "1")
+
+
 @pytest.mark.parametrize("clients", [1, 9])
 def test_faults_of_several_parts_come_together(refuse: Refuse, clients: int) -> None:
     changes = {"fairness": {**SEX, "reference_group": "X"}, "training.cohort": {"clients": clients}}
@@ -136,9 +150,7 @@ KEYS = st.lists(st.integers(0, 2**64 - 1), max_size=40)
 
 
 @given(keys=KEYS, others=KEYS, fraction=st.floats(0.01, 0.99), seed=st.integers(0, 2**53 - 1))
-def test_a_record_is_held_out_whatever_the_others_are(
-    keys: list[int], others: list[int], fraction: float, seed: int
-) -> None:
+def test_a_record_is_held_out_whatever_the_others_are(keys, others, fraction, seed):
     alone = held_out_rows(np.array(keys, dtype=np.uint64), fraction=fraction, seed=seed)
     among = held_out_rows(np.array(others + keys, dtype=np.uint64), fraction=fraction, seed=seed)
     assert np.array_equal(among[len(others) :], alone)
@@ -198,9 +210,7 @@ def test_images_of_its_size_are_taken(tmp_path: Path, shape: tuple[int, ...]) ->
         ((785,), "no images"),
     ],
 )
-def test_others_are_refused_and_told_what_they_are(
-    tmp_path: Path, shape: tuple[int, ...], found: str
-) -> None:
+def test_others_are_refused_and_told_what_they_are(tmp_path, shape, found):
     faults = faults_of(tmp_path, shape)
     assert list(faults) == ["/model/kind"]
     assert found in faults["/model/kind"]

@@ -23,7 +23,7 @@ from fedaudit.spec.federation import (
     SyntheticLinear,
 )
 from fedaudit.spec.parse import parse_admitted
-from fedaudit.spec.sources import Source, moves_others
+from fedaudit.spec.sources import moves_others
 from fedaudit.spec.table import Feature, Table
 from fedaudit.training.base.cell import Cell
 
@@ -92,7 +92,17 @@ OPTIONS: dict[str, list[Option]] = {
     "scoring": [{}, {"scoring": {"method": "split", "fraction": 0.5}}],
 }
 """By field of a table: what may be said of it, the fields that go with it beside it."""
-SAME_FILE = {"source", "path", "id", "header", "labels", "partition", "positive", "drop"}
+SAME_FILE = {
+    "leak_reviewed",
+    "source",
+    "path",
+    "id",
+    "header",
+    "labels",
+    "partition",
+    "positive",
+    "drop",
+}
 """Fields that say where the data are and what they are called, and those that go with another."""
 
 
@@ -160,9 +170,7 @@ def write_rows(place: Path, *, gaps: bool = True) -> None:
 
 
 @pytest.mark.parametrize("chosen", CASES, ids=str)
-def test_of_a_table_nothing_moves_but_what_is_refused(
-    chosen: dict[str, int], tmp_path: Path
-) -> None:
+def test_of_a_table_nothing_moves_but_what_is_refused(chosen, tmp_path):
     given = {
         field: value
         for name, place in chosen.items()
@@ -278,9 +286,7 @@ DEALT: Option = {"client_key": None, "partition": {"method": "shards", "clients"
         ({**DEALT, "partition": {"method": "iid", "clients": 5}}, {}, {"whose"}),
     ],
 )
-def test_what_is_taken_as_known_moves(
-    source: Option, cells: dict[str, str], moved: set[str], tmp_path: Path
-) -> None:
+def test_what_is_taken_as_known_moves(source, cells, moved, tmp_path):
     """The classes, who is a client, and the dealing of rows by their places: the first row has
     other cells, or is gone where there are none."""
     write_rows(tmp_path / "rows.csv", gaps=False)
@@ -321,9 +327,7 @@ def test_classes_of_images_are_declared_or_taken_as_known(tmp_path: Path) -> Non
         (HospitalCharges, HOSPITAL_OPTIONS),
     ],
 )
-def test_every_option_of_a_source_is_tried_and_in_the_table(
-    source: type[Source], options: dict[str, list[Option]]
-) -> None:
+def test_every_option_of_a_source_is_tried_and_in_the_table(source, options):
     """A field that the loader learns is tried here, or is one of those that move nothing."""
     fields = set(source.model_fields) - SAME_FILE
     assert not fields - options.keys()
@@ -336,9 +340,7 @@ def test_made_up_data_are_nobodys() -> None:
         assert source.model_construct().traits.made_up
 
 
-def test_a_step_that_nobody_wrote_down_is_found(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_step_that_nobody_wrote_down_is_found(tmp_path, monkeypatch):
     """A loader that centres the target by the mean of all rows."""
     read = table_federation._target
 

@@ -153,9 +153,7 @@ def hospital(**federation: object) -> object:
 
 
 @pytest.mark.parametrize(("key", "clients"), [("zip", 2948), ("provider_id", 3151)])
-def test_the_whole_hospital_file_and_the_derived_one_agree(
-    shared_data: Path, key: str, clients: int
-) -> None:
+def test_the_whole_hospital_file_and_the_derived_one_agree(shared_data, key, clients):
     derived = load_federation(
         parse_spec(hospital(path="hospital_charges/four_conditions.csv.gz", client_key=key)),
         sources_dir=shared_data,

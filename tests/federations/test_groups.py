@@ -1,6 +1,5 @@
 """Sensitive attributes, favourable outcomes, intersections and labels of groups."""
 
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -122,9 +121,7 @@ def test_classes(load: Load, changes: dict[str, Any], data: str, favoured: set[i
         (classifier({"op": "ge", "value": 1}), YES_NO, "/fairness/favourable/op", "use `in`"),
     ],
 )
-def test_rules_that_do_not_fit(
-    refuse: Refuse, changes: dict[str, Any], data: str, pointer: str, says: str
-) -> None:
+def test_rules_that_do_not_fit(refuse, changes, data, pointer, says):
     faults = refuse(changes, data=data)
     assert list(faults) == [pointer]
     assert says in faults[pointer]
@@ -299,9 +296,7 @@ def test_groups_between_edges_are_labelled_by_their_names(load: Load, refuse: Re
     }
 
 
-def test_a_registration_is_checked_and_its_labelled_target_taken_for_classes(
-    tmp_path: Path,
-) -> None:
+def test_a_registration_is_checked_and_its_labelled_target_taken_for_classes(tmp_path):
     (tmp_path / "data.csv").write_text(LABELLED)
     labels = {"cost": {"0": "cheap", "1": "dear"}, "sex": {"1": "male"}}
     found = profile_in(tmp_path, registration({"labels": labels}, fairness=FAIRNESS))
@@ -354,9 +349,7 @@ def test_rules_and_the_reference_group_name_such_groups(load: Load) -> None:
         ([-3.0, 1e-9], ("<-3", "-3 to <1e-09", ">=1e-09")),
     ],
 )
-def test_numbers_in_names_are_as_short_as_can_be(
-    edges: list[float], names: tuple[str, ...]
-) -> None:
+def test_numbers_in_names_are_as_short_as_can_be(edges, names):
     assert group_names(edges) == names
 
 

@@ -171,9 +171,7 @@ def test_a_zip_table_goes_before_the_files_own_coordinates(load: Load, zip_table
         ),
     ],
 )
-def test_files_that_do_not_fit(
-    load: Load, refuse: Refuse, changes: dict[str, Any], data: str, pointer: str | None, says: str
-) -> None:
+def test_files_that_do_not_fit(load, refuse, changes, data, pointer, says):
     if pointer is None:
         assert load(changes, data=data).clients == 3
         return
@@ -196,9 +194,7 @@ def amounts(cells: list[str]) -> list[float]:
 
 
 @given(st.integers(0, 10**12), st.booleans(), st.booleans(), st.sampled_from(["", " ", "\t"]))
-def test_money_is_read_as_it_is_written(
-    cents: int, dollar: bool, separators: bool, blank: str
-) -> None:
+def test_money_is_read_as_it_is_written(cents, dollar, separators, blank):
     amount = cents / 100
     text = f"{amount:,.2f}" if separators else f"{amount:.2f}"
     assert amounts([blank + "$" * dollar + text + blank]) == [float(f"{amount:.2f}")]

@@ -104,9 +104,7 @@ def count_readings(monkeypatch: pytest.MonkeyPatch) -> list[None]:
 
 
 @pytest.mark.parametrize("changes", WAYS)
-def test_data_are_the_same_wherever_they_lie(
-    sources: Path, room: DataRoom, monkeypatch: pytest.MonkeyPatch, changes: dict[str, Any]
-) -> None:
+def test_data_are_the_same_wherever_they_lie(sources, room, monkeypatch, changes):
     written(sources)
     in_memory = loaded(sources, changes)
     assert_alike(loaded(sources, changes, room), in_memory)
@@ -118,9 +116,7 @@ def test_data_are_the_same_wherever_they_lie(
         assert_alike(large, in_memory)
 
 
-def test_a_table_is_read_once_and_then_mapped(
-    sources: Path, room: DataRoom, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_table_is_read_once_and_then_mapped(sources, room, monkeypatch):
     written(sources)
     readings = count_readings(monkeypatch)
     first = loaded(sources, {}, room)
@@ -130,9 +126,7 @@ def test_a_table_is_read_once_and_then_mapped(
     assert len(readings) == 2
 
 
-def test_a_changed_file_is_noticed(
-    sources: Path, room: DataRoom, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_changed_file_is_noticed(sources, room, monkeypatch):
     path = written(sources)
     before = loaded(sources, {}, room)
     content = path.read_bytes()
@@ -150,9 +144,7 @@ def test_a_changed_file_is_noticed(
     assert not readings
 
 
-def test_half_a_map_is_made_anew(
-    sources: Path, room: DataRoom, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_half_a_map_is_made_anew(sources, room, monkeypatch):
     written(sources)
     expected = loaded(sources, {})
     loaded(sources, {}, room)
@@ -171,9 +163,7 @@ def test_half_a_map_is_made_anew(
             assert len(readings) == times + 1
 
 
-def test_what_a_killed_process_left_is_not_looked_at_and_goes(
-    sources: Path, room: DataRoom, tmp_path: Path
-) -> None:
+def test_what_a_killed_process_left_is_not_looked_at_and_goes(sources, room, tmp_path):
     written(sources)
     left = tmp_path / "maps" / ".making-left"
     left.mkdir(parents=True)
@@ -200,9 +190,7 @@ def test_maps_stay_within_their_bound(sources: Path, room: DataRoom, tmp_path: P
     assert not list((tmp_path / "maps").glob(".making-*"))
 
 
-def test_maps_of_contents_that_nobody_keeps_go(
-    sources: Path, room: DataRoom, tmp_path: Path
-) -> None:
+def test_maps_of_contents_that_nobody_keeps_go(sources, room, tmp_path):
     written(sources)
     federation = loaded(sources, {}, room)
     maps = MapFolder(tmp_path / "maps", 2**30)
@@ -267,9 +255,7 @@ print(stack.result(0).rounds, federation.nbytes)
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="the system must bound a process's data")
-def test_large_data_are_trained_in_a_quarter_of_the_memory_that_they_take(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_large_data_are_trained_in_a_quarter_of_the_memory_that_they_take(tmp_path, monkeypatch):
     """A process that maps 96 MB of features is allowed 24 MB beyond its libraries: to map them, to
     train three rounds and to score every held-out client."""
     rng = np.random.default_rng(1)

@@ -22,15 +22,12 @@ PLAYED = [path for path in FILES if read_kept(ROOT / KEPT, path.stem) is not Non
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
-def test_every_sweep_can_be_asked_for_and_its_costs_projected(
-    path: Path, request: pytest.FixtureRequest
-) -> None:
+def test_every_sweep_can_be_asked_for_and_its_costs_projected(path, request):
     text = path.read_text(encoding="utf-8")
     asked = parse_sweep(decode_text(text))
     cells = parse_cells(asked, parse_spec)
     stated = re.search(r"(\d+)\s*(?:# )?cells", text)
     assert asked.name == path.stem
-    assert stated is not None
     assert int(stated[1]) == len(cells) == asked.cells
     first, last = cells[0][1], cells[-1][1]
     if first.federation.traits.files:
@@ -66,7 +63,6 @@ def test_every_sweep_has_its_table_and_is_named_in_the_docs() -> None:
 @pytest.mark.parametrize("path", PLAYED, ids=lambda path: path.stem)
 def test_what_is_kept_of_a_sweep_is_of_the_cells_that_its_file_asks_for(path: Path) -> None:
     kept = read_kept(ROOT / KEPT, path.stem)
-    assert kept is not None
     cells = expand(parse_sweep(decode_text(path.read_text(encoding="utf-8"))))
     asked = [{path: one for path, one in cell.values.items() if path != SEED} for cell in cells]
     rows = [row["values"] for row in kept["rows"] for _ in range(row["seeds"])]

@@ -76,9 +76,7 @@ def both(
 
 @pytest.mark.parametrize("numeric", [True, False])
 @pytest.mark.parametrize("at_once", [1, 200, 2**23])
-def test_profiles_agree_with_loading(
-    sources: Path, monkeypatch: pytest.MonkeyPatch, numeric: bool, at_once: int
-) -> None:
+def test_profiles_agree_with_loading(sources, monkeypatch, numeric, at_once):
     monkeypatch.setattr(table_files, "_TOGETHER", at_once)
     rng = random.Random(11)
     for minimum in (1, 3, 30):
@@ -93,9 +91,7 @@ def test_profiles_agree_with_loading(
 
 
 @pytest.mark.parametrize("at_once", [1, 2**23])
-def test_rules_by_group_and_the_positive_class(
-    sources: Path, monkeypatch: pytest.MonkeyPatch, at_once: int
-) -> None:
+def test_rules_by_group_and_the_positive_class(sources, monkeypatch, at_once):
     monkeypatch.setattr(table_files, "_TOGETHER", at_once)
     rows = sorted(people(random.Random(4), rows=200, numeric=False), key=lambda row: row[5])
     drop = {"features": ["x"]}
@@ -163,7 +159,7 @@ FILES: dict[str, tuple[bytes, str]] = {
     "header without an end": (b"hospital,x,cost", "has no rows"),
     "header only": (b"hospital,x,cost\n", "header but no rows"),
     "one column": (b"hospital\na\nb\n", "single column"),
-    "semicolons": (b"hospital;x;cost\na;1;2\nb;3;4\n", "by semicolons"),
+    "vertical bars": (b"hospital|x|cost\na|1|2\nb|3|4\n", "by commas, semicolons or tabs"),
     "twice": (b"hospital,x,x,cost\na,1,1,2\n", "twice in its first line: 'x'"),
     "twice but for blanks": (b"hospital,x, x,cost\na,1,1,2\n", "'x'"),
     "a column without a name": (b"hospital,,cost\na,1,2\nb,3,4\n", "column 2"),
@@ -204,9 +200,7 @@ def test_files_that_are_no_tables(sources: Path, data: bytes, says: str) -> None
         ("a,1,2\nb,3,4\nb,1,2\n", {"scale": {"y": 2}}, "/federation/scale/y", "neither"),
     ],
 )
-def test_registrations_that_do_not_fit(
-    sources: Path, data: str, changes: dict[str, Any], pointer: str, says: str
-) -> None:
+def test_registrations_that_do_not_fit(sources, data, changes, pointer, says):
     (sources / "data.csv").write_text("hospital,x,cost\n" + data)
     faults = refused(sources, registration(changes))
     assert list(faults) == [pointer]
@@ -324,9 +318,7 @@ def test_data_that_changed_and_progress(sources: Path) -> None:
 
 
 @pytest.mark.parametrize("at_once", [1, 2**23])
-def test_attributes_of_clients(
-    sources: Path, monkeypatch: pytest.MonkeyPatch, at_once: int
-) -> None:
+def test_attributes_of_clients(sources, monkeypatch, at_once):
     monkeypatch.setattr(table_files, "_TOGETHER", at_once)
     rows = people(random.Random(10), rows=90, numeric=True)
     for row in rows:

@@ -23,7 +23,6 @@ FAIRNESS: dict[str, Any] = {
 
 def residual(federation: Federation) -> np.ndarray[Any, np.dtype[np.float64]]:
     """y - x . theta for every row: what is left is the intercept and u."""
-    assert federation.truth is not None
     theta = federation.truth.thetas[federation.truth.component[federation.client_of]]
     return federation.raw_target - np.einsum("rf,rf->r", federation.side_by_side, theta)
 
@@ -33,7 +32,6 @@ def test_linear_data_follow_the_paper(load: Load) -> None:
 
     assert federation.side_by_side.shape == (20_000, 2)
     assert set(federation.counts.tolist()) == {10}
-    assert federation.truth is not None
     assert federation.truth.thetas.tolist() == [[5, 6], [4, -4.5]]
     assert federation.truth.intercepts.tolist() == [0.5, 0.5]
     assert federation.truth.component[:4].tolist() == [0, 1, 0, 1]
@@ -79,7 +77,6 @@ def test_groups_follow_the_paper(load: Load) -> None:
     federation = load({"federation": GROUPS, "fairness": FAIRNESS})
     group = federation.attribute("group")
 
-    assert federation.truth is not None
     assert group.values == ("g1", "g2")
     assert (group.codes == federation.truth.component[federation.client_of]).all()
     assert np.bincount(group.codes[federation.first[:-1]]).tolist() == [800, 200]
@@ -109,7 +106,6 @@ def test_the_control_deals_the_attribute_out(load: Load) -> None:
     codes = control.attribute("group").codes
     group = codes[control.first[:-1]]
 
-    assert control.truth is not None
     assert np.bincount(group).tolist() == [800, 200]
     assert (codes == group[control.client_of]).all(), "a client belongs to one group"
     assert np.array_equal(control.raw_target, usual.raw_target), "the data stay as they are"

@@ -165,7 +165,6 @@ def service(data_dir: Path, sources: Path) -> Iterator[Service]:
     """`fedaudit up` while the block runs."""
     asked = [*COMMAND, "up", "--json", "--data-dir", str(data_dir), "--sources-dir", str(sources)]
     with subprocess.Popen(asked, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as process:
-        assert process.stdout is not None
         try:
             facts = json.loads(process.stdout.readline())
             yield Service(facts["url"], facts["api_key"])

@@ -2,7 +2,6 @@
 
 import json
 import logging
-from typing import Literal
 
 import pytest
 import structlog
@@ -25,9 +24,7 @@ def test_lines_carry_their_context(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 @pytest.mark.parametrize("log_format", ["json", "text"])
-def test_exceptions_say_where_and_quote_no_cell(
-    capsys: pytest.CaptureFixture[str], log_format: Literal["json", "text"]
-) -> None:
+def test_exceptions_say_where_and_quote_no_cell(capsys, log_format):
     configure_logs(log_format)
     cell = "Mrs Jones, 02134"
     for logger in (structlog.get_logger(), logging.getLogger("some.library")):

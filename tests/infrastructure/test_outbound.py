@@ -108,9 +108,7 @@ class _NoSockets(httpcore.SyncBackend):
         raise httpcore.ConnectError("no network here")
 
 
-def test_a_name_is_resolved_once_and_the_connection_goes_to_what_was_checked(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_name_is_resolved_once_and_the_connection_goes_to_what_was_checked(monkeypatch):
     sockets = _NoSockets()
     monkeypatch.setattr(httpcore, "SyncBackend", lambda: sockets)
     answers = [[PUBLIC], ["127.0.0.1"], ["169.254.169.254"]]
@@ -138,9 +136,7 @@ def test_a_name_is_resolved_once_and_the_connection_goes_to_what_was_checked(
     assert sockets.asked == [PUBLIC]
 
 
-def test_the_name_is_kept_in_the_request_and_no_proxy_is_asked(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_the_name_is_kept_in_the_request_and_no_proxy_is_asked(monkeypatch):
     monkeypatch.setenv("HTTP_PROXY", "http://127.0.0.1:9")
     monkeypatch.setenv("ALL_PROXY", "http://127.0.0.1:9")
     with receiving() as receiver:
@@ -164,9 +160,7 @@ def _post_to(receiver: Receiver, name: str) -> Answer:
     )
 
 
-def test_the_certificate_is_that_of_the_name(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_certificate_is_that_of_the_name(tmp_path, monkeypatch):
     pem = _certificate(tmp_path, "hooks.example.org")
     monkeypatch.setenv("SSL_CERT_FILE", str(pem))
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)

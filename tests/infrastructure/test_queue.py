@@ -61,9 +61,7 @@ def test_a_broker_that_does_not_answer_is_given_up(deaf_broker: str, tmp_path: P
         queue.publish_unit("one", "auto")
 
 
-def test_a_queue_comes_back_with_its_broker(
-    broker_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_queue_comes_back_with_its_broker(broker_url, tmp_path, monkeypatch):
     queue = Queue(settings_with(broker_url, tmp_path))
     queue.publish_unit("one", "auto")
     with monkeypatch.context() as broken:

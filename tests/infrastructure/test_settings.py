@@ -1,7 +1,5 @@
 """Which mode the service runs in, and that it never steps from one to the other by itself."""
 
-from pathlib import Path
-
 import pytest
 from pydantic import ValidationError
 
@@ -18,9 +16,7 @@ def _no_settings(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.delenv(f"FEDAUDIT_{name}", raising=False)
 
 
-def test_without_urls_everything_lives_below_the_data_folder(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_without_urls_everything_lives_below_the_data_folder(monkeypatch, tmp_path):
     monkeypatch.setenv("FEDAUDIT_DATA_DIR", str(tmp_path))
     settings = Settings()
     assert settings.embedded
@@ -33,9 +29,7 @@ def test_without_urls_everything_lives_below_the_data_folder(
     ("given", "missing", "url"), [("DATABASE", "BROKER", POSTGRES), ("BROKER", "DATABASE", REDIS)]
 )
 @pytest.mark.parametrize("other", [None, ""])
-def test_one_url_alone_is_refused_naming_the_other(
-    monkeypatch: pytest.MonkeyPatch, given: str, missing: str, url: str, other: str | None
-) -> None:
+def test_one_url_alone_is_refused_naming_the_other(monkeypatch, given, missing, url, other):
     monkeypatch.setenv(f"FEDAUDIT_{given}_URL", url)
     if other is not None:
         monkeypatch.setenv(f"FEDAUDIT_{missing}_URL", other)

@@ -64,9 +64,7 @@ def test_a_key_that_others_can_read_is_refused(tmp_path: Path, mode: int) -> Non
         ensure_key_file(path)
 
 
-def test_a_mounted_secret_is_read_through_the_group_and_by_nobody_else(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_mounted_secret_is_read_through_the_group_and_by_nobody_else(tmp_path, monkeypatch):
     path = tmp_path / "key.pem"
     create_key_file(path)
     owner = path.stat().st_uid

@@ -54,9 +54,7 @@ def admits(found: SourcesMap, project: str, path: str) -> bool:
         ("", ""),
     ],
 )
-def test_a_file_is_open_to_those_whom_every_entry_that_names_it_admits(
-    tmp_path: Path, path: str, readers: str
-) -> None:
+def test_a_file_is_open_to_those_whom_every_entry_that_names_it_admits(tmp_path, path, readers):
     found = read_sources_map(written(tmp_path, MAP))
     assert [one for one in ("acme", "beta", "gamma") if admits(found, one, path)] == readers.split()
 
@@ -102,9 +100,7 @@ def test_a_faulty_map_is_refused_by_line(tmp_path: Path, text: str, stated: str)
     assert str(tmp_path / "map.yaml") in str(caught.value)
 
 
-def test_settings_are_refused_with_a_faulty_map(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_settings_are_refused_with_a_faulty_map(tmp_path, monkeypatch):
     monkeypatch.setenv("FEDAUDIT_SOURCES_MAP", str(written(tmp_path, "acme: acme")))
     with pytest.raises(SettingsError, match=r"^FEDAUDIT_SOURCES_MAP: .*map\.yaml, line 1: 'acme'"):
         load_settings()

@@ -69,9 +69,7 @@ def place(
     return f"s3://{bucket}/some/place", in_bucket
 
 
-def test_a_file_comes_back_as_it_was_written_and_is_deleted(
-    place: tuple[str, Callable[[], list[str]]],
-) -> None:
+def test_a_file_comes_back_as_it_was_written_and_is_deleted(place):
     url, stored = place
     storage = Storage(url)
     for key in (KEY, OTHER):
@@ -91,9 +89,7 @@ def test_a_file_comes_back_as_it_was_written_and_is_deleted(
 
 
 @pytest.mark.parametrize("parts", [0, 1, 3])
-def test_an_abort_leaves_nothing_behind(
-    place: tuple[str, Callable[[], list[str]]], parts: int
-) -> None:
+def test_an_abort_leaves_nothing_behind(place, parts):
     url, stored = place
     writer = Storage(url).writer(KEY)
 
@@ -122,9 +118,7 @@ def test_an_object_store_that_is_away_says_so(monkeypatch: pytest.MonkeyPatch) -
     S3FileSystem.clear_instance_cache()
 
 
-def test_a_full_disk_is_told_apart_and_leaves_nothing(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_full_disk_is_told_apart_and_leaves_nothing(tmp_path, monkeypatch):
     writer = Storage(f"file://{tmp_path}/files").writer(KEY)
     with open("/dev/full", "wb", buffering=0) as full:
         monkeypatch.setattr(writer, "_file", full)
@@ -133,9 +127,7 @@ def test_a_full_disk_is_told_apart_and_leaves_nothing(
     assert [path for path in tmp_path.rglob("*") if path.is_file()] == []
 
 
-def test_a_disk_that_fills_up_at_the_end_is_noticed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_disk_that_fills_up_at_the_end_is_noticed(tmp_path, monkeypatch):
     def no_room(_descriptor: int) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
 
@@ -161,9 +153,7 @@ def test_keys_are_made_of_ids(tmp_path: Path, key: str) -> None:
     ("url", "package", "extra"),
     [("s3://bucket", "s3fs", r"fedaudit\[s3\]"), ("gs://bucket/x", "gcsfs", r"fedaudit\[gcs\]")],
 )
-def test_a_missing_package_is_named_with_its_extra(
-    monkeypatch: pytest.MonkeyPatch, url: str, package: str, extra: str
-) -> None:
+def test_a_missing_package_is_named_with_its_extra(monkeypatch, url, package, extra):
     monkeypatch.setattr(settings, "find_spec", lambda _name: None)
     with pytest.raises(SettingsError, match=f"{package}.*{extra}"):
         Storage(url)

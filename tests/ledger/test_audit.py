@@ -214,9 +214,7 @@ def _found(audit: LedgerAudit) -> tuple[object, ...]:
     ],
     ids=lambda change: next(iter(change), "nothing"),
 )
-def test_rows_together_show_what_they_show_one_by_one(
-    change: dict[str, object], erased: bool
-) -> None:
+def test_rows_together_show_what_they_show_one_by_one(change, erased):
     """An altered row hides nothing of its neighbours, with which it is read in one piece."""
     rows: list[BundledRow | UnreadableRow] = [*chain(9)]
     for altered_row in (rows, [*rows[:6], UnreadableRow("there", "is gone"), *rows[6:]]):

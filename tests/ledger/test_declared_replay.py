@@ -79,9 +79,7 @@ def _state(tallies: list[Tally]) -> str:
 
 @settings(max_examples=60, deadline=None)
 @given(rounds=st.lists(_ROUND, min_size=1, max_size=8), data=st.data())
-def test_what_is_stored_less_what_was_charged_is_what_was_there(
-    rounds: list[tuple[dict[str, Any], list[str]]], data: st.DataObject
-) -> None:
+def test_what_is_stored_less_what_was_charged_is_what_was_there(rounds, data):
     histories = Histories([EVERYONE, *_NAMES])
     releases, head = np.zeros(1 + len(_NAMES), dtype=np.int32), genesis(_ID)
     states, heads, rows = [_state([])], [head], []

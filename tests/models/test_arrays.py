@@ -45,9 +45,7 @@ def _vectors(dtype: str) -> Any:
     longs=_vectors("int64"),
     floats=_vectors("float64"),
 )
-def test_arrays_come_back(
-    arrays_database: Database, shorts: Vector, integers: Vector, longs: Vector, floats: Vector
-) -> None:
+def test_arrays_come_back(arrays_database, shorts, integers, longs, floats):
     if arrays_database.dialect == "sqlite":
         # JSON has no infinity; the ledger never holds one, as what is not finite is withheld.
         floats[np.isinf(floats)] = np.nan

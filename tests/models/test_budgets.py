@@ -74,9 +74,7 @@ def test_without_a_bound_everything_is_booked(database: Database) -> None:
 
 
 @pytest.mark.parametrize("projects", [1, 6])
-def test_the_last_room_is_given_once_whichever_project_asks(
-    database: Database, projects: int
-) -> None:
+def test_the_last_room_is_given_once_whichever_project_asks(database, projects):
     owner = _federation(database, total=1.0)
     owners = [owner] * (7 - projects)
     for number in range(projects - 1):
@@ -210,9 +208,7 @@ def test_a_settlement_in_full_spends_all_that_was_held(database: Database) -> No
     assert _sums(database, owner) == {"leakage": (0.0, 6.0), "log_ratio": (0.0, 12.0)}
 
 
-def test_a_draw_that_one_of_two_budgets_refuses_takes_nothing_from_the_other(
-    database: Database,
-) -> None:
+def test_a_draw_that_one_of_two_budgets_refuses_takes_nothing_from_the_other(database):
     owner = _federation(database, total=None)
     _hold_both(database, owner, log_ratio=13.0)
     before = _sums(database, owner)

@@ -52,9 +52,7 @@ def _glance(database: Database) -> None:
         assert session.scalar(text("SELECT count(*) FROM glanced")) == 0
 
 
-def test_a_connection_that_ended_while_nobody_used_it_is_replaced(
-    postgres_url: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_connection_that_ended_while_nobody_used_it_is_replaced(postgres_url, monkeypatch):
     monkeypatch.setattr("models.database._IDLE_SECONDS", 0.0)
     database, other = Database(postgres_url), Database(postgres_url)
     asked = text("SELECT pg_backend_pid()")
@@ -117,7 +115,6 @@ def test_postgres_ends_a_transaction_whose_client_froze(postgres_url: str) -> No
         with frozen.write() as session:
             session.execute(lock)
             driver = session.connection().connection.dbapi_connection
-            assert driver is not None
             os.write(driver.pgconn.socket, b"Q" + (1000).to_bytes(4, "big") + b"SELECT")
             with other.write() as waiting:
                 waiting.execute(lock)
@@ -129,9 +126,7 @@ def test_postgres_ends_a_transaction_whose_client_froze(postgres_url: str) -> No
     other.dispose()
 
 
-def test_a_transaction_that_ended_at_its_limit_is_tried_again_like_any_outage(
-    postgres_url: str,
-) -> None:
+def test_a_transaction_that_ended_at_its_limit_is_tried_again_like_any_outage(postgres_url):
     """Workers and sweepers wait and try again after an OperationalError; a worker that slept within
     a transaction then finds that its lease is lost."""
     database = Database(postgres_url, transaction_seconds=0.2)

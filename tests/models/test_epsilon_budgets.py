@@ -69,14 +69,11 @@ def bounded(database: Database, owner: tuple[str, str]) -> Budget:
         return epsilons.composed(owner[1], found)
 
 
-def test_epsilons_are_composed_at_the_delta_of_the_budget(
-    database: Database, owner: tuple[str, str]
-) -> None:
+def test_epsilons_are_composed_at_the_delta_of_the_budget(database, owner):
     total = price(12 * ONE, 1e-5)
     set_total(database, owner, total)
     assert [reserve(database, owner, f"e{i}") for i in range(3)] == [None] * 3
     refusal = reserve(database, owner, "e3")
-    assert refusal is not None
     assert refusal.shortage == "no-room"
     assert (refusal.requested, refusal.composed_total) == (
         price(4 * ONE, 1e-5),
@@ -95,9 +92,7 @@ def test_the_last_room_is_given_once(database: Database, owner: tuple[str, str])
     assert answers.count(None) == 2
 
 
-def test_settling_returns_what_was_not_spent_once(
-    database: Database, owner: tuple[str, str]
-) -> None:
+def test_settling_returns_what_was_not_spent_once(database, owner):
     set_total(database, owner, price(4 * ONE, 1e-5))
     assert reserve(database, owner, "e1") is None
     with database.write() as session:
@@ -110,9 +105,7 @@ def test_settling_returns_what_was_not_spent_once(
     assert reserve(database, owner, "e3", cost(1)) is not None
 
 
-def test_drawing_books_before_the_release_and_stops_at_the_bound(
-    database: Database, owner: tuple[str, str]
-) -> None:
+def test_drawing_books_before_the_release_and_stops_at_the_bound(database, owner):
     set_total(database, owner, price(6 * ONE, 1e-5))
     assert reserve(database, owner, "e1") is None
 

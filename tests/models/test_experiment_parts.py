@@ -45,7 +45,6 @@ def test_a_report_is_stored_once_and_served_as_stored(database: Database) -> Non
         report = ReportRepository(session, project_id).get(new.id)
         assert ReportRepository(session, "another").get(new.id) is None
         assert ReportListRepository(session, "another").list().items == []
-    assert report is not None
     assert report.report_hash == "a" * 64
     assert list(report.document) == ["z", "a"]
     assert report.document == document

@@ -52,11 +52,9 @@ def test_cancelling_one_cell_leaves_the_rest_of_its_unit(database: Database) -> 
             "queued",
         ]
         unit = UnitRepository(session).get(first.unit_id)
-        assert unit is not None
         assert unit.state == "waiting"
         experiments.request_cancel(second.id, price=leakage)
         unit = UnitRepository(session).get(first.unit_id)
-        assert unit is not None
         assert unit.state == "cancelled"
 
 
@@ -85,9 +83,7 @@ def lost(database: Database) -> tuple[Database, str, str, str]:
     return database, project_id, new.id, new.federation_id
 
 
-def test_a_lost_experiment_fails_and_keeps_what_it_spent(
-    lost: tuple[Database, str, str, str],
-) -> None:
+def test_a_lost_experiment_fails_and_keeps_what_it_spent(lost):
     database, project_id, experiment_id, federation_id = lost
     with database.write() as session:
         LedgerRepository(session).add_intents(

@@ -51,13 +51,10 @@ def _get(database: Database, project_id: str, id_: str) -> Federation:
 def _state(database: Database, unit_id: str | None) -> str:
     with database.read() as session:
         unit = UnitRepository(session).get(str(unit_id))
-    assert unit is not None
     return unit.state
 
 
-def test_registering_anew_keeps_row_file_and_budget_and_withdraws_the_unit(
-    database: Database,
-) -> None:
+def test_registering_anew_keeps_row_file_and_budget_and_withdraws_the_unit(database):
     project_id, first = _register(database)
     with database.write() as session:
         budgets = Budgets(session, project_id)
@@ -76,9 +73,7 @@ def test_registering_anew_keeps_row_file_and_budget_and_withdraws_the_unit(
 
 
 @pytest.mark.parametrize("status", ["rejected", "deleted"])
-def test_after_a_rejection_or_a_deletion_the_new_file_counts(
-    database: Database, status: str
-) -> None:
+def test_after_a_rejection_or_a_deletion_the_new_file_counts(database, status):
     project_id, row = _register(database)
     reason = {"pointer": "/federation/target", "message": "no such column"}
     with database.write() as session:

@@ -124,7 +124,6 @@ def test_totals_are_overwritten(database: Database) -> None:
             releases = np.array([round_, 0, 7], np.int32)
             ledger.put_totals(new.id, project_id, releases=releases, refusals=round_, withheld=0)
         totals = ledger.get_totals(new.id)
-    assert totals is not None
     assert totals.releases.tolist() == [2, 0, 7]
     assert (totals.refusals, totals.withheld) == (2, 0)
 
@@ -220,9 +219,7 @@ def test_the_figures_of_the_view_agree_to_the_last_bit(database: Database) -> No
 
 
 @pytest.mark.parametrize(("nu", "radius"), [(1e-300, 1.0), (1e12, 5e-324), (5e-324, 5e-324)])
-def test_a_figure_beyond_floating_point_is_null(
-    database: Database, nu: float, radius: float
-) -> None:
+def test_a_figure_beyond_floating_point_is_null(database, nu, radius):
     """On Postgres an overflow is an error, which would fail every other line as well."""
     inputs = {**LAPLACE, "noise_multiplier": nu}
     row = ledger_row(1, radii=np.array([radius, math.nan, math.nan]), inputs=inputs)
@@ -232,9 +229,7 @@ def test_a_figure_beyond_floating_point_is_null(
     assert lines[3]["epsilon"] is not None
 
 
-def test_epsilons_with_a_delta_are_those_of_the_software_to_the_last_bit(
-    database: Database,
-) -> None:
+def test_epsilons_with_a_delta_are_those_of_the_software_to_the_last_bit(database):
     generator = np.random.default_rng(21)
     rows = [
         ledger_row(
@@ -253,9 +248,7 @@ def test_epsilons_with_a_delta_are_those_of_the_software_to_the_last_bit(
     assert all(line[0] is not None and line[4] is None for line in read)
 
 
-def test_layers_have_a_line_each_and_the_figures_of_the_software_to_the_last_bit(
-    database: Database,
-) -> None:
+def test_layers_have_a_line_each_and_the_figures_of_the_software_to_the_last_bit(database):
     generator = np.random.default_rng(22)
     rows = [ledger_row(1), ledger_row(2, inputs=_LAYERS, radii=np.full(6, np.nan))]
     for round_ in range(3, 203):

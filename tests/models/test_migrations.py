@@ -79,9 +79,7 @@ def test_only_keys_that_administer_may_sign_reports_off_afterwards(empty_databas
     database.dispose()
 
 
-def test_rows_of_layers_are_kept_from_a_revision_that_would_misread_them(
-    empty_database_url: str,
-) -> None:
+def test_rows_of_layers_are_kept_from_a_revision_that_would_misread_them(empty_database_url):
     migrations.upgrade(empty_database_url, HEAD)
     database = Database(empty_database_url)
     layers = {**LAPLACE, "n": 3, "components": [{"name": "a", "n": 1}, {"name": "b", "n": 2}]}
@@ -104,9 +102,7 @@ def test_rows_of_layers_are_kept_from_a_revision_that_would_misread_them(
     database.dispose()
 
 
-def test_held_out_people_are_named_and_kept_from_a_revision_without_them(
-    empty_database_url: str,
-) -> None:
+def test_held_out_people_are_named_and_kept_from_a_revision_without_them(empty_database_url):
     migrations.upgrade(empty_database_url, HEAD)
     database = Database(empty_database_url)
     project_id, new = queued(database)

@@ -51,7 +51,6 @@ def _make_available(database: Database, unit_id: str) -> None:
 def test_a_unit_is_claimed_once(database: Database) -> None:
     unit_id = _waiting(database)
     claim = _claim(database, unit_id)
-    assert claim is not None
     assert (claim.fence, claim.attempts) == (1, 1)
     assert _claim(database, unit_id) is None
 
@@ -72,8 +71,6 @@ def test_a_lease_that_ran_out_is_claimed_under_a_higher_fence(database: Database
     unit_id = _waiting(database)
     late = _claim(database, unit_id, lease_seconds=-1)
     taken = _claim(database, unit_id)
-    assert late is not None
-    assert taken is not None
     assert taken.fence == late.fence + 1
     for call in (
         lambda units: units.hold(unit_id, late.fence),
@@ -89,7 +86,6 @@ def test_a_lease_that_ran_out_is_claimed_under_a_higher_fence(database: Database
 def test_leases_are_judged_by_the_clock_of_the_database(database: Database) -> None:
     unit_id = _waiting(database)
     claim = _claim(database, unit_id, lease_seconds=-0.05)
-    assert claim is not None
     assert [one.id for one in _in_units(database, lambda units: units.reclaimable())] == [unit_id]
     assert _in_units(database, lambda units: units.renew(unit_id, claim.fence, 30))
     assert _in_units(database, lambda units: units.reclaimable()) == []
@@ -99,7 +95,6 @@ def test_a_released_unit_waits_again(database: Database) -> None:
     unit_id = _waiting(database)
     for count_attempt, attempts in ((False, 0), (True, 1), (False, 1)):
         claim = _claim(database, unit_id)
-        assert claim is not None
         assert _in_units(
             database,
             lambda units, fence=claim.fence, count=count_attempt: units.release(
@@ -114,7 +109,6 @@ def test_a_released_unit_waits_again(database: Database) -> None:
 def test_a_finished_unit_is_not_claimed_again(database: Database, state: str) -> None:
     unit_id = _waiting(database)
     claim = _claim(database, unit_id)
-    assert claim is not None
     assert _in_units(database, lambda units: units.finish(unit_id, claim.fence, state))
     assert _unit(database, unit_id).state == state
     assert _claim(database, unit_id) is None
@@ -153,7 +147,6 @@ def test_a_clock_that_was_set_back_keeps_no_unit_waiting(database: Database) -> 
 def test_a_unit_without_attempts_left_is_failed_rather_than_claimed(database: Database) -> None:
     unit_id = _waiting(database, max_attempts=1)
     claim = _claim(database, unit_id, lease_seconds=-1)
-    assert claim is not None
     assert _claim(database, unit_id) is None
     _in_units(database, lambda units: units.release(unit_id, claim.fence, count_attempt=True))
     assert _claim(database, unit_id) is None

@@ -90,9 +90,7 @@ def earlier_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.parametrize("revision", REVISIONS)
-def test_a_row_in_every_table_is_carried_along_on_sqlite(
-    earlier_folder: Path, revision: str
-) -> None:
+def test_a_row_in_every_table_is_carried_along_on_sqlite(earlier_folder, revision):
     """Before, a row that refers to `api_keys` stopped every upgrade from below 0027."""
     url = f"sqlite:///{earlier_folder / revision}.db"
     before = _counts(url)
@@ -106,9 +104,7 @@ def test_a_row_in_every_table_is_carried_along_on_sqlite(
 
 
 @pytest.mark.parametrize("revision", REVISIONS[::8])
-def test_a_row_in_every_table_is_carried_along_on_postgres(
-    empty_postgres_url: str, revision: str
-) -> None:
+def test_a_row_in_every_table_is_carried_along_on_postgres(empty_postgres_url, revision):
     migrations.upgrade(empty_postgres_url, revision)
     _fill(empty_postgres_url)
     before = _counts(empty_postgres_url)

@@ -1,7 +1,5 @@
 """A compiled library that cannot be used is left alone, and its operator is told."""
 
-from pathlib import Path
-
 import pytest
 
 from fedaudit.native import library
@@ -13,9 +11,7 @@ def _refused(caplog: pytest.LogCaptureFixture) -> str:
     return caplog.text
 
 
-def test_a_library_that_cannot_be_used_is_left_alone_with_a_warning(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_library_that_cannot_be_used_is_left_alone_with_a_warning(tmp_path, monkeypatch, caplog):
     if library.kernels() is not None:
         with monkeypatch.context() as newer:
             newer.setattr(library, "INTERFACE", library.INTERFACE + 1)

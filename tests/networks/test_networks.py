@@ -14,7 +14,7 @@ from torch.nn import functional
 
 from fedaudit.networks.client_network import ClientNetwork
 from fedaudit.networks.initial import initial_hypotheses
-from fedaudit.networks.losses import Loss, predicted_class
+from fedaudit.networks.losses import Loss
 from fedaudit.networks.parameter_files import named_tensors
 from fedaudit.networks.record_gradients import RecordBatch, clipped_gradients
 from fedaudit.networks.shape import (
@@ -379,11 +379,16 @@ def test_only_an_rmse_takes_the_root() -> None:
 
 def test_the_predicted_class_is_the_most_likely_one() -> None:
     outputs = torch.tensor([[0.0, 3.0, -1.0], [2.0, 1.0, -2.0]])
-    assert predicted_class(outputs.t(), 3).tolist() == [1, 0]
+
+    def predicted(outputs: torch.Tensor, classes: int) -> torch.Tensor:
+        loss = Loss("cross-entropy", classes)
+        return loss.predictions(loss.answers(outputs))
+
+    assert predicted(outputs.t(), 3).tolist() == [1, 0]
     logits = torch.tensor([[-0.1, 0.0, 0.1]])
-    assert predicted_class(logits, 2).tolist() == [0, 0, 1]
+    assert predicted(logits, 2).tolist() == [0, 0, 1]
     two = torch.stack([torch.zeros(3), logits[0]])
-    assert torch.equal(predicted_class(logits, 2), two.argmax(0))
+    assert torch.equal(predicted(logits, 2), two.argmax(0))
 
 
 def test_cross_entropy_needs_classes() -> None:

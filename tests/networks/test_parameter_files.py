@@ -65,9 +65,7 @@ def test_what_is_written_is_read_back(sizes: list[int], intercept: bool, k: int)
     ],
     ids=["dense", "images"],
 )
-def test_names_are_those_of_the_torch_module_that_computes_the_same(
-    shape: NetworkShape, module: nn.Module
-) -> None:
+def test_names_are_those_of_the_torch_module_that_computes_the_same(shape, module):
     theta = drawn(shape, 1)
     tensors = {
         name.removeprefix("hypotheses.0."): torch.from_numpy(tensor)

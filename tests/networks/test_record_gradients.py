@@ -94,9 +94,7 @@ def problems(draw: st.DrawFn) -> tuple[DenseShape, Loss]:
     st.sampled_from([0.01, 1.0, 5.0, math.inf]),
     st.integers(0, 2**31),
 )
-def test_all_forms_agree_with_the_loop(
-    problem: tuple[DenseShape, Loss], silos: int, rows: int, shared: bool, clip: float, seed: int
-) -> None:
+def test_all_forms_agree_with_the_loop(problem, silos, rows, shared, clip, seed):
     shape, loss = problem
     batch = a_batch(shape.sizes[0], loss.classes, silos=silos, rows=rows, seed=seed)
     theta = a_theta(shape, *([] if shared else [silos]), seed=seed)
@@ -111,9 +109,7 @@ def test_all_forms_agree_with_the_loop(
 
 @settings(max_examples=60, deadline=None)
 @given(problems(), st.floats(-12, 12), st.floats(-12, 3), st.floats(-6, 3), st.integers(0, 2**31))
-def test_no_record_contributes_more_than_the_clip(
-    problem: tuple[DenseShape, Loss], features: float, theta: float, clip: float, seed: int
-) -> None:
+def test_no_record_contributes_more_than_the_clip(problem, features, theta, clip, seed):
     """Without any tolerance, whatever the magnitudes: scales are powers of ten."""
     shape, loss = problem
     batch = a_batch(shape.sizes[0], loss.classes, silos=8, rows=1, seed=seed, scale=10**features)
@@ -145,9 +141,7 @@ SHAPES = [
 
 @pytest.mark.parametrize("broken", [math.nan, math.inf, -math.inf, 3e38])
 @pytest.mark.parametrize(("shape", "loss"), SHAPES, ids=str)
-def test_padding_and_records_that_are_not_finite_contribute_nothing(
-    shape: DenseShape, loss: Loss, broken: float
-) -> None:
+def test_padding_and_records_that_are_not_finite_contribute_nothing(shape, loss, broken):
     batch = a_batch(shape.sizes[0], loss.classes, rows=6)
     batch.sizes[:] = [4, 0, 6]
     theta = a_theta(shape)
@@ -201,9 +195,7 @@ def check_layout(shape: DenseShape, loss: Loss, *, silos: int, more: int, seed: 
 
 @settings(max_examples=30, deadline=None)
 @given(problems(), st.integers(1, 9), st.integers(0, 200), st.integers(0, 2**31))
-def test_a_silo_does_not_notice_padding_or_neighbours(
-    problem: tuple[DenseShape, Loss], silos: int, more: int, seed: int
-) -> None:
+def test_a_silo_does_not_notice_padding_or_neighbours(problem, silos, more, seed):
     check_layout(*problem, silos=silos, more=more, seed=seed)
 
 
@@ -273,9 +265,7 @@ RECORDS_BESIDE_OTHERS = [
 
 
 @pytest.mark.parametrize(("shape", "rows"), RECORDS_BESIDE_OTHERS, ids=str)
-def test_a_record_moves_the_sum_by_exactly_what_it_contributes(
-    shape: DenseShape | ConvolutionalShape, rows: int
-) -> None:
+def test_a_record_moves_the_sum_by_exactly_what_it_contributes(shape, rows):
     """Nobody else's gradient is rounded otherwise for the record's being there, wherever it is.
 
     In float32 products of a whole batch gradients of others moved by 1e-7 of themselves. Without a

@@ -66,9 +66,7 @@ def test_randomised_response_bounds_a_pure_epsilon_at_every_order() -> None:
     bound=st.integers(1, 12),
     seed=st.integers(0, 2**32),
 )
-def test_no_client_moves_the_counts_by_more_than_its_bound(
-    counts: list[list[int]], bound: int, seed: int
-) -> None:
+def test_no_client_moves_the_counts_by_more_than_its_bound(counts, bound, seed):
     """The attack on the bound: leave the client out that has most, all else the same."""
     clients = np.array(counts, dtype=np.int64).reshape(-1, 3, 4)
     generator = np.random.default_rng(seed)

@@ -49,9 +49,7 @@ FALSE_ALARM = 1e-6
         ),
     ],
 )
-def test_known_answers_of_philox_4x32_10(
-    key: tuple[int, int], counter: tuple[int, ...], answer: tuple[int, ...]
-) -> None:
+def test_known_answers_of_philox_4x32_10(key, counter, answer):
     """From the reference implementation (Random123, kat_vectors)."""
     found = _philox(key, [np.array([part], dtype=np.uint64) for part in counter])
     assert tuple(found[0].tolist()) == answer
@@ -241,9 +239,7 @@ def test_every_subset_is_equally_likely(population: int, count: int) -> None:
     st.integers(1, 300).flatmap(lambda n: st.tuples(st.just(n), st.integers(1, n))),
     st.integers(0, 2**64 - 1),
 )
-def test_samples_are_distinct_ascending_and_the_same_alone_and_stacked(
-    sizes: tuple[int, int], seed: int
-) -> None:
+def test_samples_are_distinct_ascending_and_the_same_alone_and_stacked(sizes, seed):
     population, count = sizes
     seeds = np.array([seed, 1, 2], dtype=np.uint64)
 
@@ -284,9 +280,7 @@ def test_every_permutation_is_equally_likely() -> None:
 
 
 @pytest.mark.parametrize("kind", ["words", "wide_words"])
-def test_words_are_all_bits_of_the_operating_system_and_no_others(
-    kind: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_words_are_all_bits_of_the_operating_system_and_no_others(kind, monkeypatch):
     """A generator between the two, or a bit that is used twice, changes what comes out."""
     stream, given = np.random.default_rng(5).bytes(1 << 12), bytearray()
 

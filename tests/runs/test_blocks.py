@@ -94,7 +94,6 @@ def test_leaving_a_client_out_moves_what_is_noised_by_no_more_than_the_sensitivi
     """The attack on the sensitivity: whole clients are dropped from the counts before noise."""
     spec = parse_spec(noised())
     release = count_release(spec)
-    assert release is not None
     _, result = train(noised())
     moved = []
     for client in range(5):
@@ -133,7 +132,6 @@ def test_validated_rounds_are_charged_one_by_one_before_the_report(with_rounds: 
     charged = [line for line in with_rounds.ledger.lines() if line["observer"] == "report"]
     assert [line["round"] for line in charged] == [3, 6, 8, 9]
     release = count_release(parse_spec(noised(fairness__noise=ROUNDS)))
-    assert release is not None
     epsilons = [release.epsilon(count) for count in range(1, 5)]
     assert [line["epsilon"] for line in charged] == pytest.approx(epsilons)
     stated = with_rounds.report["fairness_privacy"]
@@ -141,9 +139,7 @@ def test_validated_rounds_are_charged_one_by_one_before_the_report(with_rounds: 
     assert "validated rounds (3)" in stated["statement"]
 
 
-def test_rounds_show_gaps_with_noise_and_nothing_else(
-    done: LocalRun, with_rounds: LocalRun
-) -> None:
+def test_rounds_show_gaps_with_noise_and_nothing_else(done, with_rounds):
     shown = {one.round: one for one in with_rounds.ledger.rounds if one.validation_loss is None}
     assert len(shown) == 8  # no loss of any round
     for figures in with_rounds.ledger.fairness:
@@ -166,9 +162,7 @@ def test_every_release_has_noise_of_its_own() -> None:
     assert len(set(drawn)) == len(drawn)
 
 
-def test_a_client_with_many_rows_counts_with_as_many_as_the_noise_covers_in_rounds_too(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_client_with_many_rows_counts_with_as_many_as_the_noise_covers_in_rounds_too(monkeypatch):
     """Without the bound, one client of 200 rows would move a round's counts by all of them."""
     monkeypatch.setattr(blocks, "drawn_integers", _no_noise)
     bounded = {**ROUNDS, "max_rows_per_client": 2}
@@ -223,9 +217,7 @@ def sizes_behind(report: dict[str, Any]) -> list[int]:
     return [Fraction(rate).limit_denominator(2000).denominator for rate in rates]
 
 
-def test_exact_rates_give_back_counts_and_rounded_ones_do_not(
-    exact: dict[str, Any], rounded: dict[str, Any]
-) -> None:
+def test_exact_rates_give_back_counts_and_rounded_ones_do_not(exact, rounded):
     [truth], [shown] = exact["fairness"], rounded["fairness"]
     before, after = truth["groups"], shown["groups"]
     assert any(

@@ -168,9 +168,7 @@ cohorts = st.lists(
 
 
 @given(cohorts)
-def test_median_and_maximum_are_those_of_the_report(
-    rounds: list[tuple[list[int], list[int]]],
-) -> None:
+def test_median_and_maximum_are_those_of_the_report(rounds):
     # Clients 9, 10 and 11 are held out.
     training = np.arange(9, dtype=np.int32)
     spending = Spending(np.zeros(CLIENTS, dtype=np.int32), training=training)

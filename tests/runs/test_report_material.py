@@ -115,6 +115,7 @@ TARGETS: dict[str, dict[str, Any]] = {
     "three classes": {},
     "two classes": {"target": "group"},
     "two, the first by name is positive": {"target": "group", "positive": "Absage"},
+    "two at another threshold": {"target": "group", "positive": "Absage"},
     "a number": {"target": "cost", "scale": {"cost": 10.0, "x": {"low": -1, "high": 3}}},
 }
 
@@ -128,7 +129,10 @@ def test_the_lines_of_the_documentation_predict_as_the_report_says(
     by_name = target != "a number"
     training = a_spec().training.model_dump(mode="json")
     loss = {"loss": "cross-entropy" if by_name else "rmse", "rounds": 20}
-    done = ran(a_spec(federation=source, training={**training, **loss}), folder)
+    asked: dict[str, Any] = {"federation": source, "training": {**training, **loss}}
+    if target == "two at another threshold":
+        asked["decision"] = {"threshold": 0.3}
+    done = ran(a_spec(**asked), folder)
     assert isinstance(done.model, ModelFile)
     (tmp_path / "model.safetensors").write_bytes(done.model.data)
     (tmp_path / "model-layout.json").write_text(json.dumps(done.model.layout))
@@ -138,7 +142,6 @@ def test_the_lines_of_the_documentation_predict_as_the_report_says(
     held_out = validation_rows(spec, federation)
     with (folder / "plane.csv").open() as file:
         lines = list(csv.DictReader(file))
-    assert federation.row_numbers is not None
     records = [lines[row - 1] for row in federation.row_numbers[held_out.place]]
 
     (snippet,) = re.findall(r"```python\n(.*?)```", DOCS.read_text(), re.DOTALL)
@@ -176,6 +179,7 @@ def test_the_file_has_no_name_that_only_the_data_have(folder: Path, named: bool)
     classes = ["Zusage", "Absage"] if named else ["Absage", "Zusage"]
     assert (whole["classes"], whole["reasons"]) == (classes, {})
     assert (layout["classes"], layout["positive"]) == (None, "Absage" if named else None)
+    assert layout["decision"] == {"threshold": 0.5, "output_above": 0.0}
     assert "federations:read" in layout["reasons"].pop("classes")
     if named:
         assert (layout["features"], layout["reasons"]) == (whole["features"], {})
@@ -215,9 +219,7 @@ def _written(model: ModelFile, folder: Path) -> Path:
         ({"source": "images", "path": "x.npz"}, {"classes": None, "features": None}),
     ],
 )
-def test_other_sources_declare_their_layouts(
-    source: dict[str, Any], expected: dict[str, Any]
-) -> None:
+def test_other_sources_declare_their_layouts(source, expected):
     parsed = TypeAdapter[FederationSpec](FederationSpec).validate_python(source)
     names = tuple(one["column"] for one in expected.get("features") or [])
     images = source["source"] in ("images", "femnist")

@@ -1,6 +1,5 @@
 """Rounds that score a sample of the held-out clients disclose what that sample lets them."""
 
-from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, datetime
 from itertools import product
@@ -121,11 +120,7 @@ def one_has_two_of_its_own(clients: NDArray[np.int64], seed: int) -> NDArray[np.
 @pytest.mark.parametrize(
     ("deal", "minimum"), [(few_have_rare_groups, 20), (one_has_two_of_its_own, 4)]
 )
-def test_rounds_that_are_not_looked_at_would_be_decided_the_same(
-    monkeypatch: pytest.MonkeyPatch,
-    deal: Callable[[NDArray[np.int64], int], NDArray[np.int64]],
-    minimum: int,
-) -> None:
+def test_rounds_that_are_not_looked_at_would_be_decided_the_same(monkeypatch, deal, minimum):
     whole = cell(clients=None, minimum=minimum)
     clients, report = held_out_groups(whole).clients, decide_disclosures(whole)["group"]
     rounds, every = range(1, ROUNDS + 1), np.ones(ROUNDS, dtype=np.bool_)
@@ -149,9 +144,7 @@ def test_rounds_that_are_not_looked_at_would_be_decided_the_same(
 
 @pytest.mark.skipif(kernels() is None, reason="built without a C compiler")
 @pytest.mark.parametrize("minimum_clients", [1, 4])
-def test_near_rounds_are_the_same_with_the_compiled_kernels_and_without(
-    minimum_clients: int,
-) -> None:
+def test_near_rounds_are_the_same_with_the_compiled_kernels_and_without(minimum_clients):
     random = np.random.default_rng(minimum_clients)
     drawn = random.random((90, 40)) < random.choice([0.5, 0.9, 0.97], (90, 1))
     rows = random.integers(0, 9, (40, 3)) * (random.random((40, 3)) < 0.5)

@@ -8,7 +8,9 @@ import pytest
 
 from fedaudit.cli.run import run_locally
 from fedaudit.privacy.planning.cost_projection import DROWNED, drowning_words, noise_ratio
+from fedaudit.reports.page.html import render
 from fedaudit.reports.report import check_gates
+from fedaudit.reports.verdict.verdict import concerns_of
 from fedaudit.spec.experiment import ExperimentSpec
 from fedaudit.spec.parse import parse_spec
 
@@ -20,8 +22,11 @@ GATES = [
 ]
 
 
-def table(path: Path, *, base_rate: float, informative: bool) -> None:
-    """Sixty clients of 40 people in two groups; group a has fewer of the frequent outcome."""
+def table(path: Path, *, base_rate: float, informative: bool, ranked: bool = False) -> None:
+    """Sixty clients of 40 people in two groups; group a has fewer of the frequent outcome.
+
+    `ranked`: how likely the outcome is follows from x, and is seldom above one half.
+    """
     random = np.random.default_rng(4)
     lines = ["town,sex,x,z,passed"]
     for town in range(60):
@@ -30,14 +35,24 @@ def table(path: Path, *, base_rate: float, informative: bool) -> None:
             x, z = random.normal(size=2)
             shift = -0.05 if sex == "a" else 0.05
             passed = random.random() < base_rate + shift
+            if ranked:
+                passed = random.random() < 1 / (1 + np.exp(3.3 - 1.2 * x))
             if informative:
                 passed = x + 0.3 * z > 0
             lines.append(f"t{town},{sex},{x:.4f},{z:.4f},{'yes' if passed else 'no'}")
     path.write_text("\n".join(lines))
 
 
-def report_of(folder: Path, *, base_rate: float = 0.9, informative: bool = False, **changes: Any):
-    table(folder / "people.csv", base_rate=base_rate, informative=informative)
+def report_of(
+    folder: Path,
+    *,
+    base_rate: float = 0.9,
+    informative: bool = False,
+    ranked: bool = False,
+    leak_reviewed: list[str] | None = None,
+    **changes: Any,
+):
+    table(folder / "people.csv", base_rate=base_rate, informative=informative, ranked=ranked)
     spec = {
         "name": "people",
         "seed": 3,
@@ -49,6 +64,7 @@ def report_of(folder: Path, *, base_rate: float = 0.9, informative: bool = False
             "positive": "yes",
             "features": ["x", "z"],
             "validation_fraction": 0.5,
+            "leak_reviewed": leak_reviewed or [],
         },
         "model": {"kind": "logistic"},
         "training": {
@@ -108,6 +124,74 @@ def test_a_model_that_learnt_is_not_called_useless(tmp_path):
     assert utility["accuracy_over_baseline_interval"]["low"] > 0.3
     assert set(outcomes(report).values()) == {"pass"}
     assert "no privacy guarantee" in report["verdict_parts"]["release"]
+
+
+def test_a_model_that_predicts_too_well_is_signed_off_only_after_an_answer(tmp_path):
+    """`x + 0.3 z > 0` is the outcome in other words, for a model that is trained long enough."""
+    training = {
+        "loss": "cross-entropy",
+        "hypotheses": 1,
+        "rounds": 60,
+        "cohort": {"clients": 30},
+        "local": {"step_size": 50},
+    }
+    noise = {"mechanism": "discrete-laplace", "epsilon": 50.0, "unit": "record"}
+    for fairness in ({"sensitive": ["sex"]}, {"sensitive": ["sex"], "noise": noise}):
+        asked = {"informative": True, "training": training, "fairness": fairness}
+        report = report_of(tmp_path, **asked)
+        assert report["utility"]["too_good"] is True
+        assert "suspiciously well" in report["verdict_parts"]["release"]
+        assert "leak_reviewed" in report["verdict_parts"]["next"]
+        assert "model-too-good" in concerns_of(report)
+    reviewed = report_of(tmp_path, **asked, leak_reviewed=["x", "z"])
+    assert reviewed["utility"]["too_good"] is False
+    assert "suspiciously" not in reviewed["verdict"]
+    some = report_of(tmp_path, **asked, leak_reviewed=["x"])
+    assert some["utility"]["too_good"] is True
+
+
+@pytest.mark.parametrize("hypotheses", [1, 2])
+def test_a_rare_outcome_that_is_ranked_needs_another_threshold(tmp_path, hypotheses):
+    training = {
+        "loss": "cross-entropy",
+        "hypotheses": hypotheses,
+        "rounds": 40,
+        "cohort": {"clients": 20},
+        "local": {"step_size": 1.0, "epochs": 3},
+    }
+    gates = [
+        {"figure": "auc", "op": "ge", "value": 0.6},
+        {"figure": "balanced_accuracy", "op": "ge", "value": 0.6},
+        {"figure": "recall", "op": "ge", "value": 0.5},
+    ]
+    asked = {"ranked": True, "training": training, "gates": gates}
+    report = report_of(tmp_path, **asked)
+    utility, parts = report["utility"], report["verdict_parts"]
+    assert utility["degenerate"] is True
+    assert utility["auc_interval"]["low"] > 0.6
+    assert list(outcomes(report).values()) == ["pass", "fail", "insufficient_evidence"]
+    assert parts["release"].startswith(
+        "No: at the threshold 0.5 the model gives nearly everyone the same answer, although it "
+        f"ranks people better than chance (AUC {utility['auc']:.3g}, "
+    )
+    rate = f"{utility['base_rate']:.2g}"
+    assert parts["next"].startswith(
+        f"Declare another threshold (decision.threshold), for example {rate}"
+    )
+    page = render(report)
+    assert "This model needs another threshold" in page
+    assert "decides nothing" not in page.replace("allow_degenerate", "")
+
+    declared = report_of(tmp_path, **asked, decision={"threshold": float(rate)})
+    found = declared["utility"]
+    for name in ("auc", "auc_interval", "brier", "validation_loss"):
+        assert found[name] == utility[name]
+    assert found["threshold"] == float(rate)
+    assert found["accuracy"] < found["baseline_accuracy"]
+    assert found["weighted_accuracy_over_baseline"] > 0.2
+    assert found["degenerate"] is False
+    assert set(outcomes(declared).values()) == {"pass"}
+    assert f"at the threshold {rate}" in declared["verdict_parts"]["release"]
 
 
 def test_noise_that_drowned_everything_is_said_to(tmp_path):
@@ -270,9 +354,7 @@ def test_a_run_that_is_warned_of_learns_nothing_and_one_that_is_not_learns(tmp_p
         (central(20.0), 20 * 3 / 30),
     ],
 )
-def test_the_ratio_follows_from_public_numbers(
-    privacy: dict[str, Any], ratio: float | None
-) -> None:
+def test_the_ratio_follows_from_public_numbers(privacy, ratio):
     asked = spec(privacy)
     found = noise_ratio(asked, sizes=SIZES, training_clients=59)
     assert found == (None if ratio is None else pytest.approx(ratio))

@@ -16,9 +16,7 @@ EXTRA = "pip install 'fedaudit[worker]'"
 
 
 @pytest.mark.parametrize("missing", LIBRARIES)
-def test_the_missing_library_and_its_extra_are_named(
-    missing: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_missing_library_and_its_extra_are_named(missing, monkeypatch):
     import_worker_extra()
     monkeypatch.setitem(sys.modules, missing, None)
     with pytest.raises(MissingLibraryError) as raised:

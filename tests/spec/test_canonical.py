@@ -60,6 +60,7 @@ def test_the_canonical_form_is_a_spec_with_the_same_hash() -> None:
         {"training.cohort": {"sampling": "fixed", "clients": 100}},
         {"fairness.reference_group": None},
         {"gates": []},
+        {"decision": {"threshold": 0.5}},
         {"attacks": []},
         {"fairness.minimum_group_clients": 2},
     ],
@@ -116,9 +117,7 @@ def test_what_means_something_else_has_another_hash(changes: dict[str, Any]) -> 
     ],
     ids=["hospital", "table"],
 )
-def test_fields_that_came_later_leave_the_hash_of_earlier_specs(
-    document: dict[str, Any], expected: str
-) -> None:
+def test_fields_that_came_later_leave_the_hash_of_earlier_specs(document, expected):
     """The hashes are those before `minimum_group_clients` and `start`. Change them only where every
     spec is meant to have another hash from then on."""
     spec = parse_spec(document)
@@ -143,9 +142,7 @@ def test_steps_take_the_place_of_epochs() -> None:
     noise_multiplier=st.floats(1e-9, 1e12),
     step_size=st.floats(1e-9, 1e6),
 )
-def test_numbers_survive_canonicalisation(
-    seed: int, noise_multiplier: float, step_size: float
-) -> None:
+def test_numbers_survive_canonicalisation(seed, noise_multiplier, step_size):
     changes = {
         "seed": seed,
         "privacy.noise_multiplier": noise_multiplier,

@@ -109,9 +109,7 @@ GROUPS = changed(
         ),
     ],
 )
-def test_a_fault_points_at_the_value_that_was_changed(
-    document: dict[str, Any], path: str, value: Any, message: str
-) -> None:
+def test_a_fault_points_at_the_value_that_was_changed(document, path, value, message):
     found_pointer, found_message = fault(changed(document, {path: value}))
     assert found_pointer == "/" + path.replace(".", "/")
     assert message in found_message
@@ -128,6 +126,14 @@ def test_a_fault_points_at_the_value_that_was_changed(
             "is required",
         ),
         (HOSPITAL, {"privacy": {}}, "/privacy/mechanism", "is required; it says which kind"),
+        (HOSPITAL, {"decision": {"threshold": 0.1}}, "/decision/threshold", "is a number"),
+        (TABLE, {"decision": {"threshold": 1}}, "/decision/threshold", "below 1, or `base-rate`"),
+        (
+            TABLE,
+            {"decision": {"threshold": "base-rate"}},
+            "/decision/threshold",
+            "no figure of laplace-l2 counts it; declare a number",
+        ),
         (HOSPITAL, {"model": {"hidden": [2]}}, "/model/kind", "is required; it says which kind"),
         (
             HOSPITAL,
@@ -229,9 +235,7 @@ def test_a_fault_points_at_the_value_that_was_changed(
         ),
     ],
 )
-def test_a_fault_names_field_and_remedy(
-    document: dict[str, Any], changes: dict[str, Any], pointer: str, message: str
-) -> None:
+def test_a_fault_names_field_and_remedy(document, changes, pointer, message):
     found_pointer, found_message = fault(changed(document, changes))
     assert found_pointer == pointer
     assert message in found_message
@@ -251,9 +255,7 @@ def test_a_fault_names_field_and_remedy(
     ],
     ids=str,
 )
-def test_a_value_that_fits_none_of_several_types_is_pointed_at(
-    changes: dict[str, Any], pointer: str
-) -> None:
+def test_a_value_that_fits_none_of_several_types_is_pointed_at(changes, pointer):
     found = {error.pointer for error in faults(changed(HOSPITAL, changes))}
     assert pointer in found
     assert found <= {pointer, pointer.removesuffix("/0")}

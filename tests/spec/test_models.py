@@ -124,16 +124,12 @@ def test_the_bound_on_models_is_held_against_before_anything_is_built() -> None:
         (groups_spec(training__hypotheses=1), "normal"),
     ],
 )
-def test_a_spec_that_names_no_start_has_one_that_trains(
-    document: dict[str, Any], expected: str
-) -> None:
+def test_a_spec_that_names_no_start_has_one_that_trains(document, expected):
     assert parse_spec(document).model.start == expected
 
 
 @pytest.mark.parametrize("document", [HOSPITAL, TABLE, IMAGES, groups_spec()])
-def test_a_stored_spec_keeps_the_start_that_it_had_before_there_was_a_choice(
-    document: dict[str, Any],
-) -> None:
+def test_a_stored_spec_keeps_the_start_that_it_had_before_there_was_a_choice(document):
     stored = parse_spec(document).model_dump(mode="json")
     stored["model"].pop("start", None)
     found = parse_spec(stored)

@@ -143,9 +143,7 @@ def test_a_spec_that_names_the_data_alone_is_completed(federation: dict[str, Any
         ("table", False),
     ],
 )
-def test_what_is_incomplete_by_itself_waits_for_the_registration(
-    federation: Any, waits: bool
-) -> None:
+def test_what_is_incomplete_by_itself_waits_for_the_registration(federation, waits):
     assert waits_for_registration({"federation": federation}) is waits
 
 

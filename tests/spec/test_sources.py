@@ -101,9 +101,7 @@ def table(**fields: Any) -> dict[str, Any]:
         ),
     ],
 )  # fmt: skip
-def test_a_fault_of_a_source_names_its_field(
-    document: dict[str, Any], pointer: str, says: str
-) -> None:
+def test_a_fault_of_a_source_names_its_field(document, pointer, says):
     found, message = fault(document)
     assert found == pointer
     assert says in message

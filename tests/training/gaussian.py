@@ -15,6 +15,7 @@ LOCAL = {"mechanism": "gaussian-local", "noise_multiplier": 0.5, "clip": 1.0, "d
 CENTRAL = {"mechanism": "gaussian-central", "noise_multiplier": 0.5, "clip": 1.0, "delta": 1e-3}
 MOVING = {**CENTRAL, "clip": {"adaptive": {"initial": 0.1, "count_noise": 2.0}}}
 COINS = {"sampling": "poisson", "rate": 0.15}
+BLOCKS = {"sampling": "allocation", "every": 5}
 
 ALONE: dict[str, Any] = {"privacy": LOCAL, "training__hypotheses": 1}
 REPORTED: dict[str, Any] = {"training__clustering": {"method": "reported"}}
@@ -48,6 +49,7 @@ MECHANISMS: dict[str, dict[str, Any]] = {
     "coins": {"privacy": MOVING, "training__cohort": COINS, **REPORTED},
     "adam": MOVES["adam"],
     "server-momentum": {**SERVER, **MOVES["momentum"]},
+    "blocks": {"privacy": CENTRAL, "training__cohort": BLOCKS, **REPORTED},
 }
 """Changes to `groups_spec`."""
 

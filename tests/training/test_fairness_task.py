@@ -72,7 +72,6 @@ def test_two_hypotheses_come_near_the_perfect_model(seed: int) -> None:
 def perfect_counts(one: Cell) -> NDArray[np.int64]:
     """Counts of predictions by what generated the data."""
     data: Federation = one.federation
-    assert data.truth is not None
     slopes = data.truth.thetas[data.truth.component]
     predictions = np.einsum("rf,rf->r", data.side_by_side, slopes[data.client_of])
     predictions += data.truth.intercepts[data.truth.component][data.client_of]

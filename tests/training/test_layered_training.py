@@ -108,9 +108,7 @@ def test_refused_and_withheld_clients_have_no_radii(padded: bool) -> None:
     ("padded", "clients", "radius"),
     [(True, 3000, "adaptive"), (True, 3000, 0.5), (False, 600, 0.5)],
 )
-def test_what_leaves_a_client_has_the_noise_of_its_layers(
-    padded: bool, clients: int, radius: Any
-) -> None:
+def test_what_leaves_a_client_has_the_noise_of_its_layers(padded, clients, radius):
     """By what the server receives with noise, less the same without."""
     data = random_federation(clients=clients, max_rows=2)
     if not padded:

@@ -178,9 +178,7 @@ def test_the_same_cells_are_trained_under_a_known_mechanism(path: Any, received:
 
 
 @pytest.mark.parametrize("path", PATHS.values(), ids=PATHS)
-def test_a_mechanism_that_only_the_spec_names_is_not_trained(
-    path: Any, received: list[str]
-) -> None:
+def test_a_mechanism_that_only_the_spec_names_is_not_trained(path, received):
     one = with_invented(path())
     for trainer in (open_stack, Stack, PersonalisedRun):
         with pytest.raises(AssertionError, match="Invented"):
@@ -216,9 +214,7 @@ class LooksRight:
 
 
 @pytest.mark.parametrize("path", [padded, unpadded], ids=["side by side", "client by client"])
-def test_nothing_is_taken_for_a_protection_by_its_looks(
-    path: Any, received: list[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_nothing_is_taken_for_a_protection_by_its_looks(path, received, monkeypatch):
     monkeypatch.setattr(stack_round, "build_protection", lambda cells, device: LooksRight())
     with pytest.raises(AssertionError, match="LooksRight"):
         Stack([path()]).advance(1)
@@ -226,9 +222,7 @@ def test_nothing_is_taken_for_a_protection_by_its_looks(
 
 
 @pytest.mark.parametrize("path", [padded, unpadded], ids=["side by side", "client by client"])
-def test_a_protection_that_is_lost_on_the_way_stops_the_round(
-    path: Any, received: list[str]
-) -> None:
+def test_a_protection_that_is_lost_on_the_way_stops_the_round(path, received):
     stack = Stack([path()])
     engine: Any = stack._engine
     engine._protection = None
@@ -237,9 +231,7 @@ def test_a_protection_that_is_lost_on_the_way_stops_the_round(
     assert received == []
 
 
-def test_records_are_not_trained_by_what_only_looks_right(
-    received: list[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_records_are_not_trained_by_what_only_looks_right(received, monkeypatch):
     monkeypatch.setattr(personalised, "training_mechanism", lambda privacy: LooksRight())
     with pytest.raises(AssertionError, match="LooksRight"):
         PersonalisedRun([of_records()])
@@ -334,9 +326,7 @@ CLIPPING: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
 
 @ENGINES
 @pytest.mark.parametrize(("privacy", "changes"), CLIPPING.values(), ids=CLIPPING)
-def test_updates_under_laplace_are_clipped(
-    padded: bool, privacy: dict[str, Any], changes: dict[str, Any]
-) -> None:
+def test_updates_under_laplace_are_clipped(padded, privacy, changes):
     """The server keeps the only upload; its noise has a norm of about 1e-9 radii.
 
     At nu = 1e-9 the norm is 1e-9 * radius times a Gamma(n) number over n: it passes 1e-7, far
@@ -487,8 +477,6 @@ def test_steps_on_records_divide_by_a_public_number(batch_size: int | None, step
     local = {"steps": steps, "batch_size": batch_size, "step_size": 0.05, "optimiser": "adam"}
     one = cell(records_spec(training__local=local))
     use = record_use_of(one.spec, one.federation)
-    assert use is not None
-    assert use.plan.runs is not None
     mechanism = training_mechanism(one.spec.privacy)
     assert isinstance(mechanism, RecordMechanism)
     found = mechanism.protection(one, build_loss(one), use.plan, clients=12)

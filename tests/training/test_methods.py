@@ -124,9 +124,7 @@ class Loop:
 @pytest.mark.parametrize("loss", ["mse", "rmse"])
 @pytest.mark.parametrize("method", METHODS.values(), ids=list(METHODS))
 @pytest.mark.parametrize("engine", ENGINES.values(), ids=list(ENGINES))
-def test_a_plain_loop_gets_the_same(
-    engine: Callable[[], Federation], method: dict[str, Any], loss: str
-) -> None:
+def test_a_plain_loop_gets_the_same(engine, method, loss):
     data = engine()
     cell = method_cell(data, method, training__loss=loss)
     records, result, stack = played(cell)
@@ -142,7 +140,6 @@ def test_a_plain_loop_gets_the_same(
     assert result.hypotheses[0] == pytest.approx(theta, rel=2e-4, abs=2e-5)
     held_out = stack._splits.validation[0]
     scored = stack._splits.scored_rows(held_out, 0)
-    assert scored is not None
     first, losses, counts = 0, [], np.zeros((2, 4), dtype=int)
     for client in held_out.tolist():
         x, y = loop.rows(client)
@@ -182,7 +179,6 @@ def test_no_score_sees_what_it_was_tuned_on(kind: str, engine: Callable[[], Fede
         stack = Stack([replace(cell, federation=replace(data, target=target))])
         stack.advance(1)
         final = stack._scored(0, stack._state.of_cell(0), per_client=True, tuned=True).final
-        assert final is not None
         return final.rows.predictions
 
     plain = predictions([])
@@ -201,7 +197,6 @@ def test_each_client_tunes_the_hypothesis_that_it_chose() -> None:
     _, result, stack = found[0]
     loop, held_out = Loop(data, root=False), stack._splits.validation[0]
     scored = stack._splits.scored_rows(held_out, 0)
-    assert scored is not None
     first = 0
     for place, client in enumerate(held_out.tolist()):
         x, y = loop.rows(client)

@@ -38,7 +38,6 @@ def a_spec(seed: int, *, distribution: str = "bounded-pareto", **table: Any) -> 
 def trained_on(spec: ExperimentSpec, data: Federation) -> Counter[Record]:
     """The records that train, each with its client and its drawn budget."""
     use = record_use_of(spec, data)
-    assert use is not None
     return counted(data, training_records(spec, data).place, use.plan.budgets.tolist())
 
 
@@ -75,9 +74,7 @@ def loaded(lines: list[str], folder: Path, name: str) -> Federation:
 
 
 @pytest.mark.parametrize("record", [130, 9, 0], ids=["last", "middle", "first"])
-def test_the_attack_a_record_that_comes_deals_no_other_record_anew(
-    record: int, silo: list[str], tmp_path: Path
-) -> None:
+def test_the_attack_a_record_that_comes_deals_no_other_record_anew(record, silo, tmp_path):
     # With a share of the rows ranked by place, a record at the end moved another one in 64 % of
     # seeds, and one in the middle up to 68.
     more = loaded(silo, tmp_path, "more.csv")
@@ -181,5 +178,4 @@ def test_a_table_and_its_partitions_are_read_alike(tmp_path: Path, silo: list[st
     short = "\n".join(["who,x,y", *lines[-400:]])
     (tmp_path / "a.csv").write_text(short)
     part = load_federation(a_spec(0), sources_dir=tmp_path)
-    assert part.record_keys is not None
     assert part.record_keys.tolist() == data.padded(data.record_keys)[:, -200:].ravel().tolist()

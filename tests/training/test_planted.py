@@ -72,9 +72,7 @@ def _planted(cell: Cell, *, length: float) -> tuple[Cell, KeptUpdates]:
 
 @pytest.mark.parametrize("engine", ENGINES.values(), ids=ENGINES)
 @pytest.mark.parametrize("cohort", [COINS | {"rate": 0.6}, {"sampling": "fixed", "clients": 9}])
-def test_a_server_clips_adds_and_releases_what_is_planted(
-    engine: Callable[[Cell], Cell], cohort: dict[str, Any]
-) -> None:
+def test_a_server_clips_adds_and_releases_what_is_planted(engine, cohort):
     bare = engine(
         cell_with(
             None,

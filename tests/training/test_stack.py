@@ -70,6 +70,7 @@ NETWORKS: dict[str, dict[str, Any]] = {
     "server": MECHANISMS["server"],
     "moving-clip": MECHANISMS["moving-clip"],
     "coins": MECHANISMS["coins"],
+    "blocks": {**MECHANISMS["blocks"], "training__rounds": 10},
     "coins-wide": {
         **MECHANISMS["coins"],
         "model": {"kind": "mlp", "hidden": [24]},

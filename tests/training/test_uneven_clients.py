@@ -76,15 +76,7 @@ def test_no_more_than_twice_the_rows_are_computed(counts: list[int]) -> None:
     k=st.integers(1, 3),
     seed=st.integers(0, 99),
 )
-def test_rounds_are_those_of_a_plain_loop(
-    long: list[int],
-    others: list[int],
-    loss: str,
-    model: dict[str, Any],
-    epochs: int,
-    k: int,
-    seed: int,
-) -> None:
+def test_rounds_are_those_of_a_plain_loop(long, others, loss, model, epochs, k, seed):
     data = uneven([*long, *others], seed=seed)
     cell = table_cell(
         data,
@@ -186,9 +178,7 @@ def test_threads_cuts_and_interruptions_do_not_matter(changes: dict[str, Any]) -
 
 @pytest.mark.parametrize("changes", LAYOUTS.values(), ids=LAYOUTS)
 @pytest.mark.parametrize("model", [{"kind": "linear"}, {"kind": "mlp", "hidden": [24]}])
-def test_rows_that_are_left_on_disk_give_the_same_bits(
-    changes: dict[str, Any], model: dict[str, Any], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_rows_that_are_left_on_disk_give_the_same_bits(changes, model, monkeypatch):
     cell = table_cell(uneven(COUNTS), fairness=RULE, **{"model": model, **changes})
     records, result = played(cell)
     monkeypatch.setattr(federation_module, "_SIDE_BY_SIDE_CELLS", 10)
@@ -199,9 +189,7 @@ def test_rows_that_are_left_on_disk_give_the_same_bits(
     assert found.scores["group"].loss.tobytes() == result.scores["group"].loss.tobytes()
 
 
-def test_how_many_clients_are_computed_at_once_does_not_matter(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_how_many_clients_are_computed_at_once_does_not_matter(monkeypatch):
     cell = table_cell(uneven(COUNTS), model={"kind": "mlp", "hidden": [24]})
     whole = played(cell)[1].hypotheses
     monkeypatch.setattr(by_length, "_NUMBERS_TOGETHER", 1)
@@ -220,9 +208,7 @@ def test_such_a_cell_is_trained_alone() -> None:
 
 
 @pytest.mark.parametrize("unit", ["record", "client"])
-def test_steps_record_by_record_are_the_same_however_clients_are_padded(
-    unit: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_steps_record_by_record_are_the_same_however_clients_are_padded(unit, monkeypatch):
     source = {**TABLE, "validation_fraction": 0.3, "validation_unit": unit}
     spec = parse_spec(records_spec(federation=source, fairness=RULE))
     cell = Cell(spec, uneven([1_000, *COUNTS]))

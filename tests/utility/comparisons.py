@@ -23,6 +23,8 @@ def useful_model(
         outcomes=np.array([[3, 2], [2, 3]]) * clients,
         true_outcomes=np.array([5, 5]) * clients,
         gains={"loss": RowGains(total=float(rows), squares=float(rows))},
+        decided=np.full(clients, 10.0),
+        decision_gain=None,
         outcome_gain=None,
         by_group=by_group or {},
     )

@@ -2,7 +2,7 @@
 
 import pytest
 
-from fedaudit.utility import Gained, judge_model
+from fedaudit.judgement import Gained, judge_model
 
 GOOD = Gained(0.1, shown=True)
 

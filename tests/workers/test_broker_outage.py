@@ -28,7 +28,6 @@ def broker() -> Iterator[Server]:
 
 
 def take_away(broker: Server) -> None:
-    assert broker.process is not None
     broker.process.kill()
     broker.process.wait()
 
@@ -36,7 +35,6 @@ def take_away(broker: Server) -> None:
 @contextmanager
 def brought_back(broker: Server) -> Iterator[None]:
     """The broker on its old address, with nothing in it."""
-    assert broker.process is not None
     with subprocess.Popen(
         broker.process.args, cwd=broker.folder, stdout=subprocess.DEVNULL
     ) as again:

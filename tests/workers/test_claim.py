@@ -61,9 +61,7 @@ def test_a_lease_that_was_taken_over_is_noticed(database: Database) -> None:
             lease.progressed()
 
 
-def test_a_database_that_is_away_does_not_lose_it(
-    database: Database, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_database_that_is_away_does_not_lose_it(database, monkeypatch):
     claim = claimed(database)
 
     def away(*_: object, **__: object) -> bool:

@@ -27,9 +27,7 @@ SPEC = groups_spec(
 )
 
 
-def test_a_report_that_takes_long_keeps_its_lease(
-    database: Database, context: WorkerContext, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_report_that_takes_long_keeps_its_lease(database, context, monkeypatch):
     happened: list[str] = []
 
     def noted(name: str, work: Callable[..., Any]) -> Callable[..., Any]:

@@ -1,7 +1,6 @@
 """What a worker says of the policy under which it runs, and of files that are not the project's."""
 
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -45,13 +44,10 @@ def _with(context: WorkerContext, **changes: Any) -> WorkerContext:
 def _limits(database: Database, submitted: Submitted) -> str:
     with database.read() as session:
         report = ReportRepository(session).get(submitted.id)
-    assert report is not None
     return " ".join(report.document["limits"])
 
 
-def test_a_report_names_the_policy_under_which_it_was_admitted(
-    on_sqlite: Database, make_context: Any, tmp_path: Path
-) -> None:
+def test_a_report_names_the_policy_under_which_it_was_admitted(on_sqlite, make_context, tmp_path):
     database = on_sqlite
     context = _with(make_context(database), sources_dir=tmp_path)
     (tmp_path / "people.csv").write_bytes(people(300))
@@ -74,9 +70,7 @@ def test_a_report_names_the_policy_under_which_it_was_admitted(
         assert stated in _limits(database, submitted)
 
 
-def test_a_worker_asks_the_map_for_what_was_admitted_before(
-    on_sqlite: Database, make_context: Any, tmp_path: Path
-) -> None:
+def test_a_worker_asks_the_map_for_what_was_admitted_before(on_sqlite, make_context, tmp_path):
     database = on_sqlite
     (tmp_path / "map.yaml").write_text("people.csv: [another]")
     (tmp_path / "people.csv").write_bytes(people(300))

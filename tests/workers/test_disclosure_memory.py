@@ -126,9 +126,7 @@ def is_shown(section: dict[str, Any]) -> list[bool]:
     return [not group["suppressed"] for group in section["groups"]]
 
 
-def test_a_second_cut_of_the_same_column_discloses_nothing(
-    database: Database, context: WorkerContext, sources: Path
-) -> None:
+def test_a_second_cut_of_the_same_column_discloses_nothing(database, context, sources):
     _, first = ran(database, context, sources, spec(edges={"age": [83]}))
     assert is_shown(first) == [True, True]
     moved, second = ran(database, context, sources, spec(edges={"age": [84]}))
@@ -144,9 +142,7 @@ def test_a_second_cut_of_the_same_column_discloses_nothing(
     assert is_shown(other) == [True, True], "a cut far from it is no difference of few rows"
 
 
-def test_a_copy_of_a_file_is_no_other_file(
-    database: Database, context: WorkerContext, sources: Path
-) -> None:
+def test_a_copy_of_a_file_is_no_other_file(database, context, sources):
     """The attack: another cut on a copy that differs in its bytes alone, or in few of its cells."""
     once = spec(edges={"age": [83]}, rounding={"base": 5})
     _, first = ran(database, context, sources, once)
@@ -162,9 +158,7 @@ def test_a_copy_of_a_file_is_no_other_file(
         assert rates == before, f"{name}: the same people are shown again, rounded alike"
 
 
-def test_what_a_spec_makes_of_images_is_no_other_file(
-    database: Database, context: WorkerContext, tmp_path: Path
-) -> None:
+def test_what_a_spec_makes_of_images_is_no_other_file(database, context, tmp_path):
     """The attack: the same archive, with one class more or turned, under another cut."""
     rows, generator = np.arange(400), np.random.default_rng(4)
     np.savez(
@@ -217,9 +211,7 @@ def test_what_was_remembered_of_images_is_put_together(tmp_path: Path) -> None:
     assert {tuple(one) for one in found} == {(of_file, "a"), (of_clients, "a"), (of_clients, "b")}
 
 
-def test_one_town_more_that_is_held_out_discloses_nothing(
-    database: Database, context: WorkerContext, sources: Path
-) -> None:
+def test_one_town_more_that_is_held_out_discloses_nothing(database, context, sources):
     one = spec(edges={"age": [40]})
     _, first = ran(database, context, sources, one)
     assert is_shown(first) == [True, True]
@@ -228,9 +220,7 @@ def test_one_town_more_that_is_held_out_discloses_nothing(
     assert is_shown(second) == [False, False]
 
 
-def test_a_rule_that_judges_few_rows_otherwise_discloses_nothing(
-    database: Database, context: WorkerContext, sources: Path
-) -> None:
+def test_a_rule_that_judges_few_rows_otherwise_discloses_nothing(database, context, sources):
     # Nobody has a target between 3.5 and 4, and few have exactly 4.
     one = spec(edges={"age": [40]}, favourable={"op": "ge", "value": 4})
     _, first = ran(database, context, sources, one)
@@ -243,9 +233,7 @@ def test_a_rule_that_judges_few_rows_otherwise_discloses_nothing(
     assert is_shown(second) == [False, False]
 
 
-def test_an_attribute_is_withheld_with_its_intersections_and_alone(
-    database: Database, context: WorkerContext, sources: Path
-) -> None:
+def test_an_attribute_is_withheld_with_its_intersections_and_alone(database, context, sources):
     ran(database, context, sources, spec(edges={"age": [83]}))
     asked = spec(
         sensitive=["x", "age"], edges={"age": [84], "x": [3]}, intersections=[["x", "age"]]

@@ -51,9 +51,7 @@ def audited(database: Database, submitted: Submitted) -> LedgerAudit:
 
 
 @pytest.mark.parametrize("name", EPSILON_SPECS)
-def test_ledger_rounds_report_and_budget_agree(
-    name: str, database: Database, context: WorkerContext
-) -> None:
+def test_ledger_rounds_report_and_budget_agree(name, database, context):
     submitted = submit(database, EPSILON_SPECS[name])
     reserved = budgets_of(database, submitted)
     run_unit(context, submitted.unit_id)
@@ -105,14 +103,10 @@ def test_ledger_rounds_report_and_budget_agree(
         inputs = MechanismParameters.from_dict(row.inputs)
         ledger_context = rebuild_ledger_context(inputs, names, rounds=12)
         found = ledger_context.epsilons(row.observer, row.subjects, row.releases)  # type: ignore[arg-type]
-        assert found is not None
-        assert row.epsilons is not None
         assert found.tolist() == row.epsilons.tolist()
 
 
-def test_the_ledger_of_a_trusted_server_names_nobody(
-    database: Database, context: WorkerContext
-) -> None:
+def test_the_ledger_of_a_trusted_server_names_nobody(database, context):
     submitted = submit(database, central())
     run_unit(context, submitted.unit_id)
     assert names_of(database, submitted) == ("everyone",)
@@ -123,9 +117,7 @@ def test_the_ledger_of_a_trusted_server_names_nobody(
     assert [row.releases.tolist() for row in rows] == [[number] for number in range(1, 13)]
 
 
-def test_before_the_server_records_pay_for_the_rounds_of_the_busiest_client(
-    database: Database, context: WorkerContext
-) -> None:
+def test_before_the_server_records_pay_for_the_rounds_of_the_busiest_client(database, context):
     submitted = submit(database, by_record(rate=0.1))
     run_unit(context, submitted.unit_id)
     rows = ledger_of(database, submitted)
@@ -142,9 +134,7 @@ def test_before_the_server_records_pay_for_the_rounds_of_the_busiest_client(
     assert report["privacy"]["participations_max"] == last
 
 
-def test_a_budget_in_the_spec_ends_the_run_in_the_round_that_was_told(
-    database: Database, context: WorkerContext
-) -> None:
+def test_a_budget_in_the_spec_ends_the_run_in_the_round_that_was_told(database, context):
     free = submit(database, central())
     run_unit(context, free.unit_id)
     with database.read() as session:
@@ -217,9 +207,7 @@ def test_the_ledger_of_a_run_nobody_takes_up_shows_what_was_charged(
     assert spent >= most > 0
 
 
-def test_without_room_for_the_repeat_nothing_more_is_released(
-    database: Database, context: WorkerContext, crash_in_block: Any
-) -> None:
+def test_without_room_for_the_repeat_nothing_more_is_released(database, context, crash_in_block):
     spec = central(noise="release")
     free = submit(database, spec)
     run_unit(context, free.unit_id)
@@ -239,14 +227,11 @@ def test_without_room_for_the_repeat_nothing_more_is_released(
     assert budgets_of(database, submitted)["final_model"].spent == pytest.approx(total)
 
 
-def test_what_would_be_spent_otherwise_than_reserved_is_not_run(
-    database: Database, context: WorkerContext
-) -> None:
+def test_what_would_be_spent_otherwise_than_reserved_is_not_run(database, context):
     submitted = submit(database, central())
     with database.write() as session:
         experiments = ExperimentRepository(session, submitted.project_id)
         row = experiments.get(submitted.id)
-        assert row is not None
         assert row.mechanism_inputs is not None
         row.mechanism_inputs = {**row.mechanism_inputs, "delta": 0.5}
     run_unit(context, submitted.unit_id)

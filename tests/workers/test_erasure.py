@@ -106,9 +106,7 @@ def verdict(api: Api, served: WorkerContext, path: Path, experiment_id: str) -> 
         return verify(evidence, trusted=trusted)
 
 
-def test_names_models_and_counts_go_and_spending_and_proofs_stay(
-    api: Api, served: WorkerContext, sweeper: Sweeper, tmp_path: Path
-) -> None:
+def test_names_models_and_counts_go_and_spending_and_proofs_stay(api, served, sweeper, tmp_path):
     federation = register(api, served)
     model = ran(api, served, spec_on(federation, released(central())))
     by_silo = spec_on(federation, released(by_record()), validation_unit="record")
@@ -164,9 +162,7 @@ def test_names_models_and_counts_go_and_spending_and_proofs_stay(
     assert {line["subject"].partition("-")[0] for line in lines} == {"erased"}
 
 
-def test_an_erased_ledger_that_is_altered_afterwards_is_told(
-    api: Api, served: WorkerContext, sweeper: Sweeper, tmp_path: Path
-) -> None:
+def test_an_erased_ledger_that_is_altered_afterwards_is_told(api, served, sweeper, tmp_path):
     federation = register(api, served)
     experiment = ran(api, served, spec_on(federation, released(local())))
     erase(api, federation)
@@ -185,9 +181,7 @@ def test_an_erased_ledger_that_is_altered_afterwards_is_told(
     assert "ledger.digests" in {one.name for one in found.checks if one.outcome == "fail"}
 
 
-def test_what_still_needs_the_federation_refuses_the_erasure_and_changes_nothing(
-    api: Api, served: WorkerContext
-) -> None:
+def test_what_still_needs_the_federation_refuses_the_erasure_and_changes_nothing(api, served):
     federation = register(api, served)
     waiting = api.submit(spec_on(federation, released(central())))["id"]
     before = api.counts()
@@ -243,9 +237,7 @@ def test_a_sweeper_that_is_killed_between_any_two_steps_loses_nothing(
     assert erase(api, federation).status_code == 200, "an erasure is repeated without harm"
 
 
-def test_projects_that_share_the_data_are_told_and_keep_theirs(
-    api: Api, served: WorkerContext, sweeper: Sweeper
-) -> None:
+def test_projects_that_share_the_data_are_told_and_keep_theirs(api, served, sweeper):
     assert api.settings.sources_dir is not None
     (api.settings.sources_dir / "clinics.csv").write_bytes(CONTENT)
     other = api.key_with(

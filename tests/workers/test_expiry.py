@@ -54,9 +54,7 @@ def brought(api: Api, content: bytes) -> str:
     return str(answer.json()["id"])
 
 
-def test_old_results_expire_and_say_so_and_reports_stay(
-    api: Api, served: WorkerContext, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_old_results_expire_and_say_so_and_reports_stay(api, served, monkeypatch):
     model, records = ran(api, served, released(central())), ran(api, served, by_record())
     none, new = ran(api, served, spec_with()), ran(api, served, released(central()))
     report = api.get(f"/v1/experiments/{model}/report.json").content
@@ -114,9 +112,7 @@ def test_parameters_that_somebody_starts_from_stay(api: Api, served: WorkerConte
     assert api.post("/v1/experiments", json=spec).status_code == 202
 
 
-def test_checkpoints_of_runs_that_ended_and_old_repeats_are_forgotten(
-    api: Api, served: WorkerContext
-) -> None:
+def test_checkpoints_of_runs_that_ended_and_old_repeats_are_forgotten(api, served):
     ended, running = ran(api, served, spec_with()), api.submit(spec_with())["id"]
     age(api, ended, days=8)
     with api.database.write() as session:

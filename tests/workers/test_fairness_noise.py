@@ -1,7 +1,6 @@
 """Fairness counts with noise in the service: charged, settled, published and verified."""
 
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -66,7 +65,6 @@ def test_ledger_report_and_budget_agree(database: Database, finished: Submitted)
     audited(database, finished)
     *_, last = ledger_of(database, finished)
     assert (last.round, last.observer, last.subject_kind) == (13, "report", "validation_client")
-    assert last.epsilons is not None
     assert last.epsilons.tolist() == [0.5]
     stated = document_of(database, finished)["fairness_privacy"]
     assert (stated["epsilon"], stated["delta"], stated["unit"]) == (0.5, 0.0, "client")
@@ -79,9 +77,7 @@ def test_ledger_report_and_budget_agree(database: Database, finished: Submitted)
     assert 0.5 <= budget.spent <= 0.53
 
 
-def test_nothing_of_held_out_people_is_published_without_noise(
-    database: Database, finished: Submitted
-) -> None:
+def test_nothing_of_held_out_people_is_published_without_noise(database, finished):
     report = document_of(database, finished)
     utility = report["utility"]
     for name in ("validation_loss", "selection_loss", "accuracy"):
@@ -124,9 +120,7 @@ def evidence_of(database: Database, submitted: Submitted, *, without: str = "") 
     return replace(found, rows=kept)
 
 
-def test_a_bundle_verifies_and_a_smaller_epsilon_is_found(
-    database: Database, finished: Submitted, tmp_path: Path
-) -> None:
+def test_a_bundle_verifies_and_a_smaller_epsilon_is_found(database, finished, tmp_path):
     path = tmp_path / "bundle.zip"
     with database.read() as session:
         path.write_bytes(b"".join(bundle_of(database, session, experiment_of(database, finished))))
@@ -135,15 +129,12 @@ def test_a_bundle_verifies_and_a_smaller_epsilon_is_found(
     assert set(checks.values()) == {"pass"}
     assert {"ledger.fairness_privacy", "report.fairness_privacy"} <= set(checks)
     evidence = evidence_of(database, finished)
-    assert evidence.report is not None
     evidence.report["fairness_privacy"]["epsilon"] = 0.1
     checks = {one.name: one.outcome for one in verify(evidence).checks}
     assert checks["report.fairness_privacy"] == "fail"
 
 
-def test_a_worker_lost_before_its_report_is_stored_charges_once(
-    database: Database, context: WorkerContext, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_worker_lost_before_its_report_is_stored_charges_once(database, context, monkeypatch):
     submitted, first = submit(database, noised()), [True]
     original = run_loop.report_of
 
@@ -220,9 +211,7 @@ def test_a_budget_of_training_does_not_refuse_what_it_is_not_about(database: Dat
 
 
 @pytest.mark.parametrize("noise", ["release", "simulation"])
-def test_secret_noise_differs_between_two_runs(
-    noise: str, database: Database, context: WorkerContext
-) -> None:
+def test_secret_noise_differs_between_two_runs(noise, database, context):
     found = []
     for _ in range(2):
         submitted = submit(database, noised(privacy__noise=noise))
@@ -233,9 +222,7 @@ def test_secret_noise_differs_between_two_runs(
     assert (found[0] == found[1]) is (noise == "simulation")
 
 
-def test_one_service_rounds_the_same_people_alike(
-    database: Database, context: WorkerContext
-) -> None:
+def test_one_service_rounds_the_same_people_alike(database, context):
     found = []
     for rounding in ({"base": 5}, {"base": 5}, None):
         spec = noised()
@@ -260,9 +247,7 @@ def rounds_of(database: Database, submitted: Submitted) -> dict[int, float | Non
     return {number: gap for number, gap in found.items() if gap is not None}
 
 
-def test_gaps_of_rounds_are_charged_reserved_and_verified(
-    database: Database, context: WorkerContext
-) -> None:
+def test_gaps_of_rounds_are_charged_reserved_and_verified(database, context):
     spec = noised(noise={"rounds": True}, training__stopping={"validate_every": 4})
     submitted = submit(database, spec)
     reserved = budgets_of(database, submitted)["report"].reserved
@@ -282,9 +267,7 @@ def test_gaps_of_rounds_are_charged_reserved_and_verified(
     assert set(checks.values()) == {"pass"}
 
 
-def test_a_round_that_was_published_and_not_charged_is_found(
-    database: Database, context: WorkerContext
-) -> None:
+def test_a_round_that_was_published_and_not_charged_is_found(database, context):
     spec = noised(noise={"rounds": True}, training__stopping={"validate_every": 4})
     submitted = submit(database, spec)
     run_unit(context, submitted.unit_id)
@@ -295,9 +278,7 @@ def test_a_round_that_was_published_and_not_charged_is_found(
 
 
 @pytest.mark.parametrize("noise", ["release", "simulation"])
-def test_a_run_that_is_taken_up_charges_every_round_once(
-    noise: str, database: Database, context: WorkerContext, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_run_that_is_taken_up_charges_every_round_once(noise, database, context, monkeypatch):
     spec = noised(
         noise={"rounds": True}, training__stopping={"validate_every": 4}, privacy__noise=noise
     )

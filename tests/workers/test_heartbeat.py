@@ -63,9 +63,7 @@ def test_the_file_of_a_dead_worker_is_removed(settings: Settings) -> None:
     assert files(settings) == []
 
 
-def test_a_process_that_has_the_number_of_a_dead_worker_is_no_worker(
-    settings: Settings, heartbeat: Heartbeat
-) -> None:
+def test_a_process_that_has_the_number_of_a_dead_worker_is_no_worker(settings, heartbeat):
     heartbeat.beat()
     [mine] = files(settings)
     # This process runs, and never wrote this file.

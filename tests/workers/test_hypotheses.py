@@ -2,7 +2,6 @@
 
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 from fedaudit.ledger.columns import EntryColumns
 from fedaudit.ledger.rows import entry_of
@@ -10,16 +9,12 @@ from fedaudit.reports.ledger_totals import LedgerTotals
 from fedaudit.reports.sections.between_hypotheses import between_checks
 from fedaudit.reports.sections.parameter_plot import plane_checks
 from fedaudit.spec.parse import parse_spec
-from models.database import Database
 from models.repositories import LedgerRepository
 from tests.workers.admission import document_of, experiment_of, rounds_of, spec_with, submit
-from workers.context import WorkerContext
 from workers.run_unit import run_unit
 
 
-def test_the_report_is_held_against_the_stored_ledger(
-    database: Database, context: WorkerContext
-) -> None:
+def test_the_report_is_held_against_the_stored_ledger(database, context):
     submitted = submit(database)
     run_unit(context, submitted.unit_id)
     report = document_of(database, submitted)
@@ -39,9 +34,7 @@ def test_the_report_is_held_against_the_stored_ledger(
     }
 
 
-def test_lost_rounds_count_in_the_cluster_that_a_client_was_in(
-    database: Database, context: WorkerContext, crash_in_block: Any
-) -> None:
+def test_lost_rounds_count_in_the_cluster_that_a_client_was_in(database, context, crash_in_block):
     submitted = submit(database, spec_with(privacy__noise="release"))
     crash_in_block(3, rounds=2)
     run_unit(context, submitted.unit_id)
@@ -57,9 +50,7 @@ def test_lost_rounds_count_in_the_cluster_that_a_client_was_in(
     assert report["plane"]["round"] == report["utility"]["best_round"]
 
 
-def test_uploads_of_real_clients_are_shown_to_nobody(
-    database: Database, context: WorkerContext
-) -> None:
+def test_uploads_of_real_clients_are_shown_to_nobody(database, context):
     examples = Path(__file__).parents[2] / "examples"
     spec = spec_with(
         federation={

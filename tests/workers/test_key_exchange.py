@@ -77,13 +77,7 @@ def test_a_running_worker_takes_the_new_key_up_and_old_reports_verify(
     assert served.signing_key.derived_secret(ROUNDING) == rounding, "of the third key"
 
 
-def test_what_a_leaked_key_signed_is_never_valid_again(
-    api: Api,
-    served: WorkerContext,
-    key_file: Path,
-    tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+def test_what_a_leaked_key_signed_is_never_valid_again(api, served, key_file, tmp_path, capsys):
     experiment, leaked = ran(api, served), served.signing_key
     other = api.key_with("admin", project="another")
     url = ["--database-url", api.settings.database_url]
@@ -110,14 +104,11 @@ def test_what_a_leaked_key_signed_is_never_valid_again(
         announce_key(api.database, leaked)
 
 
-def test_secrets_are_encrypted_anew_all_or_none(
-    api: Api, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_secrets_are_encrypted_anew_all_or_none(api, tmp_path, capsys):
     body = {"url": "https://hooks.example.org/x", "events": ["experiment.finished"]}
     made = api.post("/v1/webhooks", json=body)
     assert made.status_code == 201, made.text
     key_file = api.settings.secrets_key_file
-    assert key_file is not None
     old = key_file.read_bytes()
     other = create_key(  # a second project, whose secret is replaced as well
         api.settings.database_url, project="another", scopes=["admin"], name="ops"

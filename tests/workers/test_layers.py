@@ -42,9 +42,7 @@ def failed_checks(verification: Any) -> set[str]:
 
 
 @pytest.mark.parametrize("radius", ["adaptive", 0.5])
-def test_ledger_view_report_and_verification_agree(
-    database: Database, context: WorkerContext, radius: Any
-) -> None:
+def test_ledger_view_report_and_verification_agree(database, context, radius):
     submitted = submit(database, spec_with(**LAYERS, privacy__radius=radius))
     run_unit(context, submitted.unit_id)
     rows = ledger_of(database, submitted)
@@ -145,9 +143,7 @@ def test_a_report_with_other_layers_is_found(sqlite_url: str, make_context: Any)
 
 
 @pytest.mark.parametrize("ending", ["taken up", "failed"])
-def test_lost_rounds_are_charged_in_every_layer(
-    database: Database, context: WorkerContext, crash_in_block: Any, ending: str
-) -> None:
+def test_lost_rounds_are_charged_in_every_layer(database, context, crash_in_block, ending):
     """Whether another worker takes the run up, or nobody does and the sweeper enters them."""
     crash_in_block(2)
     attempts = 1 if ending == "failed" else 3
@@ -168,9 +164,7 @@ def test_lost_rounds_are_charged_in_every_layer(
     assert not failed_checks(judged(database, submitted, context))
 
 
-def test_a_simulation_is_resumed_to_the_same_ledger(
-    database: Database, context: WorkerContext, flushing: Any
-) -> None:
+def test_a_simulation_is_resumed_to_the_same_ledger(database, context, flushing):
     whole, interrupted = (
         submit(database, spec_with(**LAYERS)),
         submit(database, spec_with(**LAYERS)),

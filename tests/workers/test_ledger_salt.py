@@ -123,9 +123,7 @@ def test_no_reader_of_reports_finds_who_took_part(api: Api, served: WorkerContex
     assert found_in(text, guesses(id_, spec, salt)) == {participants(api, id_)}
 
 
-def test_simulated_runs_have_plain_hashes_and_stored_ones_keep_them(
-    api: Api, served: WorkerContext, tmp_path: Path
-) -> None:
+def test_simulated_runs_have_plain_hashes_and_stored_ones_keep_them(api, served, tmp_path):
     """Whose cohort follows from the seed anyway. A release run of before there were salts goes on
     without one, and its bundle verifies as it did."""
     simulated = ran(api, served, one_round("simulation"))
@@ -153,9 +151,7 @@ def judged(path: Path, served: WorkerContext) -> Verification:
 
 
 @pytest.mark.parametrize("changed", ["other", "missing", "added"])
-def test_a_bundle_verifies_with_its_own_salt_alone(
-    api: Api, served: WorkerContext, tmp_path: Path, changed: str
-) -> None:
+def test_a_bundle_verifies_with_its_own_salt_alone(api, served, tmp_path, changed):
     id_ = ran(api, served, one_round("simulation" if changed == "added" else "release"))
     path = bundle(api, id_, tmp_path)
     verified = judged(path, served)
@@ -176,9 +172,7 @@ def test_a_bundle_verifies_with_its_own_salt_alone(
     assert "salt" in failed["ledger.salt"]
 
 
-def test_the_page_on_the_encoding_is_enough_to_follow_a_salted_bundle(
-    api: Api, served: WorkerContext, tmp_path: Path
-) -> None:
+def test_the_page_on_the_encoding_is_enough_to_follow_a_salted_bundle(api, served, tmp_path):
     """`docs/ledger-encoding.md`, by hand: entry of version 2, digest, link, ledger hash."""
     id_ = ran(api, served, one_round("release"))
     with zipfile.ZipFile(bundle(api, id_, tmp_path)) as archive:

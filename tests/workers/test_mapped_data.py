@@ -46,9 +46,7 @@ def maps(api: Api) -> list[Path]:
     return [] if folder is None else sorted(folder.glob("?" * 64 + "-*"))
 
 
-def test_a_profiled_table_is_not_read_again_and_its_map_goes_with_it(
-    api: Api, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_profiled_table_is_not_read_again_and_its_map_goes_with_it(api, monkeypatch):
     context = WorkerContext(api.settings, api.database, Queue(api.settings), "cpu")
     federation = register(api, context)
     assert len(maps(api)) == 1
@@ -73,9 +71,7 @@ def has_index(api: Api, federation: str) -> bool:
     return Storage(api.settings.storage_url).holds(table_index_key(row.project_id, federation))
 
 
-def test_a_submission_opens_no_file_that_was_indexed(
-    api: Api, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_submission_opens_no_file_that_was_indexed(api, monkeypatch):
     """In another scale than was registered, on a machine to which nothing was laid out."""
     context = WorkerContext(api.settings, api.database, Queue(api.settings), "cpu")
     federation = register(api, context)
@@ -164,9 +160,7 @@ def test_what_a_killed_worker_kept_outlives_neither_receipt_nor_deletion(
     assert not has_index(api, federation)
 
 
-def test_a_storage_that_fails_leaves_the_table_to_be_read(
-    api: Api, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_storage_that_fails_leaves_the_table_to_be_read(api, monkeypatch):
     def fails(*_: Any) -> None:
         raise StorageError("the storage is full")
 

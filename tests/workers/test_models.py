@@ -36,9 +36,7 @@ def test_the_file_is_the_one_that_the_report_states(api: Api, served: WorkerCont
     assert answer.headers["content-disposition"].endswith('-model.safetensors"')
 
 
-def test_what_the_data_decide_of_the_layout_needs_the_scope_of_federations(
-    api: Api, served: WorkerContext
-) -> None:
+def test_what_the_data_decide_of_the_layout_needs_the_scope_of_federations(api, served):
     path = ran(api, served, released())
     layout = api.get(f"{path}/model-layout", key=api.key_with("federations:read"))
     assert layout.status_code == 200, layout.text
@@ -50,15 +48,12 @@ def test_what_the_data_decide_of_the_layout_needs_the_scope_of_federations(
     assert (kept.status_code, "set privacy.noise" in kept.json()["detail"]) == (409, True)
     with api.database.write() as session:
         row = ReportRepository(session, api.project_id).get(path.rpartition("/")[2])
-        assert row is not None
         row.model_layout = None
     earlier = api.get(f"{path}/model-layout")
     assert (earlier.status_code, "kept no layout" in earlier.json()["detail"]) == (409, True)
 
 
-def test_what_may_not_leave_is_not_stored_and_refused_with_the_reason(
-    api: Api, served: WorkerContext
-) -> None:
+def test_what_may_not_leave_is_not_stored_and_refused_with_the_reason(api, served):
     path = ran(api, served, spec_with())
     answer = api.get(f"{path}/model")
     assert answer.status_code == 409
@@ -67,16 +62,13 @@ def test_what_may_not_leave_is_not_stored_and_refused_with_the_reason(
     assert not served.storage.holds(model_key(api.project_id, path.rpartition("/")[2]))
 
 
-def test_before_its_end_and_of_an_earlier_version_there_is_no_model(
-    api: Api, served: WorkerContext
-) -> None:
+def test_before_its_end_and_of_an_earlier_version_there_is_no_model(api, served):
     waiting = api.get(f"/v1/experiments/{api.submit(released())['id']}/model")
     assert waiting.status_code == 409
     assert "it is queued; ask again" in waiting.json()["detail"]
     id_ = ran(api, served, released()).rpartition("/")[2]
     with api.database.write() as session:
         row = ReportRepository(session, api.project_id).get(id_)
-        assert row is not None
         row.document = {name: row.document[name] for name in row.document if name[:5] != "model"}
     earlier = api.get(f"/v1/experiments/{id_}/model")
     assert earlier.status_code == 409

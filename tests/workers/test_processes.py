@@ -14,7 +14,7 @@ import torch
 from sqlalchemy import make_url, select
 
 from api.services.report_evidence import evidence_of
-from benchmarks.servers import Server, start_valkey
+from benchmarks.servers import start_valkey
 from fedaudit.reports.verification.verification import verify
 from infrastructure.queue import Queue
 from infrastructure.settings import Settings
@@ -89,7 +89,6 @@ def ledger_hash_of(database: Database, submitted: Submitted) -> str:
     with database.read() as session:
         report = ReportRepository(session).get(submitted.id)
         rows = LedgerRepository(session).rows_after(submitted.id, limit=100_000)
-    assert report is not None
     assert (
         first_broken_link(submitted.id, [(row.digest, row.clusters, row.link) for row in rows])
         is None
@@ -142,9 +141,7 @@ def test_workers_killed_at_random_moments_leave_the_ledger_of_an_undisturbed_run
     assert (unit.attempts, unit.fence) == (3, 3)
 
 
-def test_a_killed_worker_and_the_next_one_key_a_release_ledger_alike(
-    embedded_service: tuple[Database, Service],
-) -> None:
+def test_a_killed_worker_and_the_next_one_key_a_release_ledger_alike(embedded_service):
     database, processes = embedded_service
     submitted = submit(database, spec_with(training__rounds=600, privacy__noise="release"))
     processes.sweeper()
@@ -155,7 +152,6 @@ def test_a_killed_worker_and_the_next_one_key_a_release_ledger_alike(
     assert wait_for_end(database, submitted) == "succeeded"
     with database.read() as session:
         report = ReportRepository(session).get(submitted.id)
-    assert report is not None
     experiment = experiment_of(database, submitted)
     assert experiment.ledger_salt is not None
     found = verify(evidence_of(database, experiment, report.document))
@@ -165,9 +161,7 @@ def test_a_killed_worker_and_the_next_one_key_a_release_ledger_alike(
 
 
 @pytest.mark.slow
-def test_ten_kills_at_any_moment(
-    either: tuple[Database, Service], sqlite_template: Path, tmp_path: Path
-) -> None:
+def test_ten_kills_at_any_moment(either, sqlite_template, tmp_path):
     """Killed while it starts, loads, trains or flushes, wherever the moment falls."""
     database, processes = either
     moments = random.Random(7)
@@ -189,9 +183,7 @@ def test_ten_kills_at_any_moment(
     assert unit_of(database, submitted).fence == 11
 
 
-def test_a_worker_that_slept_through_its_lease_writes_nothing(
-    postgres_service: tuple[Database, Service], undisturbed: str
-) -> None:
+def test_a_worker_that_slept_through_its_lease_writes_nothing(postgres_service, undisturbed):
     database, processes = postgres_service
     submitted = submit(database, LONG)
     processes.sweeper()
@@ -208,9 +200,7 @@ def test_a_worker_that_slept_through_its_lease_writes_nothing(
     assert sleeper.stop() == 0
 
 
-def test_a_stopped_worker_gives_its_unit_back_and_another_goes_on(
-    postgres_service: tuple[Database, Service], undisturbed: str
-) -> None:
+def test_a_stopped_worker_gives_its_unit_back_and_another_goes_on(postgres_service, undisturbed):
     database, processes = postgres_service
     submitted = submit(database, LONG)
     sweeper = processes.sweeper()
@@ -229,9 +219,7 @@ def test_a_stopped_worker_gives_its_unit_back_and_another_goes_on(
     assert ledger_hash_of(database, submitted) == undisturbed
 
 
-def test_when_every_worker_is_lost_the_sweeper_fails_the_experiment(
-    postgres_service: tuple[Database, Service],
-) -> None:
+def test_when_every_worker_is_lost_the_sweeper_fails_the_experiment(postgres_service):
     database, processes = postgres_service
     submitted = submit(database, LONG, max_attempts=1, budget=1e6)
     sweeper = processes.sweeper()
@@ -251,11 +239,8 @@ def test_when_every_worker_is_lost_the_sweeper_fails_the_experiment(
     assert sweeper.stop(within=10) == 0
 
 
-def test_a_broker_that_is_down_delays_a_run_and_loses_nothing(
-    postgres_url: str, tmp_path: Path
-) -> None:
+def test_a_broker_that_is_down_delays_a_run_and_loses_nothing(postgres_url, tmp_path):
     broker = start_valkey()
-    assert broker.process is not None
     assert broker.folder is not None
     broker.process.kill()
     broker.process.wait()
@@ -276,9 +261,7 @@ def test_a_broker_that_is_down_delays_a_run_and_loses_nothing(
     broker.stop()
 
 
-def test_a_database_outage_is_waited_for(
-    postgres_server: Server, postgres_service: tuple[Database, Service], undisturbed: str
-) -> None:
+def test_a_database_outage_is_waited_for(postgres_server, postgres_service, undisturbed):
     database, processes = postgres_service
     submitted = submit(database, LONG)
     processes.sweeper()
@@ -301,9 +284,7 @@ def test_a_database_outage_is_waited_for(
     assert ledger_hash_of(database, submitted) == undisturbed
 
 
-def test_only_one_of_several_sweepers_has_the_duty_and_another_inherits_it(
-    postgres_service: tuple[Database, Service],
-) -> None:
+def test_only_one_of_several_sweepers_has_the_duty_and_another_inherits_it(postgres_service):
     database, processes = postgres_service
     first = processes.sweeper()
     wait_until(lambda: duty_of(database) is not None, "the first sweeper")

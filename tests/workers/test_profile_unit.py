@@ -69,9 +69,7 @@ def test_a_second_cut_of_a_column_is_not_shown(database: Database, context: Work
     assert profile(20) == first, "what was shown is shown again"
 
 
-def test_data_that_cannot_be_used_is_rejected_with_row_and_column(
-    database: Database, context: WorkerContext
-) -> None:
+def test_data_that_cannot_be_used_is_rejected_with_row_and_column(database, context):
     data = people(300) + b"c1,seven,F,1\n"
     registered = register(database, data, storage=context.storage)
     run_unit(context, registered.unit_id)
@@ -114,9 +112,7 @@ def test_a_file_that_cannot_be_used_is_rejected(
     assert stated in reason["message"]
 
 
-def test_a_worker_that_must_stop_gives_the_profile_back(
-    database: Database, context: WorkerContext
-) -> None:
+def test_a_worker_that_must_stop_gives_the_profile_back(database, context):
     registered = register(database, people(300), storage=context.storage)
     celery_state.should_stop = 0
     run_unit(context, registered.unit_id)
@@ -129,9 +125,7 @@ def test_a_worker_that_must_stop_gives_the_profile_back(
     assert federation_of(database, registered).status == "ready"
 
 
-def test_storage_that_fails_is_tried_again_and_rejected_at_last(
-    database: Database, context: WorkerContext
-) -> None:
+def test_storage_that_fails_is_tried_again_and_rejected_at_last(database, context):
     registered = register(database, people(300), storage=context.storage, max_attempts=2)
     context.storage.delete(KEY)
     run_unit(context, registered.unit_id)
@@ -146,9 +140,7 @@ def test_storage_that_fails_is_tried_again_and_rejected_at_last(
     assert "StorageError" in (unit.last_error or "")
 
 
-def test_a_federation_deleted_meanwhile_stays_deleted(
-    database: Database, context: WorkerContext, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_federation_deleted_meanwhile_stays_deleted(database, context, monkeypatch):
     def delete(*_: Any, **__: Any) -> dict[str, Any]:
         with database.write() as session:
             federations = FederationRepository(session, registered.project_id)
@@ -163,9 +155,7 @@ def test_a_federation_deleted_meanwhile_stays_deleted(
     assert unit_of(database, registered).state == "done"
 
 
-def test_a_worker_that_lost_its_unit_writes_nothing(
-    database: Database, context: WorkerContext, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_worker_that_lost_its_unit_writes_nothing(database, context, monkeypatch):
     def overtaken(*_: Any, **__: Any) -> dict[str, Any]:
         with database.write() as session:
             units = UnitRepository(session)
@@ -193,9 +183,7 @@ def by_id(registered: Registered) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("uploaded", [True, False])
-def test_experiments_train_on_a_federation_by_its_id(
-    database: Database, context: WorkerContext, tmp_path: Path, uploaded: bool
-) -> None:
+def test_experiments_train_on_a_federation_by_its_id(database, context, tmp_path, uploaded):
     (tmp_path / "people.csv").write_bytes(people(300))
     context = with_sources(context, tmp_path)
     registered = register(database, people(300), storage=context.storage if uploaded else None)
@@ -207,9 +195,7 @@ def test_experiments_train_on_a_federation_by_its_id(
     assert experiment_of(database, submitted).status == "succeeded"
 
 
-def test_an_experiment_on_a_file_that_is_gone_fails_with_the_reason(
-    database: Database, context: WorkerContext
-) -> None:
+def test_an_experiment_on_a_file_that_is_gone_fails_with_the_reason(database, context):
     registered = register(database, people(300), storage=context.storage)
     run_unit(context, registered.unit_id)
     files = ProjectFiles(context, registered.project_id)
@@ -253,9 +239,7 @@ def embedded(sqlite_template: Path, tmp_path: Path) -> Iterator[tuple[Database, 
     database.dispose()
 
 
-def test_a_worker_killed_while_it_profiles_is_followed_by_another(
-    embedded: tuple[Database, Service, Storage],
-) -> None:
+def test_a_worker_killed_while_it_profiles_is_followed_by_another(embedded):
     database, processes, storage = embedded
     registered = register(database, many_people(), storage=storage)
     processes.sweeper()
@@ -269,9 +253,7 @@ def test_a_worker_killed_while_it_profiles_is_followed_by_another(
     assert federation_of(database, registered).profile["rows"] == 600_000
 
 
-def test_when_every_worker_is_lost_the_federation_is_rejected(
-    embedded: tuple[Database, Service, Storage],
-) -> None:
+def test_when_every_worker_is_lost_the_federation_is_rejected(embedded):
     database, processes, storage = embedded
     registered = register(database, many_people(), storage=storage, max_attempts=1)
     processes.sweeper()

@@ -50,9 +50,7 @@ def stored_table(served: WorkerContext, api: Api, path: str) -> bytes:
         return file.read_bytes()
 
 
-def test_the_table_has_a_line_for_each_record(
-    api: Api, served: WorkerContext, people: dict[str, Any]
-) -> None:
+def test_the_table_has_a_line_for_each_record(api, served, people):
     path = ran(api, served, people)
     answer = api.get(f"{path}/record-table", key=api.key_with("ledger:read"))
     assert answer.status_code == 200, answer.text
@@ -95,9 +93,7 @@ def test_a_worker_lost_at_the_very_end_leaves_no_table_without_a_report(
     assert api.get(f"{path}/record-table").content == before
 
 
-def test_without_room_for_the_table_the_end_is_tried_again(
-    api: Api, served: WorkerContext, people: dict[str, Any], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_without_room_for_the_table_the_end_is_tried_again(api, served, people, monkeypatch):
     def full(*_: Any) -> None:
         raise StorageFullError("the storage is full")
 

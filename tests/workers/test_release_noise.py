@@ -65,9 +65,7 @@ def test_an_undisturbed_run_is_charged_once(database: Database, context: WorkerC
     assert spent_of(database, submitted) == pytest.approx(max_released(rows) * PER_RELEASE)
 
 
-def test_the_theorems_sum_is_spent_beside_the_leakage(
-    database: Database, context: WorkerContext, crash_in_block: Any
-) -> None:
+def test_the_theorems_sum_is_spent_beside_the_leakage(database, context, crash_in_block):
     clipped = spec_with(
         privacy__noise="release", privacy__radius=0.5, privacy__clip=2.0, training__hypotheses=1
     )
@@ -125,9 +123,7 @@ def test_lost_rounds_stay_spent_and_their_repeat_is_a_new_release(
         )
 
 
-def test_a_client_budget_counts_lost_rounds(
-    database: Database, context: WorkerContext, crash_in_block: Any
-) -> None:
+def test_a_client_budget_counts_lost_rounds(database, context, crash_in_block):
     # Every training client takes part in every round, and may release four times.
     spec = spec_with(
         privacy={
@@ -148,9 +144,7 @@ def test_a_client_budget_counts_lost_rounds(
     assert [int((row.outcomes == 0).sum()) for row in rows if row.release == 1] == [20, 0, 0]
 
 
-def test_without_room_for_the_repeat_nothing_more_is_released(
-    database: Database, context: WorkerContext, crash_in_block: Any
-) -> None:
+def test_without_room_for_the_repeat_nothing_more_is_released(database, context, crash_in_block):
     spec = spec_with(privacy__noise="release", training__cohort={"clients": 20})
     submitted = submit(database, spec, budget=12 * PER_RELEASE)
     crash_in_block(4)

@@ -36,7 +36,6 @@ def worker(api: Api) -> WorkerContext:
 def document(api: Api, id_: str) -> dict[str, Any]:
     with api.database.read() as session:
         report = ReportRepository(session, api.project_id).get(id_)
-    assert report is not None
     return dict(report.document)
 
 
@@ -85,9 +84,7 @@ def _ignored(_: int) -> None:
     pass
 
 
-def test_a_worker_that_stops_and_goes_on_reports_the_same(
-    api: Api, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_worker_that_stops_and_goes_on_reports_the_same(api, monkeypatch):
     """The run that was asked for ends first, and its report waits for the others."""
     made = api.submit({**REPEATED, "training": {**REPEATED["training"], "rounds": 4}})
     context, unit_id = worker(api), api.stored(made["id"]).unit_id
@@ -108,13 +105,10 @@ def test_a_worker_that_stops_and_goes_on_reports_the_same(
     assert document(api, made["id"])["repeats"]["metrics"]["validation_loss"]["n"] == SEEDS
 
 
-def test_seeds_that_fail_are_missing_with_a_reason(
-    api: Api, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_seeds_that_fail_are_missing_with_a_reason(api, monkeypatch):
     made = api.submit(REPEATED)
     with api.database.read() as session:
         sweep, _ = SweepRepository(session, api.project_id).cell_of(made["id"]) or (None, None)
-        assert sweep is not None
         cells = SweepRepository(session, api.project_id).cells(sweep.id)
     assert api.post(f"/v1/experiments/{cells[1].experiment.id}/cancel").status_code == 200
     run_unit(worker(api), api.stored(made["id"]).unit_id)

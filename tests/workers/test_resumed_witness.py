@@ -86,16 +86,12 @@ def alter_newest(database: Database, submitted: Submitted) -> bytes:
     return forged
 
 
-def test_rows_that_a_worker_signed_are_witnessed_by_workers(
-    database: Database, context: WorkerContext, stopped: Submitted
-) -> None:
+def test_rows_that_a_worker_signed_are_witnessed_by_workers(database, context, stopped):
     assert resume(database, context, stopped) == {WORKER}
     assert judged(database, stopped, context).verdict == "valid"
 
 
-def test_altered_rows_are_not_witnessed_by_the_worker_that_resumes(
-    database: Database, context: WorkerContext, stopped: Submitted
-) -> None:
+def test_altered_rows_are_not_witnessed_by_the_worker_that_resumes(database, context, stopped):
     alter_newest(database, stopped)
     forget_checkpoints(database, stopped, above=_STOPPED_AT - 1)
     assert resume(database, context, stopped) == {DATABASE}
@@ -104,9 +100,7 @@ def test_altered_rows_are_not_witnessed_by_the_worker_that_resumes(
     assert found.verdict == "consistent, signer untrusted"
 
 
-def test_a_row_altered_below_the_newest_is_noticed(
-    database: Database, context: WorkerContext, stopped: Submitted
-) -> None:
+def test_a_row_altered_below_the_newest_is_noticed(database, context, stopped):
     """The newest link is the signed one; the rows no longer lead to it."""
     with database.write() as session:
         second = LedgerRepository(session).rows_after(stopped.id)[1]
@@ -119,9 +113,7 @@ def test_a_row_altered_below_the_newest_is_noticed(
     assert judged(database, stopped, context).verdict == "altered"
 
 
-def test_a_checkpoint_by_a_key_that_was_planted_covers_nothing(
-    database: Database, context: WorkerContext, stopped: Submitted
-) -> None:
+def test_a_checkpoint_by_a_key_that_was_planted_covers_nothing(database, context, stopped):
     forged = alter_newest(database, stopped)
     planted = SigningKey.generate()
     newest = checkpoints_of(database, stopped)[-1]
@@ -154,8 +146,6 @@ class Snapshot:
         with database.read() as session:
             state = CheckpointRepository(session).get(submitted.id)
             totals = LedgerRepository(session).get_totals(submitted.id)
-        assert state is not None
-        assert totals is not None
         return cls(state.round, state.data, totals.releases)
 
     def restore(self, database: Database, submitted: Submitted) -> None:
@@ -174,9 +164,7 @@ class Snapshot:
             )
 
 
-def test_a_run_set_back_to_a_state_that_nobody_signed_is_not_witnessed(
-    database: Database, context: WorkerContext, flushing: Flushing
-) -> None:
+def test_a_run_set_back_to_a_state_that_nobody_signed_is_not_witnessed(database, context, flushing):
     flushing(3, stop_worker)
     submitted = submit(database)
     run_unit(context, submitted.unit_id)
@@ -192,9 +180,7 @@ def test_a_run_set_back_to_a_state_that_nobody_signed_is_not_witnessed(
     assert judged(database, submitted, context).verdict == "consistent, signer untrusted"
 
 
-def test_a_run_set_back_to_its_beginning_is_not_witnessed(
-    database: Database, context: WorkerContext, stopped: Submitted
-) -> None:
+def test_a_run_set_back_to_its_beginning_is_not_witnessed(database, context, stopped):
     """Its rows, state and checkpoints are gone; that rounds were counted is left."""
     with database.write() as session:
         cut(session, stopped, after=0)

@@ -75,9 +75,7 @@ def unit_of(database: Database, submitted: Submitted) -> Any:
 # -- the ordinary way ---------------------------------------------------------------------------
 
 
-def test_a_finished_run_leaves_ledger_rounds_report_and_events(
-    database: Database, context: WorkerContext
-) -> None:
+def test_a_finished_run_leaves_ledger_rounds_report_and_events(database, context):
     gates = [
         {
             "figure": "leakage_max",
@@ -118,7 +116,6 @@ def test_a_finished_run_leaves_ledger_rounds_report_and_events(
         rounds = RoundRepository(session).after(submitted.id)
         assert CheckpointRepository(session).get(submitted.id) is None
         totals = LedgerRepository(session).get_totals(submitted.id)
-    assert totals is not None
     np.testing.assert_array_equal(totals.releases, participations)
     assert [row.round for row in rounds] == list(range(1, 13))
     assert rounds[-1].leakage_max == experiment.leakage_max
@@ -133,9 +130,7 @@ def test_a_finished_run_leaves_ledger_rounds_report_and_events(
     )
 
 
-def test_what_was_not_spent_returns_to_the_budget(
-    database: Database, context: WorkerContext
-) -> None:
+def test_what_was_not_spent_returns_to_the_budget(database, context):
     submitted = submit(database, budget=20.0)
     run_unit(context, submitted.unit_id)
     budget = budget_of(database, submitted)
@@ -147,9 +142,7 @@ def test_what_was_not_spent_returns_to_the_budget(
 # -- who may run it -----------------------------------------------------------------------------
 
 
-def test_a_second_message_for_a_unit_does_nothing(
-    database: Database, context: WorkerContext
-) -> None:
+def test_a_second_message_for_a_unit_does_nothing(database, context):
     submitted = submit(database)
     run_unit(context, submitted.unit_id)
     before = events_of(database, submitted.id)
@@ -159,9 +152,7 @@ def test_a_second_message_for_a_unit_does_nothing(
     assert unit_of(database, submitted).attempts == 1
 
 
-def test_a_unit_for_another_device_is_left_alone(
-    database: Database, context: WorkerContext
-) -> None:
+def test_a_unit_for_another_device_is_left_alone(database, context):
     submitted = submit(database, device="cuda")
     run_unit(context, submitted.unit_id)
     assert unit_of(database, submitted).state == "waiting"
@@ -193,9 +184,7 @@ def test_a_stopped_worker_gives_the_unit_back_and_another_ends_with_the_same_led
         assert first[section] == second[section]
 
 
-def test_who_was_refused_is_known_after_an_interruption(
-    database: Database, context: WorkerContext, flushing: Any
-) -> None:
+def test_who_was_refused_is_known_after_an_interruption(database, context, flushing):
     # A release leaks 1 (n = 3, nu = 3), so each client takes part once and is refused after that.
     asked = {**GROUPS, "fairness__privacy_cost_by_group": True}
     submitted = submit(database, spec_with(**asked, privacy__client_budget=1.0))
@@ -213,9 +202,7 @@ def test_who_was_refused_is_known_after_an_interruption(
         assert group["refusals_mean"] == float(f"{mean:.1e}")
 
 
-def test_a_fault_gives_the_unit_back_with_the_attempt_counted(
-    database: Database, context: WorkerContext, flushing: Any
-) -> None:
+def test_a_fault_gives_the_unit_back_with_the_attempt_counted(database, context, flushing):
     submitted = submit(database)
     flushing(3, crash)
     run_unit(context, submitted.unit_id)
@@ -240,9 +227,7 @@ def test_a_fault_in_the_last_attempt_fails_the_experiment_and_settles_its_budget
     assert budget_of(database, submitted).reserved == 0
 
 
-def test_a_worker_that_lost_its_unit_writes_nothing_more(
-    database: Database, context: WorkerContext, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_worker_that_lost_its_unit_writes_nothing_more(database, context, monkeypatch):
     submitted = submit(database)
     before: list[Any] = []
 
@@ -270,9 +255,7 @@ def test_a_worker_that_lost_its_unit_writes_nothing_more(
 # -- ends without a report ----------------------------------------------------------------------
 
 
-def test_cancelled_shows_only_after_the_worker_has_stopped(
-    database: Database, context: WorkerContext, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_cancelled_shows_only_after_the_worker_has_stopped(database, context, monkeypatch):
     submitted = submit(database)
     monkeypatch.setattr(workers.run_loop.Pace, "rounds", lambda *_, **__: 1)
     statuses = []
@@ -281,7 +264,6 @@ def test_cancelled_shows_only_after_the_worker_has_stopped(
     def asked(self: ExperimentRepository, rounds_done: dict[str, int]) -> set[str]:
         if rounds_done == {submitted.id: 3}:
             asked_for = self.request_cancel(submitted.id, price=leakage)
-            assert asked_for is not None
             statuses.append(asked_for.status)
         return progress(self, rounds_done)
 
@@ -299,9 +281,7 @@ def test_cancelled_shows_only_after_the_worker_has_stopped(
     assert budget.spent == max(int(row.releases.max()) for row in rows) * 2 / 3
 
 
-def test_training_that_diverges_fails_with_that_reason(
-    database: Database, context: WorkerContext
-) -> None:
+def test_training_that_diverges_fails_with_that_reason(database, context):
     submitted = submit(
         database,
         spec_with(
@@ -320,9 +300,7 @@ def test_training_that_diverges_fails_with_that_reason(
     assert last.reasons["selection_loss"] == "the loss is not finite"
 
 
-def test_data_that_changed_since_its_admission_is_refused(
-    database: Database, context: WorkerContext, tmp_path: Path
-) -> None:
+def test_data_that_changed_since_its_admission_is_refused(database, context, tmp_path):
     table = tmp_path / "people.csv"
     rows = [f"{client},{value},{value * 2}" for client in range(30) for value in range(4)]
     table.write_text("\n".join(["client,x,y", *rows]))
@@ -346,9 +324,7 @@ def test_data_that_changed_since_its_admission_is_refused(
     [({"parameters": 1}, "what was reserved"), ({"attributes": {"sex": ["F"]}}, "the groups")],
     ids=["features", "groups"],
 )
-def test_a_plan_that_the_data_do_not_bear_out_is_refused(
-    database: Database, context: WorkerContext, planned: dict[str, Any], told: str
-) -> None:
+def test_a_plan_that_the_data_do_not_bear_out_is_refused(database, context, planned, told):
     """As one made from an index that somebody changed: its cost would be that of fewer features."""
     submitted = submit(database, spec_with())
     with database.write() as session:
@@ -360,9 +336,7 @@ def test_a_plan_that_the_data_do_not_bear_out_is_refused(
     assert ledger_of(database, submitted) == []
 
 
-def test_an_experiment_cancelled_before_its_worker_started_is_never_played(
-    database: Database, context: WorkerContext
-) -> None:
+def test_an_experiment_cancelled_before_its_worker_started_is_never_played(database, context):
     submitted = submit(database)
     with database.write() as session:
         claim = UnitRepository(session).claim(
@@ -372,7 +346,6 @@ def test_an_experiment_cancelled_before_its_worker_started_is_never_played(
         asked = ExperimentRepository(session, submitted.project_id).request_cancel(
             submitted.id, price=leakage
         )
-        assert asked is not None
         assert asked.status == "cancelling"
     run_unit(context, submitted.unit_id)
     experiment = experiment_of(database, submitted)

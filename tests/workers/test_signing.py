@@ -1,6 +1,5 @@
 """Who writes ledger rows signs them: during a run, at its end, and after its worker was lost."""
 
-from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Any
 
@@ -49,9 +48,7 @@ def judged(database: Database, submitted: Submitted, context: WorkerContext) -> 
 
 
 @pytest.mark.parametrize("mechanism", ["laplace-l2", "none"])
-def test_a_finished_run_is_valid_under_its_key(
-    database: Database, context: WorkerContext, mechanism: str
-) -> None:
+def test_a_finished_run_is_valid_under_its_key(database, context, mechanism):
     privacy = {"mechanism": "none"} if mechanism == "none" else {"client_budget": 2.0}
     changed = {f"privacy__{name}": value for name, value in privacy.items()}
     spec = spec_with(**changed) if mechanism != "none" else spec_with(privacy=privacy)
@@ -68,9 +65,7 @@ def test_a_finished_run_is_valid_under_its_key(
 
 
 @pytest.mark.parametrize("seed", [2, 17])
-def test_a_round_that_charged_nobody_against_the_server_can_be_verified(
-    seed: int, database: Database, context: WorkerContext
-) -> None:
+def test_a_round_that_charged_nobody_against_the_server_can_be_verified(seed, database, context):
     submitted = submit(
         database,
         spec_with(
@@ -92,7 +87,6 @@ def test_a_round_that_charged_nobody_against_the_server_can_be_verified(
     with database.read() as session:
         report = ReportRepository(session).get(submitted.id)
         rows = LedgerRepository(session).rows_after(submitted.id, limit=100)
-    assert report is not None
     best = report.document["utility"]["best_round"]
     charged = {row.observer: len(row.subjects) for row in rows if row.round == best}
     assert charged["server"] == 0, "the seed no longer has such a round"
@@ -113,9 +107,7 @@ def test_the_newest_rows_of_a_run_are_missed(database: Database, context: Worker
     assert details["ledger.entries"].startswith("entries 10 to 12 (up to round 12) are missing")
 
 
-def test_a_run_is_signed_on_its_way_and_taken_up_again(
-    database: Database, context: WorkerContext, flushing: Callable[..., None]
-) -> None:
+def test_a_run_is_signed_on_its_way_and_taken_up_again(database, context, flushing):
     flushing(5, stop_worker)
     submitted = submit(database)
     run_unit(context, submitted.unit_id)
@@ -129,9 +121,7 @@ def test_a_run_is_signed_on_its_way_and_taken_up_again(
 
 
 @pytest.mark.parametrize("noise", ["simulation", "release"])
-def test_a_run_that_fails_for_good_is_signed_as_it_is(
-    database: Database, context: WorkerContext, flushing: Callable[..., None], noise: str
-) -> None:
+def test_a_run_that_fails_for_good_is_signed_as_it_is(database, context, flushing, noise):
     flushing(6, crash)
     submitted = submit(database, spec_with(privacy__noise=noise), max_attempts=1)
     run_unit(context, submitted.unit_id)
@@ -144,9 +134,7 @@ def test_a_run_that_fails_for_good_is_signed_as_it_is(
     check_rests_on_the_database(judged(database, submitted, context))
 
 
-def test_the_sweeper_signs_for_a_worker_that_was_lost(
-    database: Database, context: WorkerContext, flushing: Callable[..., None]
-) -> None:
+def test_the_sweeper_signs_for_a_worker_that_was_lost(database, context, flushing):
     flushing(4, crash)
     submitted = submit(database, max_attempts=2)
     run_unit(context, submitted.unit_id)
@@ -245,9 +233,7 @@ def test_the_database_alone_does_not_make_the_sweeper_prove_a_forged_ledger(
     assert judged(database, submitted, context).verdict == "consistent, signer untrusted"
 
 
-def test_a_run_that_its_worker_ends_is_signed_from_memory(
-    database: Database, context: WorkerContext, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_run_that_its_worker_ends_is_signed_from_memory(database, context, monkeypatch):
     submitted = submit(database)
     advance = Stack.advance
 
@@ -265,9 +251,7 @@ def test_a_run_that_its_worker_ends_is_signed_from_memory(
     assert judged(database, submitted, context).verdict == "valid"
 
 
-def test_a_cancelled_run_is_signed(
-    database: Database, context: WorkerContext, flushing: Callable[..., None]
-) -> None:
+def test_a_cancelled_run_is_signed(database, context, flushing):
     """Given back by its worker, and cancelled while it waits for another."""
     flushing(3, stop_worker)
     submitted = submit(database)

@@ -56,9 +56,7 @@ def units(database: Database) -> int:
         return session.scalar(select(func.count()).select_from(Unit)) or 0
 
 
-def test_queued_experiments_of_one_shape_run_in_one_claim(
-    database: Database, context: WorkerContext
-) -> None:
+def test_queued_experiments_of_one_shape_run_in_one_claim(database, context):
     ids = queued(
         database,
         spec_with(seed=5),
@@ -83,9 +81,7 @@ def test_queued_experiments_of_one_shape_run_in_one_claim(
     run_unit(context, new_id())
 
 
-def test_the_ledgers_are_those_of_experiments_alone(
-    database: Database, context: WorkerContext
-) -> None:
+def test_the_ledgers_are_those_of_experiments_alone(database, context):
     together = queued(database, *(spec_with(seed=seed) for seed in SEEDS))
     run_unit(context, stored(database, together)[0].unit_id)
     found = [digests(database, id_) for id_ in together]
@@ -107,9 +103,7 @@ def test_no_more_are_taken_than_fit(database: Database, context: WorkerContext) 
     assert [one.status for one in stored(database, ids)] == ["succeeded", "succeeded", "queued"]
 
 
-def test_one_that_cannot_be_reported_fails_alone(
-    database: Database, context: WorkerContext, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_one_that_cannot_be_reported_fails_alone(database, context, monkeypatch):
     ids = queued(database, *(spec_with(seed=seed) for seed in SEEDS))
     bad, report = ids[1], workers.run_loop.report_of
 
@@ -131,9 +125,7 @@ def test_one_that_cannot_be_reported_fails_alone(
 
 
 @pytest.mark.parametrize("swept", [True, False], ids=["by the sweeper", "by a worker"])
-def test_a_stack_whose_workers_vanish_is_taken_apart_for_its_last_attempt(
-    database: Database, context: WorkerContext, swept: bool
-) -> None:
+def test_a_stack_whose_workers_vanish_is_taken_apart_for_its_last_attempt(database, context, swept):
     """Whoever finds first that its lease ran out."""
     ids = queued(database, *(spec_with(seed=seed) for seed in SEEDS), max_attempts=2)
     sweeper = Sweeper(context.settings, database, context.queue)
@@ -158,9 +150,7 @@ def test_a_stack_whose_workers_vanish_is_taken_apart_for_its_last_attempt(
     assert {one.status for one in stored(database, ids)} == {"succeeded"}
 
 
-def test_one_cancelled_while_it_waits_is_not_taken_in(
-    database: Database, context: WorkerContext
-) -> None:
+def test_one_cancelled_while_it_waits_is_not_taken_in(database, context):
     ids = queued(database, SPEC, SPEC)
     row = stored(database, ids)[1]
     with database.write() as session:

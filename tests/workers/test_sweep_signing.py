@@ -61,9 +61,7 @@ def work(api: Api, cell: dict[str, Any]) -> dict[str, Any]:
     return report
 
 
-def test_a_report_of_a_sweep_that_grew_meanwhile_is_made_again(
-    api: Api, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_report_of_a_sweep_that_grew_meanwhile_is_made_again(api, monkeypatch):
     path, cell = searched(api)
     make, signed = workers.run_loop.report_of, []
 
@@ -84,9 +82,7 @@ def test_a_report_of_a_sweep_that_grew_meanwhile_is_made_again(
     assert "the 5 runs that the sweep had when this report was signed" in report["verdict"]
 
 
-def test_nobody_tries_again_while_a_pass_is_being_stored(
-    api_on_postgres: Api, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_nobody_tries_again_while_a_pass_is_being_stored(api_on_postgres, monkeypatch):
     api = api_on_postgres
     path, cell = searched(api)
     worker, waiting = threading.get_ident(), threading.Event()

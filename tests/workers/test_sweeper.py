@@ -71,13 +71,10 @@ def lose(database: Database, submitted: Submitted) -> int:
         claim = UnitRepository(session).claim(
             submitted.unit_id, worker="gone", devices={"auto"}, lease_seconds=0.0
         )
-    assert claim is not None
     return claim.fence
 
 
-def test_the_outbox_is_published_once(
-    database: Database, sweeper: Sweeper, queue: RecordingQueue
-) -> None:
+def test_the_outbox_is_published_once(database, sweeper, queue):
     first, second = submit(database), submit(database, device="cpu")
     for _ in range(3):
         assert sweeper.tick()
@@ -85,9 +82,7 @@ def test_the_outbox_is_published_once(
     assert unit_of(database, first).published_at is not None
 
 
-def test_without_a_broker_messages_wait(
-    database: Database, sweeper: Sweeper, queue: RecordingQueue
-) -> None:
+def test_without_a_broker_messages_wait(database, sweeper, queue):
     submitted = submit(database)
     queue.away = True
     assert sweeper.tick()
@@ -98,9 +93,7 @@ def test_without_a_broker_messages_wait(
     assert queue.published == [(submitted.unit_id, "auto")]
 
 
-def test_an_unknown_message_does_not_hold_up_the_others(
-    database: Database, sweeper: Sweeper, queue: RecordingQueue
-) -> None:
+def test_an_unknown_message_does_not_hold_up_the_others(database, sweeper, queue):
     first = submit(database)
     with database.write() as session:
         OutboxRepository(session).add(first.project_id, "carrier-pigeon", {})
@@ -151,9 +144,7 @@ def test_after_the_last_attempt_the_experiment_fails(database: Database, sweeper
     )
 
 
-def test_a_cancelled_experiment_ends_when_its_lost_worker_is_given_up(
-    database: Database, sweeper: Sweeper, context: WorkerContext
-) -> None:
+def test_a_cancelled_experiment_ends_when_its_lost_worker_is_given_up(database, sweeper, context):
     submitted = submit(database)
     lose(database, submitted)
     with database.write() as session:
@@ -221,9 +212,7 @@ def test_a_ledger_that_refuses_its_lost_rounds_holds_up_no_other(
     assert signed_status(database, sound)[-1] == "failed"
 
 
-def test_a_unit_that_cannot_be_taken_back_holds_up_no_other(
-    database: Database, sweeper: Sweeper, queue: RecordingQueue, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_unit_that_cannot_be_taken_back_holds_up_no_other(database, sweeper, queue, monkeypatch):
     broken, sound = submit(database), submit(database)
     for submitted in (broken, sound):
         lose(database, submitted)
@@ -269,9 +258,7 @@ def test_others_may_write_while_ledger_contexts_are_built(
     assert [interrupted_entries(database, one) for one in lost_in_a_block.experiment_ids] == [3, 3]
 
 
-def test_only_the_holder_of_the_duty_sweeps(
-    database: Database, sweeper: Sweeper, queue: RecordingQueue
-) -> None:
+def test_only_the_holder_of_the_duty_sweeps(database, sweeper, queue):
     submit(database)
     with database.write() as session:
         SweeperLeaseRepository(session).acquire("sweeper", holder="another", lease_seconds=60)
@@ -282,9 +269,7 @@ def test_only_the_holder_of_the_duty_sweeps(
     assert sweeper.tick()
 
 
-def test_a_failed_tick_does_not_end_the_sweeper(
-    database: Database, queue: RecordingQueue, monkeypatch: pytest.MonkeyPatch, sweeper: Sweeper
-) -> None:
+def test_a_failed_tick_does_not_end_the_sweeper(database, queue, monkeypatch, sweeper):
     submitted = submit(database)
     faults = iter([OperationalError("SELECT", {}, ConnectionError("away")), KeyError("odd")])
     tick = Sweeper.tick

@@ -1,7 +1,5 @@
 """A sweeper's process that is killed between two attempts, or within one, loses no event."""
 
-from pathlib import Path
-
 from sqlalchemy import select, update
 
 from infrastructure.secrets_key import SecretBox
@@ -39,9 +37,7 @@ def _state(database: Database) -> tuple[str, int]:
         return state, attempts
 
 
-def test_killed_processes_lose_nothing_and_repeat_under_the_same_id(
-    sqlite_url: str, tmp_path: Path
-) -> None:
+def test_killed_processes_lose_nothing_and_repeat_under_the_same_id(sqlite_url, tmp_path):
     values = {
         "database_url": sqlite_url,
         "broker_url": f"filesystem://{tmp_path}/queue",

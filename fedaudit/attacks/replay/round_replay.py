@@ -7,6 +7,7 @@ from typing import Any, assert_never
 
 import numpy as np
 import torch
+from scipy import stats
 
 from fedaudit.attacks.replay.neighbours import Replayed, drawn_block
 from fedaudit.attacks.replay.noise_laws import binomial, binomial_spread, correlation, turns
@@ -16,9 +17,9 @@ from fedaudit.federations.federation import ClientRows, Federation
 from fedaudit.privacy.records.record_plans import RecordPlan
 from fedaudit.randomness import CounterSource
 from fedaudit.spec.privacy import RecordPersonalised
-from fedaudit.spec.training import FixedCohort, PoissonCohort
+from fedaudit.spec.training import AllocationCohort, FixedCohort, PoissonCohort
 from fedaudit.training.base.cell import Cell, split_cells
-from fedaudit.training.base.cohort import drawn_clients
+from fedaudit.training.base.cohort import drawn_clients, whole_block
 from fedaudit.training.base.optimisers import server_moves
 from fedaudit.training.base.records import record_use_of, training_records
 
@@ -35,6 +36,8 @@ def check_sampling(replayed: Replayed, findings: Findings) -> None:
         _check_removed_record(replayed, findings)
         return
     training = split_cells([replayed.base.cell]).training[0]
+    every = whole_block(replayed.spec.training.cohort)
+    entered: dict[int, set[int]] = {}
     for round_ in replayed.rounds:
         at, runs = findings.at("sampling", round_), (replayed.base, replayed.neighbour)
         cohort, other = (run.passed.cohorts.get(round_) for run in runs)
@@ -48,6 +51,15 @@ def check_sampling(replayed: Replayed, findings: Findings) -> None:
             allowed="each at most once, of those who train",
             measured=f"{again} again, {others} who do not train",
         )
+        if every > 1:
+            earlier = entered.setdefault((round_ - 1) // every, set())
+            at.expect(
+                "a client once in a block",
+                earlier.isdisjoint(cohort.tolist()),
+                allowed=f"each in one round of {every}",
+                measured="again in a later one",
+            )
+            earlier.update(cohort.tolist())
         same = np.array_equal(cohort, other)
         at.expect("the neighbour's cohort", same, allowed=_SAME_CLIENTS, measured="other clients")
     _check_cohort_law(replayed, findings)
@@ -57,10 +69,14 @@ def _check_cohort_law(replayed: Replayed, findings: Findings) -> None:
     """Of many more rounds than were played."""
     cell = replayed.base.cell
     cohort, clients = cell.spec.training.cohort, split_cells([cell]).training[0]
-    block = drawn_block(cell, first=_PROBED_FROM, rounds=_PROBED_ROUNDS)
+    probed = max(_PROBED_ROUNDS, 3 * whole_block(cohort))
+    block = drawn_block(cell, first=_PROBED_FROM, rounds=probed)
     drawn = np.ones(block.cohort.shape, np.bool_) if block.drawn is None else block.drawn
     counts = np.bincount(block.cohort[drawn], minlength=cell.federation.clients)[clients]
     sizes = drawn[:, 0].sum(-1)
+    taking_part = np.zeros((probed, cell.federation.clients))
+    np.put_along_axis(taking_part, block.cohort[:, 0], drawn[:, 0] * 1.0, axis=-1)
+    taking_part = taking_part[:, clients]
     match cohort:
         case FixedCohort():
             rate = min(1.0, cohort.clients / len(clients))
@@ -72,18 +88,46 @@ def _check_cohort_law(replayed: Replayed, findings: Findings) -> None:
             )
         case PoissonCohort():
             rate = cohort.rate
-            pvalue = binomial(int(counts.sum()), counts.size * _PROBED_ROUNDS, rate)
+            pvalue = binomial(int(counts.sum()), counts.size * probed, rate)
             findings.test("sampling", "rate of the clients' coins", pvalue)
             pvalue = binomial_spread(sizes, len(clients), rate)
             findings.test("sampling", "sizes of cohorts", pvalue)
+        case AllocationCohort():
+            _check_allocation(taking_part, every=cohort.every, findings=findings)
+            return
         case _:
             assert_never(cohort)
-    taking_part = np.zeros((_PROBED_ROUNDS, cell.federation.clients))
-    np.put_along_axis(taking_part, block.cohort[:, 0], drawn[:, 0] * 1.0, axis=-1)
-    findings.test("sampling", "cohorts in turn", turns(taking_part[:, clients] - rate))
+    findings.test("sampling", "cohorts in turn", turns(taking_part - rate))
     for count in (int(counts.min()), int(counts.max())):
-        pvalue = min(1.0, binomial(count, _PROBED_ROUNDS, rate) * len(clients))
+        pvalue = min(1.0, binomial(count, probed, rate) * len(clients))
         findings.test("sampling", "every client as often", pvalue)
+
+
+def _check_allocation(taking_part: Floats, *, every: int, findings: Findings) -> None:
+    """Every client enters exactly one round of a block, each as often, whatever it entered before
+    and others enter. `taking_part` [rounds, clients], 0 or 1; the first round need not begin a
+    block."""
+    first = -(_PROBED_FROM - 1) % every
+    whole = (len(taking_part) - first) // every
+    by_block = taking_part[first : first + whole * every].reshape(whole, every, -1)
+    times = by_block.sum(axis=1)
+    findings.at("sampling").expect(
+        "rounds of a client in a block",
+        bool((times == 1).all()),
+        allowed="exactly one",
+        measured=f"{times.min():g} to {times.max():g}",
+    )
+    chosen = by_block.argmax(axis=1)  # [blocks, clients]
+    counts = np.bincount(chosen.ravel(), minlength=every)
+    pvalue = float(stats.chisquare(counts).pvalue)
+    findings.test("sampling", "every round of a block as often", pvalue)
+    for name, left, right in (
+        ("a client's rounds in turn", chosen[:-1], chosen[1:]),
+        ("rounds of two clients", chosen[:, :-1], chosen[:, 1:]),
+    ):
+        if left.size:
+            same = int((left == right).sum())
+            findings.test("sampling", name, binomial(same, left.size, 1 / every))
 
 
 def _check_silos(replayed: Replayed, findings: Findings) -> None:
@@ -399,6 +443,8 @@ def public_divisor(replayed: Replayed) -> float:
             expected = float(cohort.clients)
         case PoissonCohort():
             expected = cohort.rate * split_cells([replayed.base.cell]).training.shape[1]
+        case AllocationCohort():
+            expected = split_cells([replayed.base.cell]).training.shape[1] / cohort.every
         case _:
             assert_never(cohort)
     return expected / training.hypotheses

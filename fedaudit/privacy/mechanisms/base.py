@@ -22,6 +22,7 @@ from fedaudit.privacy.accounting.mechanism_parameters import (
 from fedaudit.privacy.accounting.privacy_events import Adjacency, Observer, observer_words
 from fedaudit.privacy.guarantees.guarantee import SIMULATED, Guarantee, at_most, of_the_run
 from fedaudit.privacy.planning.cost_projection import Projection
+from fedaudit.privacy.planning.noise_search import TargetedFigure
 from fedaudit.privacy.planning.plan import (
     ObserverEpsilon,
     PlanAccountant,
@@ -201,6 +202,14 @@ class PrivacyMechanism(ABC):
         `layers`: the parameters of each layer, for a mechanism with noise layer by layer, which
         raises ValueError without them.
         """
+
+    def targeted_figure(self, *, n: int, training_clients: int) -> TargetedFigure | None:
+        """The figure that a target bounds, of all planned rounds and a client drawn in every one:
+        by the noise multiplier, whatever the spec's is and whatever its budgets refuse.
+
+        None where the noise is not chosen by a multiplier.
+        """
+        return None
 
     @abstractmethod
     def guarantee(

@@ -2,10 +2,10 @@
 at each client.
 
 Central: one client's update, clipped to norm c, moves the sum of a round by at most c where the
-client joins or leaves (Poisson coins), by at most 2c where its data are replaced (a cohort of fixed
-size). Noise of standard deviation noise_multiplier * c on the sum is the Gaussian mechanism,
-sampled; rounds are composed. An adaptive clip shares that noise between the updates and the count
-of those within the clip (Andrew et al. 2021, theorem 1).
+client joins or leaves (Poisson coins, random allocation), by at most 2c where its data are replaced
+(a cohort of fixed size). Noise of standard deviation noise_multiplier * c on the sum is the
+Gaussian mechanism, sampled; rounds are composed. An adaptive clip shares that noise between the
+updates and the count of those within the clip (Andrew et al. 2021, theorem 1).
 
 Local: two updates of one client lie within two clips; every upload is the Gaussian mechanism by
 itself, and a client's uploads are composed. The server sees who sends, so no sampling amplifies.
@@ -14,15 +14,19 @@ itself, and a client's uploads are composed. The server sees who sends, so no sa
 from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import ClassVar, assert_never
 
+from fedaudit.privacy.accounting.epsilon_tables import RepeatedEvent, planned_epsilon
 from fedaudit.privacy.accounting.mechanism_parameters import GuaranteeKind, MechanismParameters
+from fedaudit.privacy.accounting.pld import COARSE_LOSS_STEP, LOSS_STEP
 from fedaudit.privacy.accounting.privacy_events import (
     Adjacency,
     Event,
     FixedSizeSampled,
     Gaussian,
     PoissonSampled,
+    RandomAllocated,
 )
 from fedaudit.privacy.guarantees.guarantee import number
 from fedaudit.privacy.mechanisms.base import (
@@ -41,10 +45,11 @@ from fedaudit.privacy.planning.cost_projection import (
     fixed_cohort,
     participations,
 )
+from fedaudit.privacy.planning.noise_search import TargetedFigure
 from fedaudit.privacy.planning.plan import EVERYONE, PlanAccountant, SpendingPlan, plan_of_one_event
 from fedaudit.privacy.records.record_use import RecordUse
-from fedaudit.spec.privacy import GaussianCentral, GaussianLocal
-from fedaudit.spec.training import FixedCohort, PoissonCohort
+from fedaudit.spec.privacy import GAUSSIAN_DECADES, GaussianCentral, GaussianLocal
+from fedaudit.spec.training import AllocationCohort, FixedCohort, PoissonCohort
 
 _TRUSTED = (
     "The server is trusted with every update, and with who sent it: the guarantee says nothing "
@@ -114,7 +119,7 @@ class _GaussianMechanism(EpsilonMechanism):
         [observer] = self.facts.observers
         everyone = self.facts.subject_kind == "population"
         return plan_of_one_event(
-            self._event(training_clients),
+            self._event(self.privacy.noise_multiplier, training_clients=training_clients),
             subject_kind=self.facts.subject_kind,
             subjects=(EVERYONE,) if everyone else tuple(names),
             observer=observer,
@@ -125,8 +130,37 @@ class _GaussianMechanism(EpsilonMechanism):
         )
 
     @abstractmethod
-    def _event(self, training_clients: int) -> Event:
+    def _event(self, noise_multiplier: float, *, training_clients: int) -> Event:
         """What a charge is for."""
+
+    def targeted_figure(self, *, n: int, training_clients: int) -> TargetedFigure:
+        """Epsilon at the spec's delta, by its accountant, of one subject charged in every round."""
+        privacy, rounds, [observer] = self.privacy, self.spec.training.rounds, self.facts.observers
+
+        def epsilon(noise_multiplier: float, *, pld_step: float | None = None) -> float:
+            event = self._event(noise_multiplier, training_clients=training_clients)
+            return planned_epsilon(
+                event,
+                int(RepeatedEvent(event).compositions_within(rounds)),
+                adjacency=self.adjacency,
+                observer=observer,
+                delta=privacy.delta,
+                pld_step=pld_step,
+            )
+
+        match privacy.accountant:
+            case "rdp":
+                steps: tuple[float | None, ...] = (None,)
+            case "pld":
+                steps = (None, COARSE_LOSS_STEP, LOSS_STEP)
+            case _:
+                assert_never(privacy.accountant)
+        return TargetedFigure(
+            name="epsilon",
+            terms=f"{rounds} rounds by {privacy.accountant} at delta = {privacy.delta:g}",
+            figures=tuple(partial(epsilon, pld_step=step) for step in steps),
+            decades=GAUSSIAN_DECADES,
+        )
 
     def project_cost(
         self, *, n: int, training_clients: int, plan: SpendingPlan | None = None, layers: Sizes = ()
@@ -203,7 +237,7 @@ class GaussianCentralMechanism(_GaussianMechanism):
         match cohort:
             case FixedCohort():
                 return "replace-one"
-            case PoissonCohort():
+            case PoissonCohort() | AllocationCohort():
                 return "add-or-remove-one"
             case _:
                 assert_never(cohort)
@@ -228,6 +262,13 @@ class GaussianCentralMechanism(_GaussianMechanism):
             f"{noise} clips, for every round whoever came, and is divided by a constant. Which "
             "clients train and how many they are is taken as known to everybody.",
         ]
+        cohort = self.spec.training.cohort
+        if isinstance(cohort, AllocationCohort):
+            found.append(
+                f"Every client takes part in exactly one round of every block of {cohort.every}, "
+                "which is drawn for it in secret (random allocation). A block is charged as a "
+                "whole with its first round, by a proven upper bound and not by simulation."
+            )
         if self.spec.training.hypotheses > 1:
             found.append(_CHOICE_COVERED)
         return found
@@ -246,15 +287,17 @@ class GaussianCentralMechanism(_GaussianMechanism):
         moving = self.privacy.adaptive_clip is not None
         return [_TRUSTED] + [_MOVING_CLIP] * moving + [LOOSE_FIXED_SIZE] * fixed
 
-    def _event(self, training_clients: int) -> Event:
+    def _event(self, noise_multiplier: float, *, training_clients: int) -> Event:
         """One round."""
-        cohort, noised = self.spec.training.cohort, Gaussian(self.privacy.noise_multiplier)
+        cohort, noised = self.spec.training.cohort, Gaussian(noise_multiplier)
         match cohort:
             case FixedCohort():
                 drawn = min(cohort.clients, training_clients)
                 return FixedSizeSampled(training_clients, drawn, noised)
             case PoissonCohort():
                 return PoissonSampled(cohort.rate, noised)
+            case AllocationCohort():
+                return RandomAllocated(cohort.every, noised)
             case _:
                 assert_never(cohort)
 
@@ -353,6 +396,6 @@ class GaussianLocalMechanism(_GaussianMechanism):
             "for not being finite is visible to the server and not covered.",
         ]
 
-    def _event(self, training_clients: int) -> Event:
+    def _event(self, noise_multiplier: float, *, training_clients: int) -> Event:
         """One upload."""
-        return Gaussian(self.privacy.noise_multiplier)
+        return Gaussian(noise_multiplier)

@@ -36,8 +36,9 @@ from fedaudit.privacy.planning.cost_projection import (
     mean_participations,
     theorem_sum,
 )
+from fedaudit.privacy.planning.noise_search import TargetedFigure
 from fedaudit.privacy.planning.plan import SpendingPlan
-from fedaudit.spec.privacy import LaplaceL2
+from fedaudit.spec.privacy import LAPLACE_DECADES, LaplaceL2
 
 _NO_DELTA = "the guarantee is a bound on densities for every output; it has no delta"
 _NOT_COVERED = (
@@ -182,6 +183,17 @@ class LaplaceL2Mechanism(PrivacyMechanism):
             budget_ends_in_round=ends,
             noise_multiplier=float(nu),
             reasons=reasons,
+        )
+
+    def targeted_figure(self, *, n: int, training_clients: int) -> TargetedFigure:
+        """Leakage, n / nu for every round. With a fixed radius the theorem's sum is another figure,
+        which a target does not bound."""
+        rounds = self.spec.training.rounds
+        return TargetedFigure(
+            name="leakage",
+            terms=f"{rounds} rounds of {n} / nu",
+            figures=(lambda nu: leakage(rounds, n=n, noise_multiplier=nu),),
+            decades=LAPLACE_DECADES,
         )
 
     def guarantee(

@@ -39,7 +39,7 @@ from fedaudit.spec.privacy import (
     NoMechanism,
     RecordPersonalised,
 )
-from fedaudit.spec.training import FixedCohort, PoissonCohort
+from fedaudit.spec.training import AllocationCohort, FixedCohort, PoissonCohort
 
 NO_MECHANISM = "there is no mechanism, so nothing bounds what a release reveals"
 NO_EPSILON = (
@@ -100,7 +100,7 @@ def fixed_cohort(spec: ExperimentSpec, training_clients: int) -> int:
     match cohort:
         case FixedCohort():
             return min(cohort.clients, training_clients)
-        case PoissonCohort():
+        case PoissonCohort() | AllocationCohort():
             raise ValueError(f"{spec.privacy.mechanism} draws a fixed number of clients")
         case _:
             assert_never(cohort)
@@ -217,6 +217,8 @@ def _updates_averaged(spec: ExperimentSpec, training_clients: int) -> float:
             drawn = float(min(cohort.clients, training_clients))
         case PoissonCohort():
             drawn = cohort.rate * training_clients
+        case AllocationCohort():
+            drawn = training_clients / cohort.every
         case _:
             assert_never(cohort)
     return max(1.0, drawn / spec.training.hypotheses)

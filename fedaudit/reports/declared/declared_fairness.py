@@ -79,7 +79,7 @@ def _explained(group: GroupSection) -> GroupSection:
     """The group with reasons that hold of declared counts: no run of this service made them."""
     reasons = {**group.reasons, "rows": _SIZES_CONFIDENTIAL}
     if not group.suppressed:
-        reasons |= {"accuracy": _NO_ACCURACY, "loss": _NO_SCORES}
+        reasons |= {"accuracy": _NO_ACCURACY, "loss": _NO_SCORES, "auc": _NO_SCORES}
         reasons |= dict.fromkeys(GAIN_FIELDS, _NO_GAIN)
     return group.model_copy(update={"reasons": reasons})
 

@@ -18,7 +18,7 @@ Section = Mapping[str, Any]
 
 _MAX_OPEN_ROWS = 60
 _LONG_NOTE = 20
-_SCORES = {"accuracy": "Accuracy", "loss": "Loss"}
+_SCORES = {"accuracy": "Accuracy", "auc": "AUC", "loss": "Loss"}
 _COST_COLUMNS: dict[str, tuple[str, Callable[[float | None], str]]] = {
     "clients": ("Clients", figure_text),
     "leakage_mean": ("Leakage, mean", figure_text),

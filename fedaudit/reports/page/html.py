@@ -28,6 +28,7 @@ from fedaudit.reports.sections.outcome_words import favourable_words, for_reader
 from fedaudit.reports.sections.part import PART_TITLES, GateOutcome
 from fedaudit.reports.sections.predictions import as_report_of_run
 from fedaudit.reports.sections.privacy import Privacy
+from fedaudit.reports.sections.ranking import RankingFigures, misplaced_threshold
 from fedaudit.reports.sections.shown_figures import figure_rows
 from fedaudit.reports.sections.utility import ENDING_WORDS, Utility
 from fedaudit.reports.verdict.worst_off import headline_metric
@@ -143,6 +144,8 @@ def page_environment() -> Environment:
         parts=PART_TITLES,
         privacy_part=Privacy,
         utility_part=Utility,
+        ranking_part=RankingFigures,
+        misplaced_threshold=misplaced_threshold,
         headline_metric=headline_metric,
         later_bases=BASIS_WORDS,
         metric_of=metric_of,

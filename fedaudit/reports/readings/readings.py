@@ -147,6 +147,12 @@ _UTILITY = (
     "baseline_accuracy",
     "accuracy_over_baseline",
     "prediction_share",
+    "threshold",
+    "auc",
+    "balanced_accuracy",
+    "precision",
+    "recall",
+    "brier",
 )
 """The baseline is a prediction that ignores every feature."""
 

@@ -21,6 +21,7 @@ from fedaudit.fairness.gaps import (
 )
 from fedaudit.fairness.intervals import GAIN_METHOD, Interval
 from fedaudit.fairness.permutation import NO_GAP, Null, permutation_nulls, score_nulls
+from fedaudit.fairness.ranking import TOO_FEW
 from fedaudit.fairness.scored_groups import Membership, membership
 from fedaudit.privacy.mechanisms.registry import mechanism_of, why_unbounded
 from fedaudit.privacy.planning.cost_projection import NO_EPSILON, NO_LEAKAGE
@@ -40,7 +41,7 @@ from fedaudit.reports.sections.material import ReportMaterial, ScoredMaterial
 from fedaudit.reports.sections.part import IntervalSection
 from fedaudit.spec.fairness import Intervals
 from fedaudit.spec.metrics import RATES, is_ratio
-from fedaudit.utility import NO_INTERVALS, group_intervals
+from fedaudit.utility import NO_INTERVALS, ConstantByGroup, ConstantComparison, group_intervals
 
 NOT_HANDED_OVER = "the run did not hand over what its rows scored by group"
 SIZES_CONFIDENTIAL = "sizes without noise are confidential; fairness.noise publishes noised ones"
@@ -50,6 +51,8 @@ _NO_DENOMINATOR = {name: rate.why_undefined for name, rate in RATES.items()}
 Shown = tuple[dict[str, Any], dict[str, str]]
 """Figures by name, and the reasons for those that are None."""
 GAIN_FIELDS = ("baseline_accuracy", "accuracy_over_baseline", "accuracy_over_baseline_interval")
+ROW_FIELDS = (*GAIN_FIELDS, "auc")
+"""Figures of a group that are made from its rows one by one."""
 
 
 def group_sections(
@@ -62,13 +65,13 @@ def group_sections(
     gains: Sequence[Shown] | None = None,
 ) -> list[GroupSection]:
     """Rates from counts [groups, 4], accuracy and loss from scores, of the disclosed groups.
-    `root_mean` as in `group_scores`; `gains`: of each group, its accuracy beside the constant's."""
+    `root_mean` as in `group_scores`; `gains`: of each group, what `group_gains` gives."""
     rates = shown_rates(pooled, has_favourable_outcome=disclosure.rule.has_favourable_outcome)
     measured = _measured(scores, len(values), root_mean=root_mean)
     sections = []
     for place, value in enumerate(values):
         shown = bool(disclosure.shown[place])
-        gain = _missing(GAIN_FIELDS, NOT_HANDED_OVER) if gains is None else gains[place]
+        gain = _missing(ROW_FIELDS, NOT_HANDED_OVER) if gains is None else gains[place]
         figures, reasons = (
             {**rates[place][part], **measured[place][part], **gain[part]} for part in (0, 1)
         )
@@ -114,14 +117,47 @@ def _explained(
 
 
 def group_gains(material: ScoredMaterial, attribute: str) -> Sequence[Shown] | None:
-    """The gain of each group of an attribute; None where the run handed nothing over. Raises
-    ValueError where the disclosure was not decided from the rows that these figures cover."""
+    """The gain and the AUC of each group of an attribute; None where the run handed nothing over.
+    Raises ValueError where the disclosure was not decided from the rows that these figures
+    cover."""
     found = material.result.against_constant
     if found is None or attribute not in found.by_group:
         return None
     counts = found.by_group[attribute]
     material.disclosures[attribute].check(counts.rows.sum(axis=0))
     groups = counts.rows.shape[1]
+    ranked = _group_rankings(material, found, attribute, groups)
+    return [
+        ({**gain, **auc}, {**why, **why_none})
+        for (gain, why), (auc, why_none) in zip(
+            _accuracy_gains(material, counts, groups), ranked, strict=True
+        )
+    ]
+
+
+_MANY_CLASSES = "the target has more than two classes"
+_NO_SCORES = "the table has predictions and no scores"
+
+
+def no_scores(material: ScoredMaterial) -> str:
+    """Why rows were not ranked."""
+    if not material.spec.classifies:
+        return NO_ACCURACY
+    return _MANY_CLASSES if isinstance(material, ReportMaterial) else _NO_SCORES
+
+
+def _group_rankings(
+    material: ScoredMaterial, found: ConstantComparison, attribute: str, groups: int
+) -> list[Shown]:
+    if found.ranking is None:
+        return [_missing(("auc",), no_scores(material))] * groups
+    return [
+        _explained(("auc",), np.array([auc]), {"auc": TOO_FEW})
+        for auc in found.ranking.by_group[attribute]
+    ]
+
+
+def _accuracy_gains(material: ScoredMaterial, counts: ConstantByGroup, groups: int) -> list[Shown]:
     if counts.correct is None or counts.constant_correct is None:
         return [_missing(GAIN_FIELDS, NO_ACCURACY)] * groups
     gained = counts.correct - counts.constant_correct

@@ -62,6 +62,8 @@ class GroupSection(Part):
     """What the constant prediction of `utility` gets right of the group's rows."""
     accuracy_over_baseline: float | None = None
     accuracy_over_baseline_interval: IntervalSection | None = None
+    auc: Share | None = None
+    """Of the group's rows, as `utility.auc`."""
     loss: Annotated[float, Field(ge=0)] | None = None
     """With the group's rows taken as those of one client, in the unit of the validation loss."""
     rows: int | None = None

@@ -8,9 +8,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedaudit.fairness.gaps import comparable, rate_gaps, spread
+from fedaudit.judgement import Gained, judge_model
 from fedaudit.reports.checks import Check, check, shown
 from fedaudit.spec.metrics import METRICS, RATES
-from fedaudit.utility import Gained, judge_model
 
 _DIGITS = 1e-9
 """Figures that were made from counts are made anew from quotients of them; what differs by less is
@@ -40,7 +40,8 @@ def wrong_rates(section: _Figures, *, exact: bool) -> Iterator[str]:
         place = shown(group["value"])
         figures = {name: group[name] for name in (*RATES, "accuracy", "accuracy_over_baseline")}
         if group["suppressed"]:
-            yield from (f"{name} of {place}" for name, one in figures.items() if one is not None)
+            hidden = {**figures, "auc": group.get("auc")}
+            yield from (f"{name} of {place}" for name, one in hidden.items() if one is not None)
             continue
         selected, right, false = (
             figures[name]
@@ -96,6 +97,8 @@ def _column(groups: Sequence[_Figures], name: str) -> NDArray[np.float64]:
 def wrong_utility(utility: _Figures, *, exact: bool) -> list[str]:
     wrong = [] if _is_gain(utility) else ["accuracy_over_baseline"]
     gain = utility["accuracy_over_baseline"]
+    if (weighted := utility.get("weighted_accuracy_over_baseline")) is not None:
+        gain = weighted
     judged = judge_model(
         accuracy=None if gain is None else Gained(gain, shown=True),
         loss=None,

@@ -67,6 +67,9 @@ class FinalFigures:
     over."""
     start_loss: float | None = None
     """The selection loss of the hypotheses that training started from; None where unknown."""
+    threshold: float | None = None
+    """The probability above which the second of two classes is predicted; None for other targets.
+    """
 
 
 @dataclass(frozen=True)

@@ -20,8 +20,9 @@ from fedaudit.fairness.noised_counts import (
     share_difference_bounds,
     without_dust,
 )
+from fedaudit.judgement import Gained, Judgement, judge_model
 from fedaudit.reports.sections.exact_fairness import (
-    GAIN_FIELDS,
+    ROW_FIELDS,
     metric_section,
     privacy_cost_by_group,
     shown_rates,
@@ -29,7 +30,6 @@ from fedaudit.reports.sections.exact_fairness import (
 from fedaudit.reports.sections.fairness import FairnessSection, GroupSection
 from fedaudit.reports.sections.material import ScoredMaterial
 from fedaudit.spec.metrics import COUNTS, RATES, SCORE_METRICS
-from fedaudit.utility import Gained, Judgement, judge_model
 
 WITHHELD = (
     "fairness.noise protects the held-out people, and this would be computed from their data "
@@ -39,7 +39,7 @@ CHECKED_BEFORE = (
     "noise was added after the exact figures had been computed twice from the rows; how the two "
     "compare would be a figure without noise"
 )
-_NOT_NOISED = ("accuracy", "loss", *GAIN_FIELDS)
+_NOT_NOISED = ("accuracy", "loss", *ROW_FIELDS)
 
 
 def noised_section(
@@ -144,8 +144,10 @@ class NoisedGain:
     accuracy_over_baseline: float
     prediction_share: float
     outcome_share: float
+    four_counts: tuple[int, ...]
+    """The counts of all groups together, none of them negative."""
     pooled: NDArray[np.int64]
-    """[4]: the counts of all groups together, as they were drawn."""
+    """[4]: the same as they were drawn."""
     noise: NoisedCounts
     """With the deviation of each of those."""
     one_hypothesis: bool
@@ -203,6 +205,7 @@ def noised_gain(noised: NoisedCounts, *, hypotheses: int) -> NoisedGain | None:
         accuracy_over_baseline=(right - max(positive, rows - positive)) / rows,
         prediction_share=max(predicted, rows - predicted) / rows,
         outcome_share=max(positive, rows - positive) / rows,
+        four_counts=tuple(pooled.values()),
         pooled=drawn.sum(axis=0),
         noise=replace(noised, deviation=noised.deviation * math.sqrt(len(drawn))),
         one_hypothesis=hypotheses == 1,

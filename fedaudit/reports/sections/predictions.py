@@ -24,6 +24,7 @@ from fedaudit.reports.sections.outcome_words import words_checks
 from fedaudit.reports.sections.part import IntervalSection, Part, Reasons, Share
 from fedaudit.reports.sections.privacy import ClusterLeakage
 from fedaudit.reports.sections.provenance import RECORDED, Provenance, provenance, spec_hash_check
+from fedaudit.reports.sections.ranking import RankingFigures
 from fedaudit.reports.sections.section import Section, handed_over, no_limits
 from fedaudit.reports.sections.utility import utility_section
 from fedaudit.spec.audits import AuditSpec, measuring_spec
@@ -71,7 +72,7 @@ class UnknownPrivacy(Part):
     reasons: Reasons
 
 
-class AuditUtility(Part):
+class AuditUtility(RankingFigures):
     """How good the predictions are, beside always predicting the most frequent outcome."""
 
     validation_loss: float | None = None
@@ -200,6 +201,7 @@ _MEASURED = (
     "prediction_share",
     "outcome_share",
     "degenerate",
+    *RankingFigures.model_fields,
 )
 
 
@@ -214,8 +216,8 @@ def _utility(material: AuditMaterial) -> AuditUtility:
     found = utility_section(material)
     values = {name: getattr(found, name) for name in _MEASURED}
     if material.spec.fairness.minimum_group_clients == 1:
-        name = "accuracy_over_baseline_interval"
-        values[name] = drawn_by_rows(values[name])
+        for name in ("accuracy_over_baseline_interval", "auc_interval"):
+            values[name] = drawn_by_rows(values[name])
     reasons = {name: why for name, why in found.reasons.items() if name in _MEASURED}
     unknown = dict.fromkeys(("validation_loss", "selection_loss", "loss_under_baseline"), NO_LOSS)
     unknown |= dict.fromkeys(("rounds", "best_round", "stopped_by"), NO_ROUNDS)

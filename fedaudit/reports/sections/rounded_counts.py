@@ -88,6 +88,8 @@ class Rounding:
             if not rows:
                 reasons["accuracy"] = RATES["selection_rate"].why_undefined
         update |= self._gain(exact, update.get("accuracy"))
+        if exact.auc is not None:
+            update["auc"] = min(1.0, nearest(exact.auc, self._step))
         if exact.loss is not None:
             update["loss"] = nearest(exact.loss, digit_step(exact.loss))
         return exact.model_copy(update={**update, "reasons": {**exact.reasons, **reasons}})

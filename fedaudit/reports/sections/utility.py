@@ -17,6 +17,7 @@ from fedaudit.fairness.noised_counts import (
     step_of,
     without_dust,
 )
+from fedaudit.judgement import Judgement
 from fedaudit.reports.checks import Check, check, shown, value_at
 from fedaudit.reports.ledger_totals import RunEvidence
 from fedaudit.reports.sections.exact_fairness import interval_section
@@ -28,12 +29,14 @@ from fedaudit.reports.sections.noised_counts import (
     noised_gain,
 )
 from fedaudit.reports.sections.part import WHERE_GIVEN, IntervalSection, Part, Share
+from fedaudit.reports.sections.ranking import RankingFigures, ranking_figures
 from fedaudit.reports.sections.section import Section
 from fedaudit.reports.sections.shown_figures import Shown
 from fedaudit.spec.experiment import ExperimentSpec
 from fedaudit.spec.models import ArtifactStart
+from fedaudit.spec.table import Table
 from fedaudit.spec.training import Ditto, FineTuning, Hypotheses, LocalOnly, QFfl, StoppedBy
-from fedaudit.utility import NO_INTERVALS, Judgement, judge_comparison, over_constant
+from fedaudit.utility import NO_INTERVALS, ConstantComparison, judge_comparison, over_constant
 
 SENTENCES: dict[StoppedBy, str] = {
     "rounds": "Training ended with round {rounds}, the last one",
@@ -115,7 +118,7 @@ class MethodSection(Part):
     none, and from earlier reports."""
 
 
-class Utility(Part):
+class Measured(Part):
     """How well the best hypotheses predict held-out clients, beside a constant prediction.
 
     The constant is fitted to the same rows, for each hypothesis to those that it predicts: always
@@ -145,6 +148,11 @@ class Utility(Part):
     loss_under_baseline: float | None = None
     """The constant's validation loss less the model's."""
     loss_under_baseline_interval: IntervalSection | None = None
+
+
+class Utility(RankingFigures, Measured):
+    """The section; fields of `Measured` come first."""
+
     prediction_share: Annotated[
         Share | None, Shown("Share of rows with the most frequent prediction", where_given=True)
     ] = None
@@ -155,6 +163,9 @@ class Utility(Part):
     degenerate: bool | None = None
     """Whether the model decides nothing: it is no better than the constant, or predicts one outcome
     for nearly all rows. None where it is not shown to be better."""
+    too_good: bool | None = None
+    """Whether it predicts so well that the outcome is probably among the features, and nobody has
+    stated otherwise by `federation.leak_reviewed`. None where that is not known."""
     start_loss: float | None = None
     """The selection loss of the hypotheses that training started from."""
     improved: bool | None = None
@@ -262,6 +273,10 @@ _NOT_BY_HYPOTHESIS = (
     "counts with noise do not say which hypothesis, or whose model, predicted a row, so a model of "
     "one constant for each looks like any other"
 )
+_NOT_WEIGHTED = (
+    "counts with noise are compared with a constant at the threshold 0.5 alone, where both errors "
+    "are as bad"
+)
 _OF_NOISE_ALONE = "only counts with noise give this share an interval"
 _ONE_CONSTANT = (
     f"{NOISED_OUTCOMES}; beside one constant for all hypotheses or models: with one for each, a "
@@ -272,6 +287,9 @@ _NOT_LEARNT = (
     "it is scored on"
 )
 _ONE_HYPOTHESIS = "one hypothesis is trained in every round"
+_TOO_GOOD, _LEFT = 0.99, 0.02
+"""An accuracy or an AUC, and for numbers a share of the constant's squared loss, that real data
+rarely allow."""
 _STILL = 1e-12
 """Of the loss at the start: a difference so small is rounding."""
 
@@ -296,11 +314,15 @@ def utility_section(material: ScoredMaterial) -> Utility:
     if start is not None and best is not None:
         improved = bool(best < start * (1 - _STILL))
     judged = _judgement(material, gain, improved=improved)
-    reasons = {**found["reasons"]}
+    ranked, unranked = ranking_figures(material, _compared(material), gain)
+    reasons = {**found["reasons"], **unranked}
     if judged.reason is not None:
         reasons["degenerate"] = judged.reason
     if improved is None:
         reasons["improved"] = found["reasons"].get("start_loss", _NOT_FINITE)
+    too_good = _too_good(material.spec, {**found, **ranked})
+    if too_good is None:
+        reasons["too_good"] = reasons.get("accuracy", _NOT_FINITE)
     result, collapsed = material.result, None
     if material.spec.training.hypotheses > 1:
         collapsed = result.collapsed_rounds
@@ -308,14 +330,34 @@ def utility_section(material: ScoredMaterial) -> Utility:
         reasons["collapsed_rounds"] = _ONE_HYPOTHESIS
     return Utility(
         method=method_section(material.spec),
-        **{**found, "reasons": reasons},
+        **{**found, **ranked, "reasons": reasons},
         degenerate=judged.degenerate,
+        too_good=too_good,
         improved=improved,
         rounds=result.rounds,
         best_round=result.best_round,
         collapsed_rounds=collapsed,
         stopped_by=result.stopped_by,
     )
+
+
+def _too_good(spec: ExperimentSpec, found: Mapping[str, Any]) -> bool | None:
+    """From the figures that the report publishes, and nothing else of the held-out people."""
+    source, gain = spec.federation, found["accuracy_over_baseline"]
+    if not isinstance(source, Table) or source.answers_leak:
+        return False
+    if not spec.classifies:
+        loss, constant = found["validation_loss"], found["baseline_loss"]
+        if loss is None or constant is None:
+            return None
+        return bool(loss <= constant * (_LEFT**0.5 if spec.training.root_mean else _LEFT))
+    accuracy = found["accuracy"]
+    if accuracy is None and gain is not None and found["outcome_share"] is not None:
+        accuracy = found["outcome_share"] + gain
+    if accuracy is None or gain is None:
+        return None
+    ranks = found["auc"] is not None and found["auc"] > _TOO_GOOD
+    return bool(gain > 0 and (accuracy > _TOO_GOOD or ranks))
 
 
 def _exact(material: ScoredMaterial) -> dict[str, Any]:
@@ -331,14 +373,13 @@ def _exact(material: ScoredMaterial) -> dict[str, Any]:
     reasons["prediction_share_interval"] = _OF_NOISE_ALONE
     if not material.spec.classifies:
         reasons["accuracy"] = NO_ACCURACY
-    found = result.against_constant
-    if found is None or values["validation_loss"] is None:
-        why = _NOT_SCORED if found is None else _NOT_FINITE
+    found = _compared(material)
+    if isinstance(found, str):
         missing = (*_COMPARED, *_INTERVALS)
         return {
             **values,
             **dict.fromkeys(missing),
-            "reasons": reasons | dict.fromkeys(missing, why),
+            "reasons": reasons | dict.fromkeys(missing, found),
         }
     asked = material.spec.fairness.intervals
     compared = over_constant(found, level=None if asked is None else asked.level)
@@ -362,6 +403,14 @@ def _exact(material: ScoredMaterial) -> dict[str, Any]:
         if doubt is not None:
             reasons[f"{name}_interval"] = reasons.get(name, doubt)
     return {**values, "reasons": reasons}
+
+
+def _compared(material: ScoredMaterial) -> ConstantComparison | str:
+    """What the scored rows add up to, or why there is no figure of them."""
+    found = material.result.against_constant
+    if found is None:
+        return _NOT_SCORED
+    return _NOT_FINITE if _finite(material.result.validation_loss) is None else found
 
 
 def _coarse(found: dict[str, Any], step: float) -> dict[str, Any]:
@@ -425,13 +474,15 @@ def _constants(material: ScoredMaterial) -> int:
 def _judgement(
     material: ScoredMaterial, gain: NoisedGain | None, *, improved: bool | None
 ) -> Judgement:
-    compared = material.result.against_constant
     if isinstance(material.published, NoisedCounts):
         if _constants(material) > 1:
             return Judgement(None, _NOT_BY_HYPOTHESIS)
+        if material.result.threshold not in (None, 0.5):
+            return Judgement(None, _NOT_WEIGHTED)
         return Judgement(None, WITHHELD) if gain is None else gain.judgement
-    if compared is None or _finite(material.result.validation_loss) is None:
-        return Judgement(None, _NOT_SCORED if compared is None else _NOT_FINITE)
+    compared = _compared(material)
+    if isinstance(compared, str):
+        return Judgement(None, compared)
     judged = judge_comparison(compared)
     warm = isinstance(material.spec.model.start, ArtifactStart)
     if judged.degenerate is False and improved is False and not warm:

@@ -15,6 +15,7 @@ from fedaudit.privacy.mechanisms.registry import known_facts, unbounded_release
 from fedaudit.reports.sections.attacks import alarm_words, raised_alarms
 from fedaudit.reports.sections.guarantee import condition_of, delta_gives_data_away
 from fedaudit.reports.sections.part import GateOutcome
+from fedaudit.reports.sections.ranking import misplaced_threshold
 from fedaudit.reports.sections.utility import (
     SENTENCES,
     chosen_by_losses,
@@ -27,6 +28,10 @@ from fedaudit.spec.gates import PLAIN_FIGURES
 SIMULATED = (
     "the noise was simulated, so the guarantee is not in force: this run's model is not for "
     "release, and neither is this report, whose figures follow from the training data"
+)
+TOO_GOOD = (
+    "the model predicts suspiciously well, and nothing says whether the outcome is among the "
+    "features"
 )
 _NO_GUARANTEE = "there is no privacy guarantee, so the model may disclose its training data"
 _NO_MODEL = "there is no common model to release: each client's own stays with it"
@@ -75,6 +80,8 @@ def release_part(report: Mapping[str, Any]) -> str:
         stated += f", with a validation loss of {utility['validation_loss']:.4g}"
     if utility["accuracy"] is not None:
         stated += f" and an accuracy of {utility['accuracy']:.4g}"
+        if utility.get("threshold") not in (None, 0.5):
+            stated += f" at the threshold {utility['threshold']:.4g}"
     sentences = [answer, stated + "."]
     method = utility.get("method")
     if method is not None and method["personalised"] is not None:
@@ -86,7 +93,8 @@ def objections(report: Mapping[str, Any]) -> list[str]:
     """Reasons against a release, the most important first."""
     # Alarms first: where the claim is wrong, nothing that is proven or gated holds.
     alarms = [alarm_words(kind, alarm) for kind, alarm in raised_alarms(report)]
-    found = [*alarms, _model(report), _protection(report), _gates(report)]
+    too_good = TOO_GOOD if report["utility"].get("too_good") else None
+    found = [*alarms, _model(report), too_good, _protection(report), _gates(report)]
     return [one for one in found if one is not None]
 
 
@@ -98,6 +106,8 @@ def _model(report: Mapping[str, Any]) -> str | None:
     why = why_not_useful(report)
     if why is None:
         return None
+    if misplaced := misplaced_threshold(report["utility"], who="the model"):
+        return misplaced
     if report["utility"]["degenerate"]:
         return f"the model is degenerate, it decides nothing: {why}"
     return why

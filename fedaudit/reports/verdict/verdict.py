@@ -9,6 +9,7 @@ from fedaudit.privacy.guarantees.cost_sentences import GOAL
 from fedaudit.reports.sections.attacks import raised_alarms
 from fedaudit.reports.sections.guarantee import delta_gives_data_away, is_in_force
 from fedaudit.reports.sections.part import VerdictParts
+from fedaudit.reports.sections.ranking import another_threshold, misplaced_threshold
 from fedaudit.reports.sections.utility import known_ending, why_not_useful
 from fedaudit.reports.verdict.release import (
     bounding_exponent,
@@ -42,6 +43,7 @@ def verdict(parts: VerdictParts) -> str:
 CONCERN_WORDS: dict[Concern, str] = {
     "model-decides-nothing": "its model decides nothing",
     "model-not-shown-useful": "its model is not shown to be better than a constant prediction",
+    "model-too-good": "its accuracy is suspiciously high",
     "gates-failed": "its gates failed",
     "gates-lack-evidence": "its gates lack evidence",
     "no-guarantee": "nothing bounds what it reveals",
@@ -61,6 +63,8 @@ def concerns_of(report: Mapping[str, Any]) -> list[Concern]:
         found.append("model-decides-nothing")
     elif why_not_useful(report) is not None:
         found.append("model-not-shown-useful")
+    if report["utility"].get("too_good"):
+        found.append("model-too-good")
     if report["gate_outcome"] == "fail":
         found.append("gates-failed")
     elif report["gate_outcome"] == "insufficient_evidence":
@@ -91,6 +95,12 @@ def _suggestions(report: Mapping[str, Any]) -> Iterator[str]:
             f"Train again with a step_size below {spec['training']['local']['step_size']:g}"
             + (", or with a clip, so that noise cannot carry the model away." if noisy else ".")
         )
+    if misplaced_threshold(utility, who="the model") is not None:
+        yield (
+            f"{another_threshold(utility, field='decision.threshold')}. A run with it costs what "
+            "this one cost; `fedaudit audit` with `--score` and `--threshold` judges scores that "
+            "the model gave at any threshold without training."
+        )
     if utility.get("degenerate") is True or utility.get("improved") is False:
         yield _a_model_first(report)
     if utility.get("degenerate") is None and "degenerate" in utility:
@@ -99,6 +109,7 @@ def _suggestions(report: Mapping[str, Any]) -> Iterator[str]:
             f"Hold out more than {held_out} clients, or train longer, until the model is shown to "
             "be better than a constant prediction; before that no other figure decides anything."
         )
+    yield from _leaked_outcome(report)
     if sends_nothing(report):
         yield (
             "Train the same with a method that shares what clients learn, and compare the two: "
@@ -127,6 +138,16 @@ def _suggestions(report: Mapping[str, Any]) -> Iterator[str]:
             "groups, before concluding that everybody is treated alike. Then sign off."
         )
     yield "Read what this report does not show, and sign off."
+
+
+def _leaked_outcome(report: Mapping[str, Any]) -> Iterator[str]:
+    if report["utility"].get("too_good"):
+        yield (
+            "Make sure that no feature is the outcome in other words, or known only after it: the "
+            "profile of the federation names, to those who may read its data, each column that "
+            "alone predicts the outcome. Leave such features out and train again; where there is "
+            "none, state so by `federation.leak_reviewed`."
+        )
 
 
 def _a_model_first(report: Mapping[str, Any]) -> str:

@@ -7,6 +7,7 @@ from typing import Any
 from fedaudit.fairness.gaps import NO_OUTCOME, OF_SELECTION, gap_words
 from fedaudit.reports.sections.fairness import metric_of
 from fedaudit.reports.sections.outcome_words import favourable_words, group_words
+from fedaudit.reports.sections.ranking import misplaced_threshold
 from fedaudit.reports.sections.utility import why_not_useful
 from fedaudit.spec.metrics import HEADLINE, HEADLINE_WITHOUT_OUTCOME, IDEALS, METRICS
 
@@ -58,6 +59,8 @@ def _unevenness(section: Mapping[str, Any]) -> tuple[bool, float]:
 def _doubt(report: Mapping[str, Any]) -> str:
     if why_not_useful(report) is None:
         return ""
+    if misplaced := misplaced_threshold(report["utility"], who="the model"):
+        return f"{misplaced[0].upper()}{misplaced[1:]}: these gaps say nothing of other thresholds."
     if report["utility"].get("degenerate") is True:
         return "The model decides nothing, so these gaps say nothing of how it would treat people."
     return (

@@ -1,6 +1,7 @@
 """One experiment as input to training: its data, who trains, what it is stacked with. No torch."""
 
 import hashlib
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import assert_never
@@ -8,18 +9,20 @@ from typing import assert_never
 import numpy as np
 from numpy.typing import NDArray
 
+from fedaudit.federations.errors import error_at
 from fedaudit.federations.federation import ClientRows, Federation
 from fedaudit.federations.packing import first_rows
 from fedaudit.federations.split import training_clients
 from fedaudit.networks.initial import initial_hypotheses
 from fedaudit.networks.shape import NetworkShape, network_shape
 from fedaudit.privacy.mechanisms.registry import mechanism_of
+from fedaudit.spec.decision import BASE_RATE
 from fedaudit.spec.experiment import ExperimentSpec
 from fedaudit.spec.models import ArtifactStart
 from fedaudit.spec.parse import refuse_small_clip
-from fedaudit.spec.training import FixedCohort, PoissonCohort
+from fedaudit.spec.training import AllocationCohort, FixedCohort, PoissonCohort
 from fedaudit.training.base.planted import Planted
-from fedaudit.training.base.records import scored_of, split_of
+from fedaudit.training.base.records import scored_of, split_of, training_records
 
 _SHORT_ROWS = 64
 """Clients with at most so many rows are one class: each class costs some small operations."""
@@ -91,6 +94,31 @@ class Cell:
             self.spec.model, features=self.federation.width, classes=len(self.federation.classes)
         )
 
+    @property
+    def threshold(self) -> float | None:
+        """The probability of the second of two classes above which it is predicted; None for other
+        targets. Raises InvalidInputError where it is to be the base rate of rows of one class."""
+        if len(self.federation.classes) != 2:
+            return None
+        declared = self.spec.decision.threshold
+        if declared != BASE_RATE:
+            return declared
+        place = training_records(self.spec, self.federation).place
+        found = float((self.federation.target[place] == 1).mean())
+        if 0 < found < 1:
+            return found
+        raise error_at(
+            "/decision/threshold",
+            "all training rows are of one class, so their base rate decides nothing; give a number",
+        )
+
+    @property
+    def cutoff(self) -> float:
+        """The output above which the second of two classes is predicted: the threshold's logit, in
+        single precision as outputs are."""
+        threshold = 0.5 if self.threshold is None else self.threshold
+        return float(np.float32(math.log(threshold / (1 - threshold))))
+
 
 def is_client_by_client(cell: Cell) -> bool:
     """Whether clients are computed one after the other, because their rows are not padded."""
@@ -125,7 +153,7 @@ def cohort_clients(cell: Cell) -> int:
     match cohort:
         case FixedCohort():
             return cohort.clients
-        case PoissonCohort():
+        case PoissonCohort() | AllocationCohort():
             raise ValueError(f"cohorts here have a fixed size; {cohort.sampling} sampling has none")
         case _:
             assert_never(cohort)
@@ -139,6 +167,8 @@ def expected_cohort(cell: Cell) -> float:
             return float(cohort.clients)
         case PoissonCohort():
             return cohort.rate * training_clients(cell.federation.clients, cell.spec.federation)
+        case AllocationCohort():
+            return training_clients(cell.federation.clients, cell.spec.federation) / cohort.every
         case _:
             assert_never(cohort)
 
@@ -275,6 +305,7 @@ def stack_key(cell: Cell) -> tuple[object, ...]:
         cell.spec.federation.validation_fraction,
         cell.spec.federation.scoring,
         training.loss,
+        cell.threshold,
         training.method,
         training.hypotheses,
         training.cohort,

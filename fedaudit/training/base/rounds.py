@@ -285,6 +285,9 @@ class FinalResult:
     been scored. Confidential."""
     start_loss: float | None = None
     """The selection loss of the hypotheses that training started from, on the same clients."""
+    threshold: float | None = None
+    """The probability above which the second of two classes is predicted; None for other targets.
+    """
 
 
 class Trainer(Protocol):

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from fedaudit.fairness.gaps import GroupScores
 from fedaudit.fairness.joint_disclosure import PredictedRows
+from fedaudit.fairness.ranking import ScoredOutcomes
 from fedaudit.federations.favourable_outcomes import OutcomeRules, outcome_rules
 from fedaudit.federations.federation import Federation
 from fedaudit.native.library import kernels, line, place_of
@@ -323,6 +324,8 @@ class ScoredRows:
 
     predictions: NDArray[np.generic]
     """The predicted target (scaled), or the predicted class."""
+    logits: NDArray[np.float32] | None
+    """Of the second of two classes; None for other targets."""
     values: NDArray[np.float64]
     """The training loss of each row, before any root."""
     hypotheses: NDArray[np.int64] | None
@@ -473,6 +476,9 @@ def against_constant(
         outcome=outcome,
         true_outcome=true_outcome,
         hypothesis=hypothesis,
+        two_outcomes=bool(rules.ops) or len(federation.classes) == 2,
+        scored=_scored(rows, federation.target[place], counted),
+        threshold=cell.threshold or 0.5,
         groups={
             one.name: (
                 len(one.values),
@@ -482,6 +488,21 @@ def against_constant(
         },
     )
     return compare_with_constant(measured, _loss_shape(cell, by_client=by_client))
+
+
+def _scored(
+    rows: ScoredRows, target: NDArray[np.float32], counted: NDArray[np.bool_]
+) -> ScoredOutcomes | None:
+    if rows.logits is None:
+        return None
+    logits = rows.logits[counted]
+    if not np.isfinite(logits).all():
+        return None  # nor is the loss finite
+    return ScoredOutcomes(
+        score=logits,
+        probability=np.exp(-np.logaddexp(0.0, -logits.astype(np.float64))),
+        outcome=target[counted] == 1,
+    )
 
 
 def _outcomes(
@@ -535,6 +556,7 @@ class RowFigures:
     predicted: Mapping[str, PredictedRows]
     predicting: NDArray[np.int64] | None
     against_constant: ConstantComparison
+    threshold: float | None
 
 
 def row_figures(
@@ -550,4 +572,5 @@ def row_figures(
         predicted=predicted_rows(*of_rows) if grouped else {},
         predicting=predicting_hypotheses(*of_rows) if grouped else None,
         against_constant=against_constant(cell, final.rows, place, by_client=by_client),
+        threshold=cell.threshold,
     )

@@ -411,7 +411,8 @@ def trims_lanes(cell: Cell) -> bool:
 
 def build_loss(cell: Cell) -> Loss:
     """The loss that training descends and validation measures."""
-    return Loss(kind=cell.spec.training.loss, classes=len(cell.federation.classes))
+    classes, cutoff = len(cell.federation.classes), cell.cutoff
+    return Loss(kind=cell.spec.training.loss, classes=classes, cutoff=cutoff)
 
 
 def build_server(cell: Cell) -> AnyServer:

@@ -18,7 +18,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from fedaudit.networks.losses import Loss, predicted_class
+from fedaudit.networks.losses import Loss
 from fedaudit.networks.stacked_network import Network
 from fedaudit.reproducible import fixed_order_sum
 from fedaudit.training.base.scored_rows import (
@@ -51,6 +51,8 @@ class Evaluation:
     """float64 [cells]: share of all rows classified correctly; None for regression."""
     predictions: Tensor
     """[rows, cells, clients]: the predicted target (scaled), or the predicted class."""
+    logits: Tensor | None
+    """Those of the second of two classes, of the same shape; None for other targets."""
     scores: "Scores"
     values: Tensor
     """float64 [k, rows, cells, clients]: each row's value under each hypothesis."""
@@ -131,9 +133,9 @@ def evaluation_of(
     `values` [k, rows, cells, clients]; `outputs` [out, rows, cells, clients]: what is predicted.
     """
     accuracy = None
-    predictions = outputs[0]
+    answers = loss.answers(outputs)
+    predictions = loss.predictions(answers)
     if loss.classes:
-        predictions = predicted_class(outputs, loss.classes)
         right = (predictions == lanes.target) & (lanes.mask > 0)
         rows = lanes.count.double().sum(-1)
         if lanes.scored is not None:
@@ -145,6 +147,7 @@ def evaluation_of(
         validation_loss=_mean(scores.validation_loss),
         accuracy=accuracy,
         predictions=predictions,
+        logits=answers if loss.classes == 2 else None,
         scores=scores,
         values=values,
     )
@@ -290,6 +293,7 @@ def scored_rows(evaluation: Evaluation, lanes: Lanes) -> ScoredRows:
     chosen = evaluation.scores.chosen
     return ScoredRows(
         predictions=flat(evaluation.predictions),
+        logits=None if evaluation.logits is None else flat(evaluation.logits),
         values=flat(evaluation.scores.of_chosen(evaluation.values)),
         hypotheses=None if chosen is None else flat(chosen),
         scored=None if lanes.scored is None else flat(lanes.scored),

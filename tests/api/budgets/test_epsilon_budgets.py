@@ -73,9 +73,7 @@ def set_total(api: Api, federation_id: str, total: float | None, **key: Any) -> 
 
 
 @pytest.mark.parametrize("value", [central(), by_coins(), local(), by_record()])
-def test_what_every_mechanism_may_spend_is_told_and_reserved(
-    api: Api, value: dict[str, Any]
-) -> None:
+def test_what_every_mechanism_may_spend_is_told_and_reserved(api, value):
     response = api.post("/v1/experiments?validate_only=true", json=value)
     assert response.status_code == 200, response.text
     projected = {
@@ -98,9 +96,7 @@ def test_what_every_mechanism_may_spend_is_told_and_reserved(
 
 
 @pytest.mark.parametrize("value", [central(), by_record()])
-def test_validation_tells_that_a_submission_would_find_no_room(
-    api: Api, value: dict[str, Any]
-) -> None:
+def test_validation_tells_that_a_submission_would_find_no_room(api, value):
     federation_id = api.submit(value)["federation_id"]
     path = f"/v1/federations/{federation_id}/budget"
     one = api.get(path).json()["items"][0]
@@ -150,9 +146,7 @@ def test_a_total_takes_what_composes_to_it(api_on_both: Api) -> None:
         ({**spec(), "privacy": {"mechanism": "none"}, "gates": []}, "privacy.mechanism"),
     ],
 )
-def test_what_an_epsilon_cannot_count_is_refused(
-    api: Api, value: dict[str, Any], named: str
-) -> None:
+def test_what_an_epsilon_cannot_count_is_refused(api, value, named):
     federation_id = api.submit(central())["federation_id"]
     set_total(api, federation_id, 1e6)
     before = api.counts()

@@ -98,9 +98,7 @@ def test_a_radius_without_a_clip_is_refused_by_both_figures(api: Api) -> None:
     ("value", "named"),
     [(run(), "adaptive"), (central(), "counted as an epsilon"), (bare(), "without noise")],
 )
-def test_what_the_theorem_has_no_sum_for_is_refused(
-    api: Api, value: dict[str, Any], named: str
-) -> None:
+def test_what_the_theorem_has_no_sum_for_is_refused(api, value, named):
     id_ = api.submit(run(**FIXED))["federation_id"]
     put(api, id_, figure="log_ratio", total=1e6)
     assert named in refused(api, value)["detail"]
@@ -218,9 +216,7 @@ def test_a_total_from_before_refuses_until_it_is_set_anew(api: Api) -> None:
         ({"clip": 0}, "/clip"),
     ],
 )
-def test_a_setting_names_only_what_its_figure_has(
-    api: Api, setting: dict[str, Any], pointer: str
-) -> None:
+def test_a_setting_names_only_what_its_figure_has(api, setting, pointer):
     response = put(api, api.submit()["federation_id"], total=1, **setting)
     assert response.status_code == 422
     assert {one["pointer"] for one in response.json()["errors"]} == {pointer}

@@ -169,9 +169,7 @@ def test_what_the_owner_forbids_no_other_project_simulates(api: Api) -> None:
 
 
 @pytest.mark.parametrize(("service", "status"), [("api", 422), ("counted_apart", 202)])
-def test_the_owners_disclosure_policy_binds_every_project(
-    request: pytest.FixtureRequest, service: str, status: int
-) -> None:
+def test_the_owners_disclosure_policy_binds_every_project(request, service, status):
     api: Api = request.getfixturevalue(service)
     owner, other = Project(api, "owner").register(), Project(api, "other")
     path = f"/v1/federations/{owner.federation_id}/disclosure"

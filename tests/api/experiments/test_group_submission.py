@@ -21,7 +21,6 @@ def held_up(api: Api, federation_id: str) -> Iterator[str]:
     """Nothing is queued on a federation meanwhile; gives its fingerprint."""
     with api.database.write() as session:
         held = Budgets(session, api.project_id).hold(federation_id)
-        assert held is not None
         yield held.fingerprint
 
 

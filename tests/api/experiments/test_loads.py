@@ -91,9 +91,7 @@ def test_slow_loads_of_a_project_keep_nobody_else_waiting(api: Api, slow: SlowLo
         assert {one.result().status_code for one in held} == {200}
 
 
-def test_a_project_cannot_queue_without_end(
-    api: Api, slow: SlowLoads, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_project_cannot_queue_without_end(api, slow, monkeypatch):
     monkeypatch.setattr(LoadPool.__init__, "__kwdefaults__", {"most_waiting": 2})
     with served(api) as url, ThreadPoolExecutor(5) as callers:
         held = [callers.submit(validate, url, api.key, name=SLOW) for _ in range(4)]

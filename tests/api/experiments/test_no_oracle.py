@@ -131,9 +131,7 @@ def test_a_path_stands_for_what_was_registered_there(api: Api, changed: bool) ->
         ("/federation/target", {"federation": {"target": "earnings", "features": ["income"]}}),
     ],
 )
-def test_a_registered_file_is_used_as_registered_or_not_at_all(
-    api: Api, where: str, changes: dict[str, Any]
-) -> None:
+def test_a_registered_file_is_used_as_registered_or_not_at_all(api, where, changes):
     value = spec_of({**COLUMNS, **registered(api)})
     value["fairness"]["minimum_group_size"] = 2
     assert validated(api, value, *AUTHOR).status_code == 200

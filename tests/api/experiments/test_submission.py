@@ -42,7 +42,6 @@ def test_an_experiment_is_queued_with_all_that_its_run_needs(api_on_both: Api) -
     assert row.attributes == {"group": ["g1", "g2"]}
     with api.database.read() as session:
         unit = session.get(Unit, row.unit_id)
-        assert unit is not None
         assert (unit.state, unit.device, unit.max_attempts) == ("waiting", "auto", 3)
         event = session.scalars(select(Event)).one()
         assert (event.sequence, event.type, event.data["status"]) == (1, "status.changed", "queued")
@@ -232,7 +231,6 @@ def test_statistics_of_all_clients_are_refused_for_a_client(api: Api, noise: str
     before = api.submit()["id"]
     with api.database.write() as session:
         row = session.get(Experiment, before)
-        assert row is not None
         row.spec = parse_admitted(attacked).model_dump(mode="json")
         row.status, row.status_reason = "failed", "worker-lost"
     assert api.get(f"/v1/experiments/{before}").status_code == 200

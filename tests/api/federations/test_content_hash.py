@@ -35,9 +35,7 @@ def test_anything_else_is_hashed_as_it_is(content: bytes, cut: int) -> None:
 
 
 @given(content=st.binary(min_size=1, max_size=300), cut=st.integers(1, 40), data=st.data())
-def test_a_gzip_file_that_is_cut_or_continued_is_refused(
-    content: bytes, cut: int, data: st.DataObject
-) -> None:
+def test_a_gzip_file_that_is_cut_or_continued_is_refused(content, cut, data):
     whole = gzip.compress(content)
     kept = data.draw(st.integers(2, len(whole) - 1))
     for file in (whole[:kept], whole + b"more"):

@@ -78,9 +78,7 @@ def _below(edge: int, sources: Path | None) -> tuple[int, float]:
     return ages["groups"][f"<{edge}"], ages["base_rates"][f"<{edge}"]
 
 
-def test_two_edges_whose_difference_is_one_age_are_refused(
-    api: Api, federation: dict[str, Any]
-) -> None:
+def test_two_edges_whose_difference_is_one_age_are_refused(api, federation):
     """Groups below 20 and below 21: one less the other is the single client of age 20."""
     first, second = (asking(federation, {"edges": {"age": [edge]}}) for edge in (20, 21))
     for value in (first, second):
@@ -217,9 +215,7 @@ def test_what_agrees_is_admitted(api: Api, federation: dict[str, Any]) -> None:
     assert api.stored(experiment["id"]).disclosure is None
 
 
-def test_other_columns_are_refused_where_the_source_is_the_registered_one(
-    api: Api, federation: dict[str, Any]
-) -> None:
+def test_other_columns_are_refused_where_the_source_is_the_registered_one(api, federation):
     """A run that leaves out the rows with an empty cell has another held-out set."""
     set_policy(api, federation["id"], source="registered")
     value = asking(federation)
@@ -247,9 +243,7 @@ def test_a_retry_falls_under_the_present_policy(api: Api) -> None:
     assert answer.json()["errors"][0]["pointer"] == "/fairness/minimum_group_size"
 
 
-def test_a_key_without_the_data_reads_what_is_demanded_and_no_more(
-    api: Api, federation: dict[str, Any]
-) -> None:
+def test_a_key_without_the_data_reads_what_is_demanded_and_no_more(api, federation):
     set_policy(api, federation["id"], minimum_group_size=40)
     faults = refused(api, asking(federation), key=api.key_with("experiments:write"))
     assert faults.keys() == {"/fairness/minimum_group_size"}
@@ -291,9 +285,7 @@ def test_the_policy_is_read_set_and_taken_back(api: Api) -> None:
     ],
     ids=str,
 )
-def test_a_policy_that_contradicts_itself_is_refused(
-    api: Api, policy: Any, pointer: str | None
-) -> None:
+def test_a_policy_that_contradicts_itself_is_refused(api, policy, pointer):
     id_ = api.submit()["federation_id"]
     answer = put(api, id_, policy)
     if pointer is None:

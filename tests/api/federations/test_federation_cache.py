@@ -63,9 +63,7 @@ def cache(tmp_path: Path) -> FederationCache:
         (DEALT, True),
     ],
 )
-def test_another_seed_is_other_data_only_where_data_are_drawn(
-    cache: FederationCache, federation: dict[str, Any], drawn: bool
-) -> None:
+def test_another_seed_is_other_data_only_where_data_are_drawn(cache, federation, drawn):
     one = loaded(cache, spec(federation, seed=1))
     other = loaded(cache, spec(federation, seed=2))
     assert (one is not other) == drawn

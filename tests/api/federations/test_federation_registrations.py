@@ -53,9 +53,7 @@ def test_a_proposal_is_a_registration_with_its_reasons(api: Api) -> None:
         ({"path": "a.csv", "rows": 5}, 422, "/rows"),
     ],
 )
-def test_a_file_that_is_not_there_is_named(
-    api: Api, body: dict[str, Any], status: int, pointer: str | None
-) -> None:
+def test_a_file_that_is_not_there_is_named(api, body, status, pointer):
     found = api.post("/v1/federations/proposals", json=body)
     assert found.status_code == status, found.text
     if pointer is not None:
@@ -97,9 +95,7 @@ def test_an_unused_federation_is_corrected_and_a_used_one_is_not(api: Api) -> No
         ({"name": ""}, "/name"),
     ],
 )
-def test_a_faulty_correction_changes_nothing(
-    api: Api, change: dict[str, Any], pointer: str
-) -> None:
+def test_a_faulty_correction_changes_nothing(api, change, pointer):
     id_ = upload(api)["id"]
     before = stored(api, id_).registration
     refused = put(api, id_, registration(**change))

@@ -1,6 +1,5 @@
 """Federations from their registration to their deletion, and experiments that name them by id."""
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -155,9 +154,7 @@ def _deleted(api: Api, id_: str) -> None:
     ("change", "message"),
     [(_profiling, "still being profiled"), (_rejected, "rejected"), (_deleted, "deleted")],
 )
-def test_only_a_federation_that_is_ready_is_trained_on(
-    api: Api, change: Callable[[Api, str], None], message: str
-) -> None:
+def test_only_a_federation_that_is_ready_is_trained_on(api, change, message):
     id_ = upload(api)["id"]
     change(api, id_)
     before = api.counts()
@@ -224,9 +221,7 @@ def test_a_deletion_leaves_a_tombstone_with_all_that_was_spent(ready: tuple[Api,
     assert len(files_of(api)) == 1
 
 
-def test_a_deletion_that_the_storage_refuses_is_taken_up_again(
-    ready: tuple[Api, str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_deletion_that_the_storage_refuses_is_taken_up_again(ready, monkeypatch):
     api, id_ = ready
 
     def away(_storage: Storage, _key: str) -> None:
@@ -301,9 +296,7 @@ def test_an_upload_gives_a_registered_path_its_file_without_another_profile(api:
         ({"id": UNKNOWN}, "/federation/id"),
     ],
 )
-def test_a_path_that_cannot_be_registered_is_named(
-    api: Api, federation: dict[str, Any], pointer: str
-) -> None:
+def test_a_path_that_cannot_be_registered_is_named(api, federation, pointer):
     _below_sources(api)
     response = api.post("/v1/federations", json=registration(federation=federation))
     assert pointer in _faults(response)

@@ -68,9 +68,7 @@ def answers(api: Api, path: str, key: str) -> list[tuple[int, Any]]:
         "none.csv",
     ],
 )
-def test_a_file_of_another_project_is_answered_as_one_that_is_not_there(
-    api: Api, path: str
-) -> None:
+def test_a_file_of_another_project_is_answered_as_one_that_is_not_there(api, path):
     # Of one request id, so that equal answers are equal in every character.
     api.client.headers["X-Request-ID"] = "no-oracle"
     key = api.key_with(*SCOPES, project=BETA)

@@ -57,7 +57,6 @@ def test_a_file_is_kept_and_waits_for_its_profile(api: Api) -> None:
     with api.database.write() as session:
         unit = UnitRepository(session).get(str(row.unit_id))
         waiting = OutboxRepository(session).pending()
-    assert unit is not None
     assert (unit.kind, unit.device, unit.state) == ("profile", "auto", "waiting")
     # Published right after the answer.
     assert unit.published_at is not None
@@ -261,9 +260,7 @@ def test_other_bodies_keep_their_limit(small: Api) -> None:
     assert small.post("/v1/experiments", content=large, headers=headers).status_code == 413
 
 
-def test_a_full_disk_is_a_problem_and_leaves_nothing(
-    api: Api, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_full_disk_is_a_problem_and_leaves_nothing(api, monkeypatch):
     def full(_writer: StorageWriter, _data: bytes) -> None:
         raise StorageFullError("the storage is full")
 

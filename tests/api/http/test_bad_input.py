@@ -76,9 +76,7 @@ def _refused(response: Any, status: int = 422, slug: str = "validation-error") -
     ],
 )
 @pytest.mark.parametrize("validate_only", ["true", "false"])
-def test_a_faulty_spec_is_refused_by_field(
-    api: Api, value: Any, pointer: str, validate_only: str
-) -> None:
+def test_a_faulty_spec_is_refused_by_field(api, value, pointer, validate_only):
     before = api.counts()
     response = api.post(
         f"/v1/experiments?validate_only={validate_only}",
@@ -294,9 +292,7 @@ def test_the_last_event_id_is_checked(api: Api, text: str) -> None:
         ("POST", "keys", {"name": "nul\x00", "scopes": ["admin"]}, "/name"),
     ],
 )
-def test_other_bodies_are_checked(
-    api: Api, method: str, path: str, body: dict[str, Any], pointer: str
-) -> None:
+def test_other_bodies_are_checked(api, method, path, body, pointer):
     federation_id = api.submit()["federation_id"]
     before = api.counts()
     whole = {

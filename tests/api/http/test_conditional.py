@@ -140,9 +140,7 @@ def test_a_disclosure_policy_is_not_set_over_what_was_not_seen(api: Api) -> None
 # -- compressed ------------------------------------------------------------------------------------
 
 
-def test_large_answers_come_compressed_and_have_a_tag_of_their_own(
-    api: Api, finished: dict
-) -> None:
+def test_large_answers_come_compressed_and_have_a_tag_of_their_own(api, finished):
     path = f"/v1/experiments/{finished['id']}/report"
     plain = api.get(path, headers={"Accept-Encoding": "identity"})
     with api.client.stream(

@@ -58,9 +58,7 @@ def everything(client: socket.socket) -> bytes:
 
 @pytest.mark.parametrize("sent", [b"", b"GET / HTTP/1.1\r\nHost:"], ids=["silent", "half"])
 @pytest.mark.parametrize("first", [False, True], ids=["at-once", "after-a-request"])
-def test_a_header_that_does_not_come_ends_the_connection(
-    address: tuple[str, int], sent: bytes, first: bool
-) -> None:
+def test_a_header_that_does_not_come_ends_the_connection(address, sent, first):
     with socket.create_connection(address, timeout=20) as client:
         if first:
             client.sendall(WHOLE)

@@ -59,9 +59,7 @@ def test_unknown_methods(api: Api, method: str, path: str, allowed: set[str]) ->
         assert api.request(verb, path).status_code != 405
 
 
-def test_an_unexpected_failure_tells_nothing_but_where_to_look(
-    api: Api, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_unexpected_failure_tells_nothing_but_where_to_look(api, monkeypatch):
     def broken(*_: object) -> None:
         raise RuntimeError("secret detail")
 
@@ -185,9 +183,7 @@ def test_a_length_of_many_digits_is_refused(api: Api) -> None:
         ("connection refused", "the database does not answer"),
     ],
 )
-def test_a_full_disk_is_not_called_a_database_that_is_away(
-    api: Api, monkeypatch: pytest.MonkeyPatch, said: str, stated: str
-) -> None:
+def test_a_full_disk_is_not_called_a_database_that_is_away(api, monkeypatch, said, stated):
     def failing(*_: object, **__: object) -> None:
         raise OperationalError("INSERT", {}, Exception(said))
 

@@ -79,9 +79,7 @@ def queued(tmp_path: Path, sqlite_url: str) -> tuple[dict[str, str], str, str]:
         return _environment(api), api.key, api.submit()["id"]
 
 
-def test_it_serves_a_socket_it_is_given_and_ends_with_streams_open(
-    queued: tuple[dict[str, str], str, str], tmp_path: Path
-) -> None:
+def test_it_serves_a_socket_it_is_given_and_ends_with_streams_open(queued, tmp_path):
     environment, key, experiment_id = queued
     with socket.create_server(("127.0.0.1", 0)) as listener:
         process = subprocess.Popen(

@@ -1,7 +1,6 @@
 """Bodies that never come, or come a byte at a time."""
 
 import socket
-from pathlib import Path
 from time import monotonic, sleep
 from urllib.parse import urlsplit
 
@@ -12,9 +11,7 @@ from tests.api.service import running_api, served, settings_for
 
 
 @pytest.mark.parametrize(("upload", "trickle"), [(True, False), (False, True)])
-def test_a_slow_body_is_cut_off(
-    sqlite_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, upload: bool, trickle: bool
-) -> None:
+def test_a_slow_body_is_cut_off(sqlite_url, tmp_path, monkeypatch, upload, trickle):
     monkeypatch.setattr(middleware, "_QUIET_SECONDS", 1.0)
     monkeypatch.setattr(middleware, "_LEISURE_SECONDS", 2.0)
     path, kind = (

@@ -97,9 +97,7 @@ def test_faults_are_those_of_json(api: Api) -> None:
         ("tags: !!set {a, b}\n", "/tags", "neither a text"),
     ],
 )
-def test_what_json_has_no_word_for_is_refused(
-    api: Api, text: str, pointer: str, words: str
-) -> None:
+def test_what_json_has_no_word_for_is_refused(api, text, pointer, words):
     before = api.counts()
     [(found, message)] = _faults(api, text)
     assert found == pointer

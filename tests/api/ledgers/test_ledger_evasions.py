@@ -82,9 +82,7 @@ def test_jittered_rates_and_noises_are_tested_together(api: Api) -> None:
         ),
     ],
 )
-def test_the_attack_naming_nobody_turns_no_test_off(
-    api: Api, event: dict[str, Any], more: dict[str, str]
-) -> None:
+def test_the_attack_naming_nobody_turns_no_test_off(api, event, more):
     """Of 1,000 participations none is named, whose chance is e^-1000; nor only two thirds."""
     honest = {"population": 1000, **more}
     for named in (0, 33):
@@ -103,9 +101,7 @@ def test_the_attack_naming_nobody_turns_no_test_off(
     assert _gate(api, ledger)["outcome"] == "pass"
 
 
-def test_a_trainer_that_cannot_name_participants_says_so_and_its_figures_are_conditional(
-    api: Api,
-) -> None:
+def test_a_trainer_that_cannot_name_participants_says_so_and_its_figures_are_conditional(api):
     unnamed = {"names_participants": False}
     refused = api.post("/v1/ledgers", json={**LOCAL, **unnamed})
     assert refused.status_code == 422

@@ -57,9 +57,7 @@ def refused(api: Api, **terms: Any) -> str:
     return str(answer.json()["detail"])
 
 
-def test_a_round_is_refused_before_the_federations_leakage_would_be_passed(
-    api: Api, federation: str
-) -> None:
+def test_a_round_is_refused_before_the_federations_leakage_would_be_passed(api, federation):
     put(api, federation, 5.0, **METRIC)
     ledger = opened(api, TERMS, federation_id=federation)
     assert reserve(api, ledger, 1, ["a", "b"], EVENT)["admitted"] == ["a", "b"]
@@ -113,9 +111,7 @@ def test_other_radii_and_other_figures_are_no_way_around_a_total(api: Api, feder
     assert "counted as leakage" in left_out["laplace-l2, declared"]["why"]
 
 
-def test_a_round_without_bound_takes_no_smaller_reservation_with_it(
-    api: Api, federation: str
-) -> None:
+def test_a_round_without_bound_takes_no_smaller_reservation_with_it(api, federation):
     small, vast = (opened(api, TERMS, federation_id=federation) for _ in range(2))
     assert reserve(api, small, 1, ["a"], EVENT)["reserved"]
     assert reserve(api, vast, 1, ["a"], NONE)["reserved"]

@@ -27,9 +27,7 @@ _BEHIND_SECONDS = 1.0
 """Long enough for a round to be entered by whoever does not wait for the lock."""
 
 
-def test_a_round_declared_while_another_is_reserved_is_charged(
-    api_on_both: Api, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_round_declared_while_another_is_reserved_is_charged(api_on_both, monkeypatch):
     api = api_on_both
     federation = api.submit()["federation_id"]
     ledger = opened(api, federation_id=federation)
@@ -98,9 +96,7 @@ def _in_between(module: Any, monkeypatch: pytest.MonkeyPatch, once: Any) -> None
 
 
 @pytest.mark.parametrize("module", [posting, reservation])
-def test_whoever_loses_a_race_computes_again_before_the_lock(
-    api: Api, monkeypatch: pytest.MonkeyPatch, module: Any
-) -> None:
+def test_whoever_loses_a_race_computes_again_before_the_lock(api, monkeypatch, module):
     noise = 2.1 if module is posting else 2.2
     event = {**POISSON, "noise_multiplier": noise}
     ledger = opened(api, CENTRAL, accountant="pld", budget={"epsilon": 0.1})
@@ -115,9 +111,7 @@ def test_whoever_loses_a_race_computes_again_before_the_lock(
     assert not any(composed)
 
 
-def test_a_round_that_another_overtook_is_charged_behind_it(
-    api_on_both: Api, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_round_that_another_overtook_is_charged_behind_it(api_on_both, monkeypatch):
     api = api_on_both
     ledger, calm = opened(api), opened(api)
     post(api, ledger, declared(1, ["a"]))
@@ -152,9 +146,7 @@ def test_rounds_that_are_reserved_at_once_stay_within_the_budget(api_on_both: Ap
     assert admitted.count("b") == 3
 
 
-def test_a_ledger_that_never_stands_still_is_entered_all_the_same(
-    api: Api, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_ledger_that_never_stands_still_is_entered_all_the_same(api, monkeypatch):
     ledger = opened(api, CENTRAL, accountant="pld", budget={"epsilon": 0.1})
     before, number = posting._compute_beforehand, iter(range(1, 100))
 

@@ -172,9 +172,7 @@ def test_every_fault_is_named_at_once_and_nothing_is_entered(api: Api) -> None:
         (LOCAL, {"kind": "laplace-l2", "n": 1, "noise_multiplier": 1, "radius": 1, "clip": 1}, ""),
     ],
 )
-def test_events_that_cost_less_than_they_do_are_refused(
-    api: Api, terms: Any, event: Any, pointer: str
-) -> None:
+def test_events_that_cost_less_than_they_do_are_refused(api, terms, event, pointer):
     answer = post(api, opened(api, terms), declared(1, ["a"], event))
     assert answer.status_code == 422
     assert answer.json()["errors"][0]["pointer"] == f"/rounds/0/event/{pointer or 'kind'}"
@@ -258,9 +256,7 @@ LAPLACE = {"kind": "laplace-l2", "n": 10, "noise_multiplier": 1.0, "radius": 1.0
         ),
     ],
 )
-def test_numbers_out_of_bounds_are_faults_of_their_fields(
-    api: Api, terms: dict[str, Any], event: dict[str, Any], fields: list[str]
-) -> None:
+def test_numbers_out_of_bounds_are_faults_of_their_fields(api, terms, event, fields):
     answer = post(api, opened(api, terms), declared(1, ["a"], event))
     assert answer.status_code == 422
     found = {one["pointer"] for one in answer.json()["errors"]}
@@ -291,9 +287,7 @@ def test_a_ledger_that_cannot_be_signed_holds_up_no_other(api: Api) -> None:
 
 
 @pytest.mark.parametrize("event", [{"noise_multiplier": 1e-3}, {"steps": 10_000_000}])
-def test_loss_distributions_that_are_too_large_give_the_renyi_bound_and_say_so(
-    api: Api, event: dict[str, Any]
-) -> None:
+def test_loss_distributions_that_are_too_large_give_the_renyi_bound_and_say_so(api, event):
     ledger = opened(api, {**LOCAL, "accountant": "pld", "budget": {"epsilon": 1}})
     answer = post(api, ledger, declared(1, ["a"], {**GAUSSIAN, "noise_multiplier": 1, **event}))
     assert answer.json()["rounds"][0]["over_budget"] == 1

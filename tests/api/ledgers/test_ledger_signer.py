@@ -69,16 +69,13 @@ def test_a_tally_that_entries_do_not_charge_is_not_signed(api: Api, signed_befor
     post(api, ledger, declared(3, ["b"]))
     with api.database.read() as session:
         tally = session.get(DeclaredTally, (ledger, 0))
-    assert tally is not None
     change(api, DeclaredTally, DeclaredTally.ledger_id == ledger, counts=tally.counts // 2)
     assert sign(api) == 0
 
 
 @pytest.mark.parametrize("signed_before", [False, True])
 @pytest.mark.parametrize("values", [{"groups": BETTER}, {"failures": 0}, {"reserved": "reserved"}])
-def test_what_a_round_declared_cannot_be_changed_afterwards(
-    api: Api, values: dict[str, Any], signed_before: bool
-) -> None:
+def test_what_a_round_declared_cannot_be_changed_afterwards(api, values, signed_before):
     ledger = opened(api)
     post(api, ledger, declared(1, ["a"], groups=GROUPS, failures=["b"]), declared(2, ["a"]))
     if signed_before:
@@ -280,9 +277,7 @@ def _as_before(api: Api, ledger: str) -> None:
     change(api, DeclaredLedger, DeclaredLedger.id == ledger, head=head, secret=None)
 
 
-def test_rounds_come_in_while_a_report_is_made(
-    api_on_both: Api, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_rounds_come_in_while_a_report_is_made(api_on_both, monkeypatch):
     api = api_on_both
     ledger = opened(api)
     post(api, ledger, declared(1, ["a"]))

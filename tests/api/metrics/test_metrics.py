@@ -27,7 +27,6 @@ def test_units_experiments_and_the_outbox_are_counted(api_on_both: Api) -> None:
     with api.database.write() as session:
         units = UnitRepository(session)
         claim = units.claim(lost_id, worker="w", devices={"auto"}, lease_seconds=0)
-        assert claim is not None
         taken = units.reclaim_expired(backoff_seconds=100)
         assert [one.unit_id for one in taken] == [claim.unit_id]
         session.execute(
@@ -130,9 +129,7 @@ def test_with_the_token_an_absent_database_is_a_figure(sqlite_url: str, tmp_path
         assert value(scrape(api, key=TOKEN), names.DATABASE_UP) == 0
 
 
-def test_a_token_that_is_easily_guessed_is_refused(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_a_token_that_is_easily_guessed_is_refused(monkeypatch, tmp_path):
     file = tmp_path / "token"
     assert Settings(data_dir=tmp_path).metrics_token() is None
     monkeypatch.setenv("FEDAUDIT_METRICS_TOKEN_FILE", str(file))

@@ -1,7 +1,6 @@
 """The scrape that docs/tools.md has Prometheus make, with a token and with a key."""
 
 import re
-from pathlib import Path
 from typing import Any
 
 import httpx
@@ -30,9 +29,7 @@ def configuration() -> Any:
 
 
 @pytest.mark.parametrize("accept", _ASKED)
-def test_the_scrape_of_the_manual_is_answered(
-    sqlite_url: str, tmp_path: Path, configuration: Any, accept: str
-) -> None:
+def test_the_scrape_of_the_manual_is_answered(sqlite_url, tmp_path, configuration, accept):
     [job] = configuration["scrape_configs"]
     # Prometheus' defaults: the path /metrics, and the type Bearer.
     assert {*job} == {"job_name", "scrape_interval", "authorization", "static_configs"}

@@ -82,7 +82,6 @@ def test_one_that_failed_says_why_and_can_be_retried_once(api: Api) -> None:
     assert "It failed. Its workers were lost, again and again. Retry it." in stated
     assert "worker-lost gone" in stated
     once = re.search(r'name="once" value="([\w-]+)"', page.text)
-    assert once is not None
     first, second = (
         visitor.post(f"{path_of(experiment)}/retry", {"once": once[1]}).headers["location"]
         for _ in range(2)

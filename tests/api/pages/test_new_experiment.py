@@ -122,9 +122,7 @@ PREVIEWS: tuple[tuple[dict[str, str], tuple[str, ...], tuple[str, ...]], ...] = 
 )
 
 
-def test_the_preview_states_costs_for_their_observer_and_warns_of_noise_that_drowns(
-    api: Api,
-) -> None:
+def test_the_preview_states_costs_for_their_observer_and_warns_of_noise_that_drowns(api):
     visitor = signed_in(api)
     for changes, stated, absent in PREVIEWS:
         found = text_of(visitor.post(NEW, typed(**changes)))
@@ -139,7 +137,6 @@ def test_faults_stand_beside_their_fields_and_what_was_typed_stays(api: Api) -> 
     assert 'value="kept &lt;b&gt;, b"' in answer.text
     assert "<b>" not in answer.text
     field = re.search(r'<input id="field-training-rounds".*?</div>', answer.text, re.DOTALL)
-    assert field is not None
     assert 'value="nine"' in field[0]
     assert 'aria-invalid="true"' in field[0]
     assert 'aria-describedby="field-training-rounds-fault"' in field[0]
@@ -150,7 +147,6 @@ def test_faults_stand_beside_their_fields_and_what_was_typed_stays(api: Api) -> 
 def test_a_double_click_submits_once(api: Api) -> None:
     visitor = signed_in(api)
     once = re.search(r'name="once" value="([\w-]+)"', visitor.get(NEW).text)
-    assert once is not None
     form = typed(action="submit", once=once[1])
     first, second = visitor.post(NEW, form), visitor.post(NEW, form)
     assert first.headers["location"] == second.headers["location"]
@@ -160,7 +156,6 @@ def test_a_double_click_submits_once(api: Api) -> None:
     assert other.status_code == 409
     assert "press Submit again" in text_of(other)
     again = re.search(r'name="once" value="([\w-]+)"', other.text)
-    assert again is not None
     assert visitor.post(NEW, {**form, "/name": "other", "once": again[1]}).status_code == 303
     assert api.counts()["experiments"] == 2
 

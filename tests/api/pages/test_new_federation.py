@@ -140,9 +140,7 @@ def test_a_form_from_elsewhere_stores_nothing(api: Api) -> None:
     ("content", "name", "said"),
     [(b"", "", "choose a file"), (b"", "a.csv", "is empty"), (b"\x1f\x8bxx", "a.csv.gz", "gzip")],
 )
-def test_a_file_that_cannot_be_taken_is_said_beside_its_field(
-    api: Api, content: bytes, name: str, said: str
-) -> None:
+def test_a_file_that_cannot_be_taken_is_said_beside_its_field(api, content, name, said):
     answer = send(signed_in(api), content, name=name)
     assert answer.status_code == 422
     assert said in re.findall(r'id="e-file" role="alert">([^<]*)<', answer.text)[0]
@@ -204,9 +202,7 @@ def test_a_registered_file_outlives_what_is_left_of_its_upload(api: Api) -> None
         assert len(files_of(api)) == 1
 
 
-def test_what_is_discarded_while_it_is_checked_is_not_registered(
-    api: Api, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_is_discarded_while_it_is_checked_is_not_registered(api, monkeypatch):
     visitor = signed_in(api)
     address, form = proposed(visitor)
 

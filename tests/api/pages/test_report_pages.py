@@ -57,7 +57,6 @@ def test_verification_names_what_was_altered(api: Api) -> None:
     assert "agree with one another" in text_of(visitor.get(f"{base}/verification"))
     with api.database.write() as session:
         stored = session.get(Report, base.rpartition("/")[2])
-        assert stored is not None
         document = {**stored.document, "verdict": "All is well."}
         session.execute(update(Report).values(document=document))
     stated = text_of(visitor.get(f"{base}/verification"))

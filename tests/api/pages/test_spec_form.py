@@ -112,6 +112,13 @@ def test_a_federation_that_is_not_offered_is_refused_at_its_field() -> None:
     assert "is not offered" in found["/federation/source"]
 
 
+def test_a_threshold_is_a_number_or_the_base_rate() -> None:
+    assert "decision" not in built()
+    assert built(decision__threshold="0.2")["decision"] == {"threshold": 0.2}
+    assert built(decision__threshold="base-rate")["decision"] == {"threshold": "base-rate"}
+    assert "/decision/threshold" in faults(decision__threshold="2")
+
+
 def test_groups_and_rules_of_ones_own() -> None:
     own = {
         "fairness/sensitive": "sex, race",

@@ -45,9 +45,7 @@ def test_a_key_has_a_person_whom_lists_show(api: Api) -> None:
         ({"role": "officer"}, "/person/name"),
     ],
 )
-def test_a_person_whose_name_deceives_is_refused(
-    api: Api, person: dict[str, Any], pointer: str
-) -> None:
+def test_a_person_whose_name_deceives_is_refused(api, person, pointer):
     refused = api.post(
         "/v1/api-keys", json={"name": "k", "scopes": ["reports:read"], "person": person}
     )

@@ -32,9 +32,7 @@ def bundle(api: Api, tmp_path: Path) -> Path:
         (SigningKey.generate(), "consistent, signer untrusted"),
     ],
 )
-def test_a_bundle_is_judged_without_the_service(
-    bundle: Path, key: SigningKey | None, verdict: str
-) -> None:
+def test_a_bundle_is_judged_without_the_service(bundle, key, verdict):
     with opened_bundle(bundle) as evidence:
         found = verify(evidence, trusted=[] if key is None else [key.public])
     assert found.verdict == verdict

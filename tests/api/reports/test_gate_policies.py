@@ -38,9 +38,7 @@ def _evaluate(api: Api, **asked: Any) -> Any:
         ([], [], None),
     ],
 )
-def test_each_gate_has_its_outcome_and_reason(
-    api: Api, gates: list | None, outcomes: list[str], overall: str | None
-) -> None:
+def test_each_gate_has_its_outcome_and_reason(api, gates, outcomes, overall):
     id_ = finished(api)
     before = api.counts()
     body = _evaluate(api, experiment_id=id_, gates=gates).json()
@@ -110,9 +108,7 @@ def test_the_list_is_by_name_and_of_one_project(api_on_both: Api) -> None:
         ("a%00", {"gates": [LEAKAGE]}, "/path/name"),
     ],
 )
-def test_what_is_no_policy_is_refused_by_its_field(
-    api: Api, name: str, body: dict[str, Any], pointer: str
-) -> None:
+def test_what_is_no_policy_is_refused_by_its_field(api, name, body, pointer):
     response = api.request("PUT", f"{PATH}/{name}", json=body)
     assert response.status_code == 422
     assert pointer in [one["pointer"] for one in response.json()["errors"]]

@@ -56,9 +56,7 @@ def test_a_report_is_printed_once_and_then_kept(api: Api, done: str, prints: lis
     assert f'href="{done}"' in signed_in(api).get(done.removesuffix(".pdf")).text
 
 
-def test_what_it_was_printed_as_before_is_removed(
-    api: Api, done: str, prints: list[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_it_was_printed_as_before_is_removed(api, done, prints, monkeypatch):
     other = f"/experiments/{api.submit()['id']}/report.pdf"
     finish(api, other.split("/")[2])
     for path in (done, other):
@@ -104,9 +102,7 @@ def commanding(monkeypatch: pytest.MonkeyPatch, script: str) -> None:
         ("raise MemoryError", "printing failed; report.html prints from any browser"),
     ],
 )
-def test_a_print_that_fails_says_what_to_do(
-    monkeypatch: pytest.MonkeyPatch, script: str, says: str
-) -> None:
+def test_a_print_that_fails_says_what_to_do(monkeypatch, script, says):
     commanding(monkeypatch, script)
     assert says in refused(PagePrinter(seconds=1))
 

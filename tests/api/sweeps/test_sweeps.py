@@ -4,7 +4,6 @@ import csv
 import io
 import threading
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -99,9 +98,7 @@ def test_values_side_by_side_and_ranges(api: Api) -> None:
         ({"base": {"name": "x"}}, "/base/model", "is required"),
     ],
 )
-def test_a_faulty_sweep_is_refused_where_it_is_faulty(
-    api: Api, changes: dict[str, Any], where: str, says: str
-) -> None:
+def test_a_faulty_sweep_is_refused_where_it_is_faulty(api, changes, where, says):
     before = api.counts()
     response = api.post("/v1/sweeps", json=sweep(**changes))
     assert response.status_code == 422, response.text
@@ -158,9 +155,7 @@ def test_it_costs_what_all_cells_cost_together(api: Api) -> None:
         (spec(), {"privacy.radius": ["adaptive", 0.5]}, "log_ratio_max"),
     ],
 )
-def test_what_nothing_composes_has_no_figure(
-    api: Api, base: dict[str, Any], grid: dict[str, Any], name: str
-) -> None:
+def test_what_nothing_composes_has_no_figure(api, base, grid, name):
     if grid.get("privacy.mechanism") == ["none"]:
         base = {**base, "privacy": {"mechanism": "none"}, "gates": []}
     costs = submit(api, sweep(base, grid=grid))["costs"]
@@ -226,7 +221,6 @@ def test_a_run_that_losses_ended_counts_with_all_planned_rounds(api: Api) -> Non
             assert budgets.settle_epsilon(id_, held)
         for id_, status in ((early, "succeeded"), (cancelled, "cancelled")):
             row = session.get(Experiment, id_)
-            assert row is not None
             row.status = status
     costs = api.get(path).json()["costs"]
     plan = plan_of(central())
@@ -245,7 +239,6 @@ def test_a_sweep_whose_cell_passed_on_its_costs_is_not_tried_again(api: Api) -> 
     path = f"/v1/sweeps/{made['id']}/retry"
     with api.database.write() as session:
         report = session.get(Report, first)
-        assert report is not None
         passed = [{**gate, "outcome": "pass"} for gate in report.document["gates"]]
         assert passed
         report.document = {**report.document, "gates": passed}
@@ -266,7 +259,6 @@ def test_a_policy_is_held_to_what_the_sweep_has_booked_by_now(api: Api) -> None:
     stated = dict.fromkeys(("sweep_epsilon_max", "sweep_leakage"))
     with api.database.write() as session:
         report = session.get(Report, first)
-        assert report is not None
         known = {"epsilon": [], "noises": ["release"], "guarantees": ["formal"], "conditions": []}
         section = {**stated, **known, "sweep_log_ratio_max": of_one, "reasons": {}}
         conditions = {**report.document["guarantee"], "kind": "formal", "conditions": {}}
@@ -309,9 +301,7 @@ def test_the_table_over_seeds(api: Api) -> None:
         (spec(), "privacy.radius", ["adaptive", 0.5], "leakage_max"),
     ],
 )
-def test_costs_that_mean_something_else_are_not_compared(
-    api: Api, base: dict[str, Any], path: str, values: list[Any], cost: str
-) -> None:
+def test_costs_that_mean_something_else_are_not_compared(api, base, path, values, cost):
     """A smaller figure under weaker terms is no better one."""
     made = submit(api, sweep(base, grid={path: values}, repeats=2))
     for cell in made["cells"]:
@@ -331,9 +321,7 @@ def test_another_project_sees_nothing(api: Api) -> None:
         assert found.status_code == 404
 
 
-def test_cells_that_two_processes_try_again_at_once_are_tried_once(
-    postgres_url: str, tmp_path: Path
-) -> None:
+def test_cells_that_two_processes_try_again_at_once_are_tried_once(postgres_url, tmp_path):
     settings = settings_for(postgres_url, tmp_path)
     with running_api(settings) as one, running_api(settings) as other:
         made = submit(one, sweep(grid=ALIKE))

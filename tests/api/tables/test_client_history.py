@@ -67,7 +67,6 @@ def _stored(api: Api, *, inputs: dict[str, Any], rounds: int = ROUNDS) -> str:
         ledger.insert(id_, api.project_id, rows)
         ledger.put_totals(id_, api.project_id, releases=releases, refusals=0, withheld=0)
         row = session.get(Experiment, id_)
-        assert row is not None
         row.rounds_done = rounds
     return id_
 
@@ -75,7 +74,6 @@ def _stored(api: Api, *, inputs: dict[str, Any], rounds: int = ROUNDS) -> str:
 def _names(api: Api, id_: str) -> tuple[str, ...]:
     with api.database.read() as session:
         row = session.get(Experiment, id_)
-        assert row is not None
         return SubjectSetRepository(session).names(row.subject_set_id)
 
 

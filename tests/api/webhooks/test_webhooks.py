@@ -50,9 +50,7 @@ def receiver() -> Iterator[Receiver]:
         yield found
 
 
-def test_an_end_is_told_again_until_it_is_taken_and_says_ids_and_outcomes_alone(
-    api: Api, receiver: Receiver
-) -> None:
+def test_an_end_is_told_again_until_it_is_taken_and_says_ids_and_outcomes_alone(api, receiver):
     dispatcher = WebhookDispatcher(api.settings, api.database)
     webhook = register(api, receiver.url, events=["experiment.finished", "gate.failed"])
     body = api.submit(spec(gates=[{"figure": "leakage_max", "op": "le", "value": 0.5}]))
@@ -80,9 +78,7 @@ def test_an_end_is_told_again_until_it_is_taken_and_says_ids_and_outcomes_alone(
     assert api.get(f"/v1/webhooks/{webhook['id']}").json()["failing_since"] is None
 
 
-def test_each_way_to_end_is_told_and_what_is_rolled_back_is_not(
-    api: Api, receiver: Receiver
-) -> None:
+def test_each_way_to_end_is_told_and_what_is_rolled_back_is_not(api, receiver):
     webhook = register(api, receiver.url, events=["experiment.finished"])
     failed, cancelled, kept = (api.submit(spec(seed=seed))["id"] for seed in (1, 2, 3))
     fail(api, failed)
@@ -98,9 +94,7 @@ def test_each_way_to_end_is_told_and_what_is_rolled_back_is_not(
     assert told == [(cancelled, "cancelled"), (failed, "failed")]
 
 
-def test_a_receiver_that_is_gone_is_left_alone_until_somebody_enables_it(
-    api: Api, dispatcher: WebhookDispatcher, receiver: Receiver
-) -> None:
+def test_a_receiver_that_is_gone_is_left_alone_until_somebody_enables_it(api, dispatcher, receiver):
     webhook = register(api, receiver.url)
     address = f"/v1/webhooks/{webhook['id']}"
     receiver.answers = [410]
@@ -119,9 +113,7 @@ def test_a_receiver_that_is_gone_is_left_alone_until_somebody_enables_it(
     assert len(set(receiver.ids)) == 1
 
 
-def test_the_schedule_ends_and_days_of_failures_disable(
-    api_on_both: Api, receiver: Receiver
-) -> None:
+def test_the_schedule_ends_and_days_of_failures_disable(api_on_both, receiver):
     api = api_on_both
     dispatcher = WebhookDispatcher(api.settings, api.database)
     webhook = register(api, receiver.url)
@@ -143,9 +135,7 @@ def test_the_schedule_ends_and_days_of_failures_disable(
     assert "500" in shown["disabled_reason"]
 
 
-def test_a_receiver_that_asks_to_be_left_alone_is(
-    api: Api, dispatcher: WebhookDispatcher, receiver: Receiver
-) -> None:
+def test_a_receiver_that_asks_to_be_left_alone_is(api, dispatcher, receiver):
     webhook = register(api, receiver.url)
     api.post(f"/v1/webhooks/{webhook['id']}/test")
     day = PAUSES_SECONDS[-1]
@@ -204,7 +194,6 @@ def test_a_secret_is_shown_once_and_stored_encrypted(api: Api, receiver: Receive
     assert secret not in api.get(f"/v1/webhooks/{webhook['id']}").text
     with api.database.read() as session:
         row = session.get(WebhookEndpoint, webhook["id"])
-        assert row is not None
         assert secret.removeprefix("whsec_") not in row.secret
     assert SecretBox(api.settings).decrypt(row.secret) == secret
 
@@ -246,9 +235,7 @@ def test_what_is_deleted_takes_what_waits_with_it_and_nothing_is_kept_for_nobody
     assert api.counts()["webhook_deliveries"] == 0
 
 
-def test_old_deliveries_are_forgotten(
-    api: Api, dispatcher: WebhookDispatcher, receiver: Receiver
-) -> None:
+def test_old_deliveries_are_forgotten(api, dispatcher, receiver):
     webhook = register(api, receiver.url)
     for _ in range(2):
         api.post(f"/v1/webhooks/{webhook['id']}/test")

@@ -64,9 +64,7 @@ def test_canaries_need_room(made: Callable[[], Cell], count: int, words: str | N
         (partial(record_cell, **BASELINE), "record", ["/privacy/baseline"]),
     ],
 )
-def test_a_spec_that_disagrees_names_the_field(
-    made: Callable[[], Cell], unit: CanaryUnit, pointers: list[str]
-) -> None:
+def test_a_spec_that_disagrees_names_the_field(made, unit, pointers):
     spec = made().spec
     attacked = AttackedSpec(
         federation=spec.federation, model=spec.model, training=spec.training, privacy=spec.privacy
@@ -83,9 +81,7 @@ def test_a_spec_that_disagrees_names_the_field(
         (np.zeros(300, np.int64), 150, False),
     ],
 )
-def test_sums_and_projections_are_those_of_the_directions(
-    release: Any, n: int, orthogonal: bool
-) -> None:
+def test_sums_and_projections_are_those_of_the_directions(release, n, orthogonal):
     def drawn(seed: int) -> Any:
         return draw_canaries(release, n=n, adjacency="replace-one", source=CounterSource(seed))
 

@@ -5,7 +5,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
-from numpy.typing import NDArray
 
 from fedaudit.attacks.gradient_leakage.recovered_images import (
     Baselines,
@@ -57,9 +56,7 @@ def test_one_window_by_hand() -> None:
 
 
 @given(IMAGES)
-def test_likeness_is_symmetric_bounded_and_1_of_an_image_with_itself(
-    pair: NDArray[np.float64],
-) -> None:
+def test_likeness_is_symmetric_bounded_and_1_of_an_image_with_itself(pair):
     first, second = pair
     likeness = structural_similarity(first, second)
     assert likeness == pytest.approx(structural_similarity(second, first))

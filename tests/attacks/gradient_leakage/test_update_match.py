@@ -48,9 +48,7 @@ def problem(model: dict[str, Any], *, together: int) -> tuple[Any, Tensor, Tenso
 @pytest.mark.parametrize("model", [SMOOTH, CONVOLUTIONAL, STRIDED], ids=["dense", "conv", "stride"])
 @pytest.mark.parametrize("together", [1, 3])
 @pytest.mark.parametrize("by_noise", [False, True])
-def test_products_without_gradients_are_those_of_the_gradients(
-    model: dict[str, Any], together: int, by_noise: bool
-) -> None:
+def test_products_without_gradients_are_those_of_the_gradients(model, together, by_noise):
     shape, theta, images, labels, whole = problem(model, together=together)
     sent = sent_updates(shape, whole, by_noise=by_noise)
     which = torch.tensor([0, 2])

@@ -16,7 +16,7 @@ from fedaudit.attacks.membership.member_scores import (
     relative_likelihoods,
 )
 from fedaudit.attacks.membership.shadow_design import AttackedRows
-from fedaudit.spec.attacks.membership_spec import ScoreVariance, ShadowVariant
+from fedaudit.spec.attacks.membership_spec import ShadowVariant
 from fedaudit.spec.parse import parse_spec
 from fedaudit.training.base.cell import Cell
 from tests.training.federations import TABLE, federation
@@ -83,9 +83,7 @@ def logits(*, heavy: bool = False) -> tuple[ShadowObservations, np.ndarray, np.n
 
 @pytest.mark.parametrize("variant", ["online", "offline"])
 @pytest.mark.parametrize("variance", ["per-record", "global"])
-def test_likelihood_ratios_are_nearly_the_best_test(
-    variant: ShadowVariant, variance: ScoreVariance
-) -> None:
+def test_likelihood_ratios_are_nearly_the_best_test(variant, variance):
     shadows, target, member = logits()
     scores = likelihood_ratios(target, shadows, residuals=False, variant=variant, variance=variance)
     assert roc_auc_score(member, scores) == pytest.approx(BEST, abs=0.03)

@@ -52,9 +52,7 @@ ALONE = {
         ({}, ALONE, "kind", "choose another method"),
     ],
 )
-def test_a_spec_that_disagrees(
-    spec: dict[str, Any], changes: dict[str, Any], field: str, remedy: str
-) -> None:
+def test_a_spec_that_disagrees(spec, changes, field, remedy):
     found = refusals(MembershipSpec(**spec), cell(groups_spec(**changes)).spec)
     assert list(found) == [f"/attacks/0/{field}"]
     assert remedy in found[f"/attacks/0/{field}"]
@@ -88,9 +86,7 @@ MANY_ROWS = {"federation__clients_per_group": [40_000, 10_000], "federation__row
         (MANY_ROWS, RELATIVE, "/attacks/0/shadows", "128 or 256"),
     ],
 )
-def test_data_that_do_not_suffice(
-    changes: dict[str, Any], spec: dict[str, Any], field: str, remedy: str
-) -> None:
+def test_data_that_do_not_suffice(changes, spec, field, remedy):
     found = faults(MembershipSpec(**spec), cell(groups_spec(**changes)), pointer="/attacks/0")
     assert [fault.pointer for fault in found] == [field]
     assert remedy in found[0].message
@@ -119,8 +115,6 @@ def test_records_with_budgets_keep_them_in_shadow_runs() -> None:
     rows = choose_rows(one, CounterSource(0), models=16)
     cells, _ = draw_shadows(one, rows, CounterSource(0), shadows=16, least=1)
     [own, shadows] = [record_use_of(each.spec, each.federation) for each in (one, cells[0])]
-    assert own is not None
-    assert shadows is not None
     budgets = dict(
         zip(
             training_records(one.spec, one.federation).place.tolist(),
@@ -140,5 +134,4 @@ def test_records_with_budgets_keep_them_in_shadow_runs() -> None:
     trained = trained_rows(one)
     assert trained[rows.place].tolist() == rows.member.tolist()
     section, _, _ = attack(attacked_run(one), method="relative", shadows=16)
-    assert section.claim is not None
     assert (section.claim.unit, section.claim.steps) == ("record", 1)

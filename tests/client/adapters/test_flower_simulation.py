@@ -40,9 +40,7 @@ def training(there: tuple[Api, str], tmp_path: Path) -> Training:
     return run
 
 
-def test_three_rounds_are_declared_with_the_wrappers_noise(
-    there: tuple[Api, str], training: Training
-) -> None:
+def test_three_rounds_are_declared_with_the_wrappers_noise(there, training):
     api, _ = there
     told, trained = training()
     assert told["error"] is None
@@ -60,9 +58,7 @@ def test_three_rounds_are_declared_with_the_wrappers_noise(
     assert epsilon(api, told["ledger"]) == pytest.approx(library([NOISE] * 6), rel=1e-12)
 
 
-def test_the_round_that_would_pass_the_budget_trains_nobody(
-    there: tuple[Api, str], training: Training
-) -> None:
+def test_the_round_that_would_pass_the_budget_trains_nobody(there, training):
     api, _ = there
     snippet = manual_snippet("flower")
     budget = {"epsilon": library([NOISE] * 2) * (1 + 1e-9)}
@@ -74,9 +70,7 @@ def test_the_round_that_would_pass_the_budget_trains_nobody(
     assert (shown["rounds"], shown["over_budget"]) == (2, 0)
 
 
-def test_only_clients_with_room_are_asked_and_failures_are_charged(
-    there: tuple[Api, str], training: Training
-) -> None:
+def test_only_clients_with_room_are_asked_and_failures_are_charged(there, training):
     api, _ = there
     budget = {"epsilon": library([3.0] * 3) * (1 + 1e-9)}
     ledger = opened(api, {**LOCAL, "budget": budget})
@@ -91,9 +85,7 @@ def test_only_clients_with_room_are_asked_and_failures_are_charged(
     assert epsilon(api, ledger) == pytest.approx(library([3.0] * 3), rel=1e-12)
 
 
-def test_only_the_noise_of_means_as_they_were_released_counts(
-    there: tuple[Api, str], training: Training
-) -> None:
+def test_only_the_noise_of_means_as_they_were_released_counts(there, training):
     api, _ = there
     # The wrapper was told of eight clients, and the mean of four has half of its noise.
     told, _ = training(calibrated=8, asks=False)

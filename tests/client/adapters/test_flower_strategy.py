@@ -86,9 +86,7 @@ def half(**more: Any) -> FedAvg:
     return FedAvg(fraction_train=0.5, fraction_evaluate=0.0, min_available_nodes=10, **more)
 
 
-def test_a_round_that_is_broken_off_is_charged_where_uploads_are_seen(
-    api: Api, client: Client
-) -> None:
+def test_a_round_that_is_broken_off_is_charged_where_uploads_are_seen(api, client):
     for terms, event, charged in ((LOCAL, EVENT, True), (CENTRAL, None, False)):
         ledger = Ledger.open(client, terms)
         inner = half() if event else wrapped(half())

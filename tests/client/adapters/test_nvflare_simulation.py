@@ -40,9 +40,7 @@ def training(there: tuple[Api, str], tmp_path: Path) -> Training:
     return run
 
 
-def test_the_round_that_would_pass_the_budget_trains_nobody(
-    there: tuple[Api, str], training: Training
-) -> None:
+def test_the_round_that_would_pass_the_budget_trains_nobody(there, training):
     api, _ = there
     budget = {"epsilon": library([3.0] * 2) * (1 + 1e-9)}
     told, trained = training({**CENTRAL, "budget": budget}, snippet=manual_snippet("nvflare"))
@@ -55,9 +53,7 @@ def test_the_round_that_would_pass_the_budget_trains_nobody(
     assert api.key not in told["configuration"]
 
 
-def test_only_sites_with_room_are_asked_and_failures_are_charged(
-    there: tuple[Api, str], training: Training
-) -> None:
+def test_only_sites_with_room_are_asked_and_failures_are_charged(there, training):
     api, _ = there
     budget = {"epsilon": library([3.0] * 3) * (1 + 1e-9)}
     ledger = opened(api, {**LOCAL, "budget": budget})

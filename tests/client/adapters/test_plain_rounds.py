@@ -46,9 +46,7 @@ def test_who_has_room_trains_and_who_failed_is_charged(api: Api, client: Client)
 
 
 @pytest.mark.parametrize("withdrawn", [False, True])
-def test_a_round_that_breaks_is_charged_unless_it_was_withdrawn(
-    api: Api, client: Client, withdrawn: bool
-) -> None:
+def test_a_round_that_breaks_is_charged_unless_it_was_withdrawn(api, client, withdrawn):
     probe = opened(api)
     post(api, probe, declared(1, ["a"]))
     ledger = Ledger.open(client, {**LOCAL, "budget": {"epsilon": epsilon(api, probe)}})

@@ -90,9 +90,7 @@ def test_floats_are_kept_as_they_are(tmp_path: Path, kind: str, order: Any) -> N
     )
 
 
-def test_images_come_whole_out_of_many_blocks(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_images_come_whole_out_of_many_blocks(tmp_path, monkeypatch):
     whole = load_npz(tmp_path, npz(**arrays(101)))
     monkeypatch.setattr("fedaudit.federations.reading.archives._BLOCK", 50)
     assert np.array_equal(
@@ -173,18 +171,14 @@ def test_an_array_called_rotated_serves_where_nothing_is_turned(tmp_path: Path) 
         ({"classes": np.int64(4)}, PATH, "shape []"),
     ],
 )
-def test_arrays_that_are_no_federation(
-    tmp_path: Path, changes: dict[str, Any], where: str, says: str
-) -> None:
+def test_arrays_that_are_no_federation(tmp_path, changes, where, says):
     pointer, message = refuse(tmp_path, npz(**arrays(**changes)))
     assert pointer == where
     assert says in message
 
 
 @pytest.mark.parametrize("block", [1, 2**22])
-def test_the_faulty_image_is_named(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, block: int
-) -> None:
+def test_the_faulty_image_is_named(tmp_path, monkeypatch, block):
     monkeypatch.setattr("fedaudit.federations.reading.archives._BLOCK", block)
     x = np.zeros((12, 4, 4), dtype=np.float32)
     x[7, 1, 2] = np.inf
@@ -205,9 +199,7 @@ def test_the_faulty_image_is_named(
         ({"x": np.zeros((12, 5), dtype=np.uint8)}, {"rotate": {"probability": 1}}, None, "5 feat"),
     ],
 )
-def test_specs_that_do_not_fit_the_arrays(
-    tmp_path: Path, changes: dict[str, Any], fields: dict[str, Any], where: str | None, says: str
-) -> None:
+def test_specs_that_do_not_fit_the_arrays(tmp_path, changes, fields, where, says):
     pointer, message = refuse(tmp_path, npz(**arrays(**changes)), **fields)
     assert pointer == (where or "/federation/rotate")
     assert says in message
@@ -224,9 +216,7 @@ def test_specs_that_do_not_fit_the_arrays(
         (np.array([True, False] * 6), [3], "/fairness/edges/group", "is not a number"),
     ],
 )
-def test_sensitive_attributes_that_cannot_be_used(
-    tmp_path: Path, attribute: Any, edges: list[float] | None, where: str, says: str
-) -> None:
+def test_sensitive_attributes_that_cannot_be_used(tmp_path, attribute, edges, where, says):
     fairness = Fairness(
         sensitive=["group"], edges={} if edges is None else {"group": [float(e) for e in edges]}
     )

@@ -82,9 +82,7 @@ def test_one_other_number_makes_all_of_them_floats(tmp_path: Path) -> None:
         st.lists(st.floats(0, 1, width=32), min_size=3, max_size=3), min_size=1, max_size=4
     )
 )
-def test_any_numbers_are_read_back_exactly(
-    tmp_path_factory: pytest.TempPathFactory, pixels: list[list[float]]
-) -> None:
+def test_any_numbers_are_read_back_exactly(tmp_path_factory, pixels):
     users = {"a": (pixels, [0] * len(pixels)), "b": ([[0, 0, 0]], [0])}
     federation = load_leaf(tmp_path_factory.mktemp("leaf"), leaf(users))
     assert np.array_equal(pixels_of(federation, 0), np.array(pixels, dtype=np.float32))
@@ -165,9 +163,7 @@ def changed(user: str, **changes: Any) -> dict[str, Any]:
         (changed("a", y=[10**30, 0]), "at y[0] no whole number"),
     ],
 )
-def test_faults_name_the_user_and_the_row(
-    tmp_path: Path, changes: dict[str, Any], says: str
-) -> None:
+def test_faults_name_the_user_and_the_row(tmp_path, changes, says):
     assert says in refuse(tmp_path, leaf(GOOD, **changes))
 
 
@@ -246,9 +242,7 @@ def test_what_would_not_fit_into_memory(tmp_path: Path, monkeypatch: pytest.Monk
 @pytest.mark.parametrize(
     ("fields", "sensitive"), [({}, "rotated"), ({"rotate": {"probability": 0.5}}, "site")]
 )
-def test_attributes_that_handwriting_does_not_have(
-    tmp_path: Path, fields: dict[str, Any], sensitive: str
-) -> None:
+def test_attributes_that_handwriting_does_not_have(tmp_path, fields, sensitive):
     with pytest.raises(InvalidInputError) as caught:
         load_leaf(tmp_path, leaf(GOOD), fairness=Fairness(sensitive=[sensitive]), **fields)
     (error,) = caught.value.errors

@@ -145,9 +145,7 @@ def test_headers_that_are_wrong(tmp_path: Path, header: str, says: str) -> None:
 @pytest.mark.parametrize(
     ("descr", "shape"), [("<U0", 10**18), ("|u1", "0, 1000000000000"), ("|V0", 10**12)]
 )
-def test_arrays_that_claim_many_entries_of_no_size(
-    tmp_path: Path, descr: str, shape: object
-) -> None:
+def test_arrays_that_claim_many_entries_of_no_size(tmp_path, descr, shape):
     header = f"{{'descr': '{descr}', 'fortran_order': False, 'shape': ({shape},), }}"
     assert "array 'a'" in refuse(tmp_path, zipped({"a.npy": npy(header, b"")}))
 
@@ -302,9 +300,7 @@ def test_an_array_that_is_shorter_than_declared(tmp_path: Path) -> None:
 
 @settings(max_examples=60, deadline=None)
 @given(data=st.data())
-def test_any_damage_is_refused_or_harmless(
-    tmp_path_factory: pytest.TempPathFactory, data: st.DataObject
-) -> None:
+def test_any_damage_is_refused_or_harmless(tmp_path_factory, data):
     """Any bytes changed: either an InvalidInputError, or arrays."""
     content = bytearray(saved(x=np.arange(50, dtype=np.uint8), writer=np.array(["a", "b"])))
     for _ in range(data.draw(st.integers(1, 4))):

@@ -3,7 +3,7 @@
 import gzip
 import hashlib
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -103,9 +103,7 @@ def test_no_sources_folder(tmp_path: Path) -> None:
         load_federation(spec, sources_dir=tmp_path / "missing")
 
 
-def test_a_small_archive_may_not_become_a_large_file(
-    refuse: Refuse, sources: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_small_archive_may_not_become_a_large_file(refuse, sources, monkeypatch):
     bomb = gzip.compress(GOOD.encode() + b"\n" * 2**25)
     assert len(bomb) < 2**16
     (sources / "data.csv").write_bytes(bomb)
@@ -119,9 +117,7 @@ def test_a_small_archive_may_not_become_a_large_file(
 
 
 @pytest.mark.parametrize("pack", [bytes, gzip.compress])
-def test_streams_of_one_file_do_not_disturb_each_other(
-    sources: Path, pack: Callable[[bytes], bytes]
-) -> None:
+def test_streams_of_one_file_do_not_disturb_each_other(sources, pack):
     data = GOOD.encode() * 1000
     (sources / "data.csv").write_bytes(pack(data))
     with open_path("data.csv", files=Files(sources), pointer=PATH) as file:

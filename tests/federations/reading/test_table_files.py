@@ -120,9 +120,7 @@ def test_texts_that_repeat_take_no_memory_per_row(tmp_path: Path) -> None:
     assert "more than 4096 bytes in row 1 of column 'text'" in message
 
 
-def test_cells_are_counted_while_they_are_read(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_cells_are_counted_while_they_are_read(tmp_path, monkeypatch):
     monkeypatch.setattr(table_files, "MAX_TABLE_CELLS", 9999)
     for data in (CSV, gzip.compress(CSV), AS_PARQUET):
         assert "9999 are allowed" in refusal(tmp_path, data, ["number", "text"])

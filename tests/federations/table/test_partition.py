@@ -57,9 +57,7 @@ def shares(asked: Dirichlet, rows: int) -> np.ndarray[Any, np.dtype[np.float64]]
 
 @settings(max_examples=60, deadline=None)
 @given(asked=PARTITIONS, rows=st.integers(30, 400), seed=st.integers(0, 2**53 - 1))
-def test_every_row_goes_to_one_client_that_has_a_row(
-    asked: Iid | Dirichlet | Shards, rows: int, seed: int
-) -> None:
+def test_every_row_goes_to_one_client_that_has_a_row(asked, rows, seed):
     clients, notes = deal(asked, rows, seed=seed)
     again, _ = deal(asked, rows, seed=seed)
 
@@ -90,9 +88,7 @@ def test_iid_does_not_follow_the_order_of_the_file() -> None:
 
 
 @given(clients=st.integers(2, 12), per_client=st.integers(1, 4), rows=st.integers(60, 300))
-def test_shards_are_runs_of_sorted_rows_and_every_client_has_its_number(
-    clients: int, per_client: int, rows: int
-) -> None:
+def test_shards_are_runs_of_sorted_rows_and_every_client_has_its_number(clients, per_client, rows):
     asked = Shards(method="shards", clients=clients, shards_per_client=per_client)
     target = np.random.default_rng(3).normal(size=rows)
     dealt, _ = deal_rows(asked, target, classes=0, seed=5)
@@ -226,9 +222,7 @@ def test_rows_are_left_out_before_they_are_dealt(load: Load) -> None:
          "'x' is different in every one of the 40 rows"),
     ],
 )  # fmt: skip
-def test_partitions_that_do_not_fit(
-    refuse: Refuse, method: dict[str, Any], changes: dict[str, Any], pointer: str, says: str
-) -> None:
+def test_partitions_that_do_not_fit(refuse, method, changes, pointer, says):
     faults = refuse(dealt(method, **changes), data=table())
     assert list(faults) == [f"/federation/partition/{pointer}"]
     assert says in faults[f"/federation/partition/{pointer}"]

@@ -204,9 +204,7 @@ def test_a_file_without_a_header(load: Load) -> None:
         ),
     ],
 )
-def test_features_that_do_not_fit(
-    refuse: Refuse, changes: dict[str, Any], pointer: str, says: str
-) -> None:
+def test_features_that_do_not_fit(refuse, changes, pointer, says):
     faults = refuse(changes, data=PAINS)
     assert says in faults[pointer]
     assert "typical" not in faults[pointer], "cells are confidential"
@@ -268,9 +266,7 @@ HELD_OUT = {
     unit=st.sampled_from(["client", "record"]),
     seed=st.integers(0, 100),
 )
-def test_standardised_columns_have_mean_0_and_deviation_1(
-    cells: list[tuple[int, float]], unit: str, seed: int
-) -> None:
+def test_standardised_columns_have_mean_0_and_deviation_1(cells, unit, seed):
     present, codes = np.unique([client for client, _ in cells], return_inverse=True)
     values = np.array([value for _, value in cells])
     if len(present) < 2:

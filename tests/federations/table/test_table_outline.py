@@ -155,9 +155,7 @@ REGISTERED: dict[str, Any] = {"fairness": {"sensitive": ["sex"]}}
 
 
 @pytest.mark.parametrize("turn", range(4), ids=["csv", "parquet", "large csv", "large parquet"])
-def test_a_plan_sees_what_loading_sees(
-    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, turn: int
-) -> None:
+def test_a_plan_sees_what_loading_sees(folder, tmp_path, monkeypatch, turn):
     """Half of the variants, each in one of four ways, and with the index of what it names itself or
     of what was registered otherwise."""
     path = "data.parquet" if turn % 2 else "data.csv"
@@ -175,9 +173,7 @@ def test_a_plan_sees_what_loading_sees(
             raise AssertionError(f"{name}: {error}") from error
 
 
-def test_facts_answer_for_all_rows_and_for_the_gaps_that_were_registered(
-    folder: Path, tmp_path: Path
-) -> None:
+def test_facts_answer_for_all_rows_and_for_the_gaps_that_were_registered(folder, tmp_path):
     """Not for gaps of rows that are left out, nor where other texts mean a gap."""
     filled: dict[str, Any] = {"federation.features": ["y", FILLED]}
     left_out: dict[str, Any] = {
@@ -194,9 +190,7 @@ def test_facts_answer_for_all_rows_and_for_the_gaps_that_were_registered(
 
 @pytest.mark.parametrize("features_", [["y"], [STAGE, FILLED]], ids=["number", "gaps filled"])
 @pytest.mark.parametrize("clients", CLIENTS)
-def test_an_index_answers_without_the_table(
-    folder: Path, tmp_path: Path, features_: Any, clients: str
-) -> None:
+def test_an_index_answers_without_the_table(folder, tmp_path, features_, clients):
     """The plan, its reservation and what is stored of it, for columns that nobody registered."""
     groups = {"sensitive": ["sex"]}
     changes = {"federation.features": features_, **CLIENTS[clients], "fairness": groups}
@@ -219,9 +213,7 @@ def test_an_index_answers_without_the_table(
         planned.federation.side_by_side  # noqa: B018
 
 
-def test_a_column_of_an_odd_type_is_told_and_stands_in_nobodys_way(
-    folder: Path, tmp_path: Path
-) -> None:
+def test_a_column_of_an_odd_type_is_told_and_stands_in_nobodys_way(folder, tmp_path):
     """Arrow makes no cell of an extension type empty: such a column can be no feature where texts
     mean gaps, and one that nobody uses only leaves the table without an index."""
     table = pq.read_table(folder / "data.parquet")
@@ -237,12 +229,9 @@ def test_a_column_of_an_odd_type_is_told_and_stands_in_nobodys_way(
         assert_outlined(spec, tmp_path, tmp_path)
 
 
-def test_an_index_of_other_content_or_of_another_version_is_none(
-    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_index_of_other_content_or_of_another_version_is_none(folder, tmp_path, monkeypatch):
     spec = parse_spec(spec_value({"federation.features": ["y"]}))
     index = written_index(spec, folder, tmp_path)
-    assert index is not None
 
     def answers(fingerprint: str) -> bool:
         with open_stored(index, "index") as file:

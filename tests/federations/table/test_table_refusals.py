@@ -3,7 +3,6 @@
 import gzip
 import random
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -51,9 +50,7 @@ GOOD = "hospital,x,cost\na,1,2\nb,3,4\na,1,2\n"
         ({**CLASSIFIER, "federation.scale": {"cost": 2}}, "/federation/scale/cost", "class"),
     ],
 )  # fmt: skip
-def test_fields_that_do_not_fit_the_table(
-    refuse: Refuse, changes: dict[str, Any], pointer: str, says: str
-) -> None:
+def test_fields_that_do_not_fit_the_table(refuse, changes, pointer, says):
     faults = refuse(changes, data=GOOD)
     assert list(faults) == [pointer]
     assert says in faults[pointer]
@@ -87,9 +84,7 @@ def test_all_missing_columns_are_named_at_once(refuse: Refuse) -> None:
 @pytest.mark.parametrize(
     ("column", "pointer"), [("x", "/federation/features"), ("cost", "/federation/target")]
 )
-def test_cells_that_are_no_numbers(
-    refuse: Refuse, cell: str, says: str, column: str, pointer: str
-) -> None:
+def test_cells_that_are_no_numbers(refuse, cell, says, column, pointer):
     row = {"hospital": "a", "x": "1", "cost": "2", column: cell}
     faults = refuse(data=GOOD + ",".join(row.values()) + "\nb,5,6\n")
     assert says.replace("'x'", repr(column)) in faults[pointer]
@@ -129,9 +124,7 @@ def test_client_keys(refuse: Refuse, rows: str, pointer: str, says: str) -> None
         ("1,2,3", {"federation.positive": "1"}, "/federation/positive", "3 classes"),
     ],
 )
-def test_classes(
-    refuse: Refuse, targets: str, changes: dict[str, Any], pointer: str, says: str
-) -> None:
+def test_classes(refuse, targets, changes, pointer, says):
     lines = [
         f"{client},1,{target}" for client, target in zip("aba", targets.split(","), strict=True)
     ]
@@ -146,9 +139,7 @@ def test_a_measurement_makes_no_classes(refuse: Refuse) -> None:
     assert "rmse" in faults["/federation/target"]
 
 
-def test_sensitive_attributes_without_groups(
-    refuse: Refuse, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_sensitive_attributes_without_groups(refuse, monkeypatch):
     changes = {"fairness": {"sensitive": ["sex"], "favourable": {"op": "ge", "value": 0}}}
     data = "hospital,x,sex,cost\na,1,,2\nb,3,,4\nb,3,,4\n"
     assert "empty in every row" in refuse(changes, data=data)["/fairness/sensitive/0"]

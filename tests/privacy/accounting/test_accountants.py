@@ -261,9 +261,7 @@ def test_a_fixed_size_is_that_of_the_library_with_the_clips_counted():
     ("drawn", "population", "noise", "rounds", "bound", "least"),
     [(10, 500, 1.0, 50, 12.26, 1.37), (100, 1000, 2.0, 100, 14.05, 4.36)],
 )
-def test_how_loose_a_fixed_size_may_be(
-    drawn: int, population: int, noise: float, rounds: int, bound: float, least: float
-) -> None:
+def test_how_loose_a_fixed_size_may_be(drawn, population, noise, rounds, bound, least):
     """What is spent lies between the figure and the exact epsilon of one pair of neighbours: one
     client's update is a clip or minus a clip and all others are 0. Losses are rounded down."""
     rate, step, half = drawn / population, 1e-4, 300_000

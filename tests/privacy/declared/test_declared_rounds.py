@@ -61,9 +61,7 @@ def _alarms(
 @pytest.mark.parametrize(
     ("population", "rounds", "rate"), [(5, 40, 0.02), (100, 40, 0.1), (1000, 20, 0.05), (20, 9, 1)]
 )
-def test_honest_names_contradict_nothing(
-    population: int, rounds: int, rate: float, steps: int
-) -> None:
+def test_honest_names_contradict_nothing(population, rounds, rate, steps):
     """Looked at after every round; all of these together alarm with a chance below 1e-7."""
     assert FALSE_ALARMS == 1e-9
     asked = {"population": population, "rounds": rounds, "rate": rate, "steps": steps}
@@ -71,9 +69,7 @@ def test_honest_names_contradict_nothing(
 
 
 @pytest.mark.parametrize(("named", "missed"), [(0.0, 0), (0.5, 0), (0.7, 0), (1.0, 20)])
-def test_fewer_names_than_were_drawn_are_a_contradiction_and_how_many_fewer(
-    named: float, missed: int
-) -> None:
+def test_fewer_names_than_were_drawn_are_a_contradiction_and_how_many_fewer(named, missed):
     """2,000 participations in 20 rounds are expected; of a trainer that names 0.7 of them each of
     20 is found."""
     found = [
@@ -187,9 +183,7 @@ def _made(pairs: list[tuple[Event, int]], adjacency: Adjacency) -> int:
         )
     ],
 )
-def test_no_array_is_larger_than_was_said(
-    adjacency: Adjacency, pairs: list[tuple[Event, int]]
-) -> None:
+def test_no_array_is_larger_than_was_said(adjacency, pairs):
     charges = [Charge(event, everyone=False) for event, _ in pairs]
     history = np.array([count for _, count in pairs])
     said = loss_cells(history, charges, adjacency=adjacency)

@@ -15,9 +15,7 @@ from fedaudit.privacy.guarantees.cost_sentences import MOST, doubted_cost_words,
         (None, True, 2, "which of two datasets that choose the same hypotheses a record has"),
     ],
 )
-def test_what_is_guessed_follows_from_what_the_bound_is_of(
-    adjacency: str | None, every: bool, hypotheses: int, words: str
-) -> None:
+def test_what_is_guessed_follows_from_what_the_bound_is_of(adjacency, every, hypotheses, words):
     found = guessed_words(
         unit="record", adjacency=adjacency, bounds_every_dataset=every, hypotheses=hypotheses
     )
@@ -42,9 +40,7 @@ def test_each_doubt_is_said_before_the_measure() -> None:
 
 @pytest.mark.parametrize("kind", ["formal", "heuristic"])
 @pytest.mark.parametrize("exponent", [0.0, 0.5, MOST])
-def test_a_small_figure_within_the_radius_alone_measures_nothing(
-    kind: str, exponent: float
-) -> None:
+def test_a_small_figure_within_the_radius_alone_measures_nothing(kind, exponent):
     words = said(exponent, kind=kind, bounds_every_dataset=False)
     assert "cannot be said" in words
     assert "percentage points" not in words

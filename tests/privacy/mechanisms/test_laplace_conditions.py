@@ -55,9 +55,7 @@ def test_what_is_no_theorem_has_no_conditions_of_one(hypotheses: int) -> None:
 
 
 @pytest.mark.parametrize("privacy", [{"radius": 1.0}, {"radius": 1.0, "per_layer": True}])
-def test_without_a_clip_the_label_and_the_statement_say_within_the_radius(
-    privacy: dict[str, Any],
-) -> None:
+def test_without_a_clip_the_label_and_the_statement_say_within_the_radius(privacy):
     found = guarantee(hypotheses=1, **privacy)
     assert (found.kind, found.label) == ("formal", "formal within the radius")
     assert found.statement.startswith("Formal within the radius. ")

@@ -105,7 +105,6 @@ def test_a_run_is_capped_where_a_budget_is_set_and_nowhere_else(name: str) -> No
     budget = mechanism.spec.privacy.model_dump().get("client_budget") or mechanism.epsilon_budget
     assert (cap is None) == (budget is None)
     if mechanism.epsilon_budget is not None:
-        assert plan is not None
         assert cap == min(
             mechanism.compositions_within_budget(plan, observer) for observer in plan.observers
         )

@@ -25,7 +25,6 @@ def inputs_and_names(spec: ExperimentSpec) -> tuple[MechanismParameters, tuple[s
     """What an honest ledger of the spec records."""
     mechanism = mechanism_of(spec)
     plan = mechanism.spending_plan(training_clients=3, names=CLIENTS, records=records_of(spec))
-    assert plan is not None
     return mechanism.inputs(n=N, plan=plan), plan.subjects
 
 
@@ -51,9 +50,7 @@ def test_honest_events_are_accepted(baseline: str | None) -> None:
 @pytest.mark.parametrize(
     ("baseline", "public"), [(None, True), ("filter", True), ("uniform", False)]
 )
-def test_noise_is_compared_where_the_mechanism_publishes_it(
-    baseline: str | None, public: bool
-) -> None:
+def test_noise_is_compared_where_the_mechanism_publishes_it(baseline, public):
     assert (accepted(records_spec(baseline=baseline), noise_multiplier=77.0) is None) == public
 
 

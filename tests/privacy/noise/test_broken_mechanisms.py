@@ -118,9 +118,7 @@ def gaussian_releases(update: float, *, shrink: float, seed: int) -> NDArray[np.
 
 
 @pytest.mark.parametrize("epsilon", [0.25, 1.0, 2.0])
-def test_the_scalar_gaussian_keeps_its_delta_and_noise_that_is_too_small_does_not(
-    epsilon: float,
-) -> None:
+def test_the_scalar_gaussian_keeps_its_delta_and_noise_that_is_too_small_does_not(epsilon):
     """An update of 7 is clipped to 1, against one of 0.
 
     The event is the best one for this epsilon and the noise that there is.

@@ -284,7 +284,6 @@ def test_large_parameters_do_not_let_an_update_pass_its_clip(mechanism: str, n: 
         case "laplace-l2":
             scale = 0.125
             apply = Sanitiser(n, one * 0.5, one * 0.25, one * 1e-6, clip=column(CLIP))
-    assert apply is not None
     start, up = centres(n, negative=False)
     _, down = centres(n, negative=True)
     uploads, _ = apply(start, up, torch.full_like(start, 0.3, dtype=torch.float64))
@@ -305,7 +304,6 @@ def test_no_clipped_update_is_longer_than_the_clip(n: int) -> None:
         update *= length / np.linalg.norm(update, axis=-1, keepdims=True)
         vectors = torch.from_numpy(update).float()
         kept = kept_share(norms(vectors), column(CLIP))
-        assert kept is not None
         assert norms(vectors * kept[..., None]).max() <= CLIP
         clipped, _ = clip_to_norm(vectors, clip=column(CLIP))
         assert norms(clipped).max() <= CLIP * (1 - 2.0**-21)

@@ -5,8 +5,6 @@ fail by chance once in a million times. `deviations` finds the mechanisms that a
 purpose, so a sampler that passes it is not one that anything would pass.
 """
 
-from collections.abc import Callable
-
 import numpy as np
 import pytest
 import torch
@@ -120,9 +118,7 @@ def counted_in_layers(n: int) -> Draws:
     ],
     ids=["too small", "swapped", "per coordinate", "layers", "cube", "positive", "stretched"],
 )
-def test_mechanisms_broken_on_purpose_are_caught(
-    broken: Callable[[int], Draws], eps: float, sizes: tuple[int, ...]
-) -> None:
+def test_mechanisms_broken_on_purpose_are_caught(broken, eps, sizes):
     for n in sizes:
         assert deviations(broken(n), eps=eps)
 
@@ -255,9 +251,7 @@ VECTORS = st.integers(1, 12).flatmap(
 @given(
     st.lists(st.tuples(VECTORS, st.floats(0.01, 100), st.floats(1e-3, 1e3)), min_size=1, max_size=4)
 )
-def test_the_log_ratio_of_densities_is_bounded(
-    rounds: list[tuple[list[list[float]], float, float]],
-) -> None:
+def test_the_log_ratio_of_densities_is_bounded(rounds):
     """Theorem 4.2 for a transcript of several rounds with fixed radii."""
     ratio, epsilons, distances = 0.0, [], []
     for (one, other, released), nu, radius in rounds:

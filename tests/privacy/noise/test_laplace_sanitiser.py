@@ -100,9 +100,7 @@ def test_settings_may_differ_from_cell_to_cell() -> None:
     st.floats(1e-5, 1e10),
     st.sampled_from([None, 0.5]),
 )
-def test_before_noise_no_upload_is_farther_than_the_clip(
-    update: list[float], clip: float, radius: float | None
-) -> None:
+def test_before_noise_no_upload_is_farther_than_the_clip(update, clip, radius):
     n = len(update)
     start = torch.zeros(1, 1, n)
     updated = torch.tensor(update)[None, None]
@@ -117,9 +115,7 @@ def test_before_noise_no_upload_is_farther_than_the_clip(
 @pytest.mark.parametrize("bad", [math.nan, math.inf, -math.inf])
 @pytest.mark.parametrize("clip", [None, 0.5])
 @pytest.mark.parametrize("radius", [None, 0.5])
-def test_an_update_that_is_not_finite_has_no_finite_upload(
-    bad: float, clip: float | None, radius: float | None
-) -> None:
+def test_an_update_that_is_not_finite_has_no_finite_upload(bad, clip, radius):
     """Training withholds what is not finite; no setting may turn such an update into numbers."""
     updated = torch.tensor([[[1.0, bad]]])
     uploads, _ = sanitiser(n=2, clip=clip, radius=radius)(START, updated, NOISE)

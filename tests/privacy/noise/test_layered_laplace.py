@@ -117,9 +117,7 @@ def test_a_clip_bounds_the_whole_update_before_it_is_taken_apart() -> None:
 @pytest.mark.parametrize("bad", [math.nan, math.inf, -math.inf])
 @pytest.mark.parametrize("clip", [None, 0.5])
 @pytest.mark.parametrize("radius", [None, 0.5])
-def test_an_update_with_one_broken_layer_has_no_finite_upload(
-    bad: float, clip: float | None, radius: float | None
-) -> None:
+def test_an_update_with_one_broken_layer_has_no_finite_upload(bad, clip, radius):
     update = an_update()
     update[..., 3] = bad
     sanitise = layer_sanitiser(clip=clip, radius=radius)
@@ -140,9 +138,7 @@ PRIVACY = {
 
 @pytest.mark.parametrize(("radius", "clip"), PRIVACY.values(), ids=PRIVACY)
 @pytest.mark.parametrize("sizes", [SIZES, (7, 2 * PART + 5, 11)])
-def test_a_long_release_is_that_of_a_stack(
-    radius: float | None, clip: float | None, sizes: tuple[int, ...]
-) -> None:
+def test_a_long_release_is_that_of_a_stack(radius, clip, sizes):
     sanitise = layer_sanitiser(sizes, radius=radius, clip=clip)
     random, n = np.random.default_rng(1), sum(sizes)
     start, updated = (random.normal(size=n).astype(np.float32) for _ in range(2))
@@ -198,9 +194,7 @@ def test_no_two_layers_or_clients_share_a_norm() -> None:
         max_size=4,
     )
 )
-def test_the_theorem_adds_rate_times_distance_over_layers(
-    layers: list[tuple[float, int, int]],
-) -> None:
+def test_the_theorem_adds_rate_times_distance_over_layers(layers):
     """Log-densities of independent layers, at any output and for any two uploads."""
     gap = bound = 0.0
     for epsilon, size, seed in layers:

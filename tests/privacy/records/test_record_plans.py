@@ -147,9 +147,7 @@ def counted_accounts(monkeypatch: pytest.MonkeyPatch) -> list[object]:
 
 
 @pytest.mark.parametrize("baseline", ["uniform", "filter"])
-def test_what_was_calibrated_before_is_not_computed_anew_and_is_the_same(
-    baseline, monkeypatch: pytest.MonkeyPatch
-):
+def test_what_was_calibrated_before_is_not_computed_anew_and_is_the_same(baseline, monkeypatch):
     calibrated_run.cache_clear()
     first = plan(baseline)
     accounted = counted_accounts(monkeypatch)

@@ -148,9 +148,7 @@ def test_reasons_say_what_to_do() -> None:
         ({"hypothesis": "trained"}, "hypothesis: initial"),
     ],
 )
-def test_other_updates_than_the_runs_first_ones_are_no_evidence(
-    changes: dict[str, Any], says: str
-) -> None:
+def test_other_updates_than_the_runs_first_ones_are_no_evidence(changes, says):
     attack = leakage((0.0, 1.0, 1.0), (1.0, 0.0, 0.1), **PROTECTED, hypothesis="initial")
     for figure in ("recovered_share", "nu_protecting"):
         assert judged(figure, 2.0, attack)["outcome"] == "pass"

@@ -154,7 +154,6 @@ def test_a_wrong_count_is_named_with_both_values() -> None:
         r"from the rows",
         str(raised.value),
     )
-    assert said is not None
     assert [float(value) for value in said.groups()] == [0.16, 0.15]
 
 

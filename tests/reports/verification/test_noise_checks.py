@@ -24,7 +24,6 @@ def judged(run: SignedRun, folder: Path) -> Verification:
 def test_a_changed_multiplier_is_found_though_the_report_was_signed_again(tmp_path: Path) -> None:
     run = signed_run()
     assert judged(run, tmp_path).verdict == "valid"
-    assert run.report is not None
     privacy = {**run.report["privacy"], "noise_multiplier": 30.0}
     run.report = sign_report({**run.report, "privacy": privacy}, KEY)
     found = judged(run, tmp_path)

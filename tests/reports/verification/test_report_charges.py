@@ -46,9 +46,7 @@ def test_a_whole_run_charges_validated_rounds_and_its_report(done: LocalRun) -> 
         ([8], [3, 6, 7, 8, 9], "fail"),
     ],
 )
-def test_where_rounds_are_lost_others_may_be_the_last(
-    done: LocalRun, lost: Sequence[int], charged: Sequence[int], outcome: str
-) -> None:
+def test_where_rounds_are_lost_others_may_be_the_last(done, lost, charged, outcome):
     entries = done.ledger.entries
     held_out = [entry for entry in entries if charges_report(entry.observer)]
     charges = ReportCharges(SPEC)

@@ -91,9 +91,7 @@ def flips(content: bytes, step: int) -> Iterator[tuple[int, bytes]]:
         ("keys.json", 11),
     ],
 )
-def test_a_changed_byte_is_found_wherever_it_is(
-    run: SignedRun, tmp_path: Path, name: str, step: int
-) -> None:
+def test_a_changed_byte_is_found_wherever_it_is(run, tmp_path, name, step):
     path = run.write(tmp_path / "b.zip")
     content = zipfile.ZipFile(path).read(name)
     for place, changed in flips(content, step):
@@ -102,9 +100,7 @@ def test_a_changed_byte_is_found_wherever_it_is(
         assert failed(found)
 
 
-def test_a_changed_byte_of_the_file_never_passes_for_another_content(
-    run: SignedRun, tmp_path: Path
-) -> None:
+def test_a_changed_byte_of_the_file_never_passes_for_another_content(run, tmp_path):
     path = run.write(tmp_path / "b.zip")
     content = path.read_bytes()
     members = {name: zipfile.ZipFile(path).read(name) for name in zipfile.ZipFile(path).namelist()}
@@ -200,9 +196,7 @@ def test_a_report_or_a_checkpoint_that_is_missing_is_told(run: SignedRun, tmp_pa
     assert "deleted" in failed(judged(run.write(tmp_path / "b.zip"), KEY))["checkpoints.signatures"]
 
 
-def test_without_report_the_rows_after_the_newest_checkpoint_are_uncovered(
-    run: SignedRun, tmp_path: Path
-) -> None:
+def test_without_report_the_rows_after_the_newest_checkpoint_are_uncovered(run, tmp_path):
     run.report = None
     del run.checkpoints[1:]
     found = judged(run.write(tmp_path / "b.zip"), KEY)
@@ -211,9 +205,7 @@ def test_without_report_the_rows_after_the_newest_checkpoint_are_uncovered(
     assert uncovered["ledger.entries"].startswith("entries 4 to 6 came after the newest checkpoint")
 
 
-def test_a_ledger_cut_off_at_an_older_checkpoint_is_not_valid(
-    run: SignedRun, tmp_path: Path
-) -> None:
+def test_a_ledger_cut_off_at_an_older_checkpoint_is_not_valid(run, tmp_path):
     """Rows, report and checkpoints of a run that succeeded are deleted from one round on."""
     run.report = None
     del run.checkpoints[1:], run.rows[3:]
@@ -264,9 +256,7 @@ def test_what_is_no_bundle_is_refused(run: SignedRun, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "name", ["report.json", "spec.json", "subjects.json", "checkpoints.json", "keys.json", LEDGER]
 )
-def test_parts_of_any_form_end_in_a_verdict(
-    run: SignedRun, tmp_path: Path, name: str, value: bytes
-) -> None:
+def test_parts_of_any_form_end_in_a_verdict(run, tmp_path, name, value):
     path = rewritten(run.write(tmp_path / "b.zip"), name, value)
     found = judged(path, KEY)
     if (name, value) == ("keys.json", b"[]"):
@@ -283,9 +273,7 @@ def test_an_altered_mechanism_of_a_row_ends_in_a_verdict(run: SignedRun, tmp_pat
 
 
 @pytest.mark.parametrize("stray", [{"delta": 0.5}, {"adjacency": "client"}, {"accountant": "rdp"}])
-def test_what_no_digest_covers_may_not_stand_in_a_row(
-    run: SignedRun, tmp_path: Path, stray: dict[str, object]
-) -> None:
+def test_what_no_digest_covers_may_not_stand_in_a_row(run, tmp_path, stray):
     """Without a report nothing else says what belongs there."""
     run.report = None
     run.change_row(1, inputs={**run.rows[1].inputs, **stray})
@@ -326,9 +314,7 @@ def test_numbers_of_any_size_end_in_a_verdict(run: SignedRun, tmp_path: Path) ->
         assert "round 2" in stated["ledger.digests"], (name, value)
 
 
-def test_a_kind_that_stands_for_the_held_out_is_charged_for_a_report_alone(
-    run: SignedRun, tmp_path: Path
-) -> None:
+def test_a_kind_that_stands_for_the_held_out_is_charged_for_a_report_alone(run, tmp_path):
     """Its one subject is none of the run's, which may have no names at all."""
     columns = ("subjects", "outcomes", "radii", "releases", "clusters")
     one = {name: getattr(run.rows[0], name)[:1] for name in columns}
@@ -343,9 +329,7 @@ def test_a_kind_that_stands_for_the_held_out_is_charged_for_a_report_alone(
 
 
 @pytest.mark.parametrize("observer", ["\ud800", "server\nok    ledger.digests", "\x1b[2J"])
-def test_texts_of_a_row_are_told_as_they_can_be_printed(
-    run: SignedRun, tmp_path: Path, observer: str
-) -> None:
+def test_texts_of_a_row_are_told_as_they_can_be_printed(run, tmp_path, observer):
     run.change_row(1, observer=observer)
     stated = failed(judged(run.write(tmp_path / "b.zip"), KEY))["ledger.digests"]
     assert f"(client against {observer!a})" in stated

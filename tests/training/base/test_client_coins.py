@@ -23,7 +23,6 @@ def block(*, rate: float, rounds: int, secret: bool = False, first: int = 1) -> 
 
 
 def members(drawn: Block) -> list[list[int]]:
-    assert drawn.drawn is not None
     pairs = zip(drawn.cohort[:, 0], drawn.drawn[:, 0], strict=True)
     return [clients[taken].tolist() for clients, taken in pairs]
 
@@ -55,7 +54,6 @@ def test_cohorts_are_binomial_and_clients_independent(rate: float, secret: bool)
 
 def test_who_only_fills_up_stands_behind() -> None:
     drawn = block(rate=0.1, rounds=64)
-    assert drawn.drawn is not None
     sizes = drawn.drawn.sum(-1)
     assert drawn.cohort.shape == (64, 1, sizes.max())
     for clients, taken in zip(drawn.cohort[:, 0], drawn.drawn[:, 0], strict=True):

@@ -6,11 +6,13 @@ from typing import Any
 import numpy as np
 import pytest
 from numpy.typing import NDArray
+from sklearn.metrics import brier_score_loss, roc_auc_score
 
-from fedaudit.federations.federation import Attribute, Federation
+from fedaudit.federations.federation import Attribute, ClientRows, Federation
 from fedaudit.federations.groups import with_intersections
 from fedaudit.federations.split import split_clients
-from fedaudit.training.base.cell import Cell
+from fedaudit.spec.errors import InvalidInputError
+from fedaudit.training.base.cell import Cell, stack_key
 from fedaudit.training.base.rounds import FinalResult
 from fedaudit.training.stack import Stack, open_stack
 from tests.training.federations import (
@@ -23,6 +25,7 @@ from tests.training.federations import (
 )
 from tests.training.personalised import records_spec
 from tests.training.specs import cell
+from tests.training.test_uneven_clients import COUNTS, uneven
 
 BOTH: dict[str, Any] = {"sensitive": ["group", "site"], "intersections": [["group", "site"]]}
 RULE: dict[str, Any] = {**BOTH, "favourable": {"op": "ge", "value": 0.2}}
@@ -257,6 +260,78 @@ def test_a_stack_gives_what_its_cells_give_alone() -> None:
         for name, scores in alone.scores.items():
             assert (stacked.scores[name].loss == scores.loss).all()
             assert (stacked.by_hypothesis[name] == alone.by_hypothesis[name]).all()
+
+
+TWO: dict[str, Any] = {
+    **CLASSES,
+    "fairness": {"sensitive": ["group"]},
+    "training__hypotheses": 1,
+    "training__rounds": 5,
+}
+RECORDS: dict[str, Any] = {
+    **TWO,
+    "privacy": {
+        "mechanism": "record-personalised",
+        "budgets": {"distribution": "three-levels"},
+        "delta": 1e-3,
+    },
+    "training__cohort": {"sampling": "poisson", "rate": 0.6},
+    "training__local": {"steps": 5, "batch_size": 4, "step_size": 0.05, "optimiser": "adam"},
+    "training__clustering": {"method": "k-means"},
+}
+TWO_CLASSES: dict[str, Any] = {
+    "side by side": lambda: (people(classes=2), TWO),
+    "by length": lambda: (uneven([*COUNTS, 900], classes=2), TWO),
+    "one by one": lambda: (one_by_one(people(classes=2)), TWO),
+    "records": lambda: (people(classes=2, least=5), RECORDS),
+}
+
+
+@pytest.mark.parametrize("threshold", [0.5, 0.2])
+@pytest.mark.parametrize("name", TWO_CLASSES)
+def test_two_classes_are_scored_and_decided_as_the_model_says(name: str, threshold: float) -> None:
+    data, spec = TWO_CLASSES[name]()
+    result, clients = end_of(table_cell(data, **spec, decision={"threshold": threshold}))
+    place = data.rows_of(clients)
+    features = data.features
+    inputs = (features.values if isinstance(features, ClientRows) else features)[place]
+    [theta] = result.hypotheses
+    logits = inputs @ theta[:-1] + theta[-1]
+    truth, shares = data.target[place] == 1, 1 / (1 + np.exp(-logits))
+    found = result.against_constant
+    assert found is not None
+    assert found.ranking is not None
+    assert found.ranking.ordering is not None
+    assert found.ranking.ordering.auc == pytest.approx(roc_auc_score(truth, logits), abs=1e-4)
+    assert found.ranking.brier == pytest.approx(brier_score_loss(truth, shares), abs=1e-5)
+    codes = data.attribute("group").codes[place]
+    for group, auc in enumerate(found.ranking.by_group["group"]):
+        own = codes == group
+        assert auc == pytest.approx(roc_auc_score(truth[own], logits[own]), abs=1e-3)
+    predicted = shares > threshold
+    assert (predicted != (shares > 0.5)).any() == (threshold != 0.5)
+    assert result.threshold == threshold
+    assert result.accuracy == pytest.approx((predicted == truth).mean())
+    kinds = np.select([predicted & truth, predicted, ~truth], [0, 1, 2], 3)
+    assert found.counts is not None
+    assert found.counts.tolist() == np.bincount(kinds, minlength=4).tolist()
+    for group, counts in enumerate(result.fairness["group"].sum(0)):
+        assert counts.tolist() == np.bincount(kinds[codes == group], minlength=4).tolist()
+
+
+def test_the_base_rate_is_that_of_the_rows_that_train() -> None:
+    data = people(classes=2)
+    one = table_cell(data, **TWO, decision={"threshold": "base-rate"})
+    result, clients = end_of(one)
+    trains = np.ones(data.rows, np.bool_)
+    trains[data.rows_of(clients)] = False
+    assert result.threshold == (data.target[trains] == 1).mean()
+    alike = table_cell(data, **TWO, decision={"threshold": result.threshold})
+    assert end_of(alike)[0].accuracy == result.accuracy
+    # Cells that decide otherwise are not trained side by side.
+    assert stack_key(alike) == stack_key(one) != stack_key(table_cell(data, **TWO))
+    with pytest.raises(InvalidInputError, match="of one class"):
+        _ = replace(one, federation=replace(data, target=np.ones_like(data.target))).threshold
 
 
 def cells() -> dict[str, Cell]:

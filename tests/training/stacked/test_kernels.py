@@ -55,9 +55,7 @@ def rounds(draw: st.DrawFn) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, t
 @compiled
 @settings(max_examples=40, deadline=None, derandomize=True)
 @given(rounds(), st.booleans(), st.booleans())
-def test_clusters_and_their_separation(
-    problem: tuple[torch.Tensor, ...], reported: bool, relocate: bool
-) -> None:
+def test_clusters_and_their_separation(problem, reported, relocate):
     theta, uploads, present, chosen = problem
     server = Server(reported=reported, relocate=relocate)
     here, there = both(lambda: server(theta, uploads, present, chosen))
@@ -100,7 +98,6 @@ def test_sanitised_updates(seed: int, n: int, clip: float | None, radius: float 
         clip=None if clip is None else column(clip, np.inf),
     )
     found = sanitise.compiled(start, updated, noise)
-    assert found is not None
     uploads, radii = sanitise(start, updated, torch.from_numpy(noise))
     finite = torch.isfinite(uploads).all(-1)
     assert torch.equal(found[2], finite)

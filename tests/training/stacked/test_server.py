@@ -55,9 +55,7 @@ def problems(draw: st.DrawFn, *, spread: float) -> tuple[Points, Points]:
 
 @settings(max_examples=30, deadline=None, derandomize=True)
 @given(problems(spread=1.0), st.booleans())
-def test_lloyds_iterations_are_scikit_learns(
-    problem: tuple[Points, Points], relocate: bool
-) -> None:
+def test_lloyds_iterations_are_scikit_learns(problem, relocate):
     theta, uploads = problem
     first = np.square(uploads[:, None] - theta).sum(-1).argmin(1)
     assume(len(set(first)) == len(theta))
@@ -209,9 +207,7 @@ def test_large_problems_take_another_way_to_the_same_place() -> None:
     st.integers(0, 8),
     st.booleans(),
 )
-def test_long_vectors_are_clustered_alike(
-    seeds: list[int], k: int, more: int, relocate: bool
-) -> None:
+def test_long_vectors_are_clustered_alike(seeds, k, more, relocate):
     """Whatever is too long for temporaries of all uploads goes to the same clusters."""
     theta, uploads = (
         torch.from_numpy(
@@ -277,9 +273,7 @@ def test_separation_is_equation_9(problem: tuple[Points, Points], seed: int) -> 
     st.integers(0, 20),
     st.integers(0, 2**31),
 )
-def test_sums_are_those_of_a_loop_and_padding_moves_no_bit(
-    cells: int, clients: int, k: int, more: int, seed: int
-) -> None:
+def test_sums_are_those_of_a_loop_and_padding_moves_no_bit(cells, clients, k, more, seed):
     random = torch.Generator().manual_seed(seed)
     updates = torch.randn(cells, clients, 5, generator=random)
     present = torch.rand(cells, clients, generator=random) < 0.7

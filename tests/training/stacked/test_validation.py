@@ -1,7 +1,6 @@
 """Scores of held-out clients against a plain loop."""
 
 import math
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -89,9 +88,7 @@ def test_a_hypothesis_that_overflows_is_not_chosen() -> None:
     st.lists(st.lists(st.floats(-4, 4, width=16), min_size=1, max_size=5), min_size=1, max_size=4),
     st.integers(0, 3),
 )
-def test_figures_are_those_of_a_plain_loop(
-    predictions: list[float], target: list[list[float]], largest: int
-) -> None:
+def test_figures_are_those_of_a_plain_loop(predictions, target, largest):
     largest = min(largest, len(predictions) - 1)
     found = constants(predictions, target, largest=largest)
     selection, validation = [], []
@@ -286,14 +283,11 @@ def values_of(
 @pytest.mark.parametrize("form", [lambda data: data, one_by_one], ids=["side by side", "by client"])
 @pytest.mark.parametrize("k", [1, 3])
 @pytest.mark.parametrize("fraction", [0.25, 0.5, 0.9])
-def test_figures_are_those_of_a_plain_loop_on_split_rows(
-    fraction: float, k: int, form: Callable[[Federation], Federation]
-) -> None:
+def test_figures_are_those_of_a_plain_loop_on_split_rows(fraction, k, form):
     data = random_federation(clients=40, max_rows=9, classes=3)
     result, stack = result_of(form(data), federation=split(fraction), training__hypotheses=k)
     held_out = stack._splits.validation[0]
     scored = stack._splits.scored(held_out[None], [0], rows=data.longest)
-    assert scored is not None
     losses, selection, right = [], [], []
     counts = np.zeros((2, 4), dtype=int)
     for place, client in enumerate(held_out.tolist()):

@@ -34,7 +34,6 @@ def work_later(api: Api, later_id: str) -> dict[str, Any]:
     """One attempt of a worker at attacks on an ended experiment; the request as it then is."""
     with api.database.read() as session:
         row = LaterAttacksRepository(session, api.project_id).get(later_id)
-    assert row is not None
     run_unit(_context(api), row.unit_id)
     return later_of(api, row.experiment_id, later_id)
 
@@ -43,10 +42,8 @@ def give_back(api: Api, later_id: str) -> None:
     """What the sweeper does once the lease of a lost worker has run out."""
     with api.database.write() as session:
         row = LaterAttacksRepository(session, api.project_id).get(later_id)
-        assert row is not None
         units = UnitRepository(session)
         unit = units.get(row.unit_id)
-        assert unit is not None
         units.release(unit.id, unit.fence, count_attempt=True)
 
 
@@ -104,7 +101,6 @@ def upload(api: Api, *, slope: int) -> dict[str, Any]:
     id_ = answer.json()["id"]
     with api.database.read() as session:
         found = FederationRepository(session, api.project_id).get(id_)
-    assert found is not None
     assert found.unit_id is not None
     run_unit(_context(api), found.unit_id)
     return {**_TABLE, "id": id_, "validation_fraction": 0.25}

@@ -10,7 +10,6 @@ import pytest
 
 import api.services.attacks as asking
 from tests.api.service import Api, running_api, settings_for, spec
-from tests.attacks.doubles import Looks
 from tests.workers.attacks.attacked_service import (
     TABLE_FAIRNESS,
     ask,
@@ -46,9 +45,7 @@ def erase(api: Api, federation: dict[str, Any]) -> Any:
     return api.post(f"/v1/federations/{federation['id']}/erasure", json={})
 
 
-def test_data_under_an_attack_are_neither_erased_nor_deleted(
-    api: Api, looks: Looks, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_data_under_an_attack_are_neither_erased_nor_deleted(api, looks, monkeypatch):
     federation = upload(api, slope=1)
     id_ = trained(api, federation)
     asked = ask(api, id_, ATTACK).json()["id"]
@@ -74,9 +71,7 @@ def test_data_under_an_attack_are_neither_erased_nor_deleted(
     assert len(api.get(f"/v1/experiments/{id_}/attacks/later").json()["items"]) == 1
 
 
-def test_parameters_from_other_data_stay_under_an_attack_that_starts_from_them(
-    api: Api, looks: Looks
-) -> None:
+def test_parameters_from_other_data_stay_under_an_attack_that_starts_from_them(api, looks):
     federation = upload(api, slope=1)
     model = trained(api, federation, privacy={**CENTRAL, "noise": "release"})
     content = api.get(f"/v1/experiments/{model}/model").content
@@ -92,9 +87,7 @@ def test_parameters_from_other_data_stay_under_an_attack_that_starts_from_them(
     assert (refused.status_code, refused.json()["reason"]) == (410, "erased")
 
 
-def test_an_artifact_that_somebody_deletes_ends_the_attack_with_its_reason(
-    api: Api, looks: Looks
-) -> None:
+def test_an_artifact_that_somebody_deletes_ends_the_attack_with_its_reason(api, looks):
     model = trained(api, upload(api, slope=1), privacy={**CENTRAL, "noise": "release"})
     content = api.get(f"/v1/experiments/{model}/model").content
     headers = {"Content-Type": "application/octet-stream"}
@@ -107,9 +100,7 @@ def test_an_artifact_that_somebody_deletes_ends_the_attack_with_its_reason(
     assert looks.looked == []
 
 
-def test_two_equal_requests_at_once_are_one(
-    database_url: str, tmp_path: Path, signing_key_file: Path, looks: Looks
-) -> None:
+def test_two_equal_requests_at_once_are_one(database_url, tmp_path, signing_key_file, looks):
     settings = settings_for(database_url, tmp_path, signing_key_file=signing_key_file)
     with running_api(settings) as one, running_api(settings) as other:
         id_ = trained(one, upload(one, slope=1))

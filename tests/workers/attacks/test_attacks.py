@@ -91,9 +91,7 @@ def test_an_alarm_is_told_wherever_somebody_listens_or_looks(api: Api, looks: Lo
     assert [one for one in checks if one["outcome"] == "failed"] == []
 
 
-def test_cancelling_is_seen_while_an_attack_goes_on(
-    api: Api, looks: Looks, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_cancelling_is_seen_while_an_attack_goes_on(api, looks, monkeypatch):
     id_ = api.submit(ATTACKED)["id"]
 
     def cancel() -> None:
@@ -108,9 +106,7 @@ def test_cancelling_is_seen_while_an_attack_goes_on(
     assert api.get(f"/v1/experiments/{id_}/attacks").status_code == 404
 
 
-def test_a_worker_that_is_stopped_gives_back_and_the_next_attacks_anew(
-    api: Api, looks: Looks
-) -> None:
+def test_a_worker_that_is_stopped_gives_back_and_the_next_attacks_anew(api, looks):
     id_ = api.submit(ATTACKED)["id"]
     looks.between = lambda: setattr(celery_state, "should_stop", 0)
     work(api, id_)
@@ -123,9 +119,7 @@ def test_a_worker_that_is_stopped_gives_back_and_the_next_attacks_anew(
     assert report_of(api, id_)["attacks"][0]["status"] == "done"
 
 
-def test_an_attack_under_which_workers_are_lost_is_not_tried_for_ever(
-    api: Api, looks: Looks
-) -> None:
+def test_an_attack_under_which_workers_are_lost_is_not_tried_for_ever(api, looks):
     """A killed process says nothing: its unit is taken back, and only the events tell of it."""
     id_ = api.submit(ATTACKED)["id"]
 
@@ -139,7 +133,6 @@ def test_an_attack_under_which_workers_are_lost_is_not_tried_for_ever(
         with api.database.write() as session:
             units = UnitRepository(session)
             unit = units.get(api.stored(id_).unit_id)
-            assert unit is not None
             units.release(unit.id, unit.fence, count_attempt=True)
     looks.between = lambda: None
     work(api, id_)
@@ -149,9 +142,7 @@ def test_an_attack_under_which_workers_are_lost_is_not_tried_for_ever(
     assert "2 workers that carried it out were lost" in section["reason"]
 
 
-def test_what_cannot_be_carried_out_is_refused_before_it_costs_anything(
-    api: Api, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_cannot_be_carried_out_is_refused_before_it_costs_anything(api, monkeypatch):
     monkeypatch.setattr(
         fedaudit.attacks.feasibility,
         "faults",

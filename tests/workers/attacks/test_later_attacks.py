@@ -44,9 +44,7 @@ def ended(api: Api, looks: Looks) -> str:
     return id_
 
 
-def test_a_finished_run_is_repeated_and_attacked_beside_its_report(
-    api: Api, looks: Looks, ended: str
-) -> None:
+def test_a_finished_run_is_repeated_and_attacked_beside_its_report(api, looks, ended):
     before = report_of(api, ended)
     found = attack_later(api, ended, ATTACK)
     assert (found["status"], found["number"], found["basis"]) == ("succeeded", 1, "repeated")
@@ -70,9 +68,7 @@ def test_a_finished_run_is_repeated_and_attacked_beside_its_report(
     assert report_of(api, asked)["attacks"] == [attack["section"]]
 
 
-def test_an_alarm_that_is_found_later_counts_as_one_of_the_report(
-    api: Api, looks: Looks, ended: str
-) -> None:
+def test_an_alarm_that_is_found_later_counts_as_one_of_the_report(api, looks, ended):
     webhook = api.post(
         "/v1/webhooks",
         json={"url": "http://127.0.0.1:9/", "events": ["alarm.raised", "gate.failed"]},
@@ -113,9 +109,7 @@ def test_what_the_owner_forbids_is_not_found_out_later(api: Api, looks: Looks, e
     assert ask(api, ended, CANARIES).status_code == 202
 
 
-def test_statements_are_signed_and_each_names_the_one_before(
-    api: Api, looks: Looks, ended: str
-) -> None:
+def test_statements_are_signed_and_each_names_the_one_before(api, looks, ended):
     first, second = (attack_later(api, ended, ATTACK) for _ in range(2))
     envelopes = [Envelope.from_dict(one["envelope"]) for one in (first, second)]
     statements = [statement_in(envelope) for envelope in envelopes]
@@ -127,9 +121,7 @@ def test_statements_are_signed_and_each_names_the_one_before(
     assert "later_attacks.chain" in {one["name"] for one in checks if one["outcome"] == "pass"}
 
 
-def test_a_run_that_comes_out_otherwise_is_not_attacked(
-    api: Api, looks: Looks, ended: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_run_that_comes_out_otherwise_is_not_attacked(api, looks, ended, monkeypatch):
     # As another backend would: the last bits of the losses differ.
     repeat = workers.attacks.attacked_experiment.new_run
 
@@ -147,9 +139,7 @@ def test_a_run_that_comes_out_otherwise_is_not_attacked(
     assert [one["status"] for one in listed] == ["failed"]
 
 
-def test_an_end_that_is_asked_for_hides_nothing(
-    api: Api, looks: Looks, ended: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_end_that_is_asked_for_hides_nothing(api, looks, ended, monkeypatch):
     monkeypatch.setattr(workers.attacks.attack_watch, "_LOOK_SECONDS", 0.0)
     looks.alarm = ALARM
     asked = ask(api, ended, ATTACK, ATTACK).json()
@@ -173,9 +163,7 @@ def test_an_end_that_is_asked_for_hides_nothing(
     assert work_later(api, waiting)["status"] == "cancelled"
 
 
-def test_attacks_under_which_workers_are_lost_are_carried_out_by_another(
-    api: Api, looks: Looks, ended: str
-) -> None:
+def test_attacks_under_which_workers_are_lost_are_carried_out_by_another(api, looks, ended):
     """A killed process says nothing: its lease runs out, and its unit is taken back."""
     asked = ask(api, ended, ATTACK).json()["id"]
 
@@ -204,9 +192,7 @@ MEMBERSHIP = {"kind": "membership"}
 ONE_MODEL = {"hypotheses": 1, "rounds": 2}
 
 
-def test_weak_evidence_of_attacks_that_draw_anew_adds_up_to_an_alarm(
-    api: Api, looks: Looks
-) -> None:
+def test_weak_evidence_of_attacks_that_draw_anew_adds_up_to_an_alarm(api, looks):
     """30 alone is not enough; with noise of its own each time, it soon is. The same of one seed
     stays what it is."""
     looks.e_value = 30.0
@@ -244,9 +230,7 @@ def test_weak_evidence_of_attacks_that_draw_anew_adds_up_to_an_alarm(
 
 
 @pytest.mark.parametrize("noise", ["simulation", "release"])
-def test_a_run_that_its_canaries_end_is_charged_and_told(
-    api: Api, monkeypatch: pytest.MonkeyPatch, noise: str
-) -> None:
+def test_a_run_that_its_canaries_end_is_charged_and_told(api, monkeypatch, noise):
     target = fedaudit.training.mechanisms.gaussian
     whole = target.unit_gaussian
     monkeypatch.setattr(target, "unit_gaussian", lambda *a, **named: whole(*a, **named) / 8)
@@ -331,9 +315,7 @@ def test_files_of_later_attacks_expire_by_themselves(api: Api, looks: Looks, end
     assert "expired on" in attack["files_reason"]
 
 
-def test_what_cannot_be_attacked_is_refused_with_its_reason(
-    api: Api, looks: Looks, ended: str
-) -> None:
+def test_what_cannot_be_attacked_is_refused_with_its_reason(api, looks, ended):
     key = {"headers": {"Idempotency-Key": "once"}}
     first, again = (ask(api, ended, ATTACK, **key) for _ in range(2))
     assert first.json()["id"] == again.json()["id"]

@@ -1,0 +1,93 @@
+"""When a model decides nothing, and when it is not shown to decide anything."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+NEARLY_CONSTANT = "one outcome is predicted for nearly all rows, so equal rates mean nothing"
+_NEARLY = ((0.99, 0.5), (0.9, 0.1))
+"""A share of rows with one and the same prediction, and how often at least, for it, what is
+predicted otherwise must be as frequent as what happens otherwise: a rare outcome that is predicted
+half as often as it occurs is not overlooked."""
+
+
+@dataclass(frozen=True)
+class Judgement:
+    """Whether the model is degenerate; None where that is not known. With its reason, except where
+    it is shown not to be."""
+
+    degenerate: bool | None
+    reason: str | None
+
+
+@dataclass(frozen=True)
+class Gained:
+    """How much better a model is than the constant in one respect."""
+
+    gain: float
+    shown: bool
+    """Whether that it is above 0 is shown, at 95 %."""
+
+
+def judge_model(
+    *,
+    accuracy: Gained | None,
+    loss: Gained | None,
+    outcome: Gained | None,
+    prediction_share: float | None,
+    outcome_share: float | None,
+    threshold: float = 0.5,
+) -> Judgement:
+    """Judges a model by its gains over the constant, those that are known, and by how often it
+    predicts the same.
+
+    `accuracy` in right classifications, which count by the `threshold`, `loss` in the validation
+    loss, `outcome` in rows whose outcome, favourable or not, is predicted correctly. The shares are
+    as in `OverConstant`. It is degenerate where it is nearly constant or better in none of the
+    first two, and not known to be otherwise where it is not better, or not shown to be, in all of
+    them.
+    """
+    if _is_nearly_constant(prediction_share, outcome_share):
+        return Judgement(True, NEARLY_CONSTANT)
+    named = "accuracy_over_baseline"
+    if threshold != 0.5:
+        named = f"right decisions, which count as the threshold of {threshold:g} weighs errors,"
+    gains = {
+        named: accuracy,
+        "loss_under_baseline": loss,
+        "right predictions of the favourable outcome": outcome,
+    }
+    known = {name: one for name, one in gains.items() if one is not None}
+    first = [one for one in (accuracy, loss) if one is not None] or list(known.values())
+    if not first:
+        return Judgement(None, "nothing says how much better than a constant the model is")
+    if not any(one.gain > 0 for one in first):
+        return Judgement(True, "the model is no better than a constant prediction")
+    why = _doubts(known, first)
+    return Judgement(False if why is None else None, why)
+
+
+def _doubts(known: Mapping[str, Gained], first: Sequence[Gained]) -> str | None:
+    """Why the model is not shown to be better in every respect; None where it is."""
+    for name, one in known.items():
+        if not one.gain > 0:
+            return f"in {name} the model is no better than a constant prediction"
+        if not one.shown and name != "loss_under_baseline":
+            return _not_shown(name)
+    return None if any(one.shown for one in first) else _not_shown(next(iter(known)))
+
+
+def _not_shown(name: str) -> str:
+    return (
+        f"in {name} the model is not shown to be better than a constant prediction: the 95% "
+        "interval reaches 0"
+    )
+
+
+def _is_nearly_constant(prediction_share: float | None, outcome_share: float | None) -> bool:
+    if prediction_share is None:
+        return False
+    otherwise = 1.0 - prediction_share
+    rare = 0.0 if outcome_share is None else 1.0 - outcome_share
+    return otherwise == 0 or any(
+        prediction_share >= share and otherwise < least * rare for share, least in _NEARLY
+    )

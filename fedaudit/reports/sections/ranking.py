@@ -1,0 +1,241 @@
+"""Figures of a model's scores and of its decisions between two outcomes: part of `utility`."""
+
+from collections.abc import Mapping
+from typing import Annotated, Any, assert_never
+
+from fedaudit.fairness.noised_counts import (
+    ExactCounts,
+    NoisedCounts,
+    RoundedCounts,
+    nearest,
+    outward,
+    step_of,
+)
+from fedaudit.fairness.ranking import METHOD, TOO_FEW, Ordering
+from fedaudit.judgement import NEARLY_CONSTANT
+from fedaudit.reports.sections.exact_fairness import no_scores
+from fedaudit.reports.sections.material import ScoredMaterial
+from fedaudit.reports.sections.noised_counts import NOISED_OUTCOMES, WITHHELD, NoisedGain
+from fedaudit.reports.sections.part import IntervalSection, Part, Share
+from fedaudit.reports.sections.shown_figures import Shown
+from fedaudit.utility import NO_INTERVALS, ConstantComparison
+
+_EVEN = "nothing says that one error is worse than the other: see accuracy_over_baseline"
+_JUDGED_AT = 0.95
+_NO_PROBABILITIES = "scores are not all between 0 and 1, so they are no probabilities"
+_NOT_ASKED = "there is no AUC to be sure of"
+_ROUNDED_AWAY = "rounding leaves nothing of it: too few rows have the outcome that it is of"
+
+
+class RankingFigures(Part):
+    """Of two outcomes. Earlier reports have none of them.
+
+    Of a target with two classes AUC, Brier score and calibration are of the second class, the
+    positive one. Precision, recall and balanced accuracy are of the favourable outcome, as the
+    rates of groups are: without a rule for it that is the positive class.
+    """
+
+    threshold: Annotated[
+        float | None, Shown("Decision threshold", how="exact", where_given=True)
+    ] = None
+    """The probability above which the positive class is predicted; of audits, the score from which
+    up the favourable outcome is."""
+    auc: Annotated[Share | None, Shown("AUC (0.5 is chance)")] = None
+    """The chance that of two rows with different outcomes the score of the one with the positive
+    class is higher; equal scores count half."""
+    auc_interval: IntervalSection | None = None
+    """Over the validation clients, the model as it is."""
+    balanced_accuracy: Annotated[Share | None, Shown("Balanced accuracy (0.5 is chance)")] = None
+    """The mean of the shares of right predictions among the rows with and without the outcome."""
+    precision: Annotated[Share | None, Shown("Precision")] = None
+    """The share of rows with the outcome among those for which it was predicted."""
+    recall: Annotated[Share | None, Shown("Recall")] = None
+    """The share of rows for which the outcome was predicted among those with it."""
+    brier: Annotated[Share | None, Shown("Brier score")] = None
+    """The mean squared distance of the predicted probability from the outcome."""
+    expected_calibration_error: Annotated[Share | None, Shown("Calibration error")] = None
+    """The mean distance of predicted probabilities from frequencies over ten bins of equal width,
+    each counted by its rows."""
+    base_rate: Share | None = None
+    """The share of scored rows with the positive class."""
+    weighted_accuracy_over_baseline: float | None = None
+    """`accuracy_over_baseline` where a right decision counts as the threshold t weighs errors: 2t
+    of a row without the outcome, 2 (1 - t) of one with it."""
+    ranks_above_chance: bool | None = None
+    """Whether the 95 % interval of an AUC lies above 0.5 in which the rows of each hypothesis, or
+    of each client's own model, are compared among themselves."""
+
+
+def misplaced_threshold(utility: Mapping[str, Any], *, who: str) -> str | None:
+    """That `who` orders people and decides nothing at its threshold; None where that is not shown.
+
+    `utility` is that of a stored report.
+    """
+    if utility.get("degenerate") is not True or not utility.get("ranks_above_chance"):
+        return None
+    auc, interval = utility["auc"], utility["auc_interval"]
+    found = "" if auc is None else f" (AUC {auc:.3g}"
+    if found and interval is not None:
+        found += f", {interval['low']:.3g} to {interval['high']:.3g}"
+    how = "decides no better than a constant"
+    if utility["reasons"]["degenerate"] == NEARLY_CONSTANT:
+        how = "gives nearly everyone the same answer"
+    return (
+        f"at the threshold {utility['threshold']:.4g} {who} {how}, although it ranks people better "
+        f"than chance{found and found + ')'}"
+    )
+
+
+def another_threshold(utility: Mapping[str, Any], *, field: str) -> str:
+    """What to do about it: `field` is where a threshold is declared."""
+    # A base rate is a threshold of probabilities alone.
+    rate = None if utility["brier"] is None else utility["base_rate"]
+    example = "" if rate is None else f", for example {rate:.2g}, how often the outcome came about"
+    return f"Declare another threshold ({field}){example}"
+
+
+_DECIDED = ("balanced_accuracy", "precision", "recall")
+_SCORED = (
+    *("auc", "auc_interval", "brier", "expected_calibration_error"),
+    *("base_rate", "weighted_accuracy_over_baseline", "ranks_above_chance"),
+)
+_Figures = dict[str, Any]
+_Found = tuple[_Figures, dict[str, str]]
+"""Every field of `RankingFigures`, and the reasons of those that are None."""
+
+
+def ranking_figures(
+    material: ScoredMaterial, compared: ConstantComparison | str, noised: NoisedGain | None
+) -> _Found:
+    """The figures from whatever is published of the held-out people; `compared`: or why there is
+    no figure. `noised`: what counts with noise say, where they are published."""
+    values, reasons = _published(material, compared, noised)
+    values["threshold"] = material.result.threshold
+    if values["threshold"] is None:
+        reasons["threshold"] = no_scores(material)
+    return values, reasons
+
+
+def _published(
+    material: ScoredMaterial, compared: ConstantComparison | str, noised: NoisedGain | None
+) -> _Found:
+    published = material.published
+    match published:
+        case NoisedCounts():
+            return _from_noise(noised)
+        case ExactCounts() | RoundedCounts():
+            if isinstance(compared, str):
+                names = (*_DECIDED, *_SCORED)
+                return dict.fromkeys(names), dict.fromkeys(names, compared)
+            values, reasons = _exact(material, compared)
+            if isinstance(published, RoundedCounts):
+                _coarsen(values, reasons, compared, base=published.rounder.base)
+            return values, reasons
+        case _:
+            assert_never(published)
+
+
+def _from_noise(noised: NoisedGain | None) -> _Found:
+    """From the counts with noise alone; scores have none, so nothing of them is shown."""
+    values: _Figures = dict.fromkeys((*_DECIDED, *_SCORED))
+    reasons = dict.fromkeys(values, WITHHELD)
+    if noised is not None:
+        values |= _decided(*noised.four_counts)
+        reasons |= dict.fromkeys(_DECIDED, NOISED_OUTCOMES)
+        reasons |= _undefined(values)
+    return values, reasons
+
+
+def _exact(material: ScoredMaterial, compared: ConstantComparison) -> _Found:
+    values: _Figures = dict.fromkeys((*_DECIDED, *_SCORED))
+    ranking, counts = compared.ranking, compared.counts
+    missing = no_scores(material)
+    reasons = dict.fromkeys(_DECIDED, missing)
+    if counts is not None:
+        values |= _decided(*counts.tolist())
+        reasons = _undefined(values)
+    if ranking is None:
+        return values, reasons | dict.fromkeys(_SCORED, missing)
+    values |= {
+        "brier": ranking.brier,
+        "expected_calibration_error": ranking.expected_calibration_error,
+        "base_rate": ranking.base_rate,
+        "weighted_accuracy_over_baseline": _weighted(compared),
+    }
+    if values["weighted_accuracy_over_baseline"] is None:
+        reasons["weighted_accuracy_over_baseline"] = _EVEN
+    if ranking.brier is None:
+        reasons |= dict.fromkeys(("brier", "expected_calibration_error"), _NO_PROBABILITIES)
+    if ranking.ordering is None:
+        few = dict.fromkeys(("auc", "ranks_above_chance"), TOO_FEW)
+        return values, {**reasons, **few, "auc_interval": _NOT_ASKED}
+    asked = material.spec.fairness.intervals
+    values["auc"] = ranking.ordering.auc
+    values["ranks_above_chance"] = is_above_chance(ranking.ordering, ranking.within)
+    if asked is None:
+        reasons["auc_interval"] = NO_INTERVALS
+        return values, reasons
+    low, high = ranking.ordering.interval(asked.level)
+    values["auc_interval"] = IntervalSection(
+        low=low, high=high, level=asked.level, method=METHOD, samples=None
+    )
+    return values, reasons
+
+
+def _weighted(compared: ConstantComparison) -> float | None:
+    gain = compared.decision_gain
+    if gain is None or compared.threshold == 0.5:
+        return None
+    return float(gain.sum() / compared.decided.sum())
+
+
+def is_above_chance(*orderings: Ordering | None) -> bool:
+    """Whether the intervals of all of them, at 95 %, lie above 0.5."""
+    return all(one is not None and one.interval(_JUDGED_AT)[0] > 0.5 for one in orderings)
+
+
+def _decided(true: int, false: int, true_negative: int, false_negative: int) -> _Figures:
+    """From the four counts; None without a denominator."""
+    recall = _share(true, true + false_negative)
+    specificity = _share(true_negative, true_negative + false)
+    both = None if recall is None or specificity is None else (recall + specificity) / 2
+    return {"balanced_accuracy": both, "precision": _share(true, true + false), "recall": recall}
+
+
+def _share(part: int, whole: int) -> float | None:
+    return part / whole if whole else None
+
+
+def _undefined(values: _Figures) -> dict[str, str]:
+    why = {
+        "balanced_accuracy": "one of the two outcomes has no scored row",
+        "precision": "the outcome is predicted for no row",
+        "recall": "no scored row has the outcome",
+    }
+    return {name: reason for name, reason in why.items() if values[name] is None}
+
+
+def _coarsen(
+    values: _Figures, reasons: dict[str, str], compared: ConstantComparison, *, base: int
+) -> None:
+    """Bring figures to steps as wide as rounded counts make them, in place: of precision, recall
+    and balanced accuracy by the rows of their denominators."""
+    rows = {name: int(compared.rows.sum()) for name in _SCORED}
+    if compared.counts is not None:
+        true, false, true_negative, false_negative = compared.counts.tolist()
+        positive = true + false_negative
+        rows["recall"], rows["precision"] = positive, true + false
+        rows["balanced_accuracy"] = min(positive, true_negative + false)
+    for name, of in rows.items():
+        step = step_of(of, base=base)
+        exact = values[name]
+        if exact is None or isinstance(exact, bool):
+            continue
+        if step == 1:
+            values[name], reasons[name] = None, _ROUNDED_AWAY
+        elif isinstance(exact, IntervalSection):
+            low, high = outward(exact.low, exact.high, step)
+            low, high = min(low, values["auc"]), max(high, values["auc"])
+            values[name] = exact.model_copy(update={"low": max(0.0, low), "high": min(1.0, high)})
+        else:
+            values[name] = min(1.0, nearest(exact, step))
