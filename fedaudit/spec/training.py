@@ -228,6 +228,9 @@ class PoissonCohort(SpecPart):
     """The chance of each client in each round."""
 
 
+MOST_ROUNDS_OF_BLOCK = 1000
+
+
 class AllocationCohort(SpecPart):
     """Every training client takes part in exactly one round of every block of rounds, which is
     drawn for it anew in each block and kept secret: random allocation, or balls-and-bins."""
@@ -235,7 +238,7 @@ class AllocationCohort(SpecPart):
     sampling: Literal["allocation"]
     every: Annotated[
         int,
-        Field(ge=2, le=1000),
+        Field(ge=2, le=MOST_ROUNDS_OF_BLOCK),
         InForm("Rounds of a block", "10", "Each client takes part in one round of every block."),
     ]
     """Rounds of a block."""

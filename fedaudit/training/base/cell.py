@@ -16,6 +16,7 @@ from fedaudit.federations.split import training_clients
 from fedaudit.networks.initial import initial_hypotheses
 from fedaudit.networks.shape import NetworkShape, network_shape
 from fedaudit.privacy.mechanisms.registry import mechanism_of
+from fedaudit.privacy.planning.cost_projection import mean_cohort
 from fedaudit.spec.decision import BASE_RATE
 from fedaudit.spec.experiment import ExperimentSpec
 from fedaudit.spec.models import ArtifactStart
@@ -161,16 +162,8 @@ def cohort_clients(cell: Cell) -> int:
 
 def expected_cohort(cell: Cell) -> float:
     """How many clients take part in a round on average, which is public; it may be below 1."""
-    cohort = cell.spec.training.cohort
-    match cohort:
-        case FixedCohort():
-            return float(cohort.clients)
-        case PoissonCohort():
-            return cohort.rate * training_clients(cell.federation.clients, cell.spec.federation)
-        case AllocationCohort():
-            return training_clients(cell.federation.clients, cell.spec.federation) / cohort.every
-        case _:
-            assert_never(cohort)
+    training = training_clients(cell.federation.clients, cell.spec.federation)
+    return mean_cohort(cell.spec.training.cohort, training)
 
 
 def charges_population(cell: Cell) -> bool:
