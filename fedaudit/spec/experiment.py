@@ -183,6 +183,7 @@ class ExperimentSpec(SpecPart):
     def _check_method(self) -> Refusals:
         return self.training.method.disagreements(
             hypotheses=self.training.hypotheses,
+            local=self.training.local,
             mechanism=self.privacy.mechanism,
             source=self.federation,
         )

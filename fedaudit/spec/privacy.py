@@ -67,12 +67,6 @@ class UpdateMechanism(MechanismPart):
         return False
 
     def disagreements(self, *, training: Training, federation: FederationSpec) -> Refusals:
-        if training.local.optimiser != "sgd":
-            yield refuse_at(
-                "/training/local/optimiser",
-                f"{self.mechanism} describes a client's update as plain gradient descent; use "
-                "`sgd`, or the mechanism `record-personalised`",
-            )
         if federation.holds_out_rows:
             yield refuse_at(
                 "/federation/validation_unit",

@@ -286,9 +286,9 @@ _COPIES = 4
 def stack_key(cell: Cell) -> tuple[object, ...]:
     """Cells with equal keys can be trained side by side.
 
-    Seeds, noise multipliers, radii, clips, budgets, deltas, rounds and patience may differ between
-    them. A cell whose clients are computed one by one or by their length has nothing to gain from
-    others and is always alone.
+    Seeds, noise multipliers, radii, clips, budgets, deltas, patience and, where no schedule goes by
+    them, rounds may differ between them. A cell whose clients are computed one by one or by their
+    length has nothing to gain from others and is always alone.
     """
     training, mechanism = cell.spec.training, mechanism_of(cell.spec)
     return (
@@ -307,6 +307,8 @@ def stack_key(cell: Cell) -> tuple[object, ...]:
         training.hypotheses,
         training.cohort,
         training.local,
+        training.rounds if training.local.schedule.kind == "cosine" else None,
+        training.server,
         training.clustering,
         training.stopping.validate_every,
         training.stopping.validation_clients,
@@ -349,6 +351,8 @@ def cells_at_once(cell: Cell, *, memory_bytes: int = STACK_BYTES) -> int:
     clients = max(expected_cohort(cell), float(_validated_clients(cell)))
     rows = clients * federation.longest * training.hypotheses * cell.shape.activations
     updates = expected_cohort(cell) * cell.shape.n
+    if not training.local.descends_plainly:
+        updates *= 2  # what an optimiser remembers
     needed = _BYTES * _COPIES * (rows + updates)
     return max(1, int(memory_bytes // max(needed, 1.0)))
 
