@@ -88,6 +88,8 @@ class Purpose(IntEnum):
     """Who trains in a shadow run."""
     ATTACK = 26
     """What an attacker draws: starting points, who is attacked."""
+    CLIENT_ROUNDS = 27
+    """Which round of a block a client takes part in, by random allocation."""
 
 
 class Source(Protocol):

@@ -8,7 +8,7 @@ from api.pages.spec_fields import number
 from api.pages.spec_sheet import Fault, FormText, is_within, parts, rule_of
 from api.services.pending_uploads import LookedAt
 from fedaudit.federations.proposals.column_survey import Column, Survey
-from fedaudit.federations.proposals.proposal import MAX_CATEGORIES
+from fedaudit.federations.proposals.proposal import MAX_CATEGORIES, rest_of
 from fedaudit.spec.errors import FieldError, pointer
 from models.tables.federations import PendingUpload
 
@@ -159,7 +159,7 @@ def registration_texts(
         texts = _column(column, features.get(column.name), federation, fairness)
         found |= {of_column(place, part): text for part, text in texts.items()}
     for place, (attribute, columns) in enumerate(joinable.items()):
-        texts = {"name": attribute, "columns": _pair_lines(columns), "none": "other"}
+        texts = {"name": attribute, "columns": _pair_lines(columns), "none": rest_of(columns)}
         found |= {of_join(place, part): text for part, text in texts.items()}
     return {name: text for name, text in found.items() if text}
 

@@ -175,6 +175,8 @@ class ProposalBody(BaseModel):
     """By column, the codes that want labels."""
     joinable: dict[str, dict[str, str]]
     """Attributes that several columns seem to hold together: each column, and its group."""
+    suggested: dict[str, Any] | None = None
+    """A rule to take over as `fairness.favourable`, where nothing says which outcome is good."""
     rows: int
     """How many rows were read."""
     complete: bool

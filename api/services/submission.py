@@ -33,6 +33,7 @@ from api.shared.security import Caller, refuse_over_running
 from fedaudit.ledger.chain import new_salt
 from fedaudit.privacy.accounting.mechanism_parameters import CostKind
 from fedaudit.privacy.leakage import leakage
+from fedaudit.privacy.mechanisms.cohort_costs import cheaper_cohort_words
 from fedaudit.privacy.mechanisms.registry import mechanism_of
 from fedaudit.runs.experiment_plan import ExperimentPlan
 from fedaudit.spec.models import ArtifactStart
@@ -349,6 +350,9 @@ def try_admission(
         if error.slug != "budget-exhausted":
             raise
         refusal = error.detail
+    cheaper = cheaper_cohort_words(planned.spec, training_clients=planned.training_clients)
+    if cheaper is not None:
+        warnings.append(cheaper)
     return Trial(refusal, warnings, is_bounded)
 
 

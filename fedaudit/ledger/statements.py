@@ -36,6 +36,7 @@ Decision = Literal["approved", "rejected", "needs-changes"]
 Concern = Literal[
     "model-decides-nothing",
     "model-not-shown-useful",
+    "model-too-good",
     "gates-failed",
     "gates-lack-evidence",
     "no-guarantee",

@@ -24,7 +24,7 @@ from fedaudit.spec.labels import refuse_other_columns
 from fedaudit.spec.models import ModelSpec, with_default_start
 from fedaudit.spec.privacy import PrivacySpec, one_client_rate
 from fedaudit.spec.sources import TargetKind, moves_others
-from fedaudit.spec.training import FixedCohort, PoissonCohort, Training
+from fedaudit.spec.training import AllocationCohort, FixedCohort, PoissonCohort, Training
 
 Device = Literal["auto", "cpu", "cuda"]
 ADMITTED = {"admitted": True}
@@ -181,6 +181,7 @@ class ExperimentSpec(SpecPart):
     def _check_method(self) -> Refusals:
         return self.training.method.disagreements(
             hypotheses=self.training.hypotheses,
+            local=self.training.local,
             mechanism=self.privacy.mechanism,
             source=self.federation,
         )
@@ -195,7 +196,7 @@ class ExperimentSpec(SpecPart):
                         f"{self.training.hypotheses} hypotheses cannot be clustered from a cohort "
                         f"of {cohort.clients} clients; ask for fewer hypotheses or a larger cohort",
                     )
-            case PoissonCohort():
+            case PoissonCohort() | AllocationCohort():
                 pass  # how many clients come is a matter of chance
             case _:
                 assert_never(cohort)

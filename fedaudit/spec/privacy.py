@@ -23,7 +23,7 @@ from fedaudit.spec.base import (
 )
 from fedaudit.spec.errors import Refusals, refuse_at
 from fedaudit.spec.federation import FederationSpec
-from fedaudit.spec.training import FixedCohort, PoissonCohort, Training
+from fedaudit.spec.training import AllocationCohort, FixedCohort, PoissonCohort, Training
 
 
 class MechanismPart(SpecPart):
@@ -67,12 +67,6 @@ class UpdateMechanism(MechanismPart):
         return False
 
     def disagreements(self, *, training: Training, federation: FederationSpec) -> Refusals:
-        if training.local.optimiser != "sgd":
-            yield refuse_at(
-                "/training/local/optimiser",
-                f"{self.mechanism} describes a client's update as plain gradient descent; use "
-                "`sgd`, or the mechanism `record-personalised`",
-            )
         if federation.holds_out_rows:
             yield refuse_at(
                 "/federation/validation_unit",
@@ -80,14 +74,15 @@ class UpdateMechanism(MechanismPart):
                 "`client`, or the mechanism `record-personalised`",
             )
         match training.cohort:
-            case PoissonCohort() if not self.gains_from_coins:
+            case PoissonCohort() | AllocationCohort() if not self.gains_from_coins:
                 yield refuse_at(
                     "/training/cohort/sampling",
                     f"{self.mechanism} gains nothing from secret coins and draws a fixed number of "
                     "clients: use {sampling: fixed, clients: U}; Poisson coins go with "
-                    "`gaussian-central` and `record-personalised`",
+                    "`gaussian-central` and `record-personalised`, and random allocation with "
+                    "`gaussian-central`",
                 )
-            case FixedCohort() | PoissonCohort():
+            case FixedCohort() | PoissonCohort() | AllocationCohort():
                 pass
             case _:
                 assert_never(training.cohort)
@@ -242,9 +237,9 @@ class Adaptive(SpecPart):
 class GaussianCentral(UpdateMechanism):
     """Clipped updates are added up by a trusted server, which adds Gaussian noise to the sum.
 
-    Protects clients against those who see models, not against the server. A Poisson cohort is
-    accounted for under add-or-remove-one, by `rdp` or `pld`; a fixed one under replace-one, by
-    `rdp`.
+    Protects clients against those who see models, not against the server. A Poisson cohort,
+    and one by random allocation, is accounted for under add-or-remove-one, by `rdp` or `pld`; a
+    fixed one under replace-one, by `rdp`.
     """
 
     gains_from_coins, hides_choices = True, True
@@ -281,6 +276,7 @@ class GaussianCentral(UpdateMechanism):
     def disagreements(self, *, training: Training, federation: FederationSpec) -> Refusals:
         yield from super().disagreements(training=training, federation=federation)
         yield from self._check_accountant(training)
+        yield from _check_whole_blocks(training)
         if training.hypotheses > 1 and not training.reports_choices:
             yield refuse_at(
                 "/training/clustering/method",
@@ -298,7 +294,7 @@ class GaussianCentral(UpdateMechanism):
 
     def _check_accountant(self, training: Training) -> Refusals:
         match training.cohort:
-            case PoissonCohort():
+            case PoissonCohort() | AllocationCohort():
                 return
             case FixedCohort():
                 pass
@@ -316,6 +312,19 @@ class GaussianCentral(UpdateMechanism):
                 )
             case _:
                 assert_never(self.accountant)
+
+
+def _check_whole_blocks(training: Training) -> Refusals:
+    cohort = training.cohort
+    if not isinstance(cohort, AllocationCohort) or training.rounds % cohort.every == 0:
+        return
+    fewer = training.rounds // cohort.every * cohort.every
+    instead = f"{fewer} or {fewer + cohort.every}" if fewer else str(cohort.every)
+    yield refuse_at(
+        "/training/rounds",
+        f"must be a multiple of cohort.every = {cohort.every}: clients are drawn, and charged, for "
+        f"whole blocks of rounds; use {instead}",
+    )
 
 
 class GaussianLocal(UpdateMechanism):
@@ -410,12 +419,12 @@ class RecordPersonalised(MechanismPart):
     def disagreements(self, *, training: Training, federation: FederationSpec) -> Refusals:
         cohort = training.cohort
         match cohort:
-            case FixedCohort():
+            case FixedCohort() | AllocationCohort():
                 yield refuse_at(
                     "/training/cohort/sampling",
                     "record-personalised is accounted for with a coin for each client: use "
-                    "{sampling: poisson, rate: ...}, rate 1 for everyone in every round; a fixed "
-                    "number of clients goes with `gaussian-central` and `rdp`",
+                    "{sampling: poisson, rate: ...}, rate 1 for everyone in every round; other "
+                    "cohorts go with `gaussian-central`",
                 )
             case PoissonCohort():
                 if self.client_rate not in (None, cohort.rate):

@@ -176,6 +176,12 @@ class Table(FileSource):
     """Columns, or all but the client key, the target, the sensitive attributes and those under
     `drop`."""
     drop: Annotated[list[Text], Field(max_length=10_000)] = []
+    leak_reviewed: Annotated[
+        list[Text], Field(max_length=10_000, exclude_if=lambda columns: not columns)
+    ] = []
+    """Features of which somebody made sure that they are neither the outcome in other words nor
+    known only after it; "*" for all. Profiles then no longer warn of them, and with all features
+    listed a report takes an accuracy above 0.99 for what it is."""
     missing_client: Annotated[MissingRequired, _REQUIRED] = "reject"
     """What a row with an empty client key means: an error, or a row to leave out."""
     missing_target: Annotated[MissingRequired, _REQUIRED] = "reject"
@@ -244,6 +250,15 @@ class Table(FileSource):
             ),
             fairness_limits=(),
         )
+
+    def is_leak_reviewed(self, *features: str) -> bool:
+        """Whether somebody made sure that none of the features is the outcome."""
+        return "*" in self.leak_reviewed or set(features) <= set(self.leak_reviewed)
+
+    @property
+    def answers_leak(self) -> bool:
+        """Whether somebody made sure of every feature."""
+        return bool(self.leak_reviewed) and self.is_leak_reviewed(*(self.named_features or "*"))
 
     @property
     def named_features(self) -> frozenset[str]:

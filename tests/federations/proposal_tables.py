@@ -80,7 +80,69 @@ MISSING_KEYS = _table(
 # Nothing that looks like a client.
 NOBODY = _table("x,z,y", [[_DRAW.random(), row % 3, row % 2] for row in _rows(100)])
 
+# As a German spreadsheet is saved: semicolons, decimal commas, dates, umlauts, a rare outcome.
+GERMAN = "\n".join(
+    [
+        "Fallnummer;Klinik;Geschlecht;Alter;Aufnahmedatum;Größe (m);CRP;Versicherung;verstorben",
+        *(
+            ";".join(
+                (
+                    str(70000 + 7 * row),
+                    f"Haus {'ÄBÖD'[row % 4]}",
+                    ("weiblich", "männlich", "divers")[row % 3],
+                    str(20 + row * 7 % 60),
+                    f"{1 + row % 28:02}.08.2025",
+                    f"1,{50 + row * 11 % 49}",
+                    f"{row * 13 % 89},5",
+                    ("gesetzlich", "privat")[row % 2],
+                    ("nein", "ja")[row % 9 == 0],
+                )
+            )
+            for row in _rows(240)
+        ),
+        "",
+    ]
+)
+
+# The outcome is among the columns in other words: 1 - passed, and in texts.
+LEAKED = _table(
+    "school,sex,share_black,hours,failed_mark,verdict,passed",
+    [
+        [
+            f"s{row % 12}",
+            "FM"[row * 7 % 2],
+            (row * 17 % 91) / 100,
+            row * 31 % 40,
+            int(row * 11 % 7 < 2),
+            ("repeats", "moves up", "excels")[0 if row * 11 % 7 < 2 else 1 + row % 2],
+            int(row * 11 % 7 >= 2),
+        ]
+        for row in _rows(300)
+    ],
+)
+
+# What ends an observation says how it ended.
+SURVIVAL = _table(
+    "clinic,age,from,until,event,dose,dose.1,relapse",
+    [
+        [
+            f"c{row % 10}",
+            20 + row % 60,
+            row % 5,
+            row % 5 + row * 7 % 30,
+            int(row * 13 % 5 < 2),
+            row * 3 % 11,
+            row * 3 % 11,
+            ("no", "yes")[row * 13 % 5 < 2],
+        ]
+        for row in _rows(250)
+    ],
+)
+
 TABLES = {
+    "german": GERMAN,
+    "leaked": LEAKED,
+    "survival": SURVIVAL,
     "one-hot": ONE_HOT,
     "coded": CODED,
     "text-age": TEXT_AGE,

@@ -92,7 +92,17 @@ OPTIONS: dict[str, list[Option]] = {
     "scoring": [{}, {"scoring": {"method": "split", "fraction": 0.5}}],
 }
 """By field of a table: what may be said of it, the fields that go with it beside it."""
-SAME_FILE = {"source", "path", "id", "header", "labels", "partition", "positive", "drop"}
+SAME_FILE = {
+    "leak_reviewed",
+    "source",
+    "path",
+    "id",
+    "header",
+    "labels",
+    "partition",
+    "positive",
+    "drop",
+}
 """Fields that say where the data are and what they are called, and those that go with another."""
 
 

@@ -159,7 +159,7 @@ FILES: dict[str, tuple[bytes, str]] = {
     "header without an end": (b"hospital,x,cost", "has no rows"),
     "header only": (b"hospital,x,cost\n", "header but no rows"),
     "one column": (b"hospital\na\nb\n", "single column"),
-    "semicolons": (b"hospital;x;cost\na;1;2\nb;3;4\n", "by semicolons"),
+    "vertical bars": (b"hospital|x|cost\na|1|2\nb|3|4\n", "by commas, semicolons or tabs"),
     "twice": (b"hospital,x,x,cost\na,1,1,2\n", "twice in its first line: 'x'"),
     "twice but for blanks": (b"hospital,x, x,cost\na,1,1,2\n", "'x'"),
     "a column without a name": (b"hospital,,cost\na,1,2\nb,3,4\n", "column 2"),

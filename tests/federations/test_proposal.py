@@ -1,13 +1,16 @@
 """A registration proposed for a table: it parses as it is, and says why it says what it says."""
 
+import re
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from fedaudit.federations.proposals.proposal import Proposal, proposal_yaml, propose_file
+from fedaudit.federations.proposals.words import named
 from fedaudit.federations.reading.source_files import Files, open_path
 from fedaudit.spec.errors import InvalidInputError
 from fedaudit.spec.parse import decode_text
@@ -59,7 +62,7 @@ def test_codes_bad_outcomes_and_outcomes_that_give_it_away(tmp_path: Path) -> No
         "RAC1P": ["1", "2", "3", "4"],
     }
     text = proposal_yaml(found)
-    assert '#   SEX: {"1": ..., "2": ...}' in text
+    assert 'SEX: {"1": "what 1 means", "2": "what 2 means"}' in text
     chosen = proposed(tmp_path, TABLES["coded"], target="is_recid", client_key="RAC1P")
     assert chosen.registration["federation"]["target"] == "is_recid"
     assert chosen.registration["federation"]["client_key"] == "RAC1P"
@@ -84,7 +87,105 @@ def test_one_attribute_in_several_columns_is_offered_to_be_joined(tmp_path: Path
     found = proposed(tmp_path, TABLES["one-hot"])
     groups = {"Race_Black": "Black", "Race_White": "White", "Race_Asian": "Asian"}
     assert found.joinable == {"Race": groups}
-    assert "#   Race: {columns: {Race_Black: Black, " in proposal_yaml(found)
+    assert "# join: {Race: {columns: {Race_Black: Black, " in proposal_yaml(found)
+
+
+def suggestions(text: str) -> list[int]:
+    """The lines that are fields to be taken over."""
+    fields = re.compile(r"\s*# [a-z_]+: [\[{]")
+    return [place for place, line in enumerate(text.split("\n")) if fields.match(line)]
+
+
+@pytest.mark.parametrize("name", TABLES)
+def test_every_commented_field_is_accepted_alone_and_with_all_others(
+    tmp_path: Path, name: str
+) -> None:
+    text = proposal_yaml(proposed(tmp_path, TABLES[name]))
+    lines, offered = text.split("\n"), suggestions(text)
+    for taken in [offered, *([one] for one in offered)]:
+        chosen = [
+            line.replace("# ", "", 1) if place in taken else line
+            for place, line in enumerate(lines)
+        ]
+        value = decode_text("\n".join(chosen))
+        value["federation"]["path"] = "data.csv"
+        assert profile_in(tmp_path, value)["rows"] > 90
+
+
+def test_a_german_clinic_table_is_understood(tmp_path: Path) -> None:
+    found = proposed(tmp_path, TABLES["german"])
+    federation = found.registration["federation"]
+    assert (federation["client_key"], federation["target"]) == ("Klinik", "verstorben")
+    assert federation["positive"] == "nein"
+    assert names(found) == ["Größe (m)", "CRP", "Versicherung"]
+    assert found.registration["fairness"] == {
+        "sensitive": ["Geschlecht", "Alter"],
+        "edges": {"Alter": [30.0, 50.0]},
+    }
+    assert "identifier" in found.left_out["Fallnummer"]
+    assert "dates" in found.left_out["Aufnahmedatum"]
+    assert "decimal point" in proposal_yaml(found)
+    source = {**federation, "path": "data.csv"}
+    profile = profile_in(tmp_path, {**found.registration, "federation": source})
+    assert any("semicolons" in note for note in profile["notes"])
+
+
+@pytest.mark.parametrize(
+    ("name", "concept"),
+    [
+        *((name, "client") for name in (
+            "Klinikname", "hôpital_id", "Centro de salud", "ospedale", "Região", "ziekenhuisnr",
+            "Szpital", "Sjukhus", "Kundennummer")),
+        *((name, "sensitive") for name in (
+            "Geschlechtcode", "sexe", "género", "Sesso", "raça", "Geslacht", "Płeć", "kön")),
+        *((name, "age") for name in (
+            "ALTER", "âge", "edad", "Età", "idade", "leeftijdsgroep", "wiek", "Ålder")),
+        *((name, "target") for name in (
+            "Einkommen", "décès", "Reingreso", "esito", "óbito", "overleden", "zgon", "utfall")),
+        *((name, "identifier") for name in (
+            "Fallnummer", "numéro", "número", "nome", "klantnummer", "identyfikator",
+            "personnummer")),
+    ],
+)  # fmt: skip
+def test_names_are_understood_in_the_large_languages_of_europe(name: str, concept: Any) -> None:
+    assert named(name, concept)
+    assert not named("Blutdruck systolic", concept)
+
+
+def test_what_gives_the_outcome_away_is_no_feature_and_is_warned_of(tmp_path: Path) -> None:
+    leaked = proposed(tmp_path, TABLES["leaked"])
+    assert names(leaked) == ["hours"]
+    assert "`passed` almost without error" in leaked.left_out["verdict"]
+    assert leaked.registration["fairness"]["edges"] == {"share_black": [0.3, 0.6]}
+    source = {**leaked.registration["federation"], "path": "data.csv"}
+    categories = ["excels", "moves up", "repeats"]
+    verdict = {"name": "verdict", "kind": "categorical", "categories": categories}
+    source["features"] = ["hours", "failed_mark", verdict]
+    registration = {**leaked.registration, "federation": source}
+    warned = {one["pointer"] for one in profile_in(tmp_path, registration)["warnings"]}
+    assert {"/federation/features/1", "/federation/features/2"} <= warned
+    assert "/federation/features/0" not in warned
+    source["leak_reviewed"] = ["verdict"]
+    warned = {one["pointer"] for one in profile_in(tmp_path, registration)["warnings"]}
+    assert "/federation/features/1" in warned
+    assert "/federation/features/2" not in warned
+    source["leak_reviewed"] = ["Verdict"]
+    with pytest.raises(InvalidInputError, match="/federation/leak_reviewed/0"):
+        profile_in(tmp_path, registration)
+    survival = proposed(tmp_path, TABLES["survival"])
+    assert names(survival) == ["dose", "dose.1"]
+    assert {"from", "until", "event"} == set(survival.left_out)
+
+
+def test_a_number_is_given_away_by_a_near_copy_and_not_by_a_cause(tmp_path: Path) -> None:
+    random = np.random.default_rng(8)
+    cause = random.normal(size=400)
+    target = cause + 0.3 * random.normal(size=400)
+    table = np.stack([np.arange(400) % 9, cause, np.exp(target), target], axis=1)
+    lines = [",".join(f"{cell:.4f}" for cell in row) for row in table]
+    found = proposed(tmp_path, "\n".join(["client,dose,billed,cost", *lines]))
+    assert names(found) == ["dose"]
+    assert "almost without error" in found.left_out["billed"]
 
 
 def test_without_a_column_of_clients_rows_are_dealt_and_it_says_so(tmp_path: Path) -> None:

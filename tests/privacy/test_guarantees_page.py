@@ -3,7 +3,12 @@
 import re
 from pathlib import Path
 
-from fedaudit.privacy.accounting.privacy_events import FixedSizeSampled, Gaussian, PoissonSampled
+from fedaudit.privacy.accounting.privacy_events import (
+    FixedSizeSampled,
+    Gaussian,
+    PoissonSampled,
+    RandomAllocated,
+)
 from fedaudit.privacy.accounting.rdp import RDP_ORDERS
 from fedaudit.privacy.guarantees.guarantee import at_most
 from fedaudit.privacy.noise.adaptive_clipping import update_noise_multiplier
@@ -25,6 +30,12 @@ def test_what_coins_and_a_fixed_cohort_cost():
     assert (
         f"coins of rate 0.1 cost {at_most(rdp, digits=4)} (`rdp`) or {at_most(pld, digits=4)} "
         "(`pld`) under zero-out" in TOLD
+    )
+    blocks = RandomAllocated(10, Gaussian(2.0))
+    rdp_, pld_ = (epsilon(name, "add-or-remove-one", blocks, 10) for name in ("rdp", "pld"))
+    assert (
+        f"by random allocation cost {at_most(rdp_, digits=4)} (`rdp`) or "
+        f"{at_most(pld_, digits=4)} (`pld`)" in TOLD
     )
     fixed = epsilon("rdp", "replace-one", FixedSizeSampled(1000, 100, Gaussian(2.0)), 100)
     assert f"in every round cost {at_most(fixed, digits=4)} under replace-one" in TOLD

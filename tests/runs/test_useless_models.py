@@ -10,6 +10,7 @@ from fedaudit.cli.run import run_locally
 from fedaudit.privacy.planning.cost_projection import DROWNED, drowning_words, noise_ratio
 from fedaudit.reports.page.html import render
 from fedaudit.reports.report import check_gates
+from fedaudit.reports.verdict.verdict import concerns_of
 from fedaudit.spec.experiment import ExperimentSpec
 from fedaudit.spec.parse import parse_spec
 
@@ -43,7 +44,13 @@ def table(path: Path, *, base_rate: float, informative: bool, ranked: bool = Fal
 
 
 def report_of(
-    folder: Path, *, base_rate: float = 0.9, informative: bool = False, ranked=False, **changes: Any
+    folder: Path,
+    *,
+    base_rate: float = 0.9,
+    informative: bool = False,
+    ranked: bool = False,
+    leak_reviewed: list[str] | None = None,
+    **changes: Any,
 ):
     table(folder / "people.csv", base_rate=base_rate, informative=informative, ranked=ranked)
     spec = {
@@ -57,6 +64,7 @@ def report_of(
             "positive": "yes",
             "features": ["x", "z"],
             "validation_fraction": 0.5,
+            "leak_reviewed": leak_reviewed or [],
         },
         "model": {"kind": "logistic"},
         "training": {
@@ -116,6 +124,30 @@ def test_a_model_that_learnt_is_not_called_useless(tmp_path):
     assert utility["accuracy_over_baseline_interval"]["low"] > 0.3
     assert set(outcomes(report).values()) == {"pass"}
     assert "no privacy guarantee" in report["verdict_parts"]["release"]
+
+
+def test_a_model_that_predicts_too_well_is_signed_off_only_after_an_answer(tmp_path):
+    """`x + 0.3 z > 0` is the outcome in other words, for a model that is trained long enough."""
+    training = {
+        "loss": "cross-entropy",
+        "hypotheses": 1,
+        "rounds": 60,
+        "cohort": {"clients": 30},
+        "local": {"step_size": 50},
+    }
+    noise = {"mechanism": "discrete-laplace", "epsilon": 50.0, "unit": "record"}
+    for fairness in ({"sensitive": ["sex"]}, {"sensitive": ["sex"], "noise": noise}):
+        asked = {"informative": True, "training": training, "fairness": fairness}
+        report = report_of(tmp_path, **asked)
+        assert report["utility"]["too_good"] is True
+        assert "suspiciously well" in report["verdict_parts"]["release"]
+        assert "leak_reviewed" in report["verdict_parts"]["next"]
+        assert "model-too-good" in concerns_of(report)
+    reviewed = report_of(tmp_path, **asked, leak_reviewed=["x", "z"])
+    assert reviewed["utility"]["too_good"] is False
+    assert "suspiciously" not in reviewed["verdict"]
+    some = report_of(tmp_path, **asked, leak_reviewed=["x"])
+    assert some["utility"]["too_good"] is True
 
 
 @pytest.mark.parametrize("hypotheses", [1, 2])

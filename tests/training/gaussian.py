@@ -15,6 +15,7 @@ LOCAL = {"mechanism": "gaussian-local", "noise_multiplier": 0.5, "clip": 1.0, "d
 CENTRAL = {"mechanism": "gaussian-central", "noise_multiplier": 0.5, "clip": 1.0, "delta": 1e-3}
 MOVING = {**CENTRAL, "clip": {"adaptive": {"initial": 0.1, "count_noise": 2.0}}}
 COINS = {"sampling": "poisson", "rate": 0.15}
+BLOCKS = {"sampling": "allocation", "every": 5}
 
 ALONE: dict[str, Any] = {"privacy": LOCAL, "training__hypotheses": 1}
 REPORTED: dict[str, Any] = {"training__clustering": {"method": "reported"}}
@@ -24,6 +25,21 @@ LAYERS: dict[str, Any] = {
     "training__local": {"step_size": 0.01},
     "privacy__per_layer": True,
 }
+ADAM: dict[str, Any] = {
+    "epochs": 2,
+    "batch_size": 4,
+    "step_size": 0.05,
+    "optimiser": "adam",
+    "schedule": {"kind": "cosine", "warm_up": 2},
+}
+MOVES: dict[str, dict[str, Any]] = {
+    "adam": {"training__local": ADAM, "training__server": {"optimiser": "adam"}},
+    "momentum": {
+        "training__local": {"steps": 3, "step_size": 0.05, "momentum": 0.8},
+        "training__server": {"optimiser": "momentum", "momentum": 0.5, "step_size": 0.7},
+    },
+}
+"""Optimisers of clients and of the server."""
 MECHANISMS: dict[str, dict[str, Any]] = {
     "laplace": {},
     "layers": LAYERS,
@@ -31,6 +47,9 @@ MECHANISMS: dict[str, dict[str, Any]] = {
     "server": SERVER,
     "moving-clip": {"privacy": MOVING, **REPORTED},
     "coins": {"privacy": MOVING, "training__cohort": COINS, **REPORTED},
+    "adam": MOVES["adam"],
+    "server-momentum": {**SERVER, **MOVES["momentum"]},
+    "blocks": {"privacy": CENTRAL, "training__cohort": BLOCKS, **REPORTED},
 }
 """Changes to `groups_spec`."""
 

@@ -16,6 +16,7 @@ from fedaudit.training.stack import Stack
 from tests.training.federations import one_by_one
 from tests.training.gaussian import (
     ALONE,
+    BLOCKS,
     CENTRAL,
     COINS,
     LOCAL,
@@ -338,6 +339,51 @@ def test_coins_of_a_secret_run_do_not_follow_from_its_seed() -> None:
         drawn.append(block.drawn.sum(-1).tolist())
     # The same 20 sizes by chance: below 1e-12.
     assert drawn[0] != drawn[1]
+
+
+def test_everybody_enters_one_round_of_each_block() -> None:
+    privacy = {**CENTRAL, "noise": "release"}
+    changes = {"training__cohort": BLOCKS, "training__rounds": 20, "clients": 50}
+    for one in (cell_with(None, **changes), cell_with(None, privacy=privacy, **changes)):
+        stack = Stack([one])
+        (planned,) = stack.plan(20).values()
+        assert [plan.round for plan in planned] == list(range(1, 21))
+        block = stack._block
+        assert block is not None
+        assert block.drawn is not None
+        entered = np.zeros((20, 50))
+        np.put_along_axis(entered, block.cohort[:, 0], block.drawn[:, 0] * 1.0, axis=-1)
+        times = entered.reshape(4, 5, 50).sum(axis=1)
+        training = times[0] > 0
+        assert training.sum() == 30
+        assert (times[:, training] == 1).all()
+        # Four blocks that 30 clients enter alike: below 1e-60 by chance.
+        orders = entered.reshape(4, 5, 50).argmax(axis=1)[:, training]
+        assert (orders != orders[0]).any()
+        assert len(stack.advance(20)[0]) == 20
+
+
+def test_a_lost_block_of_rounds_is_charged_whole_and_drawn_anew() -> None:
+    """Nothing keeps a secret allocation: what is left of a block that a crash ends would else be
+    entered a second time by some, at the price of one."""
+    spec = groups_spec(
+        **{**SERVER, "privacy": {**CENTRAL, "noise": "release"}, "training__cohort": BLOCKS}
+    )
+    lost = Stack([cell(spec)])
+    assert [plan.round for plan in lost.plan(7)[0]] == list(range(1, 11))
+    lost.advance(10)
+    checkpoint, charged = lost.checkpoint(0), lost.plan(1)[0]
+    assert [plan.round for plan in charged] == list(range(11, 16))
+    lost.advance(2)  # and then its worker dies
+    stack = Stack([cell(spec)], checkpoints=[checkpoint])
+    for plan in charged:
+        stack.charge(0, plan.subjects)
+    again = stack.plan(3)[0]
+    assert [plan.round for plan in again] == list(range(11, 16))
+    assert stack.advance(5)[0][-1].releases.tolist() == [20]
+    torn = Stack([cell(spec)], checkpoints=[lost.checkpoint(0)])
+    with pytest.raises(ValueError, match="secret blocks of 5 rounds"):
+        torn.plan(3)
 
 
 def budget_for(releases: int, spec: dict[str, Any]) -> float:

@@ -85,6 +85,8 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "noise of a server": SERVER,
     "moving clip": {"privacy": MOVING, **REPORTED},
     "coins": {"privacy": MOVING, "training__cohort": COINS, **REPORTED},
+    "adam": MECHANISMS["adam"],
+    "server momentum": MECHANISMS["server-momentum"],
 }
 
 
@@ -187,7 +189,7 @@ def bits(stack: Stack, cuts: list[int]) -> tuple[object, ...]:
     return fingerprint(records), stack.checkpoint(0), stack.result(0).hypotheses.tobytes()
 
 
-@pytest.mark.parametrize("name", ["laplace", "local", "coins"])
+@pytest.mark.parametrize("name", ["laplace", "local", "coins", "adam", "server-momentum"])
 def test_threads_cuts_and_interruptions_do_not_matter(name: str) -> None:
     coins = {"sampling": "poisson", "rate": 0.5}
     changes = {**MECHANISMS[name], **({"training__cohort": coins} if name == "coins" else {})}

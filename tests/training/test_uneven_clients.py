@@ -146,6 +146,8 @@ def played(cell: Cell, cuts: int = 5) -> tuple[list[RoundRecord], FinalResult]:
 LAYOUTS: dict[str, dict[str, Any]] = {
     "batches": {"training__local": {"epochs": 2, "batch_size": 16, "step_size": 0.02}},
     "coins": MECHANISMS["coins"],
+    "adam": MECHANISMS["adam"],
+    "server-momentum": MECHANISMS["server-momentum"],
     "laplace": {
         "privacy": {"mechanism": "laplace-l2", "noise_multiplier": 1.0},
         "model": {"kind": "mlp", "hidden": [24]},

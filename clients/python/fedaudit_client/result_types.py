@@ -99,7 +99,7 @@ SignOff = TypedDict("SignOff", {  # A sign-off of a report
     "number": int, "decision": Literal['approved', 'rejected', 'needs-changes'], "note": str,
     "role": str | None, "person": str, "key_id": str, "key_name": str,
     "by_submitter": bool | None,
-    "concerns": Sequence[Literal['model-decides-nothing', 'model-not-shown-useful', 'gates-failed', 'gates-lack-evidence', 'no-guarantee', 'guarantee-not-in-force', 'guarantee-bounds-nothing', 'guarantee-not-proven', 'attack-raised-alarm']],
+    "concerns": Sequence[Literal['model-decides-nothing', 'model-not-shown-useful', 'model-too-good', 'gates-failed', 'gates-lack-evidence', 'no-guarantee', 'guarantee-not-in-force', 'guarantee-bounds-nothing', 'guarantee-not-proven', 'attack-raised-alarm']],
     "report_hash": str, "signed_off_at": str, "envelope": Mapping[str, Any] | None,
 })
 Artifact = TypedDict("Artifact", {  # A file of parameters, in safetensors

@@ -52,6 +52,7 @@ from fedaudit.spec.privacy import (
     RecordPersonalised,
 )
 from fedaudit.training.base.cell import Cell, expected_cohort
+from fedaudit.training.base.cohort import whole_block
 from fedaudit.training.base.records import record_use_of, spending_of
 
 _SHARES_WITH_SUMS: Mapping[BoundName, float] = {
@@ -150,6 +151,7 @@ def _claim_of_clients(
     cell: Cell, privacy: GaussianCentral | GaussianLocal, plan: SpendingPlan, *, canaries: int
 ) -> CanaryClaim:
     cohort, rounds = expected_cohort(cell), cell.spec.training.rounds
+    block = whole_block(cell.spec.training.cohort)
     training = training_clients(cell.federation.clients, cell.spec.federation)
     rate = min(1.0, cohort / training)
     by_server = isinstance(privacy, GaussianCentral)
@@ -161,7 +163,11 @@ def _claim_of_clients(
         releases = max(1, min(releases, within))
     adjacency = plan.adjacency if by_server else "replace-one"
     law = ReleaseLaw(
-        ratio=1.0, rate=rate if by_server else 1.0, compositions=releases, adjacency=adjacency
+        ratio=1.0,
+        rate=rate if by_server else 1.0,
+        compositions=releases,
+        adjacency=adjacency,
+        block=block if by_server and block > 1 else None,
     )
     entries = canaries * rate * releases if by_server else canaries * min(rounds * rate, releases)
     return CanaryClaim(

@@ -24,6 +24,7 @@ from fedaudit.privacy.accounting.privacy_events import (
     Gaussian,
     Observer,
     PoissonSampled,
+    RandomAllocated,
     TwoStage,
     event_from_dict,
 )
@@ -37,7 +38,7 @@ from fedaudit.spec.privacy import (
     NoMechanism,
     RecordPersonalised,
 )
-from fedaudit.spec.training import FixedCohort, PoissonCohort
+from fedaudit.spec.training import AllocationCohort, FixedCohort, PoissonCohort
 from fedaudit.training.base.cell import split_cells
 from fedaudit.training.base.records import training_records
 
@@ -147,6 +148,9 @@ def _check_central(replayed: Replayed, privacy: GaussianCentral, findings: Findi
         case PoissonCohort():
             event, rate = PoissonSampled(cohort.rate, Gaussian(multiplier)), cohort.rate
             adjacency = "add-or-remove-one"
+        case AllocationCohort():
+            event, rate = RandomAllocated(cohort.every, Gaussian(multiplier)), 1 / cohort.every
+            adjacency = "add-or-remove-one"
         case _:
             assert_never(cohort)
     _check_event(replayed, findings, event, adjacency)
@@ -156,7 +160,12 @@ def _check_central(replayed: Replayed, privacy: GaussianCentral, findings: Findi
         at, count = findings.at("accounting", entry.round), entry.round
         epsilon = float(entry.epsilons[0])
         again = 0.0
-        if isinstance(event, FixedSizeSampled):
+        if isinstance(event, RandomAllocated):
+            count = -(-count // event.rounds)  # blocks
+            delta = least_delta_of_allocation(
+                epsilon, block=event.rounds, rounds=entry.round, noise_multiplier=multiplier
+            )
+        elif isinstance(event, FixedSizeSampled):
             delta = least_delta_of_coins(
                 epsilon, rate=rate, rounds=count, noise_multiplier=multiplier, replaces=True
             )
@@ -424,6 +433,28 @@ def least_delta_of_coins(
         noise_multiplier=noise_multiplier,
         replaces=replaces,
     )
+
+
+def least_delta_of_allocation(
+    epsilon: float, *, block: int, rounds: int, noise_multiplier: float
+) -> float:
+    """Of rounds of which a unit enters exactly one of every block, against its absence, by two
+    attackers: one looks at the sum of all whole blocks, one at the loudest round of the first."""
+    whole = rounds // block
+    if not whole:
+        return 0.0
+    weights = np.zeros(whole + 1)
+    weights[whole] = 1.0
+    by_sum = least_delta(
+        epsilon, weights=weights, releases=whole * block, noise_multiplier=noise_multiplier
+    )
+    thresholds = np.linspace(0, 12 * noise_multiplier + 1, _FINE_CELLS)
+    quiet = special.log_ndtr(thresholds / noise_multiplier)
+    entered = special.log_ndtr((thresholds - 1) / noise_multiplier)
+    there = -np.expm1((block - 1) * quiet + entered)
+    absent = -np.expm1(block * quiet)
+    loudest = there - math.exp(min(epsilon, 700.0)) * absent
+    return max(by_sum, float(loudest.max(initial=0.0)))
 
 
 def least_delta_of_samples(

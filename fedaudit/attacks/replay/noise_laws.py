@@ -35,7 +35,7 @@ from fedaudit.attacks.replay.watched_run import Floats, PassedThrough, WatchedRu
 from fedaudit.privacy.noise.laplace import layer_slices
 from fedaudit.randomness import Purpose, Source
 from fedaudit.spec.base import MAX_INTEGER
-from fedaudit.spec.training import FixedCohort
+from fedaudit.spec.training import AllocationCohort, FixedCohort
 from fedaudit.training.base.cell import Cell, split_cells, stands_alone
 from fedaudit.training.mechanisms.base import ClientProtection, TrustedServer
 from fedaudit.training.mechanisms.registry import build_protection
@@ -478,5 +478,9 @@ def _chance_of_same_cohorts(cell: Cell, rounds: int) -> float:
         return float((1 / math.comb(population, min(cohort.clients, population))) ** rounds)
     by_record = cell.spec.federation.validation_unit == "record"
     clients = cell.federation.clients if by_record else split_cells([cell]).training.shape[1]
+    if isinstance(cohort, AllocationCohort):
+        blocks, left = divmod(rounds, cohort.every)
+        begun = left / cohort.every**2 + (1 - left / cohort.every) ** 2
+        return float((cohort.every ** -float(blocks) * begun) ** clients)
     alike: float = cohort.rate**2 + (1 - cohort.rate) ** 2
     return alike ** (clients * rounds)

@@ -6,6 +6,8 @@ from dataclasses import replace
 from typing import Any, assert_never
 
 import numpy as np
+import torch
+from scipy import stats
 
 from fedaudit.attacks.replay.neighbours import Replayed, drawn_block
 from fedaudit.attacks.replay.noise_laws import binomial, binomial_spread, correlation, turns
@@ -15,9 +17,10 @@ from fedaudit.federations.federation import ClientRows, Federation
 from fedaudit.privacy.records.record_plans import RecordPlan
 from fedaudit.randomness import CounterSource
 from fedaudit.spec.privacy import RecordPersonalised
-from fedaudit.spec.training import FixedCohort, PoissonCohort
+from fedaudit.spec.training import AllocationCohort, FixedCohort, PoissonCohort
 from fedaudit.training.base.cell import Cell, split_cells
-from fedaudit.training.base.cohort import drawn_clients
+from fedaudit.training.base.cohort import drawn_clients, whole_block
+from fedaudit.training.base.optimisers import server_moves
 from fedaudit.training.base.records import record_use_of, training_records
 
 _PROBED_ROUNDS = 1000
@@ -33,6 +36,8 @@ def check_sampling(replayed: Replayed, findings: Findings) -> None:
         _check_removed_record(replayed, findings)
         return
     training = split_cells([replayed.base.cell]).training[0]
+    every = whole_block(replayed.spec.training.cohort)
+    entered: dict[int, set[int]] = {}
     for round_ in replayed.rounds:
         at, runs = findings.at("sampling", round_), (replayed.base, replayed.neighbour)
         cohort, other = (run.passed.cohorts.get(round_) for run in runs)
@@ -46,6 +51,15 @@ def check_sampling(replayed: Replayed, findings: Findings) -> None:
             allowed="each at most once, of those who train",
             measured=f"{again} again, {others} who do not train",
         )
+        if every > 1:
+            earlier = entered.setdefault((round_ - 1) // every, set())
+            at.expect(
+                "a client once in a block",
+                earlier.isdisjoint(cohort.tolist()),
+                allowed=f"each in one round of {every}",
+                measured="again in a later one",
+            )
+            earlier.update(cohort.tolist())
         same = np.array_equal(cohort, other)
         at.expect("the neighbour's cohort", same, allowed=_SAME_CLIENTS, measured="other clients")
     _check_cohort_law(replayed, findings)
@@ -55,10 +69,14 @@ def _check_cohort_law(replayed: Replayed, findings: Findings) -> None:
     """Of many more rounds than were played."""
     cell = replayed.base.cell
     cohort, clients = cell.spec.training.cohort, split_cells([cell]).training[0]
-    block = drawn_block(cell, first=_PROBED_FROM, rounds=_PROBED_ROUNDS)
+    probed = max(_PROBED_ROUNDS, 3 * whole_block(cohort))
+    block = drawn_block(cell, first=_PROBED_FROM, rounds=probed)
     drawn = np.ones(block.cohort.shape, np.bool_) if block.drawn is None else block.drawn
     counts = np.bincount(block.cohort[drawn], minlength=cell.federation.clients)[clients]
     sizes = drawn[:, 0].sum(-1)
+    taking_part = np.zeros((probed, cell.federation.clients))
+    np.put_along_axis(taking_part, block.cohort[:, 0], drawn[:, 0] * 1.0, axis=-1)
+    taking_part = taking_part[:, clients]
     match cohort:
         case FixedCohort():
             rate = min(1.0, cohort.clients / len(clients))
@@ -70,18 +88,46 @@ def _check_cohort_law(replayed: Replayed, findings: Findings) -> None:
             )
         case PoissonCohort():
             rate = cohort.rate
-            pvalue = binomial(int(counts.sum()), counts.size * _PROBED_ROUNDS, rate)
+            pvalue = binomial(int(counts.sum()), counts.size * probed, rate)
             findings.test("sampling", "rate of the clients' coins", pvalue)
             pvalue = binomial_spread(sizes, len(clients), rate)
             findings.test("sampling", "sizes of cohorts", pvalue)
+        case AllocationCohort():
+            _check_allocation(taking_part, every=cohort.every, findings=findings)
+            return
         case _:
             assert_never(cohort)
-    taking_part = np.zeros((_PROBED_ROUNDS, cell.federation.clients))
-    np.put_along_axis(taking_part, block.cohort[:, 0], drawn[:, 0] * 1.0, axis=-1)
-    findings.test("sampling", "cohorts in turn", turns(taking_part[:, clients] - rate))
+    findings.test("sampling", "cohorts in turn", turns(taking_part - rate))
     for count in (int(counts.min()), int(counts.max())):
-        pvalue = min(1.0, binomial(count, _PROBED_ROUNDS, rate) * len(clients))
+        pvalue = min(1.0, binomial(count, probed, rate) * len(clients))
         findings.test("sampling", "every client as often", pvalue)
+
+
+def _check_allocation(taking_part: Floats, *, every: int, findings: Findings) -> None:
+    """Every client enters exactly one round of a block, each as often, whatever it entered before
+    and others enter. `taking_part` [rounds, clients], 0 or 1; the first round need not begin a
+    block."""
+    first = -(_PROBED_FROM - 1) % every
+    whole = (len(taking_part) - first) // every
+    by_block = taking_part[first : first + whole * every].reshape(whole, every, -1)
+    times = by_block.sum(axis=1)
+    findings.at("sampling").expect(
+        "rounds of a client in a block",
+        bool((times == 1).all()),
+        allowed="exactly one",
+        measured=f"{times.min():g} to {times.max():g}",
+    )
+    chosen = by_block.argmax(axis=1)  # [blocks, clients]
+    counts = np.bincount(chosen.ravel(), minlength=every)
+    pvalue = float(stats.chisquare(counts).pvalue)
+    findings.test("sampling", "every round of a block as often", pvalue)
+    for name, left, right in (
+        ("a client's rounds in turn", chosen[:-1], chosen[1:]),
+        ("rounds of two clients", chosen[:, :-1], chosen[:, 1:]),
+    ):
+        if left.size:
+            same = int((left == right).sum())
+            findings.test("sampling", name, binomial(same, left.size, 1 / every))
 
 
 def _check_silos(replayed: Replayed, findings: Findings) -> None:
@@ -397,6 +443,8 @@ def public_divisor(replayed: Replayed) -> float:
             expected = float(cohort.clients)
         case PoissonCohort():
             expected = cohort.rate * split_cells([replayed.base.cell]).training.shape[1]
+        case AllocationCohort():
+            expected = split_cells([replayed.base.cell]).training.shape[1] / cohort.every
         case _:
             assert_never(cohort)
     return expected / training.hypotheses
@@ -409,10 +457,14 @@ def _check_divisor_of_sums(replayed: Replayed, findings: Findings) -> None:
         at, own = findings.at("release", round_), base.passed.sums[round_]
         if own.released is None or own.sums is None:
             continue
+        expected, moves = own.released, server_moves(base.cell.spec.training)
+        if moves is not None and own.theta is not None:
+            moments, every = base.moments[round_ - 1], torch.ones(len(expected), dtype=torch.bool)
+            expected, _ = moves(own.theta, expected, torch.from_numpy(moments), moved=every)
         at.expect(
             "hypotheses of the next round",
-            np.array_equal(wide(own.released), base.hypotheses[round_], equal_nan=True),
-            allowed="the sum with its noise over a public number",
+            np.array_equal(wide(expected), base.hypotheses[round_], equal_nan=True),
+            allowed="the sum with its noise over a public number, and what the server makes of it",
             measured="other hypotheses",
         )
         other = replayed.neighbour.passed.sums[round_] if round_ in replayed.together else None
@@ -459,7 +511,8 @@ def _check_transcript(replayed: Replayed, findings: Findings) -> None:
         at.expect(
             "uploads of clients that are not charged" if silent else "hypotheses of the next round",
             np.array_equal(base.hypotheses[round_], other.hypotheses[round_], equal_nan=True)
-            and base.clips[round_] == other.clips[round_],
+            and base.clips[round_] == other.clips[round_]
+            and np.array_equal(base.moments[round_], other.moments[round_], equal_nan=True),
             allowed=same,
             measured="other hypotheses, or another clip",
         )

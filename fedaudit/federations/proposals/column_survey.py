@@ -10,13 +10,19 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from fedaudit.federations.levels import number_in
+from fedaudit.federations.proposals.words import Concept, named, spells
 from fedaudit.federations.reading.source_files import SourceFile
 
 if TYPE_CHECKING:
+    from fedaudit.federations.profiles.giveaways import RowSample
     from fedaudit.federations.reading.table_rows import TableRows
 
 MAX_VALUES = 1000
 """Distinct values of a column beyond which they are no longer told apart."""
+_SEVERAL = 20
+"""Rows from which on a different value in each is no accident."""
+_DATE = re.compile(r"(\d{1,2}[./-]\d{1,2}[./-]\d{2,4}|\d{4}[./-]\d{1,2}[./-]\d{1,2})([ T].*)?")
+_OTHER_NUMBER = re.compile(r"[-+]?[\d.,' ]*\d[\d.,' ]*")
 _GAPS = frozenset({"?", "na", "n/a", "#n/a", "nan", "null", "none", "-", ".", "missing"})
 
 
@@ -68,6 +74,36 @@ class Column:
         return numbers and not set(self.texts) - set(self.gaps)
 
     @property
+    def tells_apart(self) -> bool:
+        """Whether no value is in two rows, of those that are told apart, and none is a fraction."""
+        present = self.rows - self.missing
+        once = all(rows == 1 for rows in self.values.values())
+        return once and not self.fractions and present >= _SEVERAL
+
+    @property
+    def unread(self) -> str | None:
+        """Why its texts are read neither as numbers nor as categories, where they are others."""
+        texts = [text for text in self.texts if text not in self.gaps]
+        if texts and all(map(_DATE.fullmatch, texts)):
+            return "it holds dates, which no feature takes; give years, or days as a number"
+        if texts and all(map(_OTHER_NUMBER.fullmatch, texts)):
+            return (
+                f"numbers written as {texts[0]!r} are not read; write digits and a decimal point "
+                "alone"
+            )
+        return None
+
+    def quantile(self, share: float) -> float:
+        """Of a column of numbers, below which this share of its rows is, of those told apart."""
+        found = sorted((number_in(text) or 0.0, rows) for text, rows in self.values.items())
+        left = sum(rows for _, rows in found) * share
+        for number, rows in found:
+            left -= rows
+            if left <= 0:
+                return number
+        return 0.0
+
+    @property
     def usual(self) -> float:
         """The median of the absolute values of a column of numbers, of those told apart."""
         found = sorted((abs(number_in(text) or 0.0), rows) for text, rows in self.values.items())
@@ -104,6 +140,9 @@ class Survey:
     rows: int
     complete: bool
     """Whether all rows were read."""
+    sample: "RowSample"
+    note: str | None = None
+    """How the file is read, where a person should know."""
 
 
 MAX_SURVEYED_COLUMNS = 2000
@@ -113,6 +152,7 @@ _WHERE = "/federation/path"
 def survey_table(file: SourceFile, *, header: bool, most_rows: int) -> Survey:
     """The columns of at most `most_rows` rows. Raises InvalidInputError for what is no table."""
     # Imported where it is used: the API starts without pyarrow.
+    from fedaudit.federations.profiles.giveaways import RowSample
     from fedaudit.federations.reading.table_files import TableFile
 
     table = TableFile(file, header=header)
@@ -122,16 +162,17 @@ def survey_table(file: SourceFile, *, header: bool, most_rows: int) -> Survey:
             f"{MAX_SURVEYED_COLUMNS} at most; write it yourself, or take out columns"
         )
     columns = tuple(Column(name) for name in table.names)
-    rows, complete = 0, True
+    rows, complete, sample = 0, True, RowSample(table.names)
     for batch in table.batches(table.names):
         complete = rows + len(batch) <= most_rows
         read = batch if complete else batch.part(0, most_rows - rows)
         rows += len(read)
         for column in columns:
             column.add(*_counted(read, column.name))
+        sample.add(read)
         if not complete:
             break
-    return Survey(columns, rows, complete)
+    return Survey(columns, rows, complete, sample, table.note)
 
 
 def _counted(rows: "TableRows", name: str) -> tuple[list[str], list[int]]:
@@ -144,90 +185,41 @@ def _counted(rows: "TableRows", name: str) -> tuple[list[str], list[int]]:
 
 MAX_GROUP_VALUES = 100
 MAX_CLASS_VALUES = 20
-_WORD = re.compile(r"[A-Z]?[a-z]+|[A-Z]+|\d+")
-
-
-def _words(text: str) -> list[str]:
-    return text.split()
-
-
-_SENSITIVE = frozenset(
-    _words(
-        """
-    sex gender female male race racial rac ethnic ethnicity hispanic hisp black white asian
-    colour color skin age agep religion religious faith caste disability disabled dis
-    nationality nation national native nativity citizen citizenship cit immigrant foreign
-    marital married mar orientation pregnant veteran language zip zipcode postcode
-    """
-    )
-)
-_CLIENTS = _words(
-    """
-    client hospital site centre center clinic provider institution bank branch school
-    university writer device user customer subject patient person household employer company
-    department store organisation organization state province county region district city town
-    village country zip zipcode postcode
-"""
-)
-_TARGETS = _words(
-    """
-    target label class outcome y response recid recidivism default readmitted readmission
-    approved approval hired admitted admission churn fraud diagnosis diagnosed disease death
-    died mortality income pincp earnings salary wage passed pass result decision grade credit
-    risk score price cost charges payments
-"""
-)
-_BAD = frozenset(
-    _words(
-        """
-    recid recidivism default readmitted readmission churn fraud diagnosis diagnosed disease
-    death died mortality risk denied rejected arrest arrested dropout
-    """
-    )
-)
-_YES = ("yes", "y", "true", "t", "1", "1.0", "good", "approved", "pass", "passed", "high", ">50k")
-_NO = ("no", "n", "false", "f", "0", "0.0", "bad", "denied", "fail", "failed", "low", "<=50k")
-
-
-def words_of(name: str) -> list[str]:
-    """The words in a column's name, in small letters: `two_year_recid`, `AgeGroup`."""
-    return [word.casefold() for word in _WORD.findall(name)]
 
 
 def client_candidates(columns: Sequence[Column]) -> list[Column]:
     """Columns that may name clients, the likeliest first: named so, and with rows to each."""
-    return _named([column for column in columns if _names_clients(column)], _CLIENTS)
+    return _named([column for column in columns if _names_clients(column)], "client")
 
 
 def target_candidates(columns: Sequence[Column]) -> list[Column]:
     """Columns that may be the target, the likeliest first; the last column where none is named
     so."""
     possible = [column for column in reversed(columns) if _may_be_target(column)]
-    return _named(possible, _TARGETS) or possible[:1]
+    return _named(possible, "target") or possible[:1]
 
 
-def _named(columns: Sequence[Column], known: Sequence[str]) -> list[Column]:
-    """The columns whose name has a known word, in the order of these words."""
-    words = [
-        [known.index(one) for one in words_of(column.name) if one in known] for column in columns
-    ]
-    found = [(min(places), place) for place, places in enumerate(words) if places]
-    return [columns[place] for _, place in sorted(found)]
+def _named(columns: Sequence[Column], concept: Concept) -> list[Column]:
+    """The columns whose name has a word of the concept, in the order of its words."""
+    ranks = [(named(column.name, concept), place) for place, column in enumerate(columns)]
+    found = sorted((rank[0], place) for rank, place in ranks if rank is not None)
+    return [columns[place] for _, place in found]
 
 
 def sensitive_word(column: Column) -> str | None:
     """The word by which a column seems to be sensitive."""
-    return next((word for word in words_of(column.name) if word in _SENSITIVE), None)
+    found = named(column.name, "age") or named(column.name, "sensitive")
+    return None if found is None else found[1]
 
 
 def good_class(column: Column) -> tuple[str, str]:
     """Of a target's two classes the one that seems good for people, and why."""
     first, last = column.distinct
-    yes = _spelled(_YES, (first, last)) or last
-    no = _spelled(_NO, (first, last)) or (first if yes == last else last)
-    bad = next((word for word in words_of(column.name) if word in _BAD), None)
+    yes = _spelled("yes", (first, last)) or last
+    no = _spelled("no", (first, last)) or (first if yes == last else last)
+    bad = named(column.name, "target", bad=True)
     if bad is not None:
-        return no, f"`{bad}` in the name sounds bad for people, so the other class is good"
+        return no, f"`{bad[1]}` in the name sounds bad for people, so the other class is good"
     return yes, "nothing in the name sounds bad for people"
 
 
@@ -244,6 +236,6 @@ def _may_be_target(column: Column) -> bool:
     return several and (column.numeric or (not column.many and len(column.distinct) <= 100))
 
 
-def _spelled(words: Sequence[str], values: Sequence[str]) -> str | None:
-    found = [value for value in values if value.casefold() in words]
+def _spelled(concept: Concept, values: Sequence[str]) -> str | None:
+    found = [value for value in values if spells(value, concept)]
     return found[0] if len(found) == 1 else None

@@ -24,8 +24,8 @@ from fedaudit.federations.proposals.column_survey import (
     sensitive_word,
     survey_table,
     target_candidates,
-    words_of,
 )
+from fedaudit.federations.proposals.words import named
 from fedaudit.federations.reading.source_files import SourceFile
 from fedaudit.spec.errors import pointer
 from fedaudit.spec.registration import parse_uploaded
@@ -52,7 +52,7 @@ def usable_name(text: str) -> bool:
 
 def guess_feature(column: Column) -> FeatureGuess:
     """What a column that is neither sensitive, client key nor target may be."""
-    why_none = _why_no_feature(column)
+    why_none = column.unread or _why_no_feature(column)
     if why_none is not None:
         return FeatureGuess(None, why_none)
     if column.numeric:
@@ -112,10 +112,10 @@ def _joined(*reasons: str) -> str:
 
 def _identifies(column: Column) -> bool:
     """Whether nearly every row has a value of its own that is no measurement."""
-    named_so = {"id", "uuid", "name", "key"} & set(words_of(column.name))
+    named_so = named(column.name, "identifier") is not None
     present = column.rows - column.missing
     many = column.many or len(column.distinct) > max(MAX_CATEGORIES, present / 2)
-    return bool(many and (named_so or not column.numeric))
+    return column.tells_apart or bool(many and (named_so or not column.numeric))
 
 
 _AGES = (30.0, 50.0)
@@ -141,23 +141,47 @@ def joinable_columns(columns: Sequence[Column]) -> dict[str, dict[str, str]]:
         is_one_of_several = mark and rest and start and set(column.distinct) <= _BITS
         if is_one_of_several and sensitive_word(Column(start)) is not None:
             found.setdefault(start, {})[column.name] = rest
-    return {start: groups for start, groups in found.items() if len(groups) > 1}
+    names = {column.name for column in columns}
+    return {
+        start: groups
+        for start, groups in found.items()
+        if len(groups) > 1 and start not in names and len(set(groups.values())) == len(groups)
+    }
 
 
 def guess_attribute(column: Column, word: str) -> AttributeGuess:
     """What a column whose name holds a sensitive word may be compared by."""
-    named = f"a guess by its name (`{word}`)"
+    by_name = f"a guess by its name (`{word}`)"
     if len(column.distinct) < 2:
-        return AttributeGuess(None, f"{named}, but it has one value at most")
-    if word in ("age", "agep") and column.numeric and len(column.distinct) > _CODES:
-        return AttributeGuess((), f"{named}; a number, cut into groups by `edges`", _AGES)
+        return AttributeGuess(None, f"{by_name}, but it has one value at most")
+    if column.numeric and len(column.distinct) > _CODES and (edges := _edges(column)):
+        return AttributeGuess((), f"{by_name}; a number, cut into groups by `edges`", edges)
     if column.many or len(column.distinct) > MAX_GROUP_VALUES:
         return AttributeGuess(
             None,
-            f"{named}, but it has more than {MAX_GROUP_VALUES} values; bring them into groups to "
+            f"{by_name}, but it has more than {MAX_GROUP_VALUES} values; bring them into groups to "
             "compare by it",
         )
-    return AttributeGuess(tuple(column.distinct), f"{named}; {len(column.distinct)} groups")
+    return AttributeGuess(tuple(column.distinct), f"{by_name}; {len(column.distinct)} groups")
+
+
+def _edges(column: Column) -> tuple[float, ...]:
+    """Round numbers that part the rows of a measurement in about three; none for codes."""
+    low, high = column.quantile(0.0), column.quantile(1.0)
+    is_age = named(column.name, "age") is not None
+    if is_age and low < _AGES[0] and _AGES[-1] < high:
+        return _AGES
+    if not (is_age or column.fractions):
+        return ()
+    step = 10.0 ** math.floor(math.log10((high - low) / 3))
+    rounded = [round(column.quantile(share) / step) * step for share in (1 / 3, 2 / 3)]
+    return tuple(dict.fromkeys(float(f"{one:.6g}") for one in rounded if low < one < high))
+
+
+def rest_of(groups: Mapping[str, str]) -> str:
+    """A name for rows in none of the groups, by column, that none of them has."""
+    taken = {group.casefold() for group in groups.values()}
+    return next(name for name in ("other", "none of these", "rest") if name not in taken)
 
 
 _MADE_UP_CLIENTS = 100
@@ -178,6 +202,8 @@ class Proposal:
     """By column, the codes of groups and classes that need labels."""
     joinable: dict[str, dict[str, str]]
     """Attributes that several columns seem to hold together: each column, and its group."""
+    suggested: dict[str, Any] | None = None
+    """A rule for `fairness.favourable`, where nothing says which outcome is good for people."""
     rows: int
     complete: bool
     """Whether all rows were read."""
@@ -223,12 +249,16 @@ def propose(
         rows=survey.rows,
         complete=survey.complete,
     )
+    if survey.note is not None:
+        draft.guesses["/federation/source"] = survey.note
     _put_clients(draft, clients)
     _put_target(draft, targets[0])
     used = {targets[0].name, *(column.name for column in clients[:1])}
     rest = [column for column in known.values() if column.name not in used]
     sensitive = _put_sensitive(draft, rest)
-    _put_features(draft, [column for column in rest if column.name not in sensitive], targets)
+    others = [column for column in rest if column.name not in sensitive]
+    _put_later(draft, others)
+    _put_features(draft, others, targets, survey)
     _put_missing_values(draft, survey)
     draft.candidates = {
         "client_key": [column.name for column in clients],
@@ -274,9 +304,8 @@ def _put_target(draft: Proposal, target: Column) -> None:
     classes = target.distinct
     if _is_number(target):
         draft.guesses["/federation/target"] = f"{why}: a number"
-        draft.guesses["/fairness/favourable"] = (
-            "say which numbers are good for people, as favourable: {op: ge, value: 25000}"
-        )
+        draft.suggested = {"op": "ge", "value": float(f"{target.quantile(0.5):.1g}")}
+        draft.guesses["/fairness/favourable"] = "say so, or otherwise, which numbers are good"
     else:
         draft.guesses["/federation/target"] = f"{why}: {len(classes)} classes"
         if target.numeric:
@@ -289,9 +318,8 @@ def _put_target(draft: Proposal, target: Column) -> None:
             f"a guess at the class that is good for people, whose rates are compared: {reason}"
         )
     elif "/fairness/favourable" not in draft.guesses:
-        draft.guesses["/fairness/favourable"] = (
-            "say which classes are good for people, as favourable: {op: in, value: [a, b]}"
-        )
+        draft.suggested = {"op": "in", "value": classes[-1:]}
+        draft.guesses["/fairness/favourable"] = "say so, or otherwise, which classes are good"
 
 
 def _put_rule(draft: Proposal, column: Column, field_name: str) -> None:
@@ -329,30 +357,48 @@ def _put_sensitive(draft: Proposal, columns: list[Column]) -> list[str]:
     return found
 
 
-def _put_features(draft: Proposal, columns: list[Column], targets: list[Column]) -> None:
+def _put_later(draft: Proposal, columns: list[Column]) -> None:
+    """Leaves out what a survival table knows at the end of an observation alone."""
+    if not any(named(column.name, "until") for column in columns):
+        return
+    for column in columns:
+        if named(column.name, "until") or named(column.name, "since"):
+            draft.left_out[column.name] = (
+                "it seems to say when or how the observation ended, as in survival tables, and may "
+                "give the outcome away"
+            )
+
+
+def _put_features(
+    draft: Proposal, columns: list[Column], targets: list[Column], survey: Survey
+) -> None:
     outcomes = {column.name for column in targets[1:]}
     features: list[Any] = []
     scale = _scale_of_target(targets[0])
+    guesses: dict[str, FeatureGuess] = {}
     for column in columns:
         if column.name in draft.left_out:
             continue
         if column.name in outcomes:
             draft.left_out[column.name] = "it looks like another outcome, and may give it away"
             continue
-        guess = guess_feature(column)
+        guesses[column.name] = guess = guess_feature(column)
         if guess.feature is None:
             draft.left_out[column.name] = guess.reason
+    _leave_out_copies(draft, guesses, targets[0], survey)
+    for name, guess in guesses.items():
+        if name in draft.left_out:
             continue
         if guess.reason:
             draft.guesses[pointer("federation", "features", len(features))] = guess.reason
         if guess.scale is not None:
-            scale[column.name] = guess.scale
+            scale[name] = guess.scale
         features.append(guess.feature)
     if not features:
         raise error_at(
             "/federation/features",
-            "no column can be a feature: all others are sensitive, empty, constant, or texts of "
-            "many values",
+            "no column can be a feature: all others are sensitive, empty, constant, identifiers, "
+            "dates, texts of many values, or give the target away",
         )
     draft.federation["features"] = features
     if scale:
@@ -360,6 +406,20 @@ def _put_features(draft: Proposal, columns: list[Column], targets: list[Column])
         draft.guesses["/federation/scale"] = (
             "powers of ten above the file's largest values, of the target above its usual ones; "
             "better take public constants"
+        )
+
+
+def _leave_out_copies(
+    draft: Proposal, guesses: Mapping[str, FeatureGuess], target: Column, survey: Survey
+) -> None:
+    """Of the features that are left, those that alone predict the target."""
+    from fedaudit.federations.profiles.giveaways import giveaways
+
+    names = [name for name in guesses if name not in draft.left_out]
+    for name in giveaways(survey.sample, target.name, names, classes=not _is_number(target)):
+        draft.left_out[name] = (
+            f"it alone predicts `{target.name}` almost without error: the outcome in other words, "
+            "or known only after it? Otherwise name it, and list it under `leak_reviewed`"
         )
 
 
@@ -407,8 +467,9 @@ def propose_file(
 
 _PLAIN = re.compile(r"[A-Za-z][A-Za-z0-9_.-]*")
 _HEAD = (
-    "# Proposed from the file. Comments are the reasons of guesses: read them, correct what is",
-    "# wrong, then `fedaudit federations add FILE --registration THIS`.",
+    "# Proposed from the file. Comments are the reasons of guesses, and fields to take over by",
+    "# taking the # away: read them, correct what is wrong, then",
+    "# `fedaudit federations add FILE --registration THIS`.",
 )
 
 
@@ -444,40 +505,45 @@ def _lines(proposal: Proposal) -> Iterator[str]:
 
 def _fairness(proposal: Proposal) -> Iterator[str]:
     fairness = proposal.registration["fairness"]
-    missing_rule = proposal.guesses.get("/fairness/favourable")
     if not fairness:
-        yield "# fairness: name the columns between whose groups fairness is measured, under"
-        yield "#   `sensitive`; no column's name sounds sensitive."
+        yield "# Name the columns between whose groups fairness is measured under `sensitive` of"
+        yield "# `fairness`: no column's name sounds sensitive."
         return
     yield "fairness:"
     yield f"  sensitive: {_flow(fairness['sensitive'])}"
     for place, name in enumerate(fairness["sensitive"]):
         reason = proposal.guesses[pointer("fairness", "sensitive", place)]
-        yield f"    # {name}: {_comment(reason)}"
+        yield f"    # `{_comment(name)}`: {_comment(reason)}"
     if "edges" in fairness:
         yield f"  edges: {_flow(fairness['edges'])}"
         yield "    # a guess: choose edges that mean something for these people"
-    if missing_rule:
-        yield f"  # {_comment(missing_rule)}"
+    if proposal.suggested is not None:
+        reason = proposal.guesses["/fairness/favourable"]
+        yield f"  # favourable: {_flow(proposal.suggested)}   # {reason}"
 
 
 def _label_stubs(proposal: Proposal) -> Iterator[str]:
     """Labels are left for a person to write: nothing in a file says what a code means."""
     if not proposal.codes:
         return
-    yield "  # labels:                # what these codes mean; reports say it in their place"
-    for column, codes in proposal.codes.items():
-        stub = ", ".join(f"{_flow(code)}: ..." for code in codes)
-        yield f"  #   {_flow(column)}: {{{stub}}}"
+    stubs = {
+        column: {code: f"what {code} means" for code in codes}
+        for column, codes in proposal.codes.items()
+    }
+    yield f"  # labels: {_flow(stubs)}   # reports say these words in place of the codes"
 
 
 def _join_stubs(proposal: Proposal) -> Iterator[str]:
     if not proposal.joinable:
         return
-    yield "  # join:    # these look like one attribute in several columns; if so, name it"
-    for name, groups in proposal.joinable.items():
-        stub = _flow({"columns": groups, "none": "other"})
-        yield f"  #   {_flow(name)}: {stub}   # under `sensitive` in their place"
+    stubs = {
+        name: {"columns": groups, "none": rest_of(groups)}
+        for name, groups in proposal.joinable.items()
+    }
+    yield (
+        f"  # join: {_flow(stubs)}   # these look like one attribute in several columns; if so, "
+        "name it under `sensitive` in their place"
+    )
 
 
 def _field(

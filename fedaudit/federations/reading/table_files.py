@@ -1,5 +1,6 @@
 """CSV and Parquet files as columns of text or numbers, read as streams."""
 
+import csv
 import io
 import re
 from collections import Counter
@@ -21,7 +22,13 @@ from fedaudit.spec.errors import InvalidInputError
 _BLOCK = 2**20  # maximum length of a row; the reader holds about forty of them
 _RAGGED = re.compile(r"Row #(\d+): Expected (\d+) columns, got (\d+)")
 _ROW = re.compile(r"Row #(\d+):")
-_PARSE = pyarrow.csv.ParseOptions(newlines_in_values=True)
+_SEPARATORS = (",", ";", "\t")
+"""The first that parts the first line; a file that has commas there is read as ever."""
+_NOTES = {
+    ";": "columns are separated by semicolons; a comma between digits is read as a decimal point",
+    "\t": "columns are separated by tabs",
+}
+_DECIMAL_COMMA = r"^(\s*[+-]?\d+),(\d+\s*)$"
 _QUOTE = ord('"')
 _UNREADABLE = "is neither a CSV nor a Parquet file that can be read; save it anew"
 _CSV_FAULTS = (pa.ArrowException, UnicodeDecodeError, OSError)
@@ -31,7 +38,9 @@ class CsvFile:
     """A CSV file in UTF-8 whose first block has been read: `names`, then `batches`.
 
     A cell stays text until a number is requested, so that a ZIP code keeps its zeros and an error
-    can name the row. Raises InvalidInputError at the file's pointer.
+    can name the row. Where semicolons part the columns, as spreadsheets write them in much of
+    Europe, a comma between digits is a decimal point. Raises InvalidInputError at the file's
+    pointer.
     """
 
     def __init__(self, source: SourceFile, *, header: bool) -> None:
@@ -40,6 +49,11 @@ class CsvFile:
         self._header = header
         self.rows = None
         """Known only after the file has been read."""
+        self._separator = ","
+        if header:  # No cell decides how the others are read.
+            with source.open() as stream:
+                self._separator = _separator_of(stream.readline(_BLOCK))
+        self.note = _NOTES.get(self._separator)
         # The reader itself splits the header, so that both readings agree on quotes.
         with source.open() as stream, self._reader(_Text(stream, source)) as reader:
             try:
@@ -73,8 +87,9 @@ class CsvFile:
         read = pyarrow.csv.ReadOptions(
             use_threads=False, block_size=_BLOCK, autogenerate_column_names=not self._header
         )
+        parse = pyarrow.csv.ParseOptions(delimiter=self._separator, newlines_in_values=True)
         try:
-            return pyarrow.csv.open_csv(cast(Any, text), read, _PARSE, convert)
+            return pyarrow.csv.open_csv(cast(Any, text), read, parse, convert)
         except _CSV_FAULTS as error:
             raise self._unreadable(error) from None
 
@@ -86,7 +101,7 @@ class CsvFile:
                 return
             except _CSV_FAULTS as error:
                 raise self._unreadable(error) from None
-            yield batch
+            yield _with_points(batch) if self._separator == ";" else batch
 
     def _check_last_quote(self) -> None:
         """An unclosed quote at the end, which swallowed the rest of the file into the last cell.
@@ -112,7 +127,7 @@ class CsvFile:
             whole = "its header" if self._header else "its first row"
             return fault(
                 f"has {found} cells in data row {self._data_row(row)} and {expected} in {whole}; "
-                "correct the row, or quote cells that contain commas"
+                "correct the row, or quote cells that contain what separates columns"
             )
         if isinstance(error, UnicodeDecodeError) or "UTF8" in text:
             at = _ROW.search(text)
@@ -129,6 +144,20 @@ class CsvFile:
 
     def _data_row(self, row: int) -> int:
         return row - 1 if self._header else row
+
+
+def _separator_of(line: bytes) -> str:
+    text = line.decode("utf-8", errors="replace")
+    if max(map(text.count, _SEPARATORS[1:])) == 0 or len(text) > csv.field_size_limit():
+        return ","
+    parts = {one: len(next(csv.reader([text], delimiter=one), [])) for one in _SEPARATORS}
+    return next((one for one, cells in parts.items() if cells > 1), ",")
+
+
+def _with_points(batch: Any) -> Any:
+    """The batch with decimal points in place of decimal commas."""
+    cells = [pc.replace_substring_regex(one, _DECIMAL_COMMA, r"\1.\2") for one in batch.columns]
+    return pa.RecordBatch.from_arrays(cells, names=batch.schema.names)
 
 
 class _Text(io.RawIOBase):
@@ -172,6 +201,7 @@ class ParquetFile:
             self._schema: Any = file.schema_arrow
             self.rows: int = file.metadata.num_rows
         self.names: list[str] = self._schema.names
+        self.note = None
 
     def batches(self, columns: Sequence[int]) -> Iterator[Any]:
         """Record batches of some columns (by position), without dictionary encoding.
@@ -269,6 +299,10 @@ class TableReader(Protocol):
     def rows(self) -> int | None:
         """The number of rows that the file declares; None where it declares none."""
 
+    @property
+    def note(self) -> str | None:
+        """What a reader should know of how the file is read."""
+
     def batches(self, columns: Sequence[int]) -> Iterator[Any]:
         """Record batches of some columns (by position). Raises InvalidInputError."""
 
@@ -307,6 +341,11 @@ class TableFile:
     def rows(self) -> int | None:
         """The number of rows that the file declares; None where it declares none."""
         return self._file.rows
+
+    @property
+    def note(self) -> str | None:
+        """What a reader should know of how the file is read."""
+        return self._file.note
 
     def read(self, names: Sequence[str]) -> TableRows:
         """All rows of some of the columns, at most MAX_TABLE_CELLS cells.
@@ -372,17 +411,10 @@ class TableFile:
 
     def _check_header(self) -> None:
         names = self.names
-        marks = {";": "semicolons", "\t": "tabs", "|": "vertical bars"}
-        other = [words for mark, words in marks.items() if mark in names[0]]
-        if len(names) < 2 and other:
-            raise self.source.fault(
-                f"separates its columns by {other[0]}, and commas are read; save it with commas, "
-                "or as Parquet"
-            )
         if len(names) < 2:
             raise self.source.fault(
-                "has a single column; separate the columns by commas, and give a client key, "
-                "features and a target"
+                "has a single column; separate the columns by commas, semicolons or tabs, and give "
+                "a client key, features and a target"
             )
         if len(names) > MAX_COLUMNS:
             raise self.source.fault(

@@ -159,12 +159,17 @@ def _check_named(
         for place, name in enumerate(sensitive)
         if name not in source.join
     }
+    reviewed = {
+        pointer("federation", "leak_reviewed", place): name
+        for place, name in enumerate(source.leak_reviewed)
+        if name != "*"
+    }
     joined = {
         pointer("federation", "join", name, "columns", column): column
         for name, one in source.join.items()
         for column in one.columns
     }
-    named = {_TARGET: source.target, **dropped, **attributes, **joined}
+    named = {_TARGET: source.target, **dropped, **attributes, **joined, **reviewed}
     if budgets is not None:
         named[BUDGETS] = budgets
     if key is not None:

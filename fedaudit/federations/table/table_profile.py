@@ -1,5 +1,6 @@
 """The profile of a table of any size, in one pass, with the same checks as loading it."""
 
+from collections.abc import Iterator
 from typing import Any, assert_never
 
 import numpy as np
@@ -10,6 +11,7 @@ from fedaudit.federations.errors import error_at
 from fedaudit.federations.federation import memory_fault
 from fedaudit.federations.groups import MAX_GROUPS, between_edges, group_names
 from fedaudit.federations.levels import levels_of
+from fedaudit.federations.profiles.giveaways import RowSample, giveaways
 from fedaudit.federations.profiles.profile import (
     NUMERIC_TARGET,
     AttributeCounts,
@@ -48,6 +50,7 @@ class TablePass:
         self.required = RequiredCells(source, columns)
         self.clients = None if key is None else ClientTally(key.name, key.where)
         self.target = TargetPass(source, fairness)
+        self.sample = RowSample([source.target, *(one.name for one in columns.features)])
         self.rows = 0
         """Rows that are kept."""
         self.left_out = 0
@@ -77,6 +80,7 @@ class TablePass:
         if not len(rows):
             return
         check_features(rows, self._columns.features, scales=self._source.scale)
+        self.sample.add(rows)
         if self.clients is not None and clients is not None:
             self.clients.add(clients)
         groups = {
@@ -166,6 +170,7 @@ def profile_table(source: Table, file: SourceFile, asked: LoadRequest) -> dict[s
         found.add(prepared_rows(rows, columns, source))
         asked.progress()
     profile = _figures(found, source, columns, file, size_rule(fairness))
+    profile["notes"] += [table.note] if table.note else []
     # An experiment would be refused that needs more memory than is allowed.
     fault = memory_fault(
         rows=found.rows,
@@ -191,6 +196,7 @@ def _figures(
     clients = _clients(found, source)
     target, counts = found.attributes(file)
     balance, warnings, reasons = _balance(target, source.target, rule)
+    warnings += _giveaways(found, source, columns, classes=bool(target.classes))
     attributes: dict[str, Any] = {}
     for attribute in counts:
         attributes[attribute.name], small = attribute_figures(attribute, rule)
@@ -210,6 +216,22 @@ def _figures(
         "notes": _notes(found, source),
         "reasons": reasons,
     }
+
+
+def _giveaways(
+    found: TablePass, source: Table, columns: Columns, *, classes: bool
+) -> Iterator[dict[str, str]]:
+    """A warning of each feature that may be the outcome; only readers of the data see profiles."""
+    asked = [one for one in columns.features if not source.is_leak_reviewed(one.name)]
+    known = giveaways(found.sample, source.target, [one.name for one in asked], classes=classes)
+    for one in asked:
+        if one.name in known:
+            message = (
+                f"{one.name!r} alone predicts {source.target!r} almost without error: where it is "
+                "the outcome in other words, or known only after it, leave it out of `features`; "
+                "otherwise list it under `leak_reviewed`"
+            )
+            yield {"pointer": one.where, "message": message}
 
 
 def _clients(found: TablePass, source: Table) -> dict[str, Any]:

@@ -33,6 +33,7 @@ from fedaudit.privacy.accounting.privacy_events import (
     LaplaceL2,
     NonPrivate,
     PoissonSampled,
+    RandomAllocated,
     TwoStage,
     known_event,
 )
@@ -144,11 +145,11 @@ def sampled_gaussian_refusal(
     match known:
         case Gaussian():
             reason = None
-        case PoissonSampled(event=Gaussian()):
-            reason = _poisson(adjacency)
+        case PoissonSampled(event=Gaussian()) | RandomAllocated(event=Gaussian()):
+            reason = _coins(adjacency)
         case FixedSizeSampled(event=Gaussian()):
             reason = _fixed_size(accountant, adjacency, offered=fixed_size)
-        case PoissonSampled() | FixedSizeSampled():
+        case PoissonSampled() | FixedSizeSampled() | RandomAllocated():
             reason = (
                 f"{accountant!r} knows samples of a 'gaussian' event only, not of a "
                 f"{known.event.kind!r} one"
@@ -171,14 +172,15 @@ def sampled_gaussian_refusal(
     return reason
 
 
-def _poisson(adjacency: Adjacency) -> str | None:
+def _coins(adjacency: Adjacency) -> str | None:
     match adjacency:
         case "add-or-remove-one":
             return None
         case "replace-one":
             return (
-                f"Poisson sampling is accounted for under 'add-or-remove-one', not {adjacency!r}: "
-                "change the adjacency, or draw samples of a fixed size and use 'rdp'"
+                "Poisson sampling and random allocation are accounted for under "
+                f"'add-or-remove-one', not {adjacency!r}: change the adjacency, or draw samples of "
+                "a fixed size and use 'rdp'"
             )
         case _:
             assert_never(adjacency)

@@ -23,6 +23,7 @@ from fedaudit.privacy.accounting.privacy_events import (
     NonPrivate,
     Observer,
     PoissonSampled,
+    RandomAllocated,
     TwoStage,
     event_from_dict,
     known_event,
@@ -56,17 +57,17 @@ def renyi_epsilons(
 
 @lru_cache(maxsize=32)
 def pld_table(
-    event: Event, steps: int, *, adjacency: Adjacency, delta: float
+    event: Event, compositions: int, *, adjacency: Adjacency, delta: float
 ) -> NDArray[np.float64]:
-    """Epsilon after 0 .. `steps` compositions by privacy loss distributions: [steps + 1].
+    """Epsilon after 0 .. `compositions` by privacy loss distributions: [compositions + 1].
 
     Computed at a few places; between two places the figure of the later one is used, or that of
     Renyi orders where it is smaller. The last place is the accountant's own figure.
     """
     table = renyi_epsilons(
-        event, np.arange(steps + 1), adjacency=adjacency, observer="final_model", delta=delta
+        event, np.arange(compositions + 1), adjacency=adjacency, observer="final_model", delta=delta
     )
-    places = np.unique(np.geomspace(1, steps, _PLD_POINTS).round().astype(np.int64)).tolist()
+    places = np.unique(np.geomspace(1, compositions, _PLD_POINTS).round().astype(np.int64)).tolist()
     for place in places:
         if table[place] > _MAX_PLD_EPSILON:
             break
@@ -76,7 +77,7 @@ def pld_table(
             adjacency=adjacency,
             observer="final_model",
             delta=delta,
-            pld_step=LOSS_STEP if place == steps else COARSE_LOSS_STEP,
+            pld_step=LOSS_STEP if place == compositions else COARSE_LOSS_STEP,
         )
     # An upper bound for more compositions also holds for fewer.
     table = np.minimum.accumulate(table[::-1])[::-1].copy()
@@ -137,7 +138,7 @@ def shared_curve(
             found = round_curve(known, tuple(int(order) for order in whole), observer=observer)
             curve: NDArray[np.float64] = found[place]
             return curve
-        case Gaussian() | PoissonSampled() | FixedSizeSampled():
+        case Gaussian() | PoissonSampled() | FixedSizeSampled() | RandomAllocated():
             return event_curve(known, orders, adjacency)
         case DiscreteLaplace():
             return pure_curve(known.epsilon, orders)
@@ -153,14 +154,18 @@ class RepeatedEvent:
 
     event: Event
     max_compositions: int | None = None
-    """Compositions after which the subject takes no further part; None where it stays to the
-    end."""
+    """Releases after which the subject takes no further part; None where it stays to the end."""
 
-    def compositions_within(self, compositions: ArrayLike) -> NDArray[np.int64]:
-        """How many of these compositions the subject takes part in."""
-        counts = np.asarray(compositions, dtype=np.int64)
+    def compositions_within(self, releases: ArrayLike) -> NDArray[np.int64]:
+        """How often the event is composed within so many releases.
+
+        Once a release; of random allocation once a block, which counts from its first round on.
+        """
+        counts = np.asarray(releases, dtype=np.int64)
+        if self.max_compositions is not None:
+            counts = np.minimum(counts, self.max_compositions)
         return (
-            counts if self.max_compositions is None else np.minimum(counts, self.max_compositions)
+            -(-counts // self.event.rounds) if isinstance(self.event, RandomAllocated) else counts
         )
 
     def as_dict(self) -> dict[str, Any]:
@@ -206,11 +211,16 @@ class EpsilonCurve:
         (`by_pld`), or by Renyi orders."""
         if by_pld:
             [repeated] = repeated_events
-            epsilons = pld_table(repeated.event, steps, adjacency=adjacency, delta=delta)
+            counts = repeated.compositions_within(np.arange(steps + 1))
+            table = pld_table(repeated.event, int(counts[-1]), adjacency=adjacency, delta=delta)
+            epsilons = table[counts]
         else:
-            counts = np.arange(steps + 1)
             epsilons = worst_epsilons(
-                repeated_events, counts, adjacency=adjacency, observer=observer, delta=delta
+                repeated_events,
+                np.arange(steps + 1),
+                adjacency=adjacency,
+                observer=observer,
+                delta=delta,
             )
         return cls(
             observer=observer,

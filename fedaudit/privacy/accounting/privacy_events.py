@@ -97,6 +97,20 @@ class FixedSizeSampled(Event):
 
 
 @dataclass(frozen=True)
+class RandomAllocated(Event):
+    """The event in each of `rounds` rounds, exactly one of which every unit enters, drawn for it at
+    random: one composition is such a block of rounds."""
+
+    kind: ClassVar[str] = "random-allocated"
+    rounds: int
+    event: Event
+
+    def __post_init__(self) -> None:
+        _check_count("rounds", self.rounds)
+        _check_event(self.event)
+
+
+@dataclass(frozen=True)
 class TwoStage(Event):
     """One round of record-level sampling within sampled clients (rPDP-FL, CCS 2024).
 
@@ -172,6 +186,7 @@ SingleEvent = (
     | Gaussian
     | PoissonSampled
     | FixedSizeSampled
+    | RandomAllocated
     | TwoStage
     | DiscreteLaplace
     | LaplaceL2

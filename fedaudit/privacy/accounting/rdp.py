@@ -37,9 +37,11 @@ from fedaudit.privacy.accounting.privacy_events import (
     LaplaceL2,
     NonPrivate,
     PoissonSampled,
+    RandomAllocated,
     TwoStage,
     known_event,
 )
+from fedaudit.privacy.accounting.random_allocation import allocation_curve
 
 _MOST_EXACT = 256
 """The library's: beyond, it takes a simpler bound without differences."""
@@ -171,6 +173,8 @@ def event_curve(
         rate, noise_multiplier = event.sample / event.population, event.event.noise_multiplier
         curve = fixed_size_curve(rate, noise_multiplier / clips, orders)
         curve = np.minimum(curve, event_curve(event.event, orders, adjacency))
+    elif isinstance(event, RandomAllocated) and isinstance(event.event, Gaussian):
+        curve = allocation_curve(event.rounds, event.event.noise_multiplier, orders)
     else:
         library = Library(list(orders), library_relation(adjacency))
         library.compose(library_event(event, clips=clips))
@@ -220,7 +224,14 @@ def library_event(event: Event, *, clips: float) -> Any:
             return dp_accounting.SampledWithoutReplacementDpEvent(
                 known.population, known.sample, inner
             )
-        case NonPrivate() | TwoStage() | DiscreteLaplace() | LaplaceL2() | Composed():
-            raise TypeError(f"no Gaussian sum: {event}")
+        case (
+            NonPrivate()
+            | RandomAllocated()
+            | TwoStage()
+            | DiscreteLaplace()
+            | LaplaceL2()
+            | Composed()
+        ):
+            raise TypeError(f"no Gaussian sum of the library's: {event}")
         case _:
             assert_never(known)

@@ -48,6 +48,7 @@ from fedaudit.privacy.accounting.privacy_events import (
     NonPrivate,
     Observer,
     PoissonSampled,
+    RandomAllocated,
     TwoStage,
     known_event,
 )
@@ -157,6 +158,7 @@ class TwoStageAccountant(Accountant):
                 | Gaussian()
                 | PoissonSampled()
                 | FixedSizeSampled()
+                | RandomAllocated()
                 | DiscreteLaplace()
                 | Composed()
             ):

@@ -313,7 +313,7 @@ def summed_epsilon(law: ReleaseLaw, lengths: NDArray[np.float64], delta: float) 
     """
     if not law.is_sampled:
         return gaussian_epsilon(law.reach * float(lengths.sum()), delta)
-    chances, sums = _entered(lengths, law.rate)
+    chances, sums = _entered(lengths, law)
     thresholds = np.union1d(
         np.linspace(-_FAR / 8, _FAR, _SUMMED_STEPS),
         np.linspace(0.0, float(sums[-1]), _SUMMED_STEPS),
@@ -332,16 +332,19 @@ def summed_epsilon(law: ReleaseLaw, lengths: NDArray[np.float64], delta: float) 
 
 
 def _entered(
-    lengths: NDArray[np.float64], rate: float
+    lengths: NDArray[np.float64], law: ReleaseLaw
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Logarithms of chances, and the sums that coins of this rate make of the lengths, each rounded
-    down, which tells less than there is."""
+    """Logarithms of chances, and the sums that entering by the law makes of the lengths, each
+    rounded down, which tells less than there is."""
     step = float(lengths.sum()) / _SUMMED_STEPS or 1.0
     chances = np.zeros(_SUMMED_STEPS + 1)
     chances[0] = 1.0
-    for length in lengths:
-        by = math.floor(length / step)
-        chances = (1 - rate) * chances + rate * np.roll(chances, by)
+    # At most one of each group is entered: one by one by coins, or one of a block.
+    together = law.block or 1
+    for start in range(0, len(lengths), together):
+        group = lengths[start : start + together]
+        entered = [np.roll(chances, math.floor(length / step)) for length in group]
+        chances = max(0.0, 1 - len(group) * law.rate) * chances + law.rate * np.sum(entered, axis=0)
     with np.errstate(divide="ignore"):
         return np.log(chances), step * np.arange(_SUMMED_STEPS + 1, dtype=np.float64)
 

@@ -19,6 +19,7 @@ import scipy
 from numpy.typing import NDArray
 
 from fedaudit.privacy.accounting.privacy_events import Adjacency
+from fedaudit.privacy.accounting.random_allocation import allocation_loss
 from fedaudit.privacy.accounting.rdp import library_relation
 
 _MOST = 1e6
@@ -86,7 +87,8 @@ _LEAST_RATIO = 1e-6
 
 @dataclass(frozen=True, kw_only=True)
 class ReleaseLaw:
-    """`compositions` releases, each of which the unit enters with the chance `rate`."""
+    """`compositions` releases, each of which the unit enters with the chance `rate`: by a coin for
+    each, or in exactly one of every `block` of them."""
 
     ratio: float
     """How far apart the two neighbours move a release that the unit enters, over the standard
@@ -94,6 +96,8 @@ class ReleaseLaw:
     rate: float
     compositions: int
     adjacency: Adjacency
+    block: int | None = None
+    """Releases of a block of random allocation, 1 / `rate`; None where coins decide."""
 
     @property
     def is_sampled(self) -> bool:
@@ -160,6 +164,11 @@ class ReleaseLaw:
 def _distribution(law: ReleaseLaw, *, pessimistic: bool) -> Any:
     from dp_accounting.pld import privacy_loss_distribution as library
 
+    if law.block is not None:
+        # A block that was begun is not counted in full where the bound is from below.
+        blocks = (law.compositions + pessimistic * (law.block - 1)) // law.block
+        one = allocation_loss(law.block, law.reach / law.ratio, pessimistic=pessimistic)
+        return one.self_compose(blocks) if blocks else library.identity()
     one = library.from_gaussian_mechanism(
         law.reach / law.ratio,
         sampling_prob=law.rate,
@@ -222,8 +231,13 @@ def simulated(
     if sent.size * law.compositions > _MOST_NUMBERS:
         return _by_moments(law, sent, coins, deviation, generator), coins
     scores = np.zeros(sent.shape)
-    for _ in range(law.compositions):
+    chosen = np.zeros(sent.shape, dtype=np.int64)
+    for release in range(law.compositions):
         entered = generator.random(sent.shape) < law.rate
+        if law.block is not None:
+            if release % law.block == 0:
+                chosen = generator.integers(law.block, size=sent.shape)
+            entered = chosen == release % law.block
         signals = sent * entered + generator.standard_normal(sent.shape) * deviation
         scores += evidence(signals, law)
     return scores, coins
@@ -243,6 +257,14 @@ def _by_moments(
         noise = generator.standard_normal(_MOMENT_DRAWS) * deviation
         one = evidence(length * entered + noise, law)
         own = coins == side
-        spread = one.std() * math.sqrt(law.compositions)
+        # That a unit enters a block exactly once takes away what the number of its coins varies.
+        varies = one.var() if law.block is None else _variance_within(one, entered)
+        spread = math.sqrt(varies * law.compositions)
         scores[own] = one.mean() * law.compositions + spread * generator.standard_normal(own.sum())
     return scores
+
+
+def _variance_within(scores: NDArray[np.float64], entered: NDArray[np.bool_]) -> float:
+    """The mean of the variances among those that entered a release, and those that did not."""
+    parts = [part for part in (scores[entered], scores[~entered]) if len(part)]
+    return float(sum(len(part) * part.var() for part in parts) / len(scores))

@@ -2,10 +2,10 @@
 at each client.
 
 Central: one client's update, clipped to norm c, moves the sum of a round by at most c where the
-client joins or leaves (Poisson coins), by at most 2c where its data are replaced (a cohort of fixed
-size). Noise of standard deviation noise_multiplier * c on the sum is the Gaussian mechanism,
-sampled; rounds are composed. An adaptive clip shares that noise between the updates and the count
-of those within the clip (Andrew et al. 2021, theorem 1).
+client joins or leaves (Poisson coins, random allocation), by at most 2c where its data are replaced
+(a cohort of fixed size). Noise of standard deviation noise_multiplier * c on the sum is the
+Gaussian mechanism, sampled; rounds are composed. An adaptive clip shares that noise between the
+updates and the count of those within the clip (Andrew et al. 2021, theorem 1).
 
 Local: two updates of one client lie within two clips; every upload is the Gaussian mechanism by
 itself, and a client's uploads are composed. The server sees who sends, so no sampling amplifies.
@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import ClassVar, assert_never
 
-from fedaudit.privacy.accounting.epsilon_tables import planned_epsilon
+from fedaudit.privacy.accounting.epsilon_tables import RepeatedEvent, planned_epsilon
 from fedaudit.privacy.accounting.mechanism_parameters import GuaranteeKind, MechanismParameters
 from fedaudit.privacy.accounting.pld import COARSE_LOSS_STEP, LOSS_STEP
 from fedaudit.privacy.accounting.privacy_events import (
@@ -26,6 +26,7 @@ from fedaudit.privacy.accounting.privacy_events import (
     FixedSizeSampled,
     Gaussian,
     PoissonSampled,
+    RandomAllocated,
 )
 from fedaudit.privacy.guarantees.guarantee import number
 from fedaudit.privacy.mechanisms.base import (
@@ -48,7 +49,7 @@ from fedaudit.privacy.planning.noise_search import TargetedFigure
 from fedaudit.privacy.planning.plan import EVERYONE, PlanAccountant, SpendingPlan, plan_of_one_event
 from fedaudit.privacy.records.record_use import RecordUse
 from fedaudit.spec.privacy import GAUSSIAN_DECADES, GaussianCentral, GaussianLocal
-from fedaudit.spec.training import FixedCohort, PoissonCohort
+from fedaudit.spec.training import AllocationCohort, FixedCohort, PoissonCohort
 
 _TRUSTED = (
     "The server is trusted with every update, and with who sent it: the guarantee says nothing "
@@ -137,9 +138,10 @@ class _GaussianMechanism(EpsilonMechanism):
         privacy, rounds, [observer] = self.privacy, self.spec.training.rounds, self.facts.observers
 
         def epsilon(noise_multiplier: float, *, pld_step: float | None = None) -> float:
+            event = self._event(noise_multiplier, training_clients=training_clients)
             return planned_epsilon(
-                self._event(noise_multiplier, training_clients=training_clients),
-                rounds,
+                event,
+                int(RepeatedEvent(event).compositions_within(rounds)),
                 adjacency=self.adjacency,
                 observer=observer,
                 delta=privacy.delta,
@@ -235,7 +237,7 @@ class GaussianCentralMechanism(_GaussianMechanism):
         match cohort:
             case FixedCohort():
                 return "replace-one"
-            case PoissonCohort():
+            case PoissonCohort() | AllocationCohort():
                 return "add-or-remove-one"
             case _:
                 assert_never(cohort)
@@ -260,6 +262,13 @@ class GaussianCentralMechanism(_GaussianMechanism):
             f"{noise} clips, for every round whoever came, and is divided by a constant. Which "
             "clients train and how many they are is taken as known to everybody.",
         ]
+        cohort = self.spec.training.cohort
+        if isinstance(cohort, AllocationCohort):
+            found.append(
+                f"Every client takes part in exactly one round of every block of {cohort.every}, "
+                "which is drawn for it in secret (random allocation). A block is charged as a "
+                "whole with its first round, by a proven upper bound and not by simulation."
+            )
         if self.spec.training.hypotheses > 1:
             found.append(_CHOICE_COVERED)
         return found
@@ -287,6 +296,8 @@ class GaussianCentralMechanism(_GaussianMechanism):
                 return FixedSizeSampled(training_clients, drawn, noised)
             case PoissonCohort():
                 return PoissonSampled(cohort.rate, noised)
+            case AllocationCohort():
+                return RandomAllocated(cohort.every, noised)
             case _:
                 assert_never(cohort)
 

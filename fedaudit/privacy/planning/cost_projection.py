@@ -39,7 +39,7 @@ from fedaudit.spec.privacy import (
     NoMechanism,
     RecordPersonalised,
 )
-from fedaudit.spec.training import FixedCohort, PoissonCohort
+from fedaudit.spec.training import AllocationCohort, Cohort, FixedCohort, PoissonCohort
 
 NO_MECHANISM = "there is no mechanism, so nothing bounds what a release reveals"
 NO_EPSILON = (
@@ -100,7 +100,7 @@ def fixed_cohort(spec: ExperimentSpec, training_clients: int) -> int:
     match cohort:
         case FixedCohort():
             return min(cohort.clients, training_clients)
-        case PoissonCohort():
+        case PoissonCohort() | AllocationCohort():
             raise ValueError(f"{spec.privacy.mechanism} draws a fixed number of clients")
         case _:
             assert_never(cohort)
@@ -211,15 +211,21 @@ def drowning_words(
 
 def _updates_averaged(spec: ExperimentSpec, training_clients: int) -> float:
     """Updates that make one hypothesis in a round, were all chosen alike; at least 1."""
-    cohort = spec.training.cohort
+    drawn = mean_cohort(spec.training.cohort, training_clients)
+    return max(1.0, drawn / spec.training.hypotheses)
+
+
+def mean_cohort(cohort: Cohort, training_clients: int) -> float:
+    """How many clients take part in a round on average, which is public; it may be below 1."""
     match cohort:
         case FixedCohort():
-            drawn = float(min(cohort.clients, training_clients))
+            return float(min(cohort.clients, training_clients))
         case PoissonCohort():
-            drawn = cohort.rate * training_clients
+            return cohort.rate * training_clients
+        case AllocationCohort():
+            return training_clients / cohort.every
         case _:
             assert_never(cohort)
-    return max(1.0, drawn / spec.training.hypotheses)
 
 
 def _laplace_ratio(privacy: LaplaceL2, sizes: Sequence[int]) -> float | None:

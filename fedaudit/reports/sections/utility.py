@@ -34,6 +34,7 @@ from fedaudit.reports.sections.section import Section
 from fedaudit.reports.sections.shown_figures import Shown
 from fedaudit.spec.experiment import ExperimentSpec
 from fedaudit.spec.models import ArtifactStart
+from fedaudit.spec.table import Table
 from fedaudit.spec.training import Ditto, FineTuning, Hypotheses, LocalOnly, QFfl, StoppedBy
 from fedaudit.utility import NO_INTERVALS, ConstantComparison, judge_comparison, over_constant
 
@@ -162,6 +163,9 @@ class Utility(RankingFigures, Measured):
     degenerate: bool | None = None
     """Whether the model decides nothing: it is no better than the constant, or predicts one outcome
     for nearly all rows. None where it is not shown to be better."""
+    too_good: bool | None = None
+    """Whether it predicts so well that the outcome is probably among the features, and nobody has
+    stated otherwise by `federation.leak_reviewed`. None where that is not known."""
     start_loss: float | None = None
     """The selection loss of the hypotheses that training started from."""
     improved: bool | None = None
@@ -178,7 +182,7 @@ class Utility(RankingFigures, Measured):
 
 
 _TUNED = (
-    "each held-out client made a model of its own by {steps} steps of gradient descent from "
+    "each held-out client made a model of its own by {steps} steps of {words} from "
     "{start}, on rows of its own that are not scored, and every figure of held-out rows is of "
     "these models, which stay with the clients"
 )
@@ -200,18 +204,18 @@ _WEIGHTS = (
 
 def method_section(spec: ExperimentSpec) -> MethodSection | None:
     """The section; None for `hypotheses`, of which the rest of the report speaks."""
-    method = spec.training.method
+    method, words = spec.training.method, spec.training.local.words
     match method:
         case Hypotheses():
             return None
         case FineTuning():
             several = "the hypothesis that fits these rows best"
             start = "the common model" if spec.training.hypotheses == 1 else several
-            personalised = _TUNED.format(steps=method.steps, start=start)
+            personalised = _TUNED.format(steps=method.steps, words=words, start=start)
             return _tuned(method, personalised)
         case Ditto():
             near = f"the common model, pulled back to it by lambda = {method.proximal:g}"
-            personalised = _TUNED.format(steps=method.steps, start=near)
+            personalised = _TUNED.format(steps=method.steps, words=words, start=near)
             return _tuned(method, personalised)
         case QFfl():
             sent = (
@@ -222,7 +226,7 @@ def method_section(spec: ExperimentSpec) -> MethodSection | None:
                 kind=method.kind, personalised=None, sent=sent, of_common_model=True
             )
         case LocalOnly():
-            personalised = _TUNED.format(steps=method.steps, start="the start")
+            personalised = _TUNED.format(steps=method.steps, words=words, start="the start")
             return MethodSection(kind=method.kind, personalised=personalised, sent=None)
         case _:
             assert_never(method)
@@ -283,6 +287,9 @@ _NOT_LEARNT = (
     "it is scored on"
 )
 _ONE_HYPOTHESIS = "one hypothesis is trained in every round"
+_TOO_GOOD, _LEFT = 0.99, 0.02
+"""An accuracy or an AUC, and for numbers a share of the constant's squared loss, that real data
+rarely allow."""
 _STILL = 1e-12
 """Of the loss at the start: a difference so small is rounding."""
 
@@ -313,6 +320,9 @@ def utility_section(material: ScoredMaterial) -> Utility:
         reasons["degenerate"] = judged.reason
     if improved is None:
         reasons["improved"] = found["reasons"].get("start_loss", _NOT_FINITE)
+    too_good = _too_good(material.spec, {**found, **ranked})
+    if too_good is None:
+        reasons["too_good"] = reasons.get("accuracy", _NOT_FINITE)
     result, collapsed = material.result, None
     if material.spec.training.hypotheses > 1:
         collapsed = result.collapsed_rounds
@@ -322,12 +332,32 @@ def utility_section(material: ScoredMaterial) -> Utility:
         method=method_section(material.spec),
         **{**found, **ranked, "reasons": reasons},
         degenerate=judged.degenerate,
+        too_good=too_good,
         improved=improved,
         rounds=result.rounds,
         best_round=result.best_round,
         collapsed_rounds=collapsed,
         stopped_by=result.stopped_by,
     )
+
+
+def _too_good(spec: ExperimentSpec, found: Mapping[str, Any]) -> bool | None:
+    """From the figures that the report publishes, and nothing else of the held-out people."""
+    source, gain = spec.federation, found["accuracy_over_baseline"]
+    if not isinstance(source, Table) or source.answers_leak:
+        return False
+    if not spec.classifies:
+        loss, constant = found["validation_loss"], found["baseline_loss"]
+        if loss is None or constant is None:
+            return None
+        return bool(loss <= constant * (_LEFT**0.5 if spec.training.root_mean else _LEFT))
+    accuracy = found["accuracy"]
+    if accuracy is None and gain is not None and found["outcome_share"] is not None:
+        accuracy = found["outcome_share"] + gain
+    if accuracy is None or gain is None:
+        return None
+    ranks = found["auc"] is not None and found["auc"] > _TOO_GOOD
+    return bool(gain > 0 and (accuracy > _TOO_GOOD or ranks))
 
 
 def _exact(material: ScoredMaterial) -> dict[str, Any]:

@@ -29,6 +29,10 @@ SIMULATED = (
     "the noise was simulated, so the guarantee is not in force: this run's model is not for "
     "release, and neither is this report, whose figures follow from the training data"
 )
+TOO_GOOD = (
+    "the model predicts suspiciously well, and nothing says whether the outcome is among the "
+    "features"
+)
 _NO_GUARANTEE = "there is no privacy guarantee, so the model may disclose its training data"
 _NO_MODEL = "there is no common model to release: each client's own stays with it"
 _EXCEPTIONS = ("allow_heuristic", "allow_conditional", "allow_degenerate", "allow_personal_models")
@@ -89,7 +93,8 @@ def objections(report: Mapping[str, Any]) -> list[str]:
     """Reasons against a release, the most important first."""
     # Alarms first: where the claim is wrong, nothing that is proven or gated holds.
     alarms = [alarm_words(kind, alarm) for kind, alarm in raised_alarms(report)]
-    found = [*alarms, _model(report), _protection(report), _gates(report)]
+    too_good = TOO_GOOD if report["utility"].get("too_good") else None
+    found = [*alarms, _model(report), too_good, _protection(report), _gates(report)]
     return [one for one in found if one is not None]
 
 

@@ -43,6 +43,7 @@ def verdict(parts: VerdictParts) -> str:
 CONCERN_WORDS: dict[Concern, str] = {
     "model-decides-nothing": "its model decides nothing",
     "model-not-shown-useful": "its model is not shown to be better than a constant prediction",
+    "model-too-good": "its accuracy is suspiciously high",
     "gates-failed": "its gates failed",
     "gates-lack-evidence": "its gates lack evidence",
     "no-guarantee": "nothing bounds what it reveals",
@@ -62,6 +63,8 @@ def concerns_of(report: Mapping[str, Any]) -> list[Concern]:
         found.append("model-decides-nothing")
     elif why_not_useful(report) is not None:
         found.append("model-not-shown-useful")
+    if report["utility"].get("too_good"):
+        found.append("model-too-good")
     if report["gate_outcome"] == "fail":
         found.append("gates-failed")
     elif report["gate_outcome"] == "insufficient_evidence":
@@ -106,6 +109,7 @@ def _suggestions(report: Mapping[str, Any]) -> Iterator[str]:
             f"Hold out more than {held_out} clients, or train longer, until the model is shown to "
             "be better than a constant prediction; before that no other figure decides anything."
         )
+    yield from _leaked_outcome(report)
     if sends_nothing(report):
         yield (
             "Train the same with a method that shares what clients learn, and compare the two: "
@@ -134,6 +138,16 @@ def _suggestions(report: Mapping[str, Any]) -> Iterator[str]:
             "groups, before concluding that everybody is treated alike. Then sign off."
         )
     yield "Read what this report does not show, and sign off."
+
+
+def _leaked_outcome(report: Mapping[str, Any]) -> Iterator[str]:
+    if report["utility"].get("too_good"):
+        yield (
+            "Make sure that no feature is the outcome in other words, or known only after it: the "
+            "profile of the federation names, to those who may read its data, each column that "
+            "alone predicts the outcome. Leave such features out and train again; where there is "
+            "none, state so by `federation.leak_reviewed`."
+        )
 
 
 def _a_model_first(report: Mapping[str, Any]) -> str:

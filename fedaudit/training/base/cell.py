@@ -16,11 +16,12 @@ from fedaudit.federations.split import training_clients
 from fedaudit.networks.initial import initial_hypotheses
 from fedaudit.networks.shape import NetworkShape, network_shape
 from fedaudit.privacy.mechanisms.registry import mechanism_of
+from fedaudit.privacy.planning.cost_projection import mean_cohort
 from fedaudit.spec.decision import BASE_RATE
 from fedaudit.spec.experiment import ExperimentSpec
 from fedaudit.spec.models import ArtifactStart
 from fedaudit.spec.parse import refuse_small_clip
-from fedaudit.spec.training import FixedCohort, PoissonCohort
+from fedaudit.spec.training import AllocationCohort, FixedCohort, PoissonCohort
 from fedaudit.training.base.planted import Planted
 from fedaudit.training.base.records import scored_of, split_of, training_records
 
@@ -153,7 +154,7 @@ def cohort_clients(cell: Cell) -> int:
     match cohort:
         case FixedCohort():
             return cohort.clients
-        case PoissonCohort():
+        case PoissonCohort() | AllocationCohort():
             raise ValueError(f"cohorts here have a fixed size; {cohort.sampling} sampling has none")
         case _:
             assert_never(cohort)
@@ -161,14 +162,8 @@ def cohort_clients(cell: Cell) -> int:
 
 def expected_cohort(cell: Cell) -> float:
     """How many clients take part in a round on average, which is public; it may be below 1."""
-    cohort = cell.spec.training.cohort
-    match cohort:
-        case FixedCohort():
-            return float(cohort.clients)
-        case PoissonCohort():
-            return cohort.rate * training_clients(cell.federation.clients, cell.spec.federation)
-        case _:
-            assert_never(cohort)
+    training = training_clients(cell.federation.clients, cell.spec.federation)
+    return mean_cohort(cell.spec.training.cohort, training)
 
 
 def charges_population(cell: Cell) -> bool:
@@ -287,9 +282,9 @@ _COPIES = 4
 def stack_key(cell: Cell) -> tuple[object, ...]:
     """Cells with equal keys can be trained side by side.
 
-    Seeds, noise multipliers, radii, clips, budgets, deltas, rounds and patience may differ between
-    them. A cell whose clients are computed one by one or by their length has nothing to gain from
-    others and is always alone.
+    Seeds, noise multipliers, radii, clips, budgets, deltas, patience and, where no schedule goes by
+    them, rounds may differ between them. A cell whose clients are computed one by one or by their
+    length has nothing to gain from others and is always alone.
     """
     training, mechanism = cell.spec.training, mechanism_of(cell.spec)
     return (
@@ -308,6 +303,8 @@ def stack_key(cell: Cell) -> tuple[object, ...]:
         training.hypotheses,
         training.cohort,
         training.local,
+        training.rounds if training.local.schedule.kind == "cosine" else None,
+        training.server,
         training.clustering,
         training.stopping.validate_every,
         training.stopping.validation_clients,
@@ -350,6 +347,8 @@ def cells_at_once(cell: Cell, *, memory_bytes: int = STACK_BYTES) -> int:
     clients = max(expected_cohort(cell), float(_validated_clients(cell)))
     rows = clients * federation.longest * training.hypotheses * cell.shape.activations
     updates = expected_cohort(cell) * cell.shape.n
+    if not training.local.descends_plainly:
+        updates *= 2  # what an optimiser remembers
     needed = _BYTES * _COPIES * (rows + updates)
     return max(1, int(memory_bytes // max(needed, 1.0)))
 

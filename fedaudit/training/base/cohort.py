@@ -17,7 +17,7 @@ from fedaudit.randomness import (
     Source,
     sample_without_replacement,
 )
-from fedaudit.spec.training import Cohort, FixedCohort, PoissonCohort
+from fedaudit.spec.training import AllocationCohort, Cohort, FixedCohort, PoissonCohort
 
 _WORDS = 2.0**32
 
@@ -136,7 +136,19 @@ def draw_block(
         case FixedCohort():
             clients = _sample(source, Purpose.COHORT, numbers, training, cohort.clients)
         case PoissonCohort():
-            clients, drawn = _by_coins(draws.source(1), numbers, training, cohort.rate)
+            fallen = client_coins(
+                draws.source(1), round_=numbers[..., None], clients=training, rate=cohort.rate
+            )
+            clients, drawn = _taking_part(training, fallen)
+        case AllocationCohort():
+            whole = not ((numbers[0] - 1) % cohort.every).any() and rounds % cohort.every == 0
+            if draws.secret and not whole:
+                raise ValueError(
+                    f"secret blocks of {cohort.every} rounds are drawn whole, since nothing keeps "
+                    f"them; {rounds} rounds from {numbers[0].tolist()} on are no such blocks"
+                )
+            fallen = _allocated(draws.source(1), numbers, training, cohort.every)
+            clients, drawn = _taking_part(training, fallen)
         case _:
             assert_never(cohort)
     sample = None
@@ -159,15 +171,44 @@ def _sample(
     return np.take_along_axis(clients[None], chosen, axis=-1)
 
 
-def _by_coins(
-    source: Source, rounds: NDArray[np.int64], clients: NDArray[np.int64], rate: float
+def whole_block(cohort: Cohort) -> int:
+    """Rounds whose cohorts are drawn together, and only together are what a charge is for."""
+    match cohort:
+        case FixedCohort() | PoissonCohort():
+            return 1
+        case AllocationCohort():
+            return cohort.every
+        case _:
+            assert_never(cohort)
+
+
+def _allocated(
+    source: Source, rounds: NDArray[np.int64], clients: NDArray[np.int64], every: int
+) -> NDArray[np.bool_]:
+    """Whether consecutive rounds are those that the clients are allocated to in their blocks of
+    `every`: bool [rounds, cells, clients]."""
+    block, place = np.divmod(rounds - 1, every)
+    within = block - block[0]  # [rounds, cells]
+    blocks = block[0] + np.arange(int(within.max()) + 1)[:, None]
+    words = source.wide_words(
+        purpose=Purpose.CLIENT_ROUNDS, round_=blocks[..., None], counters=clients, count=1
+    )[..., 0]
+    # A remainder is uneven by every/2**64, less than what an accountant's floats resolve.
+    chosen = (words % np.uint64(every)).astype(np.int64)
+    own = np.take_along_axis(chosen, within[..., None], axis=0)
+    entered: NDArray[np.bool_] = own == place[..., None]
+    return entered
+
+
+def _taking_part(
+    clients: NDArray[np.int64], fallen: NDArray[np.bool_]
 ) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
-    """The clients of each cell [cells, clients] whose coins fell, and a mask of who they are.
+    """The clients of each cell [cells, clients] who take part in each round [rounds, cells,
+    clients], and a mask of who they are.
 
     Every round has as many places as the fullest needs, at least one: clients that pad the rest are
     marked False. An empty cohort is processed like any other.
     """
-    fallen = client_coins(source, round_=rounds[..., None], clients=clients, rate=rate)
     places = max(1, int(fallen.sum(-1).max()))
     order = np.argsort(~fallen, axis=-1, kind="stable")[..., :places]
     drawn = np.take_along_axis(fallen, order, axis=-1)

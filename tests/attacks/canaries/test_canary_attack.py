@@ -3,6 +3,7 @@
 import csv
 import io
 from functools import partial
+from typing import Any
 from unittest.mock import patch
 
 import numpy as np
@@ -85,6 +86,29 @@ def test_sampled_cohorts_are_audited_with_the_power_stated(make, runs):
     # Four standard deviations of a share of so many runs.
     assert abs(half / runs - stated) <= 4 * (stated * (1 - stated) / runs) ** 0.5 + 0.1
     assert whole <= runs // 10
+
+
+@pytest.mark.parametrize(
+    ("cohort", "power"),
+    [({"sampling": "allocation", "every": 4}, 1.0), ({"clients": 131}, 0.0)],
+    ids=["allocation", "fixed"],
+)
+def test_what_random_allocation_claims_can_be_tested(cohort: dict[str, Any], power: float) -> None:
+    """With a quarter of the clients a round, of whom 350 send canaries: honest noise stays below
+    the claim, whose bound is close enough for halved noise to be seen."""
+    data = {
+        "source": "synthetic-groups",
+        "clients_per_group": [350, 350],
+        "rows_per_client": 4,
+        "validation_fraction": 0.25,
+    }
+    cell = canary_cell(CENTRAL, federation=data, training__cohort=cohort, training__rounds=4)
+    section = section_of(cell, 350)
+    assert section.alarm is None
+    assert section.claim is not None
+    known_noise = section.bounds[0]
+    assert known_noise.power == pytest.approx(power, abs=0.01)
+    assert 0 < known_noise.epsilon_lower_bound < section.claim
 
 
 def test_a_clip_that_is_not_kept_is_found() -> None:

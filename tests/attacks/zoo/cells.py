@@ -98,6 +98,11 @@ def coins(**changes: Any) -> Cell:
     return central(**{**COINS, **changes})
 
 
+def blocks(**changes: Any) -> Cell:
+    """`gaussian-central` whose clients enter one round of every four."""
+    return central(training__cohort={"sampling": "allocation", "every": 4}, **changes)
+
+
 def moving() -> Cell:
     """`gaussian-central` whose clip follows a noised count."""
     clip = {"adaptive": {"initial": 0.2, "count_noise": 2.5}}

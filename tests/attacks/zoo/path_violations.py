@@ -14,17 +14,18 @@ from torch import Tensor
 from fedaudit.ledger.rows import Outcome
 from fedaudit.networks.record_gradients import SmallDenseClippedGradients
 from fedaudit.privacy.accounting import epsilon_tables, rdp
-from fedaudit.privacy.accounting.privacy_events import PoissonSampled
+from fedaudit.privacy.accounting.privacy_events import PoissonSampled, RandomAllocated
+from fedaudit.privacy.mechanisms import gaussian as gaussian_mechanism
 from fedaudit.privacy.noise import laplace
 from fedaudit.randomness import Purpose
 from fedaudit.training import stack
 from fedaudit.training.base import cohort, record_steps
-from fedaudit.training.base.record_steps import Adam, OptimiserState
+from fedaudit.training.base.optimisers import Adam, OptimiserState
 from fedaudit.training.mechanisms.gaussian import GaussianServer
 from fedaudit.training.personalised import PersonalisedRound
 from fedaudit.training.stack import Stack
 from fedaudit.training.stacked import stack_round
-from tests.attacks.zoo.cells import central, coins, fixed, records
+from tests.attacks.zoo.cells import blocks, central, coins, fixed, records
 from tests.attacks.zoo.violations import violation
 
 
@@ -46,6 +47,40 @@ def draw_from_some(
     """Cohorts are drawn from four fifths of the clients."""
     some = clients[:, : 4 * clients.shape[1] // 5] if purpose is Purpose.COHORT else clients
     return real(source, purpose, rounds, some, size)
+
+
+@violation(blocks, "sampling", "rounds of a client in a block", at=(cohort, "_allocated"))
+def enter_twice(real: Any, source: Any, rounds: Any, clients: Any, every: int) -> Any:
+    """A client that entered the first round of a block enters the last one too."""
+    entered = real(source, rounds, clients, every)
+    last = (rounds - 1) % every == every - 1
+    begun = np.roll(entered, every - 1, axis=0)
+    return entered | (begun & last[..., None])
+
+
+@violation(blocks, "sampling", "every round of a block as often", at=(cohort, "_allocated"))
+def enter_early(real: Any, source: Any, rounds: Any, clients: Any, every: int) -> Any:
+    """Nobody enters the last round of a block."""
+    entered = real(source, rounds, clients, every)
+    last = ((rounds - 1) % every == every - 1)[..., None]
+    moved = np.roll(entered & last, -1, axis=0)
+    return (entered & ~last) | moved
+
+
+@violation(blocks, "sampling", "a client's rounds in turn", at=(cohort, "_allocated"))
+def allocate_once(real: Any, source: Any, rounds: Any, clients: Any, every: int) -> Any:
+    """A client enters the same round of every block."""
+    return real(source, (rounds - 1) % every + 1, clients, every)
+
+
+@violation(blocks, "accounting", "event of the ledger")
+def account_for_coins_of_blocks(patch: pytest.MonkeyPatch) -> None:
+    """Random allocation is accounted for as a rarer one."""
+    patch.setattr(
+        gaussian_mechanism,
+        "RandomAllocated",
+        lambda rounds, event: RandomAllocated(2 * rounds, event),
+    )
 
 
 @violation(coins, "sampling", "sizes of cohorts", at=(cohort, "client_coins"))

@@ -72,6 +72,7 @@ def test_yes_needs_all_of_it(good):
         ({"utility__degenerate": True}, "No: the model is degenerate, it decides nothing: "),
         ({"utility__degenerate": None}, "No: the report does not say whether"),
         ({"utility__stopped_by": "diverged"}, "No: training diverged"),
+        ({"utility__too_good": True}, "No: the model predicts suspiciously well"),
         ({"privacy__log_ratio_max": 182.0}, "its bound is so large that it excludes practically"),
     ],
 )
@@ -267,6 +268,7 @@ def test_what_to_do_follows_from_the_figures(good):
     assert "a noise_multiplier of 91 instead of 5" in huge
     assert "`noise: release`" in parts_with(good, guarantee__in_force=False).next
     assert "step_size below 0.1" in parts_with(good, utility__stopped_by="diverged").next
+    assert "leak_reviewed" in parts_with(good, utility__too_good=True).next
     unsure = parts_with(good, utility__degenerate=None).next
     assert unsure.startswith("Hold out more than 30 clients")
     useless = parts_with(good, utility__degenerate=True).next
