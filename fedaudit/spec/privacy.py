@@ -126,7 +126,8 @@ def one_delta(spec: Any) -> Any:
     privacy = _part(spec, "privacy")
     target = _part(privacy, "target")
     given = [part["delta"] for part in (privacy, target) if "delta" in part]
-    if "epsilon" not in target or len(given) != 1:
+    gaussian = privacy.get("mechanism") in ("gaussian-central", "gaussian-local")
+    if not (gaussian and target) or len(given) != 1:
         return spec
     [delta] = given
     target = {**target, "delta": delta}

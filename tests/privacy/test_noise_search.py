@@ -60,7 +60,7 @@ def check_least(privacy, training, target):
     return found
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=12, deadline=None)
 @given(of=BY_ORDERS, rounds=st.sampled_from([1, 30, 1000]), target=st.floats(0.1, 50))
 def test_the_noise_is_the_least_that_meets_the_target(of, rounds, target):
     privacy, cohort = of

@@ -99,6 +99,11 @@ def test_noise_and_target_are_refused_where_they_have_no_meaning():
         "target": TARGET,
     }
     assert "epsilon_max" in refused({**asking(), "privacy": records})["/privacy/target"]
+    other = asking("laplace-l2", radius=2.0)
+    assert refused(other).keys() == {
+        "/privacy/target/leakage",
+        *(f"/privacy/target/{name}" for name in TARGET),
+    }
     few = {"adaptive": {"initial": 1.0, "count_noise": 0.1}}
     assert "must exceed" in refused(asking(clip=few))["/privacy/clip/adaptive/count_noise"]
     assert (

@@ -9,6 +9,7 @@ import pytest
 
 from fedaudit.reports.page.html import render
 from fedaudit.spec.experiment import document_hash
+from fedaudit.spec.parse import parse_spec
 from infrastructure.queue import Queue
 from tests.api.pages.browser import signed_in
 from tests.api.pages.test_new_experiment import typed
@@ -72,6 +73,8 @@ def test_stored_spec_ledger_and_report_stay_within_it(signing_api: Api) -> None:
 def test_a_downloaded_spec_is_accepted_and_a_false_claim_is_not(api: Api) -> None:
     stored = api.submit(asking())["spec"]
     assert api.submit(stored)["spec"] == stored
+    by_command = parse_spec(asking()).model_dump(mode="json")
+    assert api.submit(by_command)["spec"] == stored
     privacy = {**stored["privacy"], "noise_multiplier": stored["privacy"]["noise_multiplier"] / 2}
     answer = api.post("/v1/experiments", json={**stored, "privacy": privacy})
     assert answer.status_code == 422
