@@ -24,7 +24,7 @@ _EVEN = "nothing says that one error is worse than the other: see accuracy_over_
 _JUDGED_AT = 0.95
 _NO_PROBABILITIES = "scores are not all between 0 and 1, so they are no probabilities"
 _NOT_ASKED = "there is no AUC to be sure of"
-_ROUNDED_AWAY = "rounding leaves nothing of it: too few rows have the outcome that it is of"
+_ROUNDED_AWAY = "rounding leaves nothing of it: it is a share of too few rows"
 
 
 class RankingFigures(Part):
@@ -40,7 +40,7 @@ class RankingFigures(Part):
     ] = None
     """The probability above which the positive class is predicted; of audits, the score from which
     up the favourable outcome is."""
-    auc: Annotated[Share | None, Shown("AUC (0.5 is chance)")] = None
+    auc: Annotated[Share | None, Shown("Area under the ROC curve (AUC, 0.5 is chance)")] = None
     """The chance that of two rows with different outcomes the score of the one with the positive
     class is higher; equal scores count half."""
     auc_interval: IntervalSection | None = None
@@ -58,7 +58,10 @@ class RankingFigures(Part):
     each counted by its rows."""
     base_rate: Share | None = None
     """The share of scored rows with the positive class."""
-    weighted_accuracy_over_baseline: float | None = None
+    weighted_accuracy_over_baseline: Annotated[
+        float | None,
+        Shown("Accuracy above a constant, weighted by the threshold", where_given=True),
+    ] = None
     """`accuracy_over_baseline` where a right decision counts as the threshold t weighs errors: 2t
     of a row without the outcome, 2 (1 - t) of one with it."""
     ranks_above_chance: bool | None = None
@@ -112,7 +115,7 @@ def ranking_figures(
     values, reasons = _published(material, compared, noised)
     values["threshold"] = material.result.threshold
     if values["threshold"] is None:
-        reasons["threshold"] = no_scores(material)
+        reasons["threshold"] = "nothing is decided by a threshold"
     return values, reasons
 
 
