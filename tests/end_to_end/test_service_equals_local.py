@@ -83,7 +83,14 @@ SPECS: Mapping[str, dict[str, Any]] = {
             "epsilon_budget": 4.0,
         },
     ),
-    "gaussian-local": small(**_ONE, privacy={"mechanism": "gaussian-local", **_EPSILON}),
+    "gaussian-local": small(
+        **_ONE,
+        privacy={
+            "mechanism": "gaussian-local",
+            "clip": 1.0,
+            "target": {"epsilon": 12.0, "delta": 1e-4},
+        },
+    ),
     "gaussian-local with a budget": small(
         **_ONE, privacy={"mechanism": "gaussian-local", **_EPSILON, "epsilon_budget": 6.0}
     ),

@@ -21,6 +21,7 @@ from fedaudit.spec.decision import BASE_RATE
 from fedaudit.spec.experiment import ExperimentSpec
 from fedaudit.spec.models import ArtifactStart
 from fedaudit.spec.parse import refuse_small_clip
+from fedaudit.spec.privacy import NoisedUpdates
 from fedaudit.spec.training import AllocationCohort, FixedCohort, PoissonCohort
 from fedaudit.training.base.planted import Planted
 from fedaudit.training.base.records import scored_of, split_of, training_records
@@ -85,8 +86,11 @@ class Cell:
     """What an audit plants; such a cell is trained alone. None in every run itself."""
 
     def __post_init__(self) -> None:
-        """Raises InvalidInputError for a spec that can be read, and must not be trained."""
+        """Raises InvalidInputError for a spec that can be read, and must not be trained, and
+        ValueError for one whose noise multiplier is yet to be found."""
         refuse_small_clip(self.spec)
+        if isinstance(self.spec.privacy, NoisedUpdates) and self.spec.privacy.is_unsolved:
+            raise ValueError("the noise multiplier of privacy.target is not found yet")
 
     @property
     def shape(self) -> NetworkShape:
