@@ -92,8 +92,9 @@ def misplaced_threshold(utility: Mapping[str, Any], *, who: str) -> str | None:
 def another_threshold(utility: Mapping[str, Any], *, field: str) -> str:
     """What to do about it: `field` is where a threshold is declared."""
     # A base rate is a threshold of probabilities alone.
-    rate = None if utility["brier"] is None else utility["base_rate"]
-    example = "" if rate is None else f", for example {rate:.2g}, how often the outcome came about"
+    rate, example = None if utility["brier"] is None else utility["base_rate"], ""
+    if rate is not None and f"{rate:.2g}" != f"{utility['threshold']:.2g}":
+        example = f", for example {rate:.2g}, how often the outcome came about"
     return f"Declare another threshold ({field}){example}"
 
 
@@ -174,7 +175,7 @@ def _exact(material: ScoredMaterial, compared: ConstantComparison) -> _Found:
         return values, {**reasons, **few, "auc_interval": _NOT_ASKED}
     asked = material.spec.fairness.intervals
     values["auc"] = ranking.ordering.auc
-    values["ranks_above_chance"] = is_above_chance(ranking.ordering, ranking.within)
+    values["ranks_above_chance"] = _is_above_chance(ranking.ordering, ranking.within)
     if asked is None:
         reasons["auc_interval"] = NO_INTERVALS
         return values, reasons
@@ -192,7 +193,7 @@ def _weighted(compared: ConstantComparison) -> float | None:
     return float(gain.sum() / compared.decided.sum())
 
 
-def is_above_chance(*orderings: Ordering | None) -> bool:
+def _is_above_chance(*orderings: Ordering | None) -> bool:
     """Whether the intervals of all of them, at 95 %, lie above 0.5."""
     return all(one is not None and one.interval(_JUDGED_AT)[0] > 0.5 for one in orderings)
 
@@ -230,12 +231,11 @@ def _coarsen(
         rows["recall"], rows["precision"] = positive, true + false
         rows["balanced_accuracy"] = min(positive, true_negative + false)
     for name, of in rows.items():
-        step = step_of(of, base=base)
-        exact = values[name]
-        if exact is None or isinstance(exact, bool):
-            continue
-        if step == 1:
+        step, exact = step_of(of, base=base), values[name]
+        if step == 1 and not isinstance(exact, bool):  # also of none: that would be a count
             values[name], reasons[name] = None, _ROUNDED_AWAY
+        elif exact is None or isinstance(exact, bool):
+            continue
         elif isinstance(exact, IntervalSection):
             low, high = outward(exact.low, exact.high, step)
             low, high = min(low, values["auc"]), max(high, values["auc"])
