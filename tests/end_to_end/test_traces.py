@@ -5,7 +5,6 @@ import sys
 import threading
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from time import monotonic, sleep
 from typing import Any
 
 import httpx
@@ -14,10 +13,10 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTrace
 
 from tests.api.service import SPEC
 from tests.cli.service import clean_environment, running
+from tests.waiting import wait_until
 
 TRACE = "0af7651916cd43dd8448eb211c80319c"
 SENT = f"00-{TRACE}-b7ad6b7169203331-01"
-ENDED = ("cancelled", "failed", "succeeded")
 Span = dict[str, Any]
 
 
@@ -68,11 +67,8 @@ def test_one_trace_leads_from_the_request_to_the_rounds(collector, tmp_path):
         with httpx.Client(base_url=service.url, headers=headers, trust_env=False) as http:
             made = http.post("/v1/experiments", json=SPEC, headers={"traceparent": SENT}).json()
             path = f"/v1/experiments/{made['id']}"
-            deadline = monotonic() + 180
-            while (status := http.get(path).json()["status"]) not in ENDED:
-                assert monotonic() < deadline
-                sleep(0.1)
-            assert status == "succeeded"
+            ended = lambda: http.get(path).json()["status"] == "succeeded"  # noqa: E731
+            wait_until(ended, "the end", seconds=180, pause=0.1)
         # What ends well sends what it has.
         service.stop()
     log = (service.data_dir / "logs" / "worker.log").read_text()
