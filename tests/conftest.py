@@ -38,8 +38,8 @@ hypothesis.settings.load_profile("untimed")
 
 
 # Whole services that are started, killed and waited for, and what mypy reads. A file runs on one
-# process, so those that take half a minute go first: begun last, one would keep a single process busy
-# while the others idle.
+# process, so those that take half a minute go first: begun last, one would keep a single process
+# busy while the others idle.
 _LONG_FILES = (
     "tests/cli/test_up.py",
     "tests/browser/test_every_page.py",
