@@ -33,7 +33,8 @@ from fedaudit.networks.record_gradients import (
 )
 from fedaudit.networks.shape import DenseShape
 from fedaudit.randomness import CounterSource
-from fedaudit.training.base.record_steps import RecordSteps, Sgd, SiloRecords
+from fedaudit.training.base.optimisers import Sgd
+from fedaudit.training.base.record_steps import RecordSteps, SiloRecords
 
 Steps = Callable[[int], None]
 """Takes so many steps."""

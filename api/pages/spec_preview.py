@@ -158,6 +158,8 @@ def _lines(planned: ExperimentPlan) -> Iterator[CostLine]:
     yield from _cost_lines(planned)
     noise = projection.noise_multiplier
     remark = "of the mechanism; more is more noise"
+    if getattr(planned.spec.privacy, "target", None) is not None:
+        remark = "found for the budget that was asked for"
     remark = reasons["noise_multiplier"] if noise is None else remark
     yield CostLine("Noise multiplier", "–" if noise is None else small_number(noise), remark)
     yield _fairness_line(projection)

@@ -67,6 +67,8 @@ def build(typed: Mapping[str, str], registrations: Mapping[str, Mapping[str, Any
         if value is not MISSING:
             _put(built.value, one.pointer, value)
     _put(built.value, fields.MECHANISM, typed.get(fields.MECHANISM, ""))
+    if "target" in built.value["privacy"]:
+        built.value["privacy"].pop("noise_multiplier", None)
     _add_groups(built, typed, registered)
     _add_gates(built, typed)
     return built

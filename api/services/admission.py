@@ -124,7 +124,7 @@ def plan(resources: Resources, caller: Caller, spec: ExperimentSpec) -> Experime
             limits=limits,
             open_artifact=partial(stored_artifact, resources.storage, caller.project_id),
         )
-        check_attacks(Cell(spec, federation))
+        check_attacks(Cell(planned.spec, federation))
     stop_if_given_up()
     return planned
 

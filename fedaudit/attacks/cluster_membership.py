@@ -72,7 +72,8 @@ class ClusterMembershipAttack(Attack):
             words = source.wide_words(purpose=Purpose.ATTACK, round_=4, counters=place, count=1)
             seed = int(words.reshape(-1)[0] >> np.uint64(11))
             noised = privacy.model_copy(update={"noise_multiplier": nu, "noise": "simulation"})
-            spec = {"seed": seed, "privacy": noised, "fairness": Fairness()}
+            training = cell.spec.training.of_one_round
+            spec = {"seed": seed, "training": training, "privacy": noised, "fairness": Fairness()}
             companion = replace(
                 cell,
                 federation=replace(cell.federation, attributes=()),
@@ -151,7 +152,7 @@ def _play(
             engine.draw_noise(block)
             noise = None if block.noise is None else block.noise[0]
             cohort = Cohort(rounds=rounds[0], clients=padded, allowed=allowed, noise=noise)
-            [played] = engine.play(theta, [cohort], None)
+            [played] = engine.play(theta, [cohort], None, None)
             parts.append(_uploads(padded[0], played, theta[0]))
         progress((first + len(own)) / len(clients))
     names = vars(parts[0])

@@ -46,6 +46,7 @@ from fedaudit.runs.experiment_plan import OpenArtifact, booked_costs, no_artifac
 from fedaudit.runs.report_material import checked_report, report_material
 from fedaudit.runs.run import MissingLibraryError, Run, import_worker_extra, new_run
 from fedaudit.runs.sink import MemorySink
+from fedaudit.runs.solved_noise import with_solved_noise
 from fedaudit.spec.experiment import ExperimentSpec
 from fedaudit.sweeps.report_section import (
     CellPlace,
@@ -113,6 +114,7 @@ def run_locally(
     started = datetime.now(UTC)
     room = _room()
     loaded = {spec.seed: load_federation(spec, sources_dir=sources_dir, room=room)}
+    spec = with_solved_noise(spec, loaded[spec.seed])
     runs = []
     for one in repeated(spec) or [spec]:
         if spec.federation.traits.draws_data and one.seed not in loaded:

@@ -134,12 +134,17 @@ def _privacy(report: Report) -> dict[str, str]:
     }
 
 
+_NAMES = ("AUC", "Brier")
+"""Words that keep their capital within a line."""
+
+
 def _figures(rows: Iterable[FigureRow], guarantee_kind: str) -> dict[str, str]:
     """Values by their labels, the figure of a constant prediction below that of the model."""
     found: dict[str, str] = {}
     for row in rows:
         missing = UNBOUNDED if is_unbounded(guarantee_kind, row.name) else _NOTHING
-        label = f"{row.label[0].lower()}{row.label[1:]}"
+        named = row.label.startswith(_NAMES)
+        label = row.label if named else f"{row.label[0].lower()}{row.label[1:]}"
         found[label] = row.value
         if row.value == NO_FIGURE:
             found[label] = f"{missing}: {escape(row.note)}" if row.note else missing

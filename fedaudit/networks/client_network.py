@@ -100,6 +100,14 @@ def parameters_at(shape: NetworkShape, theta: Tensor) -> Parameters:
     ]
 
 
+def _in_turn(parameters: Parameters) -> list[Tensor]:
+    """All weights, and then all biases."""
+    return [
+        *(weights for weights, _ in parameters),
+        *(bias for _, bias in parameters if bias is not None),
+    ]
+
+
 _MAX_ACTIVATIONS = 1 << 22  # of all rows that are computed at once: 16 MiB in single precision
 
 
@@ -119,9 +127,7 @@ class ClientNetwork:
         # Leaves of their own, each on its part of the vector: slices that autograd had to undo
         # would cost a vector of zeros for each layer.
         self._parameters = parameters_at(shape, self.theta)
-        weights = [weights for weights, _ in self._parameters]
-        biases = [bias for _, bias in self._parameters if bias is not None]
-        self._leaves = [leaf.requires_grad_() for leaf in (*weights, *biases)]
+        self._leaves = [leaf.requires_grad_() for leaf in _in_turn(self._parameters)]
 
     def load(self, theta: Tensor) -> None:
         """Takes over parameters [n]."""
@@ -147,6 +153,13 @@ class ClientNetwork:
         with torch.no_grad():
             for leaf, part in zip(self._leaves, gradient, strict=True):
                 leaf.sub_(part, alpha=step)
+
+    def flat(self, gradient: list[Tensor]) -> Tensor:
+        """A gradient by layers as a vector, in the order of the parameters: [n]."""
+        found = torch.empty_like(self.theta)
+        for place, part in zip(_in_turn(parameters_at(self.shape, found)), gradient, strict=True):
+            place.copy_(part)
+        return found
 
 
 def record_loss(

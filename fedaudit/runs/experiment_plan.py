@@ -19,6 +19,7 @@ from fedaudit.privacy.planning.cost_projection import Projection
 from fedaudit.privacy.unit_key import unit_key
 from fedaudit.reports.sections.held_out_privacy import NO_NOISE
 from fedaudit.runs.run import Run, cell_ledger_context
+from fedaudit.runs.solved_noise import with_solved_noise
 from fedaudit.spec.errors import FieldError, InvalidInputError
 from fedaudit.spec.experiment import ExperimentSpec, document_hash
 from fedaudit.spec.fairness import publishes_noised_rounds
@@ -162,6 +163,7 @@ class ExperimentPlan:
     """A spec that can be run, and what it would cost."""
 
     spec: ExperimentSpec
+    """With the noise multiplier that its target asks for."""
     federation: Federation
     parameters: int
     """Of the network."""
@@ -204,10 +206,12 @@ def plan_experiment(
 ) -> ExperimentPlan:
     """Project what a spec costs over its data, which was checked against it.
 
-    Raises InvalidInputError where the cost is beyond what can be counted, no noise is enough, or
+    Raises InvalidInputError where the cost is beyond what can be counted, no noise is enough for
+    the target or for the records' budgets, the noise that is given does not meet the target, or
     the artifact that it starts from is not there or does not fit; before anything is computed where
     the spec exceeds the limits.
     """
+    spec = with_solved_noise(spec, federation)
     cell = Cell(spec, federation)
     if limits is not None:
         check_limits(cell, limits)

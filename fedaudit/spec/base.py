@@ -70,9 +70,7 @@ NOISE = InForm(
     "simulation: repeatable, and the model is not for release. release: secret noise.",
 )
 PERSONAL_STEPS = InForm(
-    "Personal steps",
-    "10",
-    "Of gradient descent, each over all rows that a client tunes its own model on.",
+    "Personal steps", "10", "Local steps, each over all rows that a client tunes its own model on."
 )
 PERSONAL_STEP_SIZE = InForm("Personal step size", hint="Empty: the step size of rounds.")
 

@@ -50,7 +50,7 @@ def refuse_all(found: Iterable[PydanticCustomError]) -> None:
 
 
 # Fields by which the members of a union are distinguished.
-_DISCRIMINATORS = ("source", "kind", "mechanism", "method", "sampling")
+_DISCRIMINATORS = ("source", "kind", "mechanism", "method", "sampling", "optimiser")
 
 
 def json_pointer(location: Sequence[str | int], value: object) -> str:

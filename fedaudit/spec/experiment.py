@@ -22,7 +22,7 @@ from fedaudit.spec.federation import FederationSpec
 from fedaudit.spec.gates import Gate
 from fedaudit.spec.labels import refuse_other_columns
 from fedaudit.spec.models import ModelSpec, with_default_start
-from fedaudit.spec.privacy import PrivacySpec, one_client_rate
+from fedaudit.spec.privacy import NoisedUpdates, PrivacySpec, one_client_rate, one_delta
 from fedaudit.spec.sources import TargetKind, moves_others
 from fedaudit.spec.training import AllocationCohort, FixedCohort, PoissonCohort, Training
 
@@ -33,7 +33,7 @@ ADMITTED = {"admitted": True}
 
 def filled(value: Any) -> Any:
     """The document of a spec with what follows from its other fields; anything else as it is."""
-    return one_client_rate(with_default_rounding(with_default_start(value)))
+    return one_delta(one_client_rate(with_default_rounding(with_default_start(value))))
 
 
 class ExperimentSpec(SpecPart):
@@ -85,6 +85,8 @@ class ExperimentSpec(SpecPart):
         refuse_all(self.disagreements(type(self).model_fields))
         if info.context is not ADMITTED:
             refuse_all(self.uncharged_steps())
+        elif isinstance(self.privacy, NoisedUpdates) and self.privacy.is_unsolved:
+            raise refuse_at("/privacy/noise_multiplier", "was found when the spec was admitted")
         return self
 
     def disagreements(self, valid: Collection[str]) -> Refusals:
@@ -181,6 +183,7 @@ class ExperimentSpec(SpecPart):
     def _check_method(self) -> Refusals:
         return self.training.method.disagreements(
             hypotheses=self.training.hypotheses,
+            local=self.training.local,
             mechanism=self.privacy.mechanism,
             source=self.federation,
         )

@@ -67,12 +67,6 @@ class UpdateMechanism(MechanismPart):
         return False
 
     def disagreements(self, *, training: Training, federation: FederationSpec) -> Refusals:
-        if training.local.optimiser != "sgd":
-            yield refuse_at(
-                "/training/local/optimiser",
-                f"{self.mechanism} describes a client's update as plain gradient descent; use "
-                "`sgd`, or the mechanism `record-personalised`",
-            )
         if federation.holds_out_rows:
             yield refuse_at(
                 "/federation/validation_unit",
@@ -124,6 +118,22 @@ def one_client_rate(spec: Any) -> Any:
     return spec
 
 
+def one_delta(spec: Any) -> Any:
+    """The raw spec with `privacy.delta` and that of `privacy.target` filled in from each other.
+
+    Where both are given, or neither, the spec is left as it is.
+    """
+    privacy = _part(spec, "privacy")
+    target = _part(privacy, "target")
+    given = [part["delta"] for part in (privacy, target) if "delta" in part]
+    gaussian = privacy.get("mechanism") in ("gaussian-central", "gaussian-local")
+    if not (gaussian and target) or len(given) != 1:
+        return spec
+    [delta] = given
+    target = {**target, "delta": delta}
+    return {**spec, "privacy": {**privacy, "delta": delta, "target": target}}
+
+
 def _part(spec: Any, name: str) -> dict[Any, Any]:
     part = spec.get(name) if isinstance(spec, dict) else None
     return part if isinstance(part, dict) else {}
@@ -155,6 +165,16 @@ GaussianNoise = Annotated[float, Field(ge=1e-3, le=1e6), BeforeValidator(_some_n
 digits, and no figure of it would be worth anything."""
 
 
+UNSOLVED = 0.0
+"""A noise multiplier that follows from the `target` and is not found yet. No event and no release
+can be computed with it, and no cell is made."""
+_OR_TARGET = Field(
+    default_factory=lambda: UNSOLVED,
+    validate_default=False,
+    exclude_if=lambda noise_multiplier: noise_multiplier == UNSOLVED,
+)
+_TARGET = Field(exclude_if=lambda target: target is None)
+
 Radius = Annotated[float, Field(ge=1e-12, le=1e12)]
 """A distance between uploads. Below these, n/(nu*r) has no digits left or is infinite."""
 
@@ -179,13 +199,78 @@ class NoMechanism(UpdateMechanism):
         return False
 
 
-class LaplaceL2(UpdateMechanism):
+class EpsilonTarget(SpecPart):
+    """Epsilon at the mechanism's delta that all planned rounds may cost the subject that pays most,
+    in place of a noise multiplier: the smallest multiplier that meets it is found."""
+
+    epsilon: Annotated[
+        Epsilon,
+        InForm(
+            "Budget: epsilon",
+            hint="In place of the noise multiplier: the smallest that meets it for all rounds "
+            "together is found. Empty: the multiplier counts.",
+        ),
+    ]
+    delta: Delta
+    """That of the mechanism: either is filled in from the other."""
+
+    @property
+    def amount(self) -> float:
+        """The figure that is asked for."""
+        return self.epsilon
+
+
+class LeakageTarget(SpecPart):
+    """Leakage of a client drawn in every round, likewise."""
+
+    leakage: Annotated[
+        Annotated[float, Field(gt=0, le=1e15)],
+        InForm(
+            "Budget: leakage",
+            hint="In place of the noise multiplier: the smallest that meets it for a client drawn "
+            "in every round is found. Empty: the multiplier counts.",
+        ),
+    ]
+
+    @property
+    def amount(self) -> float:
+        """The figure that is asked for."""
+        return self.leakage
+
+
+class NoisedUpdates(UpdateMechanism):
+    """A mechanism whose noise is set by a multiplier, or by a target that it meets."""
+
+    noise_multiplier: float
+    target: EpsilonTarget | LeakageTarget | None
+
+    @model_validator(mode="after")
+    def _noise_is_given(self) -> Self:
+        if self.target is None and self.is_unsolved:
+            raise refuse_at(
+                "/privacy/noise_multiplier",
+                "is required; or give `target`, the budget of all rounds together, and the "
+                "smallest multiplier that meets it is found",
+            )
+        return self
+
+    @property
+    def is_unsolved(self) -> bool:
+        """Whether the noise multiplier is yet to be found."""
+        return self.noise_multiplier == UNSOLVED
+
+
+class LaplaceL2(NoisedUpdates):
     """The Laplace mechanism under Euclidean distance (Galli et al., Lemma 4.1, Algorithm 2)."""
 
     gains_from_coins, hides_choices = False, True
     mechanism: Literal["laplace-l2"]
-    noise_multiplier: Annotated[float, Field(ge=1e-12, le=1e12), BeforeValidator(_some_noise), NU]
+    noise_multiplier: Annotated[
+        Annotated[float, Field(ge=1e-12, le=1e12), BeforeValidator(_some_noise)], NU, _OR_TARGET
+    ]
     """nu: a release costs n/nu within its radius, a number that must stay finite."""
+    target: Annotated[LeakageTarget | None, _TARGET] = None
+    """A budget in place of `noise_multiplier`; answered and stored with the multiplier found."""
     radius: Annotated[
         Literal["adaptive"] | Radius, BeforeValidator(_adaptive_or_a_radius), RADIUS
     ] = "adaptive"
@@ -240,7 +325,27 @@ class Adaptive(SpecPart):
     adaptive: AdaptiveClip
 
 
-class GaussianCentral(UpdateMechanism):
+class GaussianUpdates(NoisedUpdates):
+    """What both Gaussian mechanisms of whole updates have."""
+
+    noise_multiplier: Annotated[GaussianNoise, NU, _OR_TARGET]
+    """With an adaptive clip this bounds the update and the count together."""
+    target: Annotated[EpsilonTarget | None, _TARGET] = None
+    """A budget in place of `noise_multiplier`; answered and stored with the multiplier found."""
+    delta: Annotated[Delta, DELTA]
+
+    @model_validator(mode="after")
+    def _one_delta(self) -> Self:
+        if self.target is not None and self.target.delta != self.delta:
+            raise refuse_at(
+                "/privacy/target/delta",
+                f"is that of the mechanism, which is {self.delta:g}; give one of the two, or both "
+                "alike",
+            )
+        return self
+
+
+class GaussianCentral(GaussianUpdates):
     """Clipped updates are added up by a trusted server, which adds Gaussian noise to the sum.
 
     Protects clients against those who see models, not against the server. A Poisson cohort,
@@ -250,8 +355,6 @@ class GaussianCentral(UpdateMechanism):
 
     gains_from_coins, hides_choices = True, True
     mechanism: Literal["gaussian-central"]
-    noise_multiplier: Annotated[GaussianNoise, NU]
-    """With an adaptive clip this bounds the update and the count together."""
     clip: Annotated[
         Annotated[Clip, Tag("[number]")] | Annotated[Adaptive, Tag("[adaptive]")],
         Discriminator(
@@ -259,7 +362,6 @@ class GaussianCentral(UpdateMechanism):
         ),
         CLIP,
     ]
-    delta: Annotated[Delta, DELTA]
     accountant: Annotated[AccountantName, ACCOUNTANT] = "rdp"
     epsilon_budget: Annotated[Epsilon | None, EPSILON_BUDGET] = None
     """Epsilon at `delta` that no model may pass: the run ends before the round that would."""
@@ -333,7 +435,7 @@ def _check_whole_blocks(training: Training) -> Refusals:
     )
 
 
-class GaussianLocal(UpdateMechanism):
+class GaussianLocal(GaussianUpdates):
     """Each client clips its own update and adds Gaussian noise before it leaves.
 
     Protects a client's dataset against the server and everybody after it, between any two datasets
@@ -342,9 +444,7 @@ class GaussianLocal(UpdateMechanism):
 
     gains_from_coins, hides_choices = False, False
     mechanism: Literal["gaussian-local"]
-    noise_multiplier: Annotated[GaussianNoise, NU]
     clip: Annotated[Clip, CLIP]
-    delta: Annotated[Delta, DELTA]
     accountant: Annotated[AccountantName, ACCOUNTANT] = "rdp"
     epsilon_budget: Annotated[Epsilon | None, EPSILON_BUDGET] = None
     """Epsilon at `delta` that no client may pass; it takes no further part before it would."""
@@ -400,6 +500,17 @@ class RecordPersonalised(MechanismPart):
     uniform_epsilon: Epsilon = 5.0
     """What every record may spend under the baseline `uniform`."""
     noise: Annotated[Noise, NOISE] = "simulation"
+
+    @model_validator(mode="before")
+    @classmethod
+    def _has_no_target(cls, value: Any) -> Any:
+        if isinstance(value, dict) and value.get("target") is not None:
+            raise refuse_at(
+                "/privacy/target",
+                "record-personalised finds its noise from the records' budgets; give the largest "
+                "as `epsilon_max` in its place",
+            )
+        return value
 
     @model_validator(mode="after")
     def _range_is_not_empty(self) -> Self:

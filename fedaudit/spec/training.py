@@ -11,10 +11,18 @@ from pydantic import BeforeValidator, Field, model_validator
 
 from fedaudit.spec.base import PERSONAL_STEP_SIZE, PERSONAL_STEPS, InForm, SpecPart
 from fedaudit.spec.errors import Refusals, refuse_at
+from fedaudit.spec.optimisers import (
+    DEFAULT_SCHEDULE,
+    DEFAULT_SERVER,
+    Decay,
+    Optimiser,
+    Schedule,
+    ServerOptimiser,
+    StepSize,
+)
 from fedaudit.spec.sources import LeaveOneOut, RowSplit, Source
 
 PersonalStepCount = Annotated[int, Field(ge=1, le=10_000)]
-StepSize = Annotated[float, Field(gt=0, le=1e6)]
 
 
 class MethodPart(SpecPart):
@@ -38,7 +46,9 @@ class MethodPart(SpecPart):
         """What the method sends that the mechanism's clip and noise do not cover, and the remedy;
         None where they cover all of it."""
 
-    def disagreements(self, *, hypotheses: int, mechanism: str, source: Source) -> Refusals:
+    def disagreements(
+        self, *, hypotheses: int, local: "Local", mechanism: str, source: Source
+    ) -> Refusals:
         """Every fault between the method and the rest, each with its field and the remedy."""
         kind = self.names()[0]
         match source.scoring:
@@ -72,12 +82,12 @@ class Hypotheses(MethodPart):
 
 
 class FineTuning(MethodPart):
-    """As `hypotheses`; then each client descends from its hypothesis on its own rows."""
+    """As `hypotheses`; then each client takes steps from its hypothesis on its own rows."""
 
     personalises, releases, offers_hypotheses = True, True, True
     kind: Literal["fine-tuning"]
     steps: Annotated[PersonalStepCount, PERSONAL_STEPS] = 10
-    """Steps of gradient descent, each over all rows that the client tunes on."""
+    """Local steps, each over all rows that the client tunes on, by the optimiser of `local`."""
     step_size: Annotated[StepSize | None, PERSONAL_STEP_SIZE] = None
     """Null takes the step size of `local`."""
 
@@ -119,6 +129,24 @@ class QFfl(MethodPart):
     ] = 1.0
     """The power of a client's loss that its update is weighted by."""
 
+    def disagreements(
+        self, *, hypotheses: int, local: "Local", mechanism: str, source: Source
+    ) -> Refusals:
+        yield from super().disagreements(
+            hypotheses=hypotheses, local=local, mechanism=mechanism, source=source
+        )
+        for name, changed in (
+            ("optimiser", local.optimiser != "sgd"),
+            ("momentum", local.momentum > 0),
+            ("schedule", local.schedule != DEFAULT_SCHEDULE),
+        ):
+            if changed:
+                yield refuse_at(
+                    f"/training/local/{name}",
+                    "q-ffl takes 1 / step_size for how fast gradients change, which is for plain "
+                    "gradient descent with one step size; leave it out, or use another method",
+                )
+
     def uncovered(self, mechanism: str) -> str | None:
         if mechanism == "none":
             return None
@@ -132,15 +160,15 @@ class QFfl(MethodPart):
 class LocalOnly(MethodPart):
     """Every client trains a model of its own on its own rows, and nothing is sent.
 
-    No round is played: `rounds`, `cohort`, `stopping` and the other fields of `local` than
-    `step_size` have no effect.
+    No round is played: of `rounds`, `cohort`, `server`, `stopping` and `local` nothing has an
+    effect but the step size and the optimiser.
     """
 
     personalises, releases, offers_hypotheses = True, False, False
     kind: Literal["local-only"]
     steps: Annotated[PersonalStepCount, PERSONAL_STEPS] = 100
-    """Steps of gradient descent from `model.start`, each over all rows that the client trains
-    on."""
+    """Local steps from `model.start`, each over all rows that the client trains on, by the
+    optimiser of `local`."""
     step_size: Annotated[StepSize | None, PERSONAL_STEP_SIZE] = None
     """Null takes the step size of `local`."""
 
@@ -223,7 +251,6 @@ def _fixed_unless_said(cohort: Any) -> Any:
 
 
 Loss = Literal["rmse", "mse", "cross-entropy"]
-Optimiser = Literal["sgd", "adam", "rmsprop"]
 Cohort = Annotated[
     FixedCohort | PoissonCohort | AllocationCohort,
     Field(discriminator="sampling"),
@@ -255,11 +282,22 @@ class Local(SpecPart):
         InForm("Batch size", hint="Empty: all of a client's data."),
     ] = None
     """B_s; null is the client's whole data."""
-    step_size: Annotated[float, Field(gt=0, le=1e6), InForm("Step size", "0.1")] = 0.1
-    optimiser: Annotated[Optimiser, InForm("Optimiser", "sgd", only=("record-personalised",))] = (
-        "sgd"
-    )
-    """`adam` and `rmsprop` are for `record-personalised`, whose steps have noise in them."""
+    step_size: Annotated[StepSize, InForm("Step size", "0.1")] = 0.1
+    optimiser: Annotated[
+        Optimiser, InForm("Optimiser", "sgd", "adam needs less care with the step size.")
+    ] = "sgd"
+    """`sgd`, or with the constants of their papers `adam` (Kingma and Ba 2015) or `rmsprop`. It
+    starts anew in each client's round: a client remembers nothing between rounds."""
+    momentum: Annotated[
+        Decay,
+        Field(exclude_if=lambda momentum: momentum == 0),
+        InForm("Momentum", hint="Of sgd, below 1. Empty: none."),
+    ] = 0.0
+    """Of `sgd`: how much of the last step's direction is kept (heavy ball, not Nesterov's)."""
+    schedule: Annotated[
+        Schedule, Field(exclude_if=lambda schedule: schedule == DEFAULT_SCHEDULE)
+    ] = DEFAULT_SCHEDULE
+    """Of the step size over rounds. Steps of models that clients keep do not follow it."""
 
     @model_validator(mode="before")
     @classmethod
@@ -273,6 +311,33 @@ class Local(SpecPart):
         if (self.epochs is None) == (self.steps is None):
             raise ValueError("give either `epochs` or `steps`")
         return self
+
+    @model_validator(mode="after")
+    def _momentum_of_sgd(self) -> Self:
+        if self.momentum and self.optimiser != "sgd":
+            raise refuse_at(
+                "/training/local/momentum",
+                f"{self.optimiser} keeps means of its own; leave `momentum` out, or use `sgd`",
+            )
+        return self
+
+    @property
+    def descends_plainly(self) -> bool:
+        """Whether a step is the step size times the gradient."""
+        return self.optimiser == "sgd" and not self.momentum
+
+    @property
+    def words(self) -> str:
+        """The optimiser, for a sentence."""
+        match self.optimiser:
+            case "sgd":
+                return "gradient descent" + (" with momentum" if self.momentum else "")
+            case "adam":
+                return "Adam"
+            case "rmsprop":
+                return "RMSprop"
+            case _:
+                assert_never(self.optimiser)
 
 
 class KMeans(SpecPart):
@@ -357,7 +422,43 @@ class Training(SpecPart):
             "k-means: the server clusters uploads. reported: clients say what they chose.",
         ),
     ] = KMeans(method="k-means")
+    server: Annotated[
+        ServerOptimiser,
+        Field(exclude_if=lambda server: server == DEFAULT_SERVER),
+        InForm(
+            "Server",
+            DEFAULT_SERVER.optimiser,
+            "What it makes of a round's average, which costs no privacy.",
+            {
+                "average": "average: takes it",
+                "momentum": "momentum: FedAvgM",
+                "adam": "adam: FedAdam",
+            },
+        ),
+    ] = DEFAULT_SERVER
+    """How a hypothesis moves by the average of the uploads in its cluster less itself. A hypothesis
+    without an upload stays as it is; one that is relocated starts anew."""
     stopping: Stopping = Stopping()
+
+    @model_validator(mode="after")
+    def _warm_up_ends(self) -> Self:
+        if self.local.schedule.warm_up >= self.rounds:
+            raise refuse_at(
+                "/training/local/schedule/warm_up",
+                f"must be below `rounds` ({self.rounds}), so that a round takes whole steps",
+            )
+        return self
+
+    def step_size(self, round_: int) -> float:
+        """What a local step of a round, from 1, multiplies its direction by."""
+        return self.local.step_size * self.local.schedule.share(round_, rounds=self.rounds)
+
+    @property
+    def of_one_round(self) -> Self:
+        """The same for a round beside the run: with the whole step size, and averages as they
+        are."""
+        local = self.local.model_copy(update={"schedule": DEFAULT_SCHEDULE})
+        return self.model_copy(update={"local": local, "server": DEFAULT_SERVER})
 
     @property
     def rounds_played(self) -> int:

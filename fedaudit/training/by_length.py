@@ -130,11 +130,16 @@ class ByLength(Engine):
         """The clients that were scored last: the next call often asks for the same."""
 
     def play(
-        self, theta: Tensor, cohorts: Sequence[Cohort], clips: NDArray[np.float64] | None
+        self,
+        theta: Tensor,
+        cohorts: Sequence[Cohort],
+        clips: NDArray[np.float64] | None,
+        moments: Tensor | None,
     ) -> list[RoundResult]:
         (cohort,) = cohorts
         with one_thread():
-            return [self._collect(theta, cohort, self._learn(theta, cohort), clips)]
+            found = self._collect(theta, cohort, self._learn(theta, cohort), clips)
+            return [self._moved(found, moments)]
 
     def _learn(self, theta: Tensor, cohort: Cohort) -> Learned:
         """What the clients of a cohort make of the hypotheses.

@@ -27,6 +27,7 @@ from fedaudit.training.stacked.clients import (
     Lanes,
     StackData,
     compiled_clients,
+    has_kernel,
     whole_data,
     with_scored,
 )
@@ -59,7 +60,8 @@ class SideBySide(Engine):
         self._data = StackData(cells, device, trims=trims_lanes(first))
         self._learner = learner = Learner(first)
         self._compiled = compiled_clients(learner.network, learner.loss, self._data)
-        self._whole = whole_data(first.spec.training.local, self._longest)
+        local = first.spec.training.local
+        self._has_kernel = whole_data(local, self._longest) and has_kernel(local)
         self._measure = Measure(learner.network, learner.loss, self._personal)
         self._kept: dict[int, tuple[NDArray[np.int64], Lanes]] = {}
         """The data of the clients that were scored last: the next call often asks for the same."""
@@ -70,13 +72,18 @@ class SideBySide(Engine):
         return rounds_together(cells=cells, elements=cells * rows * one.federation.width)
 
     def play(
-        self, theta: Tensor, cohorts: Sequence[Cohort], clips: NDArray[np.float64] | None
+        self,
+        theta: Tensor,
+        cohorts: Sequence[Cohort],
+        clips: NDArray[np.float64] | None,
+        moments: Tensor | None,
     ) -> list[RoundResult]:
         columns = [self._data.columns(cohort.clients, self._positions) for cohort in cohorts]
         learns, played = self._learns(columns), []
         for step, cohort in enumerate(cohorts):
-            played.append(self._collect(theta, cohort, learns(step, theta, cohort), clips))
-            theta, clips = played[-1].hypotheses, played[-1].clips
+            found = self._collect(theta, cohort, learns(step, theta, cohort), clips)
+            played.append(self._moved(found, moments))
+            theta, clips, moments = played[-1].hypotheses, played[-1].clips, played[-1].moments
         return played
 
     def _learns(
@@ -84,8 +91,8 @@ class SideBySide(Engine):
     ) -> Callable[[int, Tensor, Cohort], Learned]:
         """What clients learn in a step of the rounds whose cohorts are at these columns."""
         learner, compiled = self._learner, self._compiled
-        if compiled is not None and self._whole and learner.weighting is None:
-            steps, size = learner.update.steps, learner.update.step_size
+        if compiled is not None and self._has_kernel and learner.weighting is None:
+            steps, size = learner.update.steps, self._cells[0].spec.training.local.step_size
             return lambda step, theta, _: Learned(
                 *compiled.learn(theta, columns[step], steps=steps, step_size=size)
             )

@@ -11,7 +11,8 @@ import torch
 from torch import Tensor
 
 from fedaudit.privacy.noise.laplace import norms
-from fedaudit.spec.training import Ditto, FineTuning, Hypotheses, LocalOnly, QFfl, Training
+from fedaudit.spec.training import Ditto, FineTuning, Hypotheses, Local, LocalOnly, QFfl, Training
+from fedaudit.training.base.optimisers import Optimiser, OptimiserState, local_optimiser
 
 _SMALLEST_LOSS = 1e-10
 """What a loss of 0 counts as: powers below 0 are taken of it."""
@@ -19,22 +20,34 @@ _SMALLEST_LOSS = 1e-10
 
 @dataclass(frozen=True)
 class PersonalSteps:
-    """How a client makes its own model, which it keeps: gradient descent from the common one."""
+    """How a client makes its own model, which it keeps: local steps from the common one."""
 
     steps: int
     step_size: float
+    local: Local
     proximal: float = 0.0
-    """lambda: how strongly the common model pulls; 0 for plain descent."""
+    """lambda: how strongly the common model pulls; 0 for none."""
 
-    def after(self, own: Tensor, common: Tensor, gradient: Tensor) -> Tensor:
-        """The client's parameters after one more step; all of one shape."""
+    @property
+    def optimiser(self) -> Optimiser:
+        """The optimiser of local steps, with the step size of these."""
+        return local_optimiser(self.local, self.step_size)
+
+    def after(
+        self, own: Tensor, common: Tensor, gradient: Tensor, state: OptimiserState
+    ) -> tuple[Tensor, OptimiserState]:
+        """The client's parameters, of the shape of the others, and the optimiser's state after one
+        more step."""
+        if self.proximal and not self.local.descends_plainly:
+            gradient = gradient + self.proximal * (own - common)
+        moved, state = self.optimiser.step(own, gradient, state)
         pull = self.pull(own, common)
-        moved = own - self.step_size * gradient
-        return moved if pull is None else moved - pull
+        return (moved if pull is None else moved - pull), state
 
     def pull(self, own: Tensor, common: Tensor) -> Tensor | None:
-        """What a step takes off for the distance from the common model; None without a pull."""
-        if not self.proximal:
+        """What a plain step takes off for the distance from the common model, beside the gradient,
+        which has it otherwise; None without a pull."""
+        if not self.proximal or not self.local.descends_plainly:
             return None
         return self.step_size * self.proximal * (own - common)
 
@@ -102,16 +115,17 @@ def training_method(training: Training) -> TrainingMethod:
     at hand, and from there. Algorithm 1 of the paper carries on from the personal model that a
     client has from earlier rounds.
     """
-    method, step_size = training.method, training.local.step_size
+    method, local = training.method, training.local
     match method:
         case Hypotheses():
             return TrainingMethod()
         case FineTuning() | LocalOnly():
-            return TrainingMethod(PersonalSteps(method.steps, method.step_size or step_size))
+            size = method.step_size or local.step_size
+            return TrainingMethod(PersonalSteps(method.steps, size, local))
         case Ditto():
-            size = method.step_size or step_size
-            return TrainingMethod(PersonalSteps(method.steps, size, proximal=method.proximal))
+            size = method.step_size or local.step_size
+            return TrainingMethod(PersonalSteps(method.steps, size, local, method.proximal))
         case QFfl():
-            return TrainingMethod(weighting=LossWeighting(method.q, lipschitz=1 / step_size))
+            return TrainingMethod(weighting=LossWeighting(method.q, lipschitz=1 / local.step_size))
         case _:
             assert_never(method)

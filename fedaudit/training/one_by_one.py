@@ -21,9 +21,10 @@ from fedaudit.networks.client_network import ClientNetwork
 from fedaudit.networks.losses import Loss
 from fedaudit.randomness import Purpose, Source
 from fedaudit.reproducible import one_thread
-from fedaudit.spec.training import Local
+from fedaudit.spec.training import Training
 from fedaudit.training.base.cell import Cell, Splits, class_rows, cohort_clients
 from fedaudit.training.base.cohort import Block, rounds_ahead
+from fedaudit.training.base.optimisers import local_optimiser
 from fedaudit.training.base.scored_rows import ScoredRows
 from fedaudit.training.mechanisms.base import ClientProtection, TrustedServer
 from fedaudit.training.methods import PersonalSteps, training_method
@@ -70,40 +71,58 @@ class ClientData:
 
 
 class ClientUpdate:
-    """Gradient descent on a client's rows, in the same order as in `LocalUpdate`."""
+    """Local steps on a client's rows, in the same order as in `LocalUpdate`."""
 
-    def __init__(self, network: ClientNetwork, loss: Loss, local: Local, data: ClientData) -> None:
+    def __init__(
+        self, network: ClientNetwork, loss: Loss, training: Training, data: ClientData
+    ) -> None:
         self._network = network
         self._loss = loss
-        self._local = local
+        self._training = training
+        self._local = training.local
         self._data = data
         self._rows_of_class = class_rows(data.federation.counts)
 
     def __call__(self, client: int, *, source: Source, round_: int) -> None:
         """Moves the network's parameters; `source` is that of a stack of one."""
+        size = self._training.step_size(round_)
+        optimiser, theta = local_optimiser(self._local, size), self._network.theta
+        state = optimiser.start(theta)
         for batch in self._batches(client, source, round_):
-            self._step(client, batch, step_size=self._local.step_size)
+            gradient, factor = self._gradient(client, batch)
+            if self._local.descends_plainly:
+                self._network.descend(gradient, size * factor / len(batch))
+            else:
+                slope = self._network.flat(gradient) * (factor / len(batch))
+                moved, state = optimiser.step(theta, slope, state)
+                self._network.load(moved)
 
     def tune(self, client: int, rows: NDArray[np.int64], personal: PersonalSteps) -> None:
         """Makes the client's own model of the network's parameters, from these of its rows."""
-        common = self._network.theta.clone()
+        theta, common = self._network.theta, self._network.theta.clone()
+        state = personal.optimiser.start(common)
         for _ in range(personal.steps if len(rows) else 0):
-            pull = personal.pull(self._network.theta, common)
-            self._step(client, rows, step_size=personal.step_size)
+            pull = personal.pull(theta, common)
+            gradient, factor = self._gradient(client, rows)
+            if not self._local.descends_plainly:
+                slope = self._network.flat(gradient) * (factor / len(rows))
+                moved, state = personal.after(theta, common, slope, state)
+                self._network.load(moved)
+                continue
+            self._network.descend(gradient, personal.step_size * factor / len(rows))
             if pull is not None:
-                self._network.load(self._network.theta - pull)
+                self._network.load(theta - pull)
 
-    def _step(self, client: int, batch: NDArray[np.int64], *, step_size: float) -> None:
-        """One step on the mean over the batch, whose gradient is added up part by part."""
-        total, gradient = torch.zeros((), device=self._data.device), None
+    def _gradient(self, client: int, batch: NDArray[np.int64]) -> tuple[list[Tensor], float]:
+        """The gradient of the sum over the batch, added up part by part, layer by layer; and what
+        its mean is multiplied by to be that of the client's loss."""
+        total, gradient = torch.zeros((), device=self._data.device), list[Tensor]()
         for rows in parts(batch, self._network.rows_at_once):
             features, target = self._data.features(client, rows), self._data.target(client, rows)
             value, slopes = self._network.gradient(features, target, self._loss)
             total += value
-            gradient = slopes if gradient is None else _added(gradient, slopes)
-        if gradient is not None:
-            factor = self._loss.client_slope(total / len(batch)).item()
-            self._network.descend(gradient, step_size * factor / len(batch))
+            gradient = _added(gradient, slopes) if gradient else slopes
+        return gradient, self._loss.client_slope(total / len(batch)).item()
 
     def _batches(self, client: int, source: Source, round_: int) -> Iterator[NDArray[np.int64]]:
         local, rows = self._local, self._data.rows(client)
@@ -272,7 +291,7 @@ class ClientByClient(Engine):
         self._network, self._k = ClientNetwork(cell.shape, device), cell.spec.training.hypotheses
         self._weighting = training_method(cell.spec.training).weighting
         super().__init__(cells, splits, device)
-        self._update = ClientUpdate(self._network, self._loss, cell.spec.training.local, data)
+        self._update = ClientUpdate(self._network, self._loss, cell.spec.training, data)
         self._scorer = ClientScorer(self._network, self._loss, data)
 
     def arrange(self, positions: Sequence[int]) -> None:
@@ -297,17 +316,22 @@ class ClientByClient(Engine):
         """Nothing: noise is drawn for a client when it releases its upload."""
 
     def play(
-        self, theta: Tensor, cohorts: Sequence[Cohort], clips: NDArray[np.float64] | None
+        self,
+        theta: Tensor,
+        cohorts: Sequence[Cohort],
+        clips: NDArray[np.float64] | None,
+        moments: Tensor | None,
     ) -> list[RoundResult]:
         (cohort,) = cohorts
         with one_thread():
             match self._protection:
                 case ClientProtection() as protection:
-                    return [self._bring_together(protection, theta, cohort)]
+                    found = self._bring_together(protection, theta, cohort)
                 case TrustedServer() as server:
-                    return [self._add_up(server, theta, cohort, needed_clips(clips))]
+                    found = self._add_up(server, theta, cohort, needed_clips(clips))
                 case _:
                     assert_never(self._protection)
+            return [self._moved(found, moments)]
 
     def _bring_together(
         self, protection: ClientProtection, theta: Tensor, cohort: Cohort

@@ -2,7 +2,8 @@
 
 Clients take part by coins and take private local steps; the server averages their models. Local
 steps start from the global model with an optimiser that remembers nothing, so that all that a
-client's records leave behind is in the model.
+client's records leave behind is in the averages. What the server makes of these looks at them
+alone, so that the bound on them is one on the models.
 
 The server divides by the number of clients whose coins fell. That keeps the two-stage bound: fix
 the coins of all other clients; a record's own client then adds itself to m others or does not. The
@@ -21,7 +22,7 @@ no client was drawn, or a group had left, counts like any other. Without noise (
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import assert_never
 
 import numpy as np
@@ -30,7 +31,6 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from fedaudit.ledger.rows import Outcome
-from fedaudit.networks.client_network import ClientNetwork
 from fedaudit.privacy.accounting.privacy_events import Observer
 from fedaudit.privacy.records.record_plans import RecordPlan
 from fedaudit.privacy.records.record_spending import record_spending
@@ -51,6 +51,7 @@ from fedaudit.training.base.cell import (
     length_classes,
 )
 from fedaudit.training.base.cohort import drawn_clients
+from fedaudit.training.base.optimisers import local_optimiser, server_moves
 from fedaudit.training.base.planted import of_records
 from fedaudit.training.base.record_steps import (
     PlantedGradients,
@@ -60,7 +61,6 @@ from fedaudit.training.base.record_steps import (
 )
 from fedaudit.training.base.records import (
     TrainingRecords,
-    ValidationRows,
     record_table,
     record_use_of,
     training_records,
@@ -73,7 +73,7 @@ from fedaudit.training.base.rounds import (
     PlayedRounds,
     RoundColumns,
 )
-from fedaudit.training.base.scored_rows import GroupCounter, RowPlaces, ScoredRows, row_figures
+from fedaudit.training.base.scored_rows import row_figures
 from fedaudit.training.base.stopping import NEVER, EarlyStopping, Progress, RunEnd
 from fedaudit.training.mechanisms.base import (
     ClientMechanism,
@@ -82,9 +82,10 @@ from fedaudit.training.mechanisms.base import (
     ServerMechanism,
 )
 from fedaudit.training.mechanisms.registry import training_mechanism
+from fedaudit.training.row_validator import RowValidator
 from fedaudit.training.stacked.stack_round import build_loss
-from fedaudit.training.stacked.stack_state import packed, unpacked
-from fedaudit.training.stacked.validation import Figures, flat_figures
+from fedaudit.training.stacked.stack_state import first_moments, packed, unpacked
+from fedaudit.training.stacked.validation import Figures
 
 
 @dataclass
@@ -101,6 +102,8 @@ class PersonalisedState:
     best_theta: NDArray[np.float32]
     participations: NDArray[np.int32]
     """[clients of the federation]: rounds that each took part in; of a lost round, all."""
+    moments: NDArray[np.float32] | None = None
+    """[moments, 1, n]: what the server remembers of averages, if anything."""
 
     @property
     def round(self) -> int:
@@ -115,7 +118,11 @@ class PersonalisedState:
     def encode(self) -> bytes:
         """Bytes that `decode` reads back, the same for the same state."""
         progress = {name: values[0] for name, values in vars(self.progress).items()}
-        others = {name: value for name, value in vars(self).items() if name != "progress"}
+        others = {
+            name: value
+            for name, value in vars(self).items()
+            if name != "progress" and value is not None
+        }
         return packed({**progress, **others})
 
     @classmethod
@@ -137,93 +144,8 @@ def first_personalised_state(cell: Cell) -> PersonalisedState:
         theta=theta,
         best_theta=theta.copy(),
         participations=np.zeros(cell.federation.clients, dtype=np.int32),
+        moments=first_moments(cell, theta[None]),
     )
-
-
-class RowValidator:
-    """Measures a model on the rows that are held out, a part of them at a time."""
-
-    def __init__(self, cell: Cell, held_out: ValidationRows, device: torch.device) -> None:
-        self._held_out = held_out
-        self._loss = build_loss(cell)
-        self._network = ClientNetwork(cell.shape, device)
-        self._classes = length_classes(cell.federation.counts)
-        self._counter = GroupCounter([cell.federation], cell.spec.fairness)
-        self._features = flat_features(cell.federation, held_out.place, device)
-        self._target = flat_target(cell.federation, held_out.place, device)
-
-    def score(
-        self, theta: Tensor, *, chosen: NDArray[np.int64] | None = None, per_client: bool = False
-    ) -> Figures:
-        """Figures of the model theta [n], as those of a stack of one.
-
-        `chosen`: places of some of the validation clients, ascending; all by default.
-        """
-        values, predictions, logits = self._tables(theta)
-        held_out = self._held_out
-        if chosen is None:
-            chosen = np.arange(len(held_out.clients))
-        rows = np.flatnonzero(np.isin(held_out.client_of, chosen))
-        client = np.searchsorted(chosen, held_out.client_of[rows])
-        places = RowPlaces(held_out.place[rows], client, len(chosen))
-        values, scored = values[rows], held_out.scored[rows]
-        clients = held_out.clients[chosen]
-        every = np.ones(len(rows), dtype=np.bool_)
-        return flat_figures(
-            self._counter,
-            ScoredRows(
-                predictions[rows],
-                None if logits is None else logits[rows],
-                values,
-                hypotheses=None,
-                scored=scored,
-            ),
-            places,
-            selection_loss=np.array([self._mean(values, every, places, clients=clients)]),
-            validation_loss=np.array([self._mean(values, scored, places, clients=clients)]),
-            k=1,
-            per_client=per_client,
-        )
-
-    def _mean(
-        self,
-        values: NDArray[np.float64],
-        counted: NDArray[np.bool_],
-        places: RowPlaces,
-        *,
-        clients: NDArray[np.int64],
-    ) -> float:
-        """The loss over the counted rows [rows]: of clients, or of all rows alike."""
-        if not self._held_out.by_client:
-            return float(values[counted].mean())
-        counts = np.bincount(places.client, minlength=places.clients)
-        values, first = np.where(counted, values, 0.0), np.cumsum(counts) - counts
-        sums = np.zeros(places.clients)
-        for one in self._classes:
-            own = np.flatnonzero(np.isin(clients, one.clients))
-            number = np.arange(one.rows)
-            index = np.minimum(first[own, None] + number, len(values) - 1)
-            sums[own] = np.where(number < counts[own, None], values[index], 0.0).sum(1)
-        return float((sums / np.bincount(places.client, weights=counted)).mean())
-
-    def _tables(
-        self, theta: Tensor
-    ) -> tuple[NDArray[np.float64], NDArray[np.generic], NDArray[np.float32] | None]:
-        """Value, prediction and, of two classes, logit of each held-out row, [rows] on the host."""
-        values, answers = [], []
-        with one_thread(), torch.no_grad():
-            self._network.load(theta)
-            for start in range(0, len(self._target), self._network.rows_at_once):
-                part = slice(start, start + self._network.rows_at_once)
-                outputs = self._network.outputs(self._features[part])
-                values.append(self._loss.values(outputs, self._target[part]).double())
-                answers.append(self._loss.answers(outputs))
-        every = torch.cat(answers)
-        return (
-            torch.cat(values).cpu().numpy(),
-            self._loss.predictions(every).cpu().numpy(),
-            every.cpu().numpy() if self._loss.classes == 2 else None,
-        )
 
 
 _NUMBERS_TOGETHER = 1 << 23
@@ -235,7 +157,7 @@ class PersonalisedPlayed:
     """The result of a round."""
 
     theta: Tensor
-    """float32 [n]: the model after it."""
+    """float32 [n]: the average of the models that were sent; the one before, where none were."""
     present: NDArray[np.bool_]
     """[clients drawn]: whose models were averaged. One that is not finite is withheld; that follows
     from output that noise has already protected, and costs nothing."""
@@ -254,6 +176,7 @@ class PersonalisedRound:
         self._counts = records.counts
         self._first = np.cumsum(self._counts) - self._counts
         self._classes = length_classes(self._counts)
+        self._training = cell.spec.training
         protection = _protection(cell, plan, clients=len(self._counts))
         self._planted = of_records(cell.planted)
         self._noise, self._steps = protection.noise_multipliers, protection.steps
@@ -269,6 +192,8 @@ class PersonalisedRound:
         places = np.searchsorted(self._records.clients, drawn)
         if not len(places):
             return PersonalisedPlayed(theta, np.zeros(0, dtype=np.bool_))
+        size = self._training.step_size(round_)
+        steps = replace(self._steps, optimiser=local_optimiser(self._training.local, size))
         together = max(1, _NUMBERS_TOGETHER // len(theta))
         models = theta.new_empty(len(places), len(theta))
         with one_thread():
@@ -278,7 +203,7 @@ class PersonalisedRound:
                 for start in range(0, len(own), together):
                     part = own[start : start + together]
                     silos = self._silos(places[part], paid, rows=one.rows)
-                    found, _ = self._steps(theta, silos, source=source, round_=round_)
+                    found, _ = steps(theta, silos, source=source, round_=round_)
                     models[torch.from_numpy(part)] = found
             present = torch.isfinite(models).all(-1)
             if present.any():
@@ -372,6 +297,7 @@ class PersonalisedRun:
         else:
             self.state = PersonalisedState.decode(checkpoint)
         self._theta = torch.from_numpy(self.state.theta).to(self._device)
+        self._moves = server_moves(spec.training)
         last = int(self._stopping.rounds[0])
         self._ended: RunEnd | None = self._stopping.stop_reason(
             self.state.progress, 0, last_round=last
@@ -420,13 +346,27 @@ class PersonalisedRun:
         played = self._round.play(
             self._theta, drawn, source=self._source, round_=number, paid=state.compositions
         )
-        self._theta = played.theta
+        self._theta = self._moved(played)
         self._drawn.pop(number, None)
-        state.theta = played.theta.cpu().numpy().copy()
+        state.theta = self._theta.cpu().numpy().copy()
         state.participations[drawn] += 1
         figures = self._validate(number)
         self._observe(number, figures)
         return self._columns(subjects, played, figures)
+
+    def _moved(self, played: PersonalisedPlayed) -> Tensor:
+        """The model [n] that the server makes of a round's average."""
+        state = self.state
+        if self._moves is None or state.moments is None:
+            return played.theta
+        theta, moments = self._moves(
+            self._theta[None],
+            played.theta[None],
+            torch.from_numpy(state.moments).to(self._device),
+            moved=torch.full((1,), bool(played.present.any()), device=self._device),
+        )
+        state.moments = moments.cpu().numpy()
+        return theta[0]
 
     def _coins(self, number: int) -> NDArray[np.int64]:
         """The clients that are drawn for a round; a second call gives the same."""

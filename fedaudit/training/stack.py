@@ -90,6 +90,7 @@ class Stack:
         self._running = np.zeros(0, dtype=np.int64)
         self._theta: Tensor
         self._clips: NDArray[np.float64] | None = None
+        self._moments: Tensor | None = None
         for position in range(len(self._cells)):
             self._check_stop(position)
         self._arrange()
@@ -158,8 +159,9 @@ class Stack:
         self._engine.draw_noise(block)
         steps = range(block.position, block.position + stride)
         cohorts = self._cohorts(block, steps)
-        played = self._engine.play(self._theta, cohorts, self._clips)
-        self._theta, self._clips = played[-1].hypotheses, played[-1].clips
+        played = self._engine.play(self._theta, cohorts, self._clips, self._moments)
+        left = played[-1]
+        self._theta, self._clips, self._moments = left.hypotheses, left.clips, left.moments
         block.position += stride
         last = self._last_rounds()[self._running]
         validated = self._rule.validates(block.rounds[steps], last_round=last)
@@ -192,8 +194,7 @@ class Stack:
         for row, end in followed.ends.items():
             at, position = played[followed.kept[row] - 1], int(self._running[row])
             self._stopped[position] = end
-            clip = None if at.clips is None else float(at.clips[row])
-            self._state.store(position, at.hypotheses[row], clip)
+            self._state.store(position, row, at.hypotheses, at.clips, at.moments)
 
     def _cohorts(self, block: Block, steps: Sequence[int]) -> list[Cohort]:
         # Rounds beyond an early stop take from this copy only.
@@ -356,8 +357,7 @@ class Stack:
         """Puts what the tensors hold of a running cell into its state."""
         if position in self._running and position not in self._stopped:
             row = int(np.flatnonzero(self._running == position)[0])
-            clip = None if self._clips is None else float(self._clips[row])
-            self._state.store(position, self._theta[row], clip)
+            self._state.store(position, row, self._theta, self._clips, self._moments)
 
     def _arrange(self) -> None:
         """Lays out the tensors for the cells that are still running."""
@@ -371,8 +371,11 @@ class Stack:
         self._rule = self._stopping.of(self.active)
         self._draws = build_draws([self._cells[position] for position in self.active])
         self._theta = torch.from_numpy(self._state.hypotheses[self._running]).to(self._device)
-        clips = self._state.clips
+        clips, moments = self._state.clips, self._state.moments
         self._clips = None if clips is None else clips[self._running]
+        self._moments = None
+        if moments is not None:
+            self._moments = torch.from_numpy(moments[self._running]).to(self._device)
 
     def _block_of(self, rounds: int) -> Block:
         """The current block of draws, or a new one of `rounds` rounds where it is used up."""

@@ -184,8 +184,9 @@ def _booked(row: Any) -> BookedCost:
     """Of the columns `_BOOKED`, and `reported`: whether the run came to its end; losses may then
     have ended it, and an epsilon is proven for all rounds that were planned alone."""
     amount, curve = row.amount, row.curve
-    if row.reported and curve is not None and row.step is not None:
-        curve = np.maximum(curve, (row.planned or 0) * row.step)
+    ended_early = row.reported and (row.compositions or 0) < (row.planned or 0)
+    if ended_early and curve is not None and row.step is not None:
+        curve = np.maximum(curve, row.planned * row.step)
     if row.figure != "epsilon":
         # An epsilon is composed from its curve, which becomes what was spent when it is settled.
         amount = row.spent if row.state == SETTLED else max(row.amount, row.spent)

@@ -51,6 +51,7 @@ from tests.attacks.zoo.cells import (
     records,
     updates,
 )
+from tests.training.gaussian import MOVES
 
 CLEAN: dict[str, tuple[Callable[[], Cell], tuple[str, ...]]] = {
     "none": (lambda: updates({"mechanism": "none"}), ("uploads of the others",)),
@@ -78,6 +79,11 @@ CLEAN: dict[str, tuple[Callable[[], Cell], tuple[str, ...]]] = {
     "central-in-turn": (
         lambda: in_turn(mechanism="gaussian-central", noise_multiplier=2.0, clip=0.2, delta=1e-4),
         ("distance of neighbouring sums", "noise added"),
+    ),
+    "laplace-adam": (lambda: fixed(**MOVES["adam"]), ("norm of an update", "noise added")),
+    "central-momentum": (
+        lambda: central(**MOVES["momentum"]),
+        ("hypotheses of the next round", "divisor of sums"),
     ),
     "records": (records, ("distance of neighbouring sums", "noise added", "chance of a record")),
     "records-release": (lambda: records(noise="release"), ("secret noise",)),

@@ -142,3 +142,54 @@ def test_a_figure_of_the_other_kind_is_no_evidence(call, submitted, small_spec, 
         assert (passed["outcome"], unknown["outcome"]) == ("pass", "insufficient_evidence")
         assert unknown["value"] is None
         assert reason in unknown["reason"]
+
+
+def test_a_group_without_positives_is_no_gap_of_a_perfect_classifier(call, submitted, tmp_path):
+    """Every prediction is right; no row of group b has the favourable outcome."""
+    rows = [("town", "sex", "score", "income")]
+    for town in range(30):
+        for row in range(20):
+            sex, value = "ab"[row % 2], int(row % 4 == 0)
+            rows.append((f"t{town}", sex, value, value))
+    file = tmp_path / "people.csv"
+    file.write_text("\n".join(",".join(map(str, row)) for row in rows) + "\n")
+    spec = {
+        "name": "perfect",
+        "federation": {
+            "source": "table",
+            "client_key": "town",
+            "target": "income",
+            "features": ["score"],
+        },
+        "model": {"kind": "linear"},
+        "training": {
+            "loss": "mse",
+            "hypotheses": 1,
+            "rounds": 60,
+            "cohort": {"clients": 10},
+            "local": {"steps": 5, "step_size": 0.3},
+        },
+        "privacy": {"mechanism": "none"},
+        "fairness": {"sensitive": ["sex"], "favourable": {"op": "ge", "value": 0.5}},
+    }
+    described = tmp_path / "spec.json"
+    described.write_text(json.dumps(spec))
+    added = call("federations", "add", file, "--spec", described, "--wait", "--json")
+    assert added.returncode == 0, added.stderr
+    spec["federation"]["id"] = json.loads(added.stdout)["id"]
+    experiment = submitted(spec, "perfect")
+    [section] = json.loads(call("report", experiment).stdout)["fairness"]
+    rates = {group["value"]: group for group in section["groups"]}
+    assert (rates["a"]["true_positive_rate"], rates["b"]["true_positive_rate"]) == (1.0, None)
+    assert (rates["a"]["false_positive_rate"], rates["b"]["false_positive_rate"]) == (0.0, 0.0)
+    gates = [
+        {"figure": f"{gap}_difference", "op": "le", "value": 1.0}
+        for gap in ("equal_opportunity", "equalized_odds", "demographic_parity")
+    ]
+    done = call("gate", experiment, "--policy", "-", "--json", stdin=json.dumps(gates))
+    assert done.returncode == 3
+    opportunity, odds, parity = json.loads(done.stdout)["gates"]
+    for unknown in (opportunity, odds):
+        assert (unknown["outcome"], unknown["value"]) == ("insufficient_evidence", None)
+        assert "favourable outcome" in unknown["reason"]
+    assert (parity["outcome"], parity["value"]) == ("pass", 0.5)

@@ -83,14 +83,35 @@ SPECS: Mapping[str, dict[str, Any]] = {
             "epsilon_budget": 4.0,
         },
     ),
-    "gaussian-local": small(**_ONE, privacy={"mechanism": "gaussian-local", **_EPSILON}),
+    "gaussian-local": small(
+        **_ONE,
+        privacy={
+            "mechanism": "gaussian-local",
+            "clip": 1.0,
+            "target": {"epsilon": 12.0, "delta": 1e-4},
+        },
+    ),
     "gaussian-local with a budget": small(
         **_ONE, privacy={"mechanism": "gaussian-local", **_EPSILON, "epsilon_budget": 6.0}
     ),
     "record-personalised": by_record(),
     "record-personalised, filter": by_record(baseline="filter"),
     "record-personalised, privacy-free": by_record(baseline="privacy-free"),
+    "record-personalised, FedAdam": small(
+        **_BY_RECORD,
+        privacy={
+            "mechanism": "record-personalised",
+            "budgets": {"distribution": "three-levels"},
+            "delta": 1e-3,
+        },
+        training__server={"optimiser": "adam"},
+    ),
     "none": small(privacy={"mechanism": "none"}),
+    "none, Adam, FedAvgM": small(
+        privacy={"mechanism": "none"},
+        training__server={"optimiser": "momentum"},
+        training__local={"optimiser": "adam", "schedule": {"kind": "cosine", "warm_up": 2}},
+    ),
     "ditto": small(**_ONE, federation=_SPLIT, training__method="ditto"),
     "fine-tuning of several, with patience": small(
         federation=_SPLIT,

@@ -234,6 +234,20 @@ def test_counts_with_noise_decide_by_their_intervals_or_not_at_all(tmp_path):
     for name in ("accuracy_over_baseline", "prediction_share"):
         interval = sure["utility"][f"{name}_interval"]
         assert interval["low"] < sure["utility"][name] < interval["high"]
+    # Of scores nothing has noise, so nothing is shown; of decisions, what follows from the counts.
+    hidden = ("auc", "auc_interval", "brier", "expected_calibration_error", "base_rate")
+    for name in (*hidden, "weighted_accuracy_over_baseline", "ranks_above_chance"):
+        assert sure["utility"][name] is None
+        assert "fairness.noise protects" in sure["utility"]["reasons"][name]
+    assert all(group["auc"] is None for group in sure["fairness"][0]["groups"])
+    for name in ("balanced_accuracy", "precision", "recall"):
+        assert 0.8 < sure["utility"][name] <= 1
+        assert "from counts with noise" in sure["utility"]["reasons"][name]
+    decided = [{"figure": name, "op": "ge", "value": 0.1} for name in ("auc", "recall")]
+    low = {"threshold": 0.3}
+    blurred = report_of(tmp_path, fairness=fairness, informative=True, gates=decided, decision=low)
+    assert set(outcomes(blurred).values()) == {open_}
+    assert blurred["utility"]["degenerate"] is None
     # A report made before such intervals decided is verified by the rules of its time.
     spec = parse_spec(sure["spec"])
     assert check_gates(spec, sure).outcome == "pass"

@@ -240,12 +240,6 @@ def test_a_value_that_does_not_fit_is_refused_where_it_is(
             "the baseline uniform",
         ),
         (
-            CENTRAL,
-            {"training.local": {"optimiser": "adam"}},
-            "/training/local/optimiser",
-            "`record-personalised`",
-        ),
-        (
             RECORDS,
             {"privacy.budgets": {"distribution": "uniform"}},
             "/privacy/budgets/distribution",
@@ -280,6 +274,7 @@ def test_what_does_not_fit_is_refused_with_the_remedy(
     ("document", "changes"),
     [
         (CENTRAL, {"privacy.accountant": "pld"}),
+        (CENTRAL, {"training.local": {"optimiser": "adam"}}),
         (CENTRAL, {"training.cohort": {"clients": 10}}),
         (CENTRAL, {"training.hypotheses": 3, "training.clustering": {"method": "reported"}}),
         (LOCAL, {"privacy.accountant": "pld", "privacy.epsilon_budget": 3.0}),

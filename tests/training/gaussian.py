@@ -25,6 +25,21 @@ LAYERS: dict[str, Any] = {
     "training__local": {"step_size": 0.01},
     "privacy__per_layer": True,
 }
+ADAM: dict[str, Any] = {
+    "epochs": 2,
+    "batch_size": 4,
+    "step_size": 0.05,
+    "optimiser": "adam",
+    "schedule": {"kind": "cosine", "warm_up": 2},
+}
+MOVES: dict[str, dict[str, Any]] = {
+    "adam": {"training__local": ADAM, "training__server": {"optimiser": "adam"}},
+    "momentum": {
+        "training__local": {"steps": 3, "step_size": 0.05, "momentum": 0.8},
+        "training__server": {"optimiser": "momentum", "momentum": 0.5, "step_size": 0.7},
+    },
+}
+"""Optimisers of clients and of the server."""
 MECHANISMS: dict[str, dict[str, Any]] = {
     "laplace": {},
     "layers": LAYERS,
@@ -32,6 +47,8 @@ MECHANISMS: dict[str, dict[str, Any]] = {
     "server": SERVER,
     "moving-clip": {"privacy": MOVING, **REPORTED},
     "coins": {"privacy": MOVING, "training__cohort": COINS, **REPORTED},
+    "adam": MOVES["adam"],
+    "server-momentum": {**SERVER, **MOVES["momentum"]},
     "blocks": {"privacy": CENTRAL, "training__cohort": BLOCKS, **REPORTED},
 }
 """Changes to `groups_spec`."""

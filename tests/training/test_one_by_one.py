@@ -21,7 +21,7 @@ from tests.training.federations import (
     random_federation,
     table_cell,
 )
-from tests.training.gaussian import ALONE, COINS, MECHANISMS, MOVING, REPORTED, SERVER
+from tests.training.gaussian import ADAM, ALONE, COINS, MECHANISMS, MOVING, REPORTED, SERVER
 from tests.training.test_stack import fingerprint
 
 
@@ -85,6 +85,8 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "noise of a server": SERVER,
     "moving clip": {"privacy": MOVING, **REPORTED},
     "coins": {"privacy": MOVING, "training__cohort": COINS, **REPORTED},
+    "adam": MECHANISMS["adam"],
+    "server momentum": MECHANISMS["server-momentum"],
 }
 
 
@@ -187,11 +189,13 @@ def bits(stack: Stack, cuts: list[int]) -> tuple[object, ...]:
     return fingerprint(records), stack.checkpoint(0), stack.result(0).hypotheses.tobytes()
 
 
-@pytest.mark.parametrize("name", ["laplace", "local", "coins"])
+@pytest.mark.parametrize("name", ["laplace", "local", "coins", "adam"])
 def test_threads_cuts_and_interruptions_do_not_matter(name: str) -> None:
-    coins = {"sampling": "poisson", "rate": 0.5}
-    changes = {**MECHANISMS[name], **({"training__cohort": coins} if name == "coins" else {})}
-    cell = image_cell(IMAGES, **changes)
+    own = {
+        "coins": {"training__cohort": {"sampling": "poisson", "rate": 0.5}},
+        "adam": {"training__local": {**ADAM, "epochs": 1, "batch_size": None}},
+    }
+    cell = image_cell(IMAGES, **{**MECHANISMS[name], **own.get(name, {})})
     with threads(1):
         whole = bits(Stack([cell]), [4])
     with threads(2):

@@ -17,7 +17,8 @@ from fedaudit.spec.parse import parse_spec
 from fedaudit.training import personalised
 from fedaudit.training.base.cell import Cell
 from fedaudit.training.base.cohort import drawn_clients
-from fedaudit.training.base.record_steps import Adam, RecordSteps, SiloRecords
+from fedaudit.training.base.optimisers import Adam
+from fedaudit.training.base.record_steps import RecordSteps, SiloRecords
 from fedaudit.training.base.records import record_use_of, spending_of, training_records
 from fedaudit.training.base.rounds import RoundRecord
 from fedaudit.training.personalised import (
@@ -28,6 +29,7 @@ from fedaudit.training.personalised import (
 )
 from fedaudit.training.stack import Stack
 from tests.training.federations import TABLE, federation, one_by_one, random_federation
+from tests.training.gaussian import MOVES
 from tests.training.personalised import play, played, records_spec
 from tests.training.specs import cell, groups_spec
 
@@ -533,6 +535,11 @@ KINDS: dict[str, dict[str, Any]] = {
     "rmsprop": {
         "training__local": {"steps": 5, "batch_size": 4, "step_size": 0.05, "optimiser": "rmsprop"}
     },
+    "momentum": MOVES["momentum"],
+    "server-adam": {
+        "training__server": {"optimiser": "adam"},
+        "training__local__schedule": {"kind": "cosine", "warm_up": 2},
+    },
     "privacy-free": {"privacy__baseline": "privacy-free"},
     "uniform": {"privacy__baseline": "uniform"},
     "strong-for-all": {"privacy__baseline": "strong-for-all"},
@@ -561,7 +568,9 @@ def test_threads_and_cuts_do_not_matter(changes: dict[str, Any]) -> None:
     assert all(np.isfinite(record[6]) for record in whole if record[6] is not None)
 
 
-@pytest.mark.parametrize("changes", [KINDS["personalised"], KINDS["filter"], KINDS["stopping"]])
+@pytest.mark.parametrize(
+    "changes", [KINDS[name] for name in ("personalised", "filter", "stopping", "server-adam")]
+)
 @pytest.mark.parametrize("interruptions", [(1,), (2, 5)])
 def test_a_resumed_run_equals_an_undisturbed_one(
     changes: dict[str, Any], interruptions: tuple[int, ...]

@@ -15,7 +15,7 @@ from fedaudit.training.base.cell import Cell, cells_at_once, stacks
 from fedaudit.training.base.rounds import RoundRecord
 from fedaudit.training.stack import Stack
 from tests.training.federations import one_by_one, random_federation, table_cell
-from tests.training.gaussian import COINS, LAYERS, MECHANISMS, MOVING, REPORTED, SERVER
+from tests.training.gaussian import COINS, LAYERS, MECHANISMS, MOVES, MOVING, REPORTED, SERVER
 from tests.training.specs import cell, groups_spec, linear_spec, train
 from tests.workers.admission import spec_with
 
@@ -76,6 +76,9 @@ NETWORKS: dict[str, dict[str, Any]] = {
         "model": {"kind": "mlp", "hidden": [24]},
         "training__local": {"epochs": 2, "batch_size": 4, "step_size": 0.01},
     },
+    "adam": MECHANISMS["adam"],
+    "momentum": MOVES["momentum"],
+    "server-momentum": MECHANISMS["server-momentum"],
     "rare-coins": {
         **MECHANISMS["coins"],
         "training__cohort": {"sampling": "poisson", "rate": 0.01},
@@ -191,6 +194,19 @@ def test_the_checkpoint_of_a_run_that_ended_does_not_depend_on_the_cuts(name: st
     assert Stack(cells[:1], checkpoints=checkpoints[:1]).result(0).stopped_by == "patience"
 
 
+def test_cells_of_one_stack_may_be_in_different_rounds_of_a_schedule() -> None:
+    cells = [cell(groups_spec(seed=seed, **MECHANISMS["adam"])) for seed in (1, 2)]
+    ahead = Stack(cells[:1])
+    first = ahead.advance(11)[0]
+    both = Stack(cells, checkpoints=[ahead.checkpoint(0), None])
+    records: dict[int, list[RoundRecord]] = {0: first, 1: []}
+    while both.active:
+        for position, rounds in both.advance(6).items():
+            records[position] = [*records[position], *rounds]
+    for position, one in enumerate(cells):
+        assert fingerprint(records[position]) == fingerprint(run_stacked([one], 30)[0])
+
+
 def test_seed_zero_is_a_seed() -> None:
     zero, again, one = (train(linear_spec(seed=seed))[0] for seed in (0, 0, 1))
     assert fingerprint(zero) == fingerprint(again)
@@ -205,6 +221,11 @@ OTHER_SHAPES: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     "layers": ({}, {"privacy__per_layer": True}),
     "a moving clip": (SERVER, {"privacy": MOVING, **REPORTED}),
     "a cohort of coins": (SERVER, {**SERVER, "training__cohort": COINS}),
+    "planned rounds of a schedule": (
+        MECHANISMS["adam"],
+        {**MECHANISMS["adam"], "training__rounds": 9},
+    ),
+    "a server": ({}, {"training__server": {"optimiser": "adam"}}),
     "a method": (DITTO, {**SPLIT, "training__method": "fine-tuning"}),
     "scored rows": (SPLIT, {**SPLIT, "federation__scoring": {"method": "split", "fraction": 0.3}}),
 }

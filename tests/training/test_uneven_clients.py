@@ -19,7 +19,7 @@ from fedaudit.training.base.rounds import FinalResult, RoundRecord
 from fedaudit.training.personalised import PersonalisedRun
 from fedaudit.training.stack import Stack
 from tests.training.federations import TABLE, federation, one_by_one, table_cell
-from tests.training.gaussian import MECHANISMS
+from tests.training.gaussian import ADAM, MECHANISMS
 from tests.training.personalised import play, records_spec
 from tests.training.test_algorithm import compare
 from tests.training.test_one_by_one import VARIANTS, assert_alike, classifying
@@ -146,6 +146,8 @@ def played(cell: Cell, cuts: int = 5) -> tuple[list[RoundRecord], FinalResult]:
 LAYOUTS: dict[str, dict[str, Any]] = {
     "batches": {"training__local": {"epochs": 2, "batch_size": 16, "step_size": 0.02}},
     "coins": MECHANISMS["coins"],
+    "adam": {**MECHANISMS["adam"], "training__local": {**ADAM, "batch_size": 100}},
+    "server-momentum": MECHANISMS["server-momentum"],
     "laplace": {
         "privacy": {"mechanism": "laplace-l2", "noise_multiplier": 1.0},
         "model": {"kind": "mlp", "hidden": [24]},

@@ -20,6 +20,12 @@ def central_by_coins(**privacy: Any) -> dict[str, Any]:
     return {**central(**privacy), "training": {**central()["training"], "cohort": _POISSON}}
 
 
+def central_by_blocks(**privacy: Any) -> dict[str, Any]:
+    """A trusted server, and each client once in every four of the twelve rounds."""
+    blocks = {"sampling": "allocation", "every": 4}
+    return {**central(**privacy), "training": {**central()["training"], "cohort": blocks}}
+
+
 def local(**privacy: Any) -> dict[str, Any]:
     """Clients that add the noise themselves."""
     return spec_with(
@@ -46,6 +52,7 @@ def by_record(*, rate: float = 0.4, **privacy: Any) -> dict[str, Any]:
 EPSILON_SPECS = {
     "central": central(),
     "central-by-coins": central_by_coins(),
+    "central-by-blocks": central_by_blocks(),
     "local": local(),
     "by-record": by_record(),
 }

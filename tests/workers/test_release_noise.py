@@ -7,6 +7,8 @@ import numpy as np
 import pytest
 
 import workers.run_loop
+from fedaudit.privacy.accounting.pld import PldAccountant
+from fedaudit.privacy.accounting.privacy_events import Gaussian, RandomAllocated
 from fedaudit.privacy.leakage import leakage
 from models.database import Database
 from models.repositories import (
@@ -19,6 +21,7 @@ from models.repositories import (
 from models.values import LedgerRow
 from tests.ledger.whole_chain import first_broken_link
 from tests.workers.admission import Submitted, experiment_of, ledger_of, spec_with, submit
+from tests.workers.epsilon_specs import central_by_blocks
 from workers.context import WorkerContext
 from workers.run_unit import run_unit
 from workers.sweeper import Sweeper
@@ -121,6 +124,37 @@ def test_lost_rounds_stay_spent_and_their_repeat_is_a_new_release(
         assert [row.round for row in RoundRepository(session).after(submitted.id)] == list(
             range(1, 13)
         )
+
+
+def test_a_lost_block_of_random_allocation_is_charged_whole(
+    database: Database, context: WorkerContext, crash_in_block: Any
+) -> None:
+    """Three rounds are asked for at a time and blocks have four: the second is lost, and its repeat
+    is a block of its own, so that four are spent where three were planned."""
+    submitted = submit(database, central_by_blocks(noise="release", accountant="pld"))
+    crash_in_block(2)
+    for _ in range(2):
+        run_unit(context, submitted.unit_id)
+    assert experiment_of(database, submitted).status == "succeeded"
+    rows = ledger_of(database, submitted)
+    rounds = [(row.round, row.release, row.interrupted) for row in rows]
+    lost = [(one, release, release == 0) for one in range(5, 9) for release in (0, 1)]
+    first, last = ([(one, 0, False) for one in part] for part in (range(1, 5), range(9, 13)))
+    assert sorted(rounds) == first + lost + last
+    assert [int(row.releases[0]) for row in rows] == list(range(1, 17))
+    event = RandomAllocated(4, Gaussian(2.0))
+    spent = [
+        PldAccountant(adjacency="add-or-remove-one").compose(event, blocks).epsilon(1e-5)
+        for blocks in range(1, 5)
+    ]
+    found = [float(row.epsilons[0]) for row in rows if row.epsilons is not None]
+    assert len(found) == 16
+    for place, epsilon in enumerate(found):
+        assert epsilon >= spent[place // 4] * (1 - 1e-9)
+    with database.read() as session:
+        document = ReportRepository(session).get(submitted.id).document
+        assert LedgerRepository(session).open_intents(submitted.id) == []
+    assert document["privacy"]["epsilon_max"] == pytest.approx(found[-1])
 
 
 def test_a_client_budget_counts_lost_rounds(database, context, crash_in_block):

@@ -122,15 +122,15 @@ class AttackedClients:
     """The clients of a cell that holds the attacked images alone, as the run would train them."""
 
     def __init__(self, cell: Cell, spec: GradientLeakageSpec, device: torch.device) -> None:
-        local = cell.spec.training.local
+        training = cell.spec.training.of_one_round
         changes = {"epochs": None, "steps": spec.local_steps, "batch_size": None}
         self._cell, self._per_layer, self._device = cell, spec.per_layer, device
         self._network = ClientNetwork(cell.shape, device)
         self._data = ClientData(cell.federation, device)
         self._loss = build_loss(cell)
-        own = local.model_copy(update=changes)
+        own = training.model_copy(update={"local": training.local.model_copy(update=changes)})
         self._update = ClientUpdate(self._network, self._loss, own, self._data)
-        self._step_size = local.step_size
+        self._step_size = own.local.step_size
 
     def choose(self, theta: Tensor) -> list[int]:
         """The hypothesis of theta [k, n] with the smallest loss on each client's images."""

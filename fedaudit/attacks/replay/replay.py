@@ -19,6 +19,7 @@ from fedaudit.federations.load import load_federation
 from fedaudit.ledger.rows import Outcome
 from fedaudit.runs.experiment_plan import OpenArtifact, no_artifacts, with_start
 from fedaudit.runs.run import cell_ledger_context
+from fedaudit.runs.solved_noise import with_solved_noise
 from fedaudit.spec.experiment import ExperimentSpec
 from fedaudit.training.base.cell import Cell, draws_in_secret
 from fedaudit.training.stacked.stack_round import build_draws
@@ -38,7 +39,8 @@ def replay(
 
     Raises InvalidInputError if the spec does not fit its data.
     """
-    cell, findings = Cell(spec, load_federation(spec, sources_dir=sources_dir)), Findings()
+    federation = load_federation(spec, sources_dir=sources_dir)
+    cell, findings = Cell(with_solved_noise(spec, federation), federation), Findings()
     check_loading(cell, findings, sources_dir=sources_dir)
     return replay_cell(with_start(cell, open_artifact), rounds=rounds, findings=findings)
 

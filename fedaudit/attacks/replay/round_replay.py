@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import Any, assert_never
 
 import numpy as np
+import torch
 from scipy import stats
 
 from fedaudit.attacks.replay.neighbours import Replayed, drawn_block
@@ -19,6 +20,7 @@ from fedaudit.spec.privacy import RecordPersonalised
 from fedaudit.spec.training import AllocationCohort, FixedCohort, PoissonCohort
 from fedaudit.training.base.cell import Cell, split_cells
 from fedaudit.training.base.cohort import drawn_clients, whole_block
+from fedaudit.training.base.optimisers import server_moves
 from fedaudit.training.base.records import record_use_of, training_records
 
 _PROBED_ROUNDS = 1000
@@ -455,10 +457,14 @@ def _check_divisor_of_sums(replayed: Replayed, findings: Findings) -> None:
         at, own = findings.at("release", round_), base.passed.sums[round_]
         if own.released is None or own.sums is None:
             continue
+        expected, moves = own.released, server_moves(base.cell.spec.training)
+        if moves is not None and own.theta is not None:
+            moments, every = base.moments[round_ - 1], torch.ones(len(expected), dtype=torch.bool)
+            expected, _ = moves(own.theta, expected, torch.from_numpy(moments), moved=every)
         at.expect(
             "hypotheses of the next round",
-            np.array_equal(wide(own.released), base.hypotheses[round_], equal_nan=True),
-            allowed="the sum with its noise over a public number",
+            np.array_equal(wide(expected), base.hypotheses[round_], equal_nan=True),
+            allowed="the sum with its noise over a public number, and what the server makes of it",
             measured="other hypotheses",
         )
         other = replayed.neighbour.passed.sums[round_] if round_ in replayed.together else None
@@ -505,7 +511,8 @@ def _check_transcript(replayed: Replayed, findings: Findings) -> None:
         at.expect(
             "uploads of clients that are not charged" if silent else "hypotheses of the next round",
             np.array_equal(base.hypotheses[round_], other.hypotheses[round_], equal_nan=True)
-            and base.clips[round_] == other.clips[round_],
+            and base.clips[round_] == other.clips[round_]
+            and np.array_equal(base.moments[round_], other.moments[round_], equal_nan=True),
             allowed=same,
             measured="other hypotheses, or another clip",
         )

@@ -23,7 +23,8 @@ from fedaudit.runs.run import new_run
 from fedaudit.runs.sink import MemorySink
 from fedaudit.training.base.cell import Cell, draws_in_secret
 from fedaudit.training.base.cohort import Block, Draws
-from fedaudit.training.base.record_steps import OptimiserState, RecordSteps, SiloRecords
+from fedaudit.training.base.optimisers import OptimiserState
+from fedaudit.training.base.record_steps import RecordSteps, SiloRecords
 from fedaudit.training.base.rounds import RoundPlot, RoundRecord, Trainer
 from fedaudit.training.mechanisms.base import (
     ClientMechanism,
@@ -387,6 +388,8 @@ class WatchedRun:
     """[k, n] before the first round and after each."""
     clips: list[float | None]
     """Of a trusted server, likewise."""
+    moments: list[NDArray[np.float32]]
+    """[moments, k, n]: what the server remembers of averages, likewise; empty for nothing."""
     ledger_context: LedgerContext
     entries: list[LedgerEntry]
     published: Sequence[Mapping[str, Any]]
@@ -461,8 +464,9 @@ def play(cell: Cell, *, rounds: int, follow: PassedThrough | None = None) -> Wat
         cell=cell,
         passed=passed,
         records=records,
-        hypotheses=[hypotheses for hypotheses, _ in states],
-        clips=[clip for _, clip in states],
+        hypotheses=[state[0] for state in states],
+        clips=[state[1] for state in states],
+        moments=[state[2] for state in states],
         ledger_context=run.ledger.ledger_context,
         entries=sink.entries,
         published=_published(sink, len(records)),
@@ -472,13 +476,18 @@ def play(cell: Cell, *, rounds: int, follow: PassedThrough | None = None) -> Wat
     )
 
 
-def _state(cell: Cell, trainer: Trainer) -> tuple[NDArray[np.float32], float | None]:
-    """The hypotheses [k, n], and the clip of a trusted server."""
+def _state(
+    cell: Cell, trainer: Trainer
+) -> tuple[NDArray[np.float32], float | None, NDArray[np.float32]]:
+    """The hypotheses [k, n], the clip of a trusted server, and what a server remembers."""
+    nothing = np.zeros(0, dtype=np.float32)
     checkpoint = trainer.checkpoint(0)
     if mechanism_of(cell.spec).facts.applied_by == "local-steps":
-        return PersonalisedState.decode(checkpoint).theta[None], None
+        silos = PersonalisedState.decode(checkpoint)
+        return silos.theta[None], None, nothing if silos.moments is None else silos.moments
     state = CellState.decode(checkpoint)
-    return state.hypotheses, state.clip
+    moments = nothing if state.moments is None else state.moments
+    return state.hypotheses, state.clip, moments
 
 
 def _published(sink: MemorySink, rounds: int) -> Sequence[Mapping[str, Any]]:

@@ -85,6 +85,7 @@ def pld_table(
     return table
 
 
+@lru_cache(maxsize=4096)
 def planned_epsilon(
     event: Event,
     steps: int,

@@ -8,6 +8,7 @@ from typing import Literal, assert_never
 from fedaudit.privacy.accounting.mechanism_parameters import GuaranteeKind
 from fedaudit.spec.experiment import ExperimentSpec
 from fedaudit.spec.models import ArtifactStart, Start
+from fedaudit.spec.optimisers import DEFAULT_SERVER
 from fedaudit.spec.privacy import RecordPersonalised
 
 SIMULATED = (
@@ -102,12 +103,19 @@ def start_limit(start: Start) -> str | None:
     )
 
 
-def of_this_run_only(guarantee: Guarantee, start: Start) -> Guarantee:
-    """The guarantee, said of what the run adds, where it started from an artifact.
+def of_the_run(guarantee: Guarantee, spec: ExperimentSpec) -> Guarantee:
+    """The guarantee, with what follows from the server's optimiser and the start.
 
-    Its figures then bound nothing of the model as a whole, so that each gets a condition, which a
-    gate has to allow.
+    Where a run started from an artifact, it is said of what the run adds. Its figures then bound
+    nothing of the model as a whole, so that each gets a condition, which a gate has to allow.
     """
+    start, server = spec.model.start, spec.training.server
+    if server != DEFAULT_SERVER:
+        statement = (
+            f"{guarantee.statement} The server moves the model by {server.words}, which goes by "
+            "what was released alone and costs nothing more."
+        )
+        guarantee = replace(guarantee, statement=statement)
     if not isinstance(start, ArtifactStart):
         return guarantee
     conditions = {

@@ -20,7 +20,7 @@ from fedaudit.privacy.accounting.mechanism_parameters import (
     MechanismParameters,
 )
 from fedaudit.privacy.accounting.privacy_events import Adjacency, Observer, observer_words
-from fedaudit.privacy.guarantees.guarantee import SIMULATED, Guarantee, at_most, of_this_run_only
+from fedaudit.privacy.guarantees.guarantee import SIMULATED, Guarantee, at_most, of_the_run
 from fedaudit.privacy.planning.cost_projection import Projection
 from fedaudit.privacy.planning.noise_search import TargetedFigure
 from fedaudit.privacy.planning.plan import (
@@ -291,7 +291,7 @@ class EpsilonMechanism(PrivacyMechanism):
             observers=self.facts.observers,
             statement=" ".join(sentences),
         )
-        return of_this_run_only(found, self.spec.model.start)
+        return of_the_run(found, self.spec)
 
     def participation_cap(self, *, n: int, plan: SpendingPlan | None = None) -> int | None:
         """The charges that the epsilon budget has room for, against every observer."""

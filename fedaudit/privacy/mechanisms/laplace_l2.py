@@ -13,12 +13,7 @@ from fedaudit.privacy.accounting.mechanism_parameters import (
     MechanismParameters,
     layer_components,
 )
-from fedaudit.privacy.guarantees.guarantee import (
-    SIMULATED,
-    Guarantee,
-    GuaranteeLabel,
-    of_this_run_only,
-)
+from fedaudit.privacy.guarantees.guarantee import SIMULATED, Guarantee, GuaranteeLabel, of_the_run
 from fedaudit.privacy.guarantees.metric_guarantees import (
     ADJACENCY,
     LAYER_ADJACENCY,
@@ -233,7 +228,7 @@ class LaplaceL2Mechanism(PrivacyMechanism):
             statement=" ".join(sentences),
             reasons={"delta": _NO_DELTA},
         )
-        return of_this_run_only(found, self.spec.model.start)
+        return of_the_run(found, self.spec)
 
     def stack_traits(self) -> tuple[object, ...]:
         """Whether layers have noise of their own."""

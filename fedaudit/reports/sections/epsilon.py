@@ -162,9 +162,9 @@ def planned_epsilons(
     return plan.spent(most)
 
 
-_DIGITS = 1e-6
+DIGITS = 1e-6
 """Relative: another library or machine may round differently, by far less."""
-_MAX_CLIENTS = 10**9
+MAX_CLIENTS = 10**9
 Values = dict[str, float]
 
 
@@ -173,7 +173,7 @@ def epsilon_checks(found: RunEvidence, spec: ExperimentSpec, parameters: int) ->
     report, totals, names = found.report, found.totals, found.evidence.names
     training = value_at(report, "data", "training_clients")
     clients = value_at(report, "data", "clients")
-    counted = type(clients) is int and 1 < clients <= _MAX_CLIENTS
+    counted = type(clients) is int and 1 < clients <= MAX_CLIENTS
     follows = counted and same(training, training_clients(clients, spec.federation))
     yield check(
         "report.training_clients",
@@ -257,7 +257,7 @@ def _figures(report: Mapping[str, Any], known: Values, totals: LedgerTotals) -> 
     try:
         stated = {one["observer"]: float(one["value"]) for one in said}
         equal = stated.keys() == known.keys() and all(
-            np.isclose(stated[observer], value, rtol=_DIGITS, atol=1e-9)
+            np.isclose(stated[observer], value, rtol=DIGITS, atol=1e-9)
             for observer, value in known.items()
         )
     except (TypeError, KeyError, ValueError, OverflowError):

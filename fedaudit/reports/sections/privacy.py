@@ -20,6 +20,8 @@ from fedaudit.reports.sections.between_hypotheses import (
     between_hypotheses,
 )
 from fedaudit.reports.sections.epsilon import (
+    DIGITS,
+    MAX_CLIENTS,
     EpsilonSection,
     RecordsSection,
     epsilon_checks,
@@ -28,11 +30,12 @@ from fedaudit.reports.sections.epsilon import (
     spent,
 )
 from fedaudit.reports.sections.material import ReportMaterial
-from fedaudit.reports.sections.part import Part, Reasons
+from fedaudit.reports.sections.part import WHERE_GIVEN, Part, Reasons
 from fedaudit.reports.sections.section import Section, no_limits
 from fedaudit.reports.sections.shown_figures import Shown
 from fedaudit.reports.sections.utility import chosen_by_losses
 from fedaudit.spec.experiment import ExperimentSpec
+from fedaudit.spec.privacy import NoisedUpdates
 
 
 class ClusterLeakage(Part):
@@ -86,6 +89,17 @@ class Privacy(Part):
     records: RecordsSection | None
     noise_multiplier: Annotated[float | None, Shown("Noise multiplier", "exact")] = None
     """The mechanism's noise multiplier, as set in the spec or calibrated from public numbers."""
+    target: Annotated[
+        float | None, Shown("Budget asked for", "exact", where_given=True), WHERE_GIVEN
+    ] = None
+    """The epsilon or leakage that the spec asks for; no guarantee."""
+    target_projected: Annotated[
+        float | None,
+        Shown("Projected for it, all planned rounds", "bound", where_given=True),
+        WHERE_GIVEN,
+    ] = None
+    """The same figure as projected at submission. A run that stops early spends less; a round that
+    was lost and repeated is charged twice."""
     reasons: Reasons
 
 
@@ -137,6 +151,11 @@ def privacy_section(material: ReportMaterial) -> Privacy:
         figures["noise_multiplier"] = None if isinstance(noise, str) else noise
         if isinstance(noise, str):
             reasons["noise_multiplier"] = noise
+        figures |= _target_figures(
+            material.spec,
+            n=material.inputs.n,
+            training_clients=material.federation.training_clients,
+        )
     common: dict[str, Any] = {
         "participations_max": int(material.releases.max(initial=0)),
         "refusals": material.refusals,
@@ -144,6 +163,17 @@ def privacy_section(material: ReportMaterial) -> Privacy:
         "epsilon": [],
     }
     return Privacy(**common | figures, reasons=reasons)
+
+
+def _target_figures(spec: ExperimentSpec, *, n: int, training_clients: int) -> dict[str, float]:
+    """What was asked for and what was projected for it; nothing without a target."""
+    privacy = spec.privacy
+    if not isinstance(privacy, NoisedUpdates) or privacy.target is None:
+        return {}
+    figure = mechanism_of(spec).targeted_figure(n=n, training_clients=training_clients)
+    assert figure is not None, "a mechanism with a target has its figure"
+    projected = figure.projected(privacy.noise_multiplier)
+    return {"target": privacy.target.amount, "target_projected": projected}
 
 
 def _epsilon_figures(material: ReportMaterial) -> tuple[dict[str, Any], dict[str, str]]:
@@ -277,6 +307,29 @@ def _privacy_checks(found: RunEvidence) -> Iterator[Check]:
             yield from _checks_against_ledger(found, found.spec, found.parameters)
         case _:
             assert_never(cost_kind)
+    yield from _target_checks(found.report, found.spec, found.parameters)
+
+
+def _target_checks(
+    report: Mapping[str, Any], spec: ExperimentSpec, parameters: int
+) -> Iterator[Check]:
+    """Whether the noise multiplier meets the target, where the spec has one."""
+    training = value_at(report, "data", "training_clients")
+    if type(training) is not int or not 1 <= training <= MAX_CLIENTS:
+        return  # `report.training_clients` says so
+    figures = _target_figures(spec, n=parameters, training_clients=training)
+    if not figures:
+        return
+    for name, value in figures.items():
+        yield agrees(report, f"privacy.{name}", value, digits=DIGITS)
+    asked, projected = figures["target"], figures["target_projected"]
+    yield check(
+        "report.target_met",
+        projected <= asked * (1 + DIGITS),
+        good="the noise multiplier of the spec meets its target",
+        bad=f"the noise multiplier of the spec does not meet its target of {shown(asked)}: it "
+        f"comes to {shown(projected)}",
+    )
 
 
 def _checks_against_ledger(

@@ -24,7 +24,7 @@ _EVEN = "nothing says that one error is worse than the other: see accuracy_over_
 _JUDGED_AT = 0.95
 _NO_PROBABILITIES = "scores are not all between 0 and 1, so they are no probabilities"
 _NOT_ASKED = "there is no AUC to be sure of"
-_ROUNDED_AWAY = "rounding leaves nothing of it: too few rows have the outcome that it is of"
+_ROUNDED_AWAY = "rounding leaves nothing of it: it is a share of too few rows"
 
 
 class RankingFigures(Part):
@@ -40,7 +40,7 @@ class RankingFigures(Part):
     ] = None
     """The probability above which the positive class is predicted; of audits, the score from which
     up the favourable outcome is."""
-    auc: Annotated[Share | None, Shown("AUC (0.5 is chance)")] = None
+    auc: Annotated[Share | None, Shown("Area under the ROC curve (AUC, 0.5 is chance)")] = None
     """The chance that of two rows with different outcomes the score of the one with the positive
     class is higher; equal scores count half."""
     auc_interval: IntervalSection | None = None
@@ -58,7 +58,10 @@ class RankingFigures(Part):
     each counted by its rows."""
     base_rate: Share | None = None
     """The share of scored rows with the positive class."""
-    weighted_accuracy_over_baseline: float | None = None
+    weighted_accuracy_over_baseline: Annotated[
+        float | None,
+        Shown("Accuracy above a constant, weighted by the threshold", where_given=True),
+    ] = None
     """`accuracy_over_baseline` where a right decision counts as the threshold t weighs errors: 2t
     of a row without the outcome, 2 (1 - t) of one with it."""
     ranks_above_chance: bool | None = None
@@ -89,8 +92,9 @@ def misplaced_threshold(utility: Mapping[str, Any], *, who: str) -> str | None:
 def another_threshold(utility: Mapping[str, Any], *, field: str) -> str:
     """What to do about it: `field` is where a threshold is declared."""
     # A base rate is a threshold of probabilities alone.
-    rate = None if utility["brier"] is None else utility["base_rate"]
-    example = "" if rate is None else f", for example {rate:.2g}, how often the outcome came about"
+    rate, example = None if utility["brier"] is None else utility["base_rate"], ""
+    if rate is not None and f"{rate:.2g}" != f"{utility['threshold']:.2g}":
+        example = f", for example {rate:.2g}, how often the outcome came about"
     return f"Declare another threshold ({field}){example}"
 
 
@@ -112,7 +116,7 @@ def ranking_figures(
     values, reasons = _published(material, compared, noised)
     values["threshold"] = material.result.threshold
     if values["threshold"] is None:
-        reasons["threshold"] = no_scores(material)
+        reasons["threshold"] = "nothing is decided by a threshold"
     return values, reasons
 
 
@@ -171,7 +175,7 @@ def _exact(material: ScoredMaterial, compared: ConstantComparison) -> _Found:
         return values, {**reasons, **few, "auc_interval": _NOT_ASKED}
     asked = material.spec.fairness.intervals
     values["auc"] = ranking.ordering.auc
-    values["ranks_above_chance"] = is_above_chance(ranking.ordering, ranking.within)
+    values["ranks_above_chance"] = _is_above_chance(ranking.ordering, ranking.within)
     if asked is None:
         reasons["auc_interval"] = NO_INTERVALS
         return values, reasons
@@ -189,7 +193,7 @@ def _weighted(compared: ConstantComparison) -> float | None:
     return float(gain.sum() / compared.decided.sum())
 
 
-def is_above_chance(*orderings: Ordering | None) -> bool:
+def _is_above_chance(*orderings: Ordering | None) -> bool:
     """Whether the intervals of all of them, at 95 %, lie above 0.5."""
     return all(one is not None and one.interval(_JUDGED_AT)[0] > 0.5 for one in orderings)
 
@@ -227,12 +231,11 @@ def _coarsen(
         rows["recall"], rows["precision"] = positive, true + false
         rows["balanced_accuracy"] = min(positive, true_negative + false)
     for name, of in rows.items():
-        step = step_of(of, base=base)
-        exact = values[name]
-        if exact is None or isinstance(exact, bool):
-            continue
-        if step == 1:
+        step, exact = step_of(of, base=base), values[name]
+        if step == 1 and not isinstance(exact, bool):  # also of none: that would be a count
             values[name], reasons[name] = None, _ROUNDED_AWAY
+        elif exact is None or isinstance(exact, bool):
+            continue
         elif isinstance(exact, IntervalSection):
             low, high = outward(exact.low, exact.high, step)
             low, high = min(low, values["auc"]), max(high, values["auc"])

@@ -182,7 +182,7 @@ class Utility(RankingFigures, Measured):
 
 
 _TUNED = (
-    "each held-out client made a model of its own by {steps} steps of gradient descent from "
+    "each held-out client made a model of its own by {steps} steps of {words} from "
     "{start}, on rows of its own that are not scored, and every figure of held-out rows is of "
     "these models, which stay with the clients"
 )
@@ -204,18 +204,18 @@ _WEIGHTS = (
 
 def method_section(spec: ExperimentSpec) -> MethodSection | None:
     """The section; None for `hypotheses`, of which the rest of the report speaks."""
-    method = spec.training.method
+    method, words = spec.training.method, spec.training.local.words
     match method:
         case Hypotheses():
             return None
         case FineTuning():
             several = "the hypothesis that fits these rows best"
             start = "the common model" if spec.training.hypotheses == 1 else several
-            personalised = _TUNED.format(steps=method.steps, start=start)
+            personalised = _TUNED.format(steps=method.steps, words=words, start=start)
             return _tuned(method, personalised)
         case Ditto():
             near = f"the common model, pulled back to it by lambda = {method.proximal:g}"
-            personalised = _TUNED.format(steps=method.steps, start=near)
+            personalised = _TUNED.format(steps=method.steps, words=words, start=near)
             return _tuned(method, personalised)
         case QFfl():
             sent = (
@@ -226,7 +226,7 @@ def method_section(spec: ExperimentSpec) -> MethodSection | None:
                 kind=method.kind, personalised=None, sent=sent, of_common_model=True
             )
         case LocalOnly():
-            personalised = _TUNED.format(steps=method.steps, start="the start")
+            personalised = _TUNED.format(steps=method.steps, words=words, start="the start")
             return MethodSection(kind=method.kind, personalised=personalised, sent=None)
         case _:
             assert_never(method)

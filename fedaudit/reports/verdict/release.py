@@ -187,6 +187,12 @@ def _beside_constant(report: Mapping[str, Any]) -> list[str]:
             f"Always predicting the most frequent class has an accuracy of "
             f"{utility['baseline_accuracy']:.4g}."
         )
+        if (gain := utility.get("weighted_accuracy_over_baseline")) is not None:
+            times = (1 - utility["threshold"]) / utility["threshold"]
+            found.append(
+                f"By its threshold a missed outcome counts {times:.3g} times a false alarm: so "
+                f"counted, its decisions differ from the best constant by {gain:+.3g}."
+            )
     elif utility.get("baseline_loss") is not None:
         found.append(
             "Always predicting the same number, the best there is, has a loss of "

@@ -153,10 +153,14 @@ def _leaked_outcome(report: Mapping[str, Any]) -> Iterator[str]:
 def _a_model_first(report: Mapping[str, Any]) -> str:
     spec, guarantee = report["spec"], report["guarantee"]
     if guarantee["kind"] == "none":
+        training = spec["training"]
+        adam = ", `optimiser: adam`"
+        if training["local"]["optimiser"] != "sgd" or "q" in training.get("method", {}):
+            adam = ""
         return (
             "Train a model that predicts something first: more rounds than "
             f"{report['utility']['rounds']}, another step_size than "
-            f"{spec['training']['local']['step_size']:g}, other features or another model."
+            f"{training['local']['step_size']:g}{adam}, other features or another model."
         )
     known = report["privacy"].get("noise_multiplier")
     less = "less noise" if known is None else f"a noise_multiplier below {known:g}"

@@ -110,6 +110,14 @@ class GradientLeakageSpec(AttackPart):
                 "reconstructs images from plain updates, and clients send none under this "
                 "`training.method`; leave the attack out, or choose another method",
             )
+        if not attacked.training.local.descends_plainly:
+            yield refuse_at(
+                "/training/local/"
+                + ("momentum" if attacked.training.local.momentum else "optimiser"),
+                "gradient-leakage inverts steps of plain gradient descent, and its failure would "
+                f"say nothing of {attacked.training.local.words}; use `sgd` without momentum, or "
+                "leave the attack out",
+            )
         if not attacked.federation.traits.images:
             yield refuse_at(
                 f"{pointer}/kind",

@@ -21,6 +21,7 @@ from fedaudit.spec.decision import BASE_RATE
 from fedaudit.spec.experiment import ExperimentSpec
 from fedaudit.spec.models import ArtifactStart
 from fedaudit.spec.parse import refuse_small_clip
+from fedaudit.spec.privacy import NoisedUpdates
 from fedaudit.spec.training import AllocationCohort, FixedCohort, PoissonCohort
 from fedaudit.training.base.planted import Planted
 from fedaudit.training.base.records import scored_of, split_of, training_records
@@ -85,8 +86,11 @@ class Cell:
     """What an audit plants; such a cell is trained alone. None in every run itself."""
 
     def __post_init__(self) -> None:
-        """Raises InvalidInputError for a spec that can be read, and must not be trained."""
+        """Raises InvalidInputError for a spec that can be read, and must not be trained, and
+        ValueError for one whose noise multiplier is yet to be found."""
         refuse_small_clip(self.spec)
+        if isinstance(self.spec.privacy, NoisedUpdates) and self.spec.privacy.is_unsolved:
+            raise ValueError("the noise multiplier of privacy.target is not found yet")
 
     @property
     def shape(self) -> NetworkShape:
@@ -282,9 +286,9 @@ _COPIES = 4
 def stack_key(cell: Cell) -> tuple[object, ...]:
     """Cells with equal keys can be trained side by side.
 
-    Seeds, noise multipliers, radii, clips, budgets, deltas, rounds and patience may differ between
-    them. A cell whose clients are computed one by one or by their length has nothing to gain from
-    others and is always alone.
+    Seeds, noise multipliers, radii, clips, budgets, deltas, patience and, where no schedule goes by
+    them, rounds may differ between them. A cell whose clients are computed one by one or by their
+    length has nothing to gain from others and is always alone.
     """
     training, mechanism = cell.spec.training, mechanism_of(cell.spec)
     return (
@@ -303,6 +307,8 @@ def stack_key(cell: Cell) -> tuple[object, ...]:
         training.hypotheses,
         training.cohort,
         training.local,
+        training.rounds if training.local.schedule.kind == "cosine" else None,
+        training.server,
         training.clustering,
         training.stopping.validate_every,
         training.stopping.validation_clients,
@@ -345,6 +351,8 @@ def cells_at_once(cell: Cell, *, memory_bytes: int = STACK_BYTES) -> int:
     clients = max(expected_cohort(cell), float(_validated_clients(cell)))
     rows = clients * federation.longest * training.hypotheses * cell.shape.activations
     updates = expected_cohort(cell) * cell.shape.n
+    if not training.local.descends_plainly:
+        updates *= 2  # what an optimiser remembers
     needed = _BYTES * _COPIES * (rows + updates)
     return max(1, int(memory_bytes // max(needed, 1.0)))
 

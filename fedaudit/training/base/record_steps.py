@@ -6,7 +6,7 @@ silo's result depends on its own records, its number and the step, not on the si
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import ClassVar, Protocol, Self, assert_never
+from typing import Self, assert_never
 
 import numpy as np
 import torch
@@ -18,92 +18,8 @@ from fedaudit.networks.record_gradients import ClippedGradients, RecordBatch, sh
 from fedaudit.privacy.noise.gaussian import grid_spacing, round_to_grid, unit_gaussian
 from fedaudit.privacy.records.record_use import sampled_rows, tossed_coins
 from fedaudit.randomness import Source
+from fedaudit.training.base.optimisers import Optimiser, OptimiserState
 from fedaudit.training.base.planted import NoisedSteps, PlantedRecords
-
-
-@dataclass(frozen=True)
-class OptimiserState:
-    """What an optimiser remembers between steps."""
-
-    steps: Tensor
-    """float64 [..., 1]: steps taken so far; they may differ where silos took part unequally."""
-    moments: tuple[Tensor, ...]
-    """Tensors shaped like the parameters."""
-
-
-class Optimiser(Protocol):
-    """Turns a gradient into the next parameters, as a pure function of flat parameters.
-
-    Everything is elementwise over the parameters and written as single products, sums, quotients
-    and roots, so that a silo's step does not depend on what it is stacked with.
-    """
-
-    def start(self, theta: Tensor) -> OptimiserState:
-        """The state before the first step of parameters [..., n]."""
-
-    def step(
-        self, theta: Tensor, gradient: Tensor, state: OptimiserState
-    ) -> tuple[Tensor, OptimiserState]:
-        """The parameters and the state after one step; arguments are left as they are."""
-
-
-@dataclass(frozen=True)
-class _WithMoments:
-    step_size: float
-    moments: ClassVar[int]
-    """How many tensors like the parameters are remembered."""
-
-    def start(self, theta: Tensor) -> OptimiserState:
-        steps = torch.zeros(*theta.shape[:-1], 1, dtype=torch.float64, device=theta.device)
-        return OptimiserState(steps, tuple(torch.zeros_like(theta) for _ in range(self.moments)))
-
-
-@dataclass(frozen=True)
-class Sgd(_WithMoments):
-    """Plain gradient descent."""
-
-    moments = 0
-
-    def step(
-        self, theta: Tensor, gradient: Tensor, state: OptimiserState
-    ) -> tuple[Tensor, OptimiserState]:
-        return theta - gradient * self.step_size, OptimiserState(state.steps + 1, ())
-
-
-@dataclass(frozen=True)
-class Adam(_WithMoments):
-    """Kingma and Ba 2015, as in torch: epsilon is added to the corrected root."""
-
-    moments = 2
-    beta1: float = 0.9
-    beta2: float = 0.999
-    epsilon: float = 1e-8
-
-    def step(
-        self, theta: Tensor, gradient: Tensor, state: OptimiserState
-    ) -> tuple[Tensor, OptimiserState]:
-        steps = state.steps + 1
-        mean = state.moments[0] * self.beta1 + gradient * (1 - self.beta1)
-        square = state.moments[1] * self.beta2 + gradient * gradient * (1 - self.beta2)
-        scale = (self.step_size / (1 - self.beta1**steps)).float()
-        root = square.sqrt() / (1 - self.beta2**steps).sqrt().float() + self.epsilon
-        return theta - mean / root * scale, OptimiserState(steps, (mean, square))
-
-
-@dataclass(frozen=True)
-class RmsProp(_WithMoments):
-    """Tieleman and Hinton 2012, as in torch: not centred, no momentum."""
-
-    moments = 1
-    decay: float = 0.99
-    epsilon: float = 1e-8
-
-    def step(
-        self, theta: Tensor, gradient: Tensor, state: OptimiserState
-    ) -> tuple[Tensor, OptimiserState]:
-        square = state.moments[0] * self.decay + gradient * gradient * (1 - self.decay)
-        root = square.sqrt() + self.epsilon
-        return theta - gradient / root * self.step_size, OptimiserState(state.steps + 1, (square,))
 
 
 @dataclass(frozen=True, eq=False)

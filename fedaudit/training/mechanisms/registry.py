@@ -25,7 +25,8 @@ from fedaudit.spec.privacy import (
 )
 from fedaudit.spec.training import Local
 from fedaudit.training.base.cell import Cell
-from fedaudit.training.base.record_steps import Adam, Optimiser, RecordSteps, RmsProp, Sgd
+from fedaudit.training.base.optimisers import local_optimiser
+from fedaudit.training.base.record_steps import RecordSteps
 from fedaudit.training.mechanisms.base import (
     ClientMechanism,
     NoMechanismTraining,
@@ -59,7 +60,7 @@ class RecordPersonalisedTraining(RecordMechanism):
             clip = float("inf")
         steps = RecordSteps(
             gradients=clipped_gradients(cell.shape, loss),
-            optimiser=_optimiser(local),
+            optimiser=local_optimiser(local, local.step_size),
             steps=local.steps,
             clip=clip,
             normaliser=_normaliser(local, noise),
@@ -86,18 +87,6 @@ def _normaliser(local: Local, noise: NDArray[np.float64]) -> float:
     if local.batch_size is not None:
         return float(local.batch_size)
     return max(1.0, float(noise[0]))
-
-
-def _optimiser(local: Local) -> Optimiser:
-    match local.optimiser:
-        case "sgd":
-            return Sgd(local.step_size)
-        case "adam":
-            return Adam(local.step_size)
-        case "rmsprop":
-            return RmsProp(local.step_size)
-        case _:
-            assert_never(local.optimiser)
 
 
 def training_mechanism(privacy: PrivacySpec) -> TrainingMechanism:

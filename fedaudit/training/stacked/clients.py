@@ -17,8 +17,10 @@ from fedaudit.networks.losses import Loss
 from fedaudit.networks.stacked_network import BatchedNetwork, Network, SmallDenseNetwork
 from fedaudit.randomness import Purpose, Source
 from fedaudit.reproducible import fixed_order_sum
-from fedaudit.spec.training import Local
+from fedaudit.spec.optimisers import DEFAULT_SCHEDULE
+from fedaudit.spec.training import Local, Training
 from fedaudit.training.base.cell import Cell
+from fedaudit.training.base.optimisers import Optimiser, local_optimiser
 
 
 @dataclass(frozen=True)
@@ -168,23 +170,19 @@ def own_hypotheses(theta: Tensor, chosen: Tensor) -> Tensor:
 
 
 class LocalUpdate:
-    """Gradient descent on every client's own rows, all clients at once."""
+    """Local steps on every client's own rows, all clients at once."""
 
-    def __init__(self, network: Network, loss: Loss, local: Local, *, rows: int) -> None:
+    def __init__(self, network: Network, loss: Loss, training: Training, *, rows: int) -> None:
         self._network = network
         self._loss = loss
-        self._local = local
+        self._training = training
+        self._local = training.local
         self._rows = rows
 
     @property
     def steps(self) -> int:
         """Steps of clients who see all of their rows in each."""
         return self._local.steps or self._local.epochs or 1
-
-    @property
-    def step_size(self) -> float:
-        """What a step multiplies the gradient by."""
-        return self._local.step_size
 
     def __call__(
         self,
@@ -200,12 +198,26 @@ class LocalUpdate:
         `rounds` [cells] and `clients` [cells, clients] key the order of the batches.
         """
         theta = start.permute(2, 0, 1).contiguous()
+        optimiser = self._optimiser(rounds, theta.device)
+        state = optimiser.start(theta, axis=0)
         for batch in self._batches(lanes, source, rounds, clients):
             gradient = self._network.gradient(
                 theta, batch.features, batch.target, batch.weight, self._loss
             )
-            theta = theta - self._local.step_size * gradient
+            moved, after = optimiser.step(theta, gradient, state)
+            if state.moments:
+                # Where a client's rows are used up the gradient is zero, and means would go on.
+                taken = batch.mask.amax(0) > 0
+                moved, after = torch.where(taken, moved, theta), after.where(taken, state)
+            theta, state = moved, after
         return theta.permute(1, 2, 0).contiguous()
+
+    def _optimiser(self, rounds: NDArray[np.int64], device: torch.device) -> Optimiser:
+        """That of each cell's round, rounds [cells]: cells need not be in the same one."""
+        if self._local.schedule == DEFAULT_SCHEDULE:
+            return local_optimiser(self._local, self._local.step_size)
+        sizes = [[self._training.step_size(round_)] for round_ in rounds.tolist()]
+        return local_optimiser(self._local, torch.tensor(sizes, device=device))
 
     def _batches(
         self, lanes: Lanes, source: Source, rounds: NDArray[np.int64], clients: NDArray[np.int64]
@@ -237,6 +249,11 @@ class LocalUpdate:
                 keys = np.take_along_axis(words, epoch[..., None, None], axis=2)[:, :, 0]
                 order = _order(lanes, keys)
             yield _rows_of_batch(lanes, order, first=step % batches * size, size=size)
+
+
+def has_kernel(local: Local) -> bool:
+    """Whether kernels take the local steps: plain ones, as long in every round."""
+    return local.descends_plainly and local.schedule == DEFAULT_SCHEDULE
 
 
 def whole_data(local: Local, rows: int) -> bool:

@@ -1,6 +1,6 @@
 """How the server combines uploads (Algorithm 1, lines 9 and 10)."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
@@ -27,6 +27,9 @@ class Clusters:
     """int64 [cells, clients]."""
     sizes: Tensor
     """int64 [cells, k]: uploads in each cluster."""
+    relocated: Tensor | None = None
+    """bool [cells, k]: clusters that had no upload and were given one; None where it was not
+    asked, or none can be."""
 
 
 @dataclass(frozen=True)
@@ -37,11 +40,15 @@ class Server:
     """Whether clients report their choice (IFCA) instead of being clustered."""
     relocate: bool
     """Whether an empty cluster is moved to the farthest upload."""
+    names_relocated: bool = False
+    """Whether it is asked which were; kernels do not say."""
 
     def __call__(self, theta: Tensor, uploads: Tensor, present: Tensor, chosen: Tensor) -> Clusters:
         """The next hypotheses; arguments as those of `k_means`, `chosen` [cells, clients]."""
         if self.reported or theta.shape[1] == 1:
             return averages(theta, uploads, present, chosen)
+        if self.relocate and self.names_relocated:
+            return lloyd(theta, uploads, present, relocate=True)
         return k_means(theta, uploads, present, relocate=self.relocate)
 
 
@@ -56,13 +63,20 @@ def k_means(theta: Tensor, uploads: Tensor, present: Tensor, *, relocate: bool) 
     )
     if compiled is not None:
         return Clusters(*compiled)
-    centroids = theta
-    assigned = _nearest(centroids, uploads)
+    return lloyd(theta, uploads, present, relocate=relocate)
+
+
+def lloyd(theta: Tensor, uploads: Tensor, present: Tensor, *, relocate: bool) -> Clusters:
+    """The same without kernels, which names clusters that were relocated in any iteration."""
+    centroids, assigned = theta, _nearest(theta, uploads)
+    relocated = torch.zeros(theta.shape[:2], dtype=torch.bool, device=theta.device)
     for _ in range(_MAX_ITERATIONS):
         clusters = averages(theta, uploads, present, assigned)
-        if relocate and bool((clusters.sizes == 0).any()):
-            relocated = _relocated(clusters, centroids, uploads, present)
-            clusters = averages(theta, uploads, present, relocated)
+        empty = clusters.sizes == 0
+        if relocate and bool(empty.any()):
+            given = _relocated(clusters, centroids, uploads, present)
+            clusters = averages(theta, uploads, present, given)
+            relocated |= empty & (clusters.sizes > 0)
         nearest = _nearest(clusters.hypotheses, uploads)
         if torch.equal(nearest, assigned):
             break
@@ -73,7 +87,7 @@ def k_means(theta: Tensor, uploads: Tensor, present: Tensor, *, relocate: bool) 
         moved = (nearest != assigned).any(-1)[:, None]
         centroids = torch.where(moved[..., None], clusters.hypotheses, centroids)
         assigned = torch.where(moved, nearest, assigned)
-    return clusters
+    return replace(clusters, relocated=relocated)
 
 
 def averages(theta: Tensor, uploads: Tensor, present: Tensor, assigned: Tensor) -> Clusters:

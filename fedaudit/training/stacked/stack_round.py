@@ -2,7 +2,7 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import assert_never
 
 import numpy as np
@@ -21,6 +21,7 @@ from fedaudit.networks.stacked_network import (
 from fedaudit.randomness import Source
 from fedaudit.training.base.cell import Cell, Splits, draws_in_secret, expected_cohort
 from fedaudit.training.base.cohort import Block, Draws, rounds_ahead
+from fedaudit.training.base.optimisers import server_moves
 from fedaudit.training.base.planted import PlantedUpdates, SentUploads, SummedRound, of_updates
 from fedaudit.training.base.scored_rows import GroupCounter
 from fedaudit.training.mechanisms.base import ClientProtection, TrustedServer
@@ -148,6 +149,11 @@ class RoundResult:
     """None where a trusted server keeps it to itself."""
     clips: NDArray[np.float64] | None = None
     """[cells]: the norm to which a trusted server clips updates of the next round."""
+    relocated: Tensor | None = None
+    """bool [cells, k], as of `Clusters`."""
+    moments: Tensor | None = None
+    """[cells, moments, k, n]: what the server remembers of averages; None where it takes them as
+    they are."""
 
 
 class Learner:
@@ -157,7 +163,7 @@ class Learner:
         """Raises ValueError for a convolutional network, whose images are not padded."""
         training, rows = cell.spec.training, cell.federation.longest
         self.network, self.loss = build_network(cell), build_loss(cell)
-        self.update = LocalUpdate(self.network, self.loss, training.local, rows=rows)
+        self.update = LocalUpdate(self.network, self.loss, training, rows=rows)
         self.weighting = training_method(training).weighting
         """How clients weight what they send; None where they send what they updated."""
 
@@ -199,7 +205,7 @@ class Engine(ABC):
         cells = [self._cells[position] for position in positions]
         self._positions = list(positions)
         self._protection = build_protection(cells, self._device)
-        self._server = build_server(cells[0])
+        self._server, self._moves = build_server(cells[0]), server_moves(cells[0].spec.training)
         self._draws = build_draws(cells)
         self._planted = of_updates(cells[0].planted)
         """What an audit plants in the one cell of a stack."""
@@ -227,11 +233,15 @@ class Engine(ABC):
 
     @abstractmethod
     def play(
-        self, theta: Tensor, cohorts: Sequence[Cohort], clips: NDArray[np.float64] | None
+        self,
+        theta: Tensor,
+        cohorts: Sequence[Cohort],
+        clips: NDArray[np.float64] | None,
+        moments: Tensor | None,
     ) -> list[RoundResult]:
         """Rounds, at most `rounds_together`, starting from hypotheses theta [cells, k, n].
 
-        `clips` [cells]: the norm to which a trusted server clips updates of the first round.
+        `clips` [cells] and `moments` before the first of them, as those of `RoundResult`.
         """
 
     @abstractmethod
@@ -250,6 +260,17 @@ class Engine(ABC):
         Each row is a round of the cell at its position; `sizes` [rows, k]: uploads in each cluster.
         `tuned` as in `Measure`.
         """
+
+    def _moved(self, found: RoundResult, moments: Tensor | None) -> RoundResult:
+        """A round whose hypotheses are averages, with those that the server makes of them."""
+        if self._moves is None or moments is None:
+            return found
+        # Of a trusted server's sums it is secret whether anybody is in them, and all were released.
+        moved = torch.ones_like(found.sizes) if found.sent is None else found.sizes
+        hypotheses, moments = self._moves(
+            found.before, found.hypotheses, moments, moved=moved > 0, relocated=found.relocated
+        )
+        return replace(found, hypotheses=hypotheses, moments=moments)
 
     def _collect(
         self, theta: Tensor, cohort: Cohort, learned: Learned, clips: NDArray[np.float64] | None
@@ -316,7 +337,9 @@ def averaged(
     the fields of `Sent`."""
     clusters = server(theta, uploads, present, chosen)
     sent = Sent(chosen, uploads, present, radii, clusters.assigned)
-    return RoundResult(theta, clusters.hypotheses, clusters.sizes, sent)
+    return RoundResult(
+        theta, clusters.hypotheses, clusters.sizes, sent, relocated=clusters.relocated
+    )
 
 
 def summed(theta: Tensor, hypotheses: Tensor, clips: NDArray[np.float64]) -> RoundResult:
@@ -398,7 +421,11 @@ def build_server(cell: Cell) -> AnyServer:
     if weighting is not None:
         return WeightedServer(weighting)
     training = cell.spec.training
-    return Server(reported=training.reports_choices, relocate=training.relocates)
+    return Server(
+        reported=training.reports_choices,
+        relocate=training.relocates,
+        names_relocated=server_moves(training) is not None,
+    )
 
 
 def build_draws(cells: Sequence[Cell]) -> Draws:

@@ -13,6 +13,7 @@ from torch import Tensor
 from fedaudit.ledger.rows import Outcome
 from fedaudit.privacy.mechanisms.registry import mechanism_of
 from fedaudit.training.base.cell import Cell, first_hypotheses, ledger_subjects
+from fedaudit.training.base.optimisers import server_moves
 from fedaudit.training.base.records import spending_of
 from fedaudit.training.base.rounds import RoundColumns
 from fedaudit.training.base.stopping import Progress
@@ -45,6 +46,8 @@ class CellState:
     """Releases and withheld updates: what the subject's budget is held against."""
     clip: float | None = None
     """What a trusted server clips updates of the next round to; None without one."""
+    moments: NDArray[np.float32] | None = None
+    """[moments, k, n]: as of `RoundResult`."""
 
     def encode(self) -> bytes:
         """Bytes that `decode` reads back, the same for the same state."""
@@ -95,7 +98,14 @@ def first_state(cell: Cell) -> CellState:
         releases=np.zeros(subjects, dtype=np.int32),
         budget_uses=np.zeros(subjects, dtype=np.int32),
         clip=_initial_clip(cell),
+        moments=first_moments(cell, hypotheses),
     )
+
+
+def first_moments(cell: Cell, hypotheses: NDArray[np.float32]) -> NDArray[np.float32] | None:
+    """What the server remembers before the first round, of hypotheses [k, n]; None for nothing."""
+    moves = server_moves(cell.spec.training)
+    return None if moves is None else moves.start(torch.from_numpy(hypotheses)).numpy()
 
 
 def _initial_clip(cell: Cell) -> float | None:
@@ -334,6 +344,8 @@ class StackState:
     budget_uses: NDArray[np.int32]
     clips: NDArray[np.float64] | None
     """None without a trusted server."""
+    moments: NDArray[np.float32] | None
+    """None where the server takes averages as they are."""
 
     @classmethod
     def of(cls, states: Sequence[CellState]) -> "StackState":
@@ -343,7 +355,13 @@ class StackState:
             values[:] = [getattr(state, name) for state in states]
         clips = [state.clip for state in states if state.clip is not None]
         arrays = {name: np.stack([getattr(one, name) for one in states]) for name in _ARRAYS}
-        return cls(progress=progress, **arrays, clips=np.array(clips) if clips else None)
+        moments = [state.moments for state in states if state.moments is not None]
+        return cls(
+            progress=progress,
+            **arrays,
+            clips=np.array(clips) if clips else None,
+            moments=np.stack(moments) if moments else None,
+        )
 
     def of_cell(self, position: int) -> CellState:
         """The state of one cell."""
@@ -351,13 +369,23 @@ class StackState:
         arrays: dict[str, Any] = {name: getattr(self, name)[position] for name in _ARRAYS}
         arrays["collapsed_rounds"] = int(arrays["collapsed_rounds"])
         clip = None if self.clips is None else float(self.clips[position])
-        return CellState(**progress, **arrays, clip=clip)
+        moments = None if self.moments is None else self.moments[position]
+        return CellState(**progress, **arrays, clip=clip, moments=moments)
 
-    def store(self, position: int, hypotheses: Tensor, clip: float | None) -> None:
-        """The hypotheses [k, n] of a cell, and the norm to which a trusted server clips."""
-        self.hypotheses[position] = hypotheses.cpu().numpy()
-        if self.clips is not None and clip is not None:
-            self.clips[position] = clip
+    def store(
+        self,
+        position: int,
+        row: int,
+        hypotheses: Tensor,
+        clips: NDArray[np.float64] | None,
+        moments: Tensor | None,
+    ) -> None:
+        """What a cell has after a round, from its row of the tensors of running cells."""
+        self.hypotheses[position] = hypotheses[row].cpu().numpy()
+        if self.clips is not None and clips is not None:
+            self.clips[position] = clips[row]
+        if self.moments is not None and moments is not None:
+            self.moments[position] = moments[row].cpu().numpy()
 
     def count_in(
         self, cells: NDArray[np.int64], gathered: Gathered, *, kept: NDArray[np.int64]

@@ -216,10 +216,10 @@ def personal_models(
 ) -> Tensor:
     """What clients make of `start` [cells, clients, n] on the rows of `tuning`: of that shape."""
     common = start.permute(2, 0, 1).contiguous()
-    own = common
+    own, state = common, personal.optimiser.start(common, axis=0)
     for _ in range(personal.steps):
         gradient = network.gradient(own, tuning.features, tuning.target, tuning.weight, loss)
-        own = personal.after(own, common, gradient)
+        own, state = personal.after(own, common, gradient, state)
     return own.permute(1, 2, 0).contiguous()
 
 

@@ -8,6 +8,7 @@ from api.pages import spec_sheet as sheet
 from api.pages.spec_fields import Field, choice_rules
 from api.pages.spec_sheet import MISSING, build, value_of
 from fedaudit.spec.errors import FieldError, InvalidInputError
+from fedaudit.spec.optimisers import DEFAULT_SERVER, ServerAdam
 from fedaudit.spec.parse import parse_spec
 
 FEDERATION = "01890a5d-ac96-774b-bcce-b302099a8057"
@@ -200,6 +201,10 @@ def test_what_is_typed(kind: Any, typed: str, value: object) -> None:
     assert value_of(Field("/x", "x", kind), typed) == value
 
 
-def test_an_optimiser_counts_only_where_records_are_personalised() -> None:
-    """A hidden field of the form must not make a spec of another mechanism invalid."""
-    assert parse_spec(built(training__local__optimiser="adam")).training.local.optimiser == "sgd"
+def test_optimisers_of_clients_and_of_the_server_are_asked_for() -> None:
+    training = parse_spec(
+        built(training__local__momentum="0.9", training__server__optimiser="adam")
+    ).training
+    assert training.local.momentum == 0.9
+    assert training.server == ServerAdam(optimiser="adam")
+    assert parse_spec(built()).training.server == DEFAULT_SERVER

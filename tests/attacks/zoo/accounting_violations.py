@@ -23,9 +23,9 @@ from tests.attacks.zoo.violations import violation
 def account_for_coins(patch: pytest.MonkeyPatch) -> None:
     """A cohort of fixed size is accounted for as if coins had drawn it."""
 
-    def event(self: Any, training_clients: int) -> Any:
+    def event(self: Any, noise_multiplier: float, *, training_clients: int) -> Any:
         rate = min(1.0, self.spec.training.cohort.clients / max(training_clients, 1))
-        return PoissonSampled(rate, Gaussian(self.privacy.noise_multiplier))
+        return PoissonSampled(rate, Gaussian(noise_multiplier))
 
     patch.setattr(GaussianCentralMechanism, "_event", event)
     patch.setattr(GaussianCentralMechanism, "adjacency", "add-or-remove-one")

@@ -20,7 +20,7 @@ from fedaudit.privacy.noise import laplace
 from fedaudit.randomness import Purpose
 from fedaudit.training import stack
 from fedaudit.training.base import cohort, record_steps
-from fedaudit.training.base.record_steps import Adam, OptimiserState
+from fedaudit.training.base.optimisers import Adam, OptimiserState
 from fedaudit.training.mechanisms.gaussian import GaussianServer
 from fedaudit.training.personalised import PersonalisedRound
 from fedaudit.training.stack import Stack

@@ -10,6 +10,8 @@ from fedaudit.reports.report import assemble
 from fedaudit.reports.sections.guarantee import noise_checks
 from fedaudit.reports.sections.integrity import sign_report
 from fedaudit.reports.verification.verification import Verification, verify
+from fedaudit.spec.privacy import LeakageTarget
+from tests.reports import signed_run as small_run
 from tests.reports.sections.test_epsilon_report import SPECS, with_plan
 from tests.reports.signed_run import KEY, SignedRun, signed_run
 
@@ -29,6 +31,18 @@ def test_a_changed_multiplier_is_found_though_the_report_was_signed_again(tmp_pa
     found = judged(run, tmp_path)
     assert found.verdict == "altered"
     assert [one.name for one in found.checks if one.outcome == "fail"] == [NAME]
+
+
+@pytest.mark.parametrize(("asked", "failed"), [(4.0, []), (3.9, ["report.target_met"])])
+def test_a_target_that_the_noise_does_not_meet_is_found(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, asked: float, failed: list[str]
+) -> None:
+    # Six rounds of n / nu = 2 / 3.
+    privacy = small_run.SPEC.privacy.model_copy(update={"target": LeakageTarget(leakage=asked)})
+    monkeypatch.setattr(small_run, "SPEC", small_run.SPEC.model_copy(update={"privacy": privacy}))
+    found = judged(signed_run(), tmp_path)
+    assert "report.target_met" in [one.name for one in found.checks]
+    assert [one.name for one in found.checks if one.outcome == "fail"] == failed
 
 
 def outcome(found: Any, report: dict[str, Any]) -> str:

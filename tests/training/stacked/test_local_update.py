@@ -8,7 +8,7 @@ from fedaudit.networks.losses import Loss
 from fedaudit.networks.shape import DenseShape
 from fedaudit.networks.stacked_network import SmallDenseNetwork
 from fedaudit.randomness import CounterSource
-from fedaudit.spec.training import Local
+from fedaudit.spec.training import FixedCohort, Local, Training
 from fedaudit.training.stacked.clients import Lanes, LocalUpdate
 
 STEP = 0.125
@@ -26,7 +26,8 @@ def visits(local: Local, *, seed: int = 1, round_: int = 1) -> list[list[float]]
     features = torch.eye(ROWS)[:, :, None, None] * mask
     lanes = Lanes(features=features, target=mask.clone(), mask=mask, count=COUNTS)
     network = SmallDenseNetwork(DenseShape((ROWS, 1), intercept=False))
-    update = LocalUpdate(network, Loss("mse", 0), local, rows=ROWS)
+    training = Training(loss="mse", rounds=1, cohort=FixedCohort(clients=4), local=local)
+    update = LocalUpdate(network, Loss("mse", 0), training, rows=ROWS)
     theta = update(
         torch.zeros(1, 4, ROWS),
         lanes,

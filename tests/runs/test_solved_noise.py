@@ -1,0 +1,120 @@
+"""A spec that asks for a budget: its noise multiplier is found, or what is given is checked."""
+
+from typing import Any
+
+import pytest
+
+from fedaudit.federations.load import load_federation
+from fedaudit.runs.experiment_plan import plan_experiment
+from fedaudit.runs.solved_noise import with_solved_noise
+from fedaudit.spec.errors import InvalidInputError
+from fedaudit.spec.experiment import spec_hash
+from fedaudit.spec.parse import parse_admitted, parse_spec
+from fedaudit.training.base.cell import Cell
+from tests.training.specs import groups_spec
+
+COINS = {"sampling": "poisson", "rate": 0.25}
+TARGET = {"epsilon": 3.0, "delta": 1e-5}
+
+
+def asking(mechanism: str = "gaussian-central", **privacy: Any) -> dict[str, Any]:
+    target = {} if "target" in privacy else {"target": TARGET}
+    return groups_spec(
+        training__hypotheses=1,
+        training__clustering={"method": "reported"},
+        training__cohort=COINS if mechanism == "gaussian-central" else {"clients": 20},
+        privacy={"mechanism": mechanism, "clip": 1.0, **target, **privacy},
+    )
+
+
+def solved(document: dict[str, Any]) -> Any:
+    spec = parse_spec(document)
+    return with_solved_noise(spec, load_federation(spec, sources_dir=None))
+
+
+def refused(document: dict[str, Any]) -> dict[str, str]:
+    with pytest.raises(InvalidInputError) as raised:
+        solved(document)
+    return {one.pointer: one.message for one in raised.value.errors}
+
+
+@pytest.mark.parametrize(
+    ("document", "figure"),
+    [
+        (asking(), "epsilon"),
+        (asking("gaussian-local", accountant="pld"), "epsilon"),
+        (asking("laplace-l2", target={"leakage": 3.0}, radius=2.0), "leakage"),
+    ],
+)
+def test_the_plan_has_the_noise_and_the_target_and_projects_no_more(document, figure):
+    spec = parse_spec(document)
+    plan = plan_experiment(spec, load_federation(spec, sources_dir=None))
+    projection, stored = plan.projection, plan.stored_fields()["spec"]["privacy"]
+    projected = (
+        projection.epsilon[0]["value"] if figure == "epsilon" else projection.leakage_worst_case
+    )
+    assert 2.97 < projected <= 3.0
+    assert stored["target"][figure] == 3.0
+    assert stored["noise_multiplier"] == projection.noise_multiplier > 0
+    # Submitted again, as it is downloaded.
+    assert solved(plan.stored_fields()["spec"]) == plan.spec
+
+
+def test_the_target_is_part_of_what_is_hashed_and_older_specs_keep_their_hash():
+    found = solved(asking())
+    document = found.model_dump(mode="json")
+    without = {**document, "privacy": {**document["privacy"]}}
+    del without["privacy"]["target"]
+    assert "target" not in parse_spec(without).model_dump(mode="json")["privacy"]
+    larger = asking(target={"epsilon": 4.0}, delta=1e-5, noise_multiplier=50.0)
+    same_noise = asking(target={"epsilon": 5.0}, delta=1e-5, noise_multiplier=50.0)
+    hashes = {spec_hash(solved(one)) for one in (document, without, larger, same_noise)}
+    assert len(hashes) == 4
+
+
+def test_delta_is_given_once_or_alike():
+    expected = solved(asking())
+    assert solved(asking(target={"epsilon": 3.0}, delta=1e-5)) == expected
+    assert solved(asking(delta=1e-5)) == expected
+    assert "/privacy/target/delta" in refused(asking(delta=1e-6))
+    assert refused(asking(target={"epsilon": 3.0}))["/privacy/delta"] == "is required"
+
+
+def test_a_multiplier_that_does_not_meet_the_target_is_refused_with_what_to_do():
+    found = solved(asking())
+    noise = found.privacy.noise_multiplier
+    less = refused(asking(noise_multiplier=noise * 0.99))
+    assert "leave it out" in less["/privacy/noise_multiplier"]
+    assert solved(asking(noise_multiplier=noise * 1.5)).privacy.noise_multiplier == noise * 1.5
+
+
+def test_noise_and_target_are_refused_where_they_have_no_meaning():
+    neither = asking(delta=1e-5, target=None)
+    assert "or give `target`" in refused(neither)["/privacy/noise_multiplier"]
+    assert "greater than 0" in refused(asking(noise_multiplier=0))["/privacy/noise_multiplier"]
+    assert "/privacy/target/leakage" in refused(asking(target={"leakage": 3.0}, delta=1e-5))
+    records = {
+        "mechanism": "record-personalised",
+        "budgets": {"distribution": "three-levels"},
+        "target": TARGET,
+    }
+    assert "epsilon_max" in refused({**asking(), "privacy": records})["/privacy/target"]
+    other = asking("laplace-l2", radius=2.0)
+    assert refused(other).keys() == {
+        "/privacy/target/leakage",
+        *(f"/privacy/target/{name}" for name in TARGET),
+    }
+    few = {"adaptive": {"initial": 1.0, "count_noise": 0.1}}
+    assert "must exceed" in refused(asking(clip=few))["/privacy/clip/adaptive/count_noise"]
+    assert (
+        "ask for at least"
+        in refused(asking(target={**TARGET, "epsilon": 1e-4}))["/privacy/target/epsilon"]
+    )
+
+
+def test_nothing_is_made_from_a_spec_whose_noise_was_not_found():
+    spec = parse_spec(asking())
+    with pytest.raises(ValueError, match="not found yet"):
+        Cell(spec, load_federation(spec, sources_dir=None))
+    with pytest.raises(InvalidInputError, match="was found when"):
+        parse_admitted(spec.model_dump(mode="json"))
