@@ -38,21 +38,19 @@ hypothesis.settings.load_profile("untimed")
 
 
 # Whole services that are started, killed and waited for, and what mypy reads. A file runs on one
-# process, so those that take a minute go first: begun last, one would keep a single process busy
-# while the others idle.
+# process, so those that take half a minute go first: begun last, one would keep a single process
+# busy while the others idle.
 _LONG_FILES = (
     "tests/cli/test_up.py",
-    "tests/test_closed_unions.py",
-    "tests/workers/test_processes.py",
-    "tests/api/http/test_fuzz.py",
     "tests/browser/test_every_page.py",
+    "tests/packaging/test_wheel.py",
     "tests/attacks/zoo/",
-    "tests/attacks/membership/",
-    "tests/training/test_stack.py",
-    "tests/training/test_uneven_clients.py",
-    "tests/workers/test_broker_outage.py",
+    "tests/workers/test_processes.py",
+    "tests/packaging/test_services.py",
+    "tests/api/http/test_fuzz.py",
     "tests/end_to_end/",
     "tests/browser/",
+    "tests/test_closed_unions.py",
     "tests/workers/",
     "tests/cli/",
 )

@@ -9,7 +9,7 @@ from typing import Any, Literal
 from fedaudit.ledger.signatures import Envelope, SigningKey
 from fedaudit.reports.canonical_json import canonical_json
 from fedaudit.reports.gates.gate_evaluation import evaluate, overall
-from fedaudit.reports.verdict.verdict import verdict, verdict_parts
+from fedaudit.reports.verdict.verdict import judged
 from fedaudit.spec.gates import Gate
 
 
@@ -26,8 +26,7 @@ def judged_later(
     gates = [Gate.model_validate(gate) for gate in report["spec"]["gates"]]
     found["gates"] = evaluate(gates, found)
     found["gate_outcome"] = overall(found["gates"])
-    parts = verdict_parts(found)
-    return found | {"verdict": verdict(parts), "verdict_parts": parts.model_dump()}
+    return found | judged(found)
 
 
 PAYLOAD_TYPE = "application/vnd.fedaudit.later-attacks+json"

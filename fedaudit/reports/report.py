@@ -36,7 +36,8 @@ from fedaudit.reports.sections.provenance import (
 from fedaudit.reports.sections.published_fairness import FAIRNESS
 from fedaudit.reports.sections.section import Section, Values, assembled, section_checks
 from fedaudit.reports.sections.utility import UTILITY, Utility
-from fedaudit.reports.verdict.verdict import verdict, verdict_parts
+from fedaudit.reports.verdict.advice import Advice
+from fedaudit.reports.verdict.verdict import judged
 from fedaudit.spec.experiment import ExperimentSpec
 from fedaudit.spec.gates import Gate
 
@@ -63,6 +64,9 @@ class Report(Part):
     """The four parts below, one after the other; of earlier reports one text."""
     verdict_parts: VerdictParts | None = None
     """None in reports of earlier versions."""
+    advice: Advice | None = None
+    """What to do next, with the changes of the spec that it means; None in reports of earlier
+    versions."""
     guarantee: GuaranteeSection
     privacy: Privacy
     utility: Utility
@@ -134,8 +138,7 @@ def gated(gates: Sequence[Gate], so_far: Values) -> Values:
 
 
 def _judged(_material: object, so_far: Values) -> Values:
-    parts = verdict_parts(so_far)
-    return {"verdict": verdict(parts), "verdict_parts": parts.model_dump()}
+    return judged(so_far)
 
 
 def check_gates(spec: ExperimentSpec, report: Mapping[str, Any]) -> Check:

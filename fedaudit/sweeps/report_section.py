@@ -14,7 +14,7 @@ from fedaudit.reports.sections.other_runs import (
     SweepEpsilonSection,
     SweepSection,
 )
-from fedaudit.reports.verdict.verdict import verdict, verdict_parts
+from fedaudit.reports.verdict.verdict import judged
 from fedaudit.spec.experiment import ExperimentSpec
 from fedaudit.sweeps.sweep_costs import SweepCosts
 from fedaudit.sweeps.sweep_table import spread
@@ -102,8 +102,7 @@ def repeats_section(found: Sequence[SeedFigures], *, asked: int) -> RepeatsSecti
 def with_repeats(document: Mapping[str, Any], section: RepeatsSection) -> dict[str, Any]:
     """An unsigned report with the section, and a verdict that knows it."""
     sections = {**document, "repeats": section.model_dump(mode="json"), "repeats_reason": None}
-    parts = verdict_parts(sections)
-    return {**sections, "verdict": verdict(parts), "verdict_parts": parts.model_dump(mode="json")}
+    return {**sections, **judged(sections)}
 
 
 SUMS = ("sweep_epsilon_max", "sweep_log_ratio_max", "sweep_leakage")

@@ -1,9 +1,10 @@
 """`fedaudit ledgers`, against a real service whose sweeper signs."""
 
 import json
-from time import monotonic, sleep
 
 import yaml
+
+from tests.waiting import wait_until
 
 TERMS = {
     "name": "a training in Flower",
@@ -31,10 +32,11 @@ def test_a_training_elsewhere_is_declared_and_its_bundle_is_valid(command, servi
     shown = call("show", ledger)
     assert "as declared by the trainer" in shown.stdout
     assert ledger in call("list").stdout
-    deadline = monotonic() + 60
-    while json.loads(call("report", ledger, "--json").stdout)["integrity"]["signature"] is None:
-        assert monotonic() < deadline, "the sweeper signs within seconds"
-        sleep(0.5)
+
+    def signature():
+        return json.loads(call("report", ledger, "--json").stdout)["integrity"]["signature"]
+
+    wait_until(signature, "the sweeper to sign", pause=0.5)
     page, bundle = tmp_path / "report.html", tmp_path / "bundle.zip"
     written = call("report", ledger, "--out", str(page), "--bundle", str(bundle))
     assert written.returncode == 0, written.stderr

@@ -11,6 +11,7 @@ import psutil
 import pytest
 
 from fedaudit.cli.installation import Service, Supervisor
+from tests.waiting import wait_until
 
 FOREVER = "import time; time.sleep(600)"
 STUBBORN = (
@@ -34,13 +35,6 @@ def service(code: str, *arguments: object, name: str = "child") -> Service:
 
 def children() -> list[psutil.Process]:
     return psutil.Process().children()
-
-
-def wait_for(condition, seconds: float = 30.0) -> None:
-    deadline = monotonic() + seconds
-    while not condition():
-        assert monotonic() < deadline, "it did not happen in time"
-        sleep(0.02)
 
 
 @pytest.fixture
@@ -67,9 +61,9 @@ def test_a_service_that_dies_is_started_again_later_each_time(started, tmp_path)
         report=stated.append,
     )
     before = monotonic()
-    wait_for(lambda: supervisor.tend() or (counter.exists() and len(counter.read_text()) == 2))
+    wait_until(lambda: supervisor.tend() or (counter.exists() and len(counter.read_text()) == 2))
     assert monotonic() - before >= 1.0  # the first pause
-    wait_for(lambda: supervisor.tend() or len(stated) == 2)
+    wait_until(lambda: supervisor.tend() or len(stated) == 2)
     assert "the child process ended with exit code 5; it is started again in 1 s" in stated[0]
     assert "in 2 s" in stated[1]
     assert str(tmp_path / "logs" / "child.log") in stated[0]
@@ -80,7 +74,7 @@ def test_stop_kills_what_does_not_end_by_itself(started, tmp_path):
     supervisor = started(
         service(STUBBORN, ready, name="stubborn"), service(FOREVER, name="willing")
     )
-    wait_for(ready.exists)
+    wait_until(ready.exists)
     supervisor.stop(grace_seconds=0.5)
     assert supervisor.exit_code("stubborn") == -signal.SIGKILL
     assert supervisor.exit_code("willing") == -signal.SIGTERM
@@ -89,7 +83,7 @@ def test_stop_kills_what_does_not_end_by_itself(started, tmp_path):
 def test_nothing_is_started_again_after_the_stop(started):
     others = children()  # the servers of other tests, in the same process
     supervisor = started(service(""))
-    wait_for(lambda: supervisor.exit_code("child") == 0)
+    wait_until(lambda: supervisor.exit_code("child") == 0)
     supervisor.tend()
     supervisor.stop(grace_seconds=1)
     sleep(1.2)  # longer than the pause that was due
@@ -113,7 +107,7 @@ def test_a_large_log_is_put_aside_at_the_next_start(started, tmp_path):
     with log.open("wb") as file:
         file.truncate(10 * 1024 * 1024 + 1)
     supervisor = started(service("print('new')"))
-    wait_for(lambda: supervisor.exit_code("child") == 0)
+    wait_until(lambda: supervisor.exit_code("child") == 0)
     assert log.read_text() == "new\n"
     assert Path(f"{log}.1").stat().st_size > 10 * 1024 * 1024
 
@@ -137,7 +131,7 @@ def test_a_log_stays_small_while_its_process_writes(started, tmp_path, monkeypat
         largest = max(largest, log.stat().st_size)
         return "the last line" in log.read_text()
 
-    wait_for(ended)
+    wait_until(ended)
     aside = log.with_suffix(".log.1")
     # 800 kB were written.
     assert aside.stat().st_size == 100_000

@@ -4,13 +4,13 @@ import json
 import os
 import signal
 import socket
-from time import monotonic, sleep
 
 import httpx
 import psutil
 import pytest
 
 from tests.cli.service import Service, clean_environment, running, start
+from tests.waiting import wait_until
 
 MODULES = ("api", "workers", "workers.sweeper")
 
@@ -48,10 +48,12 @@ def test_a_second_one_on_the_same_data_is_refused(service):
 def test_a_dead_api_comes_back_at_the_same_address(service):
     first = service.child("api")
     first.kill()
-    deadline = monotonic() + 30
-    while status(f"{service.url}/health/live") != 200 or service.child("api").pid == first.pid:
-        assert monotonic() < deadline, "the API did not come back"
-        sleep(0.1)
+
+    def is_another() -> bool:
+        live = status(f"{service.url}/health/live") == 200
+        return live and service.child("api").pid != first.pid
+
+    wait_until(is_another, "the API to come back", pause=0.1)
     assert status(f"{service.url}/health/ready") == 200
 
 
@@ -107,10 +109,7 @@ def test_a_folder_that_cannot_be_written_is_named(tmp_path):
 
 def test_ctrl_c_while_it_starts_is_no_fault_of_the_database(tmp_path):
     process = start(data_dir=tmp_path / "data", process_group=0)
-    deadline = monotonic() + 30
-    while not psutil.Process(process.pid).children():  # the migration
-        assert monotonic() < deadline
-        sleep(0.01)
+    wait_until(lambda: psutil.Process(process.pid).children(), "the migration", pause=0.01)
     os.killpg(process.pid, signal.SIGINT)  # as a terminal does
     _, complaint = process.communicate(timeout=60)
     assert (process.returncode, complaint) == (

@@ -14,7 +14,8 @@ from fedaudit.privacy.accounting.rdp import composed_epsilon
 from fedaudit.spec.parse import parse_spec
 from fedaudit.training.base.records import spending_of
 from tests.api.service import Api, running_api, served, settings_for, spec
-from tests.workers.processes import Service, service, wait_until
+from tests.waiting import wait_until
+from tests.workers.processes import Service, service
 
 SUBMISSIONS, COVERED = 16, 3
 ROUNDS = 300

@@ -10,13 +10,13 @@ import subprocess
 import sys
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from time import monotonic, sleep
 
 import httpx
 import pytest
 
 from tests.cli.service import clean_environment
 from tests.packaging.compose import PASSWORDS, resolved_services
+from tests.waiting import wait_until
 
 SCRIPTS = Path(sys.executable).parent
 DATABASE = f"postgresql://fedaudit:{PASSWORDS['POSTGRES_PASSWORD']}@postgres:5432/fedaudit"
@@ -73,14 +73,6 @@ def started(words: list[str], environment: dict[str, str], log: Path):
         process.wait()
 
 
-def wait_for(condition, what: str, *, seconds: float = 60.0):
-    deadline = monotonic() + seconds
-    while not (found := condition()):
-        assert monotonic() < deadline, what
-        sleep(0.1)
-    return found
-
-
 def answer(url: str, **headers: str) -> httpx.Response | None:
     try:
         return httpx.get(url, headers=headers, timeout=5, trust_env=False)
@@ -115,7 +107,7 @@ def test_the_services_together_run_an_experiment(services, environment, tmp_path
             log = tmp_path / f"{name}.log"
             running.enter_context(started(words, environment(name), log))
         ready = lambda: (one := answer(f"{url}/health/ready")) and one.status_code == 200  # noqa: E731
-        wait_for(ready, "the API is not ready")
+        wait_until(ready, "a ready API", pause=0.1)
         posted = httpx.post(
             f"{url}/v1/experiments", json=small_spec, headers=headers, trust_env=False
         )
@@ -126,7 +118,7 @@ def test_the_services_together_run_an_experiment(services, environment, tmp_path
             status = answer(experiment, **headers).json()["status"]
             return status if status in {"succeeded", "failed"} else None
 
-        assert wait_for(ended, "the experiment did not end") == "succeeded"
+        assert wait_until(ended, "the end", pause=0.1) == "succeeded"
         report = answer(f"{experiment}/report", **headers).json()
         assert report["provenance"]["device"] == "cpu"
 

@@ -24,6 +24,10 @@ ROUNDS = 4
 BATCHES = {"training__local": {"epochs": 2, "batch_size": 4, "step_size": 0.05}}
 STACKED: dict[str, dict[str, Any]] = {
     **MECHANISMS,
+    "blocks": {
+        **MECHANISMS["blocks"],
+        "training__cohort": {"sampling": "allocation", "every": ROUNDS},
+    },
     "layers": {**LAYERS, "privacy__clip": 0.05, "privacy__radius": 0.1},
     "wide, batches": {"model": {"kind": "mlp", "hidden": [24]}, **BATCHES},
     "reported": {"training__clustering": {"method": "reported"}},

@@ -2,8 +2,7 @@
 
 import os
 import signal
-import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,7 +11,6 @@ from infrastructure.signing_keys import ensure_key_file
 from tests.preloaded import Forked, programs
 
 LEASE_SECONDS = 2.0
-_PATIENCE_SECONDS = 60.0
 
 
 @dataclass
@@ -86,11 +84,3 @@ def service(folder: Path, **settings: str) -> Iterator[Service]:
         for process in started.running:
             if process.popen.poll() is None:
                 process.kill()
-
-
-def wait_until(condition: Callable[[], bool], what: str) -> None:
-    """Wait for a condition. Raises AssertionError."""
-    deadline = time.monotonic() + _PATIENCE_SECONDS
-    while not condition():
-        assert time.monotonic() < deadline, f"gave up waiting for: {what}"
-        time.sleep(0.02)

@@ -12,8 +12,9 @@ import pytest
 
 from benchmarks.servers import Server, start_valkey
 from models.database import Database
+from tests.waiting import wait_until
 from tests.workers.admission import Submitted, experiment_of, spec_with, submit
-from tests.workers.processes import Service, service, wait_until
+from tests.workers.processes import Service, service
 
 # Long enough to take the broker away while it runs.
 BUSY = spec_with(training__rounds=1200)

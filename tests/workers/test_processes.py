@@ -24,8 +24,9 @@ from models.repositories import Budgets, LedgerRepository, ReportRepository, Uni
 from models.tables.experiments import Unit
 from models.tables.operations import SweeperLease
 from tests.ledger.whole_chain import first_broken_link
+from tests.waiting import wait_until
 from tests.workers.admission import Submitted, experiment_of, spec_with, submit
-from tests.workers.processes import LEASE_SECONDS, Service, service, wait_until
+from tests.workers.processes import LEASE_SECONDS, Service, service
 from workers.context import WorkerContext
 from workers.run_unit import run_unit
 

@@ -14,8 +14,9 @@ from fedaudit.federations import load
 from infrastructure.storage import Storage
 from models.database import Database
 from models.repositories import FederationRepository, UnitRepository
+from tests.waiting import wait_until
 from tests.workers.admission import experiment_of, spec_with, submit
-from tests.workers.processes import Service, service, wait_until
+from tests.workers.processes import Service, service
 from tests.workers.registering import (
     KEY,
     Registered,

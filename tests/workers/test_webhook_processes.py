@@ -10,7 +10,8 @@ from models.person import Actor
 from models.repositories import AnnouncementRepository, ProjectRepository, WebhookEndpointRepository
 from models.tables.operations import WebhookDelivery
 from tests.infrastructure.secrets_keys import secrets_key_in
-from tests.workers.processes import service, wait_until
+from tests.waiting import wait_until
+from tests.workers.processes import service
 from tests.workers.receiver import receiving
 from workers.webhooks import WebhookDispatcher
 

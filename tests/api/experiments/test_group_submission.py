@@ -8,9 +8,9 @@ from typing import Any
 import httpx
 
 from models.repositories import Budgets
-from tests.api.experiments.test_loads import wait_until
 from tests.api.experiments.test_statements import counted
 from tests.api.service import SPEC, Api, spec
+from tests.waiting import wait_until
 
 WORST_CASE = 4.0
 """Of SPEC: a release in each of 4 rounds, at n / nu = 3 / 3."""

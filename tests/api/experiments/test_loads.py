@@ -3,7 +3,7 @@
 import socket
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
@@ -18,6 +18,7 @@ from api.services import admission
 from api.shared.concurrency import LoadPool
 from api.shared.federation_data import FederationCache
 from tests.api.service import Api, running_api, served, settings_for, spec
+from tests.waiting import wait_until
 
 SLOW = "slow"
 
@@ -60,13 +61,6 @@ def validate(url: str, key: str, **changes: Any) -> httpx.Response:
         timeout=90,
         trust_env=False,
     )
-
-
-def wait_until(condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 30
-    while not condition():
-        assert time.monotonic() < deadline, "it did not happen"
-        time.sleep(0.02)
 
 
 def test_slow_loads_of_a_project_keep_nobody_else_waiting(api: Api, slow: SlowLoads) -> None:

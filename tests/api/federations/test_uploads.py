@@ -6,9 +6,8 @@ import json
 import os
 import socket
 import tracemalloc
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
-from time import monotonic, sleep
 from typing import Any
 
 import pytest
@@ -29,6 +28,7 @@ from tests.api.uploads import (
     stored,
     upload,
 )
+from tests.waiting import wait_until
 
 FINGERPRINT = hashlib.sha256(CONTENT).hexdigest()
 
@@ -291,13 +291,6 @@ def _requested(api: Api, *, length: int) -> bytes:
     ).encode()
 
 
-def _eventually(condition: Callable[[], bool]) -> bool:
-    deadline = monotonic() + 10
-    while not condition() and monotonic() < deadline:
-        sleep(0.02)
-    return condition()
-
-
 def test_an_upload_that_is_cut_off_leaves_no_file_and_no_row(api: Api) -> None:
     before = api.counts()
     file = ('name="file"; filename="a.csv"', CONTENT * 6000)
@@ -307,8 +300,8 @@ def test_an_upload_that_is_cut_off_leaves_no_file_and_no_row(api: Api) -> None:
         with socket.create_connection(("127.0.0.1", port)) as connection:
             connection.sendall(_requested(api, length=len(body)) + body[: len(body) // 2])
             # Some of it has arrived on the disk.
-            assert _eventually(lambda: files_of(api) != [])
-        assert _eventually(lambda: files_of(api) == [])
+            wait_until(lambda: files_of(api) != [], "the begun file", seconds=10)
+        wait_until(lambda: files_of(api) == [], "its end", seconds=10)
         assert api.counts() == before
         with http(url, api.key) as client:
             assert client.post("/v1/federations", files=parts()).status_code == 202

@@ -5,11 +5,11 @@ import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from time import monotonic, sleep
+from time import monotonic
 
 import httpx
 import psutil
@@ -20,6 +20,7 @@ from benchmarks.served_api import make_key
 from models.database import Database
 from tests.api.metrics.scrapes import samples
 from tests.api.service import SCOPES, SPEC
+from tests.waiting import wait_until
 
 STOP_SECONDS = 10
 
@@ -48,13 +49,6 @@ class Pair:
             yield
         finally:
             self.children()[1 - place].resume()
-
-
-def wait_for(condition: Callable[[], bool]) -> None:
-    deadline = monotonic() + 90
-    while not condition():
-        assert monotonic() < deadline, "it did not happen in time"
-        sleep(0.1)
 
 
 @pytest.fixture
@@ -87,7 +81,7 @@ def pair(sqlite_url: str, tmp_path: Path) -> Iterator[Pair]:
     ) as http:
         found = Pair(parent, http, database)
         try:
-            wait_for(lambda: len(found.children()) == 2)
+            wait_until(lambda: len(found.children()) == 2, pause=0.1)
             for place in (0, 1):
                 with found.only(place):
                     assert http.get("/health/ready").status_code == 200
@@ -131,7 +125,7 @@ def test_they_share_what_counts_live_and_end_together(pair: Pair) -> None:
     [first, second] = pair.children()
     first.kill()
     assert http.get("/health/live").status_code == 200
-    wait_for(lambda: second in pair.children() and len(pair.children()) == 2)
+    wait_until(lambda: second in pair.children() and len(pair.children()) == 2, pause=0.1)
     children = pair.children()
     with http.stream("GET", f"/v1/experiments/{made[0]}/events"):
         pair.parent.send_signal(signal.SIGTERM)

@@ -1,5 +1,6 @@
 """A browser without a screen: it keeps its cookie, and sends forms as browsers do."""
 
+import html
 import re
 from collections.abc import Mapping
 from typing import Any
@@ -55,6 +56,11 @@ class Browser:
     def token(self) -> str | None:
         """The session's token."""
         return self.client.cookies.get(COOKIE)
+
+
+def text_of(answer: Any) -> str:
+    """What a page says, without its tags."""
+    return " ".join(html.unescape(re.sub(r"<[^>]*>", " ", answer.text)).split())
 
 
 def signed_in(api: Api, *scopes: str) -> Browser:

@@ -8,13 +8,8 @@ import httpx
 import pytest
 
 from api.pages.session import COOKIE
-from tests.api.pages.browser import signed_in
+from tests.api.pages.browser import signed_in, text_of
 from tests.api.service import ROUNDS, Api, fail, finish, play, served
-
-
-def text_of(answer: Any) -> str:
-    """What a page says, without its tags."""
-    return " ".join(html.unescape(re.sub(r"<[^>]*>", " ", answer.text)).split())
 
 
 def path_of(experiment: dict[str, Any]) -> str:

@@ -1,6 +1,5 @@
 """The page on which experiments are priced and submitted."""
 
-import html
 import re
 from typing import Any
 
@@ -9,7 +8,7 @@ import yaml
 from api.pages import spec_sheet as sheet
 from fedaudit.privacy.mechanisms.registry import mechanism_of
 from fedaudit.spec.parse import parse_spec
-from tests.api.pages.browser import signed_in
+from tests.api.pages.browser import signed_in, text_of
 from tests.api.service import SPEC, Api, spec
 
 NEW = "/experiments/new"
@@ -34,11 +33,6 @@ def typed(**changes: str) -> dict[str, str]:
 def document(value: Any, **changes: str) -> dict[str, str]:
     """A pasted spec."""
     return {"mode": "document", "document": yaml.safe_dump(value), "action": "preview", **changes}
-
-
-def text_of(answer: Any) -> str:
-    """What a page says, without its tags."""
-    return " ".join(html.unescape(re.sub(r"<[^>]*>", " ", answer.text)).split())
 
 
 def test_the_page_needs_a_session_and_the_scope(api: Api) -> None:

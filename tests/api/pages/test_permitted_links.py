@@ -3,6 +3,7 @@
 import html
 import re
 from collections.abc import Iterator
+from typing import NamedTuple
 from urllib.parse import urljoin, urlsplit
 
 import pytest
@@ -14,6 +15,33 @@ from tests.api.service import Api, finish, spec
 _REFERENCE = re.compile(r'<(?:a|link|img|script)\b[^>]*?\b(?:href|src)="([^"]*)"')
 _GET_FORM = re.compile(r'<form\b[^>]*method="get"[^>]*action="([^"]*)"')
 _FILES = ("/docs/assets/", "/assets/")
+
+
+class Filled(NamedTuple):
+    """An API, and the ids of what was stored in it."""
+
+    api: Api
+    reports: list[str]
+    ledger: str
+    sweep: str
+
+
+@pytest.fixture(scope="module")
+def filled(shared_api: Api) -> Filled:
+    """Something of each kind that a page may lead to."""
+    api, ids = shared_api, []
+    for name in ("first", "second"):
+        ids.append(api.submit(spec(name=name))["id"])
+        finish(api, ids[-1])
+    cancelled = api.submit(spec(name="cancelled"))["id"]
+    api.post(f"/v1/experiments/{cancelled}/cancel")
+    api.post(f"/v1/experiments/{cancelled}/retry")
+    ledger = opened(api)
+    post(api, ledger, declared(1, ["a"]))
+    swept = {"name": "swept", "base": spec(), "grid": {"privacy.noise_multiplier": [1, 3]}}
+    sweep = api.post("/v1/sweeps", json=swept).json()
+    finish(api, sweep["cells"][0]["experiment_id"])
+    return Filled(api, ids, ledger, sweep["id"])
 
 
 @pytest.mark.parametrize(
@@ -28,19 +56,8 @@ _FILES = ("/docs/assets/", "/assets/")
     ],
     ids=lambda scopes: "+".join(scopes) or "every scope",
 )
-def test_every_link_leads_somewhere(api: Api, scopes: tuple[str, ...]) -> None:
-    ids = []
-    for name in ("first", "second"):
-        ids.append(api.submit(spec(name=name))["id"])
-        finish(api, ids[-1])
-    cancelled = api.submit(spec(name="cancelled"))["id"]
-    api.post(f"/v1/experiments/{cancelled}/cancel")
-    api.post(f"/v1/experiments/{cancelled}/retry")
-    ledger = opened(api)
-    post(api, ledger, declared(1, ["a"]))
-    swept = {"name": "swept", "base": spec(), "grid": {"privacy.noise_multiplier": [1, 3]}}
-    sweep = api.post("/v1/sweeps", json=swept).json()
-    finish(api, sweep["cells"][0]["experiment_id"])
+def test_every_link_leads_somewhere(filled: Filled, scopes: tuple[str, ...]) -> None:
+    api, ids, ledger, sweep = filled
     visitor = signed_in(api, *scopes)
     seen = dict(_crawl(visitor, "/"))
     expected = 403 if scopes == ("ledger:read",) else 200
@@ -53,7 +70,7 @@ def test_every_link_leads_somewhere(api: Api, scopes: tuple[str, ...]) -> None:
     if scopes == ("federations:write",):
         assert "/federations/new" in seen
     reads = not scopes or "experiments:read" in scopes
-    assert (f"/sweeps/{sweep['id']}" in seen) == reads
+    assert (f"/sweeps/{sweep}" in seen) == reads
     assert any("/table.csv" in path for path in seen) == (not scopes)
     if scopes == ("reports:read",):
         assert not any(path.startswith("/federations") for path in seen)

@@ -2,7 +2,6 @@
 
 import base64
 import hashlib
-import html
 import re
 from typing import Any
 
@@ -11,7 +10,7 @@ from sqlalchemy import update
 
 from infrastructure.storage import Storage, model_key
 from models.tables.reports import Report
-from tests.api.pages.browser import signed_in
+from tests.api.pages.browser import signed_in, text_of
 from tests.api.service import Api, finish, spec
 
 HOSTILE = '"><script>alert(1)</script>'
@@ -22,10 +21,6 @@ def finished(api: Api, **changes: Any) -> str:
     experiment = api.submit(spec(**changes))
     finish(api, experiment["id"])
     return f"/experiments/{experiment['id']}"
-
-
-def text_of(answer: Any) -> str:
-    return " ".join(html.unescape(re.sub(r"<[^>]*>", " ", answer.text)).split())
 
 
 def test_the_report_is_the_page_that_is_kept_below_links(api: Api) -> None:

@@ -3,10 +3,9 @@
 import csv
 import io
 import re
-from html import unescape
 from typing import Any
 
-from tests.api.pages.browser import Browser, signed_in
+from tests.api.pages.browser import Browser, signed_in, text_of
 from tests.api.service import Api, fail, finish, spec
 
 NU = "privacy.noise_multiplier"
@@ -23,7 +22,7 @@ def shown(browser: Browser, path: str) -> str:
     """The text of a page, as people read it."""
     answer = browser.get(path)
     assert answer.status_code == 200, answer.text
-    return " ".join(unescape(re.sub(r"<[^>]+>", " ", answer.text)).split())
+    return text_of(answer)
 
 
 def test_a_sweep_from_its_first_cell_to_its_table(api: Api) -> None:

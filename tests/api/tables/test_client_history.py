@@ -99,7 +99,8 @@ def test_histories_are_those_of_the_whole_ledger(api_on_both: Api, inputs: dict[
         for client in _names(api, id_)[:CLIENTS]:
             expected = [line for line in everything if line["subject"] == client]
             assert _history(api, id_, client=client) == expected
-            assert _history(api, id_, client=client, limit=1) == expected
+            if blocks == 1:
+                assert _history(api, id_, client=client, limit=1) == expected
             between = [line for line in expected if 3 <= line["round"] <= 8]
             assert _history(api, id_, client=client, round_from=3, round_to=8) == between
     assert indexer.index_waiting(5) == 0

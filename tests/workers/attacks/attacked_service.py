@@ -1,7 +1,6 @@
 """What tests do with a service that attacks: a worker's attempt, and what it left."""
 
 import json
-import re
 from typing import Any
 
 from infrastructure.queue import Queue
@@ -72,11 +71,6 @@ def report_of(api: Api, experiment_id: str) -> dict[str, Any]:
     """The report that was signed."""
     found: dict[str, Any] = api.get(f"/v1/experiments/{experiment_id}/report.json").json()
     return found
-
-
-def text_of(answer: Any) -> str:
-    """What a page says."""
-    return " ".join(re.sub("<[^>]*>", " ", answer.text).split())
 
 
 def events_of(api: Api, experiment_id: str) -> list[str]:

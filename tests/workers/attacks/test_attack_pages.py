@@ -2,10 +2,10 @@
 
 import re
 
-from tests.api.pages.browser import signed_in
+from tests.api.pages.browser import signed_in, text_of
 from tests.api.service import Api, spec
 from tests.attacks.doubles import ALARM, Looks
-from tests.workers.attacks.attacked_service import text_of, work, work_later
+from tests.workers.attacks.attacked_service import work, work_later
 
 QUIET = spec(training={"rounds": 3}, gates=[])
 

@@ -13,7 +13,7 @@ from fedaudit.reports.verification.statements import evidence_checks, read_later
 from infrastructure.storage import Storage
 from models.repositories import ExpiredFileRepository, LaterAttacksRepository, fail_unit
 from models.values import ReclaimedUnit
-from tests.api.pages.browser import signed_in
+from tests.api.pages.browser import signed_in, text_of
 from tests.api.people.keys import key_of
 from tests.api.service import Api, spec
 from tests.attacks.doubles import ALARM, ATTACK, Looks
@@ -24,7 +24,6 @@ from tests.workers.attacks.attacked_service import (
     give_back,
     later_of,
     report_of,
-    text_of,
     work,
     work_later,
 )

@@ -1,0 +1,453 @@
+"""What to change next where a model is of no use or costs too much, by its cause: in words, and as
+changes of the spec, which somebody or a program may take over.
+
+Causes are told apart by figures of the report alone. A model has a constant term, so one whose loss
+is above the best constant's was not trained well: its loss above that of the start means steps that
+are too long, otherwise they are too short. Noise is the cause only where its sum over all rounds is
+longer than that of the updates. Then changes come first that cost nothing, and a smaller noise
+multiplier last, never beyond what still protects.
+"""
+
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from pydantic import Field
+
+from fedaudit.privacy.guarantees.cost_sentences import GOAL, MOST
+from fedaudit.privacy.guarantees.guarantee import at_most
+from fedaudit.privacy.mechanisms.registry import mechanism_of
+from fedaudit.privacy.planning.cost_projection import noise_ratio
+from fedaudit.reports.sections.part import Part
+from fedaudit.reports.sections.ranking import another_threshold
+from fedaudit.reports.sections.utility import known_ending
+from fedaudit.spec.errors import InvalidInputError
+from fedaudit.spec.experiment import ExperimentSpec
+from fedaudit.spec.parse import parse_admitted, parse_spec
+from fedaudit.spec.privacy import GaussianCentral, GaussianLocal, LaplaceL2
+from fedaudit.spec.table import Table
+from fedaudit.spec.training import FixedCohort
+from fedaudit.utility import MIN_CLIENTS
+
+_DROWNED = 1.0
+"""Noise of all rounds over the sum of the updates: from here on it is the cause."""
+_GRADIENT, _LONGEST = 0.4, 1.5
+"""About how long the first gradients are where features are of order 1; and an update of many
+steps, which ends where the client's own loss is smallest."""
+_REACH = 3.0
+"""How far all rounds together have to be able to go, at least, where features are of order 1."""
+_FAR = 10 * _REACH
+_WORTH_TRYING = 2.0
+"""Times _DROWNED: a run near the rule's edge may learn."""
+_ENOUGH = 0.7
+_STILL = 1e-3
+"""Of the loss at the start: who moved it less has hardly begun."""
+_LATE = 0.9
+"""Of the rounds: a best one after it says that training had not ended."""
+_LONG = 100.0
+"""Times the clip: longer updates are no use."""
+
+
+class SpecChange(Part):
+    """One field of the spec, and what to set it to; null takes it away."""
+
+    pointer: str
+    value: Any
+
+
+class Advice(Part):
+    """What to do next."""
+
+    text: str
+    figure: str | None = None
+    """The figure of the report that the changes make better, as `SECTION/FIELD`."""
+    changes: list[SpecChange] = Field(default_factory=list)
+    """Empty where nothing in the spec helps, or something else is to be done."""
+
+
+@dataclass(frozen=True)
+class _Run:
+    """A report's run, or what it would be after changes."""
+
+    report: Mapping[str, Any]
+    spec: ExperimentSpec
+
+    def changed(self, **changes: Any) -> "_Run | None":
+        """With other values, by pointers whose slashes are two underscores; None where the spec
+        would be refused."""
+        document = self.spec.model_dump(mode="json")
+        for path, value in changes.items():
+            *way, last = path.split("__")
+            place = document
+            for step in way:
+                place = place[step]
+            place[last] = value
+        try:
+            return _Run(self.report, parse_spec(document))
+        except InvalidInputError:
+            return None
+
+    @property
+    def utility(self) -> Mapping[str, Any]:
+        found: Mapping[str, Any] = self.report["utility"]
+        return found
+
+    @property
+    def has_noise(self) -> bool:
+        return bool(self.report["guarantee"]["kind"] != "none")
+
+    @property
+    def parameters(self) -> int:
+        """n."""
+        return int(self.report["data"]["parameters"])
+
+    @property
+    def clients(self) -> int:
+        return int(self.report["data"]["training_clients"])
+
+    @property
+    def rows(self) -> float:
+        """Of a client, on average."""
+        return float(self.report["data"]["rows"] / max(1, self.report["data"]["clients"]))
+
+    @property
+    def step_size(self) -> float:
+        return self.spec.training.local.step_size
+
+    @property
+    def clip(self) -> float | None:
+        """A fixed bound on whole updates."""
+        clip = getattr(self.spec.privacy, "clip", None)
+        of_updates = isinstance(self.spec.privacy, LaplaceL2 | GaussianLocal | GaussianCentral)
+        return float(clip) if of_updates and isinstance(clip, int | float) else None
+
+    @property
+    def length(self) -> float:
+        """About how long an update is before its clip."""
+        local = self.spec.training.local
+        batches = 1 if local.batch_size is None else max(1.0, self.rows / local.batch_size)
+        steps = local.steps or (local.epochs or 1) * batches
+        # Steps of Adam and its like are as long in each parameter as the step size.
+        each = _GRADIENT if local.optimiser == "sgd" else math.sqrt(self.parameters)
+        return min(_LONGEST, each * local.step_size * steps)
+
+    @property
+    def is_worse_than_start(self) -> bool:
+        """By more than nothing."""
+        if known_ending(self.utility["stopped_by"]) == "diverged":
+            return True
+        start, best = self.utility.get("start_loss"), self.utility["selection_loss"]
+        if self.utility.get("improved") is not False or start is None or best is None:
+            return False
+        return bool(best > start * (1 + _STILL))
+
+    @property
+    def reach(self) -> float:
+        """How far all rounds together can go."""
+        return self.spec.training.rounds * min(self.length, self.clip or math.inf)
+
+    @property
+    def ratio(self) -> float:
+        """Noise of all rounds over the sum of the updates, of which noise grows with the root of
+        the rounds and updates with their number; 0 where it is not known."""
+        of_clip = noise_ratio(self.spec, sizes=(self.parameters,), training_clients=self.clients)
+        privacy = self.spec.privacy
+        follows = isinstance(privacy, LaplaceL2) and privacy.radius == "adaptive"
+        used = 1.0 if follows or self.clip is None else min(1.0, self.length / self.clip)
+        return (of_clip or 0.0) / (used * math.sqrt(self.spec.training.rounds))
+
+    @cached_property
+    def cost(self) -> float | None:
+        """The exponent that bounds every subject, if every round runs; None where nothing does, or
+        it is not known from the spec."""
+        found = mechanism_of(self.spec).project_cost(
+            n=self.parameters, training_clients=self.clients, layers=(self.parameters,)
+        )
+        values = [one["value"] for one in found.epsilon]
+        if values:
+            return max(map(float, values))  # type: ignore[arg-type]
+        exact = found.log_ratio_worst_case
+        return found.leakage_worst_case if exact is None else exact
+
+    @property
+    def protects(self) -> bool:
+        """Whether what it would cost excludes anything."""
+        return self.cost is not None and self.cost <= MOST
+
+
+def _round_number(value: float) -> float:
+    """The largest of 1, 2 and 5 times powers of ten that is not above the value."""
+    power = 10.0 ** math.floor(math.log10(value) + 1e-9)
+    return float(f"{max(one for one in (1, 2, 5) if one * power <= value * (1 + 1e-9)) * power:g}")
+
+
+def _about(value: float) -> str:
+    return f"{float(f'{value:.2g}'):,g}"
+
+
+def better_model(report: Mapping[str, Any]) -> Advice:
+    """For a run whose model is no better than a constant, or is not shown to be."""
+    run = _Run(report, parse_admitted(report["spec"]))
+    if run.ratio >= _DROWNED:
+        return _against_noise(run)
+    found = _shorter_steps(run) or _still_falling(run) or _worse_than_constant(run)
+    return found or _more_held_out(run) or _no_setting(run)
+
+
+def better_threshold(report: Mapping[str, Any]) -> Advice:
+    """For a model that ranks people and gives nearly all of them one answer."""
+    utility = report["utility"]
+    rate = None if utility["brier"] is None else utility["base_rate"]
+    changes = (
+        [SpecChange(pointer="/decision/threshold", value=float(f"{rate:.2g}"))] if rate else []
+    )
+    return Advice(
+        text=f"{another_threshold(utility, field='decision.threshold')}. A run with it costs what "
+        "this one cost; `fedaudit audit` with `--score` and `--threshold` judges scores that the "
+        "model gave at any threshold without training.",
+        figure="utility/balanced_accuracy",
+        changes=changes,
+    )
+
+
+def _advice(run: _Run, text: str, changes: Mapping[str, Any]) -> Advice:
+    loss = run.utility["validation_loss"] is not None
+    return Advice(
+        text=text,
+        figure="utility/validation_loss" if loss else "utility/accuracy_over_baseline",
+        changes=[
+            SpecChange(pointer="/" + path.replace("__", "/"), value=value)
+            for path, value in changes.items()
+        ],
+    )
+
+
+def _step(run: _Run, step_size: float, why: str) -> Advice:
+    text = f"train with a step_size of {step_size:g} in place of {run.step_size:g}"
+    return _free(run, f"{why}: {text}", {"training__local__step_size": step_size})
+
+
+def _free(run: _Run, text: str, changes: Mapping[str, Any]) -> Advice:
+    """Something that costs no privacy, and of which noise is not the cause."""
+    if not run.has_noise:
+        return _advice(run, f"{text[0].upper()}{text[1:]}.", changes)
+    return _advice(run, f"Noise is not the cause, {text}, which costs no privacy.", changes)
+
+
+def _shorter_steps(run: _Run) -> Advice | None:
+    ending = known_ending(run.utility["stopped_by"])
+    if not run.is_worse_than_start:
+        return None
+    why = "training diverged" if ending == "diverged" else "no round was better than the start"
+    if run.clip is None:
+        return _step(run, _round_number(run.step_size / 10), f"the steps are too long, {why}")
+    if run.reach < _FAR:
+        return None
+    said, changes = _within_reach(run)
+    return _free(run, f"updates are too long, {why}: train with {said}", changes)
+
+
+def _still_falling(run: _Run) -> Advice | None:
+    utility = run.utility
+    if run.is_worse_than_start or utility["best_round"] < _LATE * utility["rounds"]:
+        return None
+    return _longer_steps(run, "the loss was still falling in the last rounds")
+
+
+def _worse_than_constant(run: _Run) -> Advice | None:
+    """A model with a constant term that training did not bring as far as a constant."""
+    utility, gain = run.utility, run.utility.get("loss_under_baseline")
+    short = run.has_noise and run.reach < _REACH
+    if run.is_worse_than_start or not (short or (gain is not None and gain < 0)):
+        return None
+    source, changes = run.spec.federation, {"federation__standardise": "client"}
+    if isinstance(source, Table) and not source.standardise and run.changed(**changes) is not None:
+        how = "bring features to one scale by `standardise: client`"
+        return _free(run, f"training did not come as far as a constant: {how}", changes)
+    if utility.get("ranks_above_chance") is False and run.reach >= _REACH:
+        return None
+    return _longer_steps(run, "training did not come as far as a constant")
+
+
+def _longer_steps(run: _Run, why: str) -> Advice | None:
+    longest = _LONG * (run.clip or math.inf)
+    if run.length >= longest:
+        return None
+    if run.clip is None and run.length >= _LONGEST:
+        return _step(run, _round_number(run.step_size / 10), f"the steps are too long, {why}")
+    times = 2 * _REACH / run.reach if run.reach < _REACH else 10.0
+    step_size = _round_number(run.step_size * min(times, longest / run.length))
+    return _step(run, step_size, f"the steps are too short, {why}")
+
+
+def _more_held_out(run: _Run) -> Advice | None:
+    """Where the model seems better, and too few clients were held out to show it."""
+    utility, share = run.utility, run.spec.federation.validation_fraction
+    clients, held_out = (run.report["data"][f"{name}clients"] for name in ("", "validation_"))
+    if utility["degenerate"] is not None or not (utility.get("accuracy_over_baseline") or 0) > 0:
+        return None
+    if share >= 0.5 or clients < 2 * MIN_CLIENTS:
+        return Advice(
+            text=f"The model seems better than a constant, and {held_out} held-out clients are too "
+            "few to show it: no setting of training helps, data of more clients do."
+        )
+    text = (
+        "the model seems better than a constant: hold out half of the clients in place of "
+        f"{held_out}, to show it"
+    )
+    found = _free(run, text, {"federation__validation_fraction": 0.5})
+    return found.model_copy(update={"figure": "utility/accuracy_over_baseline_interval"})
+
+
+def _no_setting(run: _Run) -> Advice:
+    why = (
+        "Noise is not the cause, and training has ended" if run.has_noise else "Training has ended"
+    )
+    return Advice(
+        text=f"{why}: no setting of it helps. Other features, features of one scale (by public "
+        "constants in `federation.scale`), another model or more clients are needed."
+    )
+
+
+def _free_moves(run: _Run) -> Iterator[tuple[str, dict[str, Any]]]:
+    """What makes noise shorter beside the updates and costs nothing, the simplest first."""
+    training = run.spec.training
+    if training.hypotheses > 1:
+        yield "one hypothesis, for which all updates are averaged", {"training__hypotheses": 1}
+    if run.clip is not None and run.length < run.clip / 2:
+        yield _within_reach(run)
+    if isinstance(training.cohort, FixedCohort) and training.cohort.clients < run.clients:
+        yield "all training clients in each round", {"training__cohort__clients": run.clients}
+
+
+def _within_reach(run: _Run) -> tuple[str, dict[str, Any]]:
+    """Steps that use the whole clip; and of noise that is scaled to it, a clip with which all
+    rounds together go as far as is needed."""
+    clip, changes = run.clip or math.inf, dict[str, Any]()
+    if not isinstance(run.spec.privacy, LaplaceL2):
+        enough = _round_number(2 * _REACH / run.spec.training.rounds)
+        if enough < clip:
+            clip = changes["privacy__clip"] = enough
+    step_size = _round_number(run.step_size * clip / run.length)
+    if step_size != run.step_size:
+        changes["training__local__step_size"] = step_size
+    words = {"privacy__clip": "a clip of", "training__local__step_size": "a step_size of"}
+    return " and ".join(f"{words[path]} {value:g}" for path, value in changes.items()), changes
+
+
+def _against_noise(run: _Run) -> Advice:
+    words: list[str] = []
+    changes: dict[str, Any] = {}
+    now = run
+    for said, move in _free_moves(run):
+        after = now.changed(**move)
+        if after is None or after.ratio >= now.ratio or (after.cost or 0) > (now.cost or 0) * 1.001:
+            continue
+        now, words, changes = after, [*words, said], {**changes, **move}
+        if now.ratio < _DROWNED:
+            break
+    long = f"Noise is about {_about(run.ratio)} times as long as all updates together"
+    if now.ratio < _WORTH_TRYING * _DROWNED and changes:
+        return _advice(
+            run, f"{long}: train with {', '.join(words)}; that costs no more privacy.", changes
+        )
+    return _for_less_noise(now, long, words, changes) or _nothing_helps(run, now, long)
+
+
+def _for_less_noise(
+    now: _Run, long: str, words: list[str], changes: dict[str, Any]
+) -> Advice | None:
+    noise = getattr(now.spec.privacy, "noise_multiplier", None)
+    if noise is None or not now.protects:
+        return None
+    less = float(f"{noise * _ENOUGH * _DROWNED / now.ratio:.2g}")
+    after = now.changed(**_noise(now, less))
+    if after is None or not after.protects or after.cost is None or now.cost is None:
+        return None
+    also = f"{', '.join(words)}, and " if words else ""
+    text = (
+        f"{long}: train with {also}a noise_multiplier of {less:g} in place of {noise:g}. That "
+        f"costs {at_most(after.cost, digits=3)} in the worst case in place of "
+        f"{at_most(now.cost, digits=3)}; expect an accuracy that is little above a constant's."
+    )
+    return _advice(now, text, {**changes, **_noise(now, less)})
+
+
+def _noise(run: _Run, noise_multiplier: float) -> dict[str, Any]:
+    """A noise multiplier, in place of a target where the spec has one."""
+    found: dict[str, Any] = {"privacy__noise_multiplier": noise_multiplier}
+    if getattr(run.spec.privacy, "target", None) is not None:
+        found["privacy__target"] = None
+    return found
+
+
+def _nothing_helps(run: _Run, now: _Run, long: str) -> Advice:
+    central = isinstance(run.spec.privacy, GaussianCentral)
+    times = now.ratio / _DROWNED if central else (now.ratio / _DROWNED) ** 2
+    constant = run.utility.get("baseline_accuracy")
+    expected = "" if constant is None else f", {constant:.3g}"
+    return Advice(
+        text=(
+            f"{long}. No setting of this run helps at a cost that protects: about "
+            f"{_about(max(2, math.ceil(times)))} times as many clients, or fewer parameters than "
+            f"{run.parameters}, would be needed. Otherwise expect the accuracy of a constant"
+            f"{expected}."
+        )
+    )
+
+
+def smaller_cost(report: Mapping[str, Any], *, goal: float = GOAL, figure: str = "") -> Advice:
+    """For a run whose bound excludes practically nothing, or fails a gate: noise that is enough in
+    the worst case, and what to expect of it. `goal`: of the `figure`, or of whatever bounds it."""
+    run = _Run(report, parse_admitted(report["spec"]))
+    needed = _needed_noise(run, goal, figure)
+    known = report["privacy"].get("noise_multiplier")
+    if needed is None or known is None:
+        return Advice(
+            text=(
+                f"For a bound of at most {goal:g}, train with more noise, fewer rounds or a "
+                "smaller sampling rate; the projection of a spec gives its cost before anything "
+                "is trained."
+            )
+        )
+    changes = _noise(run, needed)
+    after = run.changed(**changes)
+    expected = "expect a lower accuracy"
+    if after is not None and after.ratio >= _DROWNED:
+        constant = report["utility"].get("baseline_accuracy")
+        level = "" if constant is None else f", {constant:.3g}"
+        expected = f"expect the accuracy to fall towards a constant's{level}"
+    text = (
+        f"For a bound of at most {goal:g} in the worst case, of a client drawn in every round, "
+        f"train with a noise_multiplier of {needed:,g} instead of {known:g}, and {expected}."
+    )
+    found = _advice(run, text, changes)
+    return found.model_copy(update={"figure": f"privacy/{figure or _bounding(report)}"})
+
+
+def _bounding(report: Mapping[str, Any]) -> str:
+    names = ("epsilon_max", "log_ratio_max", "leakage_max")
+    return next((one for one in names if report["privacy"].get(one) is not None), names[0])
+
+
+def _needed_noise(run: _Run, goal: float, figure: str) -> float | None:
+    mechanism = mechanism_of(run.spec)
+    name = figure or _bounding(run.report)
+    noise: float | None = getattr(run.spec.privacy, "noise_multiplier", None)
+    if name == "log_ratio_max":
+        # The theorem's sum is inversely proportional to the noise.
+        most: float | None = mechanism.project_cost(
+            n=run.parameters, training_clients=run.clients, layers=(run.parameters,)
+        ).log_ratio_worst_case
+        if most is None or noise is None:
+            return None
+        return math.ceil(noise * most / goal * 100) / 100
+    targeted = mechanism.targeted_figure(n=run.parameters, training_clients=run.clients)
+    if targeted is None or not name.startswith(targeted.name):
+        return None
+    try:
+        return targeted.least_noise(goal)
+    except InvalidInputError:
+        return None

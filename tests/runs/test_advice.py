@@ -1,0 +1,262 @@
+"""What a report advises is carried out as its changes of the spec say: after two steps at most the
+figure that it speaks of is better, or it said that no setting helps."""
+
+import copy
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import yaml
+
+from fedaudit.cli.run import run_locally
+from fedaudit.privacy.guarantees.cost_sentences import GOAL, MOST
+from fedaudit.spec.parse import parse_spec
+
+Json = dict[str, Any]
+FEATURES = [f"x{place}" for place in range(8)]
+TABLES: dict[str, Json] = {
+    "plain": {},
+    "tiny": {"scale": 0.01},
+    "wide": {"scale": 30.0},
+    "rare": {"rate": 0.02},
+    "empty": {"signal": 0.0},
+    "few": {"clients": 12},
+    "number": {"number": True},
+}
+NONE: Json = {"mechanism": "none"}
+
+
+def laplace(noise_multiplier: float, **fields: Any) -> Json:
+    return {"mechanism": "laplace-l2", "noise_multiplier": noise_multiplier, **fields}
+
+
+def local(noise_multiplier: float, clip: float) -> Json:
+    return gaussian("gaussian-local", noise_multiplier, clip)
+
+
+def central(noise_multiplier: float, clip: float) -> Json:
+    return gaussian("gaussian-central", noise_multiplier, clip)
+
+
+def gaussian(mechanism: str, noise_multiplier: float, clip: float) -> Json:
+    return {
+        "mechanism": mechanism,
+        "noise_multiplier": noise_multiplier,
+        "clip": clip,
+        "delta": 1e-3,
+    }
+
+
+RECORDS: Json = {
+    "mechanism": "record-personalised",
+    "budgets": {"distribution": "three-levels"},
+    "delta": 1e-4,
+}
+
+
+def write_table(path: Path, *, scale=1.0, rate=0.5, signal=1.0, clients=60, number=False) -> None:
+    """Four of eight features say something of the outcome."""
+    random = np.random.default_rng(4)
+    weights = signal * np.array([1.2, -0.9, 0.8, 0.6, 0, 0, 0, 0])
+    x = random.normal(size=(clients * 20, 8))
+    score = x @ weights + np.log(rate / (1 - rate))
+    passed = random.random(len(x)) < 1 / (1 + np.exp(-score))
+    outcome = [f"{one:.3f}" for one in score] if number else np.where(passed, "yes", "no").tolist()
+    lines = [
+        ",".join([f"t{row // 20}", *(f"{cell:.5f}" for cell in cells * scale), outcome[row]])
+        for row, cells in enumerate(x)
+    ]
+    path.write_text("\n".join([",".join(["town", *FEATURES, "passed"]), *lines]))
+
+
+def spec(table: str, privacy: Json, step_size: float, **training: Any) -> Json:
+    number = table == "number"
+    source = {"source": "table", "path": f"{table}.csv", "client_key": "town", "target": "passed"}
+    cohort: Json = {"clients": 5 if table == "few" else 20}
+    local: Json = {"step_size": step_size}
+    if privacy is RECORDS:
+        cohort, local = {"sampling": "poisson", "rate": 1}, {"steps": 1, "step_size": step_size}
+    return {
+        "name": table,
+        "seed": 1,
+        "federation": {**source, "features": FEATURES} | ({} if number else {"positive": "yes"}),
+        "model": {"kind": "linear" if number else "logistic"},
+        "training": {
+            "loss": "mse" if number else "cross-entropy",
+            "hypotheses": 1,
+            "rounds": 30,
+            "cohort": cohort,
+            "local": local,
+            "stopping": {"patience": None},
+            **training,
+        },
+        "privacy": privacy,
+    }
+
+
+def changed(document: Json, changes: list[Json]) -> Json:
+    """The spec with the changes, as anything that reads the report's JSON would make them."""
+    found = copy.deepcopy(document)
+    for one in changes:
+        *way, last = one["pointer"].removeprefix("/").split("/")
+        place = found
+        for step in way:
+            place = place.setdefault(step, {})
+        place[last] = one["value"]
+    return found
+
+
+def figure(report: Json, name: str) -> float:
+    """Smaller is better."""
+    section, field = name.split("/")
+    found = report[section][field]
+    if isinstance(found, dict):  # an interval, which is to be narrow
+        return float(found["high"] - found["low"])
+    larger_is_better = field in ("balanced_accuracy", "accuracy_over_baseline")
+    return -float(found) if larger_is_better else float(found)
+
+
+def run(document: Json, folder: Path) -> Json:
+    parsed = parse_spec(document)
+    return run_locally(parsed, sources_dir=folder, device="cpu", progress=lambda _: None).report
+
+
+def steps(document: Json, folder: Path) -> Iterator[tuple[Json, Json, Json]]:
+    """Two pieces of advice, each with the reports before and after it; the last one may be the
+    advice that no setting helps."""
+    before = run(document, folder)
+    for _ in range(2):
+        advice = before["advice"]
+        assert advice["text"] == before["verdict_parts"]["next"]
+        if not advice["changes"]:
+            assert "no setting" in advice["text"].lower()
+            yield before, advice, before
+            return
+        document = changed(document, advice["changes"])
+        after = run(document, folder)
+        yield before, advice, after
+        before = after
+
+
+def follow(document: Json, folder: Path) -> Json:
+    """The last report. Fails where the advice did not help, or spent what no longer protects."""
+    first, helped = None, False
+    for before, advice, after in steps(document, folder):
+        if advice["figure"] is not None:
+            first = first or (advice["figure"], figure(before, advice["figure"]))
+        if any(one["pointer"] == "/privacy/noise_multiplier" for one in advice["changes"]):
+            assert cost(after) <= MOST, advice["text"]
+        if not advice["changes"]:
+            return after
+        name, value = first or pytest.fail(advice["text"])
+        helped = figure(after, name) < value
+        if helped:
+            return after
+    assert helped or not after["advice"]["changes"], advice["text"]
+    return after
+
+
+def cost(report: Json) -> float:
+    names = ("epsilon_max", "log_ratio_max", "leakage_max")
+    found = [report["privacy"].get(name) for name in names]
+    return next((one for one in found if one is not None), 0.0)
+
+
+@pytest.fixture(scope="module")
+def tables(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("tables")
+    for name, how in TABLES.items():
+        write_table(folder / f"{name}.csv", **how)
+    return folder
+
+
+USEFUL = {
+    "steps too short": (spec("tiny", NONE, 0.1), "Training did not come as far as a constant"),
+    "steps too long": (spec("plain", NONE, 50), "The steps are too long"),
+    "diverged": (spec("number", laplace(0.5), 3), "Noise is not the cause, the steps are too long"),
+    "scales": (spec("tiny", laplace(1.0), 0.1), "Noise is not the cause, training did not come"),
+    "clip too long": (spec("plain", central(4, 20), 0.1), "train with a clip of 0.2 and a step"),
+    "clip hardly used": (spec("plain", central(4, 0.3), 0.001), "costs no more privacy"),
+    "several models": (
+        spec("plain", central(8, 1), 0.1, hypotheses=3, clustering={"method": "reported"}),
+        "one hypothesis",
+    ),
+    "fixed radius": (spec("plain", laplace(5, radius=1.0, clip=5.0), 0.1), "a step_size of"),
+    "too much noise": (spec("plain", local(200, 1), 0.1), "in place of 200"),
+    "updates too long": (spec("plain", central(1, 20), 50), "updates are too long"),
+    "a number": (spec("number", central(4, 20), 0.1), "train with a clip of"),
+    "rare": (spec("rare", NONE, 2.0), "Declare another threshold"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", USEFUL)
+def test_the_cause_is_named_and_the_advice_helps(tables: Path, name: str) -> None:
+    document, said = USEFUL[name]
+    first = run(document, tables)
+    assert said in first["advice"]["text"]
+    final = follow(document, tables)
+    if name != "rare":
+        assert final["utility"]["degenerate"] is False
+
+
+def test_where_nothing_is_to_be_learnt_or_shown_it_says_so(tables: Path) -> None:
+    for privacy in (NONE, central(4, 1), laplace(1.0)):
+        document = spec("empty", privacy, 0.5)
+        texts = [advice["text"] for _, advice, _ in steps(document, tables)]
+        assert any("no setting" in text.lower() for text in texts) or len(texts) == 2
+        assert follow(document, tables)["utility"]["degenerate"] is not False
+    hopeless = run(spec("few", laplace(100), 0.1), tables)["advice"]
+    assert "No setting of this run helps" in hopeless["text"]
+    assert hopeless["changes"] == []
+
+
+def test_a_bound_is_met_in_the_worst_case(tables: Path) -> None:
+    for privacy in (laplace(1.0), laplace(1.0, radius=1.0, clip=0.5), local(1, 0.3)):
+        report = run(spec("plain", privacy, 2.0), tables)
+        assert cost(report) > MOST
+        advice = report["advice"]
+        assert "in the worst case" in advice["text"]
+        document = changed(spec("plain", privacy, 2.0), advice["changes"])
+        after = run(document, tables)
+        assert cost(after) <= GOAL
+        assert figure(after, advice["figure"]) < figure(report, advice["figure"])
+
+
+BAD: dict[str, tuple[Json, float]] = {
+    "none-short": (NONE, 1e-4),
+    "none-long": (NONE, 50.0),
+    "laplace": (laplace(2.0), 0.01),
+    "laplace-fixed": (laplace(10.0, radius=1.0, clip=3.0), 0.01),
+    "local": (local(3, 5), 0.1),
+    "central": (central(4, 10), 0.1),
+    "records": (RECORDS, 0.001),
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("table", TABLES)
+@pytest.mark.parametrize("name", BAD)
+def test_advice_helps_over_all_tables_and_mechanisms(tables: Path, table: str, name: str) -> None:
+    privacy, step_size = BAD[name]
+    first = run(spec(table, privacy, step_size), tables)
+    if first["utility"]["degenerate"] is not False:
+        follow(spec(table, privacy, step_size), tables)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("example", ["table-income", "heart-disease"])
+@pytest.mark.parametrize("name", BAD)
+def test_advice_helps_on_real_tables(data_dir: Path, example: str, name: str) -> None:
+    if name == "records":
+        pytest.skip("these examples have no budgets")
+    document = yaml.safe_load(Path(f"examples/{example}.yaml").read_text())
+    privacy, step_size = BAD[name]
+    document |= {"privacy": privacy, "gates": [], "attacks": []}
+    document["training"] |= {"hypotheses": 1, "rounds": 30, "local": {"step_size": step_size}}
+    document["training"]["stopping"] = {"patience": None}
+    document["training"].pop("clustering", None)
+    first = run(document, data_dir)
+    if first["utility"]["degenerate"] is not False:
+        follow(document, data_dir)

@@ -1,0 +1,18 @@
+"""Waiting for what another thread or process does."""
+
+from collections.abc import Callable
+from time import monotonic, sleep
+from typing import TypeVar
+
+Found = TypeVar("Found")
+
+
+def wait_until(
+    condition: Callable[[], Found], what: str = "it", *, seconds: float = 60.0, pause: float = 0.02
+) -> Found:
+    """What the condition gives, once that is true. Raises AssertionError."""
+    deadline = monotonic() + seconds
+    while not (found := condition()):
+        assert monotonic() < deadline, f"gave up waiting for: {what}"
+        sleep(pause)
+    return found
