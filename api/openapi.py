@@ -17,6 +17,7 @@ from api.schemas.federations import (
     ErasureRequest,
     ProposalRequest,
     SimulationSetting,
+    SpecProposalRequest,
 )
 from api.schemas.people import KeyRequest, SignOffRequest, WebhookChange, WebhookRequest
 from api.schemas.reports import GatesRequest, PolicyRequest
@@ -122,6 +123,7 @@ EXAMPLES: dict[type[BaseModel], dict[str, Any]] = {
     SimulationSetting: {"simulation": "forbidden"},
     ErasureRequest: {"reference": "request 2026-117"},
     DisclosurePolicy: {"minimum_group_size": 30, "minimum_group_clients": 3},
+    SpecProposalRequest: {"epsilon": 3, "delta": 1e-4},
     ProposalRequest: {"path": "incomes.csv", "target": "income"},
     GatesRequest: {"experiment_id": "0199c0de-0000-7000-8000-000000000000", "gates": _GATES},
     PolicyRequest: {"description": "Before a model leaves.", "gates": _GATES},

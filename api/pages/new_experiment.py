@@ -18,8 +18,10 @@ from api.pages.visits import ExperimentsAuthor, ExperimentsForm, Visit
 from api.services.admission import parse_inherited, plan
 from api.services.disclosure import floor_of, policy_of
 from api.services.dispatch import IdempotentRequest
+from api.services.experiment_proposals import proposal_for
 from api.services.lookups import find_experiment
 from api.services.submission import plan_others, submit, try_admission
+from fedaudit.runs.proposed_experiment import ProposalAim
 from fedaudit.spec.disclosure import DisclosurePolicy
 from fedaudit.spec.errors import InvalidInputError
 from fedaudit.spec.experiment import ExperimentSpec
@@ -121,7 +123,12 @@ def _suited(
     for row in choices:
         if row.id == federation_id:
             policy = policy_of(row)
-            found = profile_defaults(row, policy)
+            try:
+                proposed = proposal_for(visit.resources, visit.caller, row, ProposalAim())
+            except (ProblemError, InvalidInputError) as error:
+                found = ProfileDefaults({fields.SOURCE: row.id, "/name": row.name}, (str(error),))
+            else:
+                found = profile_defaults(row, proposed)
     begun = blank() | found.typed
     return found.typed | demanded(begun, policy, floor_of(visit.resources.settings)), found.notes
 

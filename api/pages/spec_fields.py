@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal, get_args, get_origin
 from pydantic.fields import FieldInfo
 
 from fedaudit.privacy.mechanisms import registry as mechanisms
-from fedaudit.spec.base import InForm, SpecPart
+from fedaudit.spec.base import UPLOADED, InForm, SpecPart
 from fedaudit.spec.errors import FieldError
 from fedaudit.spec.experiment import ExperimentSpec
 from fedaudit.spec.gates import PLAIN_FIGURES, GateOp
@@ -30,8 +30,6 @@ CHOOSERS = (
 """Fields on whose choice it depends which others count; so it does on WHOSE_GROUPS."""
 WHOSE_GROUPS = "groups"
 """Whether the groups are those of the source, or (`own`) those in the form."""
-UPLOADED = "uploaded"
-"""The choice of a registered federation."""
 SYNTHETIC = (
     ("synthetic-groups", "synthetic-groups: a majority and a minority that differ by a shift"),
     ("synthetic-linear", "synthetic-linear: linear data around several parameter vectors"),

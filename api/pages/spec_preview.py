@@ -7,10 +7,10 @@ from typing import Any, Literal, assert_never
 import yaml
 
 from api.pages import spec_fields as fields
+from api.pages.spec_sheet import LABELS
 from api.pages.wording import cost, plural, small_number
 from api.services.submission import Trial
 from fedaudit.fairness.permutation import MIN_CLIENTS
-from fedaudit.federations.split import validation_clients
 from fedaudit.privacy.accounting.privacy_events import adjacency_words, observer_words
 from fedaudit.privacy.guarantees.cost_sentences import (
     CostLevel,
@@ -19,19 +19,18 @@ from fedaudit.privacy.guarantees.cost_sentences import (
     doubted_cost_words,
     guessed_words,
 )
+from fedaudit.privacy.guarantees.guarantee import at_most
 from fedaudit.privacy.mechanisms.registry import mechanism_of
 from fedaudit.privacy.planning.cost_projection import Projection, drowning_words
 from fedaudit.reports.sections.outcome_words import outcome_of_profile
 from fedaudit.runs.experiment_plan import ExperimentPlan
+from fedaudit.runs.proposed_experiment import ProposedExperiment, Reason
 from fedaudit.spec.disclosure import DisclosureFloor, DisclosurePolicy
 from fedaudit.spec.experiment import spec_hash
-from fedaudit.spec.sources import Source
 from models.tables.federations import Federation
 
 Tone = Literal["good", "note", "warn"]
-_MOST_DRAWN = 70
 _SHARE = "/federation/validation_fraction"
-_DEFAULT_SHARE = float(Source.model_fields["validation_fraction"].default)
 
 
 @dataclass(frozen=True)
@@ -141,6 +140,8 @@ def _doubts(planned: ExperimentPlan) -> Iterator[str]:
         spec,
         sizes=planned.ledger_context.inputs.noised_sizes,
         training_clients=planned.training_clients,
+        rows=planned.federation.rows / planned.federation.clients,
+        noise_multiplier=planned.projection.noise_multiplier,
     )
     if drowned is not None:
         yield f"{drowned[0].upper()}{drowned[1:]}."
@@ -226,24 +227,26 @@ def demanded(
     return found
 
 
-def profile_defaults(row: Federation, policy: DisclosurePolicy) -> ProfileDefaults:
-    """The defaults for a federation that is ready; its policy goes before its profile."""
+def profile_defaults(row: Federation, found: ProposedExperiment) -> ProfileDefaults:
+    """What a proposal for a federation says, as the texts of the form; and why."""
     registration, profile = row.registration or {}, row.profile or {}
-    model, about_model = _model(profile)
-    typed = {fields.SOURCE: row.id, "/name": row.name, fields.WHOSE_GROUPS: "source", **model}
-    notes = [about_model] if about_model else []
-    if clients := int(profile.get("clients", 0)):
-        split, about_split = _split(clients, registration.get("federation", {}), policy)
-        typed |= split
-        notes += about_split
+    typed = {fields.SOURCE: row.id, fields.WHOSE_GROUPS: "source"}
+    for section in fields.SECTIONS:
+        typed |= {one.pointer: "" for one in section.fields if one.pointer in _PROPOSED}
+        stated = {one.pointer: _stated(found.spec, one.pointer) for one in section.fields}
+        typed |= {pointer: text for pointer, text in stated.items() if text is not None}
+    typed[fields.MECHANISM] = found.spec["privacy"]["mechanism"]
+    notes = [_labelled(one) for one in found.reasons]
+    if found.needs:
+        notes.insert(0, f"No useful model is expected: {found.needs}.")
+    notes += [_cost_stated(found.projection)]
     registered = registration.get("fairness", {})
     if sensitive := registered.get("sensitive"):
-        # What the policy requires, else what was registered; `demanded` applies the floor.
-        for name in ("minimum_group_size", "minimum_group_clients"):
-            size = getattr(policy, name)
-            size = registered.get(name) if size is None else size
-            if size is not None:
-                typed[f"/fairness/{name}"] = str(size)
+        size, clients = "minimum_group_size", "minimum_group_clients"
+        for name in (size, clients):
+            least = found.spec.get("fairness", {}).get(name, registered.get(name))
+            if least is not None:
+                typed[f"/fairness/{name}"] = str(least)
         notes.append(f"Sensitive attributes, as registered: {', '.join(sensitive)}.")
         favourable = outcome_of_profile(profile, registration)
         if favourable is not None:
@@ -256,44 +259,37 @@ def profile_defaults(row: Federation, policy: DisclosurePolicy) -> ProfileDefaul
     return ProfileDefaults(typed, tuple(notes))
 
 
-def _model(profile: Mapping[str, Any]) -> tuple[dict[str, str], str]:
-    """The plainest model of the target and its loss; nothing where the profile names no target."""
-    if "target" not in profile:
-        return {}, ""
-    target, classes = profile["target"], profile.get("classes") or ()
-    if classes:
-        kind, loss, what = "logistic", "cross-entropy", plural(len(classes), "class", "classes")
-    else:
-        kind, loss, what = "linear", "rmse", "a number"
-    start = {"/model/kind": kind, "/model/start": "", "/training/loss": loss}
-    return start, f"The target, {target}, is {what}: {kind} with {loss}."
+_PROPOSED = (
+    *("/training/local/epochs", "/training/local/steps", "/training/local/batch_size"),
+    "/privacy/noise_multiplier",
+)
+"""Fields that are emptied where the proposal leaves them out."""
 
 
-def _split(
-    clients: int, source: Mapping[str, Any], policy: DisclosurePolicy
-) -> tuple[dict[str, str], list[str]]:
-    """How many clients are held out, and how many of the training clients are drawn."""
-    if source.get("validation_unit", "client") == "record":
-        cohort, note = _cohort(clients, held_out="rows of every client")
-        return cohort, [note]
-    if clients < 2:
-        return {}, []
-    share = float(source.get("validation_fraction", _DEFAULT_SHARE))
-    if policy.split is not None:
-        share = policy.split.validation_fraction
-    elif validation_clients(clients, validation_fraction=share) < MIN_CLIENTS:
-        # The smallest, in hundredths, that holds out enough, unless more than half would go.
-        shares = (hundredths / 100 for hundredths in range(1, 51))
-        enough = (
-            one
-            for one in shares
-            if validation_clients(clients, validation_fraction=one) >= MIN_CLIENTS
-        )
-        share = next(enough, share)
-    held_out = validation_clients(clients, validation_fraction=share)
-    cohort, note = _cohort(clients - held_out, held_out=plural(held_out, "client"))
-    missing = too_few_to_judge(held_out)
-    return {_SHARE: f"{share:.6g}", **cohort}, [note, *([missing] if missing else [])]
+def _stated(spec: Mapping[str, Any], pointer: str) -> str | None:
+    """The text of a field that the spec has; None where it leaves it out."""
+    value: Any = spec
+    for step in pointer.removeprefix("/").split("/"):
+        if not isinstance(value, Mapping) or step not in value:
+            return None
+        value = value[step]
+    return "" if value is None else str(value)
+
+
+def _labelled(one: Reason) -> str:
+    label = LABELS.get(one.pointer, one.pointer.rpartition("/")[2].replace("_", " "))
+    return f"{label}: {one.reason}."
+
+
+def _cost_stated(projection: Projection) -> str:
+    """What the proposal would cost, in the worst case."""
+    if projection.leakage_worst_case is not None:
+        return f"Projected: a leakage of at most {projection.leakage_worst_case:.3g}."
+    if not projection.epsilon:
+        return "Projected: nothing bounds what this run reveals."
+    most = max(float(str(entry["value"])) for entry in projection.epsilon)
+    delta = small_number(float(str(projection.epsilon[0]["delta"])))
+    return f"Projected: an epsilon of at most {at_most(most, digits=3)} at delta = {delta}."
 
 
 def too_few_to_judge(held_out: int) -> str | None:
@@ -304,11 +300,3 @@ def too_few_to_judge(held_out: int) -> str | None:
         f"Gaps will be hard to judge: {plural(held_out, 'client')} held out, whose intervals are "
         f"wide, and comparing clients with chance needs {MIN_CLIENTS}."
     )
-
-
-def _cohort(training: int, *, held_out: str) -> tuple[dict[str, str], str]:
-    """Half of the training clients, but two of two or more: one for each hypothesis."""
-    drawn = min(_MOST_DRAWN, max(training // 2, min(2, training)))
-    clients = plural(training, "client")
-    note = f"Held out: {held_out}. Of {clients} that train, {drawn} are drawn."
-    return {"/training/cohort/clients": str(drawn)}, note

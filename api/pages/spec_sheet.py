@@ -10,6 +10,7 @@ from typing import Any
 
 from api.pages import spec_fields as fields
 from api.pages.spec_fields import LAYERS, Field, Kind, fault_of_layer, layers_of, number
+from fedaudit.spec.base import UPLOADED
 from fedaudit.spec.errors import FieldError
 from models.tables.federations import Federation
 
@@ -77,6 +78,8 @@ def build(typed: Mapping[str, str], registrations: Mapping[str, Mapping[str, Any
 def active_fields(typed: Mapping[str, str]) -> Iterator[Field]:
     """The fields that count, given what is chosen in others."""
     chosen = {typed.get(name, "") for name in (*fields.CHOOSERS, fields.WHOSE_GROUPS)}
+    if typed.get(fields.SOURCE, "") not in dict(fields.SYNTHETIC):
+        chosen.add(UPLOADED)
     for section in fields.SECTIONS:
         for one in section.fields:
             if not one.only or chosen & set(one.only):
@@ -161,7 +164,7 @@ _SECTIONS = {
     "/privacy": "/privacy/mechanism",
     "/fairness": "/fairness/sensitive",
 }
-_LABELS = {one.pointer: one.label for section in fields.SECTIONS for one in section.fields}
+LABELS = {one.pointer: one.label for section in fields.SECTIONS for one in section.fields}
 
 
 @dataclass(frozen=True)
@@ -175,7 +178,7 @@ class Fault:
     @property
     def label(self) -> str | None:
         """What the form calls the field; None where it has no field of this name."""
-        return _LABELS.get(self.place or "")
+        return LABELS.get(self.place or "")
 
 
 def placed(

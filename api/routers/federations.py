@@ -25,6 +25,8 @@ from api.schemas.federations import (
     ProposalBody,
     ProposalRequest,
     SimulationSetting,
+    SpecProposalBody,
+    SpecProposalRequest,
     shown_profile,
 )
 from api.schemas.people import ChangePage
@@ -35,6 +37,7 @@ from api.services.disclosure import set_disclosure as change_disclosure
 from api.services.disclosure import set_simulation as change_simulation
 from api.services.dispatch import dispatch
 from api.services.erasures import erase, newest_erasure
+from api.services.experiment_proposals import propose_spec
 from api.services.lookups import change_page, find_federation, list_page
 from api.services.pending_uploads import propose_registration
 from api.services.registrations import (
@@ -290,6 +293,28 @@ async def propose(
     return await resources.loads.run(
         caller.project_id, partial(propose_registration, resources, caller, asked), request=request
     )
+
+
+@router.post(
+    "/{federation_id}/proposals",
+    responses=problems(404, 409, 415, 429),
+    openapi_extra=request_body(SpecProposalRequest),
+)
+async def propose_experiment(
+    federation_id: str,
+    request: Request,
+    caller: FederationsReader,
+    value: JsonBody,
+    resources: Shared,
+) -> SpecProposalBody:
+    """Propose an experiment on the federation, with the reason of each choice. Nothing is stored.
+
+    It follows from numbers of clients and rows, columns, declared ranges, policy and budgets; no
+    value and no outcome is looked at. `expected_useful` is a rule of thumb.
+    """
+    asked = validated(SpecProposalRequest, value)
+    work = partial(propose_spec, resources, caller, federation_id, asked)
+    return await resources.loads.run(caller.project_id, work, request=request)
 
 
 @router.put(

@@ -8,7 +8,8 @@ from pydantic import BaseModel, Field, model_validator
 from pydantic_core import PydanticCustomError
 
 from api.http.problems import ProblemFault
-from api.schemas.base import Body, Page, PageParameters, of_row
+from api.schemas.base import Body, Page, PageParameters, RowBody, of_row
+from api.schemas.experiments import ProjectionBody
 from api.schemas.people import ActorBody
 from fedaudit.ledger.statements import what_remains
 from fedaudit.privacy.accounting.privacy_events import Adjacency, AnyObserver, observer_words
@@ -21,7 +22,7 @@ from fedaudit.spec.disclosure import (
     registration_faults,
 )
 from fedaudit.spec.errors import refuse_at
-from fedaudit.spec.privacy import Clip, Radius
+from fedaudit.spec.privacy import Clip, Delta, Epsilon, Radius
 from fedaudit.spec.registration import parse_registration
 from fedaudit.spec.sources import FederationId, FilePath, below_the_sources
 from models.leakage_terms import LeakageRadius, LeakageTerms
@@ -183,6 +184,52 @@ class ProposalBody(BaseModel):
     """Whether these are all."""
     yaml: str
     """The registration as YAML, with the reasons as comments."""
+
+
+class SpecProposalRequest(Body):
+    """What a proposed experiment may cost; at most one of `epsilon`, `leakage` and `privacy`."""
+
+    epsilon: Epsilon | None = None
+    """Left out with `leakage`: what the budgets leave, at most 3."""
+    delta: Delta | None = None
+    """Left out: by the number of clients, or of rows."""
+    leakage: Annotated[float, Field(gt=0, le=1e15)] | None = None
+    """Of metric privacy."""
+    unit: Literal["client", "record"] | None = None
+    """Whom the guarantee is for; left out: clients, where a useful model is expected so."""
+    privacy: Literal["none"] | None = None
+    """Without any protection, to see what could be learnt."""
+
+    @model_validator(mode="after")
+    def _one_cost(self) -> Self:
+        given = [self.epsilon, self.leakage, self.privacy]
+        if sum(one is not None for one in given) > 1:
+            raise refuse_at("", "give one of `epsilon`, `leakage` and `privacy`")
+        if self.delta is not None and (self.leakage or self.privacy):
+            raise refuse_at("/delta", "goes with an epsilon; leave it out")
+        if self.unit == "record" and (self.leakage or self.privacy):
+            raise refuse_at("/unit", "records are protected by an epsilon; give `epsilon`")
+        return self
+
+
+class ReasonBody(RowBody):
+    """Why a field says what it says."""
+
+    pointer: str
+    reason: str
+
+
+class SpecProposalBody(BaseModel):
+    """An experiment's spec, to be submitted as it is or changed."""
+
+    spec: dict[str, Any]
+    """What it leaves out follows from the registration."""
+    reasons: list[ReasonBody]
+    projection: ProjectionBody
+    expected_useful: bool
+    """Whether the model is expected to be better than a constant, by a rule of thumb."""
+    needs: str | None
+    """What would make a useful model of it; null where one is expected."""
 
 
 class DisclosureFloorBody(BaseModel):

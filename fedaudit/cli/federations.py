@@ -5,7 +5,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 from math import isfinite, nan
 from pathlib import Path
-from typing import Annotated, Any
+from textwrap import wrap
+from typing import Annotated, Any, Literal
 
 import typer
 from rich.markup import escape
@@ -258,6 +259,60 @@ def federations_scaffold(
 
 def _shown(client: Client, federation: Json) -> None:
     show(federation, client.budgets(federation["id"]))
+
+
+@app.command("propose")
+def propose(
+    federation_id: FederationId,
+    *,
+    epsilon: Annotated[float | None, typer.Option(help="What the run may cost at most.")] = None,
+    delta: Annotated[float | None, typer.Option(help="That goes with the epsilon.")] = None,
+    leakage: Annotated[float | None, typer.Option(help="Of metric privacy, in its place.")] = None,
+    no_privacy: Annotated[
+        bool, typer.Option("--no-privacy", help="To see what could be learnt.")
+    ] = False,
+    unit: Annotated[
+        Literal["client", "record"] | None, typer.Option(help="Whom the guarantee is for.")
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Propose an experiment on a federation, as YAML with the reason of each choice. Exit 3 where
+    no useful model is expected.
+
+    `fedaudit submit` takes it as it is.
+    """
+    privacy = "none" if no_privacy else None
+    asked: dict[str, float | str | None] = {"epsilon": epsilon, "delta": delta, "leakage": leakage}
+    asked |= {"unit": unit, "privacy": privacy}
+    given = {name: value for name, value in asked.items() if value is not None}
+    with connected() as client:
+        found = client.propose(federation_id, **given)
+    if as_json:
+        write_json(found)
+    else:
+        reasons = [(one["pointer"], one["reason"]) for one in found["reasons"]]
+        write_line("\n".join(_commented(found["spec"], reasons)))
+    if not found["expected_useful"]:
+        say(f"fedaudit: no useful model is expected: {found['needs']}")
+        raise typer.Exit(ExitCode.NO_EVIDENCE)
+
+
+def _commented(
+    spec: Json, reasons: Sequence[tuple[str, str]], *, above: str = "", indent: str = ""
+) -> Iterator[str]:
+    """The spec as YAML, each reason a comment above its field."""
+    for name, value in spec.items():
+        where = f"{above}/{name}"
+        for pointer, reason in reasons:
+            if pointer == where:
+                yield from wrap(
+                    reason, initial_indent=f"{indent}# ", subsequent_indent=f"{indent}# "
+                )
+        if isinstance(value, dict):
+            yield f"{indent}{name}:"
+            yield from _commented(value, reasons, above=where, indent=f"{indent}  ")
+        else:
+            yield f"{indent}{name}: {json.dumps(value, ensure_ascii=False)}"
 
 
 _FEDERATION = argument("ID", "The federation's id.")

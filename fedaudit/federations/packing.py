@@ -13,7 +13,7 @@ from fedaudit.federations.errors import error_at, raise_errors
 from fedaudit.federations.federation import CELLS_BESIDE_FEATURES, Attribute, Federation
 from fedaudit.federations.levels import Levels
 from fedaudit.spec.errors import FieldError, pointer
-from fedaudit.spec.sources import Centre, Range, Scale
+from fedaudit.spec.sources import Centre, CentredRange, Range, Scale
 
 Scales = Mapping[str, Scale]
 EVERY_NUMBER = "*"
@@ -66,7 +66,8 @@ def scaled(values: NDArray[np.float64], scale: Scale) -> tuple[NDArray[np.float6
             case Range():
                 outside = int(np.count_nonzero((values < scale.low) | (values > scale.high)))
                 kept = np.clip(values, scale.low, scale.high)
-                return (kept - scale.low) / (scale.high - scale.low), outside
+                share = (kept - scale.low) / (scale.high - scale.low)
+                return (4 * share - 2 if isinstance(scale, CentredRange) else share), outside
             case _:  # a number: by any other class mypy lets nothing be divided
                 return values / scale, 0
 

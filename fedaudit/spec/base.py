@@ -44,6 +44,9 @@ class InForm:
     """Choices made elsewhere in the form for which alone the field counts."""
 
 
+UPLOADED = "uploaded"
+"""The choice of a registered federation, for `InForm.only`."""
+
 # Of fields that several mechanisms have.
 NU = InForm("Noise multiplier (nu)", "1", "More is more noise, and costs less.")
 RADIUS = InForm(

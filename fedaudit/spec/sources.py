@@ -7,7 +7,7 @@ from typing import Annotated, Literal, Self, assert_never
 
 from pydantic import Discriminator, Field, Tag, field_validator, model_validator
 
-from fedaudit.spec.base import InForm, SpecPart, Text
+from fedaudit.spec.base import UPLOADED, InForm, SpecPart, Text
 from fedaudit.spec.errors import refuse_at
 from fedaudit.spec.labels import CodeLabels
 
@@ -111,7 +111,18 @@ class Source(SpecPart):
     validation_fraction: ValidationFraction = 0.3
     """Share held out for validation, drawn with the seed of the experiment: of the clients, or the
     chance of every row."""
-    validation_unit: ValidationUnit = "client"
+    validation_unit: Annotated[
+        ValidationUnit,
+        InForm(
+            "Held out",
+            words={
+                "": "as registered",
+                "client": "whole clients",
+                "record": "rows of every client, with record-personalised",
+            },
+            only=(UPLOADED,),
+        ),
+    ] = "client"
     """What is held out: whole clients, or (with `record-personalised`) rows of every client, all
     of which then train."""
     scoring: Annotated[
@@ -189,6 +200,10 @@ class Range(SpecPart):
         if not 0 < self.high - self.low < math.inf:
             raise ValueError("`high` must lie above `low`, by a finite amount")
         return self
+
+
+class CentredRange(Range):
+    """A declared range whose ends become -2 and 2, by `standardise: ranges`."""
 
 
 class Centre(SpecPart):

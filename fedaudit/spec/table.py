@@ -4,10 +4,10 @@ from typing import Annotated, Literal, Self, assert_never
 
 from pydantic import Discriminator, Field, Tag, model_validator
 
-from fedaudit.spec.base import SpecPart, Text
+from fedaudit.spec.base import UPLOADED, InForm, SpecPart, Text
 from fedaudit.spec.errors import refuse_at
 from fedaudit.spec.labels import repeated_labels
-from fedaudit.spec.sources import FileSource, Scales, SourceTraits, Statistics
+from fedaudit.spec.sources import CentredRange, FileSource, Range, Scales, SourceTraits, Statistics
 
 Clients = Annotated[int, Field(ge=2, le=1_000_000)]
 _STANDARDISED: dict[Statistics, str | None] = {
@@ -126,7 +126,7 @@ class ByColumn(SpecPart):
     column: Text
 
 
-Standardise = Literal["global", "client"]
+Standardise = Literal["global", "client", "ranges"]
 Dealt = Iid | Dirichlet | Shards
 """The partitions that deal rows out by the experiment's seed."""
 Partition = Annotated[Dealt | ByColumn, Field(discriminator="method")]
@@ -203,10 +203,30 @@ class Table(FileSource):
     whose ends become 0 and 1 (values outside are brought to its ends), or {mean, deviation}, which
     become 0 and 1. The target takes a divisor. "*" stands for every numeric feature that is not
     named."""
-    standardise: Standardise | None = None
+    standardise: Annotated[
+        Standardise | None,
+        InForm(
+            "Standardise features",
+            hint="Training learns fastest from numbers around 0. client: by each client's own rows,"
+            " where clients are protected. ranges: by declared ranges. global: without privacy.",
+            words={"": "as registered", **{how: how for how in ("client", "ranges", "global")}},
+            only=(UPLOADED,),
+        ),
+    ] = None
     """Bring numeric features, once scaled, to mean 0 and deviation 1 over the rows of all training
     clients or within each client: this looks at the data, without noise. `global` goes with no
-    mechanism, `client` with those whose unit is the client; elsewhere use `scale`."""
+    mechanism, `client` with those whose unit is the client. `ranges` looks at no data: the ends of
+    a feature's declared range {low, high} become -2 and 2, and other features stay as scaled."""
+
+    @property
+    def feature_scales(self) -> Scales:
+        """How the features of the rows are scaled, before any statistics."""
+        if self.standardise != "ranges":
+            return self.scale
+        return {
+            name: CentredRange(low=one.low, high=one.high) if isinstance(one, Range) else one
+            for name, one in self.scale.items()
+        }
 
     @model_validator(mode="after")
     def _clients_come_from_one_place(self) -> Self:
@@ -282,7 +302,7 @@ class Table(FileSource):
     @property
     def _statistics(self) -> Statistics:
         match self.standardise:
-            case None:
+            case None | "ranges":
                 return "none"
             case "client":
                 return "of each client"
@@ -295,7 +315,7 @@ class Table(FileSource):
     def _standardised_over_training(self) -> bool:
         """Whether the seed decides over which rows features are standardised."""
         match self.standardise:
-            case None:
+            case None | "ranges":
                 return False
             case "global":
                 return True

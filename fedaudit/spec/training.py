@@ -362,7 +362,7 @@ class Stopping(SpecPart):
 
     patience: Annotated[
         Annotated[int, Field(ge=1, le=1_000_000)] | None,
-        InForm("Patience", "30", "Validations in a row without a lower loss. Empty: all rounds."),
+        InForm("Patience", hint="Validations in a row without a lower loss. Empty: all rounds."),
     ] = None
     """Validations in a row without a lower selection loss; null never stops early."""
     validate_every: Annotated[int, Field(ge=1, le=1_000_000)] = 1
@@ -395,10 +395,10 @@ class Training(SpecPart):
     hypotheses: Annotated[
         int,
         Field(ge=1, le=1000),
-        InForm("Hypotheses (k)", "2", "Models that clients choose from. 1: the same for everyone."),
+        InForm("Hypotheses (k)", "1", "Models that clients choose from. 1: the same for everyone."),
     ] = 1
     """k."""
-    rounds: Annotated[int, Field(ge=1, le=1_000_000), InForm("Rounds at most (T)", "200")]
+    rounds: Annotated[int, Field(ge=1, le=1_000_000), InForm("Rounds at most (T)", "100")]
     """T."""
     cohort: Annotated[
         Cohort,

@@ -29,11 +29,6 @@ class OwnTable:
     number: bool = False
     """Whether the target is a number."""
 
-    @property
-    def step_size(self) -> float:
-        """With which a few rounds are enough to learn."""
-        return 0.2 if self.number else 2.0
-
     def content(self, *, seed: int = 0) -> bytes:
         """The CSV file; another seed is other content of the same kind."""
         random = np.random.default_rng(_RANDOM_SEED + seed)

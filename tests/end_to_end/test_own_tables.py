@@ -6,6 +6,7 @@ One service for all; few rounds each. The browser walks one of the tables in tes
 import json
 import re
 from collections.abc import Iterator
+from io import BytesIO
 from pathlib import Path
 from typing import Any
 
@@ -20,14 +21,10 @@ from tests.cli.service import Service
 from tests.end_to_end.own_tables import OWN_TABLES, OwnTable
 from tests.html_forms import form_fields
 
-_ROUNDS = 40
-_TRAINED = {
-    "/model/start": "zeros",
-    "/training/hypotheses": "1",
-    "/training/rounds": str(_ROUNDS),
-    "/training/stopping/patience": "",
+_WITHOUT_NOISE = {
+    "/training/cohort/sampling": "fixed",
+    "/training/cohort/clients": "21",
     "/privacy/mechanism": "none",
-    "/fairness/minimum_group_size": "10",
 }
 
 
@@ -107,8 +104,8 @@ def test_by_the_pages(visitor: Visitor, client: Client, name: str) -> None:
     form = visitor.form(link)
     assert form["/federation/source"] == ready["id"]
     assert form["/model/kind"] == ("linear" if table.number else "logistic")
-    trained = {**form, **_TRAINED, "/training/local/step_size": str(table.step_size)}
-    trained["action"] = "submit"
+    # As it begins; only that nothing can be learnt is looked at without noise.
+    trained = {**form, **(_WITHOUT_NOISE if table.degenerate else {}), "action": "submit"}
     experiment = visitor.send("/experiments/new", trained)
     experiment_id = experiment.rpartition("/")[2]
     ended = client.wait(experiment_id)
@@ -149,21 +146,13 @@ def test_by_commands(service, key, client, name, tmp_path, monkeypatch, capsys):
                  "--json")  # fmt: skip
     federation = json.loads(added)
     assert federation["status"] == "ready", federation["errors"]
-    spec = {
-        "name": f"{name} by commands",
-        "federation": {"id": federation["id"], "validation_fraction": 0.5},
-        "model": {"kind": "linear" if table.number else "logistic", "start": "zeros"},
-        "training": {
-            "loss": "rmse" if table.number else "cross-entropy",
-            "hypotheses": 1,
-            "rounds": _ROUNDS,
-            "cohort": {"clients": 10},
-            "local": {"step_size": table.step_size},
-        },
-        "privacy": {"mechanism": "none"},
-        "fairness": {"minimum_group_size": 10},
-    }
-    Path("spec.yaml").write_text(yaml.safe_dump(spec))
+    asked = ("--no-privacy",) if table.degenerate else ("--epsilon", "8", "--delta", "1e-3")
+    Path("spec.yaml").write_text(call("propose", federation["id"], *asked))
+    proposed = json.loads(call("propose", federation["id"], *asked, "--json"))
+    assert "# " in Path("spec.yaml").read_text()
+    assert yaml.safe_load(Path("spec.yaml").read_text())["training"] == proposed["spec"]["training"]
+    assert all(entry["value"] <= 8 for entry in proposed["projection"]["epsilon"])
+    same_shape_other_values(client, federation, registration, table, asked=proposed)
     experiment_id = json.loads(call("submit", "spec.yaml", "--wait", "--json"))["id"]
     assert json.loads(call("report", experiment_id))["experiment"]["id"] == experiment_id
     found = {one["experiment"]["id"]: one for one in json.loads(call("reports", "--json"))}
@@ -181,3 +170,23 @@ def check(client: Client, experiment_id: str, table: OwnTable) -> None:
     assert [one["attribute"] for one in report["fairness"]] == list(table.sensitive)
     assert report["utility"]["degenerate"] in ((True,) if table.degenerate else (False, None))
     assert ("decides nothing" in report["verdict"]) is table.degenerate
+    utility = report["utility"]
+    if not table.degenerate:
+        assert utility["validation_loss"] < utility["baseline_loss"]
+        assert table.number or utility["accuracy"] > utility["baseline_accuracy"] + 0.1
+
+
+def same_shape_other_values(
+    client: Client, federation: Any, registration: Any, table: OwnTable, *, asked: Any
+) -> None:
+    """A proposal follows from sizes and declarations: other values change nothing of it."""
+    content = BytesIO(table.content(seed=9))
+    other = client.upload(content, registration, file_name="other.csv")
+    client.profiled(other["id"])
+    epsilon = asked["spec"]["privacy"].get("epsilon_max", 8)
+    found = client.propose(
+        other["id"],
+        **({"privacy": "none"} if table.degenerate else {"epsilon": epsilon, "delta": 1e-3}),
+    )
+    text = json.dumps(found).replace(other["id"], federation["id"])
+    assert json.loads(text) == asked

@@ -87,7 +87,12 @@ OPTIONS: dict[str, list[Option]] = {
         {"scale": {"a": {"low": -1, "high": 1}}},
         {"scale": {"a": {"mean": 1, "deviation": 2}}},
     ],
-    "standardise": [{}, {"standardise": "client"}, {"standardise": "global"}],
+    "standardise": [
+        {},
+        {"standardise": "client"},
+        {"standardise": "global"},
+        {"standardise": "ranges"},
+    ],
     "validation_fraction": [{}, {"validation_fraction": 0.5}],
     "scoring": [{}, {"scoring": {"method": "split", "fraction": 0.5}}],
 }

@@ -344,7 +344,7 @@ def test_a_run_that_is_warned_of_learns_nothing_and_one_that_is_not_learns(tmp_p
     beats_the_baseline = {}
     for noise_multiplier in (4.0, 30.0):
         asked = spec(central(noise_multiplier))
-        warned = drowning_words(asked, sizes=SIZES, training_clients=59) is not None
+        warned = drowning_words(asked, sizes=SIZES, training_clients=59, rows=10) is not None
         ran = run_locally(asked, sources_dir=tmp_path, device="cpu", progress=lambda _: None)
         utility = ran.report["utility"]
         beats_the_baseline[warned] = utility["validation_loss"] < utility["baseline_loss"]
@@ -359,26 +359,27 @@ def test_a_run_that_is_warned_of_learns_nothing_and_one_that_is_not_learns(tmp_p
         ({"mechanism": "laplace-l2", "noise_multiplier": 3.0}, 3 * (10 / 9) ** 0.5 / 30**0.5),
         (
             {"mechanism": "laplace-l2", "noise_multiplier": 3.0, "radius": 2.0, "clip": 0.5},
-            4 * 3 * (10 / 9) ** 0.5 / 30**0.5,
+            4 * 3 * (10 / 9) ** 0.5 / 30**0.5 * 0.5 / 0.12,
         ),
         (
             {"mechanism": "gaussian-local", "noise_multiplier": 3.0, "clip": 9.0, "delta": 1e-5},
-            3 * 3 / 30**0.5,
+            3 * 3 / 30**0.5 * 9 / 0.12,
         ),
-        (central(20.0), 20 * 3 / 30),
+        (central(20.0), 20 * 3 / 30 * 0.3 / 0.12),
     ],
 )
 def test_the_ratio_follows_from_public_numbers(privacy, ratio):
     asked = spec(privacy)
-    found = noise_ratio(asked, sizes=SIZES, training_clients=59)
-    assert found == (None if ratio is None else pytest.approx(ratio))
-    words = drowning_words(asked, sizes=SIZES, training_clients=59)
-    assert (words is not None) == (ratio is not None and ratio >= DROWNED)
+    found = noise_ratio(asked, sizes=SIZES, training_clients=59, rows=10)
+    # A step of 0.3 makes updates of about 0.12; 60 rounds add up.
+    assert found == (None if ratio is None else pytest.approx(ratio / 60**0.5))
+    words = drowning_words(asked, sizes=SIZES, training_clients=59, rows=10)
+    assert (words is not None) == (found is not None and found >= DROWNED)
 
 
 def test_fewer_clients_than_the_cohort_and_more_hypotheses_average_less() -> None:
     private = {"mechanism": "laplace-l2", "noise_multiplier": 3.0}
-    few = noise_ratio(spec(private), sizes=SIZES, training_clients=15)
-    split = noise_ratio(spec(private, hypotheses=2), sizes=SIZES, training_clients=59)
+    few = noise_ratio(spec(private), sizes=SIZES, training_clients=15, rows=10)
+    split = noise_ratio(spec(private, hypotheses=2), sizes=SIZES, training_clients=59, rows=10)
     assert few == pytest.approx(split)
-    assert few == pytest.approx(3 * (10 / 9) ** 0.5 / 15**0.5)
+    assert few == pytest.approx(3 * (10 / 9) ** 0.5 / 15**0.5 / 60**0.5)

@@ -84,6 +84,18 @@ class FederationCalls(Calls):
     profile = asks(
         "GET federations/{federation_id}/profile", json_object, "A profile of a federation's data."
     )
+
+    @call
+    def propose(self, /, federation_id: str, **asked: Any) -> Request[Json]:
+        """An experiment for the federation: `spec`, with `reasons`, and whether it is
+        `expected_useful`.
+
+        It takes `epsilon` and `delta`, or `leakage`, or `privacy="none"`; and `unit`, `client` or
+        `record`.
+        """
+        path = path_of("federations/{}/proposals", federation_id)
+        return Request("POST", path, json_object, body={"json": asked})
+
     delete_federation = asks(
         "DELETE federations/{federation_id}",
         nothing,

@@ -4,7 +4,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import assert_never
+from typing import Literal, assert_never
 
 import numpy as np
 import pyarrow as pa
@@ -27,7 +27,7 @@ from fedaudit.federations.reading.table_rows import TableRows
 from fedaudit.federations.split import held_out_rows, split_clients
 from fedaudit.federations.table.columns import Columns, FeatureColumn
 from fedaudit.spec.sources import Source
-from fedaudit.spec.table import Standardise, Table
+from fedaudit.spec.table import Table
 
 
 @dataclass(frozen=True, eq=False)
@@ -64,7 +64,7 @@ class Standardiser:
 
 
 def standardiser(
-    how: Standardise,
+    how: Literal["global", "client"],
     clients: Levels,
     *,
     source: Source,
@@ -338,7 +338,7 @@ class KeptFeatures(FeatureReading):
             gathered.rows,
             columns,
             counts,
-            scales=self._source.scale,
+            scales=self._source.feature_scales,
             whole=place is None or standardise is not None,
             standardise=standardise,
             progress=gathered.progress,

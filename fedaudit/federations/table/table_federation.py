@@ -130,7 +130,7 @@ def read_table(
     attributes, missing = read_sensitive(rows, asked.fairness.sensitive, edges=asked.fairness.edges)
     standardise = (
         None
-        if source.standardise is None
+        if source.standardise is None or source.standardise == "ranges"
         else standardiser(
             source.standardise, clients, source=source, seed=asked.seed, keys=row_keys
         )

@@ -4,20 +4,24 @@ The theorem's own sum over a run (Galli et al., Theorem 4.2) says how far apart 
 any two datasets of a client may be, however large the radius was chosen. n/nu does not: it holds
 between uploads within a radius that is free, and the same noise has any n/nu.
 
-Whether noise will likely drown what a round learns is judged from public numbers alone. A round
-moves a hypothesis by the average of about m updates, m being the cohort over the number of
-hypotheses. The average can be no longer than the bound on one update: its clip, or with an adaptive
-radius the updates themselves. Root mean squares of the noise on that average, for n parameters:
+Whether noise will likely drown what a run learns is judged from numbers that are public or in the
+profile: the noise summed over all rounds beside the sum of the updates. A round moves a hypothesis
+by the average of about m updates, m being the cohort over the number of hypotheses. Root mean
+squares of the noise on that average, for n parameters:
 
 - `laplace-l2`: a release's noise has the norm of a gamma variable, of shape n and scale nu r / n,
   so nu r sqrt((n + 1) / n); of m independent ones, over sqrt(m). With noise for each layer, their
   squares add up.
 - `gaussian-local`: nu clip sqrt(n) of a release, over sqrt(m).
 - `gaussian-central`: nu clip sqrt(n) on the sum, over m.
+- `record-personalised`: nu clip sqrt(n) over the batch size, of each local step, over sqrt(m).
 
-Noise twice as long as the longest signal is taken to drown it. That is a rule of thumb: many rounds
-average noise out, so a little more noise than signal still lets a model learn; updates that are
-shorter than their clip, or point in different directions, drown sooner. No warning is no promise.
+Over T rounds the noise grows with sqrt(T) and the updates with T. An update is as long as its clip
+lets it be, or shorter where its steps are short (`expected_update`); the average of clipped
+gradients of records, which point in different directions, is taken for a third of the clip. With
+an adaptive radius the noise is as long as the updates whatever these are. Noise as long as the sum
+of the updates is taken to drown it. That is a rule of thumb, compared with experiments in
+docs/usefulness.md. No warning is no promise.
 """
 
 import math
@@ -39,7 +43,7 @@ from fedaudit.spec.privacy import (
     NoMechanism,
     RecordPersonalised,
 )
-from fedaudit.spec.training import AllocationCohort, Cohort, FixedCohort, PoissonCohort
+from fedaudit.spec.training import AllocationCohort, Cohort, FixedCohort, PoissonCohort, Training
 
 NO_MECHANISM = "there is no mechanism, so nothing bounds what a release reveals"
 NO_EPSILON = (
@@ -162,51 +166,126 @@ def theorem_sum(inputs: MechanismParameters, releases: int) -> float | str:
     )
 
 
-DROWNED = 2.0
-"""The ratio from which on noise is said to drown the signal: a small logistic regression of 60
-rounds learnt at 0.4, and nothing at 3 (`tests/runs/test_useless_models.py`)."""
+DROWNED = 0.8
+"""The ratio from which on noise is said to drown what is learnt (docs/usefulness.md): runs below it
+beat a constant wherever a run without noise does, and most runs above 1.5 do not."""
+_FEW = 16
+"""Parameters of a small regression. Of more, noise is spread over directions that move predictions
+little: it may be longer by the fourth root of their number."""
+_GRADIENT = 0.4
+"""Length of the first gradients of such a regression over features of order 1, as measured; with
+more parameters it is longer by the eighth root of their number."""
+_LONGEST = 1.5
+"""Length of an update of many steps: it ends where the client's own loss is smallest."""
+_OF_RECORDS = 1 / 3
+
+
+def expected_update(training: Training, *, n: int, rows: float) -> float:
+    """About how long an update of n parameters is before its clip, of a client with so many
+    rows."""
+    local = training.local
+    batches = 1 if local.batch_size is None else max(1.0, rows / local.batch_size)
+    steps = local.steps or (local.epochs or 1) * batches
+    gradient = _GRADIENT * math.pow(max(1.0, n / _FEW), 0.125)
+    return min(_LONGEST, gradient * local.step_size * steps)
 
 
 def noise_ratio(
-    spec: ExperimentSpec, *, sizes: Sequence[int], training_clients: int
+    spec: ExperimentSpec,
+    *,
+    sizes: Sequence[int],
+    training_clients: int,
+    rows: float,
+    noise_multiplier: float | None = None,
 ) -> float | None:
-    """Norm of the noise on an averaged update over the most that the average can be long.
+    """Expected length of the noise of all rounds over that of the sum of all updates, and over what
+    so many parameters can bear (`_FEW`): from DROWNED on it drowns what is learnt.
 
-    `sizes`: how many parameters get noise together, for each layer or all in one. None where
-    nothing bounds the signal, there is no noise, or noise is added in local steps.
+    `sizes`: how many parameters get noise together, for each layer or all in one. `rows`: of a
+    client. `noise_multiplier`: of records, where it follows from their budgets. None where nothing
+    bounds the signal, or there is no noise.
     """
-    m, privacy = _updates_averaged(spec, training_clients), spec.privacy
+    m, privacy, rounds = (
+        _updates_averaged(spec, training_clients),
+        spec.privacy,
+        spec.training.rounds,
+    )
+    n = sum(sizes)
+    length = expected_update(spec.training, n=n, rows=rows)
+    bearable = math.pow(max(1.0, n / _FEW), 0.25)
     match privacy:
-        case NoMechanism() | RecordPersonalised():
+        case NoMechanism():
             return None
+        case RecordPersonalised():
+            if noise_multiplier is None:
+                return None
+            steps = rounds * (spec.training.local.steps or 1)
+            batch = spec.training.local.batch_size or max(1.0, noise_multiplier)
+            of_step = noise_multiplier * math.sqrt(n / m) / batch
+            used = _OF_RECORDS * min(1.0, rows / batch)
+            return of_step / (used * bearable * math.sqrt(steps))
         case LaplaceL2():
             ratio = _laplace_ratio(privacy, sizes)
-            return None if ratio is None else ratio / math.sqrt(m)
+            if ratio is None:
+                return None
+            used = 1.0 if privacy.radius == "adaptive" else _used(length, privacy.clip)
+            ratio /= math.sqrt(m)
         case GaussianLocal():
-            return privacy.noise_multiplier * math.sqrt(sum(sizes) / m)
+            ratio = privacy.noise_multiplier * math.sqrt(n / m)
+            used = _used(length, privacy.clip)
         case GaussianCentral():
-            return privacy.noise_multiplier * math.sqrt(sum(sizes)) / m
+            ratio = privacy.noise_multiplier * math.sqrt(n) / m
+            used = _used(length, None if privacy.adaptive_clip else privacy.initial_clip)
         case _:
             assert_never(privacy)
+    return ratio / (used * bearable * math.sqrt(rounds))
+
+
+def _used(length: float, clip: float | None) -> float:
+    """The share of the clip that updates of a length use; all of one that follows them."""
+    return 1.0 if clip is None else min(1.0, length / clip)
 
 
 def drowning_words(
-    spec: ExperimentSpec, *, sizes: Sequence[int], training_clients: int
+    spec: ExperimentSpec,
+    *,
+    sizes: Sequence[int],
+    training_clients: int,
+    rows: float,
+    noise_multiplier: float | None = None,
 ) -> str | None:
     """A warning where noise will likely drown the signal, with a remedy; None where it need not."""
-    ratio = noise_ratio(spec, sizes=sizes, training_clients=training_clients)
+    ratio = noise_ratio(
+        spec,
+        sizes=sizes,
+        training_clients=training_clients,
+        rows=rows,
+        noise_multiplier=noise_multiplier,
+    )
     if ratio is None or ratio < DROWNED:
         return None
     m = _updates_averaged(spec, training_clients)
-    follows = isinstance(spec.privacy, LaplaceL2) and spec.privacy.radius == "adaptive"
-    longest = "the updates themselves" if follows else "the clip lets it be at most"
-    return (
-        "noise will likely drown what is learnt: on the average of about "
-        f"{m:.3g} updates it is about {ratio:.2g} times as long as {longest}. This is a rule of "
-        "thumb from the noise multiplier, the cohort, the number of hypotheses and "
-        f"{sum(sizes):,} parameters. Draw more clients, ask for fewer hypotheses or parameters, or "
-        "lower the noise multiplier, which costs privacy"
+    remedy = (
+        "Draw more clients, ask for fewer hypotheses or parameters, or lower the noise "
+        "multiplier, which costs privacy"
     )
+    clip = getattr(spec.privacy, "clip", None)
+    length = expected_update(spec.training, n=sum(sizes), rows=rows)
+    if isinstance(clip, float) and length < clip / 2 and spec.privacy.mechanism in _OF_UPDATES:
+        remedy = (
+            f"Updates are likely about {length:.2g} long, and the noise is scaled to the clip, "
+            f"{clip:g}: lower the clip to that, which costs nothing, or take larger or more local "
+            "steps"
+        )
+    return (
+        "noise will likely drown what is learnt: summed over all rounds, on averages of about "
+        f"{m:.3g} updates, it is about {ratio:.2g} times what the updates can bear. This is a rule "
+        "of thumb from the noise multiplier, the cohort, the number of hypotheses, the local steps "
+        f"and {sum(sizes):,} parameters. {remedy}"
+    )
+
+
+_OF_UPDATES = ("laplace-l2", "gaussian-local", "gaussian-central")
 
 
 def _updates_averaged(spec: ExperimentSpec, training_clients: int) -> float:

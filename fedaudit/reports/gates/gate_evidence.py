@@ -155,7 +155,7 @@ def personal_doubt(gate: Gate, report: Report) -> str | None:
 def _beside_the_ledger(report: Report) -> str | None:
     """In older reports features may follow from all clients' data. No gate can allow it."""
     how = value_at(report, "spec", "federation", "standardise")
-    if how is None or (how == "client" and report["guarantee"]["unit"] == "client"):
+    if how in (None, "ranges") or (how == "client" and report["guarantee"]["unit"] == "client"):
         return None
     return (
         f"by `standardise: {how}` one {report['guarantee']['unit']} moved the features of others, "

@@ -44,8 +44,9 @@ def _needed(method: str, path: str) -> str:
         return "ledger:read"
     if path.endswith("/sign-offs"):
         return "reports:read" if method == "GET" else "reports:sign"
-    if path.endswith(("/erasure", "/model-layout")):
-        return "federations:read" if method == "GET" else "admin"
+    if path.endswith(("/erasure", "/model-layout", "{federation_id}/proposals")):
+        of_proposal = path.endswith("/proposals")  # It stores nothing.
+        return "federations:read" if method == "GET" or of_proposal else "admin"
     if found_later or "/report" in path or path.endswith(("/model", "/table")):
         return "reports:read"
     reads, writes = next(scopes for begin, scopes in NEEDED.items() if path.startswith(begin))
@@ -70,6 +71,8 @@ def _body(path: str, experiment_id: str = UNKNOWN) -> dict[str, Any]:
     for end, body in by_end.items():
         if path.endswith(end):
             return body
+    if path == "/v1/federations/{federation_id}/proposals":
+        return {"epsilon": 3}
     if path.startswith("/v1/gates/policies"):
         return {"gates": SPEC["gates"]}
     if path.startswith("/v1/gates"):

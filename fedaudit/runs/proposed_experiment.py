@@ -1,0 +1,499 @@
+"""A whole experiment proposed from declared facts: settings that learn, at a cost that was asked
+for, with the reason of each.
+
+It sees numbers of clients and rows, columns, declared ranges, budgets and policies, and nothing of
+outcomes or values. The rules were compared with experiments on several tables (docs/usefulness.md):
+
+- Updates are cut to a clip that is shorter than they are, so that each uses all of it. All rounds
+  together go a length of 3 to 9, which a regression needs, with noise of about 1.25 in all.
+- At a given cost the ratio of noise and updates follows from the numbers of clients and parameters,
+  and hardly from the number of rounds or the share of clients that take part in one.
+"""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal
+
+from fedaudit.fairness.permutation import MIN_CLIENTS
+from fedaudit.federations.split import validation_clients
+from fedaudit.networks.shape import network_shape
+from fedaudit.privacy.mechanisms.registry import mechanism_of
+from fedaudit.privacy.planning.cost_projection import DROWNED, Projection, noise_ratio
+from fedaudit.spec.disclosure import DisclosureFloor, DisclosurePolicy
+from fedaudit.spec.experiment import ExperimentSpec
+from fedaudit.spec.models import Linear, Logistic
+from fedaudit.spec.parse import parse_spec
+from fedaudit.spec.registration import EVERY_NUMBER, with_registration
+
+ProposedUnit = Literal["client", "record"]
+_EPSILON = 3.0
+_LEAST_CLIENTS = 10
+_COHORT, _COHORT_WITHOUT_NOISE = 1000, 100
+"""Clients of a round that are enough where there are more."""
+_ROUNDS, _ROUNDS_OF_RECORDS, _ROUNDS_WITHOUT_NOISE = 30, 40, 60
+_RECORD_STEPS = 5
+_NOISE_IN_ALL, _NOISE_OF_RECORDS = 1.25, 3.0
+"""Length of the noise of all rounds. More steps of records pull a model back to where it fits."""
+_REACH = {"class": (3.0, 9.0), "number": (1.0, 3.0)}
+"""How far all rounds together may go, at least and at most, by the kind of target."""
+_MANY_FEATURES = 64
+_FEW_ROWS = 10
+_ROWS_A_FEATURE = 3
+
+
+@dataclass(frozen=True, kw_only=True)
+class DeclaredFacts:
+    """What is declared of a federation, or its profile shows already."""
+
+    federation_id: str
+    name: str
+    registration: Mapping[str, Any]
+    clients: int
+    rows: int
+    median_rows: float | None = None
+    """Of a client; None where the seed decides it, which the mean stands in for."""
+    most_rows: int | None = None
+    """Of a client, likewise."""
+    features: int
+    """Numbers that a row has for the model."""
+    classes: int
+    """0 of a target that is a number."""
+    policy: DisclosurePolicy = field(default_factory=DisclosurePolicy)
+    floor: DisclosureFloor = field(default_factory=DisclosureFloor)
+    may_simulate: bool = True
+    epsilon_left: float | None = None
+    """The smallest remainder of an epsilon's totals; None where none is set."""
+    leakage_left: float | None = None
+
+    @property
+    def source(self) -> Mapping[str, Any]:
+        """How the rows are read, as registered."""
+        found: Mapping[str, Any] = self.registration["federation"]
+        return found
+
+    @property
+    def target(self) -> Literal["class", "number"]:
+        """What is predicted."""
+        return "class" if self.classes else "number"
+
+    @property
+    def mean_rows(self) -> float:
+        """Of a client."""
+        return self.rows / self.clients
+
+
+@dataclass(frozen=True, kw_only=True)
+class ProposalAim:
+    """What was asked for; None leaves a choice to the proposal."""
+
+    epsilon: float | None = None
+    delta: float | None = None
+    leakage: float | None = None
+    unit: ProposedUnit | None = None
+    private: bool = True
+
+
+@dataclass(frozen=True)
+class Reason:
+    """Why a field of the spec says what it says."""
+
+    pointer: str
+    reason: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class ProposedExperiment:
+    """A spec that can be submitted as it is."""
+
+    spec: dict[str, Any]
+    """As a person would write it: what it leaves out follows from the registration."""
+    reasons: tuple[Reason, ...]
+    projection: Projection
+    ratio: float
+    """Expected length of the noise over that of the updates, over all rounds."""
+    needs: str | None
+    """What would make something useful of it; None where that is expected as it is."""
+
+    @property
+    def expected_useful(self) -> bool:
+        """Whether a model is expected that is better than a constant."""
+        return self.needs is None
+
+
+@dataclass
+class _Draft:
+    """A proposal that is being made."""
+
+    facts: DeclaredFacts
+    aim: ProposalAim
+    unit: ProposedUnit
+    spec: dict[str, Any] = field(default_factory=dict)
+    reasons: list[Reason] = field(default_factory=list)
+
+    def put(self, pointer: str, value: Any, reason: str = "") -> None:
+        """Set a field, and say why."""
+        *way, last = pointer.removeprefix("/").split("/")
+        place = self.spec
+        for step in way:
+            place = place.setdefault(step, {})
+        place[last] = value
+        if reason:
+            self.say(pointer, reason)
+
+    def say(self, pointer: str, reason: str) -> None:
+        """Why a field says what it says."""
+        self.reasons.append(Reason(pointer, reason))
+
+    def parsed(self) -> ExperimentSpec:
+        """The spec, with what the registration has. Raises InvalidInputError."""
+        return parse_spec(with_registration(self.spec, self.facts.registration))
+
+    @property
+    def training_clients(self) -> int:
+        """How many clients train."""
+        source = {**self.facts.source, **self.spec["federation"]}
+        held_out = _held_out(self.facts, source["validation_fraction"])
+        return self.facts.clients - (held_out if source["validation_unit"] == "client" else 0)
+
+    @property
+    def share_of_rows(self) -> float:
+        """Of a client that trains, how many of its rows do."""
+        source = self.spec["federation"]
+        by_client = source["validation_unit"] == "client"
+        return 1.0 if by_client else 1 - float(source["validation_fraction"])
+
+    @property
+    def parameters(self) -> int:
+        """n."""
+        model = Logistic(kind="logistic") if self.facts.classes else Linear(kind="linear")
+        return network_shape(model, features=self.facts.features, classes=self.facts.classes).n
+
+    @property
+    def is_wide(self) -> bool:
+        """Whether features are pixels, or as many columns of one kind."""
+        return self.facts.features > _MANY_FEATURES
+
+    @property
+    def active(self) -> int:
+        """Numbers of a row that are not 0, at most; a category is one."""
+        named = self.facts.source.get("features", "all")
+        return 1 + (self.facts.features if named == "all" else len(named))
+
+    def projection(self) -> Projection:
+        """The cost, from the spec and numbers of clients alone."""
+        return mechanism_of(self.parsed()).project_cost(
+            n=self.parameters, training_clients=self.training_clients, layers=(self.parameters,)
+        )
+
+    def ratio(self, projection: Projection) -> float:
+        """See `ProposedExperiment.ratio`; 0 without noise."""
+        found = noise_ratio(
+            self.parsed(),
+            sizes=(self.parameters,),
+            training_clients=self.training_clients,
+            rows=self.facts.mean_rows * self.share_of_rows,
+            noise_multiplier=projection.noise_multiplier,
+        )
+        return found or 0.0
+
+
+def propose_experiment(facts: DeclaredFacts, aim: ProposalAim) -> ProposedExperiment:
+    """The experiment that suits these facts. Raises InvalidInputError where what is asked for
+    cannot be had, such as an epsilon that no noise reaches."""
+    if aim.private and aim.epsilon is None and aim.leakage is None:
+        left = math.inf if facts.epsilon_left is None else facts.epsilon_left
+        leaks = facts.leakage_left is not None
+        aim = replace(
+            aim, leakage=facts.leakage_left, epsilon=None if leaks else min(_EPSILON, left)
+        )
+    units: tuple[ProposedUnit, ...] = ("client", "record")
+    if not aim.private or aim.leakage is not None:
+        units = ("client",)
+    elif aim.unit is not None:
+        units = (aim.unit,)
+    found = [_proposed(facts, aim, unit) for unit in units]
+    useful = [one for one in found if one.expected_useful]
+    chosen = (useful or sorted(found, key=lambda one: one.ratio))[0]
+    if chosen is found[0]:
+        return chosen
+    why = f"records are protected, and no whole clients: {found[0].needs}"
+    return replace(chosen, reasons=(Reason("/privacy/mechanism", why), *chosen.reasons))
+
+
+def _proposed(facts: DeclaredFacts, aim: ProposalAim, unit: ProposedUnit) -> ProposedExperiment:
+    draft = _Draft(facts, aim, unit)
+    draft.put("/spec_version", 1)
+    draft.put("/name", facts.name)
+    draft.put("/seed", facts.policy.split.seed if facts.policy.split else 1)
+    draft.put("/federation/id", facts.federation_id)
+    _put_split(draft)
+    _put_conditioning(draft)
+    _put_group_sizes(draft)
+    kind, loss = ("logistic", "cross-entropy") if facts.classes else ("linear", "mse")
+    target = f"one of {facts.classes} classes" if facts.classes else "a number"
+    draft.put("/model/kind", kind, f"the target is {target}; the plainest model needs least noise")
+    draft.put("/training/loss", loss)
+    draft.put("/training/hypotheses", 1, "each of several models gets noise and a part of clients")
+    draft.put("/training/stopping/patience", None, "noise moves losses, and uses patience up")
+    if not aim.private:
+        _put_no_privacy(draft)
+    elif aim.leakage is not None:
+        _put_metric_privacy(draft, aim.leakage)
+    elif aim.epsilon is None:
+        raise ValueError("a private aim has an epsilon or a leakage")
+    elif unit == "record":
+        _put_records(draft, aim.epsilon)
+    else:
+        _put_clients(draft, aim.epsilon)
+    if not facts.may_simulate:
+        draft.put("/privacy/noise", "release", "the federation forbids noise drawn from the seed")
+    elif aim.private:
+        why = "a first run, which can be repeated; `release` puts the guarantee in force"
+        draft.put("/privacy/noise", "simulation", why)
+    projection = draft.projection()
+    ratio = draft.ratio(projection)
+    if draft.spec["privacy"]["mechanism"] == "gaussian-central":
+        # It is found again at submission, also where somebody changes the rounds before.
+        noise = draft.spec["privacy"].pop("noise_multiplier")
+        why = f"the least noise that meets it is found: a noise multiplier of {noise:g}"
+        draft.put("/privacy/target", {"epsilon": aim.epsilon}, why)
+    return ProposedExperiment(
+        spec=draft.spec,
+        reasons=tuple(draft.reasons),
+        projection=projection,
+        ratio=ratio,
+        needs=_needs(draft, ratio),
+    )
+
+
+# -- data -----------------------------------------------------------------------------------------
+
+
+def _held_out(facts: DeclaredFacts, share: float) -> int:
+    return validation_clients(facts.clients, validation_fraction=share)
+
+
+def _put_split(draft: _Draft) -> None:
+    facts, split = draft.facts, draft.facts.policy.split
+    if split is not None:
+        document = split.model_dump(mode="json", exclude={"seed"})
+        draft.spec["federation"] |= document
+        draft.say("/federation/validation_fraction", "as the federation's policy demands")
+        return
+    share = float(facts.source.get("validation_fraction", 0.3))
+    if draft.unit == "record" and draft.aim.private:
+        unit, why = "record", "all clients train, and rows of each are held out"
+    else:
+        unit, why = "client", f"gaps between groups are judged by {MIN_CLIENTS} clients or more"
+        if _held_out(facts, share) < MIN_CLIENTS:
+            # The smallest, in hundredths, that holds out enough, unless more than half would go.
+            shares = (hundredths / 100 for hundredths in range(1, 51))
+            share = next((one for one in shares if _held_out(facts, one) >= MIN_CLIENTS), share)
+    draft.put("/federation/validation_unit", unit)
+    draft.put("/federation/validation_fraction", share, why)
+
+
+def _put_conditioning(draft: _Draft) -> None:
+    """Features near 0 of size 1, without looking at more of the data than is protected."""
+    facts, source, where = draft.facts, draft.facts.source, "/federation/standardise"
+    if source["source"] != "table" or facts.policy.source == "registered" or draft.is_wide:
+        return
+    if not draft.aim.private:
+        draft.put(where, "global", "means and deviations of all training rows")
+    elif all(isinstance(one, Mapping) for one in _scales(source).values()):
+        draft.put(where, "ranges", "all features have declared ranges: this looks at no data")
+    elif draft.unit == "client" and facts.mean_rows >= _FEW_ROWS:
+        why = "a client's means and deviations are protected with it, as the unit is the client"
+        draft.put(where, "client", why)
+    else:
+        why = "declare ranges {low, high} under `federation.scale`: training then learns faster"
+        draft.put(where, None, why)
+
+
+def _scales(source: Mapping[str, Any]) -> dict[str, Any]:
+    """What is declared of each numeric feature: a divisor, a mapping, or None."""
+    scale, named = source.get("scale", {}), source.get("features", "all")
+    features = [EVERY_NUMBER] if named == "all" else named
+    whole = [{"name": one} if isinstance(one, str) else one for one in features]
+    numeric = [one["name"] for one in whole if one.get("kind", "numeric") == "numeric"]
+    return {name: scale.get(name, scale.get(EVERY_NUMBER)) for name in numeric}
+
+
+def _unscaled(draft: _Draft) -> list[str]:
+    """Numeric features that stay as they are, of which nothing is declared."""
+    source = draft.facts.source
+    if source["source"] != "table" or draft.spec["federation"].get("standardise") is not None:
+        return []
+    return [name for name, declared in _scales(source).items() if declared is None]
+
+
+def _put_group_sizes(draft: _Draft) -> None:
+    registered = draft.facts.registration.get("fairness", {})
+    for name, least in vars(draft.facts.floor).items():
+        needed = max(least, getattr(draft.facts.policy, name) or 1)
+        if registered.get(name, 1) < needed:
+            draft.put(f"/fairness/{name}", needed, "the least that policy and service allow")
+
+
+# -- training -------------------------------------------------------------------------------------
+
+
+def _put_local(draft: _Draft) -> None:
+    """Steps of a client between two uploads: short enough for the curvature, which grows with the
+    features, and enough of them to use the clip."""
+    facts = draft.facts
+    rows = facts.median_rows or facts.mean_rows
+    conditioned = draft.spec["federation"].get("standardise") is not None
+    if draft.is_wide:
+        step = 0.03 if draft.aim.private else 0.1
+    elif facts.classes == 0:
+        # Charges of hospitals have features that are longer than 1.
+        step = (0.5 if facts.source["source"] == "table" else 0.1) / draft.active
+    else:
+        step = min(0.3, 8 / draft.active) if conditioned else 1.0
+    batch = max(10, int(rows // 10))
+    epochs = max(1, min(5, round(5 * batch / rows)))
+    local = {"epochs": epochs, "batch_size": batch, "step_size": float(f"{step:.2g}")}
+    steps = max(1, round(epochs * rows / batch))
+    draft.put("/training/local", local, f"{steps} steps a round for {rows:.0f} rows of a client")
+
+
+def _put_no_privacy(draft: _Draft) -> None:
+    draft.put("/training/rounds", _ROUNDS_WITHOUT_NOISE)
+    drawn = min(draft.training_clients, _COHORT_WITHOUT_NOISE)
+    draft.put("/training/cohort", {"sampling": "fixed", "clients": drawn})
+    _put_local(draft)
+    draft.put("/privacy/mechanism", "none", "as asked for: it shows what could be learnt")
+
+
+def _put_clients(draft: _Draft, epsilon: float) -> None:
+    """Noise on sums at the server, for whole clients."""
+    clients = draft.training_clients
+    rate = min(1.0, float(f"{_COHORT / clients:.2g}"))
+    draft.put("/training/rounds", _ROUNDS)
+    cohort, drawn = {"sampling": "poisson", "rate": rate}, rate * clients
+    draft.put("/training/cohort", cohort, f"noise is averaged over {drawn:.0f} clients a round")
+    _put_local(draft)
+    why = f"of {clients} clients that train whole ones can be protected, if the server is trusted"
+    draft.put("/privacy/mechanism", "gaussian-central", why)
+    draft.put("/privacy/clip", 1.0)
+    _put_delta(draft, clients, "clients")
+    draft.put("/privacy/accountant", "pld")
+    noise = _least_noise(draft, epsilon)
+    draft.put("/privacy/noise_multiplier", noise)
+    _put_clip(draft, noise * math.sqrt(draft.parameters / _ROUNDS) / drawn)
+
+
+def _put_metric_privacy(draft: _Draft, leakage: float) -> None:
+    """Noise at the clients, each of whom takes part once."""
+    clients, n = draft.training_clients, draft.parameters
+    rounds = max(1, min(_ROUNDS, clients // 5))
+    drawn = max(1, clients // rounds)
+    draft.put("/training/rounds", rounds)
+    cohort = {"sampling": "fixed", "clients": drawn}
+    draft.put("/training/cohort", cohort, "a client takes part about once, and pays each time")
+    _put_local(draft)
+    noise = float(f"{1.0005 * n / leakage:.4g}")
+    draft.put("/privacy/mechanism", "laplace-l2", "a leakage is asked for, of metric privacy")
+    draft.put("/privacy/noise_multiplier", noise, f"{n} parameters over nu for one participation")
+    draft.put("/privacy/client_budget", leakage, "whoever would pass it is not asked again")
+    _put_clip(draft, 2 * noise * math.sqrt((n + 1) / n) / math.sqrt(drawn * rounds))
+    radius = 2 * draft.spec["privacy"]["clip"]
+    draft.put("/privacy/radius", radius, "twice the clip, so that the guarantee is formal")
+
+
+def _put_clip(draft: _Draft, spent: float) -> None:
+    """`spent`: length of the noise of all rounds over that of all clips."""
+    rounds, (shortest, longest) = draft.spec["training"]["rounds"], _REACH[draft.facts.target]
+    reach = max(shortest, min(longest, _NOISE_IN_ALL / spent))
+    why = f"shorter than updates: {rounds} rounds go {reach:.2g}, with noise of {spent * reach:.2g}"
+    draft.put("/privacy/clip", float(f"{reach / rounds:.2g}"), why)
+
+
+def _put_records(draft: _Draft, epsilon: float) -> None:
+    """Noise in every local step, for single records."""
+    facts = draft.facts
+    rows = (facts.most_rows or facts.mean_rows) * draft.share_of_rows
+    draft.put("/training/rounds", _ROUNDS_OF_RECORDS)
+    draft.put("/training/cohort", {"sampling": "poisson", "rate": 1.0}, "every client, every round")
+    draft.put("/training/local", {"steps": _RECORD_STEPS, "batch_size": max(1, int(rows))})
+    draft.say("/training/local/batch_size", "only divides: the rows of the largest client")
+    draft.put("/privacy/mechanism", "record-personalised")
+    draft.put("/privacy/budgets", {"distribution": "three-levels"})
+    draft.put("/privacy/epsilon_min", epsilon, "as large as epsilon_max: all records spend alike")
+    draft.put("/privacy/epsilon_max", epsilon)
+    _put_delta(draft, facts.rows, "rows")
+    draft.put("/privacy/clip", 1.0)
+    steps = _ROUNDS_OF_RECORDS * _RECORD_STEPS
+    spent = draft.ratio(draft.projection())
+    largest = 0.3 if draft.is_wide else min(2.0, (12 if facts.classes else 0.5) / draft.active)
+    step = largest * max(0.1, min(1.0, _NOISE_OF_RECORDS * 3 / (spent * steps)))
+    draft.put("/training/local/step_size", float(f"{step:.2g}"), f"for {steps} steps in all")
+
+
+def _put_delta(draft: _Draft, units: int, named: str) -> None:
+    """The largest power of ten with less than a tenth of one of the units."""
+    usual = float(f"1e{math.floor(-math.log10(10 * units))}")
+    why = "as asked for" if draft.aim.delta else f"of {units} {named} less than a tenth of one"
+    draft.put("/privacy/delta", draft.aim.delta or usual, why)
+
+
+def _least_noise(draft: _Draft, epsilon: float) -> float:
+    """The least noise multiplier at which the run costs at most `epsilon`. Raises InvalidInputError
+    where none does."""
+    draft.put("/privacy/noise_multiplier", 1.0)
+    figure = mechanism_of(draft.parsed()).targeted_figure(
+        n=draft.parameters, training_clients=draft.training_clients
+    )
+    if figure is None:
+        raise ValueError("the noise of the mechanism follows from its spec")
+    return figure.least_noise(epsilon)
+
+
+# -- judgement ------------------------------------------------------------------------------------
+
+
+def _needs(draft: _Draft, ratio: float) -> str | None:
+    """What would make the proposal useful; None where that is expected."""
+    facts, clients = draft.facts, draft.training_clients
+    least = _ROWS_A_FEATURE * facts.features
+    if facts.rows < least:
+        return f"{facts.features} features need about {least} rows, and there are {facts.rows}"
+    if unscaled := _unscaled(draft):
+        return (
+            f"nothing is known of the size of {', '.join(unscaled[:5])}: declare ranges "
+            "{low, high} under `federation.scale`"
+        ).replace(EVERY_NUMBER, "the features")
+    by_client = draft.unit == "client"
+    if draft.aim.private and by_client and clients < _LEAST_CLIENTS:
+        return (
+            f"noise that hides a whole client needs {_LEAST_CLIENTS} clients that train at least, "
+            f"and {clients} do"
+        )
+    if ratio < DROWNED:
+        return None
+    ratio /= DROWNED
+    stated = f"the noise of all rounds would be {ratio:.2g} times what updates can bear; needed"
+    of_what = "clients that train" if by_client else "rows of each client"
+    if draft.aim.leakage is not None:
+        more, cost = clients * ratio**2, f"a leakage of about {draft.aim.leakage * ratio:.3g}"
+    else:
+        more, epsilon = _more_units(draft, ratio, clients if by_client else facts.mean_rows)
+        cost = f"an epsilon of about {epsilon:.2g}"
+    return f"{stated} are about {math.ceil(more)} {of_what}, or {cost}"
+
+
+def _more_units(draft: _Draft, ratio: float, units: float) -> tuple[float, float]:
+    """How many units, or which epsilon, would bring the ratio to 1, by the Gaussian approximation:
+    noise is as 1 / mu, and epsilon is about mu^2 / 2 + mu sqrt(2 log(1 / delta))."""
+    epsilon, delta = draft.aim.epsilon or _EPSILON, draft.spec["privacy"]["delta"]
+
+    def mu(delta: float) -> float:
+        tail = math.sqrt(2 * math.log(1 / delta))
+        return math.sqrt(tail**2 + 2 * epsilon) - tail
+
+    # More units are given a smaller delta, which needs more of them.
+    smaller = delta if draft.aim.delta else delta / ratio / 10
+    less, tail = ratio * mu(delta), math.sqrt(2 * math.log(1 / delta))
+    return units * ratio * mu(delta) / mu(smaller), less**2 / 2 + less * tail

@@ -1,0 +1,147 @@
+"""Proposed experiments, for synthetic shapes of federations."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from fedaudit.cli.run import run_locally
+from fedaudit.runs.proposed_experiment import DeclaredFacts, ProposalAim, propose_experiment
+from fedaudit.spec.disclosure import DisclosureFloor, DisclosurePolicy, FixedSplit
+from fedaudit.spec.parse import parse_spec
+from fedaudit.spec.registration import with_registration
+
+ID = "00000000-0000-0000-0000-000000000000"
+RANGE = {"low": -3, "high": 3}
+
+
+def facts(
+    *,
+    clients: int = 300,
+    rows: int = 50,
+    features: int = 5,
+    classes: int = 2,
+    scale: Any = None,
+    **more: Any,
+) -> DeclaredFacts:
+    names = [f"x{place}" for place in range(features)]
+    source = {
+        "source": "table",
+        "path": "people.csv",
+        "client_key": "town",
+        "target": "y",
+        "features": names,
+        "scale": {} if scale is None else dict.fromkeys(names, scale),
+    }
+    return DeclaredFacts(
+        federation_id=ID,
+        name="people",
+        registration={"name": "people", "federation": source, "fairness": {}},
+        clients=clients,
+        rows=clients * rows,
+        features=features,
+        classes=classes,
+        **more,
+    )
+
+
+def figure(found: Any) -> float:
+    """What the projection says of a proposal."""
+    spent = [float(entry["value"]) for entry in found.projection.epsilon]
+    return max([*spent, found.projection.leakage_worst_case or 0.0])
+
+
+@settings(max_examples=20, deadline=None)
+@given(
+    clients=st.integers(2, 1_000),
+    rows=st.integers(1, 5_000),
+    features=st.integers(1, 100),
+    classes=st.sampled_from([0, 2, 3, 10]),
+    scale=st.sampled_from([None, 10.0, RANGE]),
+    unit=st.sampled_from([None, "client", "record"]),
+    aim=st.sampled_from([{"epsilon": 1.0}, {"epsilon": 8.0, "delta": 1e-4}, {"leakage": 20.0}]),
+)
+def test_every_shape_gets_a_spec_that_parses_at_no_more_than_was_asked_for(
+    clients: int, rows: int, features: int, classes: int, scale: Any, unit: Any, aim: Any
+) -> None:
+    shape = facts(clients=clients, rows=rows, features=features, classes=classes, scale=scale)
+    found = propose_experiment(shape, ProposalAim(**aim, unit=None if "leakage" in aim else unit))
+    spec = parse_spec(with_registration(found.spec, shape.registration))
+    assert 0 < figure(found) <= max(aim.get("epsilon", 0), aim.get("leakage", 0))
+    assert spec.training.hypotheses == 1
+    assert spec.training.stopping.patience is None
+    assert found.expected_useful == (found.needs is None)
+    assert {one.pointer.split("/")[1] for one in found.reasons} <= set(found.spec)
+
+
+def test_hospitals_get_records_and_many_clients_are_protected_whole() -> None:
+    six = propose_experiment(facts(clients=6, rows=1000, scale=RANGE), ProposalAim(epsilon=3))
+    assert six.spec["privacy"]["mechanism"] == "record-personalised"
+    assert six.expected_useful
+    assert "whole client needs 10 clients" in six.reasons[0].reason
+    many = propose_experiment(facts(scale=RANGE), ProposalAim(epsilon=3))
+    assert many.spec["privacy"]["mechanism"] == "gaussian-central"
+    assert many.expected_useful
+    # A client's statistics are protected with it; a record's are others' too.
+    divisors = facts(scale=10.0)
+    assert propose_experiment(divisors, ProposalAim()).spec["federation"]["standardise"] == "client"
+    of_records = propose_experiment(divisors, ProposalAim(unit="record"))
+    assert of_records.spec["federation"]["standardise"] is None
+
+
+def test_what_is_too_little_says_what_is_needed_and_that_is_enough() -> None:
+    clients = propose_experiment(
+        facts(clients=40, features=60, scale=RANGE), ProposalAim(epsilon=0.1, unit="client")
+    )
+    assert clients.needs is not None
+    words = clients.needs.split()
+    needed = int(words[words.index("clients") - 1])
+    assert needed > 28
+    # About so many: the approximation is coarse at small epsilons.
+    enough = facts(clients=round(1.25 * needed / 0.69), features=60, scale=RANGE)
+    assert propose_experiment(enough, ProposalAim(epsilon=0.1, unit="client")).expected_useful
+    assert "size of x0" in str(propose_experiment(facts(rows=5), ProposalAim(unit="client")).needs)
+
+
+def test_policies_floors_and_budgets_bind() -> None:
+    policy = DisclosurePolicy(
+        minimum_group_size=50,
+        split=FixedSplit(validation_fraction=0.2, seed=7),
+        source="registered",
+    )
+    floor = DisclosureFloor(minimum_group_clients=4)
+    found = propose_experiment(
+        facts(scale=RANGE, policy=policy, floor=floor, may_simulate=False, epsilon_left=0.5),
+        ProposalAim(),
+    )
+    assert found.spec["seed"] == 7
+    assert found.spec["federation"]["validation_fraction"] == 0.2
+    assert "standardise" not in found.spec["federation"]
+    assert found.spec["fairness"] == {"minimum_group_size": 50, "minimum_group_clients": 4}
+    assert found.spec["privacy"]["noise"] == "release"
+    assert figure(found) <= 0.5
+
+
+@pytest.mark.parametrize(
+    "aim",
+    [ProposalAim(private=False), ProposalAim(epsilon=3), ProposalAim(epsilon=1, unit="record")],
+)
+def test_a_proposal_learns_from_a_made_up_table(tmp_path: Path, aim: ProposalAim) -> None:
+    shape = facts(clients=80, rows=40, features=4, scale=RANGE)
+    random = np.random.default_rng(7)
+    lines = ["town,x0,x1,x2,x3,y"]
+    for town in range(80):
+        for x in random.normal(size=(40, 4)):
+            y = random.random() < 1 / (1 + np.exp(-2 * x[0] + x[1]))
+            lines.append(",".join([f"t{town}", *(f"{one:.4f}" for one in x), "ab"[int(y)]]))
+    (tmp_path / "people.csv").write_text("\n".join(lines))
+    found = propose_experiment(shape, aim)
+    spec = with_registration(found.spec, shape.registration)
+    spec["federation"] = {**spec["federation"], "id": None, "path": "people.csv"}
+    ran = run_locally(parse_spec(spec), sources_dir=tmp_path, device="cpu", progress=lambda _: None)
+    utility = ran.report["utility"]
+    assert utility["accuracy"] > utility["baseline_accuracy"] + 0.15
+    assert found.expected_useful
