@@ -68,7 +68,7 @@ def table(**fields: Any) -> dict[str, Any]:
             "/federation/partition/alpha",
             "greater than or equal to 0.000001",
         ),
-        (table(standardise="row"), "/federation/standardise", "'global' or 'client'"),
+        (table(standardise="row"), "/federation/standardise", "'global', 'client' or 'ranges'"),
         (table(path=...), "/federation/path", "neither is given"),
         (table(id="018f5d3e-0000-7000-8000-000000000000"), "/federation/path", "both are given"),
         (changed(TABLE, {"model": {"kind": "cnn-femnist"}}), "/model/kind", "table has no images"),

@@ -175,7 +175,7 @@ little: it may be longer by the fourth root of their number."""
 _GRADIENT = 0.4
 """Length of the first gradients of such a regression over features of order 1, as measured; with
 more parameters it is longer by the eighth root of their number."""
-_LONGEST = 1.5
+LONGEST_UPDATE = 1.5
 """Length of an update of many steps: it ends where the client's own loss is smallest."""
 _OF_RECORDS = 1 / 3
 
@@ -186,8 +186,10 @@ def expected_update(training: Training, *, n: int, rows: float) -> float:
     local = training.local
     batches = 1 if local.batch_size is None else max(1.0, rows / local.batch_size)
     steps = local.steps or (local.epochs or 1) * batches
-    gradient = _GRADIENT * math.pow(max(1.0, n / _FEW), 0.125)
-    return min(_LONGEST, gradient * local.step_size * steps)
+    # Steps of Adam and its like are as long in each parameter as the step size.
+    plain = _GRADIENT * math.pow(max(1.0, n / _FEW), 0.125)
+    each = plain if local.optimiser == "sgd" else math.sqrt(n)
+    return min(LONGEST_UPDATE, each * local.step_size * steps)
 
 
 def noise_ratio(

@@ -19,7 +19,12 @@ from pydantic import Field
 from fedaudit.privacy.guarantees.cost_sentences import GOAL, MOST
 from fedaudit.privacy.guarantees.guarantee import at_most
 from fedaudit.privacy.mechanisms.registry import mechanism_of
-from fedaudit.privacy.planning.cost_projection import noise_ratio
+from fedaudit.privacy.planning.cost_projection import (
+    DROWNED,
+    LONGEST_UPDATE,
+    expected_update,
+    noise_ratio,
+)
 from fedaudit.reports.sections.part import Part
 from fedaudit.reports.sections.ranking import another_threshold
 from fedaudit.reports.sections.utility import known_ending
@@ -31,16 +36,11 @@ from fedaudit.spec.table import Table
 from fedaudit.spec.training import FixedCohort
 from fedaudit.utility import MIN_CLIENTS
 
-_DROWNED = 1.0
-"""Noise of all rounds over the sum of the updates: from here on it is the cause."""
-_GRADIENT, _LONGEST = 0.4, 1.5
-"""About how long the first gradients are where features are of order 1; and an update of many
-steps, which ends where the client's own loss is smallest."""
 _REACH = 3.0
 """How far all rounds together have to be able to go, at least, where features are of order 1."""
 _FAR = 10 * _REACH
 _WORTH_TRYING = 2.0
-"""Times _DROWNED: a run near the rule's edge may learn."""
+"""Times DROWNED: a run near the rule's edge may learn."""
 _ENOUGH = 0.7
 _STILL = 1e-3
 """Of the loss at the start: who moved it less has hardly begun."""
@@ -126,12 +126,7 @@ class _Run:
     @property
     def length(self) -> float:
         """About how long an update is before its clip."""
-        local = self.spec.training.local
-        batches = 1 if local.batch_size is None else max(1.0, self.rows / local.batch_size)
-        steps = local.steps or (local.epochs or 1) * batches
-        # Steps of Adam and its like are as long in each parameter as the step size.
-        each = _GRADIENT if local.optimiser == "sgd" else math.sqrt(self.parameters)
-        return min(_LONGEST, each * local.step_size * steps)
+        return expected_update(self.spec.training, n=self.parameters, rows=self.rows)
 
     @property
     def is_worse_than_start(self) -> bool:
@@ -150,13 +145,11 @@ class _Run:
 
     @property
     def ratio(self) -> float:
-        """Noise of all rounds over the sum of the updates, of which noise grows with the root of
-        the rounds and updates with their number; 0 where it is not known."""
-        of_clip = noise_ratio(self.spec, sizes=(self.parameters,), training_clients=self.clients)
-        privacy = self.spec.privacy
-        follows = isinstance(privacy, LaplaceL2) and privacy.radius == "adaptive"
-        used = 1.0 if follows or self.clip is None else min(1.0, self.length / self.clip)
-        return (of_clip or 0.0) / (used * math.sqrt(self.spec.training.rounds))
+        """Noise of all rounds over what the updates can bear; 0 where it is not known."""
+        found = noise_ratio(
+            self.spec, sizes=(self.parameters,), training_clients=self.clients, rows=self.rows
+        )
+        return found or 0.0
 
     @cached_property
     def cost(self) -> float | None:
@@ -190,7 +183,7 @@ def _about(value: float) -> str:
 def better_model(report: Mapping[str, Any]) -> Advice:
     """For a run whose model is no better than a constant, or is not shown to be."""
     run = _Run(report, parse_admitted(report["spec"]))
-    if run.ratio >= _DROWNED:
+    if run.ratio >= DROWNED:
         return _against_noise(run)
     found = _shorter_steps(run) or _still_falling(run) or _worse_than_constant(run)
     return found or _more_held_out(run) or _no_setting(run)
@@ -275,7 +268,7 @@ def _longer_steps(run: _Run, why: str) -> Advice | None:
     longest = _LONG * (run.clip or math.inf)
     if run.length >= longest:
         return None
-    if run.clip is None and run.length >= _LONGEST:
+    if run.clip is None and run.length >= LONGEST_UPDATE:
         return _step(run, _round_number(run.step_size / 10), f"the steps are too long, {why}")
     times = 2 * _REACH / run.reach if run.reach < _REACH else 10.0
     step_size = _round_number(run.step_size * min(times, longest / run.length))
@@ -346,10 +339,10 @@ def _against_noise(run: _Run) -> Advice:
         if after is None or after.ratio >= now.ratio or (after.cost or 0) > (now.cost or 0) * 1.001:
             continue
         now, words, changes = after, [*words, said], {**changes, **move}
-        if now.ratio < _DROWNED:
+        if now.ratio < DROWNED:
             break
     long = f"Noise is about {_about(run.ratio)} times as long as all updates together"
-    if now.ratio < _WORTH_TRYING * _DROWNED and changes:
+    if now.ratio < _WORTH_TRYING * DROWNED and changes:
         return _advice(
             run, f"{long}: train with {', '.join(words)}; that costs no more privacy.", changes
         )
@@ -362,7 +355,7 @@ def _for_less_noise(
     noise = getattr(now.spec.privacy, "noise_multiplier", None)
     if noise is None or not now.protects:
         return None
-    less = float(f"{noise * _ENOUGH * _DROWNED / now.ratio:.2g}")
+    less = float(f"{noise * _ENOUGH * DROWNED / now.ratio:.2g}")
     after = now.changed(**_noise(now, less))
     if after is None or not after.protects or after.cost is None or now.cost is None:
         return None
@@ -385,7 +378,7 @@ def _noise(run: _Run, noise_multiplier: float) -> dict[str, Any]:
 
 def _nothing_helps(run: _Run, now: _Run, long: str) -> Advice:
     central = isinstance(run.spec.privacy, GaussianCentral)
-    times = now.ratio / _DROWNED if central else (now.ratio / _DROWNED) ** 2
+    times = now.ratio / DROWNED if central else (now.ratio / DROWNED) ** 2
     constant = run.utility.get("baseline_accuracy")
     expected = "" if constant is None else f", {constant:.3g}"
     return Advice(
@@ -415,7 +408,7 @@ def smaller_cost(report: Mapping[str, Any], *, goal: float = GOAL, figure: str =
     changes = _noise(run, needed)
     after = run.changed(**changes)
     expected = "expect a lower accuracy"
-    if after is not None and after.ratio >= _DROWNED:
+    if after is not None and after.ratio >= DROWNED:
         constant = report["utility"].get("baseline_accuracy")
         level = "" if constant is None else f", {constant:.3g}"
         expected = f"expect the accuracy to fall towards a constant's{level}"
