@@ -1,31 +1,15 @@
 """The client against a real server, and against networks that break."""
 
-import csv
-import io
 import socket
-import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 import httpx
 import pytest
 
-from fedaudit.spec.errors import FieldError
 from fedaudit_client.client import Client
 from fedaudit_client.errors import NotConfiguredError, ProblemError, UnreachableError
-from tests.api.service import (
-    ROUNDS,
-    SPEC,
-    SUBJECTS,
-    Api,
-    fail,
-    finish,
-    running_api,
-    served,
-    settings_for,
-    spec,
-)
+from tests.api.service import SPEC, Api, finish, running_api, served, settings_for, spec
 
 
 @pytest.fixture
@@ -64,19 +48,6 @@ def test_from_submission_to_report(live: tuple[Api, Client]) -> None:
         "allow_simulation": True,
     }
     assert client.evaluate_gates(id_, [gate])["outcome"] == "fail"
-
-
-def test_tables_are_read_whole(live: tuple[Api, Client]) -> None:
-    api, client = live
-    id_ = client.submit(SPEC)["id"]
-    finish(api, id_)
-    ledger = list(client.rows(id_, "ledger"))
-    assert len(ledger) == ROUNDS * len(SUBJECTS)
-    assert ledger[0]["outcome"] == "released"
-    assert [row["round"] for row in client.rows(id_, "rounds")] == [1, 2, 3]
-    assert len(list(client.rows(id_, "fairness"))) == 6 * ROUNDS
-    text = b"".join(client.export(id_, "ledger", form="csv")).decode()
-    assert len(list(csv.DictReader(io.StringIO(text)))) == len(ledger)
 
 
 def test_lists_run_over_pages(live: tuple[Api, Client]) -> None:
@@ -270,28 +241,3 @@ def _refusal(status: int, *, retry_after: str | None) -> httpx.Response:
         },
         json={"type": "/problems/too-many-streams", "detail": "full"},
     )
-
-
-def test_watching_follows_a_real_experiment(live: tuple[Api, Client]) -> None:
-    api, client = live
-    id_ = client.submit(SPEC)["id"]
-    seen: list[Any] = []
-    thread = threading.Thread(target=lambda: seen.extend(client.watch(id_)))
-    thread.start()
-    fail(api, id_)
-    thread.join(20)
-    assert not thread.is_alive()
-    assert [event.id for event in seen] == [1, 2, 3]
-    assert seen[-1].is_last
-    assert seen[-1].data["status_reason"] == "worker-lost"
-
-
-def test_a_fault_is_told_once() -> None:
-    fault = FieldError("/seed", "must be a whole number")
-    for faults in ([fault], [fault, FieldError("/name", "is required")]):
-        detail = (
-            "/seed: must be a whole number" if len(faults) == 1 else "2 faults, in /seed, /name"
-        )
-        told = str(ProblemError(422, "/problems/validation-error", detail, faults))
-        for one in faults:
-            assert told.count(one.message) == 1

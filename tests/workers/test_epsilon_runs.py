@@ -2,7 +2,6 @@
 
 from typing import Any
 
-import numpy as np
 import pytest
 
 from fedaudit.ledger.audit import LedgerAudit
@@ -20,10 +19,9 @@ from tests.workers.admission import (
     ledger_of,
     submit,
 )
-from tests.workers.epsilon_specs import EPSILON_SPECS, by_record, central, local
+from tests.workers.epsilon_specs import EPSILON_SPECS, by_record, central
 from workers.context import WorkerContext
 from workers.run_unit import run_unit
-from workers.sweeper import Sweeper
 
 
 def names_of(database: Database, submitted: Submitted) -> tuple[str, ...]:
@@ -148,15 +146,6 @@ def test_a_budget_in_the_spec_ends_the_run_in_the_round_that_was_told(database, 
     assert document_of(database, submitted)["utility"]["stopped_by"] == "budget"
 
 
-def test_a_client_over_its_budget_is_refused(database: Database, context: WorkerContext) -> None:
-    spec = local(epsilon_budget=6.0)
-    submitted = submit(database, spec)
-    run_unit(context, submitted.unit_id)
-    rows = ledger_of(database, submitted)
-    assert sum(int((row.outcomes == 1).sum()) for row in rows) > 0
-    assert max(float(row.epsilons.max()) for row in rows if row.epsilons is not None) <= 6.0
-
-
 # -- noise that nobody can draw again --------------------------------------------------------------
 
 
@@ -185,49 +174,6 @@ def test_lost_rounds_stay_spent_and_their_repeat_is_a_new_release(
     for observer, budget in budgets_of(database, submitted).items():
         assert budget.reserved == 0.0
         assert budget.spent >= stated[observer]
-
-
-@pytest.mark.parametrize("name", EPSILON_SPECS)
-def test_the_ledger_of_a_run_nobody_takes_up_shows_what_was_charged(
-    name: str, database: Database, context: WorkerContext, crash_in_block: Any
-) -> None:
-    spec = EPSILON_SPECS[name]
-    crash_in_block(1)
-    submitted = submit(
-        database, {**spec, "privacy": {**spec["privacy"], "noise": "release"}}, max_attempts=1
-    )
-    run_unit(context, submitted.unit_id)
-    assert experiment_of(database, submitted).status == "failed"
-    audited(database, submitted)
-    rows = ledger_of(database, submitted)
-    assert Sweeper(context.settings, database, context.queue).tick()
-    assert len(ledger_of(database, submitted)) == len(rows)
-    block = 4 if name == "central-by-blocks" else 3
-    assert {row.round for row in rows} == set(range(1, block + 1))
-    assert all(row.interrupted for row in rows)
-    most = max(float(np.max(row.epsilons)) for row in rows if row.epsilons is not None)
-    spent = max(one.spent for one in budgets_of(database, submitted).values())
-    assert spent >= most > 0
-
-
-def test_without_room_for_the_repeat_nothing_more_is_released(database, context, crash_in_block):
-    spec = central(noise="release")
-    free = submit(database, spec)
-    run_unit(context, free.unit_id)
-    total = budgets_of(database, free)["final_model"].spent
-    other = {**spec, "seed": 6}
-    submitted = submit(database, other, budget=total)
-    assert submitted.federation_id != free.federation_id
-    crash_in_block(4)
-    run_unit(context, submitted.unit_id)
-    run_unit(context, submitted.unit_id)
-    experiment = experiment_of(database, submitted)
-    assert (experiment.status, experiment.status_reason) == ("failed", "budget-exhausted")
-    rows = ledger_of(database, submitted)
-    assert [(row.round, row.interrupted) for row in rows] == (
-        [(one, False) for one in range(1, 10)] + [(one, True) for one in (10, 11, 12)]
-    )
-    assert budgets_of(database, submitted)["final_model"].spent == pytest.approx(total)
 
 
 def test_what_would_be_spent_otherwise_than_reserved_is_not_run(database, context):

@@ -16,7 +16,6 @@ from models.repositories import SubjectSetRepository
 from models.tables.ledger import Ledger
 from tests.workers.admission import (
     Submitted,
-    crash,
     document_of,
     experiment_of,
     ledger_of,
@@ -162,19 +161,3 @@ def test_lost_rounds_are_charged_in_every_layer(database, context, crash_in_bloc
         assert np.isnan(entry.radii).all() == row.interrupted
     assert sum(row.interrupted for row in rows) == 3
     assert not failed_checks(judged(database, submitted, context))
-
-
-def test_a_simulation_is_resumed_to_the_same_ledger(database, context, flushing):
-    whole, interrupted = (
-        submit(database, spec_with(**LAYERS)),
-        submit(database, spec_with(**LAYERS)),
-    )
-    run_unit(context, whole.unit_id)
-    flushing(7, crash)
-    run_unit(context, interrupted.unit_id)
-    assert experiment_of(database, interrupted).rounds_done == 6
-    run_unit(context, interrupted.unit_id)
-    hashes = {
-        document_of(database, one)["integrity"]["ledger_hash"] for one in (whole, interrupted)
-    }
-    assert len(hashes) == 1

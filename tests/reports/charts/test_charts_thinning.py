@@ -35,12 +35,6 @@ def test_short_series_are_kept_whole():
     assert kept_places([], most=40) == kept_places([[]], most=40) == []
 
 
-def test_a_line_breaks_where_a_value_is_missing():
-    values = [1.0, 2.0, None, 3.0, None, 4.0, 5.0, 6.0]
-    rounds = range(1, 9)
-    assert segments(rounds, values, range(8)) == [[0, 1], [3], [5, 6, 7]]
-
-
 def test_a_gap_between_kept_rounds_still_breaks_the_line():
     values = [float(place) for place in range(50)]
     values[25] = None

@@ -228,19 +228,6 @@ def outcome(report, **gate):
     return found["outcome"], found["reason"]
 
 
-def test_a_gate_on_the_wrong_kind_of_figure_has_no_evidence(material):
-    epsilon = assemble(with_plan(material, "local")[0])
-    for figure in ("leakage_max", "leakage_median"):
-        found, reason = outcome(epsilon, figure=figure, allow_heuristic=True)
-        assert found == "insufficient_evidence"
-        assert "epsilon with a delta" in reason
-    assert epsilon["gate_outcome"] == "insufficient_evidence"
-    metric = assemble(material())
-    found, reason = outcome(metric, figure="epsilon_max", allow_heuristic=True)
-    assert found == "insufficient_evidence"
-    assert "leakage" in reason
-
-
 def test_a_gate_on_epsilon_says_for_which_delta_and_neighbours(material):
     report = assemble(with_plan(material, "central", noise="release")[0])
     assert report["gate_outcome"] == "pass"
