@@ -248,34 +248,39 @@ def _not_moved(run: _Run) -> Advice | None:
     start, best = run.utility.get("start_loss"), run.utility["selection_loss"]
     if start is None or best is None or run.reach < _REACH or abs(start - best) > _STILL * start:
         return None
-    return _one_scale(run) or _no_setting(run)
+    return _one_scale(run, "training did not move the loss") or _no_setting(run)
 
 
-def _one_scale(run: _Run) -> Advice | None:
+def _one_scale(run: _Run, why: str) -> Advice | None:
     changes = {"federation__standardise": "client"}
     source = run.spec.federation
     if not isinstance(source, Table) or source.standardise or run.changed(**changes) is None:
         return None
-    how = "bring features to one scale by `standardise: client`"
-    return _free(run, f"training did not come as far as a constant: {how}", changes)
+    return _free(run, f"{why}: bring features to one scale by `standardise: client`", changes)
 
 
 def _still_falling(run: _Run) -> Advice | None:
-    if run.utility["best_round"] < _LATE * run.utility["rounds"]:
+    known = run.utility["selection_loss"] is not None  # otherwise no loss chose the best round
+    if not known or run.utility["best_round"] < _LATE * run.utility["rounds"]:
         return None
     return _longer_steps(run, "the loss was still falling in the last rounds")
 
 
 def _worse_than_constant(run: _Run) -> Advice | None:
-    """A model with a constant term that training did not bring as far as a constant."""
-    gain, short = run.utility.get("loss_under_baseline"), run.reach < _REACH
-    if not ((short and run.has_noise) or (gain is not None and gain < 0)):
+    """A model with a constant term that training did not bring as far as a constant, or would not
+    if its losses were known."""
+    gain = run.utility.get("loss_under_baseline")
+    short = run.reach < _REACH and (run.has_noise or gain is None)
+    if not short and (gain is None or gain >= 0):
         return None
-    if found := _one_scale(run):
+    why = "all rounds together cannot go far"
+    if gain is not None and gain < 0:
+        why = "training did not come as far as a constant"
+    if found := _one_scale(run, why):
         return found
-    if run.utility.get("ranks_above_chance") is False and not short:
+    if run.utility.get("ranks_above_chance") is False and run.reach >= _REACH:
         return None
-    return _longer_steps(run, "training did not come as far as a constant")
+    return _longer_steps(run, why)
 
 
 def _longer_steps(run: _Run, why: str) -> Advice | None:
