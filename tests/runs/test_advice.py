@@ -220,9 +220,7 @@ def test_with_losses_withheld_nothing_is_said_of_them(tables: Path) -> None:
     }
     document = {**spec("tiny", NONE, 0.01), "fairness": fairness}
     first = run(document, tables)["advice"]
-    assert first["text"].startswith(
-        "All rounds together cannot go far: bring features to one scale"
-    )
+    assert "all rounds together cannot go far" in first["text"]
     assert first["figure"] == "utility/accuracy_over_baseline"
     assert follow(document, tables)["utility"]["validation_loss"] is None
 
