@@ -124,3 +124,30 @@ def test_an_experiment_by_id_alone_takes_what_was_registered(api: Api) -> None:
     assert found["federation"]["labels"] == labels
     assert found["fairness"]["sensitive"] == ["group"]
     assert found["fairness"]["minimum_group_size"] == 2
+
+
+def test_an_experiment_is_proposed_for_what_its_profile_shows(api: Api) -> None:
+    scale = {"age": {"low": 0, "high": 40}, "income": 100}
+    id_ = upload(api, value=registration(federation={"scale": scale, "features": ["age"]}))["id"]
+    at = f"/v1/federations/{id_}/proposals"
+    assert api.post(at, json={}).status_code == 409, "it is not profiled yet"
+    make_ready(api, id_, target="income", classes=[])
+    for body, pointer in (
+        ({"epsilon": 1, "leakage": 3}, ""),
+        ({"delta": 1e-3, "privacy": "none"}, "/delta"),
+        ({"unit": "record", "leakage": 3}, "/unit"),
+        ({"rounds": 3}, "/rounds"),
+    ):
+        refused = api.post(at, json=body)
+        assert (refused.status_code, refused.json()["errors"][0]["pointer"]) == (422, pointer)
+    found = api.post(at, json={"epsilon": 2.0}).json()
+    assert found["expected_useful"], found["needs"]
+    assert 1.9 < found["projection"]["epsilon"][0]["value"] <= 2.0
+    known = api.post("/v1/experiments?validate_only=true", json=found["spec"])
+    assert known.status_code == 200, known.text
+    assert known.json()["projection"]["epsilon"] == found["projection"]["epsilon"]
+    total = {"book": "simulation", "figure": "leakage", "total": 5.0}
+    assert api.request("PUT", f"/v1/federations/{id_}/budget", json=total).status_code == 200
+    of_budget = api.post(at, json={}).json()
+    assert of_budget["projection"]["leakage_worst_case"] <= 5.0
+    assert of_budget["spec"]["privacy"]["mechanism"] == "laplace-l2"
