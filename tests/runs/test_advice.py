@@ -212,6 +212,19 @@ def test_where_nothing_is_to_be_learnt_or_shown_it_says_so(tables: Path) -> None
     assert hopeless["changes"] == []
 
 
+def test_with_losses_withheld_nothing_is_said_of_them(tables: Path) -> None:
+    fairness = {
+        "sensitive": ["x0"],
+        "edges": {"x0": [0]},
+        "noise": {"mechanism": "discrete-laplace", "epsilon": 20.0, "unit": "record"},
+    }
+    document = {**spec("tiny", NONE, 0.01), "fairness": fairness}
+    first = run(document, tables)["advice"]
+    assert "all rounds together cannot go far" in first["text"]
+    assert first["figure"] == "utility/accuracy_over_baseline"
+    assert follow(document, tables)["utility"]["validation_loss"] is None
+
+
 def test_a_bound_is_met_in_the_worst_case(tables: Path) -> None:
     for privacy in (laplace(1.0), laplace(1.0, radius=1.0, clip=0.5), local(1, 0.3)):
         report = run(spec("plain", privacy, 2.0), tables)

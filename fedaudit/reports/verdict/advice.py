@@ -36,6 +36,7 @@ from fedaudit.spec.table import Table
 from fedaudit.spec.training import FixedCohort
 from fedaudit.utility import MIN_CLIENTS
 
+PROPOSAL = "`fedaudit propose` drafts a whole experiment for a cost that is asked for."
 _REACH = 3.0
 """How far all rounds together have to be able to go, at least, where features are of order 1."""
 _FAR = 10 * _REACH
@@ -129,16 +130,6 @@ class _Run:
         return expected_update(self.spec.training, n=self.parameters, rows=self.rows)
 
     @property
-    def is_worse_than_start(self) -> bool:
-        """By more than nothing."""
-        if known_ending(self.utility["stopped_by"]) == "diverged":
-            return True
-        start, best = self.utility.get("start_loss"), self.utility["selection_loss"]
-        if self.utility.get("improved") is not False or start is None or best is None:
-            return False
-        return bool(best > start * (1 + _STILL))
-
-    @property
     def reach(self) -> float:
         """How far all rounds together can go."""
         return self.spec.training.rounds * min(self.length, self.clip or math.inf)
@@ -185,8 +176,10 @@ def better_model(report: Mapping[str, Any]) -> Advice:
     run = _Run(report, parse_admitted(report["spec"]))
     if run.ratio >= DROWNED:
         return _against_noise(run)
-    found = _shorter_steps(run) or _still_falling(run) or _worse_than_constant(run)
-    return found or _more_held_out(run) or _no_setting(run)
+    for cause in (_too_long, _not_moved, _still_falling, _worse_than_constant, _too_few):
+        if (found := cause(run)) is not None:
+            return found
+    return _no_setting(run)
 
 
 def better_threshold(report: Mapping[str, Any]) -> Advice:
@@ -218,6 +211,7 @@ def _advice(run: _Run, text: str, changes: Mapping[str, Any]) -> Advice:
 
 
 def _step(run: _Run, step_size: float, why: str) -> Advice:
+    step_size = _round_number(step_size)
     text = f"train with a step_size of {step_size:g} in place of {run.step_size:g}"
     return _free(run, f"{why}: {text}", {"training__local__step_size": step_size})
 
@@ -229,39 +223,58 @@ def _free(run: _Run, text: str, changes: Mapping[str, Any]) -> Advice:
     return _advice(run, f"Noise is not the cause, {text}, which costs no privacy.", changes)
 
 
-def _shorter_steps(run: _Run) -> Advice | None:
-    ending = known_ending(run.utility["stopped_by"])
-    if not run.is_worse_than_start:
+def _too_long(run: _Run) -> Advice | None:
+    start, best = run.utility.get("start_loss"), run.utility["selection_loss"]
+    diverged = known_ending(run.utility["stopped_by"]) == "diverged"
+    if not diverged and (start is None or best is None or best <= start * (1 + _STILL)):
         return None
-    why = "training diverged" if ending == "diverged" else "no round was better than the start"
+    why = "training diverged" if diverged else "no round was better than the start"
     if run.clip is None:
-        return _step(run, _round_number(run.step_size / 10), f"the steps are too long, {why}")
+        return _step(run, run.step_size / 10, f"the steps are too long, {why}")
     if run.reach < _FAR:
         return None
     said, changes = _within_reach(run)
     return _free(run, f"updates are too long, {why}: train with {said}", changes)
 
 
+def _not_moved(run: _Run) -> Advice | None:
+    """Steps that are long enough for features of order 1, and a loss that stayed where it was."""
+    start, best = run.utility.get("start_loss"), run.utility["selection_loss"]
+    if start is None or best is None or run.reach < _REACH or abs(start - best) > _STILL * start:
+        return None
+    return _one_scale(run, "training did not move the loss") or _no_setting(run)
+
+
+def _one_scale(run: _Run, why: str) -> Advice | None:
+    changes = {"federation__standardise": "client"}
+    source = run.spec.federation
+    if not isinstance(source, Table) or source.standardise or run.changed(**changes) is None:
+        return None
+    return _free(run, f"{why}: bring features to one scale by `standardise: client`", changes)
+
+
 def _still_falling(run: _Run) -> Advice | None:
-    utility = run.utility
-    if run.is_worse_than_start or utility["best_round"] < _LATE * utility["rounds"]:
+    known = run.utility["selection_loss"] is not None  # otherwise no loss chose the best round
+    if not known or run.utility["best_round"] < _LATE * run.utility["rounds"]:
         return None
     return _longer_steps(run, "the loss was still falling in the last rounds")
 
 
 def _worse_than_constant(run: _Run) -> Advice | None:
-    """A model with a constant term that training did not bring as far as a constant."""
-    utility, gain = run.utility, run.utility.get("loss_under_baseline")
-    short = run.has_noise and run.reach < _REACH
-    if run.is_worse_than_start or not (short or (gain is not None and gain < 0)):
+    """A model with a constant term that training did not bring as far as a constant, or would not
+    if its losses were known."""
+    gain = run.utility.get("loss_under_baseline")
+    short = run.reach < _REACH and (run.has_noise or gain is None)
+    if not short and (gain is None or gain >= 0):
         return None
-    source, changes = run.spec.federation, {"federation__standardise": "client"}
-    if isinstance(source, Table) and not source.standardise and run.changed(**changes) is not None:
-        how = "bring features to one scale by `standardise: client`"
-        return _free(run, f"training did not come as far as a constant: {how}", changes)
-    if utility.get("ranks_above_chance") is False and run.reach >= _REACH:
+    why = "all rounds together cannot go far"
+    if gain is not None and gain < 0:
+        why = "training did not come as far as a constant"
+    if found := _one_scale(run, why):
+        return found
+    if run.utility.get("ranks_above_chance") is False and run.reach >= _REACH:
         return None
-    return _longer_steps(run, "training did not come as far as a constant")
+    return _longer_steps(run, why)
 
 
 def _longer_steps(run: _Run, why: str) -> Advice | None:
@@ -269,13 +282,13 @@ def _longer_steps(run: _Run, why: str) -> Advice | None:
     if run.length >= longest:
         return None
     if run.clip is None and run.length >= LONGEST_UPDATE:
-        return _step(run, _round_number(run.step_size / 10), f"the steps are too long, {why}")
+        return _step(run, run.step_size / 10, f"the steps are too long, {why}")
     times = 2 * _REACH / run.reach if run.reach < _REACH else 10.0
-    step_size = _round_number(run.step_size * min(times, longest / run.length))
-    return _step(run, step_size, f"the steps are too short, {why}")
+    times = min(times, longest / run.length)
+    return _step(run, run.step_size * times, f"the steps are too short, {why}")
 
 
-def _more_held_out(run: _Run) -> Advice | None:
+def _too_few(run: _Run) -> Advice | None:
     """Where the model seems better, and too few clients were held out to show it."""
     utility, share = run.utility, run.spec.federation.validation_fraction
     clients, held_out = (run.report["data"][f"{name}clients"] for name in ("", "validation_"))
@@ -386,7 +399,7 @@ def _nothing_helps(run: _Run, now: _Run, long: str) -> Advice:
             f"{long}. No setting of this run helps at a cost that protects: about "
             f"{_about(max(2, math.ceil(times)))} times as many clients, or fewer parameters than "
             f"{run.parameters}, would be needed. Otherwise expect the accuracy of a constant"
-            f"{expected}."
+            f"{expected}. {PROPOSAL}"
         )
     )
 
@@ -401,8 +414,7 @@ def smaller_cost(report: Mapping[str, Any], *, goal: float = GOAL, figure: str =
         return Advice(
             text=(
                 f"For a bound of at most {goal:g}, train with more noise, fewer rounds or a "
-                "smaller sampling rate; the projection of a spec gives its cost before anything "
-                "is trained."
+                f"smaller sampling rate. {PROPOSAL}"
             )
         )
     changes = _noise(run, needed)
@@ -414,7 +426,8 @@ def smaller_cost(report: Mapping[str, Any], *, goal: float = GOAL, figure: str =
         expected = f"expect the accuracy to fall towards a constant's{level}"
     text = (
         f"For a bound of at most {goal:g} in the worst case, of a client drawn in every round, "
-        f"train with a noise_multiplier of {needed:,g} instead of {known:g}, and {expected}."
+        f"train with a noise_multiplier of {needed:,g} instead of {known:g}, and {expected}. "
+        f"{PROPOSAL}"
     )
     found = _advice(run, text, changes)
     return found.model_copy(update={"figure": f"privacy/{figure or _bounding(report)}"})
