@@ -53,7 +53,7 @@ export OMP_NUM_THREADS ?= 1
 help:
 	@echo "make install    make .venv, with fedaudit and its tools; the others do it by themselves"
 	@echo "make native     build the compiled kernels again, after a change to fedaudit/native"
-	@echo "make demo       start the service, audit two experiments, show both reports"
+	@echo "make demo       start the service, audit three experiments, show their reports"
 	@echo "make test       run the tests but the slow ones"
 	@echo "make test-slow  run the tests that take minutes"
 	@echo "make test-integrations  against MLflow, W&B, OpenLineage, Flower and NVFlare"
@@ -84,6 +84,7 @@ native: $(ENVIRONMENT)
 
 demo: $(ENVIRONMENT)
 	$(PYTHON) -P -m fedaudit.cli.demo --out demo-output \
+		--table examples/clinics.csv --registration examples/registrations/clinics.yaml \
 		examples/synthetic-groups-k1.yaml examples/synthetic-groups-k2.yaml
 
 # Needs the extra `docs`: $(PYTHON) -m pip install --editable clients/python --editable '.[dev,docs]'

@@ -3,13 +3,24 @@
 import json
 import subprocess
 import sys
+from pathlib import Path
 
 import yaml
 
 from tests.cli.service import clean_environment
 
+EXAMPLES = Path(__file__).parents[2] / "examples"
+TABLE, REGISTRATION = EXAMPLES / "clinics.csv", EXAMPLES / "registrations" / "clinics.yaml"
 
-def test_two_experiments_over_http(tmp_path, small_spec):
+
+def test_the_table_is_what_its_script_writes(tmp_path):
+    script = tmp_path / "clinics.py"
+    script.write_text((EXAMPLES / "clinics.py").read_text())
+    subprocess.run([sys.executable, str(script)], check=True)
+    assert (tmp_path / "clinics.csv").read_bytes() == TABLE.read_bytes()
+
+
+def test_experiments_over_http_and_a_model_that_may_leave(tmp_path, small_spec):
     for name, hypotheses in (("one", 1), ("two", 2)):
         training = {**small_spec["training"], "hypotheses": hypotheses}
         spec = {**small_spec, "name": name, "training": training}
@@ -20,7 +31,8 @@ def test_two_experiments_over_http(tmp_path, small_spec):
         FEDAUDIT_BROKER_URL="redis://127.0.0.1:9/0",
         TMPDIR=str(tmp_path),
     )
-    demo = ("-P", "-m", "fedaudit.cli.demo", "--out", "output", "one.yaml", "two.yaml")
+    own = ("--table", str(TABLE), "--registration", str(REGISTRATION))
+    demo = ("-P", "-m", "fedaudit.cli.demo", "--out", "output", *own, "one.yaml", "two.yaml")
     done = subprocess.run(
         [sys.executable, *demo],
         env=environment,
@@ -32,12 +44,18 @@ def test_two_experiments_over_http(tmp_path, small_spec):
     )
     assert done.returncode == 0, done.stderr
     names = {path.name for path in (tmp_path / "output").iterdir()}
-    assert names == {"one.json", "one.html", "two.json", "two.html"}
-    [row] = [line for line in done.stdout.splitlines() if "equalized_odds_difference  " in line]
+    reports = {f"{name}.{form}" for name in ("one", "two", "clinics") for form in ("json", "html")}
+    assert names == {*reports, "model.safetensors", "model-layout.json"}
+    [row, _] = [line for line in done.stdout.splitlines() if "equalized_odds_difference  " in line]
     for name in ("one", "two"):
         report = json.loads((tmp_path / "output" / f"{name}.json").read_text())
         value = report["fairness"][0]["metrics"]["equalized_odds_difference"]["value"]
         assert f"{value:.3f}" in row
-    assert done.stdout.count("passed at ") == 4
+    assert done.stdout.count("passed at ") == 6
+    released = json.loads((tmp_path / "output" / "clinics.json").read_text())
+    assert released["guarantee"]["in_force"]
+    assert released["privacy"]["epsilon_max"] <= 3
+    assert released["utility"]["accuracy"] > released["utility"]["baseline_accuracy"] + 0.1
+    assert "Yes, by the gates that were set" in done.stdout
     assert list(tmp_path.glob("fedaudit-demo-*")) == []
     assert "the service has stopped" in done.stderr

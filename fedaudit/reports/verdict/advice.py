@@ -36,6 +36,7 @@ from fedaudit.spec.table import Table
 from fedaudit.spec.training import FixedCohort
 from fedaudit.utility import MIN_CLIENTS
 
+PROPOSAL = "`fedaudit propose` drafts a whole experiment for a cost that is asked for."
 _REACH = 3.0
 """How far all rounds together have to be able to go, at least, where features are of order 1."""
 _FAR = 10 * _REACH
@@ -398,7 +399,7 @@ def _nothing_helps(run: _Run, now: _Run, long: str) -> Advice:
             f"{long}. No setting of this run helps at a cost that protects: about "
             f"{_about(max(2, math.ceil(times)))} times as many clients, or fewer parameters than "
             f"{run.parameters}, would be needed. Otherwise expect the accuracy of a constant"
-            f"{expected}."
+            f"{expected}. {PROPOSAL}"
         )
     )
 
@@ -413,8 +414,7 @@ def smaller_cost(report: Mapping[str, Any], *, goal: float = GOAL, figure: str =
         return Advice(
             text=(
                 f"For a bound of at most {goal:g}, train with more noise, fewer rounds or a "
-                "smaller sampling rate; the projection of a spec gives its cost before anything "
-                "is trained."
+                f"smaller sampling rate. {PROPOSAL}"
             )
         )
     changes = _noise(run, needed)
@@ -426,7 +426,8 @@ def smaller_cost(report: Mapping[str, Any], *, goal: float = GOAL, figure: str =
         expected = f"expect the accuracy to fall towards a constant's{level}"
     text = (
         f"For a bound of at most {goal:g} in the worst case, of a client drawn in every round, "
-        f"train with a noise_multiplier of {needed:,g} instead of {known:g}, and {expected}."
+        f"train with a noise_multiplier of {needed:,g} instead of {known:g}, and {expected}. "
+        f"{PROPOSAL}"
     )
     found = _advice(run, text, changes)
     return found.model_copy(update={"figure": f"privacy/{figure or _bounding(report)}"})

@@ -10,6 +10,7 @@ from fedaudit.reports.sections.part import VerdictParts
 from fedaudit.reports.sections.ranking import misplaced_threshold
 from fedaudit.reports.sections.utility import known_ending, why_not_useful
 from fedaudit.reports.verdict.advice import (
+    PROPOSAL,
     Advice,
     SpecChange,
     better_model,
@@ -140,8 +141,8 @@ def _of_the_cost(report: Mapping[str, Any]) -> Iterator[Advice]:
         )
     if guarantee["kind"] == "none":
         yield Advice(
-            text="Choose a privacy mechanism: without one nothing bounds what the model discloses; "
-            "the projection of a spec gives its cost before anything is trained."
+            text="Choose a privacy mechanism: without one nothing bounds what the model discloses. "
+            f"{PROPOSAL}"
         )
     if report_level(report) in ("nothing", "unbounded"):
         yield smaller_cost(report)
