@@ -44,7 +44,7 @@ ENDS_WITH = {
     r"^fedaudit ledgers report": {0, 3},
 }
 KINDS = {
-    r"^fedaudit (federations|budget)\b|id: ID": "federations",
+    r"^fedaudit (federations|budget|propose)\b": "federations",
     r"^fedaudit ledgers\b": "ledgers",
     r"^fedaudit sweeps\b": "sweeps",
     r"^fedaudit webhooks\b": "webhooks",
