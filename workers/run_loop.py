@@ -18,6 +18,7 @@ from fedaudit.reports.sections.material import ModelFile
 from fedaudit.runs.blocks import record_block
 from fedaudit.runs.run import Run
 from fedaudit.training.base.cell import draws_in_secret, expected_cohort
+from fedaudit.training.base.cohort import whole_block
 from fedaudit.training.base.rounds import FinalResult, PlannedRound, PlayedRounds
 from fedaudit.training.base.stopping import has_diverged
 from fedaudit.training.engine import backend
@@ -101,8 +102,11 @@ class RunLoop:
                 return False
             subjects = _subjects_a_round(self._experiments[active[0]].run)
             rounds = self._pace.rounds(experiments=len(active), cohort=subjects)
+            secret = draws_in_secret(self._experiments[active[0]].run.cell)
+            if secret:
+                rounds = self._charged_together(rounds)
             self._audits.follow(rounds)
-            if draws_in_secret(self._experiments[active[0]].run.cell):
+            if secret:
                 rounds = self._charge_ahead(rounds)
             began = monotonic()
             with span("fedaudit.rounds", self._traced(active)) as traced:
@@ -139,13 +143,20 @@ class RunLoop:
             self._stack.set_release(position, release, until=until)
         return until
 
+    def _charged_together(self, rounds: int) -> int:
+        """At least so many rounds, as many as are charged at once: one block repeats all
+        interrupted rounds, so that ledger rows keep the order (round, release), and random
+        allocation goes by whole blocks. An audit beside the run is ahead of all of them."""
+        active = [self._experiments[position].run for position in self._stack.active]
+        done = min(run.rounds_done for run in active)
+        whole = whole_block(active[0].spec.training.cohort)
+        return whole * -(-max(rounds, self._repeat_until - done) // whole)
+
     def _charge_ahead(self, rounds: int) -> int:
         """Commits the spending of the next rounds before their noise is drawn; returns how many
-        were charged. One block repeats all interrupted rounds, so that ledger rows keep the order
-        (round, release). If training stops within a block, the rest stays charged: its noise was
-        drawn as well."""
-        done = min(self._experiments[position].run.rounds_done for position in self._stack.active)
-        planned = self._stack.plan(max(rounds, self._repeat_until - done))
+        were charged. If training stops within them, the rest stays charged: its noise was drawn as
+        well."""
+        planned = self._stack.plan(rounds)
         refused = self._writer.write(lambda session: self._reserve(session, planned))
         for position in refused:
             self._stack.stop(position)

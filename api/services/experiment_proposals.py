@@ -57,6 +57,8 @@ def proposal_for(
     profile = shown_profile(row)
     if row.status != "ready" or row.registration is None or not profile:
         raise conflict("the federation is not ready; register its file, and wait for its profile")
+    if why := profile.get("reasons", {}).get("classes"):
+        raise conflict(f"nothing can be proposed for the target's classes: {why}")
     budgets = budgets_of(resources, caller, row.id)
     return propose_experiment(
         DeclaredFacts(

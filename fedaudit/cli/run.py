@@ -119,7 +119,9 @@ def run_locally(
     for one in repeated(spec) or [spec]:
         if spec.federation.traits.draws_data and one.seed not in loaded:
             loaded[one.seed] = load_federation(one, sources_dir=sources_dir, room=room)
-        cell = with_start(Cell(one, loaded.get(one.seed, loaded[spec.seed])), open_artifact)
+        federation = loaded.get(one.seed, loaded[spec.seed])
+        # Another seed may deal other clients, with which the noise has to meet the target too.
+        cell = with_start(Cell(with_solved_noise(one, federation), federation), open_artifact)
         check_attacks(cell)
         runs.append(new_run(cell, experiment_id=str(uuid_utils.uuid7()), started_at=started))
     # Others first: the report of the run that was asked for speaks of them.

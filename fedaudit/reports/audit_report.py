@@ -166,7 +166,7 @@ def _next(report: Mapping[str, Any]) -> Iterator[str]:
             "that were made without knowing the truth."
         )
     if misplaced_threshold(report["utility"], who="the score") is not None:
-        yield f"{another_threshold(report['utility'], field='threshold')}, and audit again."
+        yield f"{another_threshold(field='threshold')}, and audit again."
     if report["utility"]["degenerate"] is True:
         yield (
             "Audit predictions that decide something: another model, or a threshold at which both "

@@ -203,10 +203,11 @@ def propose_experiment(facts: DeclaredFacts, aim: ProposalAim) -> ProposedExperi
     cannot be had, such as an epsilon that no noise reaches."""
     if aim.private and aim.epsilon is None and aim.leakage is None:
         left = math.inf if facts.epsilon_left is None else facts.epsilon_left
-        leaks = facts.leakage_left is not None
-        aim = replace(
-            aim, leakage=facts.leakage_left, epsilon=None if leaks else min(_EPSILON, left)
-        )
+        leaks = facts.leakage_left
+        if leaks is None:
+            aim = replace(aim, epsilon=min(_EPSILON, left))
+        else:
+            aim = replace(aim, leakage=min(_EPSILON, leaks))
     units: tuple[ProposedUnit, ...] = ("client", "record")
     if not aim.private or aim.leakage is not None:
         units = ("client",)
@@ -433,8 +434,8 @@ def _put_records(draft: _Draft, epsilon: float) -> None:
 
 
 def _put_delta(draft: _Draft, units: int, named: str) -> None:
-    """The largest power of ten with less than a tenth of one of the units."""
-    usual = float(f"1e{math.floor(-math.log10(10 * units))}")
+    """The largest power of ten with less than a tenth of one of the units, at most 0.001."""
+    usual = float(f"1e{min(-3, math.ceil(-math.log10(10 * units)) - 1)}")
     why = "as asked for" if draft.aim.delta else f"of {units} {named} less than a tenth of one"
     draft.put("/privacy/delta", draft.aim.delta or usual, why)
 

@@ -214,7 +214,7 @@ def test_a_rare_outcome_is_judged_at_the_threshold_of_its_scores(tmp_path: Path)
     asked = {"prediction": None, "score": "score", "client_key": "town"}
     half = audited(tmp_path, **asked, threshold=0.9)
     assert "at the threshold 0.9 the score gives nearly everyone" in half["verdict"]
-    assert "Declare another threshold (threshold), for example 0.0" in half["verdict"]
+    assert "Declare another threshold (threshold), such as the share" in half["verdict"]
     assert "These scores need another threshold" in render_audit(half)
     rounded = audited(tmp_path, **asked, threshold=0.9, rounding={"base": 5})["utility"]
     assert rounded["precision"] is None

@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from fedaudit.cli.run import run_locally
 from fedaudit.federations.load import load_federation
 from fedaudit.runs.experiment_plan import plan_experiment
 from fedaudit.runs.solved_noise import with_solved_noise
@@ -118,3 +119,32 @@ def test_nothing_is_made_from_a_spec_whose_noise_was_not_found():
         Cell(spec, load_federation(spec, sources_dir=None))
     with pytest.raises(InvalidInputError, match="was found when"):
         parse_admitted(spec.model_dump(mode="json"))
+
+
+def test_the_noise_has_to_meet_the_target_for_every_seed(tmp_path):
+    """Seeds deal other clients out of the same rows, and some have fewer: a cohort is then a larger
+    share of them."""
+    rows = [f"{place % 7},{place % 2}" for place in range(120)]
+    (tmp_path / "rows.csv").write_text("\n".join(["x,y", *rows]))
+    document = {
+        **asking(target={"epsilon": 2.0, "delta": 1e-5}),
+        "federation": {
+            "source": "table",
+            "path": "rows.csv",
+            "target": "y",
+            "partition": {"method": "dirichlet", "clients": 14, "alpha": 0.1},
+        },
+        "model": {"kind": "logistic"},
+        "fairness": {},
+    }
+    document["training"] |= {"loss": "cross-entropy", "cohort": {"clients": 3}, "rounds": 3}
+    clients = {}
+    for seed in range(1, 9):
+        spec = parse_spec({**document, "seed": seed})
+        clients[seed] = load_federation(spec, sources_dir=tmp_path).clients
+    most = max(clients, key=clients.__getitem__)
+    assert len(set(clients.values())) > 1
+    spec = parse_spec({**document, "seed": most, "repeats": 8})
+    with pytest.raises(InvalidInputError) as raised:
+        run_locally(spec, sources_dir=tmp_path, device="cpu", progress=lambda _: None)
+    assert raised.value.errors[0].pointer == "/privacy/noise_multiplier"

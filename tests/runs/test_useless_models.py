@@ -144,6 +144,7 @@ def test_a_model_that_predicts_too_well_is_signed_off_only_after_an_answer(tmp_p
         assert "leak_reviewed" in report["verdict_parts"]["next"]
         assert "model-too-good" in concerns_of(report)
     reviewed = report_of(tmp_path, **asked, leak_reviewed=["x", "z"])
+    assert "The spec says by `leak_reviewed` that x, z were looked at" in reviewed["verdict"]
     assert reviewed["utility"]["too_good"] is False
     assert "suspiciously" not in reviewed["verdict"]
     some = report_of(tmp_path, **asked, leak_reviewed=["x"])
@@ -176,8 +177,11 @@ def test_a_rare_outcome_that_is_ranked_needs_another_threshold(tmp_path, hypothe
     )
     rate = f"{utility['base_rate']:.2g}"
     assert parts["next"].startswith(
-        f"Declare another threshold (decision.threshold), for example {rate}"
+        "Declare another threshold (decision.threshold), such as the share in which the outcome"
     )
+    # No number of the people who were held out is proposed: they would judge it.
+    assert rate not in parts["next"]
+    assert report["advice"]["changes"] == []
     page = render(report)
     assert "This model needs another threshold" in page
     assert "decides nothing" not in page.replace("allow_degenerate", "")

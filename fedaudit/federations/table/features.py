@@ -226,11 +226,12 @@ class CellCounts:
     """Brought to the ends of a range."""
 
     def notes(self, name: str) -> Iterator[str]:
-        """A sentence for each kind that there is."""
+        """A sentence for each kind that there is, without numbers: with ends of one's choice these
+        would count the people within any range, and no guarantee covers such counts."""
         if self.filled:
-            yield f"empty cells of {name!r}, taken as the declared value: {self.filled}"
+            yield f"some empty cells of {name!r} were taken as the declared value"
         if self.outside:
-            yield f"values of {name!r} outside its range, brought to its ends: {self.outside}"
+            yield f"some values of {name!r} outside its range were brought to its ends"
 
 
 def _number_column(

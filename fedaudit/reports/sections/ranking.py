@@ -89,13 +89,13 @@ def misplaced_threshold(utility: Mapping[str, Any], *, who: str) -> str | None:
     )
 
 
-def another_threshold(utility: Mapping[str, Any], *, field: str) -> str:
-    """What to do about it: `field` is where a threshold is declared."""
-    # A base rate is a threshold of probabilities alone.
-    rate, example = None if utility["brier"] is None else utility["base_rate"], ""
-    if rate is not None and f"{rate:.2g}" != f"{utility['threshold']:.2g}":
-        example = f", for example {rate:.2g}, how often the outcome came about"
-    return f"Declare another threshold ({field}){example}"
+def another_threshold(*, field: str) -> str:
+    """What to do about it: `field` is where a threshold is declared. No number is proposed: one
+    from the people who were held out would be judged by the same people."""
+    return (
+        f"Declare another threshold ({field}), such as the share in which the outcome is known to "
+        "come about"
+    )
 
 
 _DECIDED = ("balanced_accuracy", "precision", "recall")

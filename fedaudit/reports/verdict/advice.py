@@ -31,7 +31,7 @@ from fedaudit.reports.sections.utility import known_ending
 from fedaudit.spec.errors import InvalidInputError
 from fedaudit.spec.experiment import ExperimentSpec
 from fedaudit.spec.parse import parse_admitted, parse_spec
-from fedaudit.spec.privacy import GaussianCentral, GaussianLocal, LaplaceL2
+from fedaudit.spec.privacy import GaussianCentral, GaussianLocal, LaplaceL2, NoMechanism
 from fedaudit.spec.table import Table
 from fedaudit.spec.training import FixedCohort
 from fedaudit.utility import MIN_CLIENTS
@@ -182,19 +182,13 @@ def better_model(report: Mapping[str, Any]) -> Advice:
     return _no_setting(run)
 
 
-def better_threshold(report: Mapping[str, Any]) -> Advice:
+def better_threshold() -> Advice:
     """For a model that ranks people and gives nearly all of them one answer."""
-    utility = report["utility"]
-    rate = None if utility["brier"] is None else utility["base_rate"]
-    changes = (
-        [SpecChange(pointer="/decision/threshold", value=float(f"{rate:.2g}"))] if rate else []
-    )
     return Advice(
-        text=f"{another_threshold(utility, field='decision.threshold')}. A run with it costs what "
-        "this one cost; `fedaudit audit` with `--score` and `--threshold` judges scores that the "
-        "model gave at any threshold without training.",
+        text=f"{another_threshold(field='decision.threshold')}. A run with it costs what this one "
+        "cost; `fedaudit audit` with `--score` and `--threshold` judges scores that the model gave "
+        "at any threshold without training.",
         figure="utility/balanced_accuracy",
-        changes=changes,
     )
 
 
@@ -217,10 +211,12 @@ def _step(run: _Run, step_size: float, why: str) -> Advice:
 
 
 def _free(run: _Run, text: str, changes: Mapping[str, Any]) -> Advice:
-    """Something that costs no privacy, and of which noise is not the cause."""
+    """Something of which noise is not the cause, with a run that costs no more than this one."""
     if not run.has_noise:
         return _advice(run, f"{text[0].upper()}{text[1:]}.", changes)
-    return _advice(run, f"Noise is not the cause, {text}, which costs no privacy.", changes)
+    return _advice(
+        run, f"Noise is not the cause, {text}, which costs what this run cost, again.", changes
+    )
 
 
 def _too_long(run: _Run) -> Advice | None:
@@ -324,7 +320,10 @@ def _free_moves(run: _Run) -> Iterator[tuple[str, dict[str, Any]]]:
         yield "one hypothesis, for which all updates are averaged", {"training__hypotheses": 1}
     if run.clip is not None and run.length < run.clip / 2:
         yield _within_reach(run)
-    if isinstance(training.cohort, FixedCohort) and training.cohort.clients < run.clients:
+    # Elsewhere a client pays for each round that it takes part in.
+    everyone_pays = isinstance(run.spec.privacy, NoMechanism | GaussianCentral)
+    drawn = training.cohort.clients if isinstance(training.cohort, FixedCohort) else run.clients
+    if everyone_pays and drawn < run.clients:
         yield "all training clients in each round", {"training__cohort__clients": run.clients}
 
 
@@ -357,7 +356,9 @@ def _against_noise(run: _Run) -> Advice:
     long = f"Noise is about {_about(run.ratio)} times as long as all updates together"
     if now.ratio < _WORTH_TRYING * DROWNED and changes:
         return _advice(
-            run, f"{long}: train with {', '.join(words)}; that costs no more privacy.", changes
+            run,
+            f"{long}: train with {', '.join(words)}; that costs what this run cost, again.",
+            changes,
         )
     return _for_less_noise(now, long, words, changes) or _nothing_helps(run, now, long)
 

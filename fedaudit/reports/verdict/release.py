@@ -71,6 +71,8 @@ def release_part(report: Mapping[str, Any]) -> str:
         flags = [name for name in _EXCEPTIONS if any(gate.get(name) for gate in gates)]
         if flags:
             answer += f" Gates of the spec say {', '.join(flags)}."
+    if reviewed := _reviewed(report):
+        answer += f" {reviewed}"
     utility = report["utility"]
     stated = SENTENCES[utility["stopped_by"]].format(rounds=utility["rounds"])
     stated += f". The best hypotheses are those of round {utility['best_round']}"
@@ -87,6 +89,15 @@ def release_part(report: Mapping[str, Any]) -> str:
     if method is not None and method["personalised"] is not None:
         sentences.append(f"By the method {method['kind']}, {method['personalised']}.")
     return " ".join([*sentences, *_beside_constant(report)])
+
+
+def _reviewed(report: Mapping[str, Any]) -> str | None:
+    """Whose word it is that features do not hold the outcome."""
+    said = report["spec"]["federation"].get("leak_reviewed")
+    if not said:
+        return None
+    named = "all features" if "*" in said else ", ".join(said)
+    return f"The spec says by `leak_reviewed` that {named} were looked at for the outcome."
 
 
 def objections(report: Mapping[str, Any]) -> list[str]:
