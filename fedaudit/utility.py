@@ -300,7 +300,7 @@ class ConstantComparison:
     counts: NDArray[np.int64] | None = None
     """[4]: true and false positives and negatives of all rows; None without two outcomes."""
     ranking: Ranking | None = None
-    """None where predictions have no scores."""
+    """Of the judged rows; None where predictions have no scores."""
 
     @property
     def accuracy_gain(self) -> NDArray[np.int64] | None:
@@ -337,11 +337,23 @@ def compare_with_constant(rows: MeasuredRows, shape: LossShape) -> ConstantCompa
         by_group={name: _by_group(rows, found, *group) for name, group in rows.groups.items()},
         threshold=rows.threshold,
         counts=_four_counts(rows),
-        ranking=None
-        if rows.scored is None
-        else rank_rows(
-            rows.scored, client=rows.client, hypothesis=rows.hypothesis, groups=rows.groups
-        ),
+        ranking=_ranking(rows),
+    )
+
+
+def _ranking(rows: MeasuredRows) -> Ranking | None:
+    """Of the judged rows, as `outcomes`: with the others in it, a difference of the two would give
+    the outcomes of these few."""
+    judged = np.ones(len(rows.client), dtype=np.bool_)
+    if rows.outcome is not None:
+        judged = rows.outcome >= 0
+    if rows.scored is None or not judged.any():
+        return None
+    return rank_rows(
+        rows.scored.only(judged),
+        client=rows.client[judged],
+        hypothesis=rows.hypothesis[judged],
+        groups={name: (groups, codes[judged]) for name, (groups, codes) in rows.groups.items()},
     )
 
 

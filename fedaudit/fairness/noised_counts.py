@@ -128,6 +128,10 @@ _SAME = 1e-9
 """Of a step: a figure on a step stays there, whatever its last bits."""
 
 
+ROUNDED_AWAY = "rounding leaves nothing of it: it is a share of too few rows"
+"""Why a figure in steps of 1 is not shown."""
+
+
 def step_of(rows: int, *, base: int) -> float:
     """The width of steps for shares of so many rows: what `base` rows make, or a little more. One,
     two or five times a power of ten; 1 for fewer rows than the base."""

@@ -35,6 +35,13 @@ class ScoredOutcomes:
     outcome: NDArray[np.bool_]
     """Whether it came about."""
 
+    def only(self, which: NDArray[np.bool_]) -> "ScoredOutcomes":
+        """Of some rows, `which` [rows]."""
+        probability = None if self.probability is None else self.probability[which]
+        return ScoredOutcomes(
+            score=self.score[which], probability=probability, outcome=self.outcome[which]
+        )
+
 
 @dataclass(frozen=True, eq=False)
 class Ordering:
@@ -132,6 +139,11 @@ def expected_calibration_error(
 class Ranking:
     """What the scored rows say of their scores. Confidential."""
 
+    rows: int
+    fewer: int
+    """How many of the rows have the rarer outcome."""
+    fewer_by_group: Mapping[str, NDArray[np.int64]]
+    """Attribute -> the same of each group, [groups]."""
     ordering: Ordering | None
     """None with too few rows of either outcome."""
     within: Ordering | None
@@ -156,7 +168,13 @@ def rank_rows(
     found = order_by_score(rows, client)
     several = bool(hypothesis.any())
     own = rows.probability
+    fewer_by_group = {
+        name: _outcomes_of(rows, *group).min(axis=0) for name, group in groups.items()
+    }
     return Ranking(
+        rows=len(client),
+        fewer=int(min(rows.outcome.sum(), (~rows.outcome).sum())),
+        fewer_by_group=fewer_by_group,
         ordering=found,
         within=order_by_score(rows, client, hypothesis) if several else found,
         brier=None if own is None else brier_score(own, rows.outcome),
@@ -168,14 +186,19 @@ def rank_rows(
     )
 
 
+def _outcomes_of(rows: ScoredOutcomes, groups: int, codes: NDArray[np.int64]) -> NDArray[np.int64]:
+    """How many rows of each group have the outcome, and how many have not: [2, groups]."""
+    known = codes >= 0
+    kinds = (known & rows.outcome, known & ~rows.outcome)
+    return np.stack([np.bincount(codes[kind], minlength=groups) for kind in kinds])
+
+
 def _of_groups(rows: ScoredOutcomes, groups: int, codes: NDArray[np.int64]) -> NDArray[np.float64]:
     known = codes >= 0
     own, outcome = codes[known], rows.outcome[known].astype(np.int64)
     won = _won(rows.score[known], outcome, own)
-    with_it, without, pairs_won = (
-        np.bincount(own, weights=kind, minlength=groups)
-        for kind in (outcome, 1 - outcome, won * outcome)
-    )
+    with_it, without = _outcomes_of(rows, groups, codes)
+    pairs_won = np.bincount(own, weights=won * outcome, minlength=groups)
     enough = np.minimum(with_it, without) >= LEAST_OF_AN_OUTCOME
     nothing = np.full(groups, np.nan)
     np.divide(pairs_won, with_it * without, out=nothing, where=enough)

@@ -205,6 +205,32 @@ def test_scores_are_ranked_as_scikit_learn_does(folder: Path) -> None:
     assert all((group["auc"] is None) == group["suppressed"] for group in groups)
 
 
+def test_rounding_leaves_as_little_of_an_order_as_of_the_rarer_outcome(tmp_path: Path) -> None:
+    table = people(2000)
+    reports = []
+    for women, men in ((1, 3), (1, 4), (1, 5), (1, 40)):
+        left = {"F": women, "M": men}
+        hired = []
+        for sex in table["sex"]:
+            hired.append("yes" if left[sex] > 0 else "no")
+            left[sex] -= 1
+        write(tmp_path, table | {"hired": hired})
+        asked = {"prediction": None, "score": "score", "threshold": 0.5, "rounding": {"base": 10}}
+        reports.append(audited(tmp_path, **asked))
+    for report in reports[:3]:
+        for name in ("auc", "auc_interval", "ranks_above_chance", "recall"):
+            assert report["utility"][name] is None
+            assert "rounding leaves nothing" in report["utility"]["reasons"][name]
+    for report in reports:
+        groups = {group["value"]: group for group in report["fairness"][0]["groups"]}
+        assert groups["F"]["auc"] is None
+        assert "rounding leaves nothing" in groups["F"]["reasons"]["auc"]
+        assert (groups["M"]["auc"] is None) == (report is not reports[-1])
+    for figures in (reports[-1]["utility"], groups["M"]):
+        assert figures["auc"] in (0, 0.5, 1)  # 10 of 41 make steps of 0.5
+    assert reports[-1]["utility"]["ranks_above_chance"] is not None
+
+
 def test_a_rare_outcome_is_judged_at_the_threshold_of_its_scores(tmp_path: Path) -> None:
     draw = np.random.default_rng(2)
     share = 1 / (1 + np.exp(3.3 - 1.5 * draw.normal(size=3000)))

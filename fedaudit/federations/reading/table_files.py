@@ -147,10 +147,14 @@ class CsvFile:
 
 
 def _separator_of(line: bytes) -> str:
-    text = line.decode("utf-8", errors="replace")
+    """What parts the columns of the header, which ends with the line's first CR or LF."""
+    text = re.split(rb"[\r\n]", line, maxsplit=1)[0].decode("utf-8", errors="replace")
     if max(map(text.count, _SEPARATORS[1:])) == 0 or len(text) > csv.field_size_limit():
         return ","
-    parts = {one: len(next(csv.reader([text], delimiter=one), [])) for one in _SEPARATORS}
+    try:
+        parts = {one: len(next(csv.reader([text], delimiter=one), [])) for one in _SEPARATORS}
+    except csv.Error:
+        return ","
     return next((one for one, cells in parts.items() if cells > 1), ",")
 
 

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from typing import Annotated, Any, assert_never
 
 from fedaudit.fairness.noised_counts import (
+    ROUNDED_AWAY,
     ExactCounts,
     NoisedCounts,
     RoundedCounts,
@@ -24,7 +25,6 @@ _EVEN = "nothing says that one error is worse than the other: see accuracy_over_
 _JUDGED_AT = 0.95
 _NO_PROBABILITIES = "scores are not all between 0 and 1, so they are no probabilities"
 _NOT_ASKED = "there is no AUC to be sure of"
-_ROUNDED_AWAY = "rounding leaves nothing of it: it is a share of too few rows"
 
 
 class RankingFigures(Part):
@@ -57,7 +57,8 @@ class RankingFigures(Part):
     """The mean distance of predicted probabilities from frequencies over ten bins of equal width,
     each counted by its rows."""
     base_rate: Share | None = None
-    """The share of scored rows with the positive class."""
+    """The share of rows with the positive class. This, AUC, Brier score and calibration are of the
+    scored rows whose outcome is judged, as groups are."""
     weighted_accuracy_over_baseline: Annotated[
         float | None,
         Shown("Accuracy above a constant, weighted by the threshold", where_given=True),
@@ -99,9 +100,10 @@ def another_threshold(*, field: str) -> str:
 
 
 _DECIDED = ("balanced_accuracy", "precision", "recall")
+_ORDERED = ("auc", "auc_interval", "ranks_above_chance")
 _SCORED = (
-    *("auc", "auc_interval", "brier", "expected_calibration_error"),
-    *("base_rate", "weighted_accuracy_over_baseline", "ranks_above_chance"),
+    *_ORDERED,
+    *("brier", "expected_calibration_error", "base_rate", "weighted_accuracy_over_baseline"),
 )
 _Figures = dict[str, Any]
 _Found = tuple[_Figures, dict[str, str]]
@@ -223,8 +225,12 @@ def _coarsen(
     values: _Figures, reasons: dict[str, str], compared: ConstantComparison, *, base: int
 ) -> None:
     """Bring figures to steps as wide as rounded counts make them, in place: of precision, recall
-    and balanced accuracy by the rows of their denominators."""
-    rows = {name: int(compared.rows.sum()) for name in _SCORED}
+    and balanced accuracy by the rows of their denominators, of AUC by those of the rarer outcome,
+    since so much one of these moves it."""
+    rows: dict[str, int] = {}
+    if compared.ranking is not None:
+        rows = dict.fromkeys(_SCORED, compared.ranking.rows)
+        rows |= dict.fromkeys(_ORDERED, compared.ranking.fewer)
     if compared.counts is not None:
         true, false, true_negative, false_negative = compared.counts.tolist()
         positive = true + false_negative
@@ -232,8 +238,9 @@ def _coarsen(
         rows["balanced_accuracy"] = min(positive, true_negative + false)
     for name, of in rows.items():
         step, exact = step_of(of, base=base), values[name]
-        if step == 1 and not isinstance(exact, bool):  # also of none: that would be a count
-            values[name], reasons[name] = None, _ROUNDED_AWAY
+        # Also of none: why there is none would be a count.
+        if step == 1 or reasons.get(name) == TOO_FEW:
+            values[name], reasons[name] = None, ROUNDED_AWAY
         elif exact is None or isinstance(exact, bool):
             continue
         elif isinstance(exact, IntervalSection):

@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 from fedaudit.fairness.gaps import gaps_between, scored_rows, spread
 from fedaudit.fairness.intervals import METHOD, Interval, accuracy_interval, rate_intervals
 from fedaudit.fairness.noised_counts import (
+    ROUNDED_AWAY,
     Rounder,
     digit_step,
     nearest,
@@ -55,6 +56,9 @@ class Rounding:
         self._right: NDArray[np.int64] | None = None
         if scores is not None and scores.correct is not None:
             self._right = rounder.numbers(self._name, scores.correct.sum(axis=0), of="right")
+        compared = material.result.against_constant
+        ranking = None if compared is None else compared.ranking
+        self._fewer = {} if ranking is None else ranking.fewer_by_group
         shown_rows = self._rows[self._shown]
         self._step = step_of(int(shown_rows.min(initial=2**31)), base=rounder.base)
 
@@ -88,11 +92,18 @@ class Rounding:
             if not rows:
                 reasons["accuracy"] = RATES["selection_rate"].why_undefined
         update |= self._gain(exact, update.get("accuracy"))
-        if exact.auc is not None:
-            update["auc"] = min(1.0, nearest(exact.auc, self._step))
+        if self._name in self._fewer:
+            update["auc"] = self._auc(exact.auc, int(self._fewer[self._name][place]))
+            if update["auc"] is None:
+                reasons["auc"] = ROUNDED_AWAY
         if exact.loss is not None:
             update["loss"] = nearest(exact.loss, digit_step(exact.loss))
         return exact.model_copy(update={**update, "reasons": {**exact.reasons, **reasons}})
+
+    def _auc(self, exact: float | None, fewer: int) -> float | None:
+        """In steps of `fewer`, the rows of the rarer outcome: one of them moves it by so much."""
+        step = step_of(fewer, base=self._rounder.base)
+        return None if exact is None or step == 1 else min(1.0, nearest(exact, step))
 
     def _gain(self, exact: GroupSection, accuracy: object) -> dict[str, object]:
         """The constant's accuracy in wide steps; the gain is what is published less that, so that

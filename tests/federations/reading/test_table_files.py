@@ -79,6 +79,13 @@ def test_files_without_a_header(tmp_path: Path) -> None:
     assert "names its columns itself" in refusal(tmp_path, AS_PARQUET, ["text"], header=False)
 
 
+@pytest.mark.parametrize("cell", ["b;c", "b\tc"])
+def test_no_cell_parts_the_columns_whatever_ends_lines(tmp_path: Path, cell: str) -> None:
+    for end in ("\r", "\n", "\r\n"):
+        (tmp_path / "data").write_bytes(end.join(["x,text", f"1,{cell}", "2,d", ""]).encode())
+        assert read(tmp_path, ["text"]).text("text", "").to_pylist() == [cell, "d"]
+
+
 @pytest.mark.parametrize(
     ("data", "says"),
     [

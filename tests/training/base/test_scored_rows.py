@@ -319,6 +319,25 @@ def test_two_classes_are_scored_and_decided_as_the_model_says(name: str, thresho
         assert counts.tolist() == np.bincount(kinds[codes == group], minlength=4).tolist()
 
 
+def test_rows_without_a_rule_are_in_no_figure_of_scores() -> None:
+    data = people(classes=2)
+    first, _ = data.attribute("group").values
+    rule = {"group": {"group": first}, "op": "in", "value": ["class-1"]}
+    fairness = {"sensitive": ["group"], "favourable": [rule]}
+    result, clients = end_of(table_cell(data, **{**TWO, "fairness": fairness}))
+    place = data.rows_of(clients)
+    truth = (data.target[place] == 1)[data.attribute("group").codes[place] == 0]
+    found = result.against_constant
+    assert found is not None
+    assert found.true_outcomes is not None
+    assert found.ranking is not None
+    assert found.ranking.rows == len(truth) == found.true_outcomes.sum() < found.rows.sum()
+    # As the outcomes beside it, so that nothing is left of the other rows by subtraction.
+    assert found.ranking.base_rate == truth.mean() == found.true_outcomes[1] / len(truth)
+    assert found.ranking.ordering is not None
+    assert found.ranking.ordering.auc == found.ranking.by_group["group"][0]
+
+
 def test_the_base_rate_is_that_of_the_rows_that_train() -> None:
     data = people(classes=2)
     one = table_cell(data, **TWO, decision={"threshold": "base-rate"})
