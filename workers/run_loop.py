@@ -203,7 +203,12 @@ class RunLoop:
         inputs, budgets = ledger.inputs, self._budgets(session, experiment)
         most = ledger.largest_charges([*run.interrupted_rounds, *rounds])
         if inputs.counts_epsilon:
-            counts: dict[str, int] = dict(zip(ledger.ledger_context.observers, most, strict=True))
+            context = ledger.ledger_context
+            assert context.plan is not None
+            counts: dict[str, int] = {
+                observer: context.plan.events_within(observer, count)
+                for observer, count in zip(context.observers, most, strict=True)
+            }
             return budgets.draw_epsilon(experiment.id, counts)
         if inputs.noise_multiplier is None:
             return True

@@ -451,7 +451,7 @@ def _epsilon_costs(
                 epsilon=plan.largest(observer, steps),
                 curve=plan.curve(observer, steps),
                 step=plan.curve(observer, 1),
-                compositions=steps,
+                compositions=plan.events_within(observer, steps),
             )
         )
     return costs

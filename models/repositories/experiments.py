@@ -217,7 +217,9 @@ class ExperimentRepository(RowRepository[Experiment]):
         counted: dict[str, int] = {}
         if observers:
             charged = ledger.charged_releases(experiment.id, observers=len(observers))
-            counted = dict(zip(observers, charged, strict=True))
+            # By random allocation a block of rounds is one event.
+            block = experiment.spec["training"]["cohort"].get("every", 1)
+            counted = dict(zip(observers, (-(-one // block) for one in charged), strict=True))
         if len(observers) < len(held):
             counted[REPORT] = ledger.count(experiment.id, observer=REPORT)
         if counted:
