@@ -398,7 +398,9 @@ def _put_metric_privacy(draft: _Draft, leakage: float) -> None:
     noise = float(f"{1.0005 * n / leakage:.4g}")
     draft.put("/privacy/mechanism", "laplace-l2", "a leakage is asked for, of metric privacy")
     draft.put("/privacy/noise_multiplier", noise, f"{n} parameters over nu for one participation")
-    draft.put("/privacy/client_budget", leakage, "whoever would pass it is not asked again")
+    draft.put(
+        "/privacy/client_budget", leakage, "a client that would pass it takes no further part"
+    )
     _put_clip(draft, 2 * noise * math.sqrt((n + 1) / n) / math.sqrt(drawn * rounds))
     radius = 2 * draft.spec["privacy"]["clip"]
     draft.put("/privacy/radius", radius, "twice the clip, so that the guarantee is formal")

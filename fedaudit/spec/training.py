@@ -317,7 +317,7 @@ class Local(SpecPart):
         if self.momentum and self.optimiser != "sgd":
             raise refuse_at(
                 "/training/local/momentum",
-                f"{self.optimiser} keeps means of its own; leave `momentum` out, or use `sgd`",
+                f"{self.optimiser} keeps its own means; leave `momentum` out, or use `sgd`",
             )
         return self
 

@@ -20,7 +20,7 @@ and dominating pairs compose (Zhu et al. 2022, theorem 10).
 
 For the same reason the law of S may be computed on a grid: mass between two points goes to both, so
 that the mean stays, which only moves it up in the convex order. The error is of second order in the
-step. What lies beyond the last point is cut down to it, and the mean that is lost thereby counts as
+step. What is beyond the last point is cut down to it, and the mean that is lost thereby counts as
 mass of infinite loss: (S - e)+ changes by no more than S does.
 """
 
@@ -65,7 +65,7 @@ class _Law:
     def plus(self, other: "_Law", *, lower: bool) -> "_Law":
         """The law of the sum of two independent ones on one grid, brought back onto the grid.
 
-        exp(a) + exp(b) = exp(a + log1p(exp(b - a))), so how far a sum lies above the larger one
+        exp(a) + exp(b) = exp(a + log1p(exp(b - a))), so how far a sum is above the larger one
         depends on their distance alone: all pairs of one distance are moved together.
         """
         count, step = len(self.masses), self.step
@@ -172,7 +172,7 @@ def allocation_loss(
 
 
 def _missing(masses: Floats) -> float:
-    """What masses lack of 1: what was cut off, lies at zero, or was lost by rounding."""
+    """What masses lack of 1: what was cut off, is at zero, or was lost by rounding."""
     return max(0.0, 1.0 - math.fsum(masses))
 
 
@@ -188,7 +188,7 @@ def allocation_curve(rounds: int, noise_multiplier: float, orders: Sequence[floa
         return most
     there = _log_moments(rounds, noise_multiplier, math.ceil(alpha.max()))
     low = np.floor(alpha).astype(np.int64)
-    # (order - 1) times the divergence is convex in the order, so a line bounds what lies between.
+    # (order - 1) times the divergence is convex in the order, so a line bounds it in between.
     share = alpha - low
     taking_part = (1 - share) * there[low] + share * there[np.minimum(low + 1, len(there) - 1)]
     absent = np.array([_log_inverse_moment(rounds, noise_multiplier, one) for one in alpha])

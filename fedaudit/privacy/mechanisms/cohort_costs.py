@@ -1,6 +1,6 @@
 """What the ways of drawing a cohort cost under `gaussian-central`, with the same noise.
 
-Each figure is for neighbours of its own kind: a smaller one under zero-out does not promise what a
+Each figure is for its kind of neighbours: a smaller one under zero-out does not promise what a
 larger one under replace-one does.
 """
 
@@ -46,7 +46,7 @@ class CohortCost:
 def cohort_costs(spec: ExperimentSpec, *, training_clients: int) -> list[CohortCost]:
     """Of the spec's own cohort, and then of the other kinds with as many clients a round.
 
-    Empty for another mechanism than `gaussian-central`. Raises ValueError where nobody trains.
+    Empty for another mechanism than `gaussian-central`. Raises ValueError where no client trains.
     """
     if not isinstance(spec.privacy, GaussianCentral):
         return []
