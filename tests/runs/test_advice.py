@@ -269,6 +269,7 @@ def test_advice_helps_on_real_tables(data_dir: Path, example: str, name: str) ->
     document["training"] |= {"hypotheses": 1, "rounds": 30, "local": {"step_size": step_size}}
     document["training"]["stopping"] = {"patience": None}
     document["training"].pop("clustering", None)
+    document["training"]["cohort"] = {"clients": {"table-income": 12, "heart-disease": 3}[example]}
     first = run(document, data_dir)
     if first["utility"]["degenerate"] is not False:
         follow(document, data_dir)
