@@ -4,7 +4,7 @@ AUC is the chance that of two rows with different outcomes the one with the outc
 score; equal scores count half (Mann and Whitney 1947). Its variance adds up, client by client, how
 much each row moves it (DeLong et al. 1988, with clusters Obuchowski 1997), and its interval is the
 score interval of a share, of as many rows as that variance is worth, with the design effect of
-`fedaudit.fairness.intervals`. A design effect of 1 stands for the variance of rows that are drawn
+`fedaudit.fairness.intervals`. A design effect of 1 is the variance of rows that are drawn
 one by one and ordered by chance.
 """
 

@@ -52,7 +52,7 @@ class DeclaredFacts:
     clients: int
     rows: int
     median_rows: float | None = None
-    """Of a client; None where the seed decides it, which the mean stands in for."""
+    """Of a client; None where the seed decides it; the mean is then used."""
     most_rows: int | None = None
     """Of a client, likewise."""
     features: int

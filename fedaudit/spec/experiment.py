@@ -133,7 +133,7 @@ class ExperimentSpec(SpecPart):
     def _check_decision(self) -> Refusals:
         """A base rate is refused beside any guarantee. It is a sum over the training rows: every
         report states it, and so does the released model, with no noise, and no accountant counts
-        it. The held-out rows are no way out: whoever chose the threshold by their outcomes would
+        it. The held-out rows are no way out: a threshold chosen by their outcomes would
         judge the model by the same outcomes, and under `fairness.noise` they are protected too."""
         threshold = self.decision.threshold
         if self.decision != Decision() and not self.classifies:

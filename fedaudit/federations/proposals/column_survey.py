@@ -75,7 +75,7 @@ class Column:
 
     @property
     def tells_apart(self) -> bool:
-        """Whether no value is in two rows, of those that are told apart, and none is a fraction."""
+        """Whether no value is in two rows, of those that are kept, and none is a fraction."""
         present = self.rows - self.missing
         once = all(rows == 1 for rows in self.values.values())
         return once and not self.fractions and present >= _SEVERAL
@@ -94,7 +94,7 @@ class Column:
         return None
 
     def quantile(self, share: float) -> float:
-        """Of a column of numbers, below which this share of its rows is, of those told apart."""
+        """Of a column of numbers, below which this share of its rows is, of those that are kept."""
         found = sorted((number_in(text) or 0.0, rows) for text, rows in self.values.items())
         left = sum(rows for _, rows in found) * share
         for number, rows in found:
@@ -105,7 +105,7 @@ class Column:
 
     @property
     def usual(self) -> float:
-        """The median of the absolute values of a column of numbers, of those told apart."""
+        """The median of the absolute values of a column of numbers, of those that are kept."""
         found = sorted((abs(number_in(text) or 0.0), rows) for text, rows in self.values.items())
         left = sum(rows for _, rows in found) / 2
         for size, rows in found:

@@ -164,8 +164,8 @@ class Utility(RankingFigures, Measured):
     """Whether the model decides nothing: it is no better than the constant, or predicts one outcome
     for nearly all rows. None where it is not shown to be better."""
     too_good: bool | None = None
-    """Whether it predicts so well that the outcome is probably among the features, and nobody has
-    stated otherwise by `federation.leak_reviewed`. None where that is not known."""
+    """Whether it predicts so well that the outcome is probably among the features, and the spec
+    does not state otherwise by `federation.leak_reviewed`. None where that is not known."""
     start_loss: float | None = None
     """The selection loss of the hypotheses that training started from."""
     improved: bool | None = None

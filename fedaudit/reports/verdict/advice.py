@@ -1,10 +1,10 @@
 """What to change next where a model is of no use or costs too much, by its cause: in words, and as
 changes of the spec, which somebody or a program may take over.
 
-Causes are told apart by figures of the report alone. A model has a constant term, so one whose loss
+Figures of the report alone distinguish causes. A model has a constant term, so one whose loss
 is above the best constant's was not trained well: its loss above that of the start means steps that
 are too long, otherwise they are too short. Noise is the cause only where its sum over all rounds is
-longer than that of the updates. Then changes come first that cost nothing, and a smaller noise
+longer than that of the updates. Then changes come first that cost no more, and a smaller noise
 multiplier last, never beyond what still protects.
 """
 

@@ -60,7 +60,7 @@ def enter_twice(real: Any, source: Any, rounds: Any, clients: Any, every: int) -
 
 @violation(blocks, "sampling", "every round of a block as often", at=(cohort, "_allocated"))
 def enter_early(real: Any, source: Any, rounds: Any, clients: Any, every: int) -> Any:
-    """Nobody enters the last round of a block."""
+    """No client enters the last round of a block."""
     entered = real(source, rounds, clients, every)
     last = ((rounds - 1) % every == every - 1)[..., None]
     moved = np.roll(entered & last, -1, axis=0)
