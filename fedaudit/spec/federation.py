@@ -6,7 +6,7 @@ from pydantic import Field, field_validator
 
 from fedaudit.spec.base import InForm, SpecPart, Text
 from fedaudit.spec.sources import (
-    Divisor,
+    Scales,
     FilePath,
     FileSource,
     Source,
@@ -193,7 +193,7 @@ class HospitalCharges(FileSource):
     """Diagnosis-related group codes; the position of a code is its `service_index`."""
     zip_table: FilePath | None = None
     """ZIP coordinates, needed where the file itself has none."""
-    scale: dict[Text, Divisor] = {
+    scale: Scales = {
         "longitude": 100.0,
         "latitude": 10.0,
         "average_total_payments": 10_000.0,
