@@ -17,11 +17,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import ClassVar, assert_never
 
-from fedaudit.privacy.accounting.epsilon_tables import (
-    ROUGH_ORDERS,
-    RepeatedEvent,
-    planned_epsilon,
-)
+from fedaudit.privacy.accounting.epsilon_tables import ROUGH_ORDERS, RepeatedEvent, planned_epsilon
 from fedaudit.privacy.accounting.mechanism_parameters import GuaranteeKind, MechanismParameters
 from fedaudit.privacy.accounting.pld import COARSE_LOSS_STEP, LOSS_STEP
 from fedaudit.privacy.accounting.privacy_events import (

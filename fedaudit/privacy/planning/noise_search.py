@@ -17,7 +17,7 @@ Figure = Callable[[float], float]
 """What a run is projected to spend, by its noise multiplier."""
 
 _DIGITS = 4
-_FIRST = 10 ** (_DIGITS - 1)
+_FIRST: int = 10 ** (_DIGITS - 1)
 _OF_A_DECADE = 9 * _FIRST
 _GUESSES = 12
 
@@ -90,7 +90,7 @@ def _smallest_place(
 def _place(noise_multiplier: float) -> int:
     """The nearest place."""
     decade = math.floor(math.log10(noise_multiplier))
-    beyond = round(noise_multiplier / 10.0**decade * _FIRST) - _FIRST
+    beyond = round(noise_multiplier / math.pow(10, decade) * _FIRST) - _FIRST
     return decade * _OF_A_DECADE + beyond
 
 
