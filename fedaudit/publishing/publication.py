@@ -28,6 +28,7 @@ from fedaudit.reports.sections.utility import why_not_useful
 from fedaudit_client.client import Client, report_page
 from fedaudit_client.errors import ConflictError
 
+
 class PublishingError(Exception):
     """A report cannot be published; the message says why and what to change."""
 
