@@ -47,7 +47,7 @@ def test_the_examples_run(service, tmp_path, monkeypatch, capsys):
     Path("experiment.json").write_text(json.dumps(SPEC))
     known: dict[str, Any] = {}
     blocks = re.findall(r"```python\n(.+?)```", README, re.DOTALL)
-    assert len(blocks) == 3
+    assert len(blocks) == 2
     with working(api, url):
         for block in blocks:
             exec(compile(block, "README.md", "exec"), known)
