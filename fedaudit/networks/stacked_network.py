@@ -90,7 +90,7 @@ def _lane_blocks(values: Tensor, *, lanes: int) -> list[Tensor]:
         shape = list(values.shape)
         shape[lanes] = missing
         values = torch.cat((values, values.new_zeros(shape)), dim=lanes)
-    return list(values.split(LANES, dim=lanes))
+    return list(torch.split(values, LANES, dim=lanes))
 
 
 class BatchedNetwork:
@@ -133,20 +133,19 @@ class BatchedNetwork:
         clients = theta.shape[2]
         cells = []
         for cell in range(theta.shape[1]):
-            own = theta[:, cell].t(), features[:, :, cell], target[:, cell], weight[:, cell]
-            blocks = [
-                self._gradient(*block, loss)
-                for block in zip(
-                    _lane_blocks(own[0], lanes=0),
-                    *(_lane_blocks(one, lanes=-1) for one in own[1:]),
-                    strict=True,
-                )
-            ]
-            cells.append(torch.cat(blocks)[:clients])
+            blocks = zip(
+                _lane_blocks(theta[:, cell].t(), lanes=0),
+                _lane_blocks(features[:, :, cell], lanes=2),
+                _lane_blocks(target[:, cell], lanes=1),
+                _lane_blocks(weight[:, cell], lanes=1),
+                strict=True,
+            )
+            slopes = [self._gradient(*block, loss=loss) for block in blocks]
+            cells.append(torch.cat(slopes)[:clients])
         return torch.stack(cells).permute(2, 0, 1)
 
     def _gradient(
-        self, theta: Tensor, features: Tensor, target: Tensor, weight: Tensor, loss: Loss
+        self, theta: Tensor, features: Tensor, target: Tensor, weight: Tensor, *, loss: Loss
     ) -> Tensor:
         """Gradients [lanes, n] at theta [lanes, n]; features [inputs, rows, lanes], target and
         weight [rows, lanes]."""
